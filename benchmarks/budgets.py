@@ -1,0 +1,336 @@
+"""Measure each budget against its floor, in one run; a table for people, JSON for programs.
+
+    scripts/bench [--quick] [--json FILE] [NAME ...]
+
+Figures are medians. A budget that does not hold is marked; the exit status is 0 all the same, because machines are
+noisy: whoever reads the table decides. `--strict` makes it 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import anyio
+import psutil
+
+from benchmarks.wire import Wire
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.broker.session import Session
+from tmuxmcp.broker.settings import BrokerSettings
+from tmuxmcp.tmux.panes import keys
+
+HERE = Path(__file__).parent
+PRINT_100_MB = "yes 0123456789012345678901234567890123456789012345678 | head -c 100000000"
+
+
+@dataclass
+class Row:
+    """One budget: what was measured, the floor in the same run, and whether it holds."""
+
+    name: str
+    value: float
+    unit: str
+    floor: float | None
+    budget: str
+    holds: bool
+    note: str = ""
+
+
+@contextmanager
+def workshop() -> Iterator[tuple[Path, dict[str, str]]]:
+    """A state directory and an environment of our own; nothing of it is left."""
+    directory = Path(tempfile.mkdtemp(prefix="tm-"))
+    home = directory / "home"
+    home.mkdir()
+    env = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TMUXMCP_STATE_DIR": str(directory / "s")}
+    env |= {"TMUXMCP_LOG_LEVEL": "error", "TMUXMCP_PROGRAM": "bash", "TMUXMCP_MAX_SESSIONS": "300"}
+    try:
+        yield directory / "s", env
+    finally:
+        subprocess.run(["tmux", "-S", directory / "s" / "tmux.sock", "kill-server"], capture_output=True, check=False)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def serve(env: dict[str, str]) -> Wire:
+    return Wire([sys.executable, "-m", "tmuxmcp", "serve"], env)
+
+
+def noop(env: dict[str, str]) -> Wire:
+    return Wire([sys.executable, str(HERE / "noop_server.py")], env)
+
+
+def times(call: Callable[[], object], count: int, pause_s: float = 0.0) -> list[float]:
+    """Milliseconds of `count` calls, after a tenth as many that are not counted."""
+    found = []
+    for number in range(count + count // 10):
+        time.sleep(pause_s)
+        begun = time.perf_counter()
+        call()
+        if number >= count // 10:
+            found.append((time.perf_counter() - begun) * 1000)
+    return found
+
+
+def calls(quick: bool) -> list[Row]:
+    """`run true` and `read view=screen` over stdio, against a tool that does nothing."""
+    count = 50 if quick else 300
+    with workshop() as (_, env):
+        floor, ours = noop(env), serve(env)
+        ours.call("run", command="true")
+        nothing = statistics.median(times(lambda: floor.call("noop"), count))
+        # A client thinks between two calls; without the pause the shell's own next prompt would be measured.
+        rested = statistics.median(times(lambda: floor.call("noop"), count, pause_s=0.01))
+        run = statistics.median(times(lambda: ours.call("run", command="true"), count, pause_s=0.01))
+        at_once = statistics.median(times(lambda: ours.call("run", command="true"), count))
+        screen = statistics.median(times(lambda: ours.call("read", view="screen"), count))
+        floor.close()
+        ours.close()
+    return [
+        Row("run true over stdio", run, "ms", rested, "no-op + 2 ms", run <= rested + 2),
+        Row("run true, back to back", at_once, "ms", nothing, "", True, "with the shell's own next prompt"),
+        Row("read view=screen", screen, "ms", nothing, "no-op + 0.5 ms", screen <= nothing + 0.5),
+    ]
+
+
+async def bare_run(broker: Broker, session: Session) -> None:
+    """What any `run` must do at least: type, and see the closing mark in the log."""
+    number = session.track.number
+    assert session.pane
+    with session.watcher.waiting(session.log.path):
+        await broker.tmux.request(keys(session.pane, ["true", "Enter"]))
+        while True:
+            change = session.growth.next_change()
+            await session.scan()
+            if session.commands and session.commands[-1].number >= number:
+                return
+            await change.wait()
+
+
+def own_share(quick: bool) -> list[Row]:
+    """`Broker.run` without MCP against bare control mode with the same shell."""
+    count = 50 if quick else 300
+
+    async def measure(state: Path) -> tuple[float, float]:
+        async with Broker.open(BrokerSettings(state_dir=state, program="bash")) as broker:
+            await broker.create_session(name="a")
+            session = await broker.registry.existing("a")
+            ours, bare = [], []
+            for number in range(count + 20):
+                for found, run in ((bare, lambda: bare_run(broker, session)), (ours, lambda: broker.run("true", "a"))):
+                    await anyio.sleep(0.008)
+                    await session.scan()
+                    begun = time.perf_counter()
+                    await run()
+                    if number >= 20:
+                        found.append((time.perf_counter() - begun) * 1000)
+            return statistics.median(ours), statistics.median(bare)
+
+    with workshop() as (state, _):
+        ours, bare = anyio.run(measure, state)
+    return [Row("broker's own share of run", ours - bare, "ms", bare, "<= 1 ms", ours - bare <= 1)]
+
+
+def creating(quick: bool) -> list[Row]:
+    """`create_session` bash until it is ready, against bash's own start until its prompt, both over a pty."""
+    count = 10 if quick else 40
+    with workshop() as (_, env):
+        ours = serve(env)
+        ours.call("health")
+        names: list[str] = []
+
+        def create() -> None:
+            answer = ours.call("create_session", program="bash")["structuredContent"]
+            assert answer["ready"]
+            names.append(answer["session_id"])
+
+        made = statistics.median(times(create, count))
+        for name in names:
+            ours.call("destroy_session", session_id=name, force=True)
+        ours.close()
+        bare = statistics.median(times(lambda: start_bash(env), count))
+    return [Row("create_session bash, ready", made, "ms", bare, "bash's own start + 10 ms", made <= bare + 10)]
+
+
+def start_bash(env: dict[str, str]) -> None:
+    """bash in a pty until its prompt is there."""
+    import pty
+
+    pid, master = pty.fork()
+    if pid == 0:
+        os.execvpe("bash", ["bash"], {**env, "PS1": "prompt> ", "TERM": "xterm"})
+    seen = b""
+    while b"$ " not in seen and b"# " not in seen and b"prompt> " not in seen:
+        seen += os.read(master, 4096)
+    os.close(master)
+    os.waitpid(pid, 0)
+
+
+def hundred_megabytes(quick: bool) -> list[Row]:
+    """100 MB through `run`, against the same through a bare `pipe-pane`; and what the broker's memory does."""
+    with workshop() as (state, env):
+        ours = serve(env | {"TMUXMCP_MAX_WAIT_MS": "600000"})
+        ours.call("run", command="seq 1000")
+        process = psutil.Process(ours.process.pid)
+        before, peak = process.memory_info().rss, 0
+        bare = statistics.median(bare_pipe(state) for _ in range(1 if quick else 3))
+        found = []
+        for _ in range(1 if quick else 3):
+            begun = time.perf_counter()
+            answer = ours.call("run", command=PRINT_100_MB, timeout_ms=600_000)["structuredContent"]
+            found.append(time.perf_counter() - begun)
+            assert answer["completed"], answer
+            assert answer["output_bytes"] >= 100_000_000, answer
+            peak = max(peak, process.memory_info().rss)
+        ours.close()
+    took, grown = statistics.median(found), (peak - before) / 1e6
+    return [
+        Row("100 MB printed, run returns", took, "s", bare, "<= 1.15 x bare pipe-pane", took <= 1.15 * bare),
+        Row("broker's memory grows by", grown, "MB", None, "< 32 MB", grown < 32),
+    ]
+
+
+def bare_pipe(state: Path) -> float:
+    """Seconds until 100 MB lie in a file, by tmux and `cat` alone."""
+    file = state.parent / "bare"
+    file.unlink(missing_ok=True)
+    tmux = ["tmux", "-S", str(state.parent / f"bare{time.monotonic_ns()}"), "-f", "/dev/null"]
+    begun = time.perf_counter()
+    start = [*tmux, "new-session", "-d", "-x", "80", "-y", "24", f"{PRINT_100_MB}; sleep 60"]
+    subprocess.run([*start, ";", "pipe-pane", "-O", f"exec cat >> {file}"], check=True)
+    while not file.exists() or file.stat().st_size < 100_000_000:
+        time.sleep(0.005)
+    took = time.perf_counter() - begun
+    subprocess.run([*tmux, "kill-server"], check=False, capture_output=True)
+    return took
+
+
+def idle(quick: bool) -> list[Row]:
+    """Many sessions that do nothing: what the broker uses."""
+    count, seconds = (30, 3) if quick else (200, 10)
+    with workshop() as (_, env):
+        ours = serve(env)
+        for _ in range(count):
+            ours.call("create_session", program="sleep", args=["100000"], wait_ready=False)
+        process = psutil.Process(ours.process.pid)
+        time.sleep(1)
+        begun, before = time.perf_counter(), sum(process.cpu_times()[:2])
+        time.sleep(seconds)
+        used = (sum(process.cpu_times()[:2]) - before) / (time.perf_counter() - begun) * 100
+        memory = process.memory_info().rss / 1e6
+        ours.close()
+    return [
+        Row(f"{count} sessions idle", used, "% of a core", None, "< 1 %", used < 1),
+        Row(f"{count} sessions idle, memory", memory, "MB", None, "< 100 MB", memory < 100),
+    ]
+
+
+def busy(quick: bool) -> list[Row]:
+    """Many sessions that work at once: the slow ones against one alone."""
+    sessions, rounds = (10, 5) if quick else (50, 10)
+
+    async def measure(state: Path) -> tuple[float, float]:
+        settings = BrokerSettings(state_dir=state, program="bash", max_sessions=100)
+        async with Broker.open(settings) as broker:
+            names = [(await broker.create_session()).session_id for _ in range(sessions)]
+            alone, together = [], []
+
+            async def run(name: str, found: list[float]) -> None:
+                begun = time.perf_counter()
+                await broker.run("true", name)
+                found.append((time.perf_counter() - begun) * 1000)
+
+            for _ in range(100):
+                await run(names[0], alone)
+
+            async def worker(name: str) -> None:
+                for _ in range(rounds):
+                    await run(name, together)
+                    await anyio.sleep(0.5)
+
+            async with anyio.create_task_group() as task_group:
+                for number, name in enumerate(names):
+                    await anyio.sleep(0.5 / sessions * (number > 0))
+                    task_group.start_soon(worker, name)
+            return statistics.median(alone), statistics.quantiles(together, n=20)[-1]
+
+    with workshop() as (state, _):
+        alone, slow = anyio.run(measure, state)
+    return [Row(f"{sessions} sessions busy, p95 of run", slow, "ms", alone, "<= 5 x median alone", slow <= 5 * alone)]
+
+
+def starting(quick: bool) -> list[Row]:
+    """Process start to the first answer, against a bare server of the same SDK."""
+    count = 3 if quick else 9
+    ours, bare = [], []
+    with workshop() as (_, env):
+        serve(env).close()
+        for _ in range(count):
+            for found, start in ((bare, noop), (ours, serve)):
+                wire = start(env)
+                found.append(wire.first_answer_ms)
+                wire.close()
+    mine, theirs = statistics.median(ours), statistics.median(bare)
+    return [Row("import and first answer", mine, "ms", theirs, "<= 1.3 x bare", mine <= 1.3 * theirs)]
+
+
+def charged(quick: bool) -> list[Row]:
+    """What a model is charged for the default tools."""
+    with workshop() as (_, env):
+        ours = serve(env)
+        tools = ours.request("tools/list", {})["tools"]
+        ours.close()
+    size = sum(
+        len(json.dumps({key: tool[key] for key in ("name", "description", "inputSchema")}, separators=(",", ":")))
+        for tool in tools
+    )
+    return [Row("default tools, as JSON", size / 1024, "KB", None, "<= 12 KB", size <= 12 * 1024)]
+
+
+MEASURES: dict[str, Callable[[bool], list[Row]]] = {
+    "calls": calls,
+    "own-share": own_share,
+    "creating": creating,
+    "hundred-megabytes": hundred_megabytes,
+    "idle": idle,
+    "busy": busy,
+    "starting": starting,
+    "charged": charged,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser("scripts/bench", description="Measure the budgets against their floors.")
+    parser.add_argument("names", nargs="*", choices=[*MEASURES, []], help="what to measure; all")
+    parser.add_argument("--quick", action="store_true", help="few repetitions")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there as well")
+    parser.add_argument("--strict", action="store_true", help="exit 1 when a budget does not hold")
+    options = parser.parse_args()
+    rows: list[Row] = []
+    for name in options.names or MEASURES:
+        for row in MEASURES[name](options.quick):
+            rows.append(row)
+            floor = f"{row.floor:10.2f}" if row.floor is not None else " " * 10
+            verdict = "" if not row.budget else "holds" if row.holds else "OVER"
+            print(
+                f"{row.name:32} {row.value:10.2f} {row.unit:12} {floor}  {row.budget:26} {verdict} {row.note}",
+                flush=True,
+            )
+    if options.json:
+        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    return int(options.strict and not all(row.holds for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,530 @@
+"""Writes the pages of docs/reference that the code's own tables can tell: tools, settings, errors, command line.
+
+`pages()` gives them as text, which the tests compare with the files; run as a program, it writes the files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from tmuxmcp import errors
+from tmuxmcp.broker import results
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.cli import arguments
+from tmuxmcp.config import PREFIX, Settings, home
+from tmuxmcp.faces.mcp import TOOL_SETS
+from tmuxmcp.faces.operations import OPERATIONS, Operation
+from tmuxmcp.terminal.keys import parse_keys
+
+REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
+MEANINGS = {
+    "session_id": "The session's id.",
+    "program": "As it was asked for.",
+    "args": "Its arguments.",
+    "pid": "Process id of the program.",
+    "cwd": "Working directory of its shell or program.",
+    "rows": "Rows of its terminal.",
+    "tmux_version": "Of the tmux that it uses.",
+    "python_version": "Of the Python that it runs on.",
+    "cols": "Columns of its terminal.",
+    "row": "Row, from 0.",
+    "col": "Column, from 0.",
+    "mode": "What the terminal does.",
+    "ready": "It waits for input.",
+    "attach_command": "How a person watches it.",
+    "note": "What else the caller should know.",
+    "exited": "Its program has ended.",
+    "exit_code": "Exit code of what ended; null: by a signal, or not known.",
+    "exit_signal": "Name of the signal that ended it, without SIG.",
+    "duration_ms": "How long it took.",
+    "destroyed": "It is gone.",
+    "title": "What its program set as title.",
+    "created_at": "ISO 8601, UTC.",
+    "last_activity_at": "When it last printed something; ISO 8601, UTC.",
+    "output_bytes": "Raw bytes that it has printed.",
+    "cursor": "Where the cursor is.",
+    "foreground": "The program in front.",
+    "alternate_screen": "A full-screen program has switched to a screen of its own.",
+    "recording": "A recording of it is being made.",
+    "taken_over": "A person has taken it over.",
+    "usage": "What its processes use.",
+    "watch_url": "Page on which a person can watch, where there is one.",
+    "completed": "The command is done.",
+    "outcome": "Why the wait ended.",
+    "evidence": "What said so.",
+    "truncated": "Something was left out.",
+    "omitted_bytes": "Raw bytes left out.",
+    "start_offset": "Where the output begins in the log.",
+    "end_offset": "Where it ends.",
+    "output": "What the command printed, as clean text.",
+    "view": "As asked for; `auto` has become one of the others.",
+    "waited_ms": "How long the wait took.",
+    "effective_timeout_ms": "Set when the time asked for was shortened to `max_wait_ms`.",
+    "has_new_content": "Something was printed since the last read, or since `since`.",
+    "encoding": "`base64` for `view=raw`.",
+    "sanitized": "Invisible characters were replaced by `<U+XXXX>`.",
+    "highlights": "What stands in reverse video on the screen.",
+    "content": "The text.",
+    "sent_bytes": "Bytes of text, and one for each key.",
+    "scrollback_lines": "Lines that its scrollback keeps.",
+    "result": "As `read` gives it; null with `read=none`.",
+    "delivered": "Somebody got it.",
+    "pids": "Who got it.",
+    "count": "How many.",
+    "sessions": "The sessions; for `health`, how many are running.",
+    "version": "Of tmuxmcp.",
+    "limits": "The settings that limit calls, by name.",
+    "checks": "What was looked at, and whether it is well.",
+    "uptime_s": "Seconds since this server started.",
+    "healthy": "False when something is wrong; `note` says what.",
+    "visible": "It is shown.",
+    "command": "Command line.",
+    "text": "The text.",
+    "name": "What was looked at.",
+    "ok": "It is well.",
+    "message": "What was found.",
+    "cpu_ms": "Processor time.",
+    "rss_bytes": "Resident memory.",
+    "processes": "How many there are.",
+}
+"""Fields that mean the same wherever they stand; a docstring below a field in the code goes first."""
+
+ARGUMENTS = {
+    "rows": "Rows of the terminal.",
+    "cols": "Columns of the terminal.",
+    "ready_timeout_ms": "Longest wait for that.",
+    "scrollback_lines": "Lines that the scrollback keeps.",
+    "signal": "Name of the signal, without SIG.",
+    "include_exited": "Also sessions whose program has ended.",
+    "ctrl": "`key` with Ctrl held.",
+    "alt": "`key` with Alt held.",
+    "shift": "`key` with Shift held.",
+    "bracketed_paste": "Mark `text` as a paste; auto: where a key in it would act, and the program asked for that.",
+    "wait_for": "What to wait for first.",
+}
+"""Arguments that a model understands by their names alone, and a reader may not."""
+
+KEYS = [
+    ("tmux", ["C-c", "M-x", "Up", "F5", "S-Up"]),
+    ("caret", ["^C"]),
+    ("brackets", ["[UP]", "[F1]", "[PGUP]"]),
+    ("angles", ["<ctrl-c>", "<esc>", "<enter>"]),
+    ("words", ["ctrl_c", "alt-x", "shift+tab", "pageup"]),
+    ("a character", ["a", ":", "é"]),
+    ("repeated", ["Down*3"]),
+]
+"""Notations of keys, with examples."""
+
+VALUES: dict[str, dict[str, str]] = {
+    "Mode": {
+        "shell_prompt": "A shell waits at its prompt.",
+        "running": "A program works; it does not wait for input.",
+        "line_input": "A program waits for a line or a key.",
+        "password": "A program waits for a line and does not echo it: a secret.",
+        "pager": "A pager waits, such as less.",
+        "editor": "An editor waits, such as vim.",
+        "fullscreen": "Another full-screen program.",
+        "stopped": "The program in front is stopped (Ctrl-Z).",
+        "exited": "The session's program has ended; screen and log can be read.",
+        "lost": "The tmux server ended; the log can be read.",
+        "unknown": "Nothing says what it does, as behind ssh.",
+    },
+    "Outcome": {
+        "ready": "The program waits for input.",
+        "idle": "Nothing was printed for `idle_ms`.",
+        "matched": "The pattern was found; `matched` has the text.",
+        "exited": "The session's program has ended.",
+        "timeout": "The time was up; what runs goes on.",
+        "immediate": "There was no wait.",
+    },
+    "Evidence": {
+        "marks": "The session's own shell said so.",
+        "kernel": "The kernel says what the program sleeps in.",
+        "prompt": "The last line matches `prompt_pattern`.",
+        "quiet": "Nothing was printed for `idle_ms`; nothing better was to be had.",
+    },
+}
+"""What the values of the named types mean."""
+
+HEAD = "<!-- Written by scripts/reference from the code. Change the code, then run it. -->\n\n"
+
+
+def pages() -> dict[str, str]:
+    """The pages by file name."""
+    made = {"tools.md": tools(), "settings.md": settings(), "errors.md": error_codes(), "cli.md": command_line()}
+    return {name: HEAD + "\n".join(lines) + "\n" for name, lines in made.items()}
+
+
+def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table in Markdown; a bar in a cell is escaped, a line end becomes a blank."""
+    lines = [heading, ["---"] * len(heading), *rows]
+    return ["| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines] + [""]
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", r"\|").split())
+
+
+def code(value: object) -> str:
+    """A value in code type; nothing for nothing."""
+    return f"`{value}`" if value not in ("", None) else ""
+
+
+# ---- tools -------------------------------------------------------------------------------------
+
+
+def tools() -> list[str]:
+    """Each operation: what it does, its arguments, its result, its errors."""
+    lines = [
+        "# Tools",
+        "",
+        "Each operation is an MCP tool and a method of the [library](../howto/use-from-python.md), with the same",
+        "arguments and the same result. Unknown arguments are refused.",
+        "",
+        "- Sizes are bytes. `_ms` are milliseconds. Offsets are byte offsets into the session's log.",
+        "- Rows and columns of positions count from 0. A field that is not known is `null`; no field is left out.",
+        "- Where a [setting](settings.md) has an argument's name, the setting gives the default. An empty `program`",
+        "  or `cwd` means the setting too.",
+        "- `timeout_ms` is cut to the setting `max_wait_ms`; `effective_timeout_ms` says so.",
+        "- Every result and every error carries a correlation id in `_meta` under `tmuxmcp/call`.",
+        "",
+        "Sets of tools, for the setting `tools`: "
+        + "; ".join(f"`{name}`: {', '.join(map(code, names))}" for name, names in TOOL_SETS.items())
+        + ".",
+        "The other names that the setting knows add nothing in this version.",
+        "",
+    ]
+    for operation in OPERATIONS.values():
+        lines += _operation(operation)
+    lines += [
+        "## Keys",
+        "",
+        "`key` and `keys` take these notations, in any case of letters but for single characters. A key that is not",
+        "understood sends nothing at all. A single character is typed as it is.",
+        "",
+        *table(("notation", "examples", "tmux's names"), _keys()),
+    ]
+    lines += ["## Values", "", *table(("field", "value", "meaning"), _values())]
+    lines += ["## Objects inside results", ""]
+    for model in _inner_models():
+        lines += [f"### {model.__name__}", "", _first_line(model), "", *_fields(model)]
+    return lines[:-1]
+
+
+def _operation(operation: Operation) -> Iterator[str]:
+    hints = ("read_only", "destructive", "idempotent", "open_world")
+    said = [hint.replace("_", " ") for hint in hints if getattr(operation, hint)]
+    yield from (f"## {operation.name}", "", operation.description, "")
+    if said:
+        yield from (f"Hints to clients: {', '.join(said)}.", "")
+    rows = list(_arguments(operation.input))
+    if rows:
+        yield from table(("argument", "type", "default", "range", "meaning"), rows)
+    else:
+        yield from ("No arguments.", "")
+    yield from ("Result:", "", *_fields(operation.output))
+    codes = _raised(getattr(Broker, operation.name))
+    if codes:
+        links = ", ".join(f"[`{each}`](errors.md#{each.lower()})" for each in codes)
+        yield from (f"Errors: {links}.", "")
+
+
+def _arguments(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
+    properties = model.model_json_schema()["properties"]
+    own = [name for name in properties if name in model.__annotations__]
+    for name in [*own, *(name for name in properties if name not in own)]:
+        schema, field = properties[name], model.model_fields[name]
+        default = "required" if field.is_required() else code(json.dumps(field.default))
+        yield code(name), _type(schema), default, _range(schema), field.description or ARGUMENTS.get(name, "")
+
+
+def _type(schema: dict[str, Any]) -> str:
+    if "anyOf" in schema:
+        return " or ".join(_type(each) for each in schema["anyOf"])
+    if "enum" in schema or "const" in schema:
+        return " ".join(code(each) for each in schema.get("enum", [schema.get("const")]))
+    if "$ref" in schema:
+        name = schema["$ref"].rsplit("/", 1)[-1]
+        return f"[{name}](#{name.lower()})"
+    match schema.get("type"):
+        case "array":
+            return f"list of {_type(schema['items'])}"
+        case "object":
+            return f"object of {_type(schema['additionalProperties'])}"
+        case kind:
+            return str(kind)
+
+
+def _range(schema: dict[str, Any]) -> str:
+    schema = next((each for each in schema.get("anyOf", []) if "minimum" in each), schema)
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if low is None and high is None:
+        return ""
+    return f"{low:,} to {high:,}" if high is not None else f"{low:,} or more"
+
+
+def _fields(model: type[BaseModel]) -> list[str]:
+    said = field_docs()[model.__name__]
+    properties = model.model_json_schema(mode="serialization")["properties"]
+    aliases = {json.dumps(_values_of(alias)): name for name, alias in _aliases().items()}
+    rows = []
+    for name, schema in properties.items():
+        named = next((aliases.get(json.dumps(_enum(part))) for part in schema.get("anyOf", [schema])), None)
+        kind = f"[{named}](#values)" if named else _type(schema)
+        if named and "anyOf" in schema:
+            kind += " or null"
+        rows.append((code(name), kind, said.get(name) or MEANINGS.get(name, "")))
+    return table(("field", "type", "meaning"), rows)
+
+
+def field_docs() -> dict[str, dict[str, str]]:
+    """The docstrings below the fields of all result models, by class and field."""
+    found: dict[str, dict[str, str]] = {}
+    for node in ast.parse(inspect.getsource(results)).body:
+        if isinstance(node, ast.ClassDef):
+            pairs = zip(node.body, node.body[1:], strict=False)
+            found[node.name] = {
+                field.target.id: below.value.value
+                for field, below in pairs
+                if isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(below, ast.Expr)
+                and isinstance(below.value, ast.Constant)
+            }
+    return found
+
+
+def _aliases() -> dict[str, Any]:
+    """The named sets of values that results use."""
+    return {name: getattr(results, name) for name in VALUES}
+
+
+def _values_of(alias: Any) -> list[str]:
+    return list(alias.__args__)
+
+
+def _enum(schema: dict[str, Any]) -> Any:
+    return schema.get("enum")
+
+
+def _keys() -> Iterator[tuple[str, str, str]]:
+    for notation, examples in KEYS:
+        yield notation, " ".join(map(code, examples)), " ".join(map(code, parse_keys(examples)))
+
+
+def _values() -> Iterator[tuple[str, str, str]]:
+    for name, alias in _aliases().items():
+        for value in _values_of(alias):
+            yield name, code(value), VALUES[name].get(value, "")
+
+
+def _inner_models() -> list[type[BaseModel]]:
+    names = {
+        name
+        for row in OPERATIONS.values()
+        for name in row.output.model_json_schema(mode="serialization").get("$defs", ())
+    }
+    return [getattr(results, name) for name in sorted(names)]
+
+
+def _first_line(thing: Any) -> str:
+    return (inspect.getdoc(thing) or "").split("\n")[0]
+
+
+def _raised(function: Callable[..., Any]) -> list[str]:
+    """Codes of the errors that a docstring names."""
+    _, _, raises = (inspect.getdoc(function) or "").partition("Raises:")
+    found = [getattr(errors, name, None) for name in re.findall(r"\b[A-Z][A-Za-z]+\b", raises)]
+    return sorted({each.code for each in found if isinstance(each, type)})
+
+
+# ---- settings ----------------------------------------------------------------------------------
+
+
+def settings() -> list[str]:
+    """Each setting: default, variable, flag, meaning."""
+    lines = [
+        "# Settings",
+        "",
+        "A value comes from the first of these that has one: a flag, a `TMUXMCP_*` variable, the settings file, the",
+        "default. The settings file is `~/.config/tmuxmcp/config.toml`, or what `--config FILE` names. Nothing is read",
+        "from the working directory. `tmuxmcp config` prints each setting and where its value came from.",
+        "",
+        "`serve`, `demo` and `config` take every flag (`demo` has a state directory of its own). The other commands",
+        "take `--state-dir` and `--log-level`.",
+        "",
+        "A list is words with commas between them in a flag or variable, and an array in the file. `env` is given as",
+        "`--env NAME=VALUE` (again for each), as a JSON object in the variable, and as a table in the file:",
+        "",
+        "```toml",
+        'program = "bash"',
+        "max_sessions = 8",
+        'env_allow = ["AWS_PROFILE", "DOCKER_*"]',
+        "",
+        "[env]",
+        'PAGER = "cat"',
+        "```",
+        "",
+        *table(("setting", "default", "range", "meaning"), _settings()),
+        "## Names",
+        "",
+        *table(("setting", "variable", "flag"), _setting_names()),
+    ]
+    return lines[:-1]
+
+
+def _settings() -> Iterator[tuple[str, ...]]:
+    properties = Settings.model_json_schema()["properties"]
+    for name, field in Settings.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        if isinstance(default, Path):
+            shown = code(str(default).replace(str(home()), "~"))
+        elif isinstance(default, list):
+            shown = code(",".join(default)) or "none"
+        elif isinstance(default, (dict, str)) and not default:
+            shown = "none"
+        else:
+            shown = code(default if isinstance(default, str) else json.dumps(default))
+        schema = properties[name]
+        allowed = _type(schema) if "enum" in schema else _range(schema)
+        yield code(name), shown, allowed, f"{field.description}."
+
+
+def _setting_names() -> Iterator[tuple[str, ...]]:
+    for name in Settings.model_fields:
+        yield code(name), code(PREFIX + name.upper()), code("--" + name.replace("_", "-"))
+
+
+# ---- errors ------------------------------------------------------------------------------------
+
+
+def error_codes() -> list[str]:
+    """Each error code."""
+    lines = [
+        "# Errors",
+        "",
+        "A code never changes its meaning and is never used again for another. The message says what happened, the",
+        "hint what to do next. A wait that ends is an answer with an `outcome`, not an error.",
+        "",
+        "| where | form |",
+        "| --- | --- |",
+        "| MCP | `isError`; text `CODE: message Hint: ...`; the object below in `_meta` under `tmuxmcp/error` |",
+        '| command line | one line on stderr and the exit status; with `--json` also `{"error": ...}` on stdout |',
+        "| library | `TmuxMcpError` with `code`, `message`, `hint`, `retryable`, `details` |",
+        "",
+        "The object is `{code, message, retryable, hint, details}`. `details` holds values for programs, such as",
+        "`session_id`. Retryable means: the same call may succeed later.",
+        "",
+        "`tmuxmcp run` exits with the command's own status, and with 125 for every error of this table.",
+        "The column HTTP has the status of the same meaning.",
+        "",
+    ]
+    lines += table(("code", "exit status", "HTTP", "retryable"), map(_error_row, errors.all_errors()))
+    for each in errors.all_errors():
+        lines += [f"## {each.code}", "", _first_line(each), ""]
+    return lines[:-1]
+
+
+def _error_row(error: type[errors.TmuxMcpError]) -> tuple[str, ...]:
+    link = f"[`{error.code}`](#{error.code.lower()})"
+    return link, str(error.exit_status), str(error.http_status), "yes" if error.retryable else "no"
+
+
+# ---- command line ------------------------------------------------------------------------------
+
+
+def command_line() -> list[str]:
+    """Each command with its words and options."""
+    lines = [
+        "# Command line",
+        "",
+        *(line.strip() for line in arguments.DESCRIPTION.splitlines()),
+        "",
+        *(line.strip() for line in arguments.EXIT_STATUS.splitlines()),
+        "",
+    ]
+    parser = arguments.Parser("tmuxmcp")
+    verbs = parser.add_subparsers()
+    made = {name: add(verbs, name, True) or verbs.choices[name] for name, add in arguments.VERBS.items()}
+    summaries = {action.dest: action.help or "" for action in verbs._choices_actions}
+    rows = [(f"[`{name}`](#tmuxmcp-{name})", summaries[name]) for name in made]
+    lines += table(("command", "does"), rows)
+    for name, verb in made.items():
+        lines += [f"## tmuxmcp {name}", "", *_description(verb), "", *_verb(name, verb, verbs)]
+    return lines[:-1]
+
+
+def _description(verb: argparse.ArgumentParser) -> list[str]:
+    return (verb.description or "").split("\n")
+
+
+def _verb(name: str, verb: argparse.ArgumentParser, verbs: Any) -> list[str]:
+    positional = [action for action in verb._actions if not action.option_strings]
+    words = " ".join(_word(action) for action in positional)
+    lines = ["```text", f"tmuxmcp {name} [OPTIONS] {words}".rstrip(), "```", ""]
+    others = [other for other, parser in verbs.choices.items() if parser is verb and other != name]
+    if others:
+        lines += [f"Also: {', '.join(map(code, others))}.", ""]
+    rows = [(code(_word(action)), "session id" if action.dest == "id" else action.help or "") for action in positional]
+    options = [action for action in verb._actions if action.option_strings and action.dest != "help"]
+    has_all = any(action.dest == "set_rows" for action in options)
+    shown = [action for action in options if not (has_all and action.dest.startswith("set_"))]
+    rows += [(_option(action), action.help or "") for action in shown]
+    lines += table(("word or option", "meaning"), rows)
+    if len(shown) < len(options):
+        left_out = sorted(set(Settings.model_fields) - {action.dest.removeprefix("set_") for action in options})
+        but = f" but {', '.join(map(code, left_out))}" if left_out else ""
+        lines += [f"And a flag for every [setting](settings.md#names){but}.", ""]
+    return lines
+
+
+def _word(action: argparse.Action) -> str:
+    name = str(action.metavar or action.dest)
+    if name.startswith("["):
+        return name
+    return {argparse.REMAINDER: f"[{name} ...]", "?": f"[{name}]"}.get(str(action.nargs), name)
+
+
+def _option(action: argparse.Action) -> str:
+    value = ""
+    if action.nargs != 0:
+        choices = "|".join(map(str, action.choices)) if action.choices else ""
+        value = f" {action.metavar or choices or action.dest.upper()}"
+    return ", ".join(code(option + value) for option in action.option_strings)
+
+
+# ---- files -------------------------------------------------------------------------------------
+
+
+def main(words: Sequence[str]) -> int:
+    """Write the pages; with `--check` only say which are out of date."""
+    check = list(words) == ["--check"]
+    if words and not check:
+        print("usage: scripts/reference [--check]", file=sys.stderr)
+        return 2
+    old = 0
+    for name, text in pages().items():
+        path = REFERENCE / name
+        if path.exists() and path.read_text() == text:
+            continue
+        if check:
+            print(f"{path} is out of date", file=sys.stderr)
+            old = 1
+        else:
+            path.write_text(text)
+            print(path)
+    return old
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

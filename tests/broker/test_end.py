@@ -1,0 +1,158 @@
+"""Ending a session ends everything in it, however hard it holds on, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.conftest import SLOW, eventually
+from tmuxmcp.broker.broker import Broker
+
+pytestmark = pytest.mark.anyio
+
+
+def alive(pid: int) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def numbers(file: Path) -> list[int]:
+    return [int(word) for word in file.read_text().split()] if file.exists() else []
+
+
+HOLDS_ON = """import signal, time
+for number in (1, 2, 3, 15):
+    signal.signal(number, signal.SIG_IGN)
+print("here", flush=True)
+time.sleep(600)"""
+
+CHILDREN = [
+    "sleep 600 & echo $! >>{file}",
+    "nohup sleep 600 >/dev/null 2>&1 & echo $! >>{file}",
+    "setsid sh -c 'echo $$ >>{file}; exec sleep 600' </dev/null >/dev/null 2>&1 &",
+    "(setsid sh -c 'sleep 600 & echo $! >>{file}' >/dev/null 2>&1 &)",
+    "(trap '' HUP TERM; sh -c 'echo $$ >>{file}; exec sleep 600') &",
+    "sh -c 'echo $$ >>{file}; kill -STOP $$; sleep 600' &",
+]
+
+
+async def test_everything_in_the_session_ends(broker: Broker, tmp_path: Path) -> None:
+    await broker.create_session(name="a")
+    await broker.create_session(name="other")
+    other = (await broker.get_session("other")).pid
+    pids: list[int] = []
+    for number, line in enumerate(CHILDREN):
+        file = tmp_path / str(number)
+        await broker.run(line.format(file=file), session_id="a")
+        pids += await eventually(lambda file=file: numbers(file))  # type: ignore[misc]
+    pids.append((await broker.get_session("a")).pid or 0)
+    assert all(alive(pid) for pid in pids)
+    ended = await broker.destroy_session("a", grace_ms=300)
+    assert ended.destroyed
+    assert ended.survivors == []
+    assert [pid for pid in pids if alive(pid)] == []
+    assert other
+    assert alive(other)
+    assert (await broker.run("echo here", session_id="other")).output.strip() == "here"
+
+
+async def test_idle_shell_is_ended_long_before_its_time(broker: Broker) -> None:
+    await broker.create_session(name="a")
+    begun = time.monotonic()
+    ended = await broker.destroy_session("a", grace_ms=10_000)
+    assert time.monotonic() - begun < 2 * SLOW
+    assert ended.survivors == []
+    assert (ended.exit_code, ended.exit_signal) == (None, "HUP")
+
+
+async def test_program_that_ignores_everything_gets_its_time_and_is_killed(broker: Broker) -> None:
+    await broker.create_session(name="a", program=sys.executable, args=["-c", HOLDS_ON], wait_ready=False)
+    await broker.read(session_id="a", wait_for="pattern", pattern="here")
+    ended = await broker.destroy_session("a", grace_ms=300)
+    assert ended.duration_ms >= 300
+    assert (ended.exit_code, ended.exit_signal, ended.survivors) == (None, "KILL", [])
+
+
+async def test_program_that_cleans_up_is_given_the_time(broker: Broker, tmp_path: Path) -> None:
+    code = f"""import signal, sys, time
+def end(*_):
+    open({str(tmp_path / "clean")!r}, "w").close()
+    sys.exit(7)
+signal.signal(15, end)
+print("here", flush=True)
+time.sleep(600)"""
+    await broker.create_session(name="a", program=sys.executable, args=["-c", code], wait_ready=False)
+    await broker.read(session_id="a", wait_for="pattern", pattern="here")
+    ended = await broker.destroy_session("a")
+    assert (ended.exit_code, ended.exit_signal, ended.survivors) == (7, None, [])
+    assert (tmp_path / "clean").exists()
+
+
+async def test_force_does_not_ask(broker: Broker) -> None:
+    await broker.create_session(name="a", program=sys.executable, args=["-c", HOLDS_ON], wait_ready=False)
+    await broker.read(session_id="a", wait_for="pattern", pattern="here")
+    begun = time.monotonic()
+    ended = await broker.destroy_session("a", force=True, grace_ms=10_000)
+    assert time.monotonic() - begun < 2 * SLOW
+    assert (ended.exit_code, ended.exit_signal) == (None, "KILL")
+
+
+async def test_named_signal_is_the_one_that_is_sent(broker: Broker) -> None:
+    await broker.create_session(name="a", program="sleep", args=["600"], wait_ready=False)
+    assert (await broker.destroy_session("a", signal="INT")).exit_signal == "INT"
+
+
+async def test_stopped_program_ends(broker: Broker) -> None:
+    await broker.create_session(name="a", program="sleep", args=["600"], wait_ready=False)
+    pid = (await broker.get_session("a")).pid
+    assert pid
+    await eventually(lambda: psutil.Process(pid).name() == "sleep")
+    os.kill(pid, signal.SIGSTOP)
+    ended = await broker.destroy_session("a", grace_ms=10_000)
+    assert (ended.exit_signal, ended.survivors) == ("TERM", [])
+    assert ended.duration_ms < 5000
+
+
+async def test_program_that_makes_children_as_it_ends(broker: Broker, tmp_path: Path) -> None:
+    """What is born while the session ends does not outlive it."""
+    file = tmp_path / "pids"
+    code = f"trap 'sh -c \"echo \\$\\$ >>{file}; exec sleep 600\" & exit' TERM; echo here; while :; do sleep 0.01; done"
+    await broker.create_session(name="a", program="sh", args=["-c", code], wait_ready=False)
+    await broker.read(session_id="a", wait_for="pattern", pattern="here")
+    ended = await broker.destroy_session("a")
+    assert ended.survivors == []
+    assert [pid for pid in numbers(file) if alive(pid)] == []
+
+
+async def test_nothing_of_ours_is_left(broker: Broker, state_dir: Path) -> None:
+    await broker.create_session(name="a")
+    await broker.destroy_session("a")
+
+    def left() -> list[str]:
+        words = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                words.append(" ".join(process.cmdline()))
+        return [line for line in words if str(state_dir / "sessions") in line]
+
+    await eventually(lambda: not left())
+
+
+async def test_signal_to_the_session_reaches_all_but_the_launcher(broker: Broker, tmp_path: Path) -> None:
+    file = tmp_path / "pids"
+    await broker.create_session(name="a")
+    await broker.run(CHILDREN[0].format(file=file), session_id="a")
+    (child,) = numbers(file)
+    shell = (await broker.get_session("a")).pid
+    sent = await broker.signal("TERM", target="session", session_id="a")
+    assert set(sent.pids) == {child, shell}
+    await eventually(lambda: not alive(child))
+    assert (await broker.run("echo here", session_id="a")).output.strip().endswith("here")

@@ -1,0 +1,190 @@
+"""A stand-in for the broker in tests of the faces, which are about forms and not about terminals.
+
+`python -m tests.faces.double` serves it on stdio. It understands a few commands as a shell would.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+import anyio
+
+from tmuxmcp.broker import results as r
+from tmuxmcp.broker.call import Call
+from tmuxmcp.errors import SessionNotFound
+from tmuxmcp.faces.mcp import build_server
+from tmuxmcp.faces.stdio import serve
+
+RUN = r.RunResult(
+    session_id="sess_ab",
+    exit_code=0,
+    completed=True,
+    outcome="ready",
+    evidence="marks",
+    duration_ms=12,
+    cwd="/x",
+    mode="shell_prompt",
+    truncated=False,
+    output_bytes=3,
+    omitted_bytes=0,
+    start_offset=100,
+    end_offset=103,
+    output="hi\n",
+)
+READ = r.ReadResult(
+    session_id="sess_ab",
+    view="new",
+    outcome="ready",
+    evidence="kernel",
+    mode="line_input",
+    exited=False,
+    exit_code=None,
+    rows=24,
+    cols=80,
+    cursor=r.CursorPosition(row=3, col=7, visible=True),
+    matched=None,
+    waited_ms=0,
+    has_new_content=True,
+    truncated=False,
+    omitted_bytes=0,
+    next_offset=103,
+    content="Name: ",
+)
+SUMMARY = r.SessionSummary(
+    session_id="sess_ab",
+    program="/bin/bash",
+    mode="shell_prompt",
+    ready=True,
+    exited=False,
+    exit_code=None,
+    exit_signal=None,
+    pid=12,
+    cwd="/x y",
+    title="",
+    rows=24,
+    cols=80,
+    created_at="2026-11-20T10:00:00Z",
+    last_activity_at=None,
+    output_bytes=0,
+)
+FACTS = r.SessionFacts(
+    session_id="sess_ab",
+    program="/bin/bash",
+    args=["-l"],
+    pid=12,
+    created_at="2026-11-20T10:00:00Z",
+    cwd="/x",
+    rows=24,
+    cols=80,
+    cursor=r.CursorPosition(row=0, col=2, visible=True),
+    title="a\nb",
+    mode="shell_prompt",
+    foreground=r.Foreground(pid=12, command="bash"),
+    ready=True,
+    exited=False,
+    exit_code=None,
+    exit_signal=None,
+    healthy=True,
+    last_activity_at=None,
+    output_bytes=0,
+    alternate_screen=False,
+    recording=False,
+    taken_over=False,
+    usage=None,
+    attach_command="tmux -S /s attach -r -t =sess_ab",
+    watch_url=None,
+)
+EXAMPLES: dict[str, r.Result] = {
+    "create_session": r.CreateSessionResult(
+        session_id="sess_ab",
+        program="/bin/bash",
+        args=[],
+        pid=12,
+        cwd="/x",
+        rows=24,
+        cols=80,
+        mode="shell_prompt",
+        ready=True,
+        attach_command="tmux -S /s attach -r -t =sess_ab",
+    ),
+    "destroy_session": r.DestroySessionResult(
+        session_id="sess_ab", destroyed=True, exit_code=None, exit_signal="TERM", duration_ms=5, survivors=[]
+    ),
+    "list_sessions": r.ListSessionsResult(count=1, sessions=[SUMMARY]),
+    "get_session": FACTS,
+    "run": RUN,
+    "send": r.SendResult(session_id="sess_ab", sent_bytes=4, result=READ),
+    "read": READ,
+    "resize": r.ResizeResult(session_id="sess_ab", rows=30, cols=100, scrollback_lines=5000),
+    "signal": r.SignalResult(session_id="sess_ab", delivered=True, pids=[12]),
+    "health": r.HealthResult(
+        version="0.1.0",
+        tmux_version="3.3a",
+        python_version="3.11.7",
+        uptime_s=1.5,
+        sessions=1,
+        limits={"max_sessions": 32},
+        checks=[r.Check(name="tmux", ok=True, message="works"), r.Check(name="disk", ok=False, message="is full")],
+    ),
+}
+
+
+class Double:
+    """Records calls, and answers with the example of each operation."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, dict[str, Any], Call]] = []
+        self.started, self.cancelled = anyio.Event(), anyio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        async def answer(*, call: Call, **arguments: Any) -> r.Result:
+            self.calls.append((name, arguments, call))
+            return EXAMPLES[name]
+
+        return answer
+
+    async def run(self, *, call: Call, command: str, **arguments: Any) -> r.RunResult:
+        self.calls.append(("run", {"command": command, **arguments}, call))
+        print("printed by the double")  # must not land in the protocol
+        self.started.set()
+        match command.split():
+            case ["sleep", _]:
+                await self._forever()
+            case ["stubborn"]:
+                with anyio.CancelScope(shield=True):
+                    await anyio.sleep_forever()
+            case ["progress"]:
+                for second in (1, 2, 3):
+                    await call.progress(second, f"line {second}")
+            case ["crash"]:
+                raise RuntimeError("secret detail")
+            case ["missing"]:
+                raise SessionNotFound("No session x.", hint="list_sessions lists them.", session_id="x", at=b"\xff")
+            case ["seq", last]:
+                output = "".join(f"{number}\n" for number in range(1, int(last) + 1))
+                return RUN.model_copy(update={"output": output, "output_bytes": len(output)})
+        return RUN
+
+    async def _forever(self) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.cancelled.set()
+
+
+async def source(double: Double | None = None) -> Any:
+    """What `build_server` takes."""
+    return double or Double()
+
+
+async def main() -> None:
+    logging.basicConfig(level=logging.INFO)
+    await serve(build_server(source))
+    if "--linger" in sys.argv:
+        await anyio.sleep(0.2)
+
+
+if __name__ == "__main__":
+    anyio.run(main)

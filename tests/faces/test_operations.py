@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.faces.double import EXAMPLES, RUN, Double
+from tmuxmcp.broker.call import Call
+from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.faces.operations import OPERATIONS
+
+pytestmark = pytest.mark.anyio
+
+REQUIRED = {
+    "run": {"command": "true"},
+    "destroy_session": {"session_id": "a"},
+    "resize": {"rows": 1, "cols": 1},
+    "signal": {"signal": "INT"},
+}
+
+
+def test_every_operation_has_an_example_here():
+    assert set(EXAMPLES) == set(OPERATIONS)
+    for name, row in OPERATIONS.items():
+        assert isinstance(EXAMPLES[name], row.output)
+
+
+@pytest.mark.parametrize("row", OPERATIONS.values(), ids=str)
+def test_descriptions_are_sentences(row):
+    assert row.name.isidentifier()
+    assert row.description.endswith(".")
+    assert row.title
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+async def test_only_given_arguments_are_passed_on(name):
+    double, call = Double(), Call()
+    given = REQUIRED.get(name, {})
+    assert await OPERATIONS[name].call(double, call, given) == EXAMPLES[name]
+    assert double.calls == [(name, given, call)]
+
+
+async def test_text_is_passed_on_as_it_is():
+    double = Double()
+    for text in ("null", "[1]", '{"a": 1}', " 1 ", "\x00", "'\"\\"):
+        await OPERATIONS["send"].call(double, Call(), {"text": text})
+        assert double.calls[-1][1] == {"text": text}
+    assert RUN.output == "hi\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "problem"),
+    [
+        ("run", {}, "command"),
+        ("run", {"command": 1}, "command"),
+        ("run", {"command": "true", "timeout_ms": "5"}, "timeout_ms"),
+        ("run", {"command": "true", "timeout_ms": 1.5}, "timeout_ms"),
+        ("run", {"command": "true", "timeout_ms": True}, "timeout_ms"),
+        ("run", {"command": "true", "timeout_ms": -1}, "timeout_ms"),
+        ("run", {"command": "true", "session_id": None}, "session_id"),
+        ("run", {"command": "true", "max_bytes": 16 * 1024 * 1024 + 1}, "max_bytes"),
+        ("run", {"command": "true", "cmd": "x"}, "cmd"),
+        ("send", {"keys": "Up"}, "keys"),
+        ("send", {"keys": ["Up", 1]}, "keys.1"),
+        ("send", {"enter": "yes"}, "enter"),
+        ("read", {"view": "all"}, "view"),
+        ("read", {"since": -1}, "since"),
+        ("resize", {"rows": 0, "cols": 80}, "rows"),
+        ("resize", {"rows": 24, "cols": 501}, "cols"),
+        ("signal", {"signal": "SIGINT"}, "signal"),
+        ("create_session", {"env": {"A": 1}}, "env.A"),
+        ("health", {"verbose": True}, "verbose"),
+    ],
+)
+async def test_wrong_arguments_are_named_and_do_nothing(name, arguments, problem):
+    double = Double()
+    with pytest.raises(InvalidArgument) as caught:
+        await OPERATIONS[name].call(double, Call(), arguments)
+    assert [p["argument"] for p in caught.value.details["problems"]] == [problem]
+    assert problem in caught.value.message
+    assert caught.value.hint.startswith(f"{name} takes: ")
+    assert double.calls == []
+
+
+def test_many_wrong_arguments_make_a_short_message():
+    with pytest.raises(InvalidArgument) as caught:
+        OPERATIONS["health"].parse({f"unknown_{number}": 1 for number in range(1000)})
+    assert len(caught.value.details["problems"]) == 20

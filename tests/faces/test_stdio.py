@@ -1,0 +1,453 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp import Client, StdioServerParameters
+from mcp.shared.message import SessionMessage
+from mcp.types import ErrorData, JSONRPCNotification
+
+from tmuxmcp.faces.stdio import MAX_LINE, Lines, Reader, Writer, parse
+
+DOUBLE = [sys.executable, "-m", "tests.faces.double"]
+SERVER = DOUBLE
+"""What most tests talk to; they hold for `tmuxmcp serve` as well."""
+ROOT = Path(__file__).parents[2]
+SOON_S = 5 * float(os.environ.get("TMUXMCP_TEST_SLOW", "1"))
+"""Generous: the time to end in is 0.4 s on a quiet machine; a server that hangs never ends."""
+
+INITIALIZE = {
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+
+
+class Wire:
+    """A server process, and the client's ends of its pipes."""
+
+    def __init__(self, command=SERVER):
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        self.buffer, self.last_id = b"", 0
+
+    def write(self, data: bytes):
+        self.process.stdin.write(data)
+        self.process.stdin.flush()
+
+    def request(self, method, **params):
+        self.last_id += 1
+        message = {"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params}
+        self.write(json.dumps(message).encode() + b"\n")
+        return self.last_id
+
+    def run(self, command):
+        return self.request("tools/call", name="run", arguments={"command": command})
+
+    def receive(self):
+        """The next message; everything on the wire must be one."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self.buffer:
+                assert selector.select(20), "the server does not answer"
+                data = os.read(self.process.stdout.fileno(), 1 << 20)
+                assert data, f"the server is gone: {self.process.stderr.read().decode()}"
+                self.buffer += data
+        line, self.buffer = self.buffer.split(b"\n", 1)
+        return json.loads(line)
+
+    def answer(self, number):
+        message = self.receive()
+        assert message["id"] == number, message
+        return message["result"]
+
+    def start(self):
+        self.answer(self.request(INITIALIZE["method"], **INITIALIZE["params"]))
+        self.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+        return self
+
+    def ends_soon(self, cleanly=True):
+        started = time.monotonic()
+        status = self.process.wait(20)
+        took_s = time.monotonic() - started
+        log = self.process.stderr.read().decode()
+        assert status == 0, log
+        assert ("ended cleanly" in log) == cleanly, log
+        assert took_s < SOON_S
+        return log
+
+
+@pytest.fixture
+def wire():
+    with contextlib.ExitStack() as stack:
+
+        def open_wire(command=SERVER):
+            wire = Wire(command)
+            stack.callback(wire.process.__exit__, None, None, None)
+            stack.callback(wire.process.kill)
+            return wire
+
+        yield open_wire
+
+
+END = {
+    "eof": lambda process: process.stdin.close(),
+    "int": lambda process: process.send_signal(signal.SIGINT),
+    "term": lambda process: process.send_signal(signal.SIGTERM),
+    "hup": lambda process: process.send_signal(signal.SIGHUP),
+}
+
+
+@pytest.fixture(params=END)
+def end(request):
+    """Each way in which a client ends its server."""
+    return END[request.param]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_sdk_client_is_served_in_both_eras(mode):
+    parameters = StdioServerParameters(command=SERVER[0], args=SERVER[1:], cwd=ROOT)
+    async with Client(parameters, mode=mode) as client:
+        assert client.protocol_version == ("2026-07-28" if mode == "auto" else "2025-11-25")
+        answer = await client.call_tool("run", {"command": "seq 3"})
+        assert answer.structured_content["output"] == "1\n2\n3\n"
+        big = await client.call_tool("run", {"command": "seq 40000"})
+        assert big.structured_content["output"].endswith("\n40000\n")
+
+
+def test_idle_server_ends(wire, end):
+    server = wire().start()
+    end(server.process)
+    server.ends_soon()
+
+
+def test_server_ends_before_anybody_spoke(wire, end):
+    server = wire()
+    server.write(b"\n{}\n")  # answered, so it listens
+    server.receive()
+    end(server.process)
+    server.ends_soon()
+
+
+def test_server_ends_while_a_call_is_pending(wire, end):
+    server = wire().start()
+    server.run("sleep 600")
+    server.answer(server.request("ping"))
+    end(server.process)
+    server.ends_soon()
+
+
+def test_server_ends_while_the_client_does_not_read(wire, end):
+    server = wire().start()
+    for _ in range(20):
+        server.run("seq 40000")  # each answer is larger than the pipe
+    server.run("sleep 600")
+    server.receive()
+    end(server.process)
+    server.ends_soon()
+
+
+def test_server_ends_though_clean_up_does_not(wire, end):
+    server = wire(DOUBLE).start()
+    server.run("stubborn")
+    server.answer(server.request("ping"))
+    end(server.process)
+    server.ends_soon(cleanly=False)
+
+
+def test_second_signal_does_not_spoil_a_clean_end(wire):
+    server = wire(DOUBLE).start()
+    server.run("stubborn")
+    server.answer(server.request("ping"))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTERM):  # as Claude Code does it
+        server.process.send_signal(number)
+        time.sleep(0.1)
+    server.ends_soon(cleanly=False)
+
+
+def test_signal_after_the_end_is_ignored(wire):
+    server = wire([*DOUBLE, "--linger"]).start()
+    server.process.stdin.close()
+    while b"ended cleanly" not in server.process.stderr.readline():
+        pass
+    server.process.terminate()
+    assert server.process.wait(20) == 0
+
+
+def test_server_ends_when_nobody_reads_any_more(wire):
+    server = wire().start()
+    server.process.stdout.close()
+    server.run("true")
+    server.ends_soon()
+
+
+@pytest.mark.parametrize("stdin", ["/dev/null", __file__])
+def test_stdin_that_is_no_pipe_is_read_to_its_end(stdin):
+    with open(stdin, "rb") as file:
+        done = subprocess.run(SERVER, cwd=ROOT, stdin=file, capture_output=True, timeout=20, check=True)
+    assert all(json.loads(line)["error"]["code"] in (-32700, -32600) for line in done.stdout.splitlines())
+
+
+def test_what_is_printed_goes_to_stderr(wire):
+    server = wire(DOUBLE).start()
+    server.answer(server.run("true"))
+    server.process.stdin.close()
+    assert "printed by the double" in server.ends_soon()
+
+
+GARBAGE = [
+    b"not json",
+    b"\xff\xfe\x00",
+    b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":"\xff"}}',
+    b"[" * 100_000,
+    b'{"a":' * 100_000,
+    b"[" * 100_000 + b"]" * 100_000,
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","params":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001,
+    b"[]",
+    b'"text"',
+    b'{"jsonrpc":"2.0"}',
+    b"\x00" * 5000,
+]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
+def test_garbage_is_refused_and_the_next_request_answered(wire, garbage):
+    server = wire()
+    server.write(garbage + b"\n")
+    refusal = server.receive()
+    assert refusal["id"] is None
+    assert refusal["error"]["code"] in (-32700, -32600)
+    server.start()
+    server.write(garbage + b"\n")
+    assert server.receive()["id"] is None
+    server.answer(server.request("ping"))
+
+
+def test_endless_line_is_refused_and_the_next_request_answered(wire):
+    server = wire().start()
+    for _ in range(20):
+        server.write(b"x" * 1024 * 1024)
+    server.write(b"\n")
+    assert "16777216" in server.receive()["error"]["message"]
+    server.answer(server.request("ping"))
+
+
+def test_large_request_is_served(wire):
+    server = wire(DOUBLE).start()
+    assert server.answer(server.run("true" + " " * (MAX_LINE - 1000)))["isError"] is False
+
+
+def test_deep_arguments_are_an_error_of_that_call(wire):
+    server = wire().start()
+    deep = json.loads("[" * 100 + "]" * 100)
+    answer = server.answer(server.request("tools/call", name="run", arguments={"command": deep}))
+    assert answer["isError"] is True
+    server.answer(server.request("ping"))
+
+
+def test_fifty_calls_at_once_are_all_answered(wire):
+    server = wire(DOUBLE).start()
+    pending = server.run("sleep 600")
+    numbers = {server.run(f"seq {number * 100}"): number * 100 for number in range(50)}
+    while numbers:
+        message = server.receive()
+        assert message["id"] != pending
+        assert message["result"]["structuredContent"]["output"].count("\n") == numbers.pop(message["id"])
+
+
+def test_cancelled_call_is_not_answered_and_others_are(wire):
+    server = wire().start()
+    cancelled = server.run("sleep 600")
+    notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": cancelled}}
+    server.write(json.dumps(notice).encode() + b"\n")
+    server.answer(server.run("true"))
+
+
+def test_progress_goes_to_the_token_of_the_call(wire):
+    server = wire(DOUBLE).start()
+    call = {"name": "run", "arguments": {"command": "progress"}, "_meta": {"progressToken": "p"}}
+    number = server.request("tools/call", **call)
+    messages = [server.receive() for _ in range(4)]
+    assert [m["params"]["message"] for m in messages[:3]] == ["line 1", "line 2", "line 3"]
+    assert {m["params"]["progressToken"] for m in messages[:3]} == {"p"}
+    assert messages[3]["id"] == number
+
+
+# --- the command line -------------------------------------------------------------------------------
+
+
+def test_version_is_told_without_the_sdk():
+    code = "import sys, tmuxmcp.cli\ntry: tmuxmcp.cli.main(['--version'])\nfinally: print(sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("tmuxmcp 0.")
+    assert "'pydantic'" not in done.stdout
+    assert "'mcp'" not in done.stdout
+
+
+def test_wrong_setting_is_one_line_and_status_2():
+    command = [sys.executable, "-m", "tmuxmcp", "serve", "--log-level", "loud"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 2
+    assert done.stderr.startswith("tmuxmcp: INVALID_ARGUMENT: Setting log_level (from flag): ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.fixture
+def serve_command():
+    """`tmuxmcp serve` on a state directory of its own; no tmux server is left of it."""
+    with tempfile.TemporaryDirectory(prefix="tm-", ignore_cleanup_errors=True) as home:  # short: socket paths are
+        yield [sys.executable, "-m", "tmuxmcp", "serve", "--state-dir", home]
+        subprocess.run(["tmux", "-S", f"{home}/tmux.sock", "kill-server"], capture_output=True)
+
+
+def test_command_runs_in_a_real_shell(wire, serve_command):
+    server = wire(serve_command).start()
+    result = server.answer(server.run("echo $((6*7))"))["structuredContent"]
+    assert (result["output"], result["exit_code"]) == ("42\n", 0)
+    server.process.send_signal(signal.SIGINT)
+    server.ends_soon()
+
+
+def test_program_of_the_default_session_is_an_argument(wire, serve_command):
+    server = wire([*serve_command, "cat", "-u"]).start()
+    answer = server.answer(server.request("tools/call", name="get_session", arguments={}))
+    assert (answer["structuredContent"]["program"], answer["structuredContent"]["args"]) == ("cat", ["-u"])
+    server.process.terminate()
+    server.ends_soon()
+
+
+def test_broker_that_cannot_open_is_the_answer_to_a_call_and_tried_again(wire, serve_command):
+    home = Path(serve_command[-1])
+    home.chmod(0o777)
+    server = wire(serve_command).start()
+    for _ in range(2):
+        answer = server.answer(server.run("true"))
+        assert answer["_meta"]["tmuxmcp/error"]["code"] == "PERMISSION_DENIED"
+    home.chmod(0o700)
+    assert server.answer(server.run("true"))["isError"] is False
+    server.process.terminate()
+    server.ends_soon()
+
+
+def test_restarted_server_is_the_same_caller(wire, serve_command):
+    sessions = []
+    for _ in range(2):
+        server = wire(serve_command).start()
+        sessions.append(server.answer(server.run("true"))["structuredContent"]["session_id"])
+        server.process.terminate()
+        server.ends_soon()
+    assert sessions[0] == sessions[1]
+
+
+def test_two_servers_of_one_client_have_sessions_of_their_own(wire, serve_command):
+    servers = [wire(serve_command).start() for _ in range(2)]
+    ids = {server.answer(server.run("true"))["structuredContent"]["session_id"] for server in servers}
+    assert len(ids) == 2
+
+
+def test_log_is_json_on_stderr(wire, serve_command):
+    server = wire([*serve_command, "--log-format", "json"]).start()
+    server.process.terminate()
+    entries = [json.loads(line) for line in server.ends_soon().splitlines()]
+    assert {"time", "level", "logger", "message"} <= entries[0].keys()
+    assert entries[0]["message"].startswith("serving stdio:")
+
+
+def test_log_that_nobody_reads_stops_nothing(wire, serve_command):
+    server = wire([*serve_command, "--log-level", "debug"]).start()
+    for _ in range(1000):  # each is logged with more than 100 bytes; the pipe holds 64 KB
+        server.write(b"not json\n")
+        server.receive()
+    server.answer(server.request("ping"))
+    server.process.terminate()
+    server.ends_soon(cleanly=False)  # says it, but nobody reads
+
+
+# --- the parts ---------------------------------------------------------------------------------------
+
+
+def test_lines_whole_byte_by_byte_and_with_trailing_data():
+    data = b"one\n\ntwo\r\nrest"
+    assert Lines().feed(data) == [b"one", b"", b"two\r"]
+    lines = Lines()
+    assert [line for byte in data for line in lines.feed(bytes([byte]))] == [b"one", b"", b"two\r"]
+    assert lines.feed(b" of it\n") == [b"rest of it"]
+
+
+def test_line_over_the_limit_is_not_kept():
+    lines = Lines(max_line=4)
+    assert lines.feed(b"1234\n12345\n1") == [b"1234", None]
+    for _ in range(1000):
+        assert lines.feed(b"x" * 1000) == []
+        assert len(lines._line) <= 4
+    assert lines.feed(b"\nok\n") == [None, b"ok"]
+
+
+@given(data=st.binary(max_size=60), cuts=st.lists(st.integers(0, 60), max_size=6))
+def test_lines_do_not_depend_on_how_the_input_was_cut(data, cuts):
+    data = data.replace(b"a", b"\n")
+    lines, found, start = Lines(max_line=5), [], 0
+    for cut in [*sorted(cuts), len(data)]:
+        found += lines.feed(data[start:cut])
+        start = max(start, cut)
+    assert found == Lines(max_line=5).feed(data)
+
+
+@given(st.binary(max_size=200))
+def test_parse_takes_any_bytes(line):
+    parse(line)
+    assert isinstance(parse(b"\xff" + line), ErrorData)
+
+
+def message(text):
+    return SessionMessage(JSONRPCNotification(jsonrpc="2.0", method="m", params={"text": text}))
+
+
+@pytest.fixture
+def pipe():
+    ends = os.pipe()
+    yield ends
+    for end in ends:
+        with contextlib.suppress(OSError):
+            os.close(end)
+
+
+@pytest.mark.anyio
+async def test_message_whose_sender_was_cancelled_is_finished_by_the_next(pipe):
+    writer = Writer(pipe[1], broken=lambda: None)
+    with anyio.move_on_after(0.1) as given_up:
+        await writer.send(message("x" * 200_000))  # more than a pipe holds: it waits in the middle
+    assert given_up.cancelled_caught
+
+    received = bytearray()
+    async with anyio.create_task_group() as tg:
+        tg.start_soon(writer.send, message("next"))
+        while received.count(b"\n") < 2:
+            await anyio.wait_readable(pipe[0])
+            received += os.read(pipe[0], 65536)
+    first, second = received.splitlines()
+    assert len(json.loads(first)["params"]["text"]) == 200_000
+    assert json.loads(second)["params"]["text"] == "next"
+
+
+@pytest.mark.anyio
+async def test_reader_ends_once_and_says_so(pipe):
+    ended = []
+    reader = Reader(pipe[0], refuse=None, ended=lambda: ended.append(True))
+    os.write(pipe[1], b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n\n  \nunfinished')
+    os.close(pipe[1])
+    assert [item.message.method async for item in reader] == ["ping"]
+    assert ended == [True]

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.faces.double import EXAMPLES, READ, RUN
+from tmuxmcp.broker import results as r
+from tmuxmcp.faces.text import footer, render
+
+
+def test_run_is_its_output_and_one_line():
+    assert render(RUN) == "hi\n[exit_code=0 duration_ms=12 cwd=/x session_id=sess_ab]"
+
+
+def test_output_without_a_newline_gets_one_and_no_output_no_empty_line():
+    assert render(RUN.model_copy(update={"output": "hi"})) == "hi\n" + footer(RUN)
+    assert render(RUN.model_copy(update={"output": ""})) == footer(RUN)
+
+
+def test_run_that_goes_on_says_so_and_where_to_read_on():
+    result = RUN.model_copy(
+        update={
+            "exit_code": None,
+            "completed": False,
+            "outcome": "timeout",
+            "mode": "running",
+            "effective_timeout_ms": 50_000,
+            "note": "It goes on.",
+        }
+    )
+    assert footer(result) == (
+        "[completed=false outcome=timeout mode=running duration_ms=12 cwd=/x session_id=sess_ab next_offset=103 "
+        'effective_timeout_ms=50000 note="It goes on."]'
+    )
+
+
+def test_cut_output_names_the_offsets_that_fetch_it():
+    result = RUN.model_copy(update={"truncated": True, "omitted_bytes": 90, "sanitized": True, "cwd": None})
+    assert footer(result) == (
+        "[exit_code=0 duration_ms=12 session_id=sess_ab truncated=true omitted_bytes=90 start_offset=100 "
+        "end_offset=103 sanitized=true]"
+    )
+
+
+def test_unknown_exit_code_is_null():
+    assert footer(RUN.model_copy(update={"exit_code": None})).startswith("[exit_code=null ")
+
+
+@pytest.mark.parametrize("cwd", ["/a b", "/x] [exit_code=1", "/two\nlines", "/\u2028", "/\x1b[31m", '/"', ""])
+def test_footer_stays_one_unmistakable_line(cwd):
+    import json
+
+    last = footer(RUN.model_copy(update={"cwd": cwd}))
+    assert len(last.splitlines()) == 1
+    assert last.isprintable()
+    assert f"cwd={json.dumps(cwd)} session_id=" in last
+
+
+def test_read_says_little_when_there_is_little_to_say():
+    assert render(READ) == "Name: \n[outcome=ready mode=line_input session_id=sess_ab next_offset=103]"
+
+
+def test_read_says_what_a_model_must_know():
+    result = READ.model_copy(
+        update={
+            "evidence": "quiet",
+            "matched": "x y",
+            "exited": True,
+            "exit_code": 3,
+            "waited_ms": 7,
+            "has_new_content": False,
+            "truncated": True,
+            "omitted_bytes": 5,
+            "encoding": "base64",
+            "highlights": [r.Highlight(row=1, col=0, text="two")],
+        }
+    )
+    assert footer(result) == (
+        '[outcome=ready mode=line_input evidence=quiet matched="x y" exited=true exit_code=3 has_new_content=false '
+        'highlights=["two"] waited_ms=7 session_id=sess_ab encoding=base64 truncated=true omitted_bytes=5 '
+        "next_offset=103]"
+    )
+
+
+def test_screen_has_size_and_cursor():
+    assert "rows=24 cols=80 cursor=3,7" in footer(READ.model_copy(update={"view": "screen"}))
+
+
+def test_send_shows_what_was_read():
+    assert render(EXAMPLES["send"]) == (
+        "Name: \n[sent_bytes=4 outcome=ready mode=line_input session_id=sess_ab next_offset=103]"
+    )
+    quiet = r.SendResult(session_id="sess_ab", sent_bytes=4, note="Not waited.", result=None)
+    assert render(quiet) == '[sent_bytes=4 session_id=sess_ab note="Not waited."]'
+
+
+def test_sessions_are_one_line_each():
+    assert render(EXAMPLES["list_sessions"]) == (
+        'sess_ab mode=shell_prompt program=/bin/bash ready=true pid=12 cwd="/x y"\n[count=1]'
+    )
+    assert render(r.ListSessionsResult(count=0, sessions=[])) == "[count=0]"
+
+
+def test_facts_are_one_line_each_without_what_is_unknown():
+    lines = render(EXAMPLES["get_session"]).splitlines()
+    assert "session_id: sess_ab" in lines
+    assert 'title: "a\\nb"' in lines
+    assert 'foreground: {"pid":12,"command":"bash"}' in lines
+    assert "attach_command: tmux -S /s attach -r -t =sess_ab" in lines  # to be copied
+    assert not any(line.startswith("usage") for line in lines)
+
+
+def test_health_lists_what_failed():
+    lines = render(EXAMPLES["health"]).splitlines()
+    assert "ok tmux: works" in lines
+    assert 'FAILED disk: "is full"' in lines
+
+
+def test_small_results_are_one_line():
+    assert render(EXAMPLES["resize"]) == "[session_id=sess_ab rows=30 cols=100 scrollback_lines=5000]"
+    assert render(EXAMPLES["signal"]) == "[session_id=sess_ab delivered=true pids=[12]]"

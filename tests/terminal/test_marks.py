@@ -1,0 +1,145 @@
+"""The mark scanner: the same marks however the bytes are cut, and none that are not ours."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tmuxmcp.terminal.marks import LONGEST_MARK, Mark, MarkScanner, ShellState, ShellTrack
+
+NONCE = "n0nce"
+
+
+def mark(kind: str, number: int, *fields: str, end: str = "\a", aid: str = NONCE) -> bytes:
+    return ("\x1b]133;" + ";".join([kind, *fields, f"aid={aid}", f"n={number}"]) + end).encode()
+
+
+A1, B1, C1 = mark("A", 1), mark("B", 1), mark("C", 1)
+D1 = b"\x1b]133;D;3;aid=n0nce;n=1;cwd=/a%20b\a"
+STREAM = b"x" + A1 + b"$ " + B1 + b"ls\r\n" + C1 + b"out\x1b[0m\r\n" + D1 + mark("A", 2, end="\x1b\\") + b"$ "
+
+
+def found(*pieces: bytes) -> list[Mark]:
+    scanner = MarkScanner(NONCE)
+    return [each for piece in pieces for each in scanner.feed(piece)]
+
+
+def test_marks_have_kind_offsets_number_status_and_directory():
+    marks = found(STREAM)
+    assert [(m.kind, m.number, m.status, m.cwd) for m in marks] == [
+        ("A", 1, None, None),
+        ("B", 1, None, None),
+        ("C", 1, None, None),
+        ("D", 1, 3, "/a b"),
+        ("A", 2, None, None),
+    ]
+    assert STREAM[marks[0].start : marks[0].end] == A1
+    assert STREAM[marks[3].start : marks[3].end] == D1
+
+
+def test_byte_by_byte_gives_the_same_marks():
+    assert found(*(STREAM[i : i + 1] for i in range(len(STREAM)))) == found(STREAM)
+
+
+@given(st.lists(st.integers(0, len(STREAM)), max_size=12))
+def test_any_cutting_gives_the_same_marks(cuts: list[int]):
+    edges = [0, *sorted(cuts), len(STREAM)]
+    assert found(*(STREAM[a:b] for a, b in pairwise(edges))) == found(STREAM)
+
+
+@given(st.lists(st.integers(0, len(STREAM)), max_size=6))
+def test_a_new_scanner_takes_up_where_another_stopped(cuts: list[int]):
+    marks, offset = [], 0
+    for cut in [*sorted(cuts), len(STREAM)]:
+        scanner = MarkScanner(NONCE, offset)
+        marks += scanner.feed(STREAM[offset : max(cut, offset)])
+        offset = scanner.offset
+    assert marks == found(STREAM)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        mark("D", 1, "0", aid="other"),
+        b"\x1b]133;D;0\a",
+        b"\x1b]133;D;aid=n0nce;n=1\a",
+        b"\x1b]133;D;0;aid=n0nce;n=x\a",
+        b"\x1b]133;D;0;aid=n0nce;n=-1\a",
+        b"\x1b]133;D;0;aid=n0nce\nn=1\a",
+        b"\x1b]133;Z;0;aid=n0nce;n=1\a",
+        b"\x1b]133;D;0;aid=n0nce;n=" + b"9" * 400 + b"\a",
+        b"133;D;0;aid=n0nce;n=1\a",
+    ],
+)
+def test_what_is_not_ours_is_no_mark(forged: bytes):
+    assert found(forged) == []
+
+
+def test_an_endless_mark_is_given_up():
+    scanner = MarkScanner(NONCE)
+    scanner.feed(b"\x1b]133;D;" + b"0" * (2 * LONGEST_MARK))
+    assert scanner.offset == 8 + 2 * LONGEST_MARK
+    assert [m.kind for m in scanner.feed(A1)] == ["A"]
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_raise(data: bytes):
+    found(data, A1)
+
+
+def track(*marks: bytes) -> ShellTrack:
+    shell = ShellTrack()
+    for each in found(*marks):
+        shell.apply(each)
+    return shell
+
+
+@pytest.mark.parametrize(
+    ("marks", "state"),
+    [
+        ([A1], ShellState.STARTING),
+        ([A1, B1], ShellState.PROMPT),
+        ([A1, B1, mark("P", 1, "k=s")], ShellState.CONTINUATION),
+        ([A1, B1, C1], ShellState.RUNNING),
+        ([A1, B1, C1, C1], ShellState.RUNNING),
+        ([A1, B1, C1, A1, B1], ShellState.RUNNING),  # an exported PS1 in a nested shell
+        ([A1, B1, C1, mark("P", 1, "k=s")], ShellState.RUNNING),
+        ([A1, B1, C1, mark("D", 7, "0")], ShellState.RUNNING),  # another prompt's
+        ([A1, B1, C1, D1], ShellState.STARTING),
+        ([A1, B1, C1, D1, mark("A", 2), mark("B", 2)], ShellState.PROMPT),
+        ([A1, B1, C1, D1, mark("A", 2), mark("B", 2), C1], ShellState.PROMPT),  # a replay of our log
+        ([A1, B1, C1, D1, mark("A", 2), mark("B", 2), mark("C", 2), C1, D1], ShellState.RUNNING),
+        ([A1, B1, D1], ShellState.STARTING),  # an empty line, a comment
+    ],
+)
+def test_state_follows_the_marks(marks: list[bytes], state: ShellState):
+    assert track(*marks).state is state
+
+
+def test_a_finished_command_knows_where_its_output_lies():
+    shell = ShellTrack()
+    results = [shell.apply(each) for each in found(STREAM)]
+    done = next(each for each in results if each)
+    assert STREAM[done.output_start : done.output_end] == b"out\x1b[0m\r\n"
+    assert STREAM[done.echo_start : done.echo_end] == b"ls\r\n"
+    assert (done.status, done.cwd) == (3, "/a b")
+
+
+def test_nothing_ran_has_no_output():
+    shell = ShellTrack()
+    done = [shell.apply(each) for each in found(A1, B1, b"# x\r\n", D1)][-1]
+    assert done is not None
+    assert done.output_start is None
+
+
+def test_a_prompt_drawn_again_begins_the_input_again():
+    redrawn = A1 + B1 + b"ls\r" + A1 + B1
+    assert track(redrawn).prompt_end == len(redrawn)
+
+
+def test_a_track_survives_being_written_down():
+    shell = track(STREAM)
+    assert ShellTrack.from_dict(shell.as_dict()) == shell

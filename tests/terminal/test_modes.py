@@ -1,0 +1,45 @@
+"""Facts and the mode that follows."""
+
+from __future__ import annotations
+
+import pytest
+
+from tmuxmcp.terminal.modes import ModeFacts, mode_of
+
+TABLE = [
+    (ModeFacts(lost=True, exited=True), "lost"),
+    (ModeFacts(exited=True, at_prompt=True, waiting="secret"), "exited"),
+    (ModeFacts(waiting="stopped", at_prompt=True, alternate_screen=True), "stopped"),
+    (ModeFacts(waiting="secret", at_prompt=True, alternate_screen=True), "password"),
+    (ModeFacts(waiting="editor", at_prompt=True, command="bash"), "shell_prompt"),
+    (ModeFacts(at_prompt=True), "shell_prompt"),  # no kernel to ask: the marks know
+    (ModeFacts(waiting="editor", command="zsh"), "shell_prompt"),
+    (ModeFacts(waiting="editor", command="fish", in_command=True), "line_input"),  # its `read` edits lines
+    (ModeFacts(waiting="editor", command="python3"), "line_input"),
+    (ModeFacts(waiting="line", command="bash"), "line_input"),
+    (ModeFacts(waiting="line", command="less"), "line_input"),
+    (ModeFacts(waiting="editor", alternate_screen=True, command="less"), "pager"),
+    (ModeFacts(waiting="editor", alternate_screen=True, command="pager"), "pager"),
+    (ModeFacts(waiting="editor", command="more"), "pager"),
+    (ModeFacts(waiting="editor", alternate_screen=True, command="vim.basic"), "editor"),
+    (ModeFacts(waiting="busy", alternate_screen=True, command="vim"), "editor"),
+    (ModeFacts(waiting="editor", alternate_screen=True, command="htop"), "fullscreen"),
+    (ModeFacts(waiting="editor", alternate_screen=True, command="mytool"), "fullscreen"),
+    (ModeFacts(waiting="editor", command="top"), "fullscreen"),  # top never asks for the alternate screen
+    (ModeFacts(waiting="editor", command="dialog"), "fullscreen"),
+    (ModeFacts(waiting="busy", command="sleep"), "running"),
+    (ModeFacts(waiting="busy", command="less"), "running"),
+    (ModeFacts(), "unknown"),
+    (ModeFacts(waiting="unknown", alternate_screen=True, command="ssh"), "fullscreen"),
+    # Behind ssh only the last line can tell that a secret is asked.
+    (ModeFacts(command="ssh", hidden_line="[sudo] password for joe:"), "password"),
+    (ModeFacts(command="ssh", hidden_line="Enter passphrase for key '/k': "), "password"),
+    (ModeFacts(command="ssh", hidden_line="joe@far:~$ "), "unknown"),
+    (ModeFacts(command="ssh", hidden_line="Password: changed"), "unknown"),
+    (ModeFacts(waiting="line", command="cat", hidden_line=""), "line_input"),
+]
+
+
+@pytest.mark.parametrize(("facts", "mode"), TABLE, ids=str)
+def test_mode(facts: ModeFacts, mode: str):
+    assert mode_of(facts) == mode

@@ -1,0 +1,400 @@
+"""Screens: whatever the bytes, however cut, what tmux would show."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.terminal.conftest import RealTmux, trimmed
+from tmuxmcp.terminal.screen import Collector, Screen, Stream
+from tmuxmcp.terminal.widths import MAX_CELL
+
+LINES = b"".join(b"line%d\r\n" % number for number in range(4))
+EDGE = b"x" * 20
+
+# Shown by a real tmux on 20x6: text and cursor are compared.
+LIKE_TMUX: list[tuple[str, bytes]] = [
+    ("text", b"one\r\ntwo"),
+    ("wrapped", b"x" * 50),
+    ("scrolled", LINES + LINES),
+    ("bare newlines", b"one\ntwo\n"),
+    ("vertical tab, form feed", b"a\x0bb\x0cc"),
+    ("NUL, DEL", b"a\0b\x7fc"),
+    ("tabs", b"a\tb\tc\td"),
+    ("tab at the edge", EDGE + b"\ty"),
+    ("tab after a wide character", "日\tb".encode()),
+    ("own tab stop", b"abc\x1bH\r\tX"),
+    ("tab stop removed", b"\t\x1b[g\r\tX"),
+    ("all tab stops removed", b"\x1b[3ga\tb"),
+    ("back over tabs", b"0123456789012\x1b[Zx\x1b[2Zy"),
+    ("backspace", b"abc\b\bx"),
+    ("backspace at the edge", EDGE + b"\by"),
+    ("backspace to the row above", EDGE + b"y\b\bz"),
+    ("index, next line", b"abc\x1bDx\x1bEy"),
+    ("reverse index", LINES + b"\x1b[2;2H\x1bM\x1bM\x1bMx"),
+    ("up, down, right, left", LINES + b"\x1b[2Aa\x1b[Bb\x1b[3Cc\x1b[2Dd"),
+    ("left from the edge", EDGE + b"\x1b[Dy"),
+    ("up from the edge", LINES + EDGE + b"\x1b[Ay"),
+    ("row from the edge", EDGE + b"\x1b[3dy"),
+    ("next and previous lines", LINES + b"ab\x1b[2Fc\x1b[Ed"),
+    ("columns", b"abc\x1b[10Gx\x1b[5`y"),
+    ("position", LINES + b"\x1b[2;3Hx\x1b[fy"),
+    ("position too large", b"\x1b[99;99Hx"),
+    ("position with zeros", LINES + b"\x1b[0;0Hx"),
+    ("position with too many numbers", LINES + b"\x1b[3;5;7Hx"),
+    ("saved cursor", b"ab\x1b7\r\ncd\x1b8X"),
+    ("saved cursor, SCO", b"ab\x1b[scd\x1b[uX"),
+    ("never saved", b"ab\x1b8X"),
+    ("one slot", b"a\x1b7b\x1b7c\x1b8X\x1b8Y"),
+    ("erase below", LINES + b"\x1b[2;3H\x1b[J"),
+    ("erase above", LINES + b"\x1b[2;3H\x1b[1J"),
+    ("erase all", LINES + b"\x1b[2;3H\x1b[2Jx"),
+    ("erase all from home", LINES + b"\x1b[H\x1b[Jx"),
+    ("erase the scrollback", LINES + b"\x1b[3Jx"),
+    ("erase right", b"abcdef\x1b[3D\x1b[K"),
+    ("erase left", b"abcdef\x1b[3D\x1b[1K"),
+    ("erase the line", b"abcdef\x1b[2Kx"),
+    ("erase at the edge", EDGE + b"\x1b[Ky"),
+    ("erase left at the edge", EDGE + b"\x1b[1Ky"),
+    ("selective erase does nothing", b"abc\r\x1b[?K\x1b[?Jx"),
+    ("erase characters", b"abcdef\r\x1b[2X"),
+    ("delete characters", b"abcdef\r\x1b[2P"),
+    ("insert characters", b"abcdef\r\x1b[2@x"),
+    ("edits at the edge", EDGE + b"\x1b[X\x1b[P\x1b[@y"),
+    ("insert mode", b"abc\r\x1b[4hX\x1b[4lY"),
+    ("insert mode at the edge", b"\x1b[4h" + EDGE + b"yz"),
+    ("insert mode, wide", "日本\r\x1b[4h語".encode()),
+    ("no wrapping", b"\x1b[?7labcdefghijklmnopqrstuvwxyz"),
+    ("no wrapping, wide", "\x1b[?7l日本語日本語日本語日本語日本語".encode()),
+    ("no wrapping at the edge", EDGE + b"\x1b[?7labc"),
+    ("insert lines", LINES + b"\x1b[2;3H\x1b[2LX"),
+    ("delete lines", LINES + b"\x1b[2;3H\x1b[2MX"),
+    ("insert outside the region", LINES + b"\r\nlast\x1b[3;5r\x1b[LX"),
+    ("delete outside the region", LINES + b"\r\nlast\x1b[3;5r\x1b[MX"),
+    ("scroll up, down", LINES + b"\x1b[2SX\x1b[TY"),
+    ("region", LINES + b"\x1b[2;4rA\r\n\r\n\r\n\r\nB"),
+    ("newline below the region", LINES + b"\x1b[2;3r\x1b[6;1HA\nB\nC"),
+    ("scroll in the region", LINES + b"\x1b[2;3r\x1b[SX"),
+    ("moves stop at the region", LINES + b"\x1b[2;4r\x1b[3;1H\x1b[9AX\x1b[9BY"),
+    ("impossible region", LINES + b"\x1b[3;2rX"),
+    ("region to line 0", LINES + b"\x1b[1;0rX"),
+    ("origin mode", LINES + b"\x1b[2;4r\x1b[?6h\x1b[1;1HX\x1b[9;1HY\x1b[?6lZ"),
+    ("origin mode saved", LINES + b"\x1b[2;4r\x1b[?6h\x1b7\x1b[?6l\x1b8\x1b[1;1HX"),
+    ("repeat", b"ab\x1b[3bc"),
+    ("repeat to the edge only", b"a\x1b[99bc"),
+    ("repeat at the edge", EDGE + b"\x1b[3bc"),
+    ("repeat after a newline", b"ab\r\n\x1b[3bc"),
+    ("repeat after a colour", b"a\x1b[1m\x1b[2bc"),
+    ("repeat after a title", b"a\x1b]0;x\x07\x1b[2bc"),
+    ("repeat a wide character", "日\x1b[9bc".encode()),
+    ("alternate screen 47", b"abc\x1b[?47hX\x1b[?47lY"),
+    ("alternate screen 1047", b"abc\x1b[?1047hX\r\nY\x1b[?1047lZ"),
+    ("alternate screen 1049", b"abc\x1b[?1049hX\r\nY\x1b[?1049lZ"),
+    ("alternate screen, not left", b"abc\x1b[?1049hX"),
+    ("alternate screen, not entered", b"abc\x1b[?1049lX"),
+    ("alternate screen twice", b"ab\x1b[?1049hX\x1b[?1049hY\x1b[?1049lZ"),
+    ("alternate screen scrolls", LINES + b"\x1b[?1049h" + b"x\r\n" * 9 + b"\x1b[?1049ly"),
+    ("alternate screen and saved cursor", b"ab\x1b7\x1b[?1049h\x1b[3;3Hx\x1b7\x1b[?1049ly\x1b8z"),
+    ("alignment test", b"ab\x1b#8X"),
+    ("reset", b"abc\x1bcX"),
+    ("soft reset", b"\x1b[2;4r\x1b[4hab\x1b[!pX"),
+    ("132 columns", b"abc\x1b[?3hX"),
+    ("wide character at the edge", ("x" * 19 + "日").encode()),
+    ("over the first half", "日本\rx".encode()),
+    ("combining", "e\u0301x".encode()),
+    ("combining at column 0", "\u0301x".encode()),
+    ("combining at the edge", ("x" * 20 + "\u0301y").encode()),
+    ("joined emoji", "👩\u200d💻x".encode()),
+    ("joiner after ASCII", "a\u200db".encode()),
+    ("emoji style", "❤\ufe0fx".encode()),
+    ("flag", "🇩🇪x".encode()),
+    ("skin tone", "👍🏽x".encode()),
+    ("zero width", "a\u200bb\u200cc\ufeffd".encode()),
+    ("soft hyphen", "a\u00adb".encode()),
+    ("Hindi", "हिन्दी नमस्ते".encode()),
+    ("Hangul", "\u1100\u1161\u11a8x".encode()),
+    ("invalid UTF-8", b"a\xff\xc3b\xe2\x82z\xc0\x80c"),
+    ("C1", "a\u009b31mb".encode() + b"\x9b31mc"),
+    ("newline inside a sequence", b"a\x1b[3\nCb"),
+    ("bell inside a sequence", b"a\x1b[3\x07Cb"),
+    ("cancelled", b"a\x1b[3\x18Cb\x1b[3\x1aCd"),
+    ("escape inside a sequence", b"a\x1b[3\x1b[Cb"),
+    ("other characters inside a sequence", "a\x1b[3é\x7fCb\x1bé[3Cc\x1b\n[2Cd".encode()),
+    ("malformed", b"a\x1b[3?Cb\x1b[3 Cc\x1b[3:2Cd\x1b ([Ce"),
+    ("empty numbers", b"ab\x1b[;;Hc"),
+    ("no number", b"ab\x1b[0Cc"),
+    ("many colours", b"a\x1b[" + b"1;" * 60 + b"mb"),
+    ("title", b"a\x1b]0;x\ny\x07b\x1b]2;x\x1b\\c"),
+    ("title cut short", b"a\x1b]0;x\x18b\x1b]0;x\x1b[Cc"),
+    ("DCS", b"a\x1bPq;x\x1b\\b\x1bP$q m\x1b\\c"),
+    ("DCS holds anything", b"a\x1bPqx\x18y\x07z\x1b[Cy\x1b\x1b\\z\x1b\\b"),
+    ("APC, PM, SOS, window name", b"a\x1b_x\x07y\x1b\\b\x1b^x\x1b\\c\x1bXx\x1b\\d\x1bkx\x07y\x1b\\e"),
+    ("APC, PM, SOS cut short", b"a\x1b_x\x1b[Cb\x1b^x\x1b[Cc\x1bXx\x18d"),
+    ("unknown escapes", b"\x1b%Ga\x1b=b\x1b>c\x1bnd\x1bZe\x1bVf"),
+    ("unknown sequences", b"a\x1b[1$rb\x1b[?1$pc\x1b[22;0;0td\x1b[>4;2me\x1b[<uf\x1b[=1;1ug\x1b[?4mh\x1b[20hi\nj"),
+    ("not in tmux", b"a\x1b[2Ib\x1b[3ac\x1b[3ed\x1b[?1048he"),
+    ("modes", b"a\x1b[?1000;1006;25;2004;2026h\x1b[?1lb"),
+]
+
+# Where we differ on purpose, or where `capture-pane` does not tell.
+UNLIKE_TMUX = [
+    ("line drawing", b"\x1b(0lqk\x1b(Bx\x1b)0\x0eq\x0fq", ["┌─┐x─q"]),
+    ("line drawing ends with a reset", b"\x1b(0q\x1bcq", ["q"]),
+    ("over the second half", "日本\r\x1b[Cx".encode(), [" x本"]),
+    ("delete a half", "日本\r\x1b[C\x1b[P".encode(), [" 本"]),
+    ("erase a half", "日本\r\x1b[X".encode(), ["  本"]),
+    ("push a half over the edge", ("日" * 10 + "\r\x1b[@").encode(), [" " + "日" * 9]),
+    ("a large family", "👨\u200d👩\u200d👧\u200d👦x".encode(), ["👨\u200d👩\u200d👧\u200d👦x"]),
+]
+
+STREAMS = [*LIKE_TMUX, *((name, data) for name, data, _ in UNLIKE_TMUX)]
+
+
+def fed(*pieces: bytes, cols: int = 20, rows: int = 6) -> Screen:
+    screen = Screen(cols, rows)
+    stream = Stream(screen)
+    for piece in pieces:
+        stream.feed(piece)
+    return screen
+
+
+def state(screen: Screen) -> Any:
+    cursor = screen.cursor
+    cells = [(dict(row), row.wrapped) for row in screen.buffer]
+    place = (cursor.y, cursor.x, cursor.attrs, cursor.hidden)
+    return cells, place, screen.mode, screen.margins, screen.tabstops, screen.alternate, screen.title, screen.drawing
+
+
+@pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in LIKE_TMUX])
+def test_screen_is_the_one_of_tmux(data: bytes, real_tmux: RealTmux) -> None:
+    screen = fed(data)
+    shown = real_tmux.show(data, cols=20, rows=6)
+    assert (trimmed(screen.display), (screen.cursor.y, screen.cursor.x)) == (shown.screen, shown.cursor)
+
+
+@pytest.mark.parametrize(("data", "rows"), [pytest.param(*row[1:], id=row[0]) for row in UNLIKE_TMUX])
+def test_screen_of(data: bytes, rows: list[str]) -> None:
+    assert trimmed(fed(data).display) == rows
+
+
+@pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in STREAMS])
+def test_screen_is_the_same_byte_by_byte_and_with_more_behind(data: bytes) -> None:
+    whole = fed(data)
+    assert state(fed(*[bytes([byte]) for byte in data])) == state(whole)
+    assert state(fed(data + b"\x1b[1mmore\r\n")) == state(fed(data, b"\x1b[1mmore\r\n"))
+
+
+MIXED = st.lists(st.sampled_from([data for _, data in STREAMS]) | st.binary(max_size=6), max_size=12).map(b"".join)
+
+
+@given(MIXED, st.lists(st.integers(0, 400), max_size=8), st.integers(1, 25), st.integers(1, 7))
+def test_screen_does_not_depend_on_how_the_bytes_were_cut(data: bytes, cuts: list[int], cols: int, rows: int) -> None:
+    edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    pieces = [data[start:end] for start, end in pairwise(edges)]
+    assert state(fed(*pieces, cols=cols, rows=rows)) == state(fed(data, cols=cols, rows=rows))
+
+
+COLOURS = [
+    ("nothing", b"", ("default", "default", "")),
+    ("red on green", b"\x1b[31;42m", ("red", "green", "")),
+    ("bright", b"\x1b[95;106m", ("brightmagenta", "brightcyan", "")),
+    ("palette", b"\x1b[38;5;1;48;5;255m", ("red", "eeeeee", "")),
+    ("true colour", b"\x1b[38;2;1;2;255m", ("0102ff", "default", "")),
+    ("colons", b"\x1b[38:2::1:2:3;48:5:9m", ("010203", "brightred", "")),
+    ("colons, no colour space", b"\x1b[38:2:1:2:3m", ("010203", "default", "")),
+    ("default again", b"\x1b[31;42;39;49m", ("default", "default", "")),
+    ("styles", b"\x1b[1;3;4;5;7;9m", ("default", "default", "bold italics underscore strikethrough reverse blink")),
+    ("styles off", b"\x1b[1;3;4;7m\x1b[22;23;24;27m", ("default", "default", "")),
+    ("double and curly underline", b"\x1b[21m", ("default", "default", "underscore")),
+    ("curly underline", b"\x1b[4:3m", ("default", "default", "underscore")),
+    ("underline off by colon", b"\x1b[4m\x1b[4:0m", ("default", "default", "")),
+    ("underline colour", b"\x1b[58;5;1;31;58:2::1:2:3m", ("red", "default", "")),
+    ("reset", b"\x1b[1;31m\x1b[m", ("default", "default", "")),
+    ("cut short", b"\x1b[31;38m\x1b[38;5m\x1b[38;2;1m\x1b[38:2:1m", ("red", "default", "")),
+    ("no such colour", b"\x1b[31;38;5;256m\x1b[38:5:999m", ("red", "default", "")),
+    ("not a colour", b"\x1b[31m\x1b[>4;2m\x1b[?4m", ("red", "default", "")),
+]
+
+
+@pytest.mark.parametrize(("data", "look"), [pytest.param(*row[1:], id=row[0]) for row in COLOURS])
+def test_colours_and_styles_of(data: bytes, look: tuple[str, str, str]) -> None:
+    cell = fed(data + b"x").buffer[0][0]
+    styles = ["bold", "italics", "underscore", "strikethrough", "reverse", "blink"]
+    assert (cell.fg, cell.bg, " ".join(style for style in styles if getattr(cell, style))) == look
+
+
+def test_erased_cells_take_the_background() -> None:
+    screen = fed(b"abc\r\x1b[44m\x1b[K")
+    assert {screen.buffer[0][col].bg for col in range(20)} == {"blue"}
+
+
+LONG = [
+    ("plain", "".join(f"{number}\r\n" for number in range(3000))),
+    (
+        "reset",
+        "".join(f"\x1b[3{number % 8}m{number}\x1b[K é\t\x1b[4{number % 5}m\x1b[0m\b-\r\n" for number in range(3000)),
+    ),
+    ("never reset", "\x1b[1;34;45m" + "".join(f"{number}\x1b[K\r\n" for number in range(3000))),
+    ("background throughout", "\x1b[44m" + "x\r\n" * 3000),
+    ("background near the end", "x\r\n" * 3000 + "\x1b[44m" + "x\r\n" * 3),
+    ("bare newlines", "".join(f"{number}\n" for number in range(3000))),
+    ("bare newlines and others", "x\n\x1b[31my\r\n" * 2000),
+    ("saved before", "\x1b7" + "x\r\n" * 3000 + "\x1b8y"),
+    ("a move in between", ("x\r\n" * 3000 + "\x1b[2Ay") * 2),
+    ("in a region", "\x1b[2;4r" + "x\r\n" * 3000),
+    ("line drawing", "\x1b(0" + "x\r\n" * 3000),
+    ("insert mode", "\x1b[4h" + "x\ry\r\n" * 3000),
+    ("no wrapping", "\x1b[?7l" + "x" * 30 + "\r\n" * 3000),
+]
+
+
+@pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in LONG])
+def test_long_linear_text_is_skipped_without_a_trace(text: str) -> None:
+    data = text.encode()
+    pieces = [data[start : start + 500] for start in range(0, len(data), 500)]
+    assert state(fed(data)) == state(fed(*pieces))
+
+
+def test_title_is_kept_and_bounded() -> None:
+    assert fed(b"\x1b]0;one\x07\x1b]2;tw", b"o\x1b", b"\\").title == "two"
+    assert len(fed(b"\x1b]2;" + b"x" * 100_000 + b"\x07").title) < 5000
+
+
+def test_resize_takes_rows_below_the_cursor_then_above_it() -> None:
+    screen = fed(b"a\r\nb\r\nc\r\nd\x1b[2;1H")
+    screen.resize(lines=3, columns=10)
+    assert (trimmed(screen.display), screen.cursor.y) == (["a", "b", "c"], 1)
+    screen.resize(lines=1)
+    assert (trimmed(screen.display), screen.cursor.y) == (["b"], 0)
+    screen.resize(lines=2)
+    assert screen.display == ["b" + " " * 9, " " * 10]
+
+
+def test_size_may_change_on_the_alternate_screen() -> None:
+    screen = Screen(20, 6)
+    stream = Stream(screen)
+    stream.feed(LINES + b"\x1b[?1049h")
+    screen.resize(lines=3, columns=4)
+    stream.feed(b"x\x1b[?1049l")
+    assert len(screen.display) == 3
+    assert {len(row) for row in screen.display} == {4}
+
+
+HOSTILE = [
+    ("unfinished sequence", b"\x1b[" + b"1;" * 1_000_000),
+    ("unfinished title", b"\x1b]0;" + b"x" * 2_000_000),
+    ("unfinished DCS", b"\x1bP" + b"x" * 2_000_000),
+    ("unfinished escape", b"\x1b" + b" " * 2_000_000),
+    ("saved cursors", b"\x1b7" * 100_000),
+    ("styles", b"".join(b"\x1b[38;5;%d;48;5;%dm%d" % (n % 256, n // 256, n) for n in range(20_000))),
+    ("modes", b"".join(b"\x1b[?%dh" % n for n in range(20_000))),
+]
+
+
+@pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in HOSTILE])
+def test_memory_is_bounded(data: bytes) -> None:
+    stream = Stream(Screen(80, 24))
+    tracemalloc.start()
+    for start in range(0, len(data), 50_000):
+        stream.feed(data[start : start + 50_000])
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 1_900_000
+
+
+def test_a_cell_is_bounded() -> None:
+    assert len(fed(b"e" + b"\xcc\x81" * 1000).buffer[0][0].data) == MAX_CELL
+
+
+def hostile_stream(chance: random.Random) -> bytes:
+    """Escape-heavy noise."""
+
+    def piece() -> bytes:
+        kind = chance.random()
+        if kind < 0.2:
+            return "".join(chance.choices("abc 日é\u0301👩\u200d", k=chance.randrange(30))).encode()
+        if kind < 0.6:
+            numbers = ";".join(chance.choices(["", "0", "1", "2", "3", "5", "38", "1049", "47", "99999999"], k=3))
+            prefix, junk = chance.choice(["", "", "?", ">", "!"]), chance.choice(["", "", " ", "\n", ":", "\u00b2"])
+            return f"\x1b[{prefix}{numbers}{junk}{chr(chance.randrange(0x40, 0x7F))}".encode()
+        if kind < 0.8:
+            return b"\x1b" + bytes([chance.randrange(0x20, 0x7F)])
+        return chance.choice([chance.randbytes(3), b"\r\n", b"\b", b"\t", b"\x1b]0;t\x07", b"\x1b(0", b"\x0e"])
+
+    return b"".join(piece() for _ in range(chance.randrange(1, 60)))
+
+
+def test_no_hostile_stream_raises_or_leaves_the_screen() -> None:
+    chance = random.Random(20)
+    for _ in range(2000):
+        cols, rows = chance.choice([(80, 24), (20, 6), (3, 2), (1, 1)])
+        data = hostile_stream(chance)
+        screen = fed(data, cols=cols, rows=rows)
+        assert len(screen.buffer) == rows, data
+        assert {col for row in screen.buffer for col in row} <= set(range(cols)), data
+        assert 0 <= screen.cursor.y < rows, data
+        assert 0 <= screen.cursor.x <= cols, data
+
+
+def collected(*pieces: bytes, cols: int = 20, rows: int = 4) -> str:
+    collector = Collector(cols, rows)
+    for piece in pieces:
+        collector.feed(piece)
+    return collector.text()
+
+
+COLLECTED = [
+    ("nothing", b"", ""),
+    ("a line", b"one\r\n", "one\n"),
+    ("no newline at the end", b"one\r\ntwo", "one\ntwo"),
+    ("scrolled off", LINES + LINES, (LINES + LINES).decode().replace("\r", "")),
+    ("unwrapped", b"x" * 250 + b"\r\ny", "x" * 250 + "\ny"),
+    ("unwrapped wide", ("x" * 19 + "日本\r\n").encode(), "x" * 19 + "日本\n"),
+    ("erased in a wrapped row", b"x" * 30 + b"\x1b[A\x1b[K", "x" * 10 + " " * 10 + "x" * 10),
+    ("empty lines", b"\r\n\r\na\r\n\r\n", "\n\na\n\n"),
+    ("redrawn", b"a\r\nb\r\n\x1b[2A\x1b[2Kc\r\n\x1b[2Kd\r\n", "c\nd\n"),
+    ("cleared", LINES + b"\x1b[H\x1b[2J\x1b[3Jx", "line0\nline1\nline2\nline3\nx"),
+    ("cleared by erasing below", LINES + b"\x1b[H\x1b[J\x1b[3Jx", "line0\nline1\nline2\nline3\nx"),
+    ("cleared twice", b"a\r\n\x1b[H\x1b[2J\x1b[H\x1b[2Jb", "a\nb"),
+    ("reset after a wrapped row", b"x" * 21 + b"\b \x1bcy", "x" * 20 + "\ny"),
+    ("reset", b"a\x1bcb", "a\nb"),
+    ("a line put into a wrapped one", b"x" * 30 + b"\x1b[L", "x" * 20 + "\n\n" + "x" * 10),
+    ("much", b"0123456789\r\n" * 1000, "0123456789\n" * 1000),
+    ("scrolled in a region", b"top\x1b[2;4r\x1b[2H" + LINES, "line0\nline1\ntop\nline2\nline3\n"),
+    ("deleted lines are gone", b"a\r\nb\r\nc\x1b[H\x1b[Mx", "x\nc"),
+    ("the alternate screen is left out", b"a\r\n\x1b[?1049hx" + LINES * 3 + b"\x1b[2J\x1b[?1049lb", "a\nb"),
+    ("invalid UTF-8", b"a\xffb", "a\ufffdb"),
+]
+
+
+@pytest.mark.parametrize(("data", "text"), [pytest.param(*row[1:], id=row[0]) for row in COLLECTED])
+def test_collected_text_of(data: bytes, text: str) -> None:
+    assert collected(data) == text
+    assert collected(*[bytes([byte]) for byte in data]) == text
+
+
+def test_collector_is_settled_where_plain_text_goes_on() -> None:
+    collector = Collector(20, 4)
+    seen = []
+    for piece in [
+        b"",
+        b"a",
+        b"\r",
+        b"\n",
+        b"\x1b[A",
+        b"\r\n",
+        b"\x1b(0",
+        b"\x1b(B",
+        b"\x1b[1;2r",
+        b"\x1b[r",
+        b"\x1b[?1049h",
+    ]:
+        collector.feed(piece)
+        seen.append(collector.settled)
+    assert seen == [True, False, False, True, False, True, False, True, False, False, False]

@@ -1,0 +1,264 @@
+"""What the command line draws on a terminal while something goes on: watch, list --watch, attach --take, progress."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.test_cli import SOON_S, CommandLine, Terminal, own_command_line
+from tmuxmcp.terminal.capture import clip
+from tmuxmcp.terminal.screen import Screen, Stream
+
+
+@pytest.fixture
+def cli():
+    yield from own_command_line()
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """A command line with a session `x` that prints back what it is told."""
+    for command_line in own_command_line():
+        command_line("new", "--name", "x", "cat")
+        yield command_line
+
+
+class Viewer(Terminal):
+    """A terminal of a size, and what it shows."""
+
+    def __init__(self, cli: CommandLine, *words: str, size: tuple[int, int] = (80, 24)):
+        self.size = size
+        super().__init__(cli, *words, size=size)
+
+    def resize(self, cols: int, lines: int) -> None:
+        self.size, self.seen = (cols, lines), ""
+        termios.tcsetwinsize(self.fd, (lines, cols))
+        os.killpg(self.process.pid, signal.SIGWINCH)
+
+    @property
+    def rows(self) -> list[str]:
+        screen = Screen(*self.size)
+        Stream(screen).feed(self.seen.encode())
+        return [row.rstrip() for row in screen.display]
+
+    def shows(self, probe, what: str = "") -> list[str]:
+        deadline = time.monotonic() + SOON_S
+        while not probe(rows := self.rows):
+            assert time.monotonic() < deadline, (what, rows)
+            assert self.read(0.1), (what, self.seen)
+        return rows
+
+    def end(self) -> int:
+        self.to_the_end()
+        return self.process.wait(SOON_S)
+
+
+def pane_size(cli: CommandLine, name: str = "x") -> str:
+    facts = cli.json("list")["sessions"]
+    return next(f"{each['cols']}x{each['rows']}" for each in facts if each["session_id"] == name)
+
+
+# ---- watch ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["q", "\x03"], ids=["q", "C-c"])
+def test_watch_follows_in_place_until_a_key(shared, key):
+    shared("send", "x", f"first {key!r}", "--enter", "--wait", "idle", "--idle-ms", "50")
+    with Viewer(shared, "watch", "x") as viewer:
+        viewer.shows(lambda rows: any(f"first {key!r}" in row for row in rows))
+        assert viewer.shows(lambda rows: "x  80x24  " in rows[-1])[-1].endswith("q ends")
+        assert "\x1b[?1049h" in viewer.seen
+        shared("send", "x", f"second {key!r}", "--enter", "--wait", "none")
+        viewer.shows(lambda rows: any(f"second {key!r}" in row for row in rows))
+        assert termios.tcgetattr(viewer.fd)[3] & (termios.ECHO | termios.ICANON) == 0
+        viewer.type(key)
+        assert viewer.end() == 0
+        assert viewer.seen.endswith("\x1b[?1049l")
+        assert termios.tcgetattr(viewer.fd)[3] & termios.ECHO
+    assert key not in shared.out("read", "x", "--since", "0").replace("'q'", "")
+
+
+def test_watch_in_a_smaller_terminal_leaves_the_pane_its_size(cli):
+    cli("new", "--name", "x", "env", "sh", "-c", r"seq 30; printf '%090d|\n\033[31mred' 7; sleep 600")
+    with Viewer(cli, "watch", "x", size=(30, 8)) as viewer:
+        rows = viewer.shows(lambda rows: rows[6] == "red")
+        assert rows[3:6] == ["30", "0" * 30, "0000000007|"]
+        assert rows[7].startswith(" x  80x24  running")
+        assert pane_size(cli) == "80x24"
+        viewer.resize(50, 12)
+        assert viewer.shows(lambda rows: rows[10:11] == ["red"])[11].startswith(" x  80x24")
+        cli.tmux("resize-window", "-t", "=x:", "-x", "40", "-y", "10")
+        viewer.shows(lambda rows: " x  40x10" in rows[11])
+        viewer.type("q")
+        assert viewer.end() == 0
+
+
+def test_watch_tells_the_end_and_leaves_the_last_screen(cli):
+    cli("new", "--name", "x", "env", "sh", "-c", "echo begun; read -r _; echo last words; exit 3")
+    with Viewer(cli, "watch", "x") as viewer:
+        viewer.shows(lambda rows: rows[0] == "begun")
+        cli("send", "x", "--enter", "--wait", "none")
+        assert viewer.end() == 0
+        assert "\x1b[?1049lbegun" in viewer.seen
+        assert "last words" in viewer.seen.rsplit("\x1b[?1049l")[-1]
+        assert viewer.seen.endswith("tmuxmcp: session x has ended with exit code 3\r\n")
+    with Viewer(cli, "watch", "x") as viewer:
+        assert viewer.end() == 0
+        assert "has ended with exit code 3" in viewer.seen
+
+
+def test_watch_tells_that_somebody_killed_it(cli):
+    cli("new", "--name", "x", "cat")
+    with Viewer(cli, "watch", "x") as viewer:
+        viewer.shows(lambda rows: "x  80x24" in rows[-1])
+        cli("kill", "x", "--force")
+        assert viewer.end() == 0
+        assert re.search(r"session x (has ended|is gone)", viewer.seen)
+
+
+def test_watch_that_is_terminated_leaves_the_terminal_as_it_was(shared):
+    with Viewer(shared, "watch", "x") as viewer:
+        viewer.shows(lambda rows: "x  80x24" in rows[-1])
+        viewer.process.send_signal(signal.SIGTERM)
+        assert viewer.end() == 128 + signal.SIGTERM
+        assert viewer.seen.endswith("\x1b[?1049l")
+
+
+def test_watch_of_a_flood_draws_now_and_then(cli):
+    cli("new", "--name", "x", "env", "sh", "-c", "read -r _; while :; do seq 1000; done")
+    with Viewer(cli, "watch", "x") as viewer:
+        viewer.shows(lambda rows: "x  80x24" in rows[-1])
+        cli("send", "x", "--enter", "--wait", "none")
+        viewer.shows(lambda rows: rows[-2].isdigit())
+        viewer.seen, begun = "", time.monotonic()
+        while time.monotonic() - begun < 1:
+            viewer.read(0.05)
+        drawn = viewer.seen.count("\x1b[1;1H\x1b[0m\x1b[K")
+        assert 3 <= drawn <= 22
+        viewer.type("q")
+        assert viewer.end() == 0
+
+
+def test_watch_without_a_terminal_prints_each_screen(cli):
+    cli("new", "--name", "x", "cat")
+    watching = cli.start("watch", "x")
+    line = watching.stdout.readline().decode()
+    assert re.fullmatch(r"--- \d\d:\d\d:\d\d  x  80x24  \w+(  .*)?\n", line)
+    cli("send", "x", "told", "--enter", "--wait", "idle")
+    cli("kill", "x", "--force")
+    output, errors = watching.communicate(timeout=SOON_S)
+    assert watching.returncode == 0
+    assert b"told\ntold\n" in output
+    assert b"\x1b" not in output
+    assert re.fullmatch(rb"tmuxmcp: session x (has ended.*|is gone.*)\n", errors)
+
+
+def test_watch_once(shared):
+    shared("send", "x", "once", "--enter", "--wait", "idle", "--idle-ms", "50")
+    text = shared.out("watch", "x", "--once")
+    assert text.endswith("once\nonce\n")
+    assert json.loads(shared.out("watch", "x", "--once", "--json"))["content"] + "\n" == text
+    with Viewer(shared, "watch", "x", "--once") as viewer:
+        assert viewer.end() == 0
+        assert "\x1b" not in viewer.seen
+    assert shared.error("watch", "no", status=3).startswith("SESSION_NOT_FOUND: ")
+
+
+def test_clip_keeps_attributes_and_width():
+    rows = clip(["\x1b[31;1mab\x1b[4mcd", "ef\x1b[0mg", "\x0elqk\x0f x", "日本語"], 3)
+    assert rows == ["\x1b[31;1mab\x1b[4mc", "\x1b[31;1m\x1b[4mef\x1b[0mg", "┌─┐", "日"]
+
+
+# ---- list --watch --------------------------------------------------------------------------------
+
+
+def test_list_watch_shows_what_comes_and_goes(cli):
+    cli("new", "--name", "x", "cat")
+    with Viewer(cli, "list", "--watch", size=(60, 10)) as viewer:
+        rows = viewer.shows(lambda rows: rows[1].startswith("x "))
+        assert rows[0].startswith("ID ")
+        assert rows[-1].startswith(" 1 sessions")
+        cli("new", "--name", "y", "cat")
+        viewer.shows(lambda rows: rows[2].startswith("y "))
+        cli("kill", "x", "--force")
+        viewer.shows(lambda rows: rows[1].startswith("y ") and not rows[2])
+        viewer.type("q")
+        assert viewer.end() == 0
+        assert viewer.seen.endswith("\x1b[?1049l")
+
+
+def test_list_watch_without_a_terminal(shared):
+    listing = shared.start("list", "--watch")
+    seen = [listing.stdout.readline() for _ in range(6)]
+    assert seen[0] == seen[3]
+    assert seen[0].startswith(b"ID ")
+    assert seen[2] == b"\n"
+    listing.send_signal(signal.SIGINT)
+    assert (listing.communicate(timeout=SOON_S)[1], listing.returncode) == (b"", 130)
+
+
+# ---- attach --take -------------------------------------------------------------------------------
+
+
+def test_take_types_scrolls_and_leaves_the_size(cli):
+    cli("new", "--name", "x", "env", "sh", "-c", "stty -echo; seq 90; exec cat -v")
+    cli("read", "x", "--pattern", "^90$", "--since", "0")
+    # A test types faster than people do: tmux takes keys within this time of each other for a paste.
+    cli.tmux("set-option", "-g", "assume-paste-time", "0")
+    with Viewer(cli, "attach", "x", "--take", size=(40, 10)) as viewer:
+        viewer.until(" x ")
+        viewer.type("typed\r")
+        cli.eventually(lambda: "typed\n" in cli.out("log", "x"), "it was not typed")
+        viewer.type("\x02\x02\r")
+        cli.eventually(lambda: "^B\n" in cli.out("log", "x"), "C-b C-b types no C-b")
+        mode = ["display-message", "-p", "-t", "=x:", "#{pane_in_mode}"]
+        for key in ("[", "\x1b[5~"):
+            viewer.type(f"\x02{key}")
+            cli.eventually(lambda: cli.tmux(*mode).stdout == b"1\n", f"C-b {key!r} does not scroll")
+            viewer.type("q")
+            cli.eventually(lambda: cli.tmux(*mode).stdout == b"0\n", "q does not end scrolling")
+        assert pane_size(cli) == "80x24"
+        viewer.type("after\r")
+        cli.eventually(lambda: "after\n" in cli.out("log", "x"), "it was not typed")
+        viewer.type("\x02d")
+        assert viewer.end() == 0
+        assert "q" not in Path(cli.state, "sessions/x/out.raw").read_text().split("typed")[1]
+    assert pane_size(cli) == "80x24"
+
+
+# ---- progress ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "x", "echo working; sleep 1.6"],
+        ["send", "x", "echo working; sleep 1.6", "--enter", "--timeout", "9"],
+        ["read", "x", "--wait", "idle", "--idle-ms", "1600"],
+    ],
+    ids=["run", "send", "read"],
+)
+def test_long_wait_shows_how_it_goes_and_erases_it(cli, words):
+    cli("new", "--name", "x")
+    with Viewer(cli, *words) as viewer:
+        viewer.to_the_end()
+        assert viewer.process.wait(SOON_S) == 0
+        assert re.search(r"\r\x1b\[2m1 s", viewer.seen)
+        assert not any("1 s  " in row for row in viewer.rows)
+        if words[0] == "run":
+            assert re.search(r"\x1b\[2m1 s  working\x1b\[0m", viewer.seen)
+            assert viewer.rows[0] == "working"
+
+
+def test_short_wait_shows_nothing_and_no_terminal_neither(cli):
+    cli("new", "--name", "x")
+    with Viewer(cli, "run", "x", "echo short") as viewer:
+        assert viewer.to_the_end() == "short\r\n"
+    assert cli("run", "x", "sleep 1.3").stderr == b""

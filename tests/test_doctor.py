@@ -1,0 +1,265 @@
+"""`tmuxmcp doctor`: each check with what makes it fail, and that nothing is changed by looking."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.test_cli import COMMAND, SOON_S, TMUX, CommandLine, own_command_line
+from tmuxmcp import doctor
+
+SHELLS = [name for name in ("bash", "zsh", "fish") if shutil.which(name)]
+QUICK = {"TMUXMCP_INTEGRATION": "false"}
+"""No shell is tried."""
+
+
+@pytest.fixture
+def cli():
+    yield from own_command_line()
+
+
+def checks(cli: CommandLine, *words: str, status: int = 0, **variables: str) -> dict[str, dict]:
+    env = cli.env | variables
+    done = subprocess.run(
+        [*COMMAND, "doctor", "--json", *words], env=env, cwd=cli.work, capture_output=True, timeout=SOON_S, check=False
+    )
+    assert done.returncode == status, done
+    found = {each["name"]: each for each in json.loads(done.stdout)["checks"]}
+    assert all(set(each) == {"name", "ok", "message", "fix"} for each in found.values())
+    assert all((each["fix"] is None) == each["ok"] for each in found.values())
+    return found
+
+
+def failed(cli: CommandLine, name: str, *words: str, **variables: str) -> dict:
+    """The one check that fails."""
+    found = checks(cli, *words, status=1, **QUICK | variables)
+    assert [each["name"] for each in found.values() if not each["ok"]] == [name]
+    return found[name]
+
+
+def tree(path: Path) -> list[tuple[str, float]]:
+    return sorted((str(each), each.lstat().st_mtime) for each in path.rglob("*"))
+
+
+def fake_tmux(cli: CommandLine, version: str) -> None:
+    """A tmux that says it is another version, first on PATH."""
+    directory = cli.home / "bin"
+    directory.mkdir()
+    script = directory / "tmux"
+    script.write_text(f'#!/bin/sh\nif [ "$1" = -V ]; then echo "tmux {version}"; exit; fi\nexec {TMUX} "$@"\n')
+    script.chmod(0o700)
+    cli.env["PATH"] = f"{directory}:{cli.env['PATH']}"
+
+
+# ---- all is well ---------------------------------------------------------------------------------
+
+
+def test_all_is_well_and_shells_are_tried(cli):
+    temporary = cli.home / "tmp"
+    temporary.mkdir()
+    found = checks(cli, TMPDIR=str(temporary))
+    for name in SHELLS:
+        assert found[name]["message"].endswith("its marks come"), found[name]
+    assert "no server runs" in found["socket"]["message"]
+    assert not cli.state.exists()
+    assert list(temporary.glob("tm-*")) == []  # where the shells were tried; the server that was there is gone, too
+    assert subprocess.run(["pgrep", "-f", f"{temporary}/tm-"], capture_output=True, check=False).stdout == b""
+
+
+def test_running_server_and_sessions_stay_as_they_are(cli):
+    cli("new", "--name", "x", "cat")
+    cli("send", "x", "kept", "--enter", "--wait", "idle")
+    before, pid = tree(cli.state), (cli.state / "tmux.pid").read_text()
+    found = checks(cli, **QUICK)
+    assert "our server answers" in found["socket"]["message"]
+    assert f"process {pid}" in found["server"]["message"]
+    assert (tree(cli.state), (cli.state / "tmux.pid").read_text()) == (before, pid)
+
+
+def test_as_text_each_check_is_a_line_and_a_fix_one_more(cli):
+    cli.env |= QUICK
+    lines = cli.out("doctor").splitlines()
+    assert all(line.startswith("ok  ") for line in lines)
+    cli.env["TMUXMCP_TYPO"] = "1"
+    text = cli.out("doctor", status=1)
+    assert "\nFAIL  settings" in text
+    assert text.count("\n") == len(lines) + 1
+
+
+# ---- what fails, and its fix ---------------------------------------------------------------------
+
+
+def test_tmux_that_is_too_old(cli):
+    fake_tmux(cli, "3.1c")
+    assert "Install tmux 3.2 or newer" in failed(cli, "tmux")["fix"]
+
+
+def test_server_of_another_version(cli):
+    cli("new", "--name", "x", "cat")
+    fake_tmux(cli, "9.9")
+    check = failed(cli, "server")
+    assert "tmux 9.9" in check["message"]
+    assert "PATH" in check["fix"]
+
+
+def test_socket_path_that_is_too_long(cli):
+    assert "shorter" in failed(cli, "socket", "--state-dir", str(cli.home / ("x" * 100)))["fix"]
+
+
+def test_left_over_socket_is_no_failure(cli):
+    cli.state.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(cli.state / "tmux.sock"))
+    assert "left over" in checks(cli, **QUICK)["socket"]["message"]
+
+
+def test_socket_that_is_none(cli):
+    cli.state.mkdir(mode=0o700)
+    (cli.state / "tmux.sock").touch()
+    assert "is not a socket" in failed(cli, "socket")["message"]
+
+
+def test_deleted_socket_of_a_live_server(cli):
+    cli("new", "--name", "x", "cat")
+    (cli.state / "tmux.sock").unlink()
+    pid = (cli.state / "tmux.pid").read_text()
+    assert f"kill -USR1 {pid}" in failed(cli, "socket")["fix"]
+    assert not (cli.state / "tmux.sock").exists()
+    assert cli.json("list")["count"] == 1  # as the fix says
+
+
+def test_foreign_server(cli):
+    cli.state.mkdir(mode=0o700)
+    cli.tmux("-f", "/dev/null", "new-session", "-d", "-s", "theirs", "cat")
+    assert "kill-server" in failed(cli, "socket")["fix"]
+    assert cli.tmux("has-session", "-t", "=theirs").returncode == 0
+
+
+def test_server_that_does_not_answer(cli):
+    cli.state.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(cli.state / "tmux.sock"))
+        silent.listen()
+        begun = time.monotonic()
+        found = checks(cli, status=1, **QUICK)
+        assert time.monotonic() - begun < 15
+    assert not found["socket"]["ok"]
+    assert found["locale"]["ok"]
+
+
+@pytest.mark.parametrize("way", ["open", "link", "file"])
+def test_state_directory_that_is_not_safe(cli, way):
+    if way == "open":
+        cli.state.mkdir()
+        cli.state.chmod(0o755)
+    elif way == "link":
+        (cli.home / "other").mkdir(mode=0o700)
+        cli.state.symlink_to(cli.home / "other")
+    else:
+        cli.state.touch()
+    found = checks(cli, status=1, **QUICK)
+    assert {"open": "chmod 700", "link": "points", "file": "another path"}[way] in found["state directory"]["fix"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_state_directory_that_cannot_be_made(cli):
+    (cli.home / "closed").mkdir(mode=0o500)
+    failed(cli, "state directory", "--state-dir", str(cli.home / "closed" / "s"))
+
+
+def test_logs_over_their_limit(cli):
+    directory = cli.state / "sessions" / "x"
+    directory.mkdir(parents=True)
+    cli.state.chmod(0o700)
+    (directory / "out.raw").write_bytes(b"x" * 9000)
+    assert "state_max_bytes" in failed(cli, "logs", TMUXMCP_STATE_MAX_BYTES="1000")["fix"]
+    checks(cli, TMUXMCP_STATE_MAX_BYTES="0", **QUICK)
+
+
+@pytest.mark.parametrize("value", ["C", "POSIX", "xx_YY.UTF-8"])
+@pytest.mark.skipif(shutil.which("locale") is None, reason="musl knows only UTF-8")
+def test_locale_without_utf8(cli, value):
+    assert "C.UTF-8" in failed(cli, "locale", LC_ALL=value)["fix"]
+
+
+def test_program_that_is_not_there(cli):
+    assert "nowhere" in failed(cli, "program", TMUXMCP_PROGRAM="nowhere")["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [("TMUXMCP_TYPO", "1", "TMUXMCP_TYPO is no setting"), ("TMUXMCP_ROWS", "many", "Setting rows")],
+)
+def test_variable_that_means_nothing(cli, name, value, said):
+    assert said in failed(cli, "settings", **{name: value})["message"]
+
+
+@pytest.mark.parametrize("text", ["colums = 80\n", "rows = \n", "rows = 0\n"])
+def test_settings_file_that_is_wrong(cli, text):
+    file = cli.home / ".config" / "tmuxmcp" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    del cli.env["TMUXMCP_PROGRAM"]
+    assert failed(cli, "settings")["message"]
+    file.unlink()
+    assert "no settings file" in failed(cli, "settings", "--config", "nowhere.toml")["message"]
+
+
+def test_variables_of_sessions_are_no_mistake(cli):
+    checks(cli, TMUXMCP_SESSION="x", TMUXMCP_KEY="y", TMUXMCP_TEST_SLOW="1", **QUICK)
+
+
+def test_descriptors_are_too_few(cli):
+    words = " ".join([*COMMAND, "doctor", "--json", "--config", "/dev/null"])
+    done = subprocess.run(
+        ["bash", "-c", f"ulimit -n 100; {words}"], env=cli.env | QUICK, cwd=cli.work, capture_output=True, check=False
+    )
+    found = {each["name"]: each for each in json.loads(done.stdout)["checks"]}
+    assert (done.returncode, found["descriptors"]["fix"]) == (1, "Run `ulimit -n 128` before, or lower max_sessions.")
+
+
+def test_shell_whose_marks_do_not_come(cli):
+    """A start-up file that never comes to an end; the other shells are told apart from it."""
+    (cli.home / ".bashrc").write_text("read -r answer\n")
+    begun = time.monotonic()
+    found = checks(cli, status=1)
+    assert time.monotonic() - begun < 15
+    assert not found["bash"]["ok"]
+    assert "no prompt came" in found["bash"]["message"]
+    for name in SHELLS[1:]:
+        assert found[name]["ok"], found[name]
+
+
+def test_packages_that_are_missing_or_old(monkeypatch):
+    monkeypatch.setattr(doctor.importlib.metadata, "requires", lambda _: ["no-such-package>=1", "pytest>=999"])
+    check = doctor.check_python()
+    assert not check.ok
+    assert "no-such-package is missing" in check.message
+    assert "older than 999" in check.message
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
+def test_kernel_that_tells_nothing(monkeypatch):
+    monkeypatch.setattr(Path, "read_text", lambda _: "0\n")
+    assert "prompt_pattern" in doctor.check_kernel().fix
+
+
+def test_check_that_hangs_holds_up_nobody(monkeypatch):
+    monkeypatch.setattr(doctor, "CHECK_S", 0.1)
+    with tempfile.TemporaryDirectory() as directory:
+        fifo = Path(directory, "fifo")
+        os.mkfifo(fifo)
+        hanging, well = doctor._bounded(
+            [("hangs", lambda: doctor.Check("hangs", fifo.read_text() == "", "")), ("well", doctor.check_tmux)]
+        )
+        assert (hanging.ok, well.ok) == (False, True)
+        fifo.open("w").close()

@@ -1,0 +1,459 @@
+"""Exact means exact: `run` in bash, through MCP, from a real client over stdio."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.agent import Agent, ToolFailed, eventually
+from tests.conftest import end_server
+from tests.exactness import BASH
+
+
+@pytest.fixture(scope="module")
+def agent() -> Iterator[Agent]:
+    directory = Path(tempfile.mkdtemp(prefix="tm-"))
+    with Agent(directory, "bash") as agent:
+        yield agent
+    end_server(directory)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def shell(agent: Agent) -> Iterator[Callable[..., dict]]:
+    """`run` in a fresh bash of this test's own."""
+    made = agent.call("create_session", program="bash")
+    assert made["ready"], made
+    yield lambda command, **more: agent.run(command, session_id=made["session_id"], **more)
+    agent.call("destroy_session", session_id=made["session_id"], force=True)
+
+
+def session_of(shell: Callable[..., dict]) -> str:
+    return shell("true")["session_id"]
+
+
+def answered(call: Callable[[], dict]) -> dict | str:
+    """The result, or the code of the error."""
+    try:
+        return call()
+    except ToolFailed as failed:
+        return failed.code
+
+
+@pytest.mark.parametrize(("command", "output", "status"), BASH, ids=[repr(row[0])[:40] for row in BASH])
+def test_output_and_exit_code(agent: Agent, command: str, output: str | None, status: int):
+    result = agent.run(command)
+    assert (result["exit_code"], result["completed"], result["outcome"]) == (status, True, "ready"), result
+    assert result["evidence"] == "marks"
+    if output is not None:
+        assert result["output"] == output
+    assert not result["truncated"]
+
+
+@pytest.mark.parametrize("count", [40, 5000, 200_000])
+def test_many_lines(agent: Agent, count: int):
+    result = agent.run(f"seq 1 {count}", max_bytes=16 * 1024 * 1024)
+    assert result["output"] == "".join(f"{i}\n" for i in range(1, count + 1))
+    assert (result["exit_code"], result["omitted_bytes"]) == (0, 0)
+
+
+def test_long_lines_are_not_broken_at_the_panes_width(agent: Agent):
+    lines = [chr(ord("a") + i % 26) * 300 for i in range(20)]
+    result = agent.run("for i in {a..t}; do printf \"%300s\\n\" | tr ' ' $i; done")
+    assert result["output"].splitlines() == lines
+    wide = "漢" * 150
+    assert agent.run(f"echo {wide}")["output"] == wide + "\n"
+
+
+@pytest.mark.parametrize("size", [5_000, 20_000, 100_000])
+def test_long_commands(agent: Agent, size: int):
+    text = ("0123456789" * (size // 10 + 1))[:size]
+    result = agent.run(f"x='{text}'\necho ${{#x}}")
+    assert (result["output"], result["exit_code"]) == (f"{size}\n", 0)
+
+
+def test_long_command_of_many_lines(agent: Agent):
+    script = "\n".join(f"y[{i}]='line {i} of many, with some text in it'" for i in range(2000))
+    result = agent.run(script + "\necho ${#y[@]}")
+    assert (result["output"], result["exit_code"]) == ("2000\n", 0)
+
+
+@pytest.mark.parametrize("char", "\x03\x11\x13\x1a\x1c", ids=ascii)
+def test_characters_on_which_the_terminal_acts_are_refused(agent: Agent, char: str):
+    assert answered(lambda: agent.run(f"echo 'a{char}b; echo no'")) == "INVALID_ARGUMENT"
+
+
+def test_state_persists(shell: Callable[..., dict]):
+    assert shell("cd /usr/lib; export A=1 B='two words'; alias greet='echo hello'")["cwd"] == "/usr/lib"
+    assert shell("pwd; echo $A $B; greet")["output"] == "/usr/lib\n1 two words\nhello\n"
+
+
+def test_set_e_and_u_and_x_persist(shell: Callable[..., dict]):
+    shell("set -u")
+    assert shell("echo $nothing_here")["exit_code"] == 1
+    shell("set +u; set -x")
+    assert shell("echo hi")["output"] == "+ echo hi\nhi\n"
+    shell("set +x; set -e")
+    assert shell("echo alive")["output"] == "alive\n"
+    ended = shell("false")
+    assert (ended["outcome"], ended["exit_code"]) == ("exited", 1)
+
+
+def test_dollar_question_is_the_commands_own(shell: Callable[..., dict]):
+    assert shell("(exit 42)")["exit_code"] == 42
+    assert shell("echo $?")["output"] == "42\n"
+
+
+def test_clear_and_reset(agent: Agent):
+    result = agent.run("echo before; clear; echo after")
+    assert result["exit_code"] == 0
+    assert result["output"].count("before") == 1
+    assert result["output"].count("after") == 1
+    result = agent.run("echo one; tput reset; echo two")
+    assert (result["output"].count("one"), result["output"].count("two")) == (1, 1)
+    assert agent.run("echo still exact")["output"] == "still exact\n"
+
+
+def test_a_silent_command_is_waited_for(agent: Agent):
+    result = agent.run("sleep 2")
+    assert (result["output"], result["exit_code"], result["completed"]) == ("", 0, True)
+    assert result["duration_ms"] >= 1990
+
+
+def test_background_jobs_do_not_hold_the_answer(shell: Callable[..., dict]):
+    result = shell("sleep 30 & echo started")
+    assert "started" in result["output"]
+    assert result["duration_ms"] < 5000
+    assert shell("kill %1; wait 2>/dev/null; echo gone")["output"].endswith("gone\n")
+
+
+def test_a_command_killed_by_a_signal(agent: Agent, shell: Callable[..., dict]):
+    session = session_of(shell)
+    agent.portal.start_task_soon(lambda: agent.client.call_tool("run", {"command": "sleep 60", "session_id": session}))
+    eventually(lambda: agent.call("get_session", session_id=session)["foreground"]["command"] == "sleep 60")
+    assert agent.call("signal", session_id=session, signal="TERM")["delivered"]
+    eventually(lambda: agent.call("get_session", session_id=session)["mode"] == "shell_prompt")
+    assert shell("echo $?")["output"] == "143\n"
+
+
+def test_an_open_quote(shell: Callable[..., dict]):
+    for unfinished in ("echo 'open", 'echo "open', "cat <<END\nx", "for i in 1 2; do", "echo $((1 +", "if true; then"):
+        with pytest.raises(ToolFailed) as failed:
+            shell(unfinished)
+        assert failed.value.code == "INCOMPLETE_COMMAND"
+        assert shell("echo usable")["output"] == "usable\n"
+
+
+def test_history_expansion_never_hangs_and_is_told(shell: Callable[..., dict]):
+    result = shell('echo "hi!there"')
+    assert not result["completed"]
+    assert result["exit_code"] is None
+    assert "event not found" in result["output"]
+    assert "single quotes" in result["note"]
+    assert shell("echo 'hi!there'")["output"] == "hi!there\n"
+
+
+def test_a_half_typed_line_is_cleared_and_status_kept(agent: Agent, shell: Callable[..., dict]):
+    session = session_of(shell)
+    shell("(exit 5)")
+    agent.call("send", session_id=session, text="rm -rf half typed", read="new")
+    assert shell("echo $?")["output"] == "5\n"
+
+
+def test_a_half_typed_line_in_vi_mode(agent: Agent, shell: Callable[..., dict]):
+    session = session_of(shell)
+    shell("set -o vi")
+    agent.call("send", session_id=session, text="some words here", read="new")
+    assert shell("echo one")["output"] == "one\n"
+    agent.call("send", session_id=session, text="some words here", key="Escape", read="new")
+    assert shell("echo two")["output"] == "two\n"
+
+
+@pytest.mark.parametrize("keys", [["C-v"], ["C-x"], ["C-r", "e"], ["M-5"], ["C-]"], ["Escape"]], ids=str)
+def test_a_person_in_the_middle_of_something(agent: Agent, shell: Callable[..., dict], keys: list[str]):
+    session = session_of(shell)
+    for mode in ("emacs", "vi"):
+        shell(f"set -o {mode}; echo earlier")
+        agent.call("send", session_id=session, keys=keys, read="none")
+        result = shell("echo mine\necho too")
+        assert (result["output"], result["exit_code"]) == ("mine\ntoo\n", 0)
+
+
+@pytest.mark.parametrize("program", ["python3 -q", "cat", "vim -u NONE -N"])
+def test_another_program_in_front(agent: Agent, shell: Callable[..., dict], program: str):
+    session = session_of(shell)
+    agent.call("send", session_id=session, text=program, enter=True)
+    with pytest.raises(ToolFailed) as failed:
+        shell("echo no")
+    assert failed.value.code == "NOT_A_SHELL"
+    assert program.split()[0] in str(failed.value)
+
+
+def test_busy_says_what_runs_and_since_when(agent: Agent, shell: Callable[..., dict]):
+    first = shell("sleep 30", timeout_ms=200)
+    assert (first["outcome"], first["completed"], first["exit_code"]) == ("timeout", False, None)
+    with pytest.raises(ToolFailed) as failed:
+        shell("echo no")
+    assert failed.value.code == "SESSION_BUSY"
+    assert "sleep 30" in str(failed.value)
+    assert failed.value.error["details"]["since"].startswith("20")
+    agent.call("send", session_id=first["session_id"], key="C-c")
+    assert shell("echo free")["output"] == "free\n"
+
+
+def test_time_out_then_go_on_reading(agent: Agent, shell: Callable[..., dict]):
+    first = shell("for i in 1 2 3 4 5 6; do echo line $i; sleep 0.2; done", timeout_ms=500)
+    assert (first["outcome"], first["mode"]) == ("timeout", "running")
+    assert first["output"].startswith("line 1\nline 2\n")
+    rest = agent.call("read", session_id=first["session_id"], wait_for="ready", since=first["end_offset"])
+    assert rest["outcome"] == "ready"
+    assert (first["output"] + rest["content"]).splitlines()[:6] == [f"line {i}" for i in range(1, 7)]
+
+
+def test_read_takes_up_what_run_left(agent: Agent, shell: Callable[..., dict]):
+    first = shell("echo one; sleep 1; echo two", timeout_ms=400)
+    rest = agent.call("read", session_id=first["session_id"], wait_for="ready")
+    assert first["output"] == "one\n"
+    assert rest["content"].startswith("two\n")
+
+
+def test_exit_in_the_shell(agent: Agent):
+    made = agent.call("create_session", program="bash")
+    result = agent.run("exit 9", session_id=made["session_id"])
+    assert (result["outcome"], result["exit_code"]) == ("exited", 9)
+    facts = agent.call("get_session", session_id=made["session_id"])
+    assert (facts["exited"], facts["exit_code"], facts["mode"]) == (True, 9, "exited")
+    with pytest.raises(ToolFailed) as failed:
+        agent.run("echo no", session_id=made["session_id"])
+    assert failed.value.code == "SESSION_EXITED"
+
+
+def test_ctrl_c_while_run_waits(agent: Agent, shell: Callable[..., dict]):
+    session = session_of(shell)
+    running = agent.portal.start_task_soon(
+        lambda: agent.client.call_tool("run", {"command": "echo begun; sleep 60", "session_id": session})
+    )
+    eventually(lambda: agent.call("get_session", session_id=session)["foreground"]["command"] == "sleep 60")
+    agent.call("send", session_id=session, key="C-c", read="none")
+    result = running.result(10).structured_content
+    assert (result["exit_code"], result["completed"]) == (130, True)
+    assert result["output"].startswith("begun\n")
+
+
+def test_a_person_types_while_a_command_runs(agent: Agent, shell: Callable[..., dict]):
+    session = session_of(shell)
+    running = agent.portal.start_task_soon(
+        lambda: agent.client.call_tool("run", {"command": "sleep 1; echo mine", "session_id": session})
+    )
+    eventually(lambda: agent.call("get_session", session_id=session)["foreground"]["command"] == "sleep 1")
+    tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock")]
+    subprocess.run([*tmux, "send-keys", "-t", f"={session}:", "echo theirs", "Enter"], check=True)
+    result = running.result(10).structured_content
+    assert result["exit_code"] == 0
+    assert "mine\n" in result["output"]
+    eventually(lambda: "theirs" in agent.call("read", session_id=session, view="screen")["content"])
+    assert shell("echo next")["output"] == "next\n"
+
+
+def test_a_person_typed_a_command_just_before(agent: Agent, shell: Callable[..., dict]):
+    session = session_of(shell)
+    tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock")]
+    for i in range(20):
+        subprocess.Popen([*tmux, "send-keys", "-t", f"={session}:", f"echo theirs{i}", "Enter"]).wait()
+        result = answered(lambda i=i: shell(f"echo mine{i}"))
+        assert result == "SESSION_BUSY" or (result["output"], result["exit_code"]) == (f"mine{i}\n", 0)
+
+
+def test_two_sessions_in_parallel(agent: Agent):
+    names = [agent.call("create_session", program="bash")["session_id"] for _ in range(2)]
+    calls = [
+        agent.portal.start_task_soon(
+            lambda name=name: agent.client.call_tool("run", {"command": f"sleep 1; echo {name}", "session_id": name})
+        )
+        for name in names
+    ]
+    begun = time.monotonic()
+    for name, call in zip(names, calls, strict=True):
+        assert call.result(20).structured_content["output"] == f"{name}\n"
+    assert time.monotonic() - begun < 1.9
+
+
+def test_a_second_run_in_the_same_session_is_refused_at_once(agent: Agent, shell: Callable[..., dict]):
+    session = session_of(shell)
+    first = agent.portal.start_task_soon(
+        lambda: agent.client.call_tool("run", {"command": "sleep 1.5; echo done", "session_id": session})
+    )
+    eventually(lambda: agent.call("get_session", session_id=session)["foreground"]["command"] == "sleep 1.5")
+    with pytest.raises(ToolFailed) as failed:
+        shell("echo no")
+    assert failed.value.code == "SESSION_BUSY"
+    assert "sleep 1.5; echo done" in str(failed.value)
+    assert first.result(10).structured_content["output"] == "done\n"
+
+
+@pytest.mark.parametrize("nested", ["bash", "bash --norc", "sh", "bash --login"])
+def test_a_shell_started_by_hand_is_never_answered_wrongly(agent: Agent, shell: Callable[..., dict], nested: str):
+    session = session_of(shell)
+    agent.call("send", session_id=session, text=nested, enter=True)
+    result = answered(lambda: shell("echo inner $((6*7))"))
+    refused = result in ("NOT_A_SHELL", "SESSION_BUSY")
+    assert refused or (result["output"], result["exit_code"]) == ("inner 42\n", 0)
+    agent.call("send", session_id=session, text="exit", enter=True)
+    assert shell("echo outer")["output"] == "outer\n"
+
+
+@pytest.mark.parametrize("args", [["--noediting"], ["+o", "emacs"]], ids=str)
+def test_without_a_line_editor_it_is_no_shell_for_run(agent: Agent, args: list[str]):
+    session = agent.call("create_session", program="bash", args=args)["session_id"]
+    assert answered(lambda: agent.run("echo hi", session_id=session)) == "NOT_A_SHELL"
+
+
+def test_exec_bash_is_never_answered_wrongly(agent: Agent, shell: Callable[..., dict]):
+    session = session_of(shell)
+    agent.call("send", session_id=session, text="exec bash --norc", enter=True)
+    with pytest.raises(ToolFailed) as failed:
+        shell("echo inner")
+    assert failed.value.code in ("NOT_A_SHELL", "SESSION_BUSY")
+
+
+def test_forged_marks_change_nothing(agent: Agent, shell: Callable[..., dict]):
+    session = session_of(shell)
+    log = agent.state_dir / "sessions" / session / "out.raw"
+    forged = "".join(f"\\033]133;{kind};aid=x;n={n}\\007" for n in range(9) for kind in ("A", "B", "C", "D;0"))
+    assert shell(f"printf '{forged}'; echo kept; (exit 3)")["exit_code"] == 3
+    for _ in range(3):
+        result = shell(f"head -c {log.stat().st_size} {log}; echo; echo kept; (exit 4)")
+        assert (result["exit_code"], result["completed"]) == (4, True)
+        assert result["output"].endswith("kept\n")
+    assert shell("echo fine")["output"] == "fine\n"
+
+
+RC_FILES = {
+    "PROMPT_COMMAND": "PROMPT_COMMAND='history -a; echo -n'",
+    "PROMPT_COMMAND array": "PROMPT_COMMAND=('true' 'false')",
+    "PS0": "PS0='starting\\n'",
+    "set -u": "set -u",
+    "two-line prompt": "PS1='\\[\\e[32m\\]\\u@\\h\\n\\$ \\[\\e[0m\\]'",
+    "prompt made by a command": "PROMPT_COMMAND='PS1=\"<$?> $(date +%s) \"'",
+    "bracketed paste off": "bind 'set enable-bracketed-paste off'",
+    "vi mode": "set -o vi",
+    "aliases of our words": "alias printf='echo no' local='echo no' builtin='echo no' return='echo no'",
+    "functions of our words": "printf() { echo no; }; bind() { echo no; }; unset() { echo no; }",
+    "history control": "HISTCONTROL=ignoreboth:erasedups; HISTSIZE=5",
+    "noclobber and nounset": "set -o noclobber -o nounset",
+    "debug trap": "trap ':' DEBUG",
+    "extdebug-like xtrace": "PS4='+ '",
+}
+
+
+@pytest.mark.parametrize("rc", RC_FILES.values(), ids=RC_FILES.keys())
+def test_the_users_own_rc_file(agent: Agent, rc: str, tmp_path: Path):
+    (tmp_path / ".bashrc").write_text(rc + "\nFROM_RC=yes\n")
+    made = agent.call("create_session", program="bash", env={"HOME": str(tmp_path)})
+    session = made["session_id"]
+    prefix = "starting\n" if "PS0" in rc else ""
+    assert agent.run("echo $FROM_RC", session_id=session)["output"] == prefix + "yes\n"
+    assert agent.run("(exit 6)", session_id=session)["exit_code"] == 6
+    assert agent.run("echo $?", session_id=session)["output"] == prefix + "6\n"
+    result = agent.run("for i in 1 2\ndo echo $i\ndone", session_id=session)
+    assert (result["output"], result["exit_code"]) == (prefix + "1\n2\n", 0)
+    agent.call("destroy_session", session_id=session, force=True)
+
+
+@pytest.mark.parametrize(
+    "args", [["--norc"], ["-l"], ["--login"], ["--noprofile", "--norc"], ["-i"], ["--posix"]], ids=str
+)
+def test_other_ways_to_start_bash(agent: Agent, args: list[str], tmp_path: Path):
+    (tmp_path / ".bashrc").write_text("MY_RC=read\n")
+    (tmp_path / ".bash_profile").write_text('MY_PROFILE=read; PROMPT_COMMAND="${PROMPT_COMMAND:+$PROMPT_COMMAND;}:"\n')
+    made = agent.call("create_session", program="bash", args=args, env={"HOME": str(tmp_path)})
+    session = made["session_id"]
+    result = agent.run("echo rc=$MY_RC profile=$MY_PROFILE; (exit 3)", session_id=session)
+    login = args[0] in ("-l", "--login")
+    assert result["output"] == f"rc={'read' if args == ['-i'] else ''} profile={'read' if login else ''}\n"
+    assert (result["exit_code"], result["evidence"]) == (3, "marks")
+    agent.call("destroy_session", session_id=session, force=True)
+
+
+def test_the_persons_history_file_is_left_alone(agent: Agent, tmp_path: Path):
+    history = tmp_path / ".bash_history"
+    history.write_text("the person's own\n")
+    (tmp_path / ".bashrc").write_text("PROMPT_COMMAND='history -a'\n")
+    made = agent.call("create_session", program="bash", env={"HOME": str(tmp_path)})
+    agent.run("echo agents command", session_id=made["session_id"])
+    assert "agents command" in agent.run("history", session_id=made["session_id"])["output"]
+    agent.run("exit", session_id=made["session_id"])
+    assert history.read_text() == "the person's own\n"
+
+
+def test_the_prompt_is_as_it_was(agent: Agent, tmp_path: Path):
+    (tmp_path / ".bashrc").write_text("PS1='my own> '\n")
+    made = agent.call("create_session", program="bash", env={"HOME": str(tmp_path)})
+    screen = agent.call("read", session_id=made["session_id"], view="screen")
+    assert screen["content"] == "my own>"
+    assert screen["cursor"] == {"row": 0, "col": 8, "visible": True}
+    variables = agent.run("env; declare -p | grep -c TMUXMCP_NONCE", session_id=made["session_id"])["output"]
+    assert "aid" not in variables
+    assert "NONCE" not in variables
+    assert variables.endswith("\n0\n")
+
+
+def test_no_shell_in_the_environment(state_dir: Path):
+    with Agent(state_dir, SHELL="", TERM="dumb") as bare:
+        assert bare.run("echo $((1+1))")["output"] == "2\n"
+
+
+def test_truncated_output_keeps_both_ends_and_says_how_to_get_the_rest(agent: Agent):
+    result = agent.run("seq 1 100000", max_bytes=2000)
+    assert result["truncated"]
+    assert len(result["output"].encode()) <= 2000
+    assert result["output"].startswith("1\n2\n3\n")
+    assert result["output"].endswith("\n99999\n100000\n")
+    assert result["output_bytes"] == result["end_offset"] - result["start_offset"]
+    marker = next(line for line in result["output"].splitlines() if line.startswith("["))
+    offset = int(marker.split("since=")[1].split()[0])
+    assert f"{result['omitted_bytes']:,}" in marker
+    head = result["output"].split("[")[0]
+    more = agent.call("read", session_id=result["session_id"], since=offset, max_bytes=1000)
+    assert more["content"].splitlines()[0] == str(int(head.splitlines()[-1]) + 1)
+    everything, since = "", result["start_offset"]
+    while since < result["end_offset"]:
+        piece = agent.call("read", session_id=result["session_id"], since=since, max_bytes=200_000)
+        everything += piece["content"]
+        since = piece["next_offset"]
+    assert everything.startswith("".join(f"{i}\n" for i in range(1, 100_001)))
+
+
+@pytest.mark.slow
+def test_100_mb_leave_the_brokers_memory_alone(agent: Agent, shell: Callable[..., dict]):
+    shell("seq 1 100000 >/dev/null")
+    process = psutil.Process(agent.server.pid)
+    before, peak = process.memory_info().rss, 0
+    session = session_of(shell)
+    command = "yes 0123456789012345678901234567890123456789012345678 | head -c 100000000"
+    running = agent.portal.start_task_soon(
+        lambda: agent.client.call_tool("run", {"command": command, "session_id": session, "timeout_ms": 50_000})
+    )
+    while not running.done():
+        peak = max(peak, process.memory_info().rss)
+        time.sleep(0.02)
+    result = running.result().structured_content
+    while not result["completed"] and result["outcome"] == "timeout":
+        agent.call("read", session_id=session, wait_for="ready", timeout_ms=50_000)
+        result = {**result, "completed": True, "exit_code": int(shell("echo ${PIPESTATUS[1]}")["output"])}
+    assert result["exit_code"] == 0
+    assert result["end_offset"] - result["start_offset"] >= 100_000_000 or result["outcome"] == "timeout"
+    assert peak - before < 32 * 1024 * 1024
+
+
+def test_stray_signals_of_the_client_do_not_end_a_session(agent: Agent):
+    result = agent.run("trap 'echo got it' USR1; kill -USR1 $$; echo after")
+    assert result["output"] == "got it\nafter\n"
+    assert agent.call("signal", session_id=result["session_id"], signal="USR1")["pids"]

@@ -1,0 +1,133 @@
+"""What must not grow unnoticed: tmux commands, bytes parsed, modules imported. Counted, never timed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.terminal import marks
+from tmuxmcp.tmux.control import ControlClient
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Every request to tmux."""
+    seen: list[bytes] = []
+    original = ControlClient.request
+
+    def counting(self: ControlClient, line: bytes, timeout_s: float = 5.0) -> Awaitable[object]:
+        seen.append(line)
+        return original(self, line, timeout_s)
+
+    monkeypatch.setattr(ControlClient, "request", counting)
+    return seen
+
+
+CALLS: list[tuple[str, int, Callable[[Broker], Awaitable[object]]]] = [
+    ("run", 2, lambda broker: broker.run("true", "a")),
+    ("read screen", 1, lambda broker: broker.read("screen", "a")),
+    ("read new", 1, lambda broker: broker.read("new", "a")),
+    ("read raw", 1, lambda broker: broker.read("raw", "a", since=0)),
+    ("get_session", 1, lambda broker: broker.get_session("a")),
+    ("list_sessions", 1, lambda broker: broker.list_sessions()),
+    ("send without reading", 2, lambda broker: broker.send(" ", session_id="a", read="none")),
+    ("resize", 3, lambda broker: broker.resize(rows=30, session_id="a")),
+    ("signal", 1, lambda broker: broker.signal("CONT", session_id="a")),
+]
+
+
+@pytest.mark.parametrize(("most", "call"), [row[1:] for row in CALLS], ids=[row[0] for row in CALLS])
+async def test_tmux_commands_of_a_call(broker: Broker, requests: list[bytes], most: int, call):
+    await broker.create_session("bash", name="a")
+    await call(broker)  # once, to be warm
+    requests.clear()
+    await call(broker)
+    assert len(requests) <= most, requests
+
+
+async def test_tmux_commands_do_not_grow_with_output(broker: Broker, requests: list[bytes]):
+    await broker.create_session("bash", name="a")
+    requests.clear()
+    result = await broker.run("seq 200000", "a")
+    assert result.output_bytes > 1_000_000
+    assert len(requests) <= 2
+
+
+async def test_every_byte_is_scanned_once(broker: Broker, monkeypatch: pytest.MonkeyPatch):
+    await broker.create_session("bash", name="a")
+    fed = 0
+    original = marks.MarkScanner.feed
+
+    def counting(self: marks.MarkScanner, data: bytes) -> list[marks.Mark]:
+        nonlocal fed
+        fed += len(data)
+        return original(self, data)
+
+    monkeypatch.setattr(marks.MarkScanner, "feed", counting)
+    result = await broker.run("seq 300000", "a")
+    assert result.output_bytes <= fed <= result.output_bytes * 1.01 + 10_000
+
+
+async def test_little_of_a_long_output_is_cleaned(broker: Broker, monkeypatch: pytest.MonkeyPatch):
+    from tmuxmcp.broker import excerpt
+
+    await broker.create_session("bash", name="a")
+    cleaned = 0
+    original = excerpt.plain
+
+    def counting(data: bytes, cols: int, rows: int = 24):
+        nonlocal cleaned
+        cleaned += len(data)
+        return original(data, cols, rows)
+
+    monkeypatch.setattr(excerpt, "plain", counting)
+    result = await broker.run("seq 2000000", "a")
+    assert result.truncated
+    assert cleaned < 2_000_000 < result.output_bytes
+
+
+def modules_of(code: str) -> set[str]:
+    listing = f"{code}\nimport sys; print(' '.join(sys.modules))"
+    return set(subprocess.check_output([sys.executable, "-c", listing], text=True).split())
+
+
+@pytest.mark.parametrize(
+    ("code", "absent"),
+    [
+        ("import tmuxmcp", {"pydantic", "anyio", "mcp", "tmuxmcp.errors"}),
+        ("import tmuxmcp.cli", {"pydantic", "mcp", "asyncio"}),
+        ("import tmuxmcp.broker.broker", {"mcp", "pydantic_settings", "libtmux", "pyte", "regex"}),
+        ("import tmuxmcp.app", {"mcp", "libtmux"}),
+        ("import tmuxmcp.faces.mcp", {"libtmux", "pyte"}),
+    ],
+)
+def test_what_is_not_imported(code: str, absent: set[str]):
+    assert not absent & modules_of(code)
+
+
+def test_rooms_import_left_to_right_only():
+    """faces -> broker -> tmux, terminal -> errors; nobody below `app` reads the settings."""
+    import ast
+    from pathlib import Path
+
+    import tmuxmcp
+
+    package = Path(tmuxmcp.__file__).parent
+    may = {
+        "terminal": {"terminal", "errors"},
+        "tmux": {"tmux", "errors"},
+        "broker": {"broker", "tmux", "terminal", "errors"},
+        "faces": {"faces", "broker", "errors"},
+    }
+    for room, allowed in may.items():
+        for file in (package / room).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tmuxmcp."):
+                    target = (node.module or "").split(".")[1]
+                    assert target in allowed, f"{file.relative_to(package)} imports {node.module}"

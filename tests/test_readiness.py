@@ -1,0 +1,660 @@
+"""Real programs, step by step: after each, is it done, what does it want, and who says so?
+
+No prompt is described anywhere here and nothing sleeps: `send` has to know by itself. Every step's output must be
+there when it answers.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent import Agent, eventually
+from tests.conftest import SLOW, end_server
+from tmuxmcp.broker import readiness
+from tmuxmcp.broker.broker import Broker
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
+
+PATH = os.environ["PATH"] + ":/usr/sbin:/sbin:/usr/games"
+CLEAN = {"HISTFILE": "/dev/null", "LESSHISTFILE": "-", "PYTHON_HISTORY": "/dev/null", "DEBUGINFOD_URLS": "", "LESS": ""}
+
+
+@dataclass
+class Step:
+    """Something sent, and what the answer must say."""
+
+    mode: str
+    send: dict[str, Any] = field(default_factory=dict)
+    shows: str = ""
+    """Must be in the answer's content, and for the last step on the screen."""
+    evidence: str = "kernel"
+    outcome: str = "ready"
+
+
+@dataclass
+class Case:
+    """A program, and the steps through it."""
+
+    name: str
+    argv: list[str]
+    steps: list[Step]
+    needs: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+
+
+def line(text: str, mode: str, shows: str = "", evidence: str = "kernel", **more: Any) -> Step:
+    return Step(mode, {"text": text, "enter": True, **more}, shows, evidence)
+
+
+def keys(*names: str, mode: str, shows: str = "", evidence: str = "kernel", **more: Any) -> Step:
+    return Step(mode, {"keys": list(names), **more}, shows, evidence)
+
+
+def over(**send: Any) -> Step:
+    return Step("exited", send, evidence="", outcome="exited")
+
+
+def first(mode: str, shows: str = "", evidence: str = "kernel") -> Step:
+    return Step(mode, {}, shows, evidence)
+
+
+ASK = "printf 'Do you want to continue? [Y/n] '; read -r a; echo \"got <$a>\"; sleep 0.2; echo end"
+BAR = "for i in 1 2 3 4 5 6 7 8; do printf '\\r%d0%%' $i; sleep 0.05; done; echo; cat"
+
+CASES = [
+    # shells
+    Case(
+        "bash",
+        ["bash"],
+        [
+            first("shell_prompt", evidence="marks"),
+            line("sleep 0.2; echo $((6*7))", "shell_prompt", "\n42\n", "marks"),
+            line("read -r x", "line_input"),
+            line("yes", "shell_prompt", evidence="marks"),
+            line("read -rs y", "password"),
+            line("hunter2", "shell_prompt", evidence="marks"),
+            line('echo "$x ${#y}"', "shell_prompt", "\nyes 7\n", "marks"),
+            line("cat", "line_input"),
+            keys("C-z", mode="shell_prompt", shows="Stopped", evidence="marks"),
+            line("fg", "line_input", "cat"),
+            line("again", "line_input", "again\nagain\n"),
+            keys("C-d", mode="shell_prompt", evidence="marks"),
+            line("(sleep 0.3; echo from behind) & wait", "shell_prompt", "from behind", "marks"),
+            line("yes | head -n 20000 | tail -n 1", "shell_prompt", "\ny\n", "marks"),
+            line("sleep 0.2 | cat", "shell_prompt", evidence="marks"),
+            line("echo 'Password:'", "shell_prompt", "Password:", "marks"),
+            line("bash --norc", "shell_prompt"),  # no marks of ours in there
+            line("sleep 0.2; echo inner", "shell_prompt", "\ninner\n"),
+        ],
+    ),
+    Case(
+        "zsh",
+        ["zsh", "-f"],
+        [
+            first("shell_prompt", evidence="marks"),
+            line("sleep 0.2; echo $((6*7))", "shell_prompt", "\n42\n", "marks"),
+            line("read -s x", "password"),
+            line("hunter2", "shell_prompt", evidence="marks"),
+        ],
+        ("zsh",),
+    ),
+    Case(
+        "fish",
+        ["fish", "-N"],
+        [
+            first("shell_prompt", evidence="marks"),
+            line("sleep 0.2; echo (math 6 x 7)", "shell_prompt", "\n42\n", "marks"),
+            line("cat", "line_input"),
+            keys("C-c", mode="shell_prompt", evidence="marks"),
+        ],
+        ("fish",),
+    ),
+    Case(
+        "dash",
+        ["dash", "-i"],
+        [first("line_input"), line("sleep 0.2; echo $((6*7))", "line_input", "\n42\n"), line("stty -echo", "password")],
+        ("dash",),
+    ),
+    # read-eval-print loops
+    Case(
+        "python",
+        ["python3", "-q"],
+        [
+            first("line_input", ">>> "),
+            line("x = 20 + 1", "line_input", ">>> "),
+            line("import time; time.sleep(0.3); x * 2", "line_input", "\n42\n>>> "),
+            line("sum(range(3 * 10**6))", "line_input", "\n4499998500000\n>>> "),
+            line("input('name? ')", "line_input", "name? "),
+            line("bob", "line_input", "'bob'\n>>> "),
+            line("import getpass; getpass.getpass()", "password", "Password: "),
+            line("hunter2", "line_input", "'hunter2'\n>>> "),
+            line("print('Password:')", "line_input", "\nPassword:\n>>> "),
+            over(text="exit(3)", enter=True),
+        ],
+    ),
+    Case(
+        "node",
+        ["node"],
+        [
+            first("line_input", "> "),
+            line("20 * 2 + 2", "line_input", "\n42\n>"),
+            line("let s = 0; for (let i = 0; i < 1e8; i++) s += i; s", "line_input", "\n4999999950000000\n>"),
+            over(text=".exit", enter=True),
+        ],
+        ("node",),
+    ),
+    Case(
+        "sqlite3",
+        ["sqlite3"],
+        [
+            first("line_input", "sqlite> "),
+            line("select 6 * 7;", "line_input", "\n42\nsqlite> "),
+            line("with recursive c(x) as (select 1 union all select x+1 from c where x<500000)", "line_input", "...> "),
+            line("select count(*) from c;", "line_input", "\n500000\nsqlite> "),
+            over(text=".quit", enter=True),
+        ],
+        ("sqlite3",),
+    ),
+    # pagers
+    Case(
+        "less",
+        ["less", "{tmp}/long"],
+        [
+            first("pager", "line 1\n"),
+            keys("Space", mode="pager", shows="line 40"),
+            line("/line 77", "pager", "line 77"),
+            keys("G", mode="pager", shows="line 200\n(END)"),
+            keys("g", mode="pager", shows="line 1\n"),
+            over(key="q"),
+        ],
+        ("less",),
+    ),
+    Case(
+        "find into less",
+        ["bash", "-c", "while :; do echo more; done | less"],
+        [first("pager", "more"), keys("Space", mode="pager", shows="more")],
+        ("less",),
+    ),
+    Case(
+        "more",
+        ["more", "{tmp}/long"],
+        [first("pager", "line 1\n"), keys("Space", mode="pager", shows="line 40"), over(key="q")],
+        ("more",),
+    ),
+    Case("man", ["man", "{tmp}/page.1"], [first("pager", "PAGE"), over(key="q")], ("man", "less")),
+    # editors
+    Case(
+        "vim",
+        ["vim", "-u", "NONE", "-N", "{tmp}/new"],
+        [
+            first("editor", "~"),
+            Step("editor", {"text": "ihello"}, "hello"),
+            keys("Escape", mode="editor", shows="hello"),
+            Step("editor", {"text": ":set ruler"}, ":set ruler"),
+            keys("Enter", mode="editor", shows="1,5"),
+            Step("editor", {"text": "vh"}, "hello"),
+            keys("Escape", mode="editor", shows="hello"),
+            line(":!sleep 0.2; cat", "line_input"),
+            keys("C-d", mode="editor", shows="ENTER"),
+            keys("Enter", mode="editor", shows="hello"),
+            over(text=":q!", enter=True),
+        ],
+        ("vim",),
+    ),
+    Case(
+        "nano",
+        ["nano", "-I", "{tmp}/new"],
+        [
+            first("editor", "^X"),
+            Step("editor", {"text": "hello"}, "hello"),
+            keys("C-x", mode="editor", shows="Save modified"),
+            over(text="n"),
+        ],
+        ("nano",),
+    ),
+    # what fills the screen
+    Case("top", ["top"], [first("fullscreen", "PID"), keys("h", mode="fullscreen", shows="Help")], ("top",)),
+    Case("htop", ["htop"], [first("fullscreen", "PID"), keys("h", mode="fullscreen", shows="htop")], ("htop",)),
+    Case("mc", ["mc", "-d", "-u"], [first("fullscreen", "Name"), keys("F9", mode="fullscreen", shows="File")], ("mc",)),
+    Case(
+        "dialog",
+        ["dialog", "--menu", "choose", "10", "40", "3", "a", "alpha", "b", "beta"],
+        [first("fullscreen", "choose"), keys("Down", mode="fullscreen"), over(key="Enter")],
+        ("dialog",),
+    ),
+    Case(
+        "fzf",
+        ["bash", "-c", "seq 1000 | fzf"],
+        [first("fullscreen", "1000/1000"), Step("fullscreen", {"text": "777"}, "1/1000"), over(key="Enter")],
+        ("fzf",),
+    ),
+    # lines and secrets
+    Case("cat", ["cat"], [first("line_input"), line("hello", "line_input", "hello\nhello\n"), over(key="C-d")]),
+    Case("a question", ["sh", "-c", ASK], [first("line_input", "[Y/n] "), over(text="Y", enter=True)]),
+    Case("progress bar", ["sh", "-c", BAR], [first("line_input", "80%\n"), over(key="C-d")]),
+    Case(
+        "a poll of the terminal",
+        ["python3", "-c", "import select,sys; select.select([0],[],[]); print(input()); input()"],
+        [first("line_input"), line("hello", "line_input", "hello\nhello\n")],
+    ),
+    Case(
+        "single keys",
+        ["python3", "-c", "import os, tty; tty.setraw(0); [print(os.read(0, 9), end='\\r\\n') for _ in range(3)]"],
+        [first("line_input"), Step("line_input", {"text": "x"}, "b'x'"), keys("Up", mode="line_input", shows="[A'")],
+    ),
+    Case("printed Password", ["sh", "-c", "printf 'Password: '; cat"], [first("line_input", "Password:")]),
+    Case(
+        "a terminal inside",
+        ["script", "-q", "-c", "sh", "/dev/null"],
+        [first("unknown", evidence="quiet"), line("echo $((6*7))", "unknown", "\n42\n", "quiet")],
+        ("script",),
+    ),
+    # others in front of the program
+    Case(
+        "git log",
+        ["git", "-C", "{tmp}/repo", "log", "-p"],
+        [first("pager", "commit"), over(key="q")],
+        ("git", "less"),
+        {"GIT_PAGER": "less"},
+    ),
+    Case(
+        "git commit",
+        ["git", "-C", "{tmp}/repo", "commit", "--allow-empty"],
+        [
+            first("editor", "# On branch"),
+            Step("editor", {"text": "ia subject"}),
+            over(keys=["Escape", ":", "x", "Enter"]),
+        ],
+        ("git", "vim"),
+        {"GIT_EDITOR": "vim -u NONE -N"},
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def agent() -> Iterator[Agent]:
+    directory = Path(tempfile.mkdtemp(prefix="tm-"))
+    with Agent(directory, "bash", PATH=PATH) as agent:
+        (agent.state_dir / "home/.local/share/fish/generated_completions").mkdir(parents=True, exist_ok=True)
+        yield agent
+    end_server(directory)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """What the cases read."""
+    (tmp_path / "long").write_text("".join(f"line {number}\n" for number in range(1, 201)))
+    (tmp_path / "page.1").write_text(".TH PAGE 1\n.SH NAME\npage\n" + ".PP\nParagraph.\n" * 60)
+    return tmp_path
+
+
+def repository(path: Path) -> None:
+    path.mkdir()
+    (path / "file").write_text("".join(f"line {number}\n" for number in range(100)))
+    git = ["git", "-C", str(path), "-c", "user.name=A", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["config", "user.name", "A"], ["config", "user.email", "a@b"]):
+        subprocess.run([*git, *words], check=True, env={"PATH": PATH, "HOME": str(path)})
+    for words in (["add", "file"], ["commit", "-q", "-m", "one"]):
+        subprocess.run([*git, *words], check=True, env={"PATH": PATH, "HOME": str(path)})
+
+
+def missing(names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if shutil.which(name, path=PATH) is None]
+
+
+class Terminal:
+    """One session, stepped through."""
+
+    def __init__(self, agent: Agent, argv: list[str], env: dict[str, str] | None = None, **more: Any) -> None:
+        self.agent = agent
+        made = agent.call(
+            "create_session", program=argv[0], args=argv[1:], env=CLEAN | (env or {}), wait_ready=False, **more
+        )
+        self.id = made["session_id"]
+
+    def step(self, step: Step) -> dict[str, Any]:
+        limit = int(10_000 * SLOW)
+        if step.send:
+            wait = "exit" if step.outcome == "exited" else "ready"
+            answer = self.agent.call("send", session_id=self.id, wait_for=wait, timeout_ms=limit, **step.send)["result"]
+        else:
+            answer = self.agent.call("read", session_id=self.id, wait_for="ready", timeout_ms=limit, view="screen")
+        found = (answer["mode"], answer["outcome"], answer["evidence"] or "")
+        assert found == (step.mode, step.outcome, step.evidence), f"{step}: {answer}"
+        shows = step.shows if step.send else step.shows.rstrip()  # a screen's rows end without their blanks
+        assert shows in answer["content"], f"{step}: {answer}"
+        return answer
+
+    def close(self) -> None:
+        self.agent.call("destroy_session", session_id=self.id, force=True)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_program(agent: Agent, files: Path, case: Case):
+    if absent := missing(case.needs):
+        pytest.skip(f"{absent[0]} is not installed")
+    if "git" in case.needs:
+        repository(files / "repo")
+    terminal = Terminal(agent, [word.replace("{tmp}", str(files)) for word in case.argv], case.env)
+    try:
+        for step in case.steps:
+            terminal.step(step)
+    finally:
+        terminal.close()
+
+
+# ---- busy ----------------------------------------------------------------------------------------
+
+RECV = """
+import socket, threading
+a = socket.create_server(("127.0.0.1", 0)); b = socket.create_connection(a.getsockname()); c, _ = a.accept()
+print("begun", flush=True); b.recv(1)
+"""
+
+BUSY = {
+    "sleep": ["sh", "-c", "echo begun; sleep 60"],
+    "busy loop": ["python3", "-c", "print('begun', flush=True)\nwhile True: pass"],
+    "a thread computes": [
+        "python3",
+        "-c",
+        "import threading; print('begun', flush=True)\ndef f():\n while True: pass\n"
+        "threading.Thread(target=f, daemon=True).start(); input()",
+    ],
+    "sleep | cat": ["sh", "-c", "echo begun; sleep 60 | cat"],
+    "yes | head": ["sh", "-c", "echo begun; yes | head -n 100000000000 > /dev/null"],
+    "reads a pipe": ["sh", "-c", "echo begun; mkfifo {tmp}/fifo; cat {tmp}/fifo"],
+    "reads a socket": ["python3", "-c", RECV],
+    "follows a file": ["tail", "-f", "{tmp}/begun"],
+    "waits for jobs": ["bash", "-c", "echo begun; sleep 60 & wait"],
+    "echo is off and it works": ["sh", "-c", "stty -echo; echo begun; sleep 60"],
+    "prints without end": ["sh", "-c", "echo begun; while :; do echo; done"],
+    "a timer": ["watch", "echo begun"],  # it waits for time, and looks at keys in between
+}
+
+
+@pytest.mark.parametrize("argv", BUSY.values(), ids=BUSY.keys())
+def test_busy(agent: Agent, tmp_path: Path, argv: list[str]):
+    """Not ready, however long it is silent."""
+    (tmp_path / "begun").write_text("begun\n")
+    terminal = Terminal(agent, [word.replace("{tmp}", str(tmp_path)) for word in argv])
+    try:
+        agent.call("read", session_id=terminal.id, wait_for="pattern", pattern="begun")
+        answer = agent.call("read", session_id=terminal.id, wait_for="ready", timeout_ms=600)
+        assert (answer["outcome"], answer["evidence"]) == ("timeout", None), answer
+        assert answer["mode"] == ("fullscreen" if argv[0] == "watch" else "running")
+    finally:
+        terminal.close()
+
+
+def test_a_stopped_program(agent: Agent):
+    terminal = Terminal(agent, ["cat"])
+    try:
+        terminal.step(first("line_input"))
+        pid = agent.call("get_session", session_id=terminal.id)["pid"]
+        agent.call("signal", session_id=terminal.id, signal="TSTP")
+        eventually(lambda: agent.call("get_session", session_id=terminal.id)["mode"] == "stopped")
+        os.kill(pid, signal.SIGCONT)
+        terminal.step(first("line_input"))
+    finally:
+        terminal.close()
+
+
+def test_make_with_jobs(agent: Agent, tmp_path: Path):
+    if absent := missing(("make",)):
+        pytest.skip(f"{absent[0]} is not installed")
+    (tmp_path / "Makefile").write_text("all: a b c\n\ta\nb c a:\n\t@sleep 0.2; echo made $@\n".replace("\n\ta\n", "\n"))
+    terminal = Terminal(agent, ["bash"])
+    try:
+        terminal.step(first("shell_prompt", evidence="marks"))
+        answer = terminal.step(line(f"make -j2 -C {tmp_path}; echo end of it", "shell_prompt", "end of it\n", "marks"))
+        assert answer["content"].count("made ") == 3
+    finally:
+        terminal.close()
+
+
+# ---- gdb -----------------------------------------------------------------------------------------
+
+PROGRAM = """
+#include <stdio.h>
+static int twice(int x) { return 2 * x; }
+int main(void) {
+    int n = twice(21);
+    printf("n is %d\\n", n);
+    char name[20];
+    if (scanf("%19s", name) == 1) printf("hello %s\\n", name);
+    return 3;
+}
+"""
+
+
+def test_a_debugger_from_end_to_end(agent: Agent, tmp_path: Path):
+    """Each step is one `send`; what it printed is in its answer."""
+    if absent := missing(("gdb", "gcc")):
+        pytest.skip(f"{absent[0]} is not installed")
+    (tmp_path / "prog.c").write_text(PROGRAM)
+    subprocess.run(["gcc", "-g", "-O0", "-o", "prog", "prog.c"], cwd=tmp_path, check=True)
+    options = ["-iex", "set debuginfod enabled off", "-iex", "set pagination off"]
+    terminal = Terminal(agent, ["gdb", "-q", "-nx", *options, str(tmp_path / "prog")], rows=50)
+    try:
+        terminal.step(first("line_input", "(gdb) "))
+        for text, shows in (
+            ("break main", "Breakpoint 1 at"),
+            ("run", "int n = twice(21);"),
+            ("info registers", "rip" if os.uname().machine == "x86_64" else "pc"),
+            ("disassemble", "End of assembler dump."),
+            ("backtrace", "#0  main () at"),
+            ("step", "return 2 * x;"),
+            ("backtrace", "#1 "),
+            ("finish", "Value returned is $1 = 42"),
+        ):
+            answer = terminal.step(line(text, "line_input", shows))
+            assert answer["content"].endswith("(gdb) "), answer
+        terminal.step(line("continue", "line_input", "n is 42\n"))  # the program itself asks
+        answer = terminal.step(line("world", "line_input", "exited with code 03]\n(gdb) "))
+        assert "hello world\n" in answer["content"]
+        terminal.step(over(text="quit", enter=True))
+    finally:
+        terminal.close()
+
+
+# ---- su and ssh ----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which only root can")
+def test_su_asks_for_a_password(agent: Agent):
+    if absent := missing(("su", "setpriv")):
+        pytest.skip(f"{absent[0]} is not installed")
+    terminal = Terminal(agent, ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "su"])
+    try:
+        terminal.step(first("password", "Password: "))
+    finally:
+        terminal.close()
+
+
+@pytest.fixture
+def sshd(tmp_path: Path) -> Iterator[list[str]]:
+    """A server on a port of its own; gives the client's words."""
+    if absent := missing(("sshd", "ssh", "ssh-keygen")):
+        pytest.skip(f"{absent[0]} is not installed")
+    for name, phrase in (("host", ""), ("key", "open sesame")):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", phrase, "-f", tmp_path / name], check=True)
+    shutil.copy(tmp_path / "key.pub", tmp_path / "authorized")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    (tmp_path / "config").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {tmp_path}/host\nAuthorizedKeysFile {tmp_path}/authorized\n"
+        "StrictModes no\nUsePAM no\nPasswordAuthentication no\nPidFile none\nPrintMotd no\nPermitRootLogin yes\n"
+        "PrintLastLog no\n"
+    )
+    server = subprocess.Popen(
+        [shutil.which("sshd", path=PATH) or "", "-D", "-e", "-f", str(tmp_path / "config")], stderr=subprocess.DEVNULL
+    )
+    try:
+        eventually(lambda: server.poll() is not None or _listens(port))
+        if server.poll() is not None:
+            pytest.skip("sshd does not start here")
+        yield [
+            *("ssh", "-F", "none", "-p", str(port), "-i", str(tmp_path / "key"), "-o", "IdentityAgent=none"),
+            *("-o", f"UserKnownHostsFile={tmp_path}/known", "-o", "GlobalKnownHostsFile=none", "127.0.0.1"),
+        ]
+    finally:
+        server.terminate()
+        server.wait(5)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_ssh(agent: Agent, sshd: list[str], tmp_path: Path):
+    terminal = Terminal(agent, [*sshd, "-t", "env", "'PS1=far$ '", "sh"])
+    try:
+        terminal.step(first("line_input", "(yes/no/[fingerprint])? "))
+        terminal.step(line("yes", "password", "Enter passphrase for key"))
+        # Until the far shell speaks, only silence can be heard: it has to be longer than the way there.
+        terminal.step(line("open sesame", "unknown", "far$ ", "quiet", idle_ms=int(1500 * SLOW)))
+        terminal.step(line("echo $((6*7))", "unknown", "\n42\nfar$ ", "quiet"))
+        # Only the last line can tell that there, at the far end, a secret is asked; and nothing else counts.
+        terminal.step(line("stty -echo; printf 'Password: '; read -r x; stty echo", "password", "Password: ", "quiet"))
+        terminal.step(line("hunter2", "unknown", "far$ ", "quiet"))
+        if not missing(("vim",)):
+            terminal.step(line("vim -u NONE", "fullscreen", "~", "quiet"))
+            terminal.step(line(":q!", "unknown", "far$ ", "quiet", read="new"))
+        terminal.step(over(text="exit", enter=True))
+    finally:
+        terminal.close()
+
+
+def test_a_prompt_pattern_speaks_where_the_kernel_cannot(agent: Agent, sshd: list[str]):
+    terminal = Terminal(agent, [*sshd, "-t", "-o", "StrictHostKeyChecking=no", "env", "'PS1=far$ '", "sh"])
+    try:
+        terminal.step(Step("password"))
+        pattern = {"prompt_pattern": r"far\$ $", "idle_ms": 5000}
+        terminal.step(line("open sesame", "unknown", "far$ ", "prompt", **pattern))
+        terminal.step(line("sleep 0.5; echo $((6*7))", "unknown", "\n42\nfar$ ", "prompt", **pattern))
+    finally:
+        terminal.close()
+
+
+# ---- run: commands that ask ----------------------------------------------------------------------
+
+PYTHON = "python3 -c 'import sys; x = input(\"name? \"); sys.exit(len(x))'"
+SECRET = "python3 -c 'import sys, getpass; sys.exit(len(getpass.getpass()))'"
+
+ASKING = [
+    ("cat", "line_input", "", {"keys": ["C-d"]}, 0),
+    (PYTHON, "line_input", "name? ", {"text": "bob", "enter": True}, 3),
+    (SECRET, "password", "Password: ", {"text": "hunter2", "enter": True}, 7),
+    (f"echo before; {PYTHON}", "line_input", "before\nname? ", {"text": "bob", "enter": True}, 3),
+    ("read -r x", "line_input", "", {"text": "bob", "enter": True}, 0),
+    ("read -rs x", "password", "", {"text": "bob", "enter": True}, 0),
+    ("cat | wc -l", "line_input", "", {"keys": ["C-d"]}, 0),
+    ("less {tmp}/long", "pager", "", {"key": "q"}, 0),
+    ("vim -u NONE -N", "editor", "", {"text": ":cq", "enter": True}, 1),
+]
+
+
+@pytest.mark.parametrize("program", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(("command", "mode", "output", "answer", "code"), ASKING, ids=[row[0] for row in ASKING])
+def test_run_comes_back_when_the_command_asks(
+    agent: Agent,
+    files: Path,
+    shells: dict[str, str],
+    program: str,
+    command: str,
+    mode: str,
+    output: str,
+    answer: dict,
+    code: int,
+):
+    if program == "fish" and command.startswith("read"):
+        pytest.skip("fish reads with its line editor: to the kernel it waits for keys")
+    session = shells[program]
+    ran = agent.run(command.replace("{tmp}", str(files)), session_id=session, timeout_ms=int(20_000 * SLOW))
+    assert (ran["outcome"], ran["completed"], ran["exit_code"]) == ("ready", False, None), ran
+    assert (ran["evidence"], ran["mode"]) == ("kernel", mode), ran
+    if output:
+        assert ran["output"] == output
+    ask = "tmuxmcp attach --take" if mode == "password" else "send"
+    assert ask in ran["note"]
+    status = "echo $status" if program == "fish" else "echo $?"
+    assert status in ran["note"]
+    after = agent.call("send", session_id=session, **answer)["result"]
+    assert (after["outcome"], after["mode"]) == ("ready", "shell_prompt"), after
+    assert agent.run(status, session_id=session)["output"] == f"{code}\n"
+
+
+@pytest.fixture(scope="module")
+def shells(agent: Agent) -> dict[str, str]:
+    """One live session of each shell."""
+    found = {}
+    for name in ("bash", "zsh", "fish"):
+        if missing((name,)):
+            continue
+        found[name] = agent.call("create_session", program=name, env=CLEAN)["session_id"]
+    return found
+
+
+NOT_ASKING = [
+    "sleep 0.5",
+    "sleep 0.4 | cat",
+    "(sleep 0.4; echo x) | cat",
+    "true < /dev/tty; sleep 0.4",
+    "stty -echo; sleep 0.4; stty echo",
+    "timeout 0.5 tail -f /etc/passwd > /dev/null; true",
+    "python3 -c 'import time; t = time.time() + 0.4\nwhile time.time() < t: pass'",
+    "python3 -c 'import select; select.select([], [], [], 0.4)'",
+    f"python3 -c '{RECV}' & sleep 0.4; kill $!",
+    "sleep 0.4 & wait",
+    "yes | head -n 3000000 > /dev/null",
+]
+
+
+@pytest.mark.parametrize("command", NOT_ASKING)
+def test_run_waits_for_what_only_works(agent: Agent, shells: dict[str, str], command: str):
+    ran = agent.run(command, session_id=shells["bash"])
+    assert (ran["outcome"], ran["completed"]) == ("ready", True), ran
+
+
+# ---- where the kernel says nothing ---------------------------------------------------------------
+
+
+async def test_without_proc_marks_and_silence_remain(broker: Broker, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(readiness.sys, "platform", "freebsd14")
+    made = await broker.create_session(program="python3", args=["-q"], wait_ready=True)
+    assert (made.mode, made.ready) == ("unknown", True)
+    answer = (await broker.send(text="6 * 7", enter=True, session_id=made.session_id)).result
+    assert answer is not None
+    assert (answer.outcome, answer.evidence, answer.mode) == ("ready", "quiet", "unknown")
+    assert "\n42\n>>> " in answer.content
+    shell = await broker.create_session(program="bash")
+    assert (shell.mode, shell.ready) == ("shell_prompt", True)
+    answer = (await broker.send(text="sleep 0.3; echo hi", enter=True, session_id=shell.session_id)).result
+    assert answer is not None
+    assert (answer.outcome, answer.evidence, answer.mode) == ("ready", "marks", "shell_prompt")
+
+
+async def test_a_wait_channel_that_cannot_be_read_is_unknown(broker: Broker, monkeypatch: pytest.MonkeyPatch):
+    """As in a container, or another user's program."""
+    monkeypatch.setattr(readiness, "_channel", lambda path: "0")
+    made = await broker.create_session(program="cat", wait_ready=True)
+    assert (made.mode, made.ready) == ("unknown", True)
+    answer = (await broker.send(text="hello", enter=True, session_id=made.session_id)).result
+    assert answer is not None
+    assert (answer.outcome, answer.evidence, answer.content) == ("ready", "quiet", "hello\nhello\n")

@@ -1,0 +1,203 @@
+"""Every row of the settings table has its effect; from variables, files and flags, in that order from the weakest."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.agent import Agent, ToolFailed, eventually
+from tmuxmcp.config import PREFIX, Settings, load_settings, load_with_origins
+from tmuxmcp.errors import InvalidArgument, IoError
+
+
+def term(agent: Agent) -> bool:
+    return agent.run("echo $TERM $COLORTERM")["output"] == "screen-256color truecolor\n"
+
+
+def size(agent: Agent) -> bool:
+    return agent.run("stty size")["output"] == "30 100\n"
+
+
+def input_limit(agent: Agent) -> bool:
+    with pytest.raises(ToolFailed, match="max_input_bytes") as failed:
+        agent.call("send", text="x" * 101)
+    return failed.value.code == "RESOURCE_LIMIT"
+
+
+def log_limit(agent: Agent) -> bool:
+    result = agent.run("seq 500000", timeout_ms=50_000)
+    used = (agent.state_dir / "sessions" / result["session_id"] / "out.raw").stat().st_blocks * 512
+    old = agent.call("read", since=0)
+    return result["output_bytes"] > 3_000_000 > used and "no longer kept" in (old["note"] or "")
+
+
+def history(wanted: str) -> Callable[[Agent], bool]:
+    def check(agent: Agent) -> bool:
+        value = agent.run('echo "${HISTFILE-unset}"')["output"].strip()
+        return {"user": value.endswith("/home/.bash_history"), "none": value == "unset"}[wanted]
+
+    return check
+
+
+def no_integration(agent: Agent) -> bool:
+    with pytest.raises(ToolFailed) as failed:
+        agent.run("true")
+    return failed.value.code == "NOT_A_SHELL"
+
+
+def only_text(agent: Agent) -> bool:
+    answer = agent.raw("run", command="echo hi")
+    return answer.structured_content is None and answer.content[0].text.startswith("hi\n[")
+
+
+def no_tools(agent: Agent) -> bool:
+    return agent.portal.call(agent.client.list_tools).tools == []
+
+
+def waits(agent: Agent) -> bool:
+    return agent.run("sleep 5", timeout_ms=9999)["effective_timeout_ms"] == 200
+
+
+def too_many(agent: Agent) -> bool:
+    agent.call("create_session", program="cat", wait_ready=False)
+    with pytest.raises(ToolFailed) as failed:
+        agent.call("create_session", program="cat", wait_ready=False)
+    return failed.value.code == "MAX_SESSIONS"
+
+
+def ended(agent: Agent) -> bool:
+    agent.call("create_session", program="bash", name="gone")
+    eventually(lambda: agent.call("list_sessions")["count"] == 0)
+    return True
+
+
+def scrollback(agent: Agent) -> bool:
+    agent.run("seq 100")
+    return len(agent.call("read", view="scrollback", offset=0)["content"].splitlines()) == 7
+
+
+EFFECTS: list[tuple[dict[str, str], Callable[[Agent], bool]]] = [
+    ({"term": "screen-256color"}, term),
+    ({"rows": "30", "cols": "100"}, size),
+    ({"cwd": "/usr"}, lambda agent: agent.run("pwd")["output"] == "/usr\n"),
+    (
+        {"program": "bash", "program_args": "--norc,-x"},
+        lambda agent: "+ echo hi\nhi\n" in agent.run("echo hi")["output"],
+    ),
+    ({"env": '{"A_SETTING": "b c"}'}, lambda agent: agent.run("echo $A_SETTING")["output"] == "b c\n"),
+    ({"env_allow": "MY_OWN,XX_*"}, lambda agent: agent.run("echo $MY_OWN $XX_1 $YY")["output"] == "one two\n"),
+    ({"tools": "process"}, no_tools),
+    ({"results": "text"}, only_text),
+    ({"history": "user"}, history("user")),
+    ({"history": "none"}, history("none")),
+    ({"integration": "false"}, no_integration),
+    ({"max_wait_ms": "200"}, waits),
+    ({"max_bytes": "300"}, lambda agent: len(agent.run("seq 1000")["output"]) <= 300),
+    ({"max_input_bytes": "100"}, input_limit),
+    ({"max_sessions": "1"}, too_many),
+    ({"log_max_bytes": "1048576"}, log_limit),
+    ({"scrollback_lines": "7"}, scrollback),
+    ({"idle_timeout_s": "0.5"}, ended),
+    ({"max_duration_s": "0.5"}, ended),
+]
+
+ELSEWHERE = {
+    "state_dir": "every test",
+    "on_exit": "test_outlives.py",
+    "retention_days": "broker/test_reap.py",
+    "state_max_bytes": "broker/test_reap.py",
+    "log_level": "below",
+    "log_format": "below",
+    "prompt_pattern": "below",
+}
+
+
+@pytest.mark.parametrize(("values", "holds"), EFFECTS, ids=[",".join(row[0]) for row in EFFECTS])
+def test_setting_has_its_effect(state_dir: Path, values: dict[str, str], holds: Callable[[Agent], bool]):
+    variables = {PREFIX + name.upper(): value for name, value in values.items()}
+    variables = {PREFIX + "PROGRAM": "bash", **variables}
+    with Agent(state_dir, MY_OWN="one", XX_1="two", YY="three", **variables) as agent:
+        assert holds(agent)
+
+
+def test_no_row_is_forgotten():
+    tested = {name for row in EFFECTS for name in row[0]} | set(ELSEWHERE)
+    assert tested == set(Settings.model_fields)
+
+
+def test_prompt_pattern_tells_where_nothing_else_can(state_dir: Path):
+    """Behind ssh another terminal begins; a program of that name stands for it."""
+    (state_dir / "ssh").write_text("#!/bin/sh\nstty -icanon -echo; printf 'remote> '; cat >/dev/null\n")
+    (state_dir / "ssh").chmod(0o755)
+    with Agent(state_dir, TMUXMCP_PROMPT_PATTERN="^remote> $", TMUXMCP_PROGRAM="bash") as agent:
+        made = agent.call("create_session", program=str(state_dir / "ssh"), wait_ready=False)
+        answer = agent.call("read", session_id=made["session_id"], wait_for="ready", since=0)
+        assert (answer["outcome"], answer["content"]) == ("ready", "remote> ")
+        assert answer["evidence"] in ("prompt", "kernel")
+
+
+def test_the_log_goes_to_stderr_in_the_form_that_was_asked_for(state_dir: Path):
+    argv = [sys.executable, "-m", "tmuxmcp", "serve", "--state-dir", str(state_dir), "--log-format", "json"]
+    done = subprocess.run([*argv, "--log-level", "debug"], input=b"", capture_output=True, timeout=30, check=True)
+    assert done.stdout == b""
+    entries = [json.loads(line) for line in done.stderr.splitlines()]
+    assert {"time", "level", "logger", "message"} <= set(entries[0])
+    done = subprocess.run([*argv, "--log-level", "error"], input=b"", capture_output=True, timeout=30, check=True)
+    assert done.stderr == b""
+
+
+def test_flags_beat_variables_beat_the_file_beats_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = tmp_path / "config.toml"
+    file.write_text('rows = 31\ncols = 101\nterm = "xterm"\nenv = { A = "b" }\ntools = ["core"]\n')
+    monkeypatch.setenv("TMUXMCP_COLS", "102")
+    monkeypatch.setenv("TMUXMCP_TERM", "vt100")
+    settings, origins = load_with_origins({"term": "linux"}, file)
+    assert (settings.rows, settings.cols, settings.term, settings.env) == (31, 102, "linux", {"A": "b"})
+    assert (origins["rows"], origins["cols"], origins["term"]) == (str(file), "TMUXMCP_COLS", "flag")
+    assert origins["max_bytes"] == "default"
+
+
+def test_nothing_is_read_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in ("config.toml", "tmuxmcp.toml", ".env"):
+        (tmp_path / name).write_text("rows = 99\nTMUXMCP_ROWS=99\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "elsewhere"))
+    assert load_settings().rows == 24
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "said"),
+    [
+        ("rows = 0", InvalidArgument, "rows"),
+        ("rows = ", InvalidArgument, "TOML"),
+        ("no_such = 1", InvalidArgument, "no_such"),
+        ('tools = ["everything"]', InvalidArgument, "everything"),
+        ('results = "all"', InvalidArgument, "results"),
+    ],
+)
+def test_a_wrong_file_says_what_is_wrong(tmp_path: Path, text: str, error: type[Exception], said: str):
+    file = tmp_path / "config.toml"
+    file.write_text(text)
+    with pytest.raises(error, match=said):
+        load_settings(file=file)
+
+
+def test_a_missing_file_is_only_an_error_when_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    load_settings()
+    with pytest.raises(IoError):
+        load_settings(file=tmp_path / "none.toml")
+
+
+def test_the_same_socket_with_a_bare_environment(tmp_path: Path):
+    """XDG variables do not move it: agents start servers with next to nothing."""
+    code = "from tmuxmcp.config import load_settings; print(load_settings().state_dir)"
+    bare = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    rich = bare | {"XDG_STATE_HOME": "/elsewhere", "XDG_RUNTIME_DIR": "/run/x", "TMUX_TMPDIR": "/y", "TMUX": "a,1,2"}
+    found = {subprocess.check_output([sys.executable, "-c", code], env=env, text=True) for env in (bare, rich)}
+    assert found == {f"{tmp_path}/.local/state/tmuxmcp\n"}

@@ -1,0 +1,640 @@
+"""As exact as in bash: `run` in zsh and fish, through MCP, from a real client over stdio."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agent import Agent, ToolFailed, eventually
+from tests.conftest import end_server
+from tests.exactness import FISH, ZSH
+from tmuxmcp.tmux.shells import KEY
+
+SHELLS = [
+    pytest.param(name, marks=pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed"))
+    for name in ("zsh", "fish")
+]
+zsh_only = pytest.mark.parametrize("program", SHELLS[:1], indirect=True)
+fish_only = pytest.mark.parametrize("program", SHELLS[1:], indirect=True)
+
+Run = Callable[..., dict]
+
+
+@pytest.fixture(scope="module")
+def agent() -> Iterator[Agent]:
+    directory = Path(tempfile.mkdtemp(prefix="tm-"))
+    with Agent(directory, "sh") as agent:
+        no_first_run(agent.state_dir / "home")
+        yield agent
+    end_server(directory)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def no_first_run(home: Path) -> None:
+    """fish makes completions from all manual pages when it meets a new home."""
+    (home / ".local/share/fish/generated_completions").mkdir(parents=True, exist_ok=True)
+
+
+@pytest.fixture(scope="module", params=SHELLS)
+def program(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def shared(agent: Agent, program: str) -> Run:
+    """`run` in one shell for all tests that leave nothing behind."""
+    session = agent.call("create_session", program=program)["session_id"]
+    return lambda command, **more: agent.run(command, session_id=session, **more)
+
+
+@pytest.fixture
+def shell(agent: Agent, program: str) -> Iterator[Run]:
+    """`run` in a fresh shell of this test's own."""
+    made = agent.call("create_session", program=program)
+    assert made["ready"], made
+    yield lambda command, **more: agent.run(command, session_id=made["session_id"], **more)
+    agent.call("destroy_session", session_id=made["session_id"], force=True)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    no_first_run(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def session_in(agent: Agent, home: Path) -> Iterator[Callable[..., str]]:
+    """Make a session with a home directory of this test's own."""
+    made: list[str] = []
+
+    def make(program: str, *args: str, **env: str) -> str:
+        variables = {"HOME": str(home), **env}
+        made.append(agent.call("create_session", program=program, args=list(args), env=variables)["session_id"])
+        return made[-1]
+
+    yield make
+    for session in made:
+        agent.call("destroy_session", session_id=session, force=True)
+
+
+def session_of(shell: Run) -> str:
+    return shell("true")["session_id"]
+
+
+def answered(call: Callable[[], dict]) -> dict | str:
+    """The result, or the code of the error."""
+    try:
+        return call()
+    except ToolFailed as failed:
+        return failed.code
+
+
+def begin(agent: Agent, session: str, command: str, program: str) -> object:
+    """Start a `run` that is not waited for; its foreground program runs when this returns."""
+    running = agent.portal.start_task_soon(
+        lambda: agent.client.call_tool("run", {"command": command, "session_id": session})
+    )
+    eventually(lambda: agent.call("get_session", session_id=session)["foreground"]["command"] == program)
+    return running
+
+
+def in_shell(program: str, *, zsh: str, fish: str) -> str:
+    return zsh if program == "zsh" else fish
+
+
+def check(shared: Run, command: str, output: str | None, status: int) -> None:
+    result = shared(command)
+    assert (result["exit_code"], result["completed"], result["outcome"]) == (status, True, "ready"), result
+    assert result["evidence"] == "marks"
+    if output is not None:
+        assert result["output"] == output
+    assert not result["truncated"]
+
+
+@zsh_only
+@pytest.mark.parametrize(("command", "output", "status"), ZSH, ids=[repr(row[0])[:40] for row in ZSH])
+def test_output_and_exit_code_in_zsh(shared: Run, command: str, output: str | None, status: int):
+    check(shared, command, output, status)
+
+
+@fish_only
+@pytest.mark.parametrize(("command", "output", "status"), FISH, ids=[repr(row[0])[:40] for row in FISH])
+def test_output_and_exit_code_in_fish(shared: Run, command: str, output: str | None, status: int):
+    check(shared, command, output, status)
+
+
+@pytest.mark.parametrize("count", [40, 5000, 200_000])
+def test_many_lines(shared: Run, count: int):
+    result = shared(f"seq 1 {count}", max_bytes=16 * 1024 * 1024)
+    assert result["output"] == "".join(f"{i}\n" for i in range(1, count + 1))
+    assert (result["exit_code"], result["omitted_bytes"]) == (0, 0)
+
+
+@pytest.mark.parametrize("size", [5_000, 20_000, 100_000])
+def test_long_commands(shared: Run, program: str, size: int):
+    text = ("0123456789" * (size // 10 + 1))[:size]
+    count = in_shell(program, zsh=f"x='{text}'\necho ${{#x}}", fish=f"set x '{text}'\nstring length $x")
+    result = shared(count)
+    assert (result["output"], result["exit_code"]) == (f"{size}\n", 0)
+
+
+def test_long_command_of_many_lines(shared: Run, program: str):
+    append = in_shell(program, zsh="many+=('{}')", fish="set -a many '{}'")
+    count = in_shell(program, zsh="echo ${#many}", fish="count $many")
+    script = "\n".join(append.format(f"line {i} of many, \twith  blanks in it") for i in range(1000))
+    assert shared(f"{script}\n{count}")["output"] == "1000\n"
+    last = in_shell(program, zsh="print -r -- $many[1000]", fish="echo $many[1000]")
+    assert shared(last)["output"] == "line 999 of many, \twith  blanks in it\n"
+
+
+def test_every_character_that_a_command_can_hold(shared: Run):
+    for code in (*range(1, 32), 127):
+        result = answered(lambda code=code: shared(f"printf %s 'a{chr(code)}b' | od -An -tx1"))
+        if chr(code) in "\x03\x11\x13\x1a\x1c":
+            assert result == "INVALID_ARGUMENT"
+        elif chr(code) not in "\n\r":
+            assert result["output"] == f" 61 {code:02x} 62\n", hex(code)
+
+
+def test_state_persists(shell: Run, program: str):
+    greet = in_shell(program, zsh="greet() { echo hello; }", fish="function greet; echo hello; end")
+    assert shell(f"cd /usr/lib; export A=1 B='two words'; {greet}")["cwd"] == "/usr/lib"
+    assert shell("pwd; echo $A $B; greet")["output"] == "/usr/lib\n1 two words\nhello\n"
+
+
+def test_cwd_of_any_name(shell: Run, home: Path):
+    odd = home / "ä b;c%d\ne"
+    odd.mkdir()
+    name = str(odd).replace("\n", "'\\n'")
+    result = shell(f"cd '{name}'" if "'" not in name else f"cd {home}/ä*")
+    assert result["exit_code"] == 0
+    assert result["cwd"] == str(odd)
+
+
+def test_the_status_is_the_commands_own(shell: Run, program: str):
+    status = in_shell(program, zsh="$? $pipestatus", fish="$status $pipestatus")
+    assert shell("sh -c 'exit 42'")["exit_code"] == 42
+    assert shell(f"echo {status}")["output"] == "42 42\n"
+    shell("false | true")
+    assert shell(f"echo {status}")["output"] == "0 1 0\n"
+    shell("false")
+    assert shell("# nothing to do")["exit_code"] == 0
+
+
+def test_clear_and_reset(shared: Run):
+    for command in ("echo before; clear; echo after", "echo before; tput reset; echo after"):
+        result = shared(command)
+        assert (result["output"].count("before"), result["output"].count("after")) == (1, 1)
+    assert shared("echo still exact")["output"] == "still exact\n"
+
+
+def test_background_jobs(shell: Run, program: str):
+    result = shell("sleep 30 & echo started")
+    assert result["output"].endswith("started\n")
+    assert result["duration_ms"] < 5000
+    shell("sleep 0.1 &")
+    assert "sleep 0.1" in shell("sleep 0.3")["output"]  # both say there that it is done
+    assert shell("kill %1; wait; echo gone")["output"].endswith("gone\n")
+    assert shell("echo quiet")["output"] == "quiet\n"
+
+
+def test_output_sent_elsewhere_for_good(shell: Run, program: str, home: Path):
+    if program == "fish":
+        pytest.skip("its exec takes a command")
+    shell(f"exec >{home}/out 2>&1")
+    assert shell("echo hidden; (exit 3)")["exit_code"] == 3
+    shell("exec >/dev/tty 2>&1")
+    assert shell(f"cat {home}/out")["output"] == "hidden\n"
+
+
+UNFINISHED = {
+    "zsh": ["echo 'open", 'echo "open', "cat <<END\nx", "for i in 1 2; do", "echo $((1 +", "if true; then", "echo \\"],
+    "fish": ["echo 'open", 'echo "open', "begin", "for i in 1 2", "echo (", "if true", "echo a |", "echo a &&"],
+}
+
+
+def test_an_unfinished_command(shell: Run, program: str):
+    for command in UNFINISHED[program]:
+        assert answered(lambda command=command: shell(command)) == "INCOMPLETE_COMMAND", command
+        assert shell("echo usable")["output"] == "usable\n"
+
+
+def test_a_half_typed_line_is_cleared_and_status_kept(agent: Agent, shell: Run, program: str):
+    session = session_of(shell)
+    status = in_shell(program, zsh="$?", fish="$status")
+    for typed in ("rm -rf half typed", "\x1b[200~two\nlines\x1b[201~", "echo 'open\nand more"):
+        shell("sh -c 'exit 5'")
+        agent.call("send", session_id=session, text=typed, bracketed_paste="never", read="new")
+        result = shell(f"echo {status}")
+        # An unfinished command that was entered line by line has to be left by C-c.
+        assert result["output"] in ("5\n", "130\n" if "open" in typed and program == "zsh" else "5\n")
+
+
+def test_a_half_typed_line_in_vi_mode(agent: Agent, shell: Run, program: str):
+    session = session_of(shell)
+    shell(in_shell(program, zsh="bindkey -v; KEYTIMEOUT=1", fish="fish_vi_key_bindings"))
+    agent.call("send", session_id=session, text="some words here", read="new")
+    assert shell("echo one")["output"] == "one\n"
+    agent.call("send", session_id=session, text="some words here", key="Escape", read="new")
+    assert shell("echo two")["output"] == "two\n"
+    agent.call("send", session_id=session, text="some words", keys=["Escape", "v", "b"], read="new")
+    assert shell("echo three")["output"] == "three\n"
+
+
+@pytest.mark.parametrize("keys", [["C-r", "e"], ["e", "Tab", "Tab"], ["Up"], ["M-x"], ["C-x"]], ids=str)
+def test_a_person_in_the_middle_of_something(agent: Agent, shell: Run, keys: list[str]):
+    session = session_of(shell)
+    shell("echo earlier")
+    agent.call("send", session_id=session, keys=keys, read="new", wait_for="idle", idle_ms=100)
+    result = answered(lambda: shell("echo mine", timeout_ms=3000))
+    if not isinstance(result, str):
+        assert (result["output"], result["exit_code"]) == ("mine\n", 0)
+    else:
+        assert result in ("SESSION_BUSY", "NOT_A_SHELL")
+    agent.call("send", session_id=session, key="C-c", read="new")
+    assert shell("echo next")["output"] == "next\n"
+
+
+def test_a_command_that_came_in_pieces_is_not_run(agent: Agent, shell: Run, program: str):
+    session = session_of(shell)
+    log = agent.state_dir / "sessions" / session / "out.raw"
+
+    def type_raw(data: bytes, answer: bytes) -> None:
+        """By tmux, as a broker that somebody types over; the shell answers by a mark."""
+        before = len(log.read_bytes())
+        tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock")]
+        subprocess.run([*tmux, "send-keys", "-t", f"={session}:", "-H", *(f"{byte:02x}" for byte in data)], check=True)
+        eventually(lambda: b"\x1b]133;P;k=" + answer in log.read_bytes()[before:])
+
+    for pieces in (b"j1\x008 8\x00echo lost more\x00", b"x\x00j1\x008 8\x00echo all\x00"):
+        type_raw(KEY, b"g")
+        type_raw(pieces, b"r")
+        agent.call("send", session_id=session, key="C-c", read="new")
+        assert shell("echo next")["output"] == "next\n"
+    if program == "zsh":
+        agent.call("send", session_id=session, text="echo 'open", enter=True, read="new")
+        asked = len(log.read_bytes())
+        type_raw(KEY, b"r")
+        assert b"P;k=g" not in log.read_bytes()[asked:]
+    assert b"\r\nlost" not in log.read_bytes()
+    assert shell("echo next")["output"] == "next\n"
+
+
+@pytest.mark.parametrize("front", ["python3 -q", "cat", "vim -u NONE -N"])
+def test_another_program_in_front(agent: Agent, shell: Run, front: str):
+    agent.call("send", session_id=session_of(shell), text=front, enter=True)
+    with pytest.raises(ToolFailed) as failed:
+        shell("echo no")
+    assert failed.value.code == "NOT_A_SHELL"
+    assert front.split()[0] in str(failed.value)
+
+
+def test_a_builtin_that_reads_is_no_prompt(agent: Agent, shell: Run, program: str):
+    session = session_of(shell)
+    for command in in_shell(program, zsh="read x|vared HOME|select x in a b; do break; done", fish="read x").split("|"):
+        agent.call("send", session_id=session, text=command, enter=True)
+        assert answered(lambda: shell("echo no")) in ("NOT_A_SHELL", "SESSION_BUSY")
+        agent.call("send", session_id=session, key="C-c", read="new")
+    assert shell("echo next")["output"] == "next\n"
+
+
+def test_busy_and_time_out_then_go_on_reading(agent: Agent, shell: Run):
+    first = shell("echo one; sleep 30", timeout_ms=400)
+    assert (first["outcome"], first["completed"], first["output"]) == ("timeout", False, "one\n")
+    with pytest.raises(ToolFailed) as failed:
+        shell("echo no")
+    assert failed.value.code == "SESSION_BUSY"
+    assert "sleep 30" in str(failed.value)
+    agent.call("send", session_id=first["session_id"], key="C-c")
+    assert shell("echo free")["output"] == "free\n"
+    first = shell("echo one; sleep 1; echo two", timeout_ms=400)
+    rest = agent.call("read", session_id=first["session_id"], wait_for="ready")
+    assert (rest["outcome"], rest["content"][:4]) == ("ready", "two\n")
+
+
+def test_ctrl_c_while_run_waits(agent: Agent, shell: Run):
+    session = session_of(shell)
+    running = begin(agent, session, "echo begun; sleep 60", "sleep 60")
+    agent.call("send", session_id=session, key="C-c", read="none")
+    result = running.result(10).structured_content
+    assert (result["exit_code"], result["completed"]) == (130, True)
+    assert result["output"].startswith("begun\n")
+    assert shell("echo next")["output"] == "next\n"
+
+
+def test_exit_in_the_shell(agent: Agent, program: str):
+    session = agent.call("create_session", program=program)["session_id"]
+    result = agent.run("printf bye; exit 9", session_id=session)
+    assert (result["outcome"], result["exit_code"], result["output"]) == ("exited", 9, "bye")
+    assert answered(lambda: agent.run("echo no", session_id=session)) == "SESSION_EXITED"
+
+
+def test_a_person_typed_a_command_just_before(agent: Agent, shell: Run):
+    session = session_of(shell)
+    tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock")]
+    for i in range(20):
+        subprocess.Popen([*tmux, "send-keys", "-t", f"={session}:", f"echo theirs{i}", "Enter"]).wait()
+        result = answered(lambda i=i: shell(f"echo mine{i}"))
+        assert result == "SESSION_BUSY" or (result["output"], result["exit_code"]) == (f"mine{i}\n", 0)
+
+
+def test_a_person_types_while_a_command_runs(agent: Agent, shell: Run):
+    session = session_of(shell)
+    running = begin(agent, session, "sleep 1; echo mine", "sleep 1")
+    tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock")]
+    subprocess.run([*tmux, "send-keys", "-t", f"={session}:", "echo theirs", "Enter"], check=True)
+    result = running.result(10).structured_content
+    assert result["exit_code"] == 0
+    assert "mine\n" in result["output"]
+    eventually(lambda: "theirs" in agent.call("read", session_id=session, view="screen")["content"])
+    assert shell("echo next")["output"] == "next\n"
+
+
+@pytest.mark.parametrize("nested", ["zsh", "zsh -f", "fish", "fish --no-config", "bash", "bash --norc", "sh"])
+def test_a_shell_started_by_hand_is_never_answered_wrongly(agent: Agent, shell: Run, nested: str):
+    session = session_of(shell)
+    agent.call("send", session_id=session, text=nested, enter=True)
+    result = answered(lambda: shell("echo inner 42"))
+    refused = result in ("NOT_A_SHELL", "SESSION_BUSY")
+    assert refused or (result["output"], result["exit_code"]) == ("inner 42\n", 0)
+    agent.call("send", session_id=session, text="exit", enter=True)
+    assert shell("echo outer")["output"] == "outer\n"
+
+
+@pytest.mark.parametrize("other", ["zsh -f", "fish --no-config", "bash --norc"])
+def test_another_shell_in_its_place_is_never_answered_wrongly(agent: Agent, shell: Run, other: str):
+    agent.call("send", session_id=session_of(shell), text=f"exec {other}", enter=True)
+    assert answered(lambda: shell("echo inner")) in ("NOT_A_SHELL", "SESSION_BUSY")
+
+
+def test_forged_marks_change_nothing(agent: Agent, shell: Run):
+    session = session_of(shell)
+    log = agent.state_dir / "sessions" / session / "out.raw"
+    kinds = ("A", "B", "C", "E", "D;0", "P;k=s")
+    forged = "".join(f"\\033]133;{kind};aid=x;n={n}\\007" for n in range(9) for kind in kinds)
+    assert shell(f"printf '{forged}'; echo kept; sh -c 'exit 3'")["exit_code"] == 3
+    for _ in range(3):
+        result = shell(f"head -c {log.stat().st_size} {log}; echo; echo kept; sh -c 'exit 4'")
+        assert (result["exit_code"], result["completed"]) == (4, True)
+        assert result["output"].endswith("kept\n")
+    assert shell("echo fine")["output"] == "fine\n"
+
+
+# ---- zsh ---------------------------------------------------------------------------------------------
+
+
+@zsh_only
+def test_set_e_and_u_and_x_persist_in_zsh(shell: Run):
+    shell("set -u")
+    assert shell("echo $nothing_here")["exit_code"] == 1
+    assert shell("echo set")["output"] == "set\n"
+    shell("set +u; set -x; PS4='+ '")
+    assert shell("echo hi")["output"] == "+ echo hi\nhi\n"
+    shell("set +x; set -e")
+    assert shell("echo alive")["output"] == "alive\n"
+    ended = shell("false")
+    assert (ended["outcome"], ended["exit_code"]) == ("exited", 1)
+
+
+@zsh_only
+def test_options_are_the_users_again_when_a_command_runs(shell: Run):
+    before = shell('setopt; echo "<$histchars>"')["output"]
+    assert "<!^#>" in before
+    assert "interactivecomments" not in before
+    assert "promptsp" not in before
+    shell("echo )")
+    shell("setopt interactive_comments correct_all; histchars='@^#'")
+    after = shell('setopt; echo "<$histchars>" # and\nslep() { echo never asked; }; slep')["output"]
+    assert "<@^#>" in after
+    assert {"interactivecomments", "correctall"} <= set(after.split())
+    assert after.endswith("never asked\n")
+
+
+ZSH_FILES = {
+    "empty": "",
+    "prompt made by precmd": 'precmd() { PROMPT="<$?> $RANDOM " }',
+    "precmd that prints": "precmd() { echo from precmd }; unsetopt prompt_sp",
+    "hooks that print": "autoload -Uz add-zsh-hook; a() { print a }; add-zsh-hook precmd a; add-zsh-hook preexec a",
+    "preexec that prints": 'preexec() { print -r -- "run: $1" }',
+    "two-line prompt": "PROMPT=$'%F{green}%n@%m\\n%# %f'",
+    "right prompt": "RPROMPT='%T'; setopt transient_rprompt",
+    "substituted prompt": "setopt prompt_subst; x() { print -n '%F{red}x%f' }; PROMPT='$(x) ${PWD} %(?..%?) '",
+    "no prompt_sp": "unsetopt prompt_sp",
+    "no prompt_cr": "unsetopt prompt_cr",
+    "end of line mark": "PROMPT_EOL_MARK='%S<%s'",
+    "vi mode": "bindkey -v; KEYTIMEOUT=1; zle-keymap-select() { zle reset-prompt }; zle -N zle-keymap-select",
+    "line hooks": "zle-line-init() { zle reset-prompt }; zle -N zle-line-init; zle -N zle-line-finish zle-line-init",
+    "own widgets": 'accept-line() { BUFFER="echo no"; zle .accept-line }; zle -N accept-line',
+    "pasting widgets": "autoload -Uz bracketed-paste-magic; zle -N bracketed-paste bracketed-paste-magic",
+    "highlighting": "zle-line-pre-redraw() { region_highlight=('0 3 fg=red') }; zle -N zle-line-pre-redraw",
+    "own keymap": "bindkey -N mine emacs; bindkey -A mine main",
+    "no bracketed paste": "unset zle_bracketed_paste",
+    "correction": "setopt correct_all",
+    "history": "HISTFILE=~/h HISTSIZE=9 SAVEHIST=9; setopt share_history hist_verify hist_ignore_space hist_no_store",
+    "options": "setopt ksh_arrays sh_word_split no_unset no_clobber glob_subst extended_glob all_export",
+    "no functions of zsh": "unset fpath",
+    "aliases": "alias print='echo no' local='echo no' builtin='echo no' zle='echo no'; alias -g true=no",
+    "functions of our words": "print() { echo no }; zle() { builtin zle $@ }",
+    "debug trap": "trap ':' DEBUG",
+    "new hook arrays": "precmd_functions=(true) preexec_functions=()",
+    "an error": "nosuchcommand; false; [[",
+    "exported prompt": "export PROMPT PROMPT_EOL_MARK PS2",
+    "C locale": "LC_ALL=C",
+}
+
+
+@zsh_only
+@pytest.mark.parametrize("file", ZSH_FILES.values(), ids=ZSH_FILES.keys())
+def test_the_users_own_zshrc(agent: Agent, session_in: Callable[..., str], home: Path, program: str, file: str):
+    (home / ".zshrc").write_text("FROM_RC=yes\n" + file + "\n")
+    session = session_in("zsh")
+    assert agent.run("echo $FROM_RC # read", session_id=session)["output"] == "yes\n"
+    assert agent.run("printf '%s' 'é  x'; (exit 6)", session_id=session)["exit_code"] == 6
+    assert agent.run("echo $?", session_id=session)["output"] == "6\n"
+    result = agent.run("for i in 1 2\ndo echo $i\ndone; printf x", session_id=session)
+    assert (result["output"], result["exit_code"]) == ("1\n2\nx", 0)
+    assert agent.run("zsh -fc 'echo inner'; echo )", session_id=session)["exit_code"] == 1
+    assert answered(lambda: agent.run("echo 'open", session_id=session)) == "INCOMPLETE_COMMAND"
+    assert agent.run("echo äé", session_id=session)["output"] == "äé\n"
+
+
+@zsh_only
+@pytest.mark.parametrize(
+    ("args", "read"),
+    [
+        ([], "env rc"),
+        (["-l"], "env profile rc login"),
+        (["--login", "-i"], "env profile rc login"),
+        (["-i", "-o", "extendedglob"], "env rc"),
+        (["-f"], ""),
+        (["-fi"], ""),
+        (["-o", "NO_RCS"], ""),
+    ],
+    ids=str,
+)
+def test_other_ways_to_start_zsh(
+    agent: Agent, session_in: Callable[..., str], home: Path, program: str, args: list[str], read: str
+):
+    own = home / "own"
+    own.mkdir()
+    for name in ("shenv", "profile", "shrc", "login"):
+        (own / f".z{name}").write_text(f"READ+=({name.removeprefix('sh')}); SEEN+=$ZDOTDIR\n")
+    session = session_in("zsh", *args, ZDOTDIR=str(own))
+    result = agent.run("echo $READ; (exit 3)", session_id=session)
+    assert (result["output"], result["exit_code"], result["evidence"]) == (read + "\n", 3, "marks")
+    if read:
+        assert set(agent.run("echo $SEEN", session_id=session)["output"].split(str(own))) <= {"", "\n"}
+    assert agent.run("env | grep ZDOTDIR; zsh -c 'echo $READ'", session_id=session)["output"] == f"ZDOTDIR={own}\nenv\n"
+
+
+@zsh_only
+def test_a_zshenv_may_move_the_other_files(agent: Agent, session_in: Callable[..., str], home: Path, program: str):
+    (home / ".zshenv").write_text("export ZDOTDIR=$HOME/moved\n")
+    (home / "moved").mkdir()
+    (home / "moved/.zshrc").write_text("MOVED=yes\n")
+    session = session_in("zsh")
+    assert agent.run("echo $MOVED $ZDOTDIR", session_id=session)["output"] == f"yes {home}/moved\n"
+
+
+@zsh_only
+def test_the_persons_zsh_history_is_left_alone(agent: Agent, session_in: Callable[..., str], home: Path, program: str):
+    history = home / ".zsh_history"
+    history.write_text("the person's own\n" * 5)
+    (home / ".zshrc").write_text(
+        "HISTFILE=~/.zsh_history HISTSIZE=3 SAVEHIST=3; setopt share_history; unsetopt append_history\n"
+    )
+    session = session_in("zsh")
+    agent.run("echo agents command", session_id=session)
+    seen = agent.run("history 1; echo $HISTFILE; env | grep -c HISTFILE", session_id=session)["output"]
+    assert "agents command" in seen
+    assert "person" not in seen
+    assert seen.endswith(f"/{session}/history\n0\n")
+    agent.run("exit", session_id=session)
+    assert history.read_text() == "the person's own\n" * 5
+    assert "agents command" in (agent.state_dir / "sessions" / session / "history").read_text()
+
+
+# ---- fish --------------------------------------------------------------------------------------------
+
+FISH_FILES = {
+    "empty": "",
+    "own prompt": "function fish_prompt; echo 'own> '; end",
+    "two-line prompt": "function fish_prompt; echo one; echo 'two> '; end; function fish_right_prompt; date; end",
+    "slow prompt": "function fish_prompt; sleep 0.2; echo 'slow> '; end",
+    "very long prompt": "function fish_prompt; string repeat -n 200 x; end",
+    "vi mode": "fish_vi_key_bindings",
+    "events that print": "\n".join(
+        f"function on_{event} --on-event fish_{event}; echo on {event}; end"
+        for event in ("prompt", "preexec", "postexec")
+    ),
+    "Enter of one's own": "function enter; commandline -r 'echo no'; commandline -f execute; end; bind \\r enter",
+    "no paste": "bind --preset -e -M default \\e\\[200~; bind -M default \\e\\[200~ true",
+    "abbreviations": "abbr -a true 'echo no'; abbr -a read 'echo no'; abbr -a 6 7",
+    "no greeting": "set -g fish_greeting",
+    "functions of our words": "function printf; builtin printf $argv; end; function string; builtin string $argv; end",
+    "title": "function fish_title; echo my title; end",
+    "an error": "nosuchcommand; false; echo (",
+}
+
+
+@fish_only
+@pytest.mark.parametrize("file", FISH_FILES.values(), ids=FISH_FILES.keys())
+def test_the_users_own_config_fish(agent: Agent, session_in: Callable[..., str], home: Path, program: str, file: str):
+    (home / ".config/fish").mkdir(parents=True)
+    (home / ".config/fish/config.fish").write_text(file + "\n")
+    session = session_in("fish")
+    assert agent.run("echo read # it", session_id=session)["output"] == "read\n"
+    assert agent.run("true", session_id=session)["output"] == ""
+    assert agent.run("printf '%s' 'é  x'; sh -c 'exit 6'", session_id=session)["exit_code"] == 6
+    assert agent.run("echo $status 6", session_id=session)["output"] == "6 6\n"
+    result = agent.run("for i in 1 2\necho $i\nend; printf x", session_id=session)
+    assert (result["output"], result["exit_code"]) == ("1\n2\nx", 0)
+    assert agent.run("echo )", session_id=session)["exit_code"] == 127
+    assert answered(lambda: agent.run("echo 'open", session_id=session)) == "INCOMPLETE_COMMAND"
+    assert agent.run("echo äé", session_id=session)["output"] == "äé\n"
+
+
+@fish_only
+@pytest.mark.parametrize("args", [["--no-config"], ["-N"], ["-l"], ["-i"], ["-P"], ["-C", "set -g mine 1"]], ids=str)
+def test_other_ways_to_start_fish(agent: Agent, session_in: Callable[..., str], program: str, args: list[str]):
+    session = session_in("fish", *args)
+    result = agent.run("echo mine=\"$mine\"; sh -c 'exit 3'", session_id=session)
+    assert result["output"] == ("mine=1\n" if args[0] == "-C" else "mine=\n")
+    assert (result["exit_code"], result["evidence"]) == (3, "marks")
+
+
+@fish_only
+def test_prompt_functions_and_variables_are_the_users_own(shell: Run):
+    shell("function fish_prompt; echo 'new> '; end")
+    assert shell("functions fish_prompt | tail -n 3")["output"] == "function fish_prompt\n    echo 'new> '\nend\n" or (
+        "echo 'new> '" in shell("functions fish_prompt")["output"]
+    )
+    assert "tmuxmcp" not in shell("functions fish_prompt; set -U; set -x")["output"].replace("TMUXMCP_SESSION", "")
+
+
+@fish_only
+def test_the_persons_fish_history_is_left_alone(agent: Agent, session_in: Callable[..., str], home: Path, program: str):
+    history = home / ".local/share/fish/fish_history"
+    history.write_text("- cmd: echo persons\n  when: 1700000000\n")
+    session = session_in("fish")
+    agent.run("echo agents", session_id=session)
+    seen = agent.run("history | cat", session_id=session)["output"]
+    assert "echo agents" in seen
+    assert "persons" not in seen
+    agent.run("exit", session_id=session)
+    assert history.read_text() == "- cmd: echo persons\n  when: 1700000000\n"
+    assert [path.name for path in history.parent.glob("*history*")] == ["fish_history"]
+
+
+# ---- both --------------------------------------------------------------------------------------------
+
+
+def test_the_prompt_is_as_it_was(agent: Agent, session_in: Callable[..., str], home: Path, program: str):
+    (home / ".zshrc").write_text("PROMPT='my own> ' RPROMPT='right'\n")
+    (home / ".config/fish").mkdir(parents=True)
+    (home / ".config/fish/config.fish").write_text(
+        "set -g fish_greeting; function fish_prompt; printf 'my own> '; end\n"
+        "function fish_right_prompt; echo right; end\n"
+    )
+    session = session_in(program)
+    eventually(lambda: "right" in agent.call("read", session_id=session, view="screen")["content"])
+    screen = agent.call("read", session_id=session, view="screen")
+    assert screen["content"].split() == ["my", "own>", "right"]
+    assert screen["content"].startswith("my own> ")
+    assert screen["cursor"] == {"row": 0, "col": 8, "visible": True}
+    variables = agent.run("env", session_id=session)["output"]
+    assert "aid" not in variables
+    assert "NONCE" not in variables
+    agent.run("printf 'no newline'", session_id=session)
+    eventually(lambda: screen_of(agent, session)[-1].startswith("my own>"))
+    assert any(line.startswith("no newline") for line in screen_of(agent, session))
+
+
+@zsh_only
+@pytest.mark.parametrize("more", ["", "unsetopt prompt_sp"])
+def test_a_prompt_made_anew_is_shown(agent: Agent, session_in: Callable[..., str], home: Path, program: str, more: str):
+    (home / ".zshrc").write_text(f'precmd() {{ PROMPT="<$?> " }}\n{more}\n')
+    session = session_in("zsh")
+    for status in (6, 7):
+        agent.run(f"(exit {status})", session_id=session)
+        eventually(lambda status=status: screen_of(agent, session)[-1].strip() == f"<{status}>")
+    agent.run("unfunction precmd; PROMPT='new> '; PROMPT2='more> '", session_id=session)
+    agent.call("send", session_id=session, text="echo 'a", enter=True, read="none")
+    eventually(lambda: [line.strip() for line in screen_of(agent, session)[-2:]] == ["new> echo 'a", "more>"])
+
+
+def screen_of(agent: Agent, session: str) -> list[str]:
+    return agent.call("read", session_id=session, view="screen")["content"].splitlines()
+
+
+def test_scripts_and_commands_are_left_alone(agent: Agent, program: str):
+    made = agent.call("create_session", program=program, args=["-c", "env; exit 4"])
+    eventually(lambda: agent.call("get_session", session_id=made["session_id"])["exited"])
+    facts = agent.call("get_session", session_id=made["session_id"])
+    assert facts["exit_code"] == 4
+    assert "NONCE" not in agent.call("read", session_id=made["session_id"], since=0)["content"]

@@ -1,0 +1,94 @@
+"""Which shells get our start-up files, by their options; and what is typed for a command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tmuxmcp.tmux.shells import SHELL, Integration, command_keys, integrate, keyed
+
+
+def integrated(program: str, *args: str, history: str = "session", **environment: str) -> Integration:
+    return integrate(
+        f"/usr/bin/{program}",
+        args,
+        nonce="n0nce",
+        directory=Path("/state/s1"),
+        history=history,
+        environment={"HOME": "/home/me", **environment},
+    )
+
+
+BASH, FISH = ["--rcfile", f"{SHELL}/bash.sh"], ["--init-command", f"source '{SHELL}/marks.fish'"]
+
+
+@pytest.mark.parametrize(
+    ("program", "args", "becomes"),
+    [
+        ("bash", [], BASH),
+        ("bash", ["-i"], [*BASH, "-i"]),
+        ("bash", ["--rcfile", "mine", "-O", "extglob"], [*BASH, "-O", "extglob"]),
+        ("bash", ["--norc"], ["--norc"]),
+        ("zsh", [], []),
+        ("zsh", ["-l", "-o", "vi"], ["-l", "-o", "vi"]),
+        ("zsh", ["-f"], []),
+        ("zsh", ["-fil", "+o", "rcs"], ["-il"]),
+        ("zsh", ["--no-rcs", "-d"], ["-d"]),
+        ("fish", [], FISH),
+        ("fish", ["-N", "-C", "set x", "--profile=p"], ["-N", "-C", "set x", "--profile=p", *FISH]),
+    ],
+    ids=str,
+)
+def test_interactive_shells_send_marks(program: str, args: list[str], becomes: list[str]):
+    integration = integrated(program, *args)
+    assert integration.marks
+    assert integration.args == becomes
+    assert integration.env["TMUXMCP_NONCE"] == "n0nce"
+
+
+@pytest.mark.parametrize(
+    ("program", "args"),
+    [
+        *[(shell, ["-c", "echo"]) for shell in ("bash", "zsh", "fish")],
+        *[(shell, ["script", "-i"]) for shell in ("bash", "zsh", "fish")],
+        *[(shell, ["--version"]) for shell in ("bash", "zsh", "fish")],
+        *[(shell, ["-"]) for shell in ("bash", "zsh", "fish")],
+        ("bash", ["-lc", "echo"]),
+        ("zsh", ["-fc", "echo"]),
+        ("zsh", ["-o", "privileged"]),
+        ("zsh", ["--emulate", "sh"]),
+        ("fish", ["-nC", "echo"]),
+        ("fish", ["--command=echo"]),
+        ("fish", ["-C", "set x", "script"]),
+        ("sh", []),
+        ("dash", []),
+        ("python3", []),
+    ],
+    ids=str,
+)
+def test_scripts_commands_and_other_programs_are_left_alone(program: str, args: list[str]):
+    assert integrated(program, *args) == Integration(args, {}, False)
+
+
+@pytest.mark.parametrize("program", ["bash", "zsh", "fish"])
+def test_where_the_history_goes(program: str):
+    files = {
+        history: integrated(program, history=history).env["TMUXMCP_HISTFILE"] for history in ("session", "none", "user")
+    }
+    assert files == {"session": "/state/s1/history", "none": "none", "user": ""}
+
+
+def test_zsh_is_told_where_the_users_own_files_are():
+    assert "TMUXMCP_ZDOTDIR" not in integrated("zsh").env
+    assert integrated("zsh", ZDOTDIR="/home/me/.zsh").env["TMUXMCP_ZDOTDIR"] == "/home/me/.zsh"
+    assert "TMUXMCP_NORCS" not in integrated("zsh").env
+    assert integrated("zsh", "-o", "NO_RCS").env["TMUXMCP_NORCS"] == "1"
+
+
+def test_a_command_with_its_sizes():
+    assert keyed("/usr/bin/zsh")
+    assert keyed("fish")
+    assert not keyed("bash")
+    assert command_keys("j1", "echo ä;".encode()) == b"j1\0007 8\0echo \xc3\xa4;\0"
+    assert command_keys("j1", b"\xff") == b"j1\0001 1\0\xff\0"

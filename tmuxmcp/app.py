@@ -1,0 +1,194 @@
+"""Wiring: settings -> broker -> faces; start, stop, logging."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import os
+import select
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.abc
+
+from tmuxmcp.broker.settings import BrokerSettings
+from tmuxmcp.config import Settings, load_settings
+from tmuxmcp.errors import TmuxMcpError
+
+if TYPE_CHECKING:
+    from tmuxmcp.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+
+def broker_settings(settings: Settings) -> BrokerSettings:
+    """The broker's plain values out of the settings."""
+    values: dict[str, Any] = {field.name: getattr(settings, field.name) for field in fields(BrokerSettings)}
+    for name, value in values.items():
+        if isinstance(value, list):
+            values[name] = tuple(value)
+    return BrokerSettings(**values)
+
+
+@asynccontextmanager
+async def open_broker(settings: Settings | None = None) -> AsyncIterator[Broker]:
+    """A running broker: finds every session of the state directory, and lets go of them at the end.
+
+        async with tmuxmcp.open_broker() as broker:
+            result = await broker.run("make test")
+
+    Args:
+        settings: the settings; left out: variables, the settings file and defaults.
+
+    Raises:
+        TmuxUnavailable: tmux is missing or too old.
+        PermissionDenied: the state directory is not the user's alone.
+    """
+    from tmuxmcp.broker.broker import Broker
+
+    try:
+        async with Broker.open(broker_settings(settings or load_settings())) as broker:
+            yield broker
+    except BaseExceptionGroup as group:
+        # The broker's task group wraps what passes through it, the caller's own exceptions too.
+        raise _only(group) from None
+
+
+def _only(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def run_stdio(settings: Settings) -> None:
+    """Serve MCP on stdin and stdout until the client goes or a signal comes; for a process that ends then."""
+    setup_logging(settings.log_level, settings.log_format)
+    # All that is imported anywhere below, so that `freeze` keeps it out of every later collection.
+    import tmuxmcp.broker.broker
+    import tmuxmcp.faces.mcp
+    import tmuxmcp.faces.stdio  # noqa: F401
+
+    gc.freeze()
+    gc.enable()
+    anyio.run(serve_stdio, settings)
+
+
+async def serve_stdio(settings: Settings) -> None:
+    """Serve MCP on stdin and stdout; see `run_stdio`."""
+    from tmuxmcp.faces import mcp, stdio
+
+    key = mcp.stdio_identity()
+    log.info("serving %s on stdio", key)
+    async with late_broker(settings, key) as broker:
+        server = mcp.build_server(
+            broker, tools=settings.tools, results=settings.results, caller=lambda _: broker.caller
+        )
+        await stdio.serve(server)
+
+
+@asynccontextmanager
+async def late_broker(settings: Settings, key: str) -> AsyncIterator[LateBroker]:
+    """A broker that opens while the client is greeted.
+
+    Args:
+        key: what the client's identity is claimed under.
+    """
+    async with anyio.create_task_group() as tg:
+        late = LateBroker(settings, key, tg)
+        tg.start_soon(late.open_early)
+        try:
+            yield late
+        finally:
+            late.close()
+
+
+class LateBroker:
+    """Gives the broker; what keeps it from opening is the answer to each call, and not the end of the server.
+
+    A client shows its user little of a server that does not start, and its model nothing.
+    """
+
+    def __init__(self, settings: Settings, key: str, tasks: anyio.abc.TaskGroup) -> None:
+        self._settings, self._key, self._tasks = settings, key, tasks
+        self.caller = ""
+        """The client's identity, once the broker is open."""
+        self._broker: Broker | None = None
+        self._opening, self._closing = anyio.Lock(), anyio.Event()
+
+    async def __call__(self) -> Broker:
+        """The broker, when it is open; tries again if it could not be opened before."""
+        if self._broker is None:
+            async with self._opening:
+                if self._broker is None:
+                    self._broker = await self._tasks.start(self._hold)
+        return self._broker
+
+    async def open_early(self) -> None:
+        """Open the broker before somebody asks for it."""
+        try:
+            await self()
+        except TmuxMcpError as error:
+            log.error("%s", error)
+        except Exception:
+            log.exception("the broker cannot be opened")
+
+    def close(self) -> None:
+        """Let go of the broker."""
+        self._closing.set()
+
+    async def _hold(self, *, task_status: anyio.abc.TaskStatus[Broker]) -> None:
+        async with open_broker(self._settings) as broker:
+            self.caller = broker.claim_identity(self._key)
+            task_status.started(broker)
+            await self._closing.wait()
+
+
+def setup_logging(level: str = "info", form: str = "text") -> None:
+    """Send all logs to stderr, as text or as one JSON object a line."""
+    handler = StderrHandler()
+    if form == "json":
+        handler.setFormatter(JsonFormatter())
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(True)
+
+
+class StderrHandler(logging.Handler):
+    """Writes what stderr takes at once and drops the rest.
+
+    Some clients never read their server's stderr; a full pipe would stop the whole event loop.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._poll = select.poll()
+        self._poll.register(2, select.POLLOUT)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        data = memoryview((self.format(record) + "\n").encode(errors="backslashreplace"))
+        try:
+            while data and self._poll.poll(0):
+                data = data[os.write(2, data[: select.PIPE_BUF]) :]
+        except OSError:  # nobody is there any more
+            pass
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, and the traceback if there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            entry["error"] = self.formatException(record.exc_info)
+        return json.dumps(entry)

@@ -1,0 +1,720 @@
+"""The core: all sessions of one state directory, and the operations on them.
+
+A broker keeps no state that it cannot rebuild: what a session is lies in tmux, what it printed in its log. Several
+brokers work on one state directory at once, and any of them may go away at any moment.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import shlex
+import shutil
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Literal
+
+import anyio
+
+import tmuxmcp
+from tmuxmcp.broker import identity, reap, run, views
+from tmuxmcp.broker import results as r
+from tmuxmcp.broker.call import Call
+from tmuxmcp.broker.creation import Creation
+from tmuxmcp.broker.end import end_processes, process_tree, signal_group, signal_session
+from tmuxmcp.broker.log import LogWatcher
+from tmuxmcp.broker.registry import Registry
+from tmuxmcp.broker.repair import Repair
+from tmuxmcp.broker.session import Session
+from tmuxmcp.broker.settings import BrokerSettings
+from tmuxmcp.broker.wait import ESCAPE_S, Answer, Wait, compile_pattern, wait_for
+from tmuxmcp.errors import (
+    InvalidArgument,
+    NoInput,
+    ResourceLimit,
+    TmuxFailed,
+    TmuxMcpError,
+)
+from tmuxmcp.terminal.capture import Capture, parse_capture
+from tmuxmcp.terminal.keys import parse_key, parse_keys
+from tmuxmcp.terminal.modes import SHELLS
+from tmuxmcp.terminal.plain import sanitize
+from tmuxmcp.tmux import panes
+from tmuxmcp.tmux.control import command as tmux_command
+from tmuxmcp.tmux.panes import Pane
+from tmuxmcp.tmux.server import Tmux
+
+log = logging.getLogger(__name__)
+
+DRAIN_S = 12
+"""How long the launcher may need until the log holds everything: it gives up after 10 s."""
+
+CANONICAL_LINE = 4095
+"""Bytes of a line that a terminal in canonical mode takes; the kernel drops the rest (termios(3), MAX_CANON)."""
+
+_CALL = Call()
+
+
+class Broker:
+    """Every public method that takes `call` is an operation: its arguments and its result are the contract's."""
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self.settings = settings
+        self.tmux = Tmux(settings.state_dir)
+        self.watcher = LogWatcher()
+        self.registry = Registry(self.tmux, self.watcher, settings.state_dir, settings.log_max_bytes)
+        self.creation = Creation(self.registry, settings)
+        self._started = time.monotonic()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, settings: BrokerSettings) -> AsyncIterator[Broker]:
+        """Find or start the tmux server and every session; on leaving, let go of them.
+
+        Raises:
+            TmuxUnavailable, PermissionDenied, InvalidArgument
+        """
+        broker = cls(settings)
+        # tmux.sock first: two brokers that start at once must agree on one server.
+        async with anyio.create_task_group() as task_group:
+            try:
+                await broker.tmux.open(task_group)
+                (settings.state_dir / "sessions").mkdir(mode=0o700, exist_ok=True)
+                task_group.start_soon(broker.watcher.run)
+                task_group.start_soon(Repair(broker.watcher, broker.registry.session_of, settings.log_max_bytes).run)
+                await broker.registry.adopt()
+                task_group.start_soon(broker._reap)
+                yield broker
+            finally:
+                if settings.on_exit == "destroy":
+                    with anyio.move_on_after(2, shield=True):
+                        await broker._destroy_own()
+                broker._close()
+                task_group.cancel_scope.cancel()
+
+    def claim_identity(self, key: str) -> str:
+        """A caller's name that its restarts share and no other live process has; see `identity`."""
+        return identity.claim(self.settings.state_dir, key)
+
+    async def _reap(self) -> None:
+        """End what nobody wants any more, now and then."""
+        settings = self.settings
+        bounds = reap.Bounds(
+            settings.idle_timeout_s, settings.max_duration_s, settings.retention_days, settings.state_max_bytes
+        )
+        while True:
+            with suppress(TmuxMcpError, OSError):
+                await self.registry.look_again()
+                watched = await panes.attached(self.tmux)
+                await reap.end_idle(
+                    self.registry.sessions.values(), settings.state_dir, bounds, watched, self.destroy_session
+                )
+                live = {session.id for session in self.registry.sessions.values() if session.pane}
+                removed = await anyio.to_thread.run_sync(reap.remove_old, settings.state_dir, bounds, live)
+                for session_id in removed:
+                    lost = self.registry.sessions.pop(session_id, None)
+                    if lost:
+                        lost.close()
+            await anyio.sleep(bounds.interval_s)
+
+    async def _destroy_own(self) -> None:
+        """End the sessions that this broker made."""
+        async with anyio.create_task_group() as task_group:
+            for session_id in self.creation.made & set(self.registry.sessions):
+                task_group.start_soon(self.destroy_session, session_id, True)
+
+    def _close(self) -> None:
+        self.registry.close()
+        self.tmux.close()
+        self.watcher.close()
+
+    # ---- finding sessions ----------------------------------------------------------------------
+
+    async def _find(self, session_id: str, call: Call, fresh: bool = True) -> Session:
+        """The session with this id; without one, the caller's default session, made on first use.
+
+        Args:
+            fresh: ask tmux for its pane now; not needed where the next step asks anyway.
+        """
+        if not session_id:
+            return await self._default(call)
+        known = self.registry.sessions.get(session_id)
+        if known and known.pane and not fresh:
+            return known
+        return await self.registry.existing(session_id)
+
+    async def _default(self, call: Call) -> Session:
+        for session in self.registry.sessions.values():
+            if session.meta.owner == call.caller and await session.refresh() and not session.exited:
+                return session
+        async with self.creation.lock():
+            ended = None
+            await self.registry.look_again()
+            for session in self.registry.sessions.values():
+                if session.meta.owner == call.caller:
+                    if not session.exited:
+                        return session
+                    ended = session
+            made = await self.creation.create(owner=call.caller)
+            if ended:
+                ended.meta.owner = ""
+                ended.meta.save(ended.directory)
+                made.notice = f"Your default session {ended.id} had ended; this one was made anew."
+        await self._wait_ready(made, 5000, call)
+        return made
+
+    def _taken_note(self, session: Session) -> str | None:
+        note, session.notice = session.notice, None
+        return note
+
+    # ---- operations: making and ending ---------------------------------------------------------
+
+    async def create_session(
+        self,
+        program: str = "",
+        args: Sequence[str] = (),
+        name: str = "",
+        rows: int | None = None,
+        cols: int | None = None,
+        env: dict[str, str] | None = None,
+        cwd: str = "",
+        wait_ready: Literal["auto"] | bool = "auto",
+        ready_timeout_ms: int = 5000,
+        scrollback_lines: int | None = None,
+        call: Call = _CALL,
+    ) -> r.CreateSessionResult:
+        """Start a program in a terminal of its own.
+
+        Raises:
+            SessionExists, MaxSessions, ProgramNotFound, CwdNotFound, InvalidArgument, TmuxFailed
+        """
+        async with self.creation.lock():
+            session = await self.creation.create(
+                program=program,
+                args=args,
+                name=name,
+                rows=rows,
+                cols=cols,
+                env=env,
+                cwd=cwd,
+                scrollback=scrollback_lines,
+            )
+        # A shell that was given a script or -c shows no prompt.
+        shell = session.meta.marks or (os.path.basename(session.meta.program) in SHELLS and not session.meta.args)
+        ready = False
+        if wait_ready is True or (wait_ready == "auto" and shell):
+            answer = await self._wait_ready(session, ready_timeout_ms, call)
+            ready = answer.outcome == "ready"
+        await session.refresh()
+        return r.CreateSessionResult(
+            session_id=session.id,
+            program=session.meta.program,
+            args=session.meta.args,
+            pid=session.pid or 0,
+            cwd=session.cwd(),
+            rows=session.rows,
+            cols=session.cols,
+            mode=session.mode(),
+            ready=ready or session.look()[1].ready,
+            attach_command=self.attach_command(session),
+        )
+
+    async def _wait_ready(self, session: Session, timeout_ms: int, call: Call) -> Answer:
+        prompt = compile_pattern(self.settings.prompt_pattern) if self.settings.prompt_pattern else None
+        timeout_ms = min(timeout_ms, self.settings.max_wait_ms)
+        wait = Wait("ready", timeout_ms, prompt_pattern=prompt, sent_at=0, progress=call.progress)
+        return await wait_for(session, wait)
+
+    async def destroy_session(
+        self,
+        session_id: str,
+        force: bool = False,
+        signal: str = "TERM",
+        grace_ms: int = 2000,
+        call: Call = _CALL,
+    ) -> r.DestroySessionResult:
+        """End a session and every process in it.
+
+        Raises:
+            SessionNotFound
+        """
+        begun = time.monotonic()
+        if not session_id:
+            raise InvalidArgument("destroy_session needs a session_id.", hint="list_sessions gives them.")
+        session = await self.registry.existing(session_id)
+        pane = session.pane
+        survivors: list[int] = []
+        if pane:
+            tree = process_tree(session)
+            name = "KILL" if force else signal
+            survivors = await end_processes(session, tree, name, 0 if force else grace_ms)
+            with anyio.move_on_after(DRAIN_S):
+                while (now := await session.refresh()) and not now.dead and not survivors:
+                    await anyio.sleep(0.005)
+        code, name_of = session.exit_status
+        await self.registry.forget(session)
+        return r.DestroySessionResult(
+            session_id=session_id,
+            destroyed=True,
+            exit_code=code,
+            exit_signal=name_of,
+            duration_ms=_ms_since(begun),
+            survivors=survivors,
+        )
+
+    # ---- operations: looking -------------------------------------------------------------------
+
+    async def list_sessions(self, include_exited: bool = True, call: Call = _CALL) -> r.ListSessionsResult:
+        """All sessions, with what each is doing."""
+        await self.registry.look_again()
+        found = []
+        for session in sorted(self.registry.sessions.values(), key=lambda each: each.meta.created_at):
+            if session.exited and not include_exited:
+                continue
+            await session.scan()
+            found.append(self._summary(session))
+        return r.ListSessionsResult(count=len(found), sessions=found)
+
+    def _summary(self, session: Session) -> r.SessionSummary:
+        code, name = session.exit_status
+        facts, verdict = session.look()
+        return r.SessionSummary(
+            session_id=session.id,
+            program=session.meta.program,
+            mode=session.mode_by(facts, verdict),
+            ready=verdict.ready,
+            exited=session.exited,
+            exit_code=code,
+            exit_signal=name,
+            pid=session.pid,
+            cwd=session.cwd(),
+            title=_title(session),
+            rows=session.rows,
+            cols=session.cols,
+            created_at=session.meta.created_at,
+            last_activity_at=session.last_activity(),
+            output_bytes=session.log.size(),
+        )
+
+    async def get_session(self, session_id: str = "", call: Call = _CALL) -> r.SessionFacts:
+        """All that is known of one session.
+
+        Raises:
+            SessionNotFound
+        """
+        session = await self._find(session_id, call)
+        await session.scan()
+        pane = session.pane
+        summary = self._summary(session)
+        healthy = session.exited or bool(pane and pane.piped)
+        note = self._taken_note(session) or (None if healthy else "Its output is not being recorded at this moment.")
+        if pane and pane.respawned:
+            note = "Somebody has put another program into its pane (respawn-pane): run cannot be used."
+        return r.SessionFacts(
+            session_id=session.id,
+            program=session.meta.program,
+            args=session.meta.args,
+            pid=summary.pid,
+            created_at=summary.created_at,
+            cwd=summary.cwd,
+            rows=summary.rows,
+            cols=summary.cols,
+            cursor=_cursor(pane),
+            title=summary.title,
+            mode=summary.mode,
+            foreground=session.foreground(),
+            ready=summary.ready,
+            exited=summary.exited,
+            exit_code=summary.exit_code,
+            exit_signal=summary.exit_signal,
+            healthy=healthy,
+            last_activity_at=summary.last_activity_at,
+            output_bytes=summary.output_bytes,
+            alternate_screen=bool(pane and pane.alternate_screen),
+            recording=False,
+            taken_over=False,
+            usage=session.usage(),
+            attach_command=self.attach_command(session),
+            watch_url=None,
+            note=note,
+        )
+
+    def attach_command(self, session: Session) -> str:
+        """How a person watches: by the tmux session's name, which a script may have changed."""
+        target = session.pane.attach_target if session.pane else f"={session.id}"
+        return f"tmux -S {shlex.quote(str(self.tmux.socket))} attach -r -t {shlex.quote(target)}"
+
+    # ---- operations: commands and keys ---------------------------------------------------------
+
+    async def run(
+        self,
+        command: str,
+        session_id: str = "",
+        timeout_ms: int = 30_000,
+        max_bytes: int | None = None,
+        call: Call = _CALL,
+    ) -> r.RunResult:
+        """Run a command in the session's live shell.
+
+        Raises:
+            NotAShell, SessionBusy, IncompleteCommand, SessionExited, SessionNotFound, ResourceLimit
+        """
+        self._check_input(command)
+        limit, effective = self._clamp(timeout_ms)
+        session = await self._find(session_id, call)
+        ran = await run.run(session, command, limit, call.progress)
+        excerpt = session.reader.both_ends(ran.start, ran.end, max_bytes or self.settings.max_bytes)
+        if session.cursor_of(call.caller) < ran.end:
+            session.move_cursor(call.caller, ran.end)
+        return r.RunResult(
+            session_id=session.id,
+            exit_code=ran.exit_code,
+            completed=ran.completed,
+            outcome=ran.outcome,
+            evidence=ran.evidence,
+            duration_ms=ran.duration_ms,
+            cwd=ran.cwd if ran.cwd is not None else session.cwd(),
+            mode="shell_prompt" if ran.completed and ran.outcome == "ready" else session.mode(),
+            truncated=excerpt.truncated,
+            output_bytes=ran.end - ran.start,
+            omitted_bytes=excerpt.omitted_bytes,
+            start_offset=ran.start,
+            end_offset=ran.end,
+            effective_timeout_ms=effective,
+            sanitized=excerpt.sanitized,
+            note=self._notes(session, ran.start, ran.end, ran.note),
+            output=excerpt.text,
+        )
+
+    def _check_input(self, text: str) -> None:
+        size = len(text.encode("utf-8", "surrogateescape"))
+        if size > self.settings.max_input_bytes:
+            raise ResourceLimit(
+                f"{size:,} bytes are more than max_input_bytes ({self.settings.max_input_bytes:,}) allows at once.",
+                hint="Send it in pieces, or write it to a file.",
+                limit="max_input_bytes",
+            )
+
+    def _clamp(self, timeout_ms: int) -> tuple[int, int | None]:
+        """The wait that is allowed, and that again if it is shorter than what was asked for."""
+        most = self.settings.max_wait_ms
+        return (most, most) if timeout_ms > most else (timeout_ms, None)
+
+    def _notes(self, session: Session, start: int, end: int, *notes: str | None) -> str | None:
+        found = [note for note in (self._taken_note(session), *notes) if note]
+        gaps = session.gaps(start, end) if end > start else []
+        if gaps:
+            found.append(f"Output was lost at offset {', '.join(map(str, gaps))}: its recording was interrupted.")
+        return " ".join(found) or None
+
+    async def send(
+        self,
+        text: str = "",
+        key: str = "",
+        keys: Sequence[str] = (),
+        ctrl: bool = False,
+        alt: bool = False,
+        shift: bool = False,
+        enter: bool = False,
+        session_id: str = "",
+        bracketed_paste: Literal["auto", "always", "never"] = "auto",
+        read: Literal["auto", "none", "new", "screen"] = "auto",
+        wait_for: r.WaitFor = "ready",
+        timeout_ms: int = 5000,
+        format: Literal["plain", "ansi"] = "plain",
+        pattern: str = "",
+        idle_ms: int = 300,
+        prompt_pattern: str = "",
+        max_bytes: int | None = None,
+        call: Call = _CALL,
+    ) -> r.SendResult:
+        """Type text and press keys, then wait and read.
+
+        Raises:
+            NoInput, InvalidKey, InvalidPattern, InvalidArgument, SessionExited, SessionNotFound, ResourceLimit
+        """
+        names = parse_key(key, ctrl=ctrl, alt=alt, shift=shift) if key else []
+        if not key and (ctrl or alt or shift):
+            raise InvalidArgument("ctrl, alt and shift go with key.", hint='For Ctrl-C: key="c", ctrl=true.')
+        names += parse_keys(keys) if keys else []
+        names += ["Enter"] if enter else []
+        if not text and not names:
+            raise NoInput("There is nothing to send.", hint="Give text, key, keys or enter.")
+        self._check_input(text)
+        wait = self._wait(wait_for, timeout_ms, pattern, idle_ms, prompt_pattern, call)
+        session = await self._find(session_id, call)
+        pane = session.live()
+        await run.prompt_drawn(session)
+        data = text.encode("utf-8", "surrogateescape")
+        bracketed = _bracketed(data, bracketed_paste, pane)
+        self._check_lines(session, data)
+        wait.start_offset = wait.sent_at = session.log.size()
+        wait.typed, wait.screen = text, False
+        wait.before = session.look()[1].process
+        async with session.input_lock:
+            if bracketed and not pane.bracketed_paste:
+                data = b"\x1b[200~" + data + b"\x1b[201~"
+            await self._type(session, pane, data, names, bracketed)
+        if names and names[-1] == "Escape":
+            wait.settle_s = ESCAPE_S
+        session.write_event("input", bytes=len(data), keys=len(names))
+        if read == "none":
+            return r.SendResult(
+                session_id=session.id, sent_bytes=len(data) + len(names), note=self._taken_note(session), result=None
+            )
+        await self._typed()
+        result = await self._waited(session, wait, timeout_ms, read, None, format, max_bytes, call)
+        return r.SendResult(session_id=session.id, sent_bytes=len(data) + len(names), result=result)
+
+    async def _type(self, session: Session, pane: Pane, data: bytes, names: list[str], bracketed: bool) -> None:
+        """Type text and keys in one step; in two when Escape follows, so that the text is dealt with before.
+
+        Raises:
+            SessionExited, TmuxFailed: nothing was typed, or only the text.
+        """
+        after = [panes.keys(pane, names[at : at + 200]) for at in range(0, len(names), 200)]
+        if data and names and names[0] == "Escape":
+            if await panes.type_input(self.tmux, pane, data, bracketed=bracketed):
+                await self._typed()
+                with anyio.move_on_after(0.2):
+                    while not session.look()[1].ready:
+                        await anyio.sleep(0.001)
+            data = b""
+        if not await panes.type_input(self.tmux, pane, data, after=after, bracketed=bracketed):
+            await session.alive()
+            raise TmuxFailed(
+                f"Nothing was typed: session {session.id} changed at this moment.", hint="Look, try again."
+            )
+
+    async def _typed(self) -> None:
+        """Two more answers of tmux: by then it has written what it was given to the terminal."""
+        for _ in range(2):
+            await self.tmux.query(tmux_command("display-message", "-p", ""))
+
+    def _check_lines(self, session: Session, data: bytes) -> None:
+        facts, _ = session.look()
+        if facts is None or not facts.canonical or len(data) <= CANONICAL_LINE:
+            return
+        longest = max(len(line) for line in data.split(b"\n"))
+        if longest > CANONICAL_LINE:
+            raise InvalidArgument(
+                f"A line has {longest:,} bytes; the program reads {CANONICAL_LINE} of them, the rest would be lost.",
+                hint="Send shorter lines, or hand the text over in a file.",
+            )
+
+    def _wait(self, want: str, timeout_ms: int, pattern: str, idle_ms: int, prompt_pattern: str, call: Call) -> Wait:
+        if want == "pattern" and not pattern:
+            raise InvalidArgument("wait_for=pattern needs a pattern.", hint="Give a regular expression as pattern.")
+        prompt = prompt_pattern or self.settings.prompt_pattern
+        return Wait(
+            want=want,
+            timeout_ms=self._clamp(timeout_ms)[0],
+            idle_ms=idle_ms,
+            pattern=compile_pattern(pattern) if pattern else None,
+            prompt_pattern=compile_pattern(prompt) if prompt else None,
+            progress=call.progress,
+        )
+
+    # ---- operations: reading -------------------------------------------------------------------
+
+    async def read(
+        self,
+        view: Literal["new", "screen", "scrollback", "raw"] = "new",
+        session_id: str = "",
+        since: int | None = None,
+        offset: int | None = None,
+        limit: int = 1000,
+        wait_for: r.WaitFor = "none",
+        timeout_ms: int = 30_000,
+        format: Literal["plain", "ansi"] = "plain",
+        pattern: str = "",
+        idle_ms: int = 300,
+        prompt_pattern: str = "",
+        max_bytes: int | None = None,
+        call: Call = _CALL,
+    ) -> r.ReadResult:
+        """Read what a session printed or shows, after an optional wait.
+
+        Raises:
+            InvalidPattern, InvalidArgument, SessionNotFound
+        """
+        wait = self._wait(wait_for, timeout_ms, pattern, idle_ms, prompt_pattern, call)
+        session = await self._find(session_id, call, fresh=view != "screen")
+        if since is not None and since > session.log.size():
+            raise InvalidArgument(
+                f"since={since} is behind the end of the log ({session.log.size()}).",
+                hint="Use a next_offset that this session gave.",
+            )
+        wait.start_offset = session.cursor_of(call.caller) if since is None else since
+        lines = (offset, limit)
+        return await self._waited(session, wait, timeout_ms, view, since, format, max_bytes, call, lines)
+
+    async def _waited(
+        self,
+        session: Session,
+        wait: Wait,
+        timeout_ms: int,
+        view: str,
+        since: int | None,
+        format: str,
+        max_bytes: int | None,
+        call: Call,
+        lines_wanted: tuple[int | None, int] = (None, 1000),
+    ) -> r.ReadResult:
+        answer = await wait_for(session, wait)
+        await session.scan()
+        if view == "auto":
+            await session.refresh()
+            view = "screen" if session.pane and session.pane.alternate_screen else "new"
+        start = session.cursor_of(call.caller) if since is None else since
+        end = session.log.size()
+        limit = max_bytes or self.settings.max_bytes
+        screen = Capture([], [], False)
+        if view == "screen":
+            screen, lines = await self._screen(session)
+            piece = views.screen(screen, lines, format, limit, end)
+        elif view == "scrollback":
+            piece = views.scrollback(session, *lines_wanted, limit, end)
+        elif view == "raw":
+            piece = views.raw(session, start, end, limit)
+        else:
+            piece = views.text(session, start, end, limit, contiguous=since is not None)
+        if view in ("new", "raw"):
+            if wait.want != "none":
+                await session.refresh()
+            if since is None:
+                session.move_cursor(call.caller, piece.next_offset)
+        code, _ = session.exit_status
+        return r.ReadResult(
+            session_id=session.id,
+            view=view,  # type: ignore[arg-type]
+            outcome=answer.outcome,
+            evidence=answer.evidence,
+            mode=session.mode(),
+            exited=session.exited,
+            exit_code=code,
+            rows=session.rows,
+            cols=session.cols,
+            cursor=_cursor(session.pane),
+            matched=answer.matched,
+            waited_ms=answer.waited_ms,
+            effective_timeout_ms=self._clamp(timeout_ms)[1] if wait.want != "none" else None,
+            has_new_content=end > start,
+            truncated=piece.truncated,
+            omitted_bytes=piece.omitted_bytes,
+            next_offset=piece.next_offset,
+            encoding="base64" if view == "raw" else None,
+            sanitized=piece.sanitized,
+            highlights=[r.Highlight(row=each.row, col=each.col, text=each.text) for each in screen.reversed[:50]],
+            note=self._notes(session, end if view == "screen" else start, end, piece.note),
+            content=piece.text,
+        )
+
+    async def _screen(self, session: Session) -> tuple[Capture, list[str]]:
+        """What is visible, and the same with its colours; nothing for a session that is lost."""
+        captured = await panes.capture_pane(self.tmux, session.pane) if session.pane else None
+        if captured is None:
+            await self.registry.existing(session.id)  # destroyed, or lost
+            return Capture([], [], False), []
+        session.see(captured[0])
+        return parse_capture(captured[1]), captured[1]
+
+    # ---- operations: the terminal --------------------------------------------------------------
+
+    async def resize(
+        self,
+        rows: int | None = None,
+        cols: int | None = None,
+        scrollback_lines: int | None = None,
+        session_id: str = "",
+        call: Call = _CALL,
+    ) -> r.ResizeResult:
+        """Set the terminal's size and the length of its scrollback; what is left out stays as it is.
+
+        Raises:
+            SessionExited, SessionNotFound, InvalidArgument
+        """
+        if rows is None and cols is None and scrollback_lines is None:
+            raise InvalidArgument("There is nothing to change.", hint="Give rows, cols or scrollback_lines.")
+        for name, value in (("rows", rows), ("cols", cols)):
+            if value is not None and not 1 <= value <= 500:
+                raise InvalidArgument(f"{name} must be 1 to 500, not {value}.", hint="Choose another size.")
+        session = await self._find(session_id, call)
+        pane = session.live()
+        if rows is not None or cols is not None:
+            rows, cols = rows or session.rows, cols or session.cols
+            if not await panes.resize_window(self.tmux, pane, cols, rows):
+                await session.alive()
+            session.write_event("resize", cols=cols, rows=rows)
+        if scrollback_lines is not None:
+            await panes.set_option(self.tmux, pane, "scrollback", str(scrollback_lines))
+        await session.refresh()
+        return r.ResizeResult(
+            session_id=session.id, rows=session.rows, cols=session.cols, scrollback_lines=session.scrollback_lines
+        )
+
+    async def signal(
+        self,
+        signal: str,
+        target: Literal["foreground", "session"] = "foreground",
+        session_id: str = "",
+        call: Call = _CALL,
+    ) -> r.SignalResult:
+        """Send a signal to the foreground program's process group, or to every process of the session.
+
+        Raises:
+            SessionExited, SessionNotFound
+        """
+        session = await self._find(session_id, call)
+        pane = session.live()
+        pids = signal_group(pane.leader, signal) if target == "foreground" else signal_session(session, signal)
+        return r.SignalResult(session_id=session.id, delivered=bool(pids), pids=pids)
+
+    async def health(self, call: Call = _CALL) -> r.HealthResult:
+        """Versions, limits and checks of this broker."""
+        checks = [r.Check(name="state_dir", ok=True, message=str(self.settings.state_dir))]
+        sessions = 0
+        try:
+            await self.registry.look_again()
+            sessions = sum(1 for session in self.registry.sessions.values() if not session.exited)
+            checks.append(r.Check(name="tmux", ok=True, message=f"{self.tmux.binary} on {self.tmux.socket}"))
+        except TmuxMcpError as error:
+            checks.append(r.Check(name="tmux", ok=False, message=str(error)))
+        free = shutil.disk_usage(self.settings.state_dir).free
+        checks.append(r.Check(name="disk", ok=free > 100 << 20, message=f"{free >> 20} MiB free"))
+        settings = self.settings
+        limits = ("max_sessions", "max_wait_ms", "max_bytes", "max_input_bytes", "log_max_bytes")
+        return r.HealthResult(
+            version=tmuxmcp.__version__,
+            tmux_version=self.tmux.version,
+            python_version=platform.python_version(),
+            uptime_s=round(time.monotonic() - self._started, 3),
+            sessions=sessions,
+            limits={name: getattr(settings, name) for name in limits},
+            checks=checks,
+        )
+
+
+def _bracketed(data: bytes, wanted: str, pane: Pane) -> bool:
+    """Whether text is marked as a paste: `auto` where a key in it would do something, and the program asked for it."""
+    special = any(byte < 32 or byte == 127 for byte in data)
+    bracketed = wanted == "always" or (wanted == "auto" and special and pane.bracketed_paste)
+    if bracketed and b"\x1b[201~" in data:
+        raise InvalidArgument("Pasted text cannot hold ESC [ 201 ~, which ends a paste.", hint="Send it in two parts.")
+    return bracketed and bool(data)
+
+
+def _cursor(pane: Pane | None) -> r.CursorPosition | None:
+    if pane is None or pane.dead:
+        return None
+    return r.CursorPosition(row=pane.cursor_row, col=pane.cursor_col, visible=pane.cursor_visible)
+
+
+def _title(session: Session) -> str:
+    return sanitize(session.pane.title)[0] if session.pane else ""
+
+
+def _ms_since(begun: float) -> int:
+    return int((time.monotonic() - begun) * 1000)

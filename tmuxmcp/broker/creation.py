@@ -1,0 +1,240 @@
+"""Making sessions: what runs in them, where their files lie, how many there may be."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import secrets
+import shlex
+import shutil
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+
+from tmuxmcp.broker.registry import ID, Registry
+from tmuxmcp.broker.session import Meta, Session, iso
+from tmuxmcp.broker.settings import BrokerSettings
+from tmuxmcp.errors import (
+    CwdNotFound,
+    InvalidArgument,
+    IoError,
+    MaxSessions,
+    ProgramNotFound,
+    SessionExists,
+    TimedOut,
+    TmuxFailed,
+)
+from tmuxmcp.tmux import launch, panes, shells
+from tmuxmcp.tmux.panes import NewPane
+
+LOCK_S = 10
+"""How long another broker may take to make a session."""
+
+
+class Creation:
+    """Makes sessions; one at a time on a state directory, whatever the number of brokers."""
+
+    def __init__(self, registry: Registry, settings: BrokerSettings) -> None:
+        self.registry = registry
+        self.settings = settings
+        self.made: set[str] = set()
+        """Ids of the sessions that were made here."""
+
+    @asynccontextmanager
+    async def lock(self) -> AsyncIterator[None]:
+        """While this is open, no other broker makes a session: two could not share a name or its directory.
+
+        Raises:
+            TimedOut: another one does not come to an end.
+        """
+        fd = os.open(self.registry.state_dir / "sessions.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            deadline = time.monotonic() + LOCK_S
+            while True:
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise TimedOut(
+                            "Another broker has been making a session for too long.", hint="Try again."
+                        ) from None
+                await anyio.sleep(0.002)
+            yield
+        finally:
+            os.close(fd)
+
+    async def create(
+        self,
+        *,
+        program: str = "",
+        args: Sequence[str] = (),
+        name: str = "",
+        rows: int | None = None,
+        cols: int | None = None,
+        env: dict[str, str] | None = None,
+        cwd: str = "",
+        scrollback: int | None = None,
+        owner: str = "",
+    ) -> Session:
+        settings = self.settings
+        if name and not ID.match(name):
+            raise InvalidArgument(
+                f"{name!r} cannot be a session's name.", hint="Letters, digits, _ and -, at most 64; no leading _ or -."
+            )
+        if not program:
+            program = settings.program or launch.user_shell()
+            args = list(args) or list(settings.program_args)
+        session_id = name or f"sess_{secrets.token_hex(4)}"
+        where = launch.find_cwd(cwd or settings.cwd)
+        environment = launch.session_environment(
+            os.environ, allow=settings.env_allow, settings_env=settings.env, env=env or {}, term=settings.term
+        )
+        executable = launch.find_program(program, environment["PATH"], where)
+        await self._make_room(session_id)
+        directory = self._fresh_directory(session_id)
+        nonce = secrets.token_hex(8)
+        integration = shells.Integration(list(args), {}, False)
+        if settings.integration:
+            integration = shells.integrate(
+                executable,
+                args,
+                nonce=nonce,
+                directory=directory,
+                history=settings.history,
+                environment=environment,
+            )
+        meta = Meta(
+            session_id=session_id,
+            program=program,
+            args=list(args),
+            created_at=iso(time.time()),
+            owner=owner,
+            nonce=nonce,
+            marks=integration.marks,
+            cwd=where,
+            cols=cols or settings.cols,
+            rows=rows or settings.rows,
+            scrollback_lines=settings.scrollback_lines if scrollback is None else scrollback,
+        )
+        environment |= {"TMUXMCP_SESSION": session_id, **launch.session_mark(directory), **integration.env}
+        try:
+            launch.write_spec(
+                directory,
+                executable=executable,
+                argv=[program, *integration.args],
+                env=environment,
+                cwd=where,
+                umask=_umask(),
+            )
+            session = await self._start(meta, directory)
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        await self._started_or_failed(session)
+        self.made.add(session.id)
+        return session
+
+    async def _make_room(self, session_id: str) -> None:
+        await self.registry.look_again()
+        live = [session for session in self.registry.sessions.values() if not session.exited]
+        if any(session.id == session_id for session in live):
+            raise SessionExists(
+                f"A session {session_id} is running.",
+                hint="Use it by its id, destroy it first, or choose another name.",
+                session_id=session_id,
+            )
+        nofile = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        most = min(self.settings.max_sessions, max((nofile - 64) // 2, 1))
+        if len(live) >= most:
+            setting = "max_sessions" if most == self.settings.max_sessions else "the limit of open files"
+            raise MaxSessions(
+                f"{len(live)} sessions are open, as many as {setting} allows.",
+                hint=f"Destroy one: {', '.join(session.id for session in live[:10])}.",
+                limit=most,
+            )
+        ended = self.registry.sessions.pop(session_id, None)
+        if ended:
+            if ended.pane:
+                await panes.kill_session(self.registry.tmux, ended.pane)
+            ended.close()
+        if await panes.has_session(self.registry.tmux, session_id):  # before an older session's files are put aside
+            raise SessionExists(
+                f"The tmux server has a session named {session_id} that somebody else made or renamed.",
+                hint=f"Choose another name, or rename that one: "
+                f"tmux -S {shlex.quote(str(self.registry.tmux.socket))} rename-session -t ={session_id} NEW_NAME",
+                session_id=session_id,
+            )
+
+    def _fresh_directory(self, session_id: str) -> Path:
+        """An empty directory for a new session; what an earlier one of that name left is kept beside it."""
+        directory = self.registry.directory(session_id)
+        if directory.exists():
+            generation = 1
+            while (kept := directory.with_name(f"{session_id}.{generation}")).exists():
+                generation += 1
+            directory.rename(kept)
+        try:
+            directory.mkdir(mode=0o700)
+        except OSError as error:
+            raise IoError(f"{directory} cannot be made: {error.strerror}.") from error
+        return directory
+
+    async def _start(self, meta: Meta, directory: Path) -> Session:
+        meta.save(directory)
+        session = Session(self.registry.tmux, self.registry.watcher, directory, meta, None)
+        session.log.create()
+        token = secrets.token_hex(8)
+        options = panes.options_of(
+            session_id=meta.session_id,
+            program=meta.program,
+            args=meta.args,
+            created=meta.created_at,
+            owner=meta.owner,
+            log=str(session.log.path),
+            scrollback=meta.scrollback_lines,
+            nonce=meta.nonce,
+        )
+        new = NewPane(
+            options=options,
+            argv=launch.launcher_argv(directory, token),
+            pipe=launch.sink_argv(directory, self.settings.log_max_bytes),
+            cols=meta.cols,
+            rows=meta.rows,
+            history_limit=max(meta.scrollback_lines, 1),
+        )
+        session.close()
+        pane = await panes.new_session(self.registry.tmux, new)
+        session = Session(self.registry.tmux, self.registry.watcher, directory, meta, pane)
+        self.registry.sessions[meta.session_id] = session
+        return session
+
+    async def _started_or_failed(self, session: Session) -> None:
+        """Wait until the launcher has become the program.
+
+        Raises:
+            ProgramNotFound, CwdNotFound, TmuxFailed: it could not; nothing is left.
+        """
+        with anyio.move_on_after(10):
+            while session.pid is None and session.leader_alive():
+                await anyio.sleep(0.001)
+        try:
+            code, reason = (session.directory / "error").read_text().split("\n", 1)
+        except (OSError, ValueError):
+            if session.pid is not None:
+                return
+            code, reason = "TMUX_ERROR", "its launcher did not start the program"
+        await self.registry.forget(session)
+        raised = {"PROGRAM_NOT_FOUND": ProgramNotFound, "CWD_NOT_FOUND": CwdNotFound}.get(code, TmuxFailed)
+        raise raised(f"{session.meta.program!r} could not be started: {reason}.", hint="Check program and cwd.")
+
+
+def _umask() -> int:
+    """The broker's own umask, which sessions inherit."""
+    value = os.umask(0o077)
+    os.umask(value)
+    return value

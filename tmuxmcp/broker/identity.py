@@ -1,0 +1,87 @@
+"""Who a caller is, across restarts of the broker.
+
+A client's server may be killed and started again: its sessions and read cursors must find it. Two servers of one
+client must not share them. So a caller has a key that its restarts share, and claims the first free number under
+it; the claim is a lock on a file, which the system lets go of when the process ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from tmuxmcp.errors import ResourceLimit
+
+MOST_CLAIMS = 1000
+
+FORGOTTEN_S = 30 * 24 * 3600
+"""So long after its last claim an identity that nobody holds is forgotten: its sessions are long reaped."""
+
+TRIES = 3
+"""Somebody who only looks whether an identity is held holds it for microseconds."""
+
+
+def claim(state_dir: Path, key: str) -> str:
+    """Claim a caller's identity until this process ends.
+
+    Returns:
+        The identity: `[a-z0-9-]+`, the same after a restart with the same key.
+    """
+    directory = state_dir / "callers"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    _forget(directory)
+    digest = hashlib.sha256(os.fsencode(key)).hexdigest()[:16]
+    for number in range(MOST_CLAIMS):
+        identity = f"{digest}-{number}"
+        for _ in range(TRIES):
+            if _take(directory / identity):
+                return identity
+            time.sleep(0.001)
+    raise ResourceLimit(f"One client runs {MOST_CLAIMS} servers on {state_dir}.", hint="End some.")
+
+
+def _take(path: Path) -> bool:
+    # Kept open on purpose: the lock is the claim.
+    fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(fd), os.stat(path)):  # not forgotten between these two lines
+            os.utime(fd)
+            return True
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(fd)
+    return False
+
+
+def _forget(directory: Path) -> None:
+    """Remove the files of identities that nobody claimed for long."""
+    for path in directory.iterdir():
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime < FORGOTTEN_S:
+                continue
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+            finally:
+                os.close(fd)
+
+
+def is_alive(state_dir: Path, identity: str) -> bool:
+    """Whether some process holds this identity now."""
+    try:
+        fd = os.open(state_dir / "callers" / identity, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two who look do not see each other
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False

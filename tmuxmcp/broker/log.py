@@ -1,0 +1,288 @@
+"""A session's raw log: append-only bytes of the pane, read by offset; and who is told when one grows.
+
+The file is the one truth about what was printed; nobody but the sink writes it. It is bounded by the sink, which
+gives its head back: offsets stay true, and what is before `head()` is gone. A consumer is an offset: it reads on
+when it likes, and nobody queues for it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from tmuxmcp.errors import IoError
+
+PIECE = 1 << 18
+"""Bytes read at once: large enough for the fast paths of the parsers, small beside the memory budget."""
+
+POLL_S = 0.01
+"""Where there is no inotify, a file with waiters is looked at this often."""
+
+SINKS_S = 1.0
+"""Where there is no inotify, all sinks are looked at this often."""
+
+
+FLOOD_BYTES = 1 << 20
+"""A wait during which a log has grown by more than this is in a flood."""
+
+FLOOD_PAUSE_S = 0.005
+"""In a flood nobody is woken more often: 100 MB in pieces of 4 KB would cost half a core."""
+
+
+class RawLog:
+    """One session's `out.raw`, opened for each read: no descriptor is kept for an idle session."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "out.raw"
+        self._base_path = str(directory / "out.base")
+
+    def create(self) -> None:
+        """Make the empty file, for the owner alone.
+
+        Raises:
+            IoError: it cannot be made.
+        """
+        try:
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except OSError as error:
+            raise IoError(f"The log {self.path} cannot be made: {error.strerror}.") from error
+
+    def base(self) -> int:
+        """Offset of the file's first byte: 0, or where the sink last emptied it for want of holes."""
+        if not os.path.exists(self._base_path):  # nearly always: an exception would cost ten times as much
+            return 0
+        try:
+            with open(self._base_path) as file:
+                return int(file.read() or 0)
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def size(self) -> int:
+        """Offset behind the last byte."""
+        try:
+            return self.base() + os.stat(self.path).st_size
+        except FileNotFoundError:
+            return 0
+
+    def head(self) -> int:
+        """Offset of the first byte that is still there."""
+        base = self.base()
+        try:
+            fd = os.open(self.path, os.O_RDONLY)
+        except FileNotFoundError:
+            return 0
+        try:
+            return base + os.lseek(fd, 0, os.SEEK_DATA)
+        except OSError:
+            return base  # empty, or a file system that does not know holes
+        finally:
+            os.close(fd)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """At most `size` bytes from `offset`; less at the end, and nothing where the head is gone."""
+        for _ in range(10):
+            base = self.base()
+            if offset < base:
+                return b""
+            try:
+                fd = os.open(self.path, os.O_RDONLY)
+            except FileNotFoundError:
+                return b""
+            try:
+                data = os.pread(fd, size, offset - base)
+                cut = _in_hole(fd, offset - base)
+            finally:
+                os.close(fd)
+            if self.base() == base:  # not emptied while we read
+                return b"" if cut else data
+        raise IoError(f"The log {self.path} is emptied faster than it can be read.", hint="Raise log_max_bytes.")
+
+    def pieces(self, start: int, end: int) -> Iterator[bytes]:
+        """The bytes from `start` to `end`, a piece at a time."""
+        while start < end:
+            data = self.read(start, min(PIECE, end - start))
+            if not data:
+                return
+            yield data
+            start += len(data)
+
+
+def _in_hole(fd: int, position: int) -> bool:
+    """Whether what was at `position` is given back: it reads as zeros."""
+    try:
+        return os.lseek(fd, position, os.SEEK_DATA) > position
+    except OSError:
+        return False  # behind the end, or a file system that does not know holes
+
+
+class Growth:
+    """Wakes whoever waits on one log: `await growth.wait()` returns after the next change."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+        self.waiters = 0
+        self.flood = False
+        """Whoever waits has seen so much that it need not be told at once."""
+
+    def changed(self) -> None:
+        """Wake all that wait now."""
+        self._event.set()
+        self._event = anyio.Event()
+
+    def next_change(self) -> anyio.Event:
+        """The event of the next change; take it before looking at the log, then nothing is missed."""
+        return self._event
+
+
+@dataclass(eq=False)
+class _Watched:
+    growth: Growth
+    wd: int
+    """Watch descriptor of inotify; -1: has to be polled."""
+    size: int = -1
+
+
+class LogWatcher:
+    """One inotify descriptor for all logs of a broker; a log without waiters and writers costs nothing.
+
+    Two things are told: that a log grew (only while somebody waits), and that a writer closed it, which is how
+    a pane's end, a killed sink and a stolen pipe are noticed at once. A log that inotify cannot watch is polled:
+    its growth while somebody waits, and once a second it counts as closed, so that somebody looks.
+    """
+
+    def __init__(self, inotify: bool = sys.platform == "linux") -> None:
+        self._inotify: Any = None
+        self._flags: Any = None
+        if inotify:
+            import inotify_simple
+
+            self._flags = inotify_simple.flags
+            with suppress(OSError):  # fs.inotify.max_user_instances
+                self._inotify = inotify_simple.INotify(nonblocking=True)
+        self._by_path: dict[Path, _Watched] = {}
+        self._by_wd: dict[int, Path] = {}
+        self._polled: set[Path] = set()
+        self._poll_now = anyio.Event()
+        self.closed_paths: set[Path] = set()
+        self.closed = anyio.Event()
+        """Set when `closed_paths` has something new; whoever handles it puts a fresh event here."""
+
+    def add(self, path: Path) -> Growth:
+        """Begin to watch a log."""
+        if path in self._by_path:
+            return self._by_path[path].growth
+        wd = -1
+        if self._inotify:
+            with suppress(OSError):  # the log of a lost session may be gone; fs.inotify.max_user_watches
+                wd = self._inotify.add_watch(path, self._flags.CLOSE_WRITE)
+        watched = self._by_path[path] = _Watched(Growth(), wd)
+        if wd >= 0:
+            self._by_wd[wd] = path
+        elif path.exists():
+            self._polled.add(path)
+            self._poll_now.set()
+        return watched.growth
+
+    def remove(self, path: Path) -> None:
+        """Stop watching."""
+        watched = self._by_path.pop(path, None)
+        self._polled.discard(path)
+        if watched is None:
+            return
+        watched.growth.changed()
+        if watched.wd >= 0:
+            self._by_wd.pop(watched.wd, None)
+            with suppress(OSError):
+                self._inotify.rm_watch(watched.wd)
+
+    @contextmanager
+    def waiting(self, path: Path) -> Iterator[Growth]:
+        """While this is open, growth of the log is told as well."""
+        watched = self._by_path.get(path) or _Watched(Growth(), -1)
+        growth = watched.growth
+        growth.waiters += 1
+        try:
+            if growth.waiters == 1:
+                self._watch(path, watched, modify=True)
+            yield growth
+        finally:
+            growth.waiters -= 1
+            if growth.waiters == 0:
+                growth.flood = False
+                self._watch(path, watched, modify=False)
+
+    def _watch(self, path: Path, watched: _Watched, modify: bool) -> None:
+        if self._by_path.get(path) is not watched:
+            return  # removed, or removed and added again: those who wait on the old one wait for nothing
+        if watched.wd < 0:
+            self._poll_now.set()
+            return
+        with suppress(OSError):  # the log was removed meanwhile
+            mask = self._flags.CLOSE_WRITE | self._flags.MODIFY if modify else self._flags.CLOSE_WRITE
+            self._inotify.add_watch(path, mask)
+
+    async def run(self) -> None:
+        """Tell changes until cancelled."""
+        async with anyio.create_task_group() as task_group:
+            task_group.start_soon(self._poll)
+            if self._inotify:
+                await self._listen()
+
+    async def _listen(self) -> None:
+        while not self._inotify.closed:  # also after a pause
+            await anyio.wait_readable(self._inotify.fileno())
+            if self._inotify.closed:  # after it had something to tell, and before it could
+                return
+            flood = True
+            for event in self._inotify.read(timeout=0):
+                if event.mask & self._flags.Q_OVERFLOW:  # events were dropped: anything may have happened
+                    for path in self._by_path:
+                        self._tell(path, closed=True)
+                elif event.wd in self._by_wd:
+                    path = self._by_wd[event.wd]
+                    flood = flood and self._by_path[path].growth.flood
+                    self._tell(path, closed=bool(event.mask & self._flags.CLOSE_WRITE))
+            if flood:
+                await anyio.sleep(FLOOD_PAUSE_S)
+
+    def _tell(self, path: Path, closed: bool) -> None:
+        self._by_path[path].growth.changed()
+        if closed:
+            self.closed_paths.add(path)
+            self.closed.set()
+
+    async def _poll(self) -> None:
+        while True:
+            if not self._polled:
+                await self._poll_now.wait()
+            with anyio.move_on_after(SINKS_S):
+                await self._poll_growth()
+            for path in self._polled:
+                self._tell(path, closed=True)
+
+    async def _poll_growth(self) -> None:
+        """Tell growth, as often as it matters."""
+        while True:
+            self._poll_now = anyio.Event()
+            while waited_for := [path for path in self._polled if self._by_path[path].growth.waiters]:
+                for path in waited_for:
+                    watched = self._by_path[path]
+                    with suppress(OSError):
+                        size = path.stat().st_size
+                        if size != watched.size:
+                            watched.size = size
+                            watched.growth.changed()
+                await anyio.sleep(POLL_S)
+            await self._poll_now.wait()
+
+    def close(self) -> None:
+        """Let go of the descriptor."""
+        if self._inotify:
+            self._inotify.close()

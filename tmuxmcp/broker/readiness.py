@@ -1,0 +1,454 @@
+"""The kernel as witness: what does the program at a terminal do right now, and does it wait for input?
+
+`TtyWitness` reads facts of Linux: termios(3) of the tty, unread input (FIONREAD), whether a write to it is held up,
+the foreground process group, and of its members (proc(5)) state, wait channel and, where the system lets us see it,
+which file a sleeping thread waits on. `judge` is pure. What is not known is `unknown`, never guessed: a wait channel
+that cannot be read, a program behind which another terminal begins, a system without /proc.
+"""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import os
+import platform
+import select
+import struct
+import sys
+import termios
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+TTY_READ = {"wait_woken", "n_tty_read"}
+"""Wait channels of read(2) on a tty; inotify and TCP sockets sleep in the first one as well."""
+
+POLLING = {"poll_schedule_timeout", "do_select", "do_sys_poll", "do_poll", "do_epoll_wait", "ep_poll"}
+"""Wait channels of select, poll and epoll."""
+
+UNREADABLE = {None, "", "0"}
+"""Wait channels of a sleeping process that is not ours to look at, or of a kernel that does not tell."""
+
+OPAQUE = frozenset(
+    {"ssh", "mosh-client", "telnet", "docker", "podman", "kubectl", "oc", "lxc", "virsh", "machinectl", "sshpass"}
+    | {"tmux: client", "screen", "script", "su", "sudo", "picocom", "minicom", "socat", "nc"}
+)
+"""Programs behind which another terminal or machine may begin: in raw mode they always look ready."""
+
+FAR_ENDS_ARE_INSIDE = frozenset({"mc", "vim", "vim.basic", "vi", "nvim", "emacs", "kakoune", "hx"})
+"""Programs that hold the far end of another terminal, and yet are who is typed to."""
+
+MOST_PROCESSES, MOST_THREADS = 200, 64
+"""So many are looked at."""
+
+_CALLS = {
+    "x86_64": ({0, 17, 19}, {7, 271}, {23, 270}, {232, 281, 441}, {45, 47, 299}),
+    "aarch64": ({63, 65, 67}, {73}, {72}, {22, 441}, {207, 212, 243}),
+}.get(platform.machine(), (set[int](), set[int](), set[int](), set[int](), set[int]()))
+"""Numbers of read, poll, select, epoll_wait, recv and their kin on this machine; others are not known: no harm."""
+
+
+class Waiting(StrEnum):
+    """The verdict on a terminal's foreground program."""
+
+    EDITOR = "editor"
+    """A line editor or full-screen program waits for a key."""
+    LINE = "line"
+    """A program waits for a line."""
+    SECRET = "secret"
+    """A program waits for a line and does not echo it."""
+    BUSY = "busy"
+    STOPPED = "stopped"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of the foreground group."""
+
+    pid: int
+    name: str
+    state: str
+    """One letter, as in proc(5); R when any thread computes, D when any waits for a device."""
+    channel: str | None
+    """Kernel function it sleeps in; None: not to be read. Of several threads, the one at the terminal counts."""
+    on_terminal: bool | None = None
+    """It sleeps in a read of this terminal, or polls it; None: not known."""
+    main: bool = True
+    """It is the main thread that does."""
+    relay: bool = False
+    """It holds the far end of another terminal."""
+    wakes: int = 0
+    """How often that thread has gone to sleep."""
+    age_s: float = 1e9
+    """Time since the process began, where that matters: while it waits for input."""
+
+
+@dataclass(frozen=True)
+class KernelFacts:
+    """What the kernel says of one terminal at one moment."""
+
+    canonical: bool
+    echo: bool
+    unread: int
+    """Bytes typed that the program has not read."""
+    writing: bool
+    """Somebody is held up writing to the terminal: a blocked write sleeps where a read does."""
+    foreground: int | None
+    """Process group id."""
+    processes: tuple[Process, ...]
+    """The group's members that can be seen."""
+    changing: bool = False
+    """The foreground group changed during the look."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a terminal's program does, and why we say so."""
+
+    waiting: Waiting
+    why: str
+    process: Process | None = None
+    """Who waits, or who hides what does."""
+    hidden: bool = False
+    """Another terminal begins behind it."""
+
+    @property
+    def ready(self) -> bool:
+        """It waits for input."""
+        return self.waiting in (Waiting.EDITOR, Waiting.LINE, Waiting.SECRET)
+
+
+def judge(facts: KernelFacts | None) -> Verdict:
+    """Say what the facts mean; pure."""
+    if facts is None or facts.foreground is None:
+        return Verdict(Waiting.UNKNOWN, "the kernel does not say")
+    if facts.changing:
+        return Verdict(Waiting.BUSY, "the foreground program changes at this moment")
+    if not facts.processes:
+        return Verdict(Waiting.UNKNOWN, "its processes cannot be seen")
+    alive = [p for p in facts.processes if p.state not in "ZX"]
+    if not alive:
+        return Verdict(Waiting.BUSY, "it has just ended")
+    if all(p.state == "T" for p in alive):
+        return Verdict(Waiting.STOPPED, f"{alive[0].name} is stopped", alive[0])
+    if facts.unread:
+        return Verdict(Waiting.BUSY, f"{facts.unread} typed bytes are unread")
+    if facts.writing:
+        return Verdict(Waiting.BUSY, "its output is held up")
+    return _raw(alive) if not facts.canonical else _lines(alive, facts.echo)
+
+
+def _raw(alive: list[Process]) -> Verdict:
+    """Single keys are read: whoever listens has the terminal, whatever the others do (`find / | less`)."""
+    asleep = [p for p in alive if p.state == "S" and p.on_terminal is not False]
+    reading = [p for p in asleep if p.channel in TTY_READ]
+    polling = [p for p in asleep if p.channel in POLLING]
+    for process in (*reading, *polling):
+        if _hides(process):
+            return Verdict(Waiting.UNKNOWN, f"{process.name} hides what runs behind it", process, hidden=True)
+        return Verdict(Waiting.EDITOR, f"{process.name} waits for a key", process)
+    return _neither(alive)
+
+
+def _hides(process: Process) -> bool:
+    return process.name in OPAQUE or (process.relay and process.name not in FAR_ENDS_ARE_INSIDE)
+
+
+def _lines(alive: list[Process], echo: bool) -> Verdict:
+    """Whole lines are read."""
+    asleep = [p for p in alive if p.state == "S"]
+    reading = [p for p in asleep if p.channel in TTY_READ and (p.on_terminal or (p.on_terminal is None and not echo))]
+    reading += [p for p in asleep if p.channel in POLLING and p.on_terminal and p.name not in OPAQUE]
+    for process in reading:
+        if not echo:
+            return Verdict(Waiting.SECRET, f"{process.name} waits for a line without echo", process)
+        if _computing(alive):
+            break
+        if process.name in OPAQUE and not process.main:
+            break  # `docker run -i`: it reads all the time; ssh's question is asked by the main thread
+        return Verdict(Waiting.LINE, f"{process.name} waits for a line", process)
+    unseen = [p for p in asleep if p.channel in UNREADABLE]
+    if unseen and not echo and not _computing(alive):
+        # sudo of another user: hardly anything but a question for a secret turns the echo off and keeps lines.
+        return Verdict(Waiting.SECRET, f"{unseen[-1].name} sleeps, and what is typed is not shown", unseen[-1])
+    return _neither(alive)
+
+
+def _neither(alive: list[Process]) -> Verdict:
+    """Nobody is seen waiting for input."""
+    computing = _computing(alive)
+    if computing:
+        return Verdict(Waiting.BUSY, f"{computing[0].name} computes", computing[0])
+    asleep = [p for p in alive if p.state == "S"]
+    for process in asleep:
+        if process.name in OPAQUE and (process.channel in POLLING | TTY_READ or process.channel in UNREADABLE):
+            return Verdict(Waiting.UNKNOWN, f"{process.name} hides what runs behind it", process, hidden=True)
+    for process in asleep:
+        if process.channel in UNREADABLE:
+            return Verdict(Waiting.UNKNOWN, f"the wait channel of {process.name} cannot be read", process)
+        if process.channel in TTY_READ and process.on_terminal is None:
+            return Verdict(Waiting.UNKNOWN, f"{process.name} may read the terminal or a socket", process)
+    return Verdict(Waiting.BUSY, f"{alive[-1].name} sleeps in {alive[-1].channel}", alive[-1])
+
+
+def _computing(alive: list[Process]) -> list[Process]:
+    return [p for p in alive if p.state not in "STI"]
+
+
+class TtyWitness:
+    """Reads the facts of one terminal. Keeps its descriptor open: 8 us a look instead of 30."""
+
+    def __init__(self, tty: str) -> None:
+        self.tty = tty
+        self._fd = -1
+        self._poll = select.poll()
+
+    def look(self, leader: int) -> KernelFacts | None:
+        """The facts now; None where they cannot be had.
+
+        Args:
+            leader: process id of the terminal's session leader.
+        """
+        if sys.platform != "linux":
+            return None
+        try:
+            local_modes = termios.tcgetattr(self._open())[3]
+            unread = array.array("i", [0])
+            fcntl.ioctl(self._fd, termios.FIONREAD, unread)
+            self._poll.register(self._fd, select.POLLOUT)
+            writable = bool(self._poll.poll(0))
+        except (OSError, termios.error):
+            self.close()
+            return None
+        group = foreground_group(leader)
+        processes = _members(leader, group, os.fstat(self._fd).st_rdev) if group else ()
+        return KernelFacts(
+            canonical=bool(local_modes & termios.ICANON),
+            echo=bool(local_modes & termios.ECHO),
+            unread=unread[0],
+            writing=not writable,
+            foreground=group,
+            processes=processes,
+            changing=group != foreground_group(leader),
+        )
+
+    def _open(self) -> int:
+        if self._fd < 0:
+            self._fd = os.open(self.tty, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return self._fd
+
+    def close(self) -> None:
+        """Let go of the terminal."""
+        if self._fd >= 0:
+            with suppress(OSError, KeyError):
+                os.close(self._fd)
+                self._poll.unregister(self._fd)
+            self._fd = -1
+
+
+def _stat(process: int | str) -> list[str]:
+    """Fields of /proc/PID/stat from the third on: the name may hold anything."""
+    path = f"/proc/{process}" if isinstance(process, int) else process
+    with open(path + "/stat", "rb") as file:
+        return file.read().rsplit(b")", 1)[1].decode().split()
+
+
+def foreground_group(leader: int) -> int | None:
+    """The foreground process group of the leader's terminal; None when there is none."""
+    try:
+        group = int(_stat(leader)[5])
+    except (OSError, IndexError, ValueError):
+        return None
+    return group if group > 0 else None
+
+
+def sleeps(pid: int) -> bool:
+    """Whether a process and its children sleep; True where it cannot be told, and for one that has ended."""
+    with suppress(OSError, IndexError):
+        return all(_stat(each)[0] not in "RD" for each in (pid, *_children(pid, [pid])))
+    return True
+
+
+def session_members(leader: int) -> dict[int, int]:
+    """All processes of the leader's session (setsid(2)): process id -> process group."""
+    members: dict[int, int] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdecimal():
+            with suppress(OSError, IndexError):
+                fields = _stat(int(entry))
+                if int(fields[3]) == leader:
+                    members[int(entry)] = int(fields[2])
+    return members
+
+
+def _members(leader: int, group: int, terminal: int) -> tuple[Process, ...]:
+    """The processes of a group, looked for among the descendants of the session's leader, parents first."""
+    found: list[Process] = []
+    todo, seen = [leader], set[int]()
+    while todo and len(seen) < MOST_PROCESSES:
+        pid = todo.pop(0)
+        if pid in seen:
+            continue
+        seen.add(pid)
+        with suppress(OSError, IndexError, ValueError):
+            fields = _stat(pid)
+            threads = _threads(pid) if int(fields[17]) > 1 else [pid]
+            todo += _children(pid, threads)
+            if int(fields[2]) == group:
+                found.append(_process(pid, threads, terminal))
+    if not found:  # the kernel lists no children, or they were adopted by another process
+        for pid, its_group in session_members(leader).items():
+            if its_group == group:
+                with suppress(OSError, IndexError, ValueError):
+                    found.append(_process(pid, _threads(pid), terminal))
+    return tuple(found)
+
+
+def _threads(pid: int) -> list[int]:
+    return sorted(int(entry) for entry in os.listdir(f"/proc/{pid}/task"))[:MOST_THREADS]
+
+
+def _children(pid: int, threads: list[int]) -> list[int]:
+    found: list[int] = []
+    for thread in threads:
+        with suppress(OSError):
+            found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+    return found
+
+
+def _process(pid: int, threads: list[int], terminal: int) -> Process:
+    """One process, told by the thread that says most: one that computes, one at the terminal, the main one."""
+    name = _name(pid)
+    best: tuple[int, str, Process] | None = None
+    for thread in threads:
+        path = f"/proc/{pid}/task/{thread}"
+        with suppress(OSError, IndexError):
+            state = _stat(path)[0]
+            channel = _channel(path) if state == "S" else None
+            waits = on_terminal(pid, path, channel, terminal) if state == "S" else None
+            rank = _rank(state, channel, waits)
+            if best is None or rank > best[0]:
+                best = rank, path, Process(pid, name, state, channel, waits, thread == pid)
+    if best is None:
+        raise ProcessLookupError(pid)
+    _, path, process = best
+    if process.state != "S" or process.on_terminal is False or process.channel not in TTY_READ | POLLING:
+        return process
+    return replace(process, relay=_is_relay(pid), wakes=_wakes(path), age_s=_age_s(pid))
+
+
+def _rank(state: str, channel: str | None, waits: bool | None) -> int:
+    if state not in "STIZX":
+        return 4
+    if state == "S" and waits:
+        return 3
+    if state == "S" and waits is None and channel in TTY_READ | POLLING:
+        return 2
+    return 1 if state not in "ZX" else 0
+
+
+def on_terminal(pid: int, path: str, channel: str | None, terminal: int) -> bool | None:
+    """Whether a sleeping thread waits for this terminal; None: it cannot be told.
+
+    The system call says it exactly, to root and, where Yama does not forbid it, to the same user; else what the
+    process has open says it sometimes.
+
+    Args:
+        path: the thread's directory in /proc.
+        terminal: the terminal's device number.
+    """
+    if channel not in TTY_READ and channel not in POLLING:
+        return None if channel in UNREADABLE else False
+    try:
+        with open(path + "/syscall") as file:
+            words = file.read().split()
+        call, arguments = int(words[0]), [int(word, 16) for word in words[1:7]]
+        fds = _waited_for(pid, path, call, arguments)
+        if fds is not None:
+            return any(_is_terminal(pid, fd, terminal) for fd in fds)
+    except (OSError, ValueError, IndexError):
+        pass  # refused, or it runs again
+    try:
+        opened = [_link(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+    except OSError:
+        return None
+    if not any(name.startswith(("/dev/pts/", "/dev/tty")) for name in opened):
+        return False
+    if channel in POLLING or any(name.startswith(("socket:", "anon_inode:inotify", "anon_inode:[")) for name in opened):
+        return None
+    return True
+
+
+def _waited_for(pid: int, path: str, call: int, arguments: list[int]) -> Iterable[int] | None:
+    """The files that a system call waits for input from; None: another call."""
+    reads, polls, selects, epolls, receives = _CALLS
+    if call in reads:
+        return [arguments[0]]
+    if call in polls:
+        count = min(arguments[1], 1024)
+        entries = struct.iter_unpack("=ihh", _memory(path, arguments[0], count * 8)) if count else ()
+        return [fd for fd, events, _ in entries if events & select.POLLIN]
+    if call in selects:
+        count = min(arguments[0], 1024)
+        if not arguments[1] or not count:
+            return []
+        bits = int.from_bytes(_memory(path, arguments[1], (count + 63) // 64 * 8), "little")
+        return [fd for fd in range(count) if bits >> fd & 1]
+    if call in epolls:
+        with open(f"/proc/{pid}/fdinfo/{arguments[0]}") as file:
+            return [int(line.split()[1]) for line in file if line.startswith("tfd:")]
+    return [] if call in receives else None
+
+
+def _memory(path: str, address: int, size: int) -> bytes:
+    with open(path + "/mem", "rb", buffering=0) as file:
+        return os.pread(file.fileno(), size, address)
+
+
+def _is_terminal(pid: int, fd: int, terminal: int) -> bool:
+    try:
+        return os.stat(f"/proc/{pid}/fd/{fd}").st_rdev in (terminal, os.makedev(5, 0))  # or /dev/tty
+    except FileNotFoundError:
+        return False
+
+
+def _is_relay(pid: int) -> bool:
+    with suppress(OSError):
+        return any(_link(f"/proc/{pid}/fd/{fd}").endswith("/ptmx") for fd in os.listdir(f"/proc/{pid}/fd"))
+    return False
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def _name(pid: int) -> str:
+    with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+        return file.read().rstrip("\n")
+
+
+def _channel(path: str) -> str | None:
+    try:
+        with open(path + "/wchan") as file:
+            return file.read().split(".")[0]
+    except OSError:
+        return None
+
+
+def _wakes(path: str) -> int:
+    """How often a thread has gone to sleep of its own will."""
+    with suppress(OSError, ValueError, IndexError), open(path + "/status") as file:
+        return int(file.read().split("voluntary_ctxt_switches:", 1)[1].split()[0])
+    return 0
+
+
+def _age_s(pid: int) -> float:
+    begun = int(_stat(pid)[19]) / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - begun

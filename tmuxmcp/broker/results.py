@@ -1,0 +1,248 @@
+"""What each operation answers: the contract's fields, in the order a model reads them.
+
+Small fields first, big text last: clients that cut a long result keep its head. A field that is
+named here is always present; what is not known is `None`, never guessed. Sizes are bytes, times
+milliseconds, offsets byte offsets into the session's raw log, rows and columns 0-based but in sizes.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Mode = Literal[
+    "shell_prompt",
+    "running",
+    "line_input",
+    "password",
+    "pager",
+    "editor",
+    "fullscreen",
+    "stopped",
+    "exited",
+    "lost",
+    "unknown",
+]
+Evidence = Literal["marks", "kernel", "prompt", "quiet"]
+Outcome = Literal["ready", "idle", "matched", "exited", "timeout", "immediate"]
+View = Literal["new", "screen", "diff", "scrollback", "raw"]
+WaitFor = Literal["none", "ready", "idle", "pattern", "exit"]
+
+
+class Result(BaseModel):
+    """Base of all results."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class CursorPosition(Result):
+    """Where the terminal's cursor is."""
+
+    row: int
+    col: int
+    visible: bool
+
+
+class Foreground(Result):
+    """The program that the terminal's input goes to."""
+
+    pid: int
+    command: str
+    """Its command line, bounded."""
+
+
+class Usage(Result):
+    """What the session's processes use together."""
+
+    cpu_ms: int
+    rss_bytes: int
+    processes: int
+
+
+class Highlight(Result):
+    """A stretch of reverse video: the chosen row of a menu, a search hit."""
+
+    row: int
+    col: int
+    text: str
+
+
+class CreateSessionResult(Result):
+    """A session that was made."""
+
+    session_id: str
+    program: str
+    args: list[str]
+    pid: int
+    """The program's own, not its launcher's."""
+    cwd: str | None
+    rows: int
+    cols: int
+    mode: Mode
+    ready: bool
+    attach_command: str
+    note: str | None = None
+
+
+class DestroySessionResult(Result):
+    """A session that is gone."""
+
+    session_id: str
+    destroyed: bool
+    exit_code: int | None
+    exit_signal: str | None
+    duration_ms: int
+    survivors: list[int]
+    """Processes of the session that could not be ended."""
+
+
+class SessionSummary(Result):
+    """A row of `list_sessions`."""
+
+    session_id: str
+    program: str
+    mode: Mode
+    ready: bool
+    exited: bool
+    exit_code: int | None
+    exit_signal: str | None
+    pid: int | None
+    cwd: str | None
+    title: str
+    rows: int
+    cols: int
+    created_at: str
+    last_activity_at: str | None
+    output_bytes: int
+
+
+class ListSessionsResult(Result):
+    count: int
+    sessions: list[SessionSummary]
+
+
+class SessionFacts(Result):
+    """All that is known of one session."""
+
+    session_id: str
+    program: str
+    args: list[str]
+    pid: int | None
+    created_at: str
+    """ISO 8601, UTC."""
+    cwd: str | None
+    rows: int
+    cols: int
+    cursor: CursorPosition | None
+    title: str
+    mode: Mode
+    foreground: Foreground | None
+    ready: bool
+    exited: bool
+    exit_code: int | None
+    exit_signal: str | None
+    healthy: bool
+    """False when something is wrong with the session that its owner should know; `note` says what."""
+    last_activity_at: str | None
+    output_bytes: int
+    alternate_screen: bool
+    recording: bool
+    taken_over: bool
+    usage: Usage | None
+    attach_command: str
+    watch_url: str | None
+    note: str | None = None
+
+
+class RunResult(Result):
+    """The outcome of one command in a live shell."""
+
+    session_id: str
+    exit_code: int | None
+    completed: bool
+    outcome: Outcome
+    evidence: Evidence | None
+    duration_ms: int
+    cwd: str | None
+    mode: Mode
+    truncated: bool
+    output_bytes: int
+    """Raw bytes the command printed so far."""
+    omitted_bytes: int
+    """Raw bytes left out of `output`."""
+    start_offset: int
+    end_offset: int
+    effective_timeout_ms: int | None = None
+    """Set when the time asked for was shortened to `max_wait_ms`."""
+    sanitized: bool = False
+    """Invisible characters were replaced by `<U+XXXX>`."""
+    note: str | None = None
+    output: str
+
+
+class ReadResult(Result):
+    """What a session shows or printed."""
+
+    session_id: str
+    view: View
+    outcome: Outcome
+    evidence: Evidence | None
+    mode: Mode
+    exited: bool
+    exit_code: int | None
+    rows: int
+    cols: int
+    cursor: CursorPosition | None
+    matched: str | None
+    """The text that `pattern` matched."""
+    waited_ms: int
+    effective_timeout_ms: int | None = None
+    has_new_content: bool
+    truncated: bool
+    omitted_bytes: int
+    next_offset: int
+    """Where the next piece starts: give it as `since`."""
+    encoding: Literal["base64"] | None = None
+    sanitized: bool = False
+    highlights: list[Highlight] = Field(default_factory=list)
+    note: str | None = None
+    content: str
+
+
+class SendResult(Result):
+    """What was typed, and what the session answered."""
+
+    session_id: str
+    sent_bytes: int
+    note: str | None = None
+    result: ReadResult | None
+
+
+class ResizeResult(Result):
+    session_id: str
+    rows: int
+    cols: int
+    scrollback_lines: int
+
+
+class SignalResult(Result):
+    session_id: str
+    delivered: bool
+    pids: list[int]
+
+
+class Check(Result):
+    name: str
+    ok: bool
+    message: str
+
+
+class HealthResult(Result):
+    version: str
+    tmux_version: str | None
+    python_version: str
+    uptime_s: float
+    sessions: int
+    limits: dict[str, int]
+    checks: list[Check]

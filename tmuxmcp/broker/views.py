@@ -1,0 +1,76 @@
+"""The views of `read`: what a session shows or printed, cut to the size that was asked for."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+
+from tmuxmcp.broker.session import Session
+from tmuxmcp.terminal.capture import Capture
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The text of a read, and what is to be said of it."""
+
+    text: str
+    next_offset: int
+    omitted_bytes: int = 0
+    sanitized: bool = False
+    note: str | None = None
+
+    @property
+    def truncated(self) -> bool:
+        """Something was left out."""
+        return self.omitted_bytes > 0
+
+
+def screen(shown: Capture, lines: list[str], format: str, limit: int, end: int) -> Piece:
+    """The visible rows, without the blank ones at the end."""
+    rows = [line.rstrip() for line in lines] if format == "ansi" else list(shown.rows)
+    while rows and not rows[-1]:
+        rows.pop()
+    text = "\n".join(rows)
+    data = text.encode("utf-8", "replace")
+    if len(data) <= limit:
+        return Piece(text, end, 0, shown.sanitized)
+    cut = data[:limit].decode("utf-8", "ignore")
+    return Piece(cut, end, len(data) - limit, shown.sanitized, "The screen is larger than max_bytes.")
+
+
+def scrollback(session: Session, offset: int | None, limit: int, max_bytes: int, end: int) -> Piece:
+    """The newest lines that were printed, as many as the scrollback keeps; of those, `limit` from line `offset`."""
+    lines = session.reader.last_lines(end, session.scrollback_lines)
+    first = max(len(lines) - limit, 0) if offset is None else offset
+    chosen = lines[first : first + limit]
+    size, kept = 0, 0
+    for line in chosen if offset is not None else reversed(chosen):
+        size += len(line.encode("utf-8", "replace")) + 1
+        if size > max_bytes:
+            break
+        kept += 1
+    shown = chosen[:kept] if offset is not None else chosen[len(chosen) - kept :]
+    omitted = sum(len(line.encode("utf-8", "replace")) + 1 for line in chosen) - sum(
+        len(line.encode("utf-8", "replace")) + 1 for line in shown
+    )
+    place = first if offset is not None else first + len(chosen) - kept
+    note = f"Lines {place} to {place + kept} of {len(lines)}."
+    return Piece("".join(f"{line}\n" for line in shown), end, omitted, note=note)
+
+
+def raw(session: Session, start: int, end: int, limit: int) -> Piece:
+    """The log's own bytes, as base64."""
+    head = min(session.log.head(), end)
+    note = f"Offsets before {head} are no longer kept." if start < head else None
+    begin = max(start, head)
+    data = session.log.read(begin, min(limit, end - begin))
+    stop = begin + len(data)
+    return Piece(base64.b64encode(data).decode("ascii"), stop, end - stop + begin - start, note=note)
+
+
+def text(session: Session, start: int, end: int, limit: int, *, contiguous: bool) -> Piece:
+    """Clean lines: the first that fit, or both ends of all."""
+    reader = session.reader
+    excerpt = reader.from_start(start, end, limit) if contiguous else reader.both_ends(start, end, limit)
+    note = f"Offsets before {excerpt.lost_before} are no longer kept." if excerpt.lost_before else None
+    return Piece(excerpt.text, excerpt.next_offset, excerpt.omitted_bytes, excerpt.sanitized, note)

@@ -1,0 +1,347 @@
+"""One wait for one session: ready, idle, pattern, exit or none. Always bounded; it ends with an answer, not an error.
+
+Woken by output and by the pane's end; while a wait is open, the kernel is looked at in short steps. Evidence for
+`ready`, best first: marks of the session's own shell, the kernel's word on the foreground program, a prompt pattern,
+silence. A program is ready when it waits for input, has read all that was typed, and has printed nothing for a
+few milliseconds.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from tmuxmcp.broker.call import Progress, no_progress
+from tmuxmcp.broker.log import FLOOD_BYTES
+from tmuxmcp.broker.readiness import Process, Verdict, Waiting
+from tmuxmcp.broker.results import Evidence, Outcome
+from tmuxmcp.broker.session import Session
+from tmuxmcp.errors import InvalidPattern
+from tmuxmcp.terminal.capture import parse_capture
+from tmuxmcp.terminal.marks import ShellState
+from tmuxmcp.terminal.plain import plain
+from tmuxmcp.tmux import panes, shells
+from tmuxmcp.tmux.control import command
+
+SETTLE_S = 0.004
+"""A program that waits for input for so long, without printing, is done (measured: 4-10 ms for a dozen programs)."""
+
+ESCAPE_S = 0.12
+"""The same after a lone Escape, which begins every other key's sequence: vim waits 100 ms for the rest."""
+
+UNMOVED_S = 0.1
+"""The same for one that has neither printed nor woken since something was typed: that may still be on its way."""
+
+NEW_S = 0.06
+"""The same, from its beginning, for a program that has just begun and has printed nothing (fzf draws after 20 ms)."""
+
+ANSWERS_OF_TMUX = 4
+"""On a machine that is so busy that tmux answers late, what a program prints is late as well."""
+
+SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.001, 0.05
+"""Time between two looks at the kernel: short after a change, longer the longer nothing happens."""
+
+PATTERN_BYTES = 256 * 1024
+"""Raw bytes back from the end of the log in which a pattern is looked for."""
+
+PATTERN_TIMEOUT_S = 0.5
+"""Longest time one search may take: a pattern can be exponential."""
+
+SCREEN_EVERY_S = 0.05
+"""Least time between two looks of a pattern at the screen."""
+
+PROGRESS_EVERY_S = 1.0
+
+ASKS_S = 0.05
+"""A command that waits so long for a line, without printing, asks for it."""
+
+LISTENS_FOR_KEYS_S = 0.25
+"""The same for keys: some programs ask the terminal what it is, and listen for its answer for a moment."""
+
+
+@dataclass
+class Wait:
+    """What to wait for."""
+
+    want: str
+    """`none ready idle pattern exit`."""
+    timeout_ms: int
+    idle_ms: int = 300
+    pattern: Any = None
+    """Compiled by `compile_pattern`."""
+    prompt_pattern: Any = None
+    start_offset: int = 0
+    """New text, in which the pattern is looked for, begins here."""
+    sent_at: int | None = None
+    """Size of the log when something was typed, if it was; else the wait begins at what there is now."""
+    typed: str = ""
+    """What was just typed: its echo matches nothing."""
+    screen: bool = True
+    """The pattern may also match the screen."""
+    settle_s: float = SETTLE_S
+    before: Process | None = None
+    """Who waited for input when something was typed."""
+    progress: Progress = no_progress
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a wait ended."""
+
+    outcome: Outcome
+    evidence: Evidence | None
+    matched: str | None
+    waited_ms: int
+
+
+def compile_pattern(pattern: str) -> Any:
+    """A regular expression whose searches can be timed out.
+
+    Raises:
+        InvalidPattern: it does not compile.
+    """
+    import regex
+
+    try:
+        return regex.compile(pattern, regex.MULTILINE)
+    except regex.error as error:
+        raise InvalidPattern(
+            f"The pattern {pattern!r} is no regular expression: {error}.",
+            hint="Escape special characters: ( ) [ ] { } . * + ? ^ $ | \\",
+            pattern=pattern,
+        ) from None
+
+
+def search_pattern(pattern: Any, text: str) -> str | None:
+    """What the pattern matches in `text`; an empty match counts.
+
+    Raises:
+        InvalidPattern: the search takes too long.
+    """
+    try:
+        match = pattern.search(text, timeout=PATTERN_TIMEOUT_S)
+    except TimeoutError:
+        raise InvalidPattern(
+            f"The pattern {pattern.pattern!r} takes too long to search for.",
+            hint="Avoid nested repetition such as (a+)+.",
+        ) from None
+    return match.group(0) if match else None
+
+
+def without_echo(text: str, typed: str) -> str:
+    """`text` without the echo of what was typed, also while that is still being drawn.
+
+    Blanks and line breaks do not count: a line editor wraps and indents what it echoes.
+    """
+    wanted = "".join(typed.split())
+    if not wanted:
+        return text
+    places = [at for at, char in enumerate(text) if not char.isspace()]
+    seen = "".join(text[at] for at in places)
+    begin = seen.find(wanted)
+    if begin >= 0:
+        return text[: places[begin]] + text[places[begin + len(wanted) - 1] + 1 :]
+    for length in range(min(len(wanted) - 1, len(seen)), 0, -1):
+        if seen.endswith(wanted[:length]):
+            return text[: places[len(seen) - length]]
+    return text
+
+
+@dataclass
+class _Watch:
+    """What one wait has seen so far; times of `time.monotonic()`."""
+
+    begun: float
+    begun_at: int
+    """Size of the log then."""
+    size: int
+    changed: float
+    """When the log last grew, or what the program does last changed."""
+    ready_since: float | None = None
+    unknown_since: float | None = None
+    met: tuple[int, int] = (0, 0)
+    """Who waits for input, and the size of the log when that was first seen."""
+    answer_s: float = 0.0
+    """How long tmux took for an answer."""
+    screen_at: float = 0.0
+    told: float = field(default=0.0)
+
+
+async def wait_for(session: Session, wait: Wait) -> Answer:
+    """Wait, at most `timeout_ms`."""
+    begun = time.monotonic()
+    if wait.want == "none":
+        return Answer("immediate", None, None, 0)
+    size = session.log.size()
+    watch = _Watch(begun, size if wait.sent_at is None else wait.sent_at, size, begun, told=begun)
+    deadline = begun + wait.timeout_ms / 1000
+    step = SHORTEST_LOOK_S
+    with session.watcher.waiting(session.log.path) as growth:
+        while True:
+            change = growth.next_change()
+            answer = await _check(session, wait, watch)
+            now = time.monotonic()
+            if answer is None and now >= deadline:
+                answer = ("exited" if session.exited else "timeout", None, None)
+            if answer:
+                outcome, evidence, matched = answer
+                return Answer(outcome, evidence, matched, int((now - begun) * 1000))
+            await _tell(session, wait, watch, now)
+            quiet_for = now - watch.changed
+            step = min(max(SHORTEST_LOOK_S, quiet_for / 8), LONGEST_LOOK_S)
+            with anyio.move_on_after(min(step, max(deadline - now, 0))):
+                await change.wait()
+
+
+_Found = tuple[Outcome, Evidence | None, str | None]
+
+
+async def _check(session: Session, wait: Wait, watch: _Watch) -> _Found | None:
+    await session.scan()
+    now = time.monotonic()
+    size = session.log.size()
+    if size != watch.size:
+        watch.size, watch.changed = size, now
+        session.growth.flood = size - watch.begun_at > FLOOD_BYTES
+    if not session.leader_alive():
+        await session.refresh()
+    if wait.want == "pattern":
+        found = await _pattern(session, wait, watch, now)
+        if found is not None:
+            return "matched", None, found
+    if session.exited:
+        return "exited", None, None
+    quiet_ms = (now - watch.changed) * 1000
+    if wait.want == "idle" and quiet_ms >= wait.idle_ms:
+        return "idle", "quiet", None
+    if wait.want == "ready":
+        evidence = await _ready(session, wait, watch, now)
+        if evidence:
+            return "ready", evidence, None
+    return None
+
+
+async def _ready(session: Session, wait: Wait, watch: _Watch, now: float) -> Evidence | None:
+    facts, verdict = session.look()
+    own_shell = facts is None or facts.foreground == session.pid
+    if verdict.waiting is Waiting.UNKNOWN:
+        watch.ready_since = None
+        if facts is None and session.track.state is ShellState.PROMPT and now - watch.changed >= SETTLE_S * 5:
+            return "marks"
+        watch.unknown_since = watch.unknown_since or now
+        return await _by_eye(session, wait, watch, now)
+    watch.unknown_since = None
+    if not verdict.ready or verdict.process is None:
+        watch.ready_since = None
+        return None
+    editing = verdict.waiting is Waiting.EDITOR
+    if session.meta.marks and own_shell and editing and not session.at_prompt and now - watch.changed < 0.1:
+        return None  # its prompt is on the way
+    if watch.ready_since is None:
+        watch.ready_since = now
+    # A prompt that is newer than the wait: nothing to be seen settling.
+    new_prompt = session.track.state is ShellState.PROMPT and own_shell and session.track.prompt_end > watch.begun_at
+    new_prompt = new_prompt and not shells.draws_after_mark(session.meta.program)
+    if not new_prompt and now - max(watch.ready_since, watch.changed) < _settle_s(wait, watch, verdict.process):
+        return None
+    asked = time.monotonic()
+    logged = await all_logged(session, watch.size)
+    slower = watch.answer_s * 1.5
+    watch.answer_s = (time.monotonic() - asked) / 2
+    if not logged or not session.look()[1].ready or (watch.answer_s > slower and watch.answer_s > SETTLE_S):
+        return None
+    return "marks" if session.at_prompt and own_shell else "kernel"
+
+
+def _settle_s(wait: Wait, watch: _Watch, process: Process) -> float:
+    """How long a program must wait for input, without printing, until it counts as ready."""
+    settle_s = max(wait.settle_s, watch.answer_s * ANSWERS_OF_TMUX)
+    before = wait.before
+    if watch.size == wait.sent_at and before and (before.pid, before.wakes) == (process.pid, process.wakes):
+        return max(settle_s, UNMOVED_S)
+    if watch.met[0] != process.pid:
+        watch.met = process.pid, watch.size
+    if process.age_s < NEW_S and watch.met[1] == watch.size:
+        return max(settle_s, NEW_S - process.age_s)
+    return settle_s
+
+
+async def all_logged(session: Session, size: int) -> bool:
+    """Whether the log, of this size, holds everything that was printed until now.
+
+    What a program prints goes through tmux and then the sink. When tmux has answered, it has read what lay there for
+    it; its second answer comes after it has passed that on. A sink that sleeps has written all that it was given.
+    """
+    for _ in range(2):
+        await session.tmux.query(command("display-message", "-p", ""))
+    return session.log.size() == size and session.sink_rests()
+
+
+class Asking:
+    """Watches whether a running command has come to the point where it wants input."""
+
+    def __init__(self) -> None:
+        self._size = -1
+        self._name = ""
+        self._since = 0.0
+
+    async def settled(self, session: Session) -> Verdict | None:
+        """The kernel's verdict, once it has stood for a while and all before it is printed."""
+        _, verdict = session.look()
+        now, size = time.monotonic(), session.log.size()
+        name = verdict.process.name if verdict.process and verdict.ready else ""
+        if not name or size != self._size or name != self._name:
+            self._size, self._name, self._since = size, name, now
+            return None
+        if now - self._since < (LISTENS_FOR_KEYS_S if verdict.waiting is Waiting.EDITOR else ASKS_S):
+            return None
+        return verdict if await all_logged(session, size) and session.look()[1].ready else None
+
+
+async def _by_eye(session: Session, wait: Wait, watch: _Watch, now: float) -> Evidence | None:
+    """Where the kernel cannot tell: a prompt that the caller described, or silence."""
+    quiet = now - max(watch.changed, watch.unknown_since or now)
+    if wait.prompt_pattern is not None and quiet >= SETTLE_S and watch.size > wait.start_offset:
+        text = without_echo(_new_text(session, wait), wait.typed)
+        last = text.rsplit("\n", 1)[-1]
+        if last and search_pattern(wait.prompt_pattern, last) is not None:
+            return "prompt"
+    return "quiet" if quiet * 1000 >= wait.idle_ms else None
+
+
+def _new_text(session: Session, wait: Wait) -> str:
+    end = session.log.size()
+    start = max(wait.start_offset, end - PATTERN_BYTES, session.log.head())
+    return plain(b"".join(session.log.pieces(start, end)), session.cols, session.rows).text
+
+
+async def _pattern(session: Session, wait: Wait, watch: _Watch, now: float) -> str | None:
+    if watch.size > wait.start_offset:
+        found = search_pattern(wait.pattern, without_echo(_new_text(session, wait), wait.typed))
+        if found is not None:
+            return found
+    if not (wait.screen or (session.pane and session.pane.alternate_screen)) or now - watch.screen_at < SCREEN_EVERY_S:
+        return None
+    watch.screen_at = now
+    captured = await panes.capture_pane(session.tmux, session.pane) if session.pane else None
+    if captured is None:
+        return None
+    session.see(captured[0])
+    if not (wait.screen or captured[0].alternate_screen):
+        return None
+    return search_pattern(wait.pattern, "\n".join(parse_capture(captured[1]).rows))
+
+
+async def _tell(session: Session, wait: Wait, watch: _Watch, now: float) -> None:
+    if now - watch.told < PROGRESS_EVERY_S:
+        return
+    watch.told = now
+    await wait.progress(now - watch.begun, last_line(session))
+
+
+def last_line(session: Session) -> str:
+    """The last line that a session printed, for progress reports."""
+    return session.last_text().rstrip().rsplit("\n", 1)[-1][:200]

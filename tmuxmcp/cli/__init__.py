@@ -1,0 +1,32 @@
+"""The command line. It holds no logic of its own: it reads words, calls the library and prints.
+
+Nothing heavy is imported before it is needed: `--version`, `--help` and the shell's completion of a line come at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from tmuxmcp.cli import output
+from tmuxmcp.cli.arguments import parse
+from tmuxmcp.errors import TmuxMcpError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        options = parse(words)
+        status: int = options.handler(options)
+        sys.stdout.flush()
+        return status
+    except TmuxMcpError as error:
+        return output.report(error, words)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        output.forget_stdout()
+        return 141  # what a shell says of a program that SIGPIPE ended
+    except Exception as error:
+        return output.report_defect(error, words)

@@ -1,0 +1,350 @@
+"""The words of the command line: verbs, options, and what they become. Imports nothing that takes time.
+
+Options of a verb that takes a program or a command come before it, so that the program's own stay the program's.
+They may also follow the first word directly (`tmuxmcp new bash --name a`); `--` ends them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+from tmuxmcp import __version__
+from tmuxmcp.errors import InvalidArgument
+
+SIGNALS = ("INT", "TERM", "HUP", "KILL", "QUIT", "TSTP", "CONT", "USR1", "USR2")
+WAITS = ("ready", "idle", "pattern", "exit", "none")
+
+DESCRIPTION = """\
+Terminal sessions for agents, on tmux.
+
+Sessions live on when a command ends; they are shared with the MCP servers of the same state directory.
+Where a session is not named, the command line's own default session is meant, made on first use."""
+
+EXIT_STATUS = """\
+Exit status: 0 done, 1 error, 2 usage, 3 not found, 4 denied, 124 timed out. `tmuxmcp run` exits with the command's
+own status, and with 125 for errors of ours."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises what argparse would print."""
+
+    def __init__(self, prog: str, **kwargs: Any) -> None:
+        kwargs |= {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter}
+        super().__init__(prog, **kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        raise InvalidArgument(f"{message[0].upper()}{message[1:]}.", hint=f"See `{self.prog} --help`.")
+
+    def take_leading(self, options: argparse.Namespace, words: Sequence[str]) -> list[str]:
+        """Take the options at the front of `words` into `options`; return the words behind them."""
+        at = 0
+        while at < len(words) and (action := self._option_string_actions.get(words[at].split("=", 1)[0])):
+            at += 1 if "=" in words[at] or action.nargs == 0 else 2
+        options.words = []
+        self.parse_args(words[:at], options)
+        return list(words[at:])
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """What the command line says; `handler` is the function that does it.
+
+    Raises:
+        InvalidArgument: it says nothing sensible.
+    """
+    # The settings table is only imported for the verbs that show all of it.
+    verb = next((word for word in words if not word.startswith("-")), "")
+    parser = Parser("tmuxmcp", description=DESCRIPTION, epilog=EXIT_STATUS)
+    parser.add_argument("--version", action="version", version=f"tmuxmcp {__version__}")
+    parser.set_defaults(handler=_help, parser=parser)
+    verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", title="commands")
+    for name, add in VERBS.items():
+        add(verbs, name, name == verb)
+    options, more = parser.parse_known_args(words)
+    if more and not _take_late_words(options, more):
+        parser.error(f"unrecognized arguments: {' '.join(more)}")
+    return options
+
+
+def _help(options: argparse.Namespace) -> int:
+    options.parser.print_help()
+    return 0
+
+
+def _take_late_words(options: argparse.Namespace, more: list[str]) -> bool:
+    """argparse takes all positional words at once; those behind an option are left over."""
+    if options.verb != "send" or (more[0] != "--" and any(word.startswith("-") for word in more)):
+        return False
+    options.words += more[more[0] == "--" :]
+    return True
+
+
+# ---- the verbs ---------------------------------------------------------------------------------
+
+Verbs = Any  # argparse's own type of them is private
+
+
+def _verb(verbs: Verbs, name: str, summary: str, handler: str, **kwargs: Any) -> Parser:
+    """A verb with what all verbs take; `handler` is `module.function` of this package."""
+
+    def call(options: argparse.Namespace) -> int:
+        module, function = handler.split(".")
+        status: int = getattr(import_module(f"tmuxmcp.cli.{module}"), function)(options)
+        return status
+
+    description = kwargs.pop("description", summary[0].upper() + summary[1:] + ".")
+    parser: Parser = verbs.add_parser(name, help=summary, description=description, **kwargs)
+    parser.set_defaults(handler=call, parser=parser)
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--config", metavar="FILE", help="settings file")
+    return parser
+
+
+def _add_settings(parser: Parser, everything: bool, leave_out: Sequence[str] = ()) -> None:
+    """A flag for each setting; without `everything`, for those that concern every verb."""
+    group = parser.add_argument_group("settings")
+    if not everything:
+        group.add_argument("--state-dir", dest="set_state_dir", metavar="DIR", help="where the socket and the logs are")
+        group.add_argument("--log-level", dest="set_log_level", metavar="LEVEL", help="debug, info, warning or error")
+        return
+    from tmuxmcp.config import Settings
+
+    for name, field in Settings.model_fields.items():
+        if name in leave_out:
+            continue
+        pairs: dict[str, Any] = {"type": _pair, "action": "append"} if name == "env" else {}
+        metavar = "NAME=VALUE" if pairs else name.rsplit("_", 1)[-1].upper()
+        flag, text = "--" + name.replace("_", "-"), (field.description or "").replace("%", "%%")
+        group.add_argument(flag, dest=f"set_{name}", metavar=metavar, help=text, **pairs)
+
+
+def _add_session(parser: Parser, positional: bool = True) -> None:
+    parser.add_argument("-s", "--session", "--session-id", dest="session", metavar="ID", help="session id")
+    if positional:
+        parser.add_argument("id", nargs="?", metavar="ID", help="the same")
+
+
+def _add_timeout(parser: Parser, text: str) -> None:
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--timeout", type=_seconds, dest="timeout_ms", metavar="SECONDS", help=text)
+    group.add_argument("--timeout-ms", type=_count, dest="timeout_ms", metavar="MS", help="the same in milliseconds")
+
+
+def _add_wait(parser: Parser, text: str) -> None:
+    parser.add_argument("--wait", "--wait-for", choices=WAITS, dest="wait_for", help=text)
+    parser.add_argument("--pattern", metavar="REGEX", help="what --wait pattern waits for")
+    parser.add_argument("--idle-ms", type=_count, metavar="MS", help="silence that counts as idle (300)")
+    _add_timeout(parser, "longest wait; exit status 124 if a --wait ends so")
+    parser.add_argument("--max-bytes", type=_count, metavar="N", help="most bytes of text (16 MiB)")
+
+
+def _serve(verbs: Verbs, name: str, chosen: bool) -> None:
+    parser = _verb(verbs, name, "serve MCP on stdin and stdout", "service.serve")
+    _add_settings(parser, chosen)
+    _add_words(parser, "PROGRAM", "program of the default session, and its arguments")
+
+
+def _demo(verbs: Verbs, name: str, chosen: bool) -> None:
+    parser = _verb(verbs, name, "show what tmuxmcp does, in ten seconds", "service.demo")
+    parser.add_argument("--keep", action="store_true", help="leave the demo's session running, to attach to")
+    _add_settings(parser, chosen, leave_out=("state_dir",))
+
+
+def _log(verbs: Verbs, name: str, chosen: bool) -> None:
+    description = (
+        "Print all that a session has printed, as clean text. Also of sessions that have ended, are lost or were\n"
+        "killed, as long as their logs are kept; `ID.1`, `ID.2` ... are earlier sessions of the same name."
+    )
+    parser = _verb(verbs, name, "print a session's log, also when it is gone", "log.log", description=description)
+    _add_session(parser)
+    parser.add_argument("-f", "--follow", action="store_true", help="go on, a line at a time, until the session ends")
+    parser.add_argument("--raw", action="store_true", help="the bytes as they were printed")
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument("--since", type=_count, metavar="OFFSET", help="start at this offset of the log")
+    start.add_argument("--tail", type=_count, metavar="LINES", help="start so many lines before the end")
+    _add_settings(parser, False)
+
+
+def _doctor(verbs: Verbs, name: str, chosen: bool) -> None:
+    description = (
+        "Look at what sessions need of this machine; say what to do about what is not there. Exit status 1 then.\n\n"
+        "Changes nothing. Shells are tried in a state directory of their own, which is gone afterwards."
+    )
+    parser = _verb(verbs, name, "check tmux, shells, limits and settings", "service.doctor", description=description)
+    _add_settings(parser, False)
+
+
+def _config(verbs: Verbs, name: str, chosen: bool) -> None:
+    parser = _verb(verbs, name, "print each setting and where it came from", "service.config")
+    _add_settings(parser, chosen)
+
+
+def _new(verbs: Verbs, name: str, chosen: bool) -> None:
+    parser = _verb(verbs, name, "start a program in a session of its own", "sessions.new")
+    parser.add_argument("--name", metavar="NAME", help="becomes the session id")
+    parser.add_argument("--rows", type=_count, metavar="N", help="rows of its terminal")
+    parser.add_argument("--cols", type=_count, metavar="N", help="columns of its terminal")
+    parser.add_argument("--cwd", metavar="DIR", help="its working directory")
+    parser.add_argument("--env", type=_pair, action="append", metavar="NAME=VALUE", help="added to its environment")
+    _add_settings(parser, False)
+    _add_words(parser, "PROGRAM", "program and its arguments, exact; left out: the login shell")
+
+
+def _run(verbs: Verbs, name: str, chosen: bool) -> None:
+    description = (
+        "Run a command in a session's live shell: its output on stdout, its exit status as ours.\n\n"
+        "One word is shell text as it is; several words are one command with exactly these arguments.\n"
+        "Without -s, the first of several words may name a session: `tmuxmcp run ID COMMAND`.\n"
+        "Ctrl-C interrupts the command; twice leaves it running."
+    )
+    parser = _verb(verbs, name, "run a command in a session's shell", "run.run", description=description)
+    _add_session(parser, positional=False)
+    _add_timeout(parser, "wait no longer than this (no limit); the command goes on, exit status 124")
+    _add_settings(parser, False)
+    _add_words(parser, "COMMAND", "the command, behind all options")
+
+
+def _send(verbs: Verbs, name: str, chosen: bool) -> None:
+    parser = _verb(verbs, name, "type text and press keys, and print what came back", "sessions.send")
+    _add_session(parser, positional=False)
+    parser.add_argument("words", nargs="*", metavar="[ID] TEXT", help="session id (unless -s gives it), text to type")
+    parser.add_argument("--key", "--keys", action="append", metavar="KEY", help="after the text: Up, C-c, F5, Down*5")
+    parser.add_argument("--enter", action="store_true", help="press Enter at the end")
+    _add_wait(parser, "when to come back (ready)")
+    _add_settings(parser, False)
+
+
+def _read(verbs: Verbs, name: str, chosen: bool) -> None:
+    parser = _verb(verbs, name, "print what a session printed since the last read", "sessions.read")
+    _add_session(parser)
+    views = ("new", "screen", "scrollback", "raw")
+    parser.add_argument("--view", choices=views, help="new text, the screen, lines of scrollback, or raw bytes")
+    parser.add_argument("--offset", type=_count, metavar="LINE", help="scrollback: first line, 0 the oldest")
+    parser.add_argument("--limit", type=_count, metavar="LINES", help="scrollback: most lines (1000)")
+    parser.add_argument("--since", type=_count, metavar="OFFSET", help="start at this offset of the log")
+    parser.add_argument("--format", choices=("plain", "ansi"), help="ansi: screen with colours")
+    _add_wait(parser, "wait for this first (none)")
+    _add_settings(parser, False)
+
+
+def _list(verbs: Verbs, name: str, chosen: bool) -> None:
+    parser = _verb(verbs, name, "list the sessions", "sessions.list_", aliases=["ls"])
+    parser.add_argument("--all", action="store_true", help="also those whose program has ended")
+    parser.add_argument("--watch", action="store_true", help="again every second, in place; q ends")
+    _add_settings(parser, False)
+
+
+def _view(verbs: Verbs, name: str, chosen: bool) -> None:
+    parser = _verb(verbs, name, "print a session's screen", "sessions.view")
+    _add_session(parser)
+    _add_settings(parser, False)
+
+
+def _watch(verbs: Verbs, name: str, chosen: bool) -> None:
+    description = (
+        "Follow a session's screen in place. q or C-c ends; nothing is typed, and the session keeps its size.\n"
+        "Where stdout is no terminal, each screen is printed below the other."
+    )
+    parser = _verb(verbs, name, "follow a session's screen", "watch.watch", description=description)
+    _add_session(parser)
+    parser.add_argument("--once", action="store_true", help="print the screen once, as plain text")
+    _add_settings(parser, False)
+
+
+def _attach(verbs: Verbs, name: str, chosen: bool) -> None:
+    parser = _verb(verbs, name, "watch a session live; leave with C-b d", "sessions.attach")
+    _add_session(parser)
+    parser.add_argument("--take", action="store_true", help="type into it, too")
+    _add_settings(parser, False)
+
+
+def _kill(verbs: Verbs, name: str, chosen: bool) -> None:
+    parser = _verb(verbs, name, "end a session and every process in it", "sessions.kill")
+    _add_session(parser)
+    parser.add_argument("--force", action="store_true", default=None, help="kill at once")
+    parser.add_argument("--signal", choices=SIGNALS, help="what to ask it with (TERM)")
+    parser.add_argument("--grace-ms", type=_count, metavar="MS", help="time to end before it is killed (2000)")
+    _add_settings(parser, False)
+
+
+def _completion(verbs: Verbs, name: str, chosen: bool) -> None:
+    description = (
+        "Print a script by which a shell completes commands, options, session ids and values of settings.\n\n"
+        'bash, zsh: eval "$(tmuxmcp completion bash)" in the start-up file, in zsh after compinit.\n'
+        "fish: tmuxmcp completion fish >~/.config/fish/completions/tmuxmcp.fish"
+    )
+    parser = _verb(verbs, name, "print a script for Tab in bash, zsh or fish", "completion.completion",
+                   description=description)  # fmt: skip
+    parser.add_argument("shell", nargs="?", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
+    parser.add_argument("--sessions", action="store_true", help="print session ids instead, as the scripts need them")
+    parser.add_argument("--logs", action="store_true", help="the same, and those of which only the log is left")
+    _add_settings(parser, False)
+
+
+VERBS: dict[str, Callable[[Verbs, str, bool], None]] = {
+    "serve": _serve,
+    "demo": _demo,
+    "new": _new,
+    "run": _run,
+    "send": _send,
+    "read": _read,
+    "list": _list,
+    "view": _view,
+    "watch": _watch,
+    "attach": _attach,
+    "kill": _kill,
+    "log": _log,
+    "doctor": _doctor,
+    "config": _config,
+    "completion": _completion,
+}
+
+
+# ---- the words ---------------------------------------------------------------------------------
+
+
+def _add_words(parser: Parser, metavar: str, text: str) -> None:
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar=metavar, help=text)
+
+
+def program_words(options: argparse.Namespace) -> list[str]:
+    """The program and its arguments."""
+    if options.words[:1] == ["--"]:
+        return list(options.words[1:])
+    first: list[str] = options.words[:1]
+    rest: list[str] = options.words[1:]
+    rest = options.parser.take_leading(options, rest)
+    return first + rest[rest[:1] == ["--"] :]
+
+
+def session_id(options: argparse.Namespace) -> str:
+    """The session that is meant; empty: the default session."""
+    if options.session is not None and options.id is not None and options.session != options.id:
+        raise InvalidArgument(f"Two sessions are named: {options.session} and {options.id}.")
+    return options.session or options.id or ""
+
+
+def _count(word: str) -> int:
+    number = int(word)
+    if number < 0:
+        raise ValueError
+    return number
+
+
+def _seconds(word: str) -> int:
+    number = float(word)
+    if not 0 <= number < 1e9:
+        raise ValueError
+    return int(number * 1000)
+
+
+def _pair(word: str) -> tuple[str, str]:
+    name, sign, value = word.partition("=")
+    if not sign or not name:
+        raise argparse.ArgumentTypeError(f"{word!r} is not NAME=VALUE")
+    return name, value
+
+
+_count.__name__, _seconds.__name__ = "number", "number of seconds"  # argparse says these

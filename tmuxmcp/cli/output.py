@@ -1,0 +1,131 @@
+"""What goes to the terminal: results, tables, notes and errors. Bytes go out as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+from tmuxmcp.errors import Internal, TmuxMcpError
+
+if TYPE_CHECKING:
+    from tmuxmcp.broker.results import Result
+
+OURS_IN_RUN = 125
+"""Exit status of `run` for what is not the command's own: as of docker, env and timeout."""
+
+
+def write(text: str | bytes) -> None:
+    """Put text on stdout as UTF-8, whatever the locale says."""
+    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+
+
+def write_json(value: Any) -> None:
+    """Put a value on stdout as JSON: one line, or several where a person reads it."""
+    write(json.dumps(value, indent=2 if sys.stdout.isatty() else None) + "\n")
+
+
+def write_result(result: Result) -> None:
+    """Put a whole result on stdout as JSON."""
+    write_json(result.model_dump())
+
+
+def write_text(text: str) -> None:
+    """Put terminal text on stdout exactly; on a terminal, the shell's prompt gets a line of its own."""
+    write(text)
+    if text and not text.endswith("\n") and sys.stdout.isatty():
+        write("\n")
+
+
+def write_table(rows: Sequence[Sequence[str]]) -> None:
+    """Put rows on stdout in columns; the first row is the heading."""
+    write("".join(f"{line}\n" for line in table(rows)))
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines with columns; the first row is the heading."""
+    rows = [[visible(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [bold(lines[0], sys.stdout), *lines[1:]]
+
+
+class Progress:
+    """One dim line on stderr that says how a long wait goes; nothing where stderr is no terminal."""
+
+    def __init__(self) -> None:
+        self._shown = False
+
+    async def __call__(self, elapsed_s: float, last_line: str) -> None:
+        """Show it, instead of what it showed before."""
+        if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+            return
+        text = f"{elapsed_s:.0f} s  {visible(last_line)}".rstrip()
+        cols = os.get_terminal_size(2).columns
+        room = cols - 1 if text.isascii() else cols // 2  # each may be two columns wide
+        self._shown = True
+        self._write(f"\r{bold(text[:room], sys.stderr, '2')}\x1b[K")
+
+    def erase(self) -> None:
+        """Leave the line as it was."""
+        if self._shown:
+            self._shown = False
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        sys.stdout.flush()
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def visible(text: str) -> str:
+    """Text on one line that does nothing to a terminal."""
+    return text if text.isprintable() else json.dumps(text)
+
+
+def note(text: str | None) -> None:
+    """Tell the person something; stdout is the program's."""
+    if text:
+        sys.stdout.flush()  # on a terminal, the order counts
+        print(f"tmuxmcp: {visible(text)}", file=sys.stderr)
+
+
+def coloured(stream: TextIO) -> bool:
+    """Whether colours are welcome there (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def bold(text: str, stream: TextIO, style: str = "1") -> str:
+    """Bold, or another style by its SGR number, where that is welcome."""
+    return f"\x1b[{style}m{text}\x1b[0m" if coloured(stream) else text
+
+
+def report(error: TmuxMcpError, words: Sequence[str]) -> int:
+    """One line on stderr, with --json the error object on stdout; return the exit status."""
+    verb = next((word for word in words if not word.startswith("-")), "")
+    print("tmuxmcp: " + " ".join(str(error).split("\n")), file=sys.stderr)
+    if "--json" in words:
+        try:
+            write_json({"error": json.loads(json.dumps(error.as_dict(), default=str))})
+            sys.stdout.flush()
+        except BrokenPipeError:
+            forget_stdout()
+    return OURS_IN_RUN if verb == "run" else error.exit_status
+
+
+def report_defect(error: Exception, words: Sequence[str]) -> int:
+    """As `report`, for what should not happen; the log gets all of it."""
+    import logging
+
+    logging.getLogger(__name__).error("unexpected", exc_info=error)
+    why = f"{type(error).__name__}: {error}".split("\n")[0]
+    return report(Internal(f"Something unexpected failed inside tmuxmcp: {why}.", hint="Sessions go on."), words)
+
+
+def forget_stdout() -> None:
+    """Nobody reads it any more: let what is still buffered go nowhere, or the interpreter complains at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,0 +1,134 @@
+"""`tmuxmcp run`: a command in a live shell, its complete output on stdout and its status as ours."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import math
+import shlex
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import anyio
+
+from tmuxmcp.cli import output
+from tmuxmcp.cli.sessions import CALL, FOREVER_MS, MOST_BYTES, exists, telling, with_broker
+from tmuxmcp.errors import InvalidArgument, TimedOut, TmuxMcpError
+
+if TYPE_CHECKING:
+    from tmuxmcp.broker import results as r
+    from tmuxmcp.broker.broker import Broker
+
+SHORT = 64 * 1024
+"""Bytes of output that come with the result itself; what is longer is read in pieces."""
+
+PIECE = 8 * 1024 * 1024
+"""Raw bytes read at once."""
+
+TWICE_S = 2.0
+"""Two Ctrl-C within this time leave the command alone."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """`tmuxmcp run`."""
+    if not [word for word in options.words if word != "--"]:
+        options.parser.error("there is no COMMAND")
+    return with_broker(options, _run)
+
+
+async def _run(broker: Broker, options: argparse.Namespace) -> int:
+    name, text = await _command(broker, options)
+    facts = await broker.get_session(name, call=CALL)
+    output.note(facts.note)
+    timeout_ms = FOREVER_MS if options.timeout_ms is None else options.timeout_ms
+    result = await _interruptible(broker, facts.session_id, text, timeout_ms, MOST_BYTES if options.json else SHORT)
+    if result is None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # there is nothing left to interrupt
+        output.note(f"left running in session {facts.session_id}; `tmuxmcp read {facts.session_id}` gives its output")
+        return 128 + signal.SIGINT
+    if options.json:
+        output.write_result(result)
+    elif result.truncated:
+        async for piece in _pieces(broker, result):
+            output.write(piece)
+    else:
+        output.write_text(result.output)
+    output.note(result.note)
+    return _status(result)
+
+
+def _status(result: r.RunResult) -> int:
+    if result.exit_code is not None:
+        return result.exit_code
+    if result.outcome == "timeout":
+        output.note(f"timed out after {result.duration_ms} ms; it goes on in session {result.session_id}")
+        return TimedOut.exit_status
+    return output.OURS_IN_RUN
+
+
+async def _command(broker: Broker, options: argparse.Namespace) -> tuple[str, str]:
+    """Which session, and which command."""
+    session, words = options.session, options.words
+    if session is None and len(words) > 1 and words[0] not in ("", "--") and await exists(broker, words[0]):
+        session = words[0]
+        words = options.parser.take_leading(options, words[1:])
+    if words[:1] == ["--"]:
+        words = words[1:]
+    elif len(words) > 1 and any(char.isspace() for char in words[0]):
+        # No program is called so: it is shell text, and what follows can only be options.
+        words = words[:1] + options.parser.take_leading(options, words[1:])
+    if not words:
+        raise InvalidArgument("There is no COMMAND.", hint="See `tmuxmcp run --help`.")
+    return session or "", words[0] if len(words) == 1 else shlex.join(words)
+
+
+async def _interruptible(
+    broker: Broker, session_id: str, text: str, timeout_ms: int, max_bytes: int
+) -> r.RunResult | None:
+    """Run it; Ctrl-C is passed on to what is in front, and the second one within `TWICE_S` gives up (None)."""
+    result: r.RunResult | None = None
+    failed: TmuxMcpError | None = None
+    async with anyio.create_task_group() as tg:
+
+        async def listen() -> None:
+            last = -math.inf
+            with anyio.open_signal_receiver(signal.SIGINT) as interrupts:
+                async for _ in interrupts:
+                    now = time.monotonic()
+                    if now - last < TWICE_S:
+                        tg.cancel_scope.cancel()
+                    last = now
+                    with suppress(TmuxMcpError):
+                        await broker.signal("INT", session_id=session_id, call=CALL)
+
+        tg.start_soon(listen)
+        try:
+            with telling() as call:
+                result = await broker.run(text, session_id, timeout_ms=timeout_ms, max_bytes=max_bytes, call=call)
+        except TmuxMcpError as error:
+            failed = error
+        tg.cancel_scope.cancel()
+    if failed:
+        raise failed
+    return result
+
+
+async def _pieces(broker: Broker, result: r.RunResult) -> AsyncIterator[str]:
+    """The whole output, however long, a piece at a time; cut where a line ends."""
+    from tmuxmcp.terminal.plain import plain
+
+    at, rest = result.start_offset, b""
+    while at < result.end_offset:
+        size = min(PIECE, result.end_offset - at)
+        raw = await broker.read("raw", result.session_id, since=at, max_bytes=size, call=CALL)
+        output.note(raw.note)
+        data = rest + base64.b64decode(raw.content)
+        if raw.next_offset <= at:
+            break
+        at = raw.next_offset
+        cut = len(data) if at >= result.end_offset else data.rfind(b"\n") + 1
+        yield plain(data[:cut], raw.cols, raw.rows).text
+        rest = data[cut:]

@@ -1,0 +1,123 @@
+"""The verbs that are about tmuxmcp itself: serve, demo, doctor, config."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tmuxmcp.cli import output
+from tmuxmcp.cli.arguments import program_words
+
+if TYPE_CHECKING:
+    from tmuxmcp.config import Settings
+
+
+def flags(options: argparse.Namespace) -> dict[str, Any]:
+    """The settings that were given as flags, by name."""
+    given = {name.removeprefix("set_"): value for name, value in vars(options).items() if name.startswith("set_")}
+    return {
+        name: dict(value) if isinstance(value, list) else value for name, value in given.items() if value is not None
+    }
+
+
+def config_file(options: argparse.Namespace) -> Path | None:
+    """The settings file that was named."""
+    return Path(options.config).expanduser() if options.config else None
+
+
+def effective(options: argparse.Namespace) -> tuple[Settings, dict[str, str]]:
+    """The settings, and where each came from."""
+    from tmuxmcp.config import load_with_origins
+
+    return load_with_origins(flags(options), config_file(options))
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Serve MCP on stdio until the client goes."""
+    from tmuxmcp.app import run_stdio
+    from tmuxmcp.config import load_settings
+
+    words = program_words(options)
+    given = flags(options)
+    if words:  # another program than the settings', so not with their arguments
+        given |= {"program": words[0], "program_args": words[1:]}
+    run_stdio(load_settings(given, config_file(options)))
+    return 0
+
+
+def demo(options: argparse.Namespace) -> int:
+    """Show what tmuxmcp does."""
+    from tmuxmcp.demo import main
+
+    effective(options)  # a wrong setting is the user's, not the demo's
+    settings = ["--config", str(config_file(options))] if options.config else []
+    for name, value in flags(options).items():
+        for each in [f"{key}={text}" for key, text in value.items()] if isinstance(value, dict) else [value]:
+            settings += [f"--{name.replace('_', '-')}={each}"]
+    return main(settings, keep=options.keep, as_json=options.json)
+
+
+def doctor(options: argparse.Namespace) -> int:
+    """Look at what sessions need, and say what to do where it is not there."""
+    from dataclasses import asdict
+
+    from tmuxmcp.app import setup_logging
+    from tmuxmcp.doctor import diagnose
+
+    setup_logging("error")
+    gc.enable()
+    checks = diagnose(flags(options), config_file(options))
+    if options.json:
+        output.write_json({"checks": [asdict(check) for check in checks]})
+    else:
+        width = max(len(check.name) for check in checks)
+        for check in checks:
+            mark = output.bold("ok  ", sys.stdout, "32") if check.ok else output.bold("FAIL", sys.stdout, "1;31")
+            output.write(f"{mark}  {check.name.ljust(width)}  {output.visible(check.message)}\n")
+            if check.fix:
+                output.write(f"{' ' * (width + 8)}{output.visible(check.fix)}\n")
+    return 0 if all(check.ok for check in checks) else 1
+
+
+def config(options: argparse.Namespace) -> int:
+    """Print each setting and where it came from."""
+    settings, origins = effective(options)
+    values = settings.model_dump(mode="json")
+    fields = type(settings).model_fields
+    if options.json:
+        output.write_json(
+            {
+                name: {
+                    "value": value,
+                    "origin": origins[name],
+                    "default": plain(fields[name].get_default(call_default_factory=True)),
+                    "description": fields[name].description,
+                }
+                for name, value in values.items()
+            }
+        )
+        return 0
+    rows = [(name, word(value), origins[name]) for name, value in values.items()]
+    output.write_table([("SETTING", "VALUE", "FROM"), *rows])
+    return 0
+
+
+def plain(value: Any) -> Any:
+    """A default as JSON can show it."""
+    return str(value) if isinstance(value, Path) else value
+
+
+def word(value: Any) -> str:
+    """A value as a table shows it."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case list():
+            return ",".join(value) or "-"
+        case dict():
+            return ",".join(f"{key}={text}" for key, text in value.items()) or "-"
+        case _:
+            return str(value) if value != "" else "-"

@@ -1,0 +1,187 @@
+"""The one settings table: flags, variables, file, help and documentation come from it.
+
+Order: flags, then `TMUXMCP_*` variables, then the settings file, then defaults. Nothing is read from the
+working directory: a cloned repository must not change policy or run commands.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings.exceptions import SettingsError
+
+from tmuxmcp.errors import InvalidArgument, IoError
+
+PREFIX = "TMUXMCP_"
+TOOL_SETS = ("core", "process", "human", "files", "recording")
+Words = Annotated[list[str], NoDecode]
+
+
+def home() -> Path:
+    """The user's home directory; from the user database when HOME is not set."""
+    return Path(os.path.expanduser("~"))
+
+
+def default_config_file() -> Path:
+    """Where settings are read from when `--config` does not say."""
+    return home() / ".config" / "tmuxmcp" / "config.toml"
+
+
+class Settings(BaseSettings):
+    """Every setting: name, type, default, one sentence with its unit."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, validate_default=False)
+
+    state_dir: Path = Field(
+        default_factory=lambda: home() / ".local" / "state" / "tmuxmcp",
+        description="Directory of the socket, the logs and what is known of each session",
+    )
+    program: str = Field("", description="Program of a default session; empty: the login shell")
+    program_args: Words = Field([], description="Its arguments")
+    cwd: str = Field("", description="Working directory of new sessions; empty: the broker's own")
+    rows: int = Field(24, ge=1, le=500, description="Rows of a new session's terminal")
+    cols: int = Field(80, ge=1, le=500, description="Columns of a new session's terminal")
+    term: str = Field("tmux-256color", pattern=r"^[A-Za-z0-9._+-]+$", description="TERM inside sessions")
+    tools: Words = Field(
+        ["core", "process", "human"],
+        description="Sets of tools to offer: core, process, human, files, recording, all",
+    )
+    results: Literal["both", "text", "structured"] = Field("both", description="What a tool result holds")
+    on_exit: Literal["keep", "destroy"] = Field(
+        "keep", description="What becomes of the sessions that a server made when it ends in good order"
+    )
+    history: Literal["session", "user", "none"] = Field(
+        "session",
+        description="Where shells keep history: a file of the session's own, the user's own file, nowhere",
+    )
+    prompt_pattern: str = Field("", description="Regex of a prompt that counts as ready where nothing else can tell")
+    integration: bool = Field(True, description="Load the start-up files by which shells mark commands")
+    max_sessions: int = Field(32, ge=1, le=1000, description="Most live sessions at once")
+    idle_timeout_s: float = Field(
+        86_400, ge=0, description="Seconds after which a session that waits for input is ended; 0: never"
+    )
+    max_duration_s: float = Field(0, ge=0, description="Seconds that a session may live; 0: no limit")
+    retention_days: float = Field(7, ge=0, description="Days that logs of ended sessions are kept; 0: for ever")
+    state_max_bytes: int = Field(
+        2 * 1024 * 1024 * 1024,
+        ge=0,
+        description="Most bytes of the state directory: the oldest logs of ended sessions go first; 0: no limit",
+    )
+    max_wait_ms: int = Field(50_000, ge=1, description="Longest wait of one call, in milliseconds")
+    max_bytes: int = Field(8192, ge=1, le=16 * 1024 * 1024, description="Most bytes of text in a result")
+    log_max_bytes: int = Field(
+        256 * 1024 * 1024, ge=1024 * 1024, description="Most bytes of raw output kept for each session"
+    )
+    scrollback_lines: int = Field(5000, ge=0, le=1_000_000, description="Lines of scrollback of a new session")
+    max_input_bytes: int = Field(1024 * 1024, ge=1, description="Most bytes typed by one call")
+    env_allow: Words = Field([], description="Variables passed to sessions beside the usual ones; NAME or PREFIX*")
+    env: dict[str, str] = Field({}, description="Variables set in every session")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="How much is logged to stderr")
+    log_format: Literal["text", "json"] = Field("text", description="Form of the log")
+
+    @field_validator("state_dir")
+    @classmethod
+    def _absolute(cls, value: Path) -> Path:
+        """tmux and the programs that keep the logs work in other directories than ours."""
+        return Path(os.path.abspath(value.expanduser()))
+
+    @field_validator("program_args", "tools", "env_allow", mode="before")
+    @classmethod
+    def _split_words(cls, value: Any) -> Any:
+        """A variable or flag is a text with commas; a file gives a list."""
+        if isinstance(value, str):
+            return [part.strip() for part in value.split(",") if part.strip()]
+        return value
+
+    @field_validator("tools")
+    @classmethod
+    def _known_sets(cls, value: list[str], info: ValidationInfo) -> list[str]:
+        unknown = sorted(set(value) - {*TOOL_SETS, "all"})
+        if unknown:
+            raise ValueError(f"unknown tool set {unknown[0]!r}; there are: {', '.join(TOOL_SETS)}, all")
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags and the file come in through `load_settings`; variables directly; no `.env`, no secrets folder."""
+        return (init_settings, env_settings)
+
+
+def read_file(path: Path | None) -> dict[str, Any]:
+    """Read a settings file; `None` means the default place, where a missing file is no error.
+
+    Raises:
+        IoError: the file cannot be read.
+        InvalidArgument: it is not TOML, or holds a setting that does not exist.
+    """
+    where = path or default_config_file()
+    try:
+        with where.open("rb") as file:
+            values = tomllib.load(file)
+    except FileNotFoundError:
+        if path is None:
+            return {}
+        raise IoError(f"There is no settings file {where}.", hint="Check --config.") from None
+    except OSError as error:
+        raise IoError(f"The settings file {where} cannot be read: {error.strerror}.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidArgument(f"The settings file {where} is not TOML: {error}.") from None
+    unknown = sorted(set(values) - set(Settings.model_fields))
+    if unknown:
+        raise InvalidArgument(
+            f"The settings file {where} holds an unknown setting {unknown[0]!r}.",
+            hint=f"Settings are: {', '.join(Settings.model_fields)}.",
+        )
+    return values
+
+
+def load_settings(flags: Mapping[str, Any] | None = None, file: Path | None = None) -> Settings:
+    """The effective settings.
+
+    Args:
+        flags: settings given on the command line or by a caller of the library, by name.
+        file: the settings file; `None`: the default one, if it is there.
+
+    Raises:
+        InvalidArgument: a value is wrong; the message names the setting and where it came from.
+    """
+    return load_with_origins(flags, file)[0]
+
+
+def load_with_origins(
+    flags: Mapping[str, Any] | None = None, file: Path | None = None
+) -> tuple[Settings, dict[str, str]]:
+    """The effective settings, and for each where it came from: `flag`, a variable's name, a file, `default`."""
+    given = dict(flags or {})
+    from_file = read_file(file)
+    from_env = {name for name in Settings.model_fields if PREFIX + name.upper() in os.environ}
+    origins = dict.fromkeys(Settings.model_fields, "default")
+    origins |= dict.fromkeys(from_file, str(file or default_config_file()))
+    origins |= {name: PREFIX + name.upper() for name in from_env}
+    origins |= dict.fromkeys(given, "flag")
+    merged = {name: value for name, value in from_file.items() if name not in from_env} | given
+    try:
+        settings = Settings(**merged)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        name = str(first["loc"][0]) if first["loc"] else "settings"
+        raise InvalidArgument(
+            f"Setting {name} (from {origins.get(name, 'the settings')}): {first['msg']}.",
+            hint="`tmuxmcp config` lists all settings.",
+        ) from None
+    except SettingsError as error:
+        raise InvalidArgument(f"A {PREFIX}* variable cannot be read: {error}.") from None
+    return settings, origins

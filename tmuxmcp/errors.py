@@ -1,0 +1,195 @@
+"""Every error a caller can see, each with its stable code.
+
+    TmuxMcpError
+    |-- InvalidArgument       INVALID_ARGUMENT     |-- SessionNotFound    SESSION_NOT_FOUND
+    |   |-- InvalidKey        INVALID_KEY          |-- SessionExists      SESSION_EXISTS
+    |   |-- InvalidPattern    INVALID_PATTERN      |-- SessionExited      SESSION_EXITED
+    |   `-- NoInput           NO_INPUT             |-- SessionBusy        SESSION_BUSY
+    |-- ProgramNotFound       PROGRAM_NOT_FOUND    |-- MaxSessions        MAX_SESSIONS
+    |-- CwdNotFound           CWD_NOT_FOUND        |-- ResourceLimit      RESOURCE_LIMIT
+    |-- NotAShell             NOT_A_SHELL          |-- TmuxUnavailable    TMUX_UNAVAILABLE
+    |-- WrongMode             WRONG_MODE           |-- TmuxFailed         TMUX_ERROR
+    |-- IncompleteCommand     INCOMPLETE_COMMAND   |-- IoError            IO_ERROR
+    |-- Unsupported           UNSUPPORTED          |-- TimedOut           TIMEOUT
+    `-- PermissionDenied      PERMISSION_DENIED    `-- Internal           INTERNAL
+
+A code never changes its meaning and is never reused. The message says what happened, the hint what to do
+next; both are shown to models and to people as they stand. A wait that ends is an answer, not an error.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class TmuxMcpError(Exception):
+    """Base of everything tmuxmcp raises on purpose."""
+
+    code: ClassVar[str] = "INTERNAL"
+    http_status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+    exit_status: ClassVar[int] = 1
+    """Exit status of the command line: 1 error, 2 usage, 3 not found, 4 denied, 124 timed out."""
+
+    def __init__(self, message: str, hint: str = "", **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.details = details
+        """Values a program can use (`session_id`, `argv` ...); never secrets."""
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}" + (f" Hint: {self.hint}" if self.hint else "")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The error object every face shows: `{code, message, retryable, hint, details}`."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "retryable": self.retryable,
+            "hint": self.hint,
+            "details": self.details,
+        }
+
+
+class InvalidArgument(TmuxMcpError):
+    """An argument has the wrong type, form or size."""
+
+    code, http_status, exit_status = "INVALID_ARGUMENT", 400, 2
+
+
+class InvalidKey(InvalidArgument):
+    """A key name that no notation knows; nothing was sent."""
+
+    code = "INVALID_KEY"
+
+
+class InvalidPattern(InvalidArgument):
+    """A regular expression that does not compile, or takes too long."""
+
+    code = "INVALID_PATTERN"
+
+
+class NoInput(InvalidArgument):
+    """`send` was given nothing to send."""
+
+    code = "NO_INPUT"
+
+
+class SessionNotFound(TmuxMcpError):
+    """No session has this id."""
+
+    code, http_status, exit_status = "SESSION_NOT_FOUND", 404, 3
+
+
+class SessionExists(TmuxMcpError):
+    """The name is in use."""
+
+    code, http_status = "SESSION_EXISTS", 409
+
+
+class SessionExited(TmuxMcpError):
+    """The session's program has ended; its output can still be read."""
+
+    code, http_status = "SESSION_EXITED", 409
+
+
+class SessionBusy(TmuxMcpError):
+    """Something already runs in the session."""
+
+    code, http_status, retryable = "SESSION_BUSY", 409, True
+
+
+class NotAShell(TmuxMcpError):
+    """What reads the session's input is not a shell that can report exit codes."""
+
+    code, http_status = "NOT_A_SHELL", 409
+
+
+class WrongMode(TmuxMcpError):
+    """The session is not in a mode in which this can work."""
+
+    code, http_status = "WRONG_MODE", 409
+
+
+class IncompleteCommand(TmuxMcpError):
+    """The shell wants more text: an open quote, bracket or here-document."""
+
+    code, http_status = "INCOMPLETE_COMMAND", 422
+
+
+class Unsupported(TmuxMcpError):
+    """This tmux, terminal or system cannot do it."""
+
+    code, http_status = "UNSUPPORTED", 501
+
+
+class PermissionDenied(TmuxMcpError):
+    """The system refused, or the state directory is not safe to use."""
+
+    code, http_status, exit_status = "PERMISSION_DENIED", 403, 4
+
+
+class ProgramNotFound(TmuxMcpError):
+    """The program does not exist or cannot be executed."""
+
+    code, http_status, exit_status = "PROGRAM_NOT_FOUND", 404, 3
+
+
+class CwdNotFound(TmuxMcpError):
+    """The working directory does not exist."""
+
+    code, http_status, exit_status = "CWD_NOT_FOUND", 404, 3
+
+
+class MaxSessions(TmuxMcpError):
+    """No more sessions may be opened."""
+
+    code, http_status, retryable = "MAX_SESSIONS", 429, True
+
+
+class ResourceLimit(TmuxMcpError):
+    """A size or count is over its limit; the message names the setting."""
+
+    code, http_status = "RESOURCE_LIMIT", 413
+
+
+class TmuxUnavailable(TmuxMcpError):
+    """tmux is missing or too old."""
+
+    code, http_status = "TMUX_UNAVAILABLE", 503
+
+
+class TmuxFailed(TmuxMcpError):
+    """tmux refused a command or did not answer."""
+
+    code = "TMUX_ERROR"
+
+
+class IoError(TmuxMcpError):
+    """A file of ours could not be read or written."""
+
+    code = "IO_ERROR"
+
+
+class TimedOut(TmuxMcpError):
+    """An operation that has no partial answer did not end in time."""
+
+    code, http_status, retryable, exit_status = "TIMEOUT", 504, True, 124
+
+
+class Internal(TmuxMcpError):
+    """A defect of ours; the log has the whole of it under the incident id."""
+
+    code = "INTERNAL"
+
+
+def all_errors() -> list[type[TmuxMcpError]]:
+    """Every error class, sorted by code; the reference documentation is made from it."""
+    found: list[type[TmuxMcpError]] = []
+    todo = list(TmuxMcpError.__subclasses__())
+    while todo:
+        cls = todo.pop()
+        found.append(cls)
+        todo += cls.__subclasses__()
+    return sorted(found, key=lambda cls: cls.code)

@@ -1,0 +1,237 @@
+"""The table of operations as MCP tools, for both protocol eras (`initialize` and 2026-07-28).
+
+Made on the SDK's low-level server: it hands arguments over as they came, where the high-level one runs
+`json.loads` on free text. State hangs on session ids, never on the connection. This file turns arguments,
+results and errors into MCP's forms; it decides nothing about sessions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
+
+import psutil
+from mcp.server import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+)
+
+from tmuxmcp import __version__
+from tmuxmcp.broker.call import Call, Progress
+from tmuxmcp.broker.results import Result
+from tmuxmcp.errors import Internal, InvalidArgument, TmuxMcpError
+from tmuxmcp.faces.operations import OPERATIONS, Operation
+from tmuxmcp.faces.text import footer, render
+
+if TYPE_CHECKING:
+    from tmuxmcp.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+Results = Literal["both", "text", "structured"]
+BrokerSource = Callable[[], Awaitable["Broker"]]
+"""Gives the broker, which may still be opening; raises `TmuxMcpError` if it cannot."""
+
+Caller = str | Callable[[ServerRequestContext[Any, Any]], str]
+
+CALL_META, ERROR_META, RESULT_META = "tmuxmcp/call", "tmuxmcp/error", "tmuxmcp/result"
+
+TOOL_SETS: dict[str, tuple[str, ...]] = {"core": tuple(OPERATIONS)}
+"""Tools by set. A set whose operations do not exist yet offers nothing."""
+
+LONG_RESULTS = ("run", "send", "read")
+MAX_RESULT_CHARS = 500_000
+"""What Claude Code may show of a result that was asked for with a large `max_bytes`: the most it accepts."""
+
+LAUNCHERS = ("uv", "uvx")
+"""Parents that live only as long as we do; the client is above them."""
+
+INSTRUCTIONS = """\
+Live terminal sessions on tmux. They keep running between calls and when you disconnect.
+
+- Shell commands: `run`. You get the complete output and the exit code; cd, export and functions persist.
+- Programs that ask or draw (python, ssh, vim, less, installers): type with `send`, look with `read`.
+- `session_id` may be left out: you have a default session of your own, made on first use. Use \
+`create_session` with a `name` for a second terminal, another program, or one to share.
+- Waits end by themselves and say why in `outcome`: ready (the program waits for input), idle, matched, \
+exited, timeout, immediate. A timeout is no failure: the program goes on. Call `read` with wait_for=ready to \
+take it up again, or send key=C-c to stop it. Do not start the command a second time.
+- `read` gives what is new since your last read; view=screen shows the visible screen (use it for vim, less, \
+menus).
+- Long output is cut in the middle; the line in between says which offsets fetch the rest (`read since=`).
+- `mode` says what the terminal does: shell_prompt, running, line_input, password, pager, editor, fullscreen.
+- mode=password: a secret is asked for. Never type, guess or ask for secrets yourself: have the person run \
+`tmuxmcp attach --take SESSION_ID` and type it, then read with wait_for=ready. `attach_command` only watches.
+- Errors begin with a CODE and say what to do next.
+"""
+
+
+def stdio_identity() -> str:
+    """The key of a stdio server's client: its process and our working directory.
+
+    The same after the client has started us anew, another for each client; `Broker.claim_identity` tells several
+    servers of one client apart.
+    """
+    client = psutil.Process().parent()
+    while client is not None and client.name() in LAUNCHERS:
+        client = client.parent()
+    who = f"{client.pid}:{client.create_time():.2f}" if client else "0:0"
+    where = hashlib.sha256(os.fsencode(os.getcwd())).hexdigest()[:12]
+    return f"stdio:{who}:{where}"
+
+
+def build_server(
+    broker: BrokerSource,
+    *,
+    tools: Sequence[str] = ("core",),
+    results: Results = "both",
+    caller: Caller = "mcp",
+) -> Server[dict[str, Any]]:
+    """An MCP server over a broker.
+
+    Args:
+        broker: gives the broker; awaited at each call, so that the client is greeted while it opens.
+        tools: names of tool sets, or `all`.
+        results: what a result holds: text, structured content, or both.
+        caller: whose read cursors and default session are meant; a function is asked once the broker is open.
+    """
+    offered = select(tools)
+    listed = ListToolsResult(tools=[as_tool(row, results) for row in offered.values()])
+
+    async def list_tools(ctx: ServerRequestContext[Any, Any], params: PaginatedRequestParams | None) -> ListToolsResult:
+        return listed
+
+    async def call_tool(ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams) -> CallToolResult:
+        call = Call(progress=_progress(ctx))
+        try:
+            operation = _find(offered, params.name)
+            opened = await broker()
+            call = replace(call, caller=caller if isinstance(caller, str) else caller(ctx))
+            result = await operation.call(opened, call, params.arguments or {})
+            return as_result(result, results, call.call_id)
+        except TmuxMcpError as error:
+            log.debug("call %s: %.100s: %s", call.call_id, params.name, error)
+            return as_error(error, call.call_id)
+        except Exception:
+            incident = uuid4().hex[:12]
+            log.exception("call %s: %s failed, incident %s", call.call_id, params.name, incident)
+            return as_error(_internal(incident), call.call_id)
+
+    return Server(
+        "tmuxmcp",
+        title="tmuxmcp",
+        version=__version__,
+        description="Terminal sessions for agents, on tmux",
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+def select(sets: Sequence[str]) -> dict[str, Operation]:
+    """The operations of some tool sets, in the order of the table."""
+    wanted = {name for s in (TOOL_SETS if "all" in sets else sets) for name in TOOL_SETS.get(s, ())}
+    return {name: row for name, row in OPERATIONS.items() if name in wanted}
+
+
+def as_tool(operation: Operation, results: Results) -> Tool:
+    """A row of the table as MCP lists it."""
+    return Tool(
+        name=operation.name,
+        title=operation.title,
+        description=operation.description,
+        input_schema=lean(operation.input.model_json_schema()),
+        output_schema=None if results == "text" else lean(operation.output.model_json_schema(mode="serialization")),
+        annotations=ToolAnnotations(
+            read_only_hint=operation.read_only,
+            destructive_hint=operation.destructive,
+            idempotent_hint=operation.idempotent,
+            open_world_hint=operation.open_world,
+        ),
+        _meta={"anthropic/maxResultSizeChars": MAX_RESULT_CHARS} if operation.name in LONG_RESULTS else None,
+    )
+
+
+def lean(schema: Any) -> Any:
+    """A JSON schema without pydantic's titles: they cost every listing tokens and say nothing."""
+    if isinstance(schema, list):
+        return [lean(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    named = ("properties", "$defs")  # below these, `title` would be the name of a field
+    return {
+        key: {name: lean(item) for name, item in value.items()} if key in named else lean(value)
+        for key, value in schema.items()
+        if key != "title"
+    }
+
+
+def as_result(result: Result, results: Results, call_id: str) -> CallToolResult:
+    """A result as MCP carries it; text and structured content are each complete by themselves."""
+    data = portable(result.model_dump(mode="json"))
+    text = portable(footer(result) if results == "structured" else render(result))
+    return CallToolResult(
+        content=[TextContent(type="text", text=text)],
+        structured_content=None if results == "text" else data,
+        _meta={CALL_META: call_id} | ({RESULT_META: data} if results == "text" else {}),
+    )
+
+
+def as_error(error: TmuxMcpError, call_id: str) -> CallToolResult:
+    """An error as MCP carries it: the code in the text, since that is all that every client shows.
+
+    Without structured content: some clients hold it against the output schema and then drop the message.
+    """
+    return CallToolResult(
+        content=[TextContent(type="text", text=portable(str(error)))],
+        is_error=True,
+        _meta={CALL_META: call_id, ERROR_META: portable(error.as_dict())},
+    )
+
+
+def portable(value: Any) -> Any:
+    """A value that JSON can carry: names of files may hold bytes that are not UTF-8, details any object."""
+    match value:
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+        case None | bool() | int() | float():
+            return value
+        case Mapping():
+            return {portable(str(key)): portable(item) for key, item in value.items()}
+        case list() | tuple():
+            return [portable(item) for item in value]
+        case _:
+            return portable(str(value))
+
+
+def _find(offered: Mapping[str, Operation], name: str) -> Operation:
+    if name not in offered:
+        raise InvalidArgument(f"There is no tool {name[:100]!r}.", hint=f"Tools: {', '.join(offered)}.")
+    return offered[name]
+
+
+def _internal(incident: str) -> Internal:
+    return Internal(
+        "Something unexpected failed inside tmuxmcp.",
+        hint=f"The server's log (stderr) has it under incident {incident}; sessions go on.",
+        incident=incident,
+    )
+
+
+def _progress(ctx: ServerRequestContext[Any, Any]) -> Progress:
+    async def progress(elapsed_s: float, last_line: str) -> None:
+        await ctx.session.report_progress(elapsed_s, message=last_line)  # tells nobody if nobody asked
+
+    return progress

@@ -1,0 +1,274 @@
+"""THE table of operations: MCP tools, the command line and the reference documentation are made from it.
+
+A row names the operation, says what a model needs to know of it, and holds the models of what goes in and
+comes out. The function is the broker's method of the same name: `await broker.NAME(call=..., **arguments)`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tmuxmcp.broker import results as r
+from tmuxmcp.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tmuxmcp.broker.broker import Broker
+    from tmuxmcp.broker.call import Call
+
+MAX_BYTES = 16 * 1024 * 1024
+DEFAULT_SESSION = "Session id; left out: your own default session, made on first use"
+
+SessionId = Annotated[str, Field(description=DEFAULT_SESSION)]
+MaxBytes = Annotated[int, Field(ge=1, le=MAX_BYTES, description="Most bytes of text to return")]
+TimeoutMs = Annotated[int, Field(ge=0, description="Longest wait; what runs goes on afterwards")]
+Rows = Annotated[int, Field(ge=1, le=500)]
+Cols = Annotated[int, Field(ge=1, le=500)]
+WaitFor = Literal["none", "ready", "idle", "pattern", "exit"]
+SignalName = Literal["INT", "TERM", "HUP", "KILL", "QUIT", "TSTP", "CONT", "USR1", "USR2"]
+
+
+class Input(BaseModel):
+    """Base of all inputs: exact types, unknown arguments refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class CreateSessionInput(Input):
+    program: Annotated[str, Field(description="Program to run; left out: the login shell")] = ""
+    args: Annotated[list[str], Field(description="Its arguments, exact: no shell splits them")] = []
+    name: Annotated[str, Field(description="Becomes the session id")] = ""
+    rows: Rows = 24
+    cols: Cols = 80
+    env: Annotated[dict[str, str], Field(description="Added to the environment")] = {}
+    cwd: Annotated[str, Field(description="Working directory")] = ""
+    wait_ready: Annotated[Literal["auto"] | bool, Field(description="auto: wait if it is a shell")] = "auto"
+    ready_timeout_ms: Annotated[int, Field(ge=0)] = 5000
+    scrollback_lines: Annotated[int, Field(ge=0, le=1_000_000)] = 5000
+
+
+class DestroySessionInput(Input):
+    session_id: Annotated[str, Field(description="Session id")]
+    force: Annotated[bool, Field(description="Kill at once")] = False
+    signal: SignalName = "TERM"
+    grace_ms: Annotated[int, Field(ge=0, le=60_000, description="Time to end before it is killed")] = 2000
+
+
+class ListSessionsInput(Input):
+    include_exited: bool = True
+
+
+class GetSessionInput(Input):
+    session_id: SessionId = ""
+
+
+class RunInput(Input):
+    command: Annotated[str, Field(description="Shell command; may have several lines")]
+    session_id: SessionId = ""
+    timeout_ms: TimeoutMs = 30_000
+    max_bytes: MaxBytes = 8192
+
+
+class WaitArguments(Input):
+    """What `read` and `send` share."""
+
+    format: Annotated[Literal["plain", "ansi"], Field(description="ansi: screen with colours")] = "plain"
+    pattern: Annotated[str, Field(description="Regex for wait_for=pattern, over new text and screen")] = ""
+    idle_ms: Annotated[int, Field(ge=1, le=60_000, description="Silence that counts as idle")] = 300
+    prompt_pattern: Annotated[str, Field(description="Regex of a prompt that counts as ready")] = ""
+    max_bytes: MaxBytes = 8192
+
+
+class SendInput(WaitArguments):
+    text: Annotated[str, Field(description="Typed as it is")] = ""
+    key: Annotated[str, Field(description="One key: Up, F5, C-c, M-x, Enter, Down*5")] = ""
+    keys: Annotated[list[str], Field(description="Keys in order, after text")] = []
+    ctrl: bool = False
+    alt: bool = False
+    shift: bool = False
+    enter: Annotated[bool, Field(description="Press Enter at the end")] = False
+    session_id: SessionId = ""
+    bracketed_paste: Literal["auto", "always", "never"] = "auto"
+    read: Annotated[
+        Literal["auto", "none", "new", "screen"],
+        Field(description="What to return: auto = screen of a full-screen program, else new text; none = do not wait"),
+    ] = "auto"
+    wait_for: Annotated[WaitFor, Field(description="When to return")] = "ready"
+    timeout_ms: TimeoutMs = 5000
+
+
+class ReadInput(WaitArguments):
+    session_id: SessionId = ""
+    view: Annotated[
+        Literal["new", "screen", "scrollback", "raw"],
+        Field(description="new: text since your last read; screen: what is visible; raw: log bytes, base64"),
+    ] = "new"
+    offset: Annotated[int | None, Field(ge=0, description="scrollback: first line, 0 the oldest; else the last")] = None
+    limit: Annotated[int, Field(ge=1, le=100_000, description="scrollback: most lines")] = 1000
+    since: Annotated[int | None, Field(ge=0, description="Start at this offset; moves no cursor")] = None
+    wait_for: WaitFor = "none"
+    timeout_ms: TimeoutMs = 30_000
+
+
+class ResizeInput(Input):
+    rows: Rows | None = None
+    cols: Cols | None = None
+    scrollback_lines: Annotated[int | None, Field(ge=0, le=1_000_000, description="Lines that scrollback keeps")] = None
+    session_id: SessionId = ""
+
+
+class SignalInput(Input):
+    signal: SignalName
+    target: Annotated[Literal["foreground", "session"], Field(description="Who gets it")] = "foreground"
+    session_id: SessionId = ""
+
+
+class HealthInput(Input):
+    pass
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A row of the table."""
+
+    name: str
+    title: str
+    description: str
+    input: type[Input]
+    output: type[r.Result]
+    read_only: bool = False
+    destructive: bool = False
+    idempotent: bool = False
+    open_world: bool = False
+    """True where the call can reach beyond this machine: whatever a terminal runs."""
+
+    def parse(self, arguments: dict[str, Any]) -> Input:
+        """Check `arguments` against the input model.
+
+        Raises:
+            InvalidArgument: naming every argument that is wrong, and why.
+        """
+        try:
+            return self.input.model_validate(arguments)
+        except ValidationError as error:
+            raise _invalid(self, error) from None
+
+    async def call(self, broker: Broker, call: Call, arguments: dict[str, Any]) -> r.Result:
+        """Check the arguments and do it; only what the caller gave is passed on, so settings give the defaults."""
+        given = self.parse(arguments)
+        function = getattr(broker, self.name)
+        result: r.Result = await function(call=call, **{name: getattr(given, name) for name in given.model_fields_set})
+        return result
+
+
+def _invalid(operation: Operation, error: ValidationError) -> InvalidArgument:
+    problems = [
+        {"argument": ".".join(str(part) for part in item["loc"]) or "(all)", "problem": item["msg"]}
+        for item in error.errors(include_url=False, include_input=False)
+    ][:20]
+    known = ", ".join(operation.input.model_fields) or "none"
+    return InvalidArgument(
+        "; ".join(f"{p['argument']}: {p['problem']}" for p in problems) + ".",
+        hint=f"{operation.name} takes: {known}.",
+        problems=problems,
+    )
+
+
+OPERATIONS: dict[str, Operation] = {
+    row.name: row
+    for row in (
+        Operation(
+            "create_session",
+            "Create session",
+            "Start a program in a terminal of its own that lives on when you disconnect. Not needed for shell "
+            "commands: run makes a default session. Give a name to find it again and to share it.",
+            CreateSessionInput,
+            r.CreateSessionResult,
+            open_world=True,
+        ),
+        Operation(
+            "destroy_session",
+            "Destroy session",
+            "End a session and every process in it. Its log stays on disk.",
+            DestroySessionInput,
+            r.DestroySessionResult,
+            destructive=True,
+            idempotent=True,
+        ),
+        Operation(
+            "list_sessions",
+            "List sessions",
+            "All sessions, with what each is doing.",
+            ListSessionsInput,
+            r.ListSessionsResult,
+            read_only=True,
+            idempotent=True,
+        ),
+        Operation(
+            "get_session",
+            "Get session",
+            "All facts about one session: program, foreground process, mode, cursor, exit status, usage.",
+            GetSessionInput,
+            r.SessionFacts,
+            read_only=True,
+            idempotent=True,
+        ),
+        Operation(
+            "run",
+            "Run command",
+            "Run a command in a live shell and get its complete output and exit code in one call. cd, export and "
+            "functions persist. Still running at timeout_ms: completed is false, it goes on; then use read with "
+            "wait_for=ready. For programs that ask or draw (REPL, vim, less) use send.",
+            RunInput,
+            r.RunResult,
+            destructive=True,
+            open_world=True,
+        ),
+        Operation(
+            "send",
+            "Send input",
+            "Type text and press keys in a session, wait until the program has dealt with it, and return what it "
+            "printed or its screen. Order: text, key, keys, Enter.",
+            SendInput,
+            r.SendResult,
+            destructive=True,
+            open_world=True,
+        ),
+        Operation(
+            "read",
+            "Read output",
+            "New output of a session since your last read, its screen, or raw bytes; can first wait for ready "
+            "(program waits for input), idle, a pattern, or exit.",
+            ReadInput,
+            r.ReadResult,
+            read_only=True,
+        ),
+        Operation(
+            "resize",
+            "Resize terminal",
+            "Set a session's terminal size, and how many lines its scrollback keeps.",
+            ResizeInput,
+            r.ResizeResult,
+            idempotent=True,
+        ),
+        Operation(
+            "signal",
+            "Send signal",
+            "Send a signal to the foreground program or to all processes of a session.",
+            SignalInput,
+            r.SignalResult,
+            destructive=True,
+        ),
+        Operation(
+            "health",
+            "Health",
+            "Versions, limits and checks of this server.",
+            HealthInput,
+            r.HealthResult,
+            read_only=True,
+            idempotent=True,
+        ),
+    )
+}

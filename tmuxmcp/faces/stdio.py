@@ -1,0 +1,253 @@
+"""stdio that a signal can end: the wire between one client and a server.
+
+The SDK's own transport reads stdin on a worker thread, which nothing can cancel: SIGTERM kills the process
+before its clean-up, SIGINT waits until the client closes stdin. Here both directions wait in the event loop.
+Clients are impatient (SIGINT, SIGTERM after 0.1 s, SIGKILL after 0.49 s), so ending is bounded. What a message
+says is the SDK's business: here lines are split, bounded, and refused when they are no messages.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import select
+import signal
+import stat
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+from mcp.server.lowlevel import Server
+from mcp.shared.message import SessionMessage
+from mcp.types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    jsonrpc_message_adapter,
+)
+from pydantic import ValidationError
+
+log = logging.getLogger(__name__)
+
+MAX_LINE = 16 * 1024 * 1024
+CHUNK = 64 * 1024
+"""Bytes read at once: what a pipe holds."""
+GRACE_S = 0.3
+"""Longest time from the end of the wire to the end of the process."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+async def serve(server: Server[Any]) -> None:
+    """Serve the client on descriptors 0 and 1 until it closes or breaks the wire, or a signal comes.
+
+    Only for a process that ends afterwards: signals are ignored from then on, the descriptors are not given
+    back, and what has not ended after `GRACE_S` ends with the process.
+    """
+    wire_in, wire_out = claim_wire()
+    async with anyio.create_task_group() as tg:
+        with anyio.CancelScope() as serving:
+
+            def stop() -> None:
+                writer.end()
+                serving.cancel()
+
+            writer = Writer(wire_out, broken=stop)
+            reader = Reader(wire_in, refuse=writer.write, ended=writer.end)
+            await tg.start(_on_signal, stop)
+            await server.run(reader, writer, server.create_initialization_options())
+        tg.cancel_scope.cancel()
+    for number in SIGNALS:  # the loop gave back the default action: a second one would kill us in the clean-up
+        signal.signal(number, signal.SIG_IGN)
+    log.info("ended cleanly")
+
+
+def claim_wire() -> tuple[int, int]:
+    """Move the wire to private descriptors `(in, out)`: what we or a child print must not land in it.
+
+    Descriptor 0 reads EOF from now on, 1 writes to stderr.
+    """
+    wire_in, wire_out = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in (0, 1))
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    try:
+        os.dup2(2, 1)
+    except OSError:  # started without stderr
+        os.dup2(null, 1)
+    os.close(null)
+    return wire_in, wire_out
+
+
+async def _on_signal(stop: Callable[[], None], *, task_status: anyio.abc.TaskStatus[None]) -> None:
+    with anyio.open_signal_receiver(*SIGNALS) as signals:
+        task_status.started()
+        async for _ in signals:
+            stop()
+
+
+class Lines:
+    """Bytes in, lines out; of a line that is too long only the fact remains."""
+
+    def __init__(self, max_line: int = MAX_LINE) -> None:
+        self._max, self._line, self._size = max_line, bytearray(), 0
+
+    def feed(self, data: bytes) -> list[bytes | None]:
+        """The lines that `data` completes, without their ends; `None` for one over the limit."""
+        *ends, rest = data.split(b"\n")
+        done: list[bytes | None] = []
+        for end in ends:
+            self._add(end)
+            done.append(bytes(self._line) if self._size <= self._max else None)
+            self._line.clear()
+            self._size = 0
+        self._add(rest)
+        return done
+
+    def _add(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size <= self._max:
+            self._line += part
+        else:
+            self._line.clear()
+
+
+class Reader:
+    """Messages from a descriptor, as the SDK's read stream; a pending read can be cancelled."""
+
+    def __init__(
+        self, fd: int, *, refuse: Callable[[JSONRPCMessage], Awaitable[None]], ended: Callable[[], None]
+    ) -> None:
+        self._fd, self._refuse, self._ended = fd, refuse, ended
+        self._lines, self._ready = Lines(), deque[bytes | None]()
+        mode = os.fstat(fd).st_mode
+        self._can_wait = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
+        """epoll refuses files; they never block anyway."""
+
+    async def receive(self) -> SessionMessage | Exception:
+        """The next message; what is none is answered with an error and passed over."""
+        while True:
+            while not self._ready:
+                await self._fill()
+            line = self._ready.popleft()
+            message = parse(line)
+            if not isinstance(message, ErrorData):
+                return SessionMessage(message)
+            if line is None or line.strip():
+                log.warning("refused a line: %s", message.message)
+                await self._refuse(JSONRPCError(jsonrpc="2.0", id=None, error=message))
+
+    async def _fill(self) -> None:
+        if self._can_wait:
+            await anyio.wait_readable(self._fd)
+        else:
+            await anyio.lowlevel.checkpoint()
+        data = os.read(self._fd, CHUNK)
+        if not data:
+            self._ended()
+            raise anyio.EndOfStream
+        self._ready.extend(self._lines.feed(data))
+
+    async def aclose(self) -> None:
+        """Nothing to let go of: the wire lives as long as the process."""
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def parse(line: bytes | None) -> JSONRPCMessage | ErrorData:
+    """The message in a line, or what is wrong with it; `None` is a line that was too long."""
+    if line is None:
+        return ErrorData(code=INVALID_REQUEST, message=f"A message may have {MAX_LINE} bytes")
+    try:
+        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValidationError as error:
+        if error.errors(include_url=False, include_input=False)[0]["type"] == "json_invalid":
+            return ErrorData(code=PARSE_ERROR, message="Not JSON")
+        return ErrorData(code=INVALID_REQUEST, message="Not a JSON-RPC message")
+
+
+class Writer:
+    """Messages to a descriptor, as the SDK's write stream; a client that does not read holds up nothing else.
+
+    The descriptor stays in blocking mode, since others may share it. A pipe that polls as writable takes
+    PIPE_BUF bytes without blocking, so that is the most that one write gets.
+    """
+
+    def __init__(self, fd: int, *, broken: Callable[[], None]) -> None:
+        self._fd, self._broken = fd, broken
+        self._lock = anyio.Lock(fast_acquire=True)
+        self._rest = memoryview(b"")
+        """What a cancelled sender left of its message: a line once begun must be finished first."""
+        self._ending = False
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLOUT)
+
+    def end(self) -> None:
+        """From now on write only what does not block, and be gone within `GRACE_S`."""
+        if not self._ending:
+            self._ending = True
+            last_resort = threading.Timer(GRACE_S, os._exit, (0,))
+            last_resort.daemon = True
+            last_resort.start()
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Write one message.
+
+        Raises:
+            anyio.BrokenResourceError: the client does not take it any more.
+        """
+        await self.write(item.message)
+
+    async def write(self, message: JSONRPCMessage) -> None:
+        """Write one message; see `send`."""
+        data = message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        async with self._lock:
+            await self._drain()
+            self._rest = memoryview(data)
+            await self._drain()
+
+    async def _drain(self) -> None:
+        while self._rest:
+            if not self._poll.poll(0):
+                if self._ending:
+                    raise anyio.BrokenResourceError
+                await anyio.wait_writable(self._fd)
+            try:
+                written = os.write(self._fd, self._rest[: select.PIPE_BUF])
+            except OSError:
+                self._rest = memoryview(b"")
+                self._broken()
+                raise anyio.BrokenResourceError from None
+            self._rest = self._rest[written:]
+
+    async def aclose(self) -> None:
+        """Nothing to let go of: the wire lives as long as the process."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

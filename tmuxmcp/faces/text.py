@@ -1,0 +1,155 @@
+"""Results as text, for models that see only text and for people at a command line.
+
+What a terminal printed stands as it is, followed by one line of the fields that matter:
+
+    [exit_code=0 duration_ms=12 cwd=/srv session_id=sess_ab12cd34]
+
+That line is always the last one and always one line, whatever a program prints or a directory is called.
+Pure: results in, text out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from tmuxmcp.broker import results as r
+
+PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,~-]+")
+"""Values that need no quotes in a footer."""
+
+Fields = Iterator[tuple[str, Any]]
+
+
+def render(result: r.Result) -> str:
+    """The whole of a result as text."""
+    match result:
+        case r.RunResult():
+            return _above(result.output, footer(result))
+        case r.ReadResult():
+            return _above(result.content, footer(result))
+        case r.SendResult():
+            return _above(result.result.content if result.result else "", footer(result))
+        case r.ListSessionsResult():
+            return _above("\n".join(map(_summary, result.sessions)), footer(result))
+        case r.CreateSessionResult() | r.SessionFacts() | r.HealthResult():
+            return "\n".join(_lines(result))
+        case _:
+            return footer(result)
+
+
+def footer(result: r.Result) -> str:
+    """One line: the fields of a result that say something."""
+    match result:
+        case r.RunResult():
+            fields = _run(result)
+        case r.ReadResult():
+            fields = _read(result)
+        case r.SendResult():
+            fields = _send(result)
+        case r.ListSessionsResult():
+            fields = iter([("count", result.count)])
+        case _:
+            fields = _known(result)
+    return "[" + " ".join(f"{name}={_value(value)}" for name, value in fields) + "]"
+
+
+def _above(text: str, last: str) -> str:
+    return text + ("\n" if text and not text.endswith("\n") else "") + last
+
+
+def _run(result: r.RunResult) -> Fields:
+    if result.completed:
+        yield "exit_code", result.exit_code
+    else:
+        yield from (("completed", False), ("outcome", result.outcome), ("mode", result.mode))
+    yield "duration_ms", result.duration_ms
+    if result.cwd is not None:
+        yield "cwd", result.cwd
+    yield "session_id", result.session_id
+    if result.truncated:
+        yield from (("truncated", True), ("omitted_bytes", result.omitted_bytes))
+        yield from (("start_offset", result.start_offset), ("end_offset", result.end_offset))
+    elif not result.completed:
+        yield "next_offset", result.end_offset
+    yield from _remarks(result)
+
+
+def _read(result: r.ReadResult) -> Fields:
+    yield from (("outcome", result.outcome), ("mode", result.mode))
+    if result.evidence in ("quiet", "prompt"):  # marks and kernel are certain; of these two a model should know
+        yield "evidence", result.evidence
+    if result.matched is not None:
+        yield "matched", result.matched
+    if result.exited:
+        yield from (("exited", True), ("exit_code", result.exit_code))
+    if result.view == "screen":
+        yield from (("rows", result.rows), ("cols", result.cols))
+        if result.cursor:
+            yield "cursor", f"{result.cursor.row},{result.cursor.col}"
+    elif not result.has_new_content:
+        yield "has_new_content", False
+    if result.highlights:
+        yield "highlights", [highlight.text for highlight in result.highlights]
+    if result.waited_ms:
+        yield "waited_ms", result.waited_ms
+    yield "session_id", result.session_id
+    if result.encoding:
+        yield "encoding", result.encoding
+    if result.truncated:
+        yield from (("truncated", True), ("omitted_bytes", result.omitted_bytes))
+    yield "next_offset", result.next_offset
+    yield from _remarks(result)
+
+
+def _send(result: r.SendResult) -> Fields:
+    yield "sent_bytes", result.sent_bytes
+    if result.result:
+        yield from _read(result.result)
+    else:
+        yield "session_id", result.session_id
+    if result.note:
+        yield "note", result.note
+
+
+def _remarks(result: r.RunResult | r.ReadResult) -> Fields:
+    if result.effective_timeout_ms is not None:
+        yield "effective_timeout_ms", result.effective_timeout_ms
+    if result.sanitized:
+        yield "sanitized", True
+    if result.note:
+        yield "note", result.note
+
+
+def _known(result: r.Result) -> Fields:
+    """Every field that is known; a field that is not there is null."""
+    for name, value in result.model_dump(mode="json").items():
+        if value is not None:
+            yield name, value
+
+
+def _summary(session: r.SessionSummary) -> str:
+    facts: dict[str, Any] = {"mode": session.mode, "program": session.program}
+    if session.exited:
+        facts |= {"exit_code": session.exit_code, "exit_signal": session.exit_signal}
+    else:
+        facts |= {"ready": session.ready, "pid": session.pid, "cwd": session.cwd}
+    facts |= {"title": session.title or None, "last_activity_at": session.last_activity_at}
+    return " ".join([session.session_id, *(f"{k}={_value(v)}" for k, v in facts.items() if v is not None)])
+
+
+def _lines(result: r.Result) -> Iterator[str]:
+    for name, value in _known(result):
+        if isinstance(result, r.HealthResult) and name == "checks":
+            yield from (f"{'ok' if c.ok else 'FAILED'} {c.name}: {_value(c.message)}" for c in result.checks)
+        else:
+            yield f"{name}: {value if isinstance(value, str) and value.isprintable() else _value(value)}"
+
+
+def _value(value: Any) -> str:
+    """A value on one line: as it is if that is unmistakable, else as JSON."""
+    if isinstance(value, str) and PLAIN.fullmatch(value):
+        return value
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"))

@@ -1,0 +1,234 @@
+"""OSC 133 scanner: bytes in, marks with offsets out; and what they say about a shell.
+
+OSC 133 are the FinalTerm semantic prompts: A prompt, B input, C output, D;STATUS command done; `P;k=s` marks a
+continuation prompt. Ours carry `aid=NONCE`, `n=NUMBER` of the prompt and, with D, `cwd=` as a URL path; without
+our nonce a mark is somebody else's and is dropped, so a file full of marks, a nested or a remote shell change
+nothing. The number rules out a replay of our own log. `E` is our own: the output ends, where a shell tidies up before
+its D. `P;k=g` answers our key: the shell listens for a command and its name. `job=NAME` with C, D and P names that
+command; `P;k=s` with it says that the shell did not run it because it is incomplete. `P;k=r`: not run, because it came
+in pieces or at the wrong moment.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+LONGEST_MARK = 16 * 1024
+"""Bytes: a working directory of 4096 bytes, each as %XX, and room."""
+
+_OPENER = b"\x1b]133;"
+_MARK = re.compile(rb"\x1b\]133;([ABCDEP])((?:;[^\x00-\x1f;]{0,%d}){1,8})(?:\x07|\x1b\\)" % LONGEST_MARK)
+_UNFINISHED = re.compile(rb"\x1b\]133;[^\x00-\x1f]*\x1b?\Z")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One mark of ours."""
+
+    kind: str
+    """`A` `B` `C` `D` `E` `P`."""
+    start: int
+    """Offset of its first byte."""
+    end: int
+    """Offset behind its last byte."""
+    number: int
+    """Of the prompt it belongs to."""
+    status: int | None = None
+    """D: the command's exit status."""
+    cwd: str | None = None
+    """D: the working directory then."""
+    job: str = ""
+    """C, D, P: the command that was given by our key."""
+    why: str = ""
+    """P: `s` the command goes on, `r` it was refused, `g` the shell listens for one."""
+
+
+class MarkScanner:
+    """Finds our marks in a stream, however it is cut; keeps only an unfinished one."""
+
+    def __init__(self, nonce: str, offset: int = 0) -> None:
+        """`offset` is that of the first byte that will be fed."""
+        self._nonce = nonce
+        self._rest = b""
+        self._next = offset
+
+    @property
+    def offset(self) -> int:
+        """Where a new scanner has to begin to see everything that this one has not finished."""
+        return self._next - len(self._rest)
+
+    def feed(self, data: bytes) -> list[Mark]:
+        """Return the marks that `data` completed, in order."""
+        base = self.offset
+        self._next += len(data)
+        data = self._rest + data
+        found = [mark for match in _MARK.finditer(data) if (mark := self._mark(match, base))]
+        self._rest = _unfinished(data)
+        return found
+
+    def _mark(self, match: re.Match[bytes], base: int) -> Mark | None:
+        kind = match.group(1).decode()
+        fields = match.group(2)[1:].decode("ascii", "replace").split(";")
+        options = dict(field.split("=", 1) for field in fields if "=" in field)
+        number = options.get("n", "")
+        if options.get("aid") != self._nonce or not number.isdecimal() or len(number) > 12:
+            return None
+        status = cwd = None
+        if kind == "D":
+            if not fields[0].isdecimal() or len(fields[0]) > 12:
+                return None
+            status = int(fields[0])
+            cwd = unquote_to_bytes(options["cwd"]).decode("utf-8", "replace") if "cwd" in options else None
+        job, why = options.get("job", ""), options.get("k", "")
+        return Mark(kind, base + match.start(), base + match.end(), int(number), status, cwd, job, why)
+
+
+def _unfinished(data: bytes) -> bytes:
+    """The mark that has begun at the end of `data`, if one has."""
+    start = data.rfind(_OPENER, max(0, len(data) - LONGEST_MARK))
+    if start >= 0 and _UNFINISHED.match(data, start):
+        return data[start:]
+    for length in range(len(_OPENER) - 1, 0, -1):
+        if data.endswith(_OPENER[:length]):
+            return data[-length:]
+    return b""
+
+
+class ShellState(StrEnum):
+    """What a shell with marks is doing."""
+
+    STARTING = "starting"
+    """Before the first prompt, or between the end of a command and the next prompt."""
+    PROMPT = "prompt"
+    CONTINUATION = "continuation"
+    """It wants more of an unfinished command."""
+    RUNNING = "running"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A command that the shell has finished."""
+
+    number: int
+    status: int
+    echo_start: int
+    """Where its input began: behind the prompt."""
+    output_start: int | None
+    """None: nothing ran (an empty line, a comment)."""
+    echo_end: int
+    output_end: int
+    cwd: str | None
+    job: str = ""
+    """The command, if it was given by our key."""
+
+
+@dataclass
+class ShellTrack:
+    """What the marks so far say; a value that can be written down and taken up again.
+
+    A mark counts only in the state in which the shell can print it: `_NEXT` is the table.
+    """
+
+    state: ShellState = ShellState.STARTING
+    number: int = 0
+    """Of the prompt that was shown last."""
+    prompt_start: int = 0
+    prompt_end: int = 0
+    echo_end: int = 0
+    output_start: int = 0
+    output_end: int = 0
+    status: int | None = None
+    """Exit status of the last command."""
+    cwd: str | None = None
+    job: str = ""
+    """The command that runs, if it was given by our key."""
+    ended: int | None = None
+    """Where the output ended, when the shell said so before its D."""
+    refused: tuple[str, str, int] | None = None
+    """`Mark.why` a command that was given by our key was not run, its name if that is known, and where it says so."""
+    listens: int = 0
+    """Where the shell last said that it listens for a command."""
+
+    def apply(self, mark: Mark) -> Finished | None:
+        """Take one mark in; return the command that it finished, if it did."""
+        handler = _NEXT.get((self.state, mark.kind))
+        return handler(self, mark) if handler else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for `from_dict`."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> ShellTrack:
+        """The track that `as_dict` wrote down."""
+        refused = values.get("refused")
+        return cls(**{**values, "state": ShellState(values["state"]), "refused": tuple(refused) if refused else None})
+
+    def _prompt_begins(self, mark: Mark) -> None:
+        if mark.number >= self.number:
+            self.number = mark.number
+            self.prompt_start = mark.start
+
+    def _prompt_ends(self, mark: Mark) -> None:
+        if mark.number == self.number:
+            self.prompt_end = mark.end
+            self.state = ShellState.PROMPT
+            self.job, self.ended = "", None
+
+    def _asks(self, mark: Mark) -> None:
+        if mark.number != self.number:
+            return
+        if mark.why == "g":
+            self.listens = mark.start
+        elif mark.job or mark.why == "r":
+            self.refused = (mark.why, mark.job, mark.start)
+        else:
+            self.state = ShellState.CONTINUATION
+
+    def _output_begins(self, mark: Mark) -> None:
+        if mark.number == self.number:
+            self.state = ShellState.RUNNING
+            self.echo_end = mark.start
+            self.output_start = mark.end
+            self.job = mark.job
+
+    def _output_ends(self, mark: Mark) -> None:
+        if mark.number == self.number:
+            self.ended = mark.start
+
+    def _done(self, mark: Mark) -> Finished | None:
+        if mark.number != self.number or mark.status is None:
+            return None
+        ran = self.state is ShellState.RUNNING
+        self.state = ShellState.STARTING
+        self.status = mark.status
+        end = self.output_end = mark.start if self.ended is None else self.ended
+        self.cwd = mark.cwd or self.cwd
+        start = self.output_start if ran else None
+        echo_end = self.echo_end if ran else end
+        return Finished(mark.number, mark.status, self.prompt_end, start, echo_end, end, mark.cwd, mark.job)
+
+
+_NEXT = {
+    (ShellState.STARTING, "A"): ShellTrack._prompt_begins,
+    (ShellState.STARTING, "B"): ShellTrack._prompt_ends,
+    (ShellState.STARTING, "C"): ShellTrack._output_begins,
+    (ShellState.PROMPT, "A"): ShellTrack._prompt_begins,
+    (ShellState.PROMPT, "B"): ShellTrack._prompt_ends,
+    (ShellState.PROMPT, "P"): ShellTrack._asks,
+    (ShellState.PROMPT, "C"): ShellTrack._output_begins,
+    (ShellState.PROMPT, "D"): ShellTrack._done,
+    (ShellState.PROMPT, "E"): ShellTrack._output_ends,
+    (ShellState.CONTINUATION, "A"): ShellTrack._prompt_begins,
+    (ShellState.CONTINUATION, "B"): ShellTrack._prompt_ends,
+    (ShellState.CONTINUATION, "C"): ShellTrack._output_begins,
+    (ShellState.CONTINUATION, "D"): ShellTrack._done,
+    (ShellState.CONTINUATION, "E"): ShellTrack._output_ends,
+    (ShellState.CONTINUATION, "P"): ShellTrack._asks,
+    (ShellState.RUNNING, "D"): ShellTrack._done,
+    (ShellState.RUNNING, "E"): ShellTrack._output_ends,
+}

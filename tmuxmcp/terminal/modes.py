@@ -1,0 +1,70 @@
+"""Facts about a session -> its mode. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+SHELLS = frozenset({"bash", "zsh", "fish", "sh", "dash", "ash", "ksh", "mksh", "busybox", "tcsh", "csh", "nu", "xonsh"})
+PAGERS = frozenset({"less", "more", "most", "man", "pg", "bat", "moar", "pager", "sensible-pager", "delta"})
+EDITORS = frozenset(
+    {"vim", "vi", "nvim", "view", "vimdiff", "vim.basic", "vim.tiny", "rvim", "ex", "nano", "rnano", "pico", "emacs"}
+    | {"micro", "helix", "hx", "kak", "joe", "jed", "mcedit", "ed", "editor", "sensible-editor"}
+)
+FULLSCREEN = frozenset({"top", "htop", "btop", "mc", "dialog", "whiptail", "watch", "fzf"})
+"""Programs that draw the screen, some without asking for the alternate one."""
+
+ASKS_SECRET = re.compile(r"(?i)(?:password|passphrase|passcode|passwd|verification code)[^\n]*: ?$")
+"""The last line of a far terminal whose facts cannot be had; used for nothing else."""
+
+
+@dataclass(frozen=True)
+class ModeFacts:
+    """What a mode follows from."""
+
+    lost: bool = False
+    exited: bool = False
+    at_prompt: bool = False
+    """The marks say that the session's own shell waits at its prompt."""
+    in_command: bool = False
+    """The marks say that the session's own shell runs a command, and it is that shell itself that waits (`read`)."""
+    waiting: str = "unknown"
+    """`editor line secret busy stopped unknown`: the kernel's word."""
+    alternate_screen: bool = False
+    command: str = ""
+    """Name of the program that waits, or of the foreground program."""
+    hidden_line: str = ""
+    """Behind a program that hides another terminal: the last line printed."""
+
+
+def mode_of(facts: ModeFacts) -> str:
+    """The mode; the first row that fits."""
+    if facts.lost:
+        return "lost"
+    if facts.exited:
+        return "exited"
+    if facts.waiting == "stopped":
+        return "stopped"
+    if facts.waiting == "secret":
+        return "password"
+    if facts.at_prompt:
+        return "shell_prompt"
+    if facts.alternate_screen:
+        return _drawn(facts.command, "fullscreen")
+    if facts.waiting == "line":
+        return "line_input"
+    if facts.waiting == "editor":
+        return (
+            "shell_prompt" if facts.command in SHELLS and not facts.in_command else _drawn(facts.command, "line_input")
+        )
+    if ASKS_SECRET.search(facts.hidden_line):
+        return "password"
+    return "running" if facts.waiting == "busy" else "unknown"
+
+
+def _drawn(command: str, otherwise: str) -> str:
+    if command in PAGERS:
+        return "pager"
+    if command in EDITORS:
+        return "editor"
+    return "fullscreen" if command in FULLSCREEN else otherwise

@@ -1,0 +1,29 @@
+"""How many columns tmux gives a character."""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import lru_cache
+
+ZERO_WIDTH_JOINER = "\u200d"
+
+MAX_CELL = 32
+"""Characters of the longest cluster kept in one cell; the longest emoji family has 11."""
+
+
+@lru_cache(maxsize=16384)
+def char_width(char: str) -> int:
+    """Columns of one character: 0 joins the cell before it, 1, or 2.
+
+    The tables are wcwidth's; the exceptions are what tmux 3.3a was seen to do.
+    """
+    code = ord(char)
+    if code < 0x7F:
+        return 1 if code >= 0x20 else 0
+    if 0x1F1E6 <= code <= 0x1F1FF or code == 0xAD:  # regional indicators, soft hyphen
+        return 1
+    if unicodedata.category(char) == "Mc":  # spacing vowel signs
+        return 1
+    from wcwidth import wcwidth  # late: its tables are not needed for ASCII
+
+    return max(0, int(wcwidth(char)))

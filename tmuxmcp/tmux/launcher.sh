@@ -1,0 +1,59 @@
+#!/bin/sh
+# Word one of every pane: the session leader. It keeps the tty open, lets a short Python step become the
+# program in a process group of its own, waits, and leaves only when the log holds everything that was printed:
+# tmux throws away what is still in the tty when the session leader exits (1-11 % of short programs lost their tail).
+#
+# usage: launcher.sh PYTHON STEP SESSION_DIR TOKEN
+#
+# tmux learns the exit status from this script's own: the program's exit code, or death by the program's signal.
+# A shell cannot tell `exit 130` from death by SIGINT (141, SIGPIPE): those two leave as exit codes.
+python=$1 step=$2 dir=$3 token=$4
+log=$dir/out.raw
+
+# The program runs in its own group: keys and stop signals are its business. The step resets what is ignored here.
+trap '' INT QUIT TSTP TTIN TTOU
+
+# The shell's own words ("Killed") are no output of the program: they tell death by signal from `exit 137`. The
+# subshell keeps them here: dash would say them where a redirected command's stderr goes.
+exec 3>&2 2>"$dir/launcher.err"
+(exec "$python" -I -S "$step" "$dir" 2>&3 3>&-)
+status=$?
+signal=
+if [ "$status" -gt 128 ] && [ -s "$dir/launcher.err" ]; then
+  signal=$(kill -l "$((status - 128))")
+fi
+
+# A tty stopped by Ctrl-S would hold the sentinel for ever; what else may hold it shall not hold us.
+stty -ixon <&1
+printf '\033]7777;tmuxmcp;%s;%s;%s\007' "$token" "$status" "$signal" &
+
+# Drain: until the log holds the sentinel. Given up when there is no sink, or when it wrote nothing for 10 s.
+tries=0 size=
+while :; do
+  case $(tail -c 512 "$log") in *"7777;tmuxmcp;$token;"*) break ;; esac
+  # The sink may be about to start: only one that was there and is gone ends this.
+  sink=
+  read -r sink _ <"$dir/sink.pid"
+  [ -z "$sink" ] || kill -0 "$sink" || break
+  tries=$((tries + 1))
+  if [ "$((tries % 100))" -eq 0 ]; then
+    # A background child that prints on puts the sentinel out of the tail's sight.
+    tail -c 67108864 "$log" | LC_ALL=C grep -aqF "7777;tmuxmcp;$token;" && break
+    before=$size
+    size=$(wc -c <"$log")
+    [ "$size" = "$before" ] || tries=0
+    [ "$tries" -lt 2000 ] || break
+  fi
+  sleep 0.005
+done
+
+case $signal in
+'') exit "$status" ;;
+*)
+  ulimit -c 0
+  trap - INT QUIT
+  kill -s "$signal" "$$"
+  # bash ignores QUIT in itself.
+  exec "$python" -I -S -c "import os; os.kill(os.getpid(), $((status - 128)))"
+  ;;
+esac

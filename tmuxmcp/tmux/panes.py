@@ -1,0 +1,478 @@
+"""What we ask of panes, with tmux's own command names: create, look, type, capture, resize, kill.
+
+A pane is addressed by its id, and every command that acts checks our `@tmuxmcp_id` in the same breath: ids start
+again with a new server, and a script may have put another pane in our place. Only `[A-Za-z0-9_-]` and our own
+paths enter formats.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import anyio
+
+from tmuxmcp.errors import TmuxFailed
+from tmuxmcp.tmux.control import command, sequence
+from tmuxmcp.tmux.server import Tmux, pipe_command
+
+OPTIONS = ("id", "program", "args", "created", "owner", "log", "sink", "scrollback", "nonce", "home", "leader")
+"""What a session is, as pane options `@tmuxmcp_*`: adoption needs tmux alone."""
+
+BORN_WITH = {"home": "#{session_id}", "leader": "#{pane_pid}"}
+"""Options that keep what tmux said of the pane when it was made: scripts move panes and respawn them."""
+
+_PLAIN_NAME = "?#{m/r:^[A-Za-z0-9_-]+$,#{session_name}},#{session_name},"
+"""The tmux session's name; empty if it could break a line: scripts rename it as they like."""
+
+_FIELDS = (
+    *(f"@tmuxmcp_{name}" for name in OPTIONS),
+    "pane_id",
+    "session_id",
+    "pane_pid",
+    "pane_tty",
+    "pane_dead",
+    "pane_dead_status",
+    "pane_dead_signal",
+    "pane_width",
+    "pane_height",
+    "cursor_x",
+    "cursor_y",
+    "cursor_flag",
+    "alternate_on",
+    "pane_pipe",
+    "pane_in_mode",
+    "pane_input_off",
+    "bracket_paste_flag",
+    _PLAIN_NAME,
+    "window_id",
+    "window_active",
+    "pane_active",
+    "pane_title",  # last: a program wrote it
+)
+FORMAT = "|".join(f"#{{{name}}}" for name in _FIELDS)
+"""One line; no field but the last can hold the bar: texts of ours are JSON, with the bar escaped."""
+
+STATUS_S = 1.0
+"""Longest wait for the exit status of a pane that is dead already."""
+
+INLINE_BYTES = 4096
+"""Input up to this goes to tmux in the command line itself; more, or a NUL, by a file in memory."""
+
+_numbers = count(1)
+
+
+@dataclass(frozen=True)
+class Pane:
+    """What tmux says of one of our panes at one moment."""
+
+    options: Mapping[str, str]
+    pane_id: str
+    tmux_session_id: str
+    leader: int
+    """Process id of the launcher; of another program, once a script has respawned the pane with it."""
+    tty: str
+    dead: bool
+    exit_code: int | None
+    exit_signal: int | None
+    cols: int
+    rows: int
+    cursor_col: int
+    cursor_row: int
+    cursor_visible: bool
+    alternate_screen: bool
+    piped: bool
+    in_mode: bool
+    input_off: bool
+    bracketed_paste: bool
+    tmux_session_name: str
+    """Our id, until somebody renames it or moves the pane; empty if it is not plain."""
+    window_id: str
+    in_front: bool
+    """It is what a client sees that attaches to the tmux session, and types into."""
+    title: str
+
+    @property
+    def id(self) -> str:
+        """Our session id."""
+        return self.options["id"]
+
+    @property
+    def sink(self) -> int:
+        """Number of its sink; 0 when somebody took that away."""
+        return _number(self.options["sink"]) or 0
+
+    @property
+    def scrollback(self) -> int | None:
+        """Lines of scrollback; None when somebody took that away."""
+        return _number(self.options["scrollback"])
+
+    @property
+    def respawned(self) -> bool:
+        """A script has put another program into it, without our launcher."""
+        return _number(self.options["leader"]) not in (None, self.leader)
+
+    @property
+    def attach_target(self) -> str:
+        """What `attach-session -t` takes for it at this moment; exact."""
+        target = f"={self.tmux_session_name}" if self.tmux_session_name else self.tmux_session_id
+        return target if self.in_front else f"{target}:{self.window_id}.{self.pane_id}"
+
+    @property
+    def status_known(self) -> bool:
+        """Not the moment between the end of the program and the news of its exit status."""
+        return not self.dead or self.exit_code is not None or self.exit_signal is not None
+
+
+def _number(value: str) -> int | None:
+    return int(value) if re.fullmatch(r"[0-9]{1,9}", value) else None
+
+
+def parse(line: str) -> Pane | None:
+    """A line of `FORMAT`; None for a pane that is not ours."""
+    values = line.split("|", len(_FIELDS) - 1)
+    if len(values) != len(_FIELDS):
+        return None
+    options = dict(zip(OPTIONS, values, strict=False))
+    facts = dict(zip(_FIELDS, values, strict=True))
+    # What somebody has set for all panes shows in others too, and where there is none any more.
+    if not (options["id"] and options["log"] and re.fullmatch(r"%\d+", facts["pane_id"])):
+        return None
+    dead = facts["pane_dead"] == "1"
+    return Pane(
+        options=options,
+        pane_id=facts["pane_id"],
+        tmux_session_id=facts["session_id"],
+        leader=int(facts["pane_pid"] or 0),
+        tty=facts["pane_tty"],
+        dead=dead,
+        exit_code=int(facts["pane_dead_status"]) if dead and facts["pane_dead_status"] else None,
+        exit_signal=int(facts["pane_dead_signal"]) if dead and facts["pane_dead_signal"] else None,
+        cols=int(facts["pane_width"]),
+        rows=int(facts["pane_height"]),
+        cursor_col=int(facts["cursor_x"] or 0),
+        cursor_row=int(facts["cursor_y"] or 0),
+        cursor_visible=facts["cursor_flag"] != "0",
+        alternate_screen=facts["alternate_on"] == "1",
+        piped=facts["pane_pipe"] == "1",
+        in_mode=facts["pane_in_mode"] not in ("", "0"),
+        input_off=facts["pane_input_off"] == "1",
+        bracketed_paste=facts["bracket_paste_flag"] == "1",
+        tmux_session_name=facts[_PLAIN_NAME],
+        window_id=facts["window_id"],
+        in_front=facts["window_active"] == facts["pane_active"] == "1",
+        title=facts["pane_title"],
+    )
+
+
+@dataclass(frozen=True)
+class NewPane:
+    """A pane to make."""
+
+    options: Mapping[str, str]
+    """`@tmuxmcp_*` by name without the prefix; `id` among them."""
+    argv: Sequence[str]
+    """Word one and its arguments, exact."""
+    pipe: Sequence[str]
+    """The sink and its arguments."""
+    cols: int
+    rows: int
+    history_limit: int
+
+
+async def new_session(tmux: Tmux, new: NewPane) -> Pane:
+    """Make a pane that loses nothing: created, piped and described in one command list.
+
+    Raises:
+        TmuxFailed: tmux refused; nothing is left.
+    """
+    name = new.options["id"]
+    target = f"={name}:"
+    if len(new.argv) < 2:
+        raise ValueError("a single word would go through a shell")
+    commands = [
+        command("set-option", "-g", "history-limit", str(new.history_limit)),
+        command("new-session", "-d", "-s", name, "-x", str(new.cols), "-y", str(new.rows), *new.argv),
+        # Per window: `set -g window-size manual` crashes 3.3a-3.6b at the next new-session.
+        command("set-option", "-w", "-t", target, "window-size", "manual"),
+        command("pipe-pane", "-O", "-t", target, pipe_command(*new.pipe)),
+        # On the pane itself: the exit status outlives what a script sets for all panes.
+        command("set-option", "-p", "-t", target, "remain-on-exit", "on"),
+    ]
+    commands += [
+        command("set-option", "-p", "-t", target, f"@tmuxmcp_{option}", value) for option, value in new.options.items()
+    ]
+    commands += [
+        command("set-option", "-p", "-F", "-t", target, f"@tmuxmcp_{option}", form)
+        for option, form in BORN_WITH.items()
+    ]
+    commands.append(command("display-message", "-p", "-t", target, FORMAT))
+    async with tmux.undisturbed():
+        reply = await tmux.checked(*commands)
+    pane = parse(os.fsdecode(reply.lines[-1])) if reply.lines else None
+    if pane is None:
+        raise TmuxFailed(f"tmux made session {name} but does not know it.")
+    return pane
+
+
+async def has_session(tmux: Tmux, name: str) -> bool:
+    """Whether there is a tmux session of exactly this name, whoever made it."""
+    return not (await tmux.query(command("has-session", "-t", f"={name}"))).failed
+
+
+async def list_panes(tmux: Tmux) -> list[Pane]:
+    """All our panes."""
+    reply = await tmux.query(command("list-panes", "-a", "-F", FORMAT))
+    return [pane for line in reply.lines if (pane := parse(os.fsdecode(line)))]
+
+
+async def attached(tmux: Tmux) -> set[str]:
+    """Ids of the sessions that somebody looks at."""
+    reply = await tmux.query(command("list-clients", "-F", "#{@tmuxmcp_id}"))
+    return {os.fsdecode(line) for line in reply.lines if line}
+
+
+async def find_pane(tmux: Tmux, pane_id: str, session_id: str) -> Pane | None:
+    """One pane as it is now; None when it is gone or no longer ours.
+
+    tmux calls a pane dead when its terminal closes, and learns the exit status a moment later: we wait for it.
+    Built with libutempter, which it calls just then, it can miss SIGCHLD and leave the status for the next one.
+    """
+    with anyio.move_on_after(STATUS_S):
+        while True:
+            reply = await tmux.query(command("display-message", "-p", "-t", pane_id, FORMAT))
+            pane = parse(os.fsdecode(reply.lines[0])) if reply.lines and not reply.failed else None
+            if pane is None or pane.id != session_id:
+                return None
+            if pane.status_known or _version(tmux) < (3, 3):  # 3.2 never tells a signal
+                break
+            tmux.nudge()
+            await anyio.sleep(0.002)
+    return pane
+
+
+async def guarded(
+    tmux: Tmux, pane: Pane, *commands: bytes, alive: bool = True, condition: str = "", first: bytes = b""
+) -> list[str] | None:
+    """Run `commands` only if the pane is still ours (and its program alive, and `condition` holds), atomically.
+
+    Args:
+        first: a command that is run in any case, before; it prints nothing.
+
+    Returns:
+        What the commands printed; None when they were not run.
+
+    Raises:
+        TmuxFailed: one of them failed.
+    """
+    tests = [f"#{{==:#{{@tmuxmcp_id}},{pane.id}}}"]
+    if alive:
+        tests.append("#{?pane_dead,,1}")
+    if condition:
+        tests.append(condition)
+    test = tests[0]
+    for each in tests[1:]:
+        test = f"#{{&&:{test},{each}}}"
+    then = sequence(*commands, command("display-message", "-p", "ok"))
+    check = command("if-shell", "-F", "-t", pane.pane_id, test, then)
+    reply = await tmux.request(*([first] if first else []), check)
+    if reply.failed:
+        said = reply.lines[-1].decode("utf-8", "replace") if reply.lines else ""
+        if "can't find pane" in said:
+            return None
+        raise TmuxFailed(f"tmux refused: {said or 'no reason given'}.")
+    if not reply.lines or reply.lines[-1] != b"ok":
+        return None
+    return [os.fsdecode(line) for line in reply.lines[:-1]]
+
+
+@contextmanager
+def _readable_by_tmux(data: bytes, directory: Path) -> Iterator[str]:
+    """A path from which tmux can read `data`, which lies on no disk where memory files exist."""
+    if sys.platform == "linux":
+        fd = os.memfd_create("tmuxmcp-input", os.MFD_CLOEXEC)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            yield f"/proc/{os.getpid()}/fd/{fd}"
+        finally:
+            os.close(fd)
+        return
+    with tempfile.NamedTemporaryFile(dir=directory, prefix="input") as file:
+        file.write(data)
+        file.flush()
+        yield file.name
+
+
+async def type_input(
+    tmux: Tmux,
+    pane: Pane,
+    data: bytes,
+    *,
+    before: Sequence[bytes] = (),
+    after: Sequence[bytes] = (),
+    bracketed: bool = False,
+    condition: str = "",
+) -> bool:
+    """Type keys and bytes in one guarded step; a person who scrolls in copy mode does not swallow them.
+
+    Args:
+        before, after: tmux commands around the bytes, made by `keys`, `raw` or `command`.
+        bracketed: mark the bytes as a paste, if the program has asked for that.
+        condition: a format that must hold as well.
+
+    Returns:
+        False when nothing was typed: the pane is gone, dead, or the condition does not hold.
+
+    Raises:
+        TmuxFailed: nothing was typed, as somebody has switched input off (tmux would drop it without a word).
+    """
+    condition = f"#{{&&:#{{?pane_input_off,,1}},{condition or 1}}}"
+    steps = [command("if-shell", "-F", "-t", pane.pane_id, "#{pane_in_mode}", f"copy-mode -q -t {pane.pane_id}")]
+    if not data:
+        done = await guarded(tmux, pane, *steps, *before, *after, condition=condition)
+        return done is not None or await _not_typed(tmux, pane)
+    buffer = f"tmuxmcp-{os.getpid()}-{next(_numbers)}"
+    paste = ["paste-buffer", "-d", "-r", "-b", buffer, "-t", pane.pane_id]
+    paste += ["-p"] if bracketed else []
+    paste += ["-S"] if _version(tmux) >= (3, 7) else []  # 3.7 escapes control bytes otherwise
+    steps += [*before, command(*paste), *after]
+    if len(data) <= INLINE_BYTES and b"\0" not in data:
+        load = command("set-buffer", "-b", buffer, b"--", data)
+        done = await guarded(tmux, pane, *steps, condition=condition, first=load)
+    else:
+        with _readable_by_tmux(data, tmux.state_dir) as path:
+            load = command("load-buffer", "-b", buffer, path)
+            done = await guarded(tmux, pane, *steps, condition=condition, first=load)
+    if done is None:
+        await tmux.request(command("delete-buffer", "-b", buffer))
+    return done is not None or await _not_typed(tmux, pane)
+
+
+async def _not_typed(tmux: Tmux, pane: Pane) -> bool:
+    now = await find_pane(tmux, pane.pane_id, pane.id)
+    if now and now.input_off and not now.dead:
+        raise TmuxFailed(
+            f"Nothing was typed: somebody has switched off the input of session {pane.id} (select-pane -d).",
+            hint=f"Switch it on: tmux -S {shlex.quote(str(tmux.socket))} select-pane -e -t {pane.pane_id}",
+        )
+    return False
+
+
+def _version(tmux: Tmux) -> tuple[int, int]:
+    digits = [int("".join(c for c in part if c.isdecimal()) or 0) for part in tmux.version.split(".")[:2]]
+    return (digits[0], digits[1]) if len(digits) == 2 else (99, 0)
+
+
+def keys(pane: Pane, names: Sequence[str]) -> bytes:
+    """The command that presses keys; tmux then honours application cursor mode."""
+    return command("send-keys", "-t", pane.pane_id, "--", *names)
+
+
+def raw(pane: Pane, data: bytes) -> bytes:
+    """The command that types a few bytes as they are."""
+    return command("send-keys", "-t", pane.pane_id, "-H", *(f"{byte:02x}" for byte in data))
+
+
+async def capture_pane(tmux: Tmux, pane: Pane) -> tuple[Pane, list[str]] | None:
+    """The pane and its visible rows with their colours (SGR, and SO/SI around line drawing), at one moment."""
+    printed = await guarded(
+        tmux,
+        pane,
+        command("display-message", "-p", "-t", pane.pane_id, FORMAT),
+        command("capture-pane", "-p", "-e", "-N", "-t", pane.pane_id),
+        alive=False,
+    )
+    now = parse(printed[0]) if printed else None
+    if now and not now.status_known:
+        now = await find_pane(tmux, pane.pane_id, pane.id)
+    return (now, printed[1:]) if now and printed else None
+
+
+async def resize_window(tmux: Tmux, pane: Pane, cols: int, rows: int) -> bool:
+    """Set the size; False when the pane is gone."""
+    resize = command("resize-window", "-t", pane.pane_id, "-x", str(cols), "-y", str(rows))
+    return await guarded(tmux, pane, resize, alive=False) is not None
+
+
+async def set_option(tmux: Tmux, pane: Pane, name: str, value: str, condition: str = "") -> bool:
+    """Set one of our options; False when the pane is gone or the condition does not hold."""
+    change = command("set-option", "-p", "-t", pane.pane_id, f"@tmuxmcp_{name}", value)
+    return await guarded(tmux, pane, change, alive=False, condition=condition) is not None
+
+
+async def pipe_again(tmux: Tmux, pane: Pane, sink: Sequence[str], number: int) -> bool:
+    """Put our sink back, once: two brokers that notice together do it one time, by the sink's number.
+
+    Args:
+        number: of the new sink.
+
+    Returns:
+        True when it was we who did it.
+    """
+    seen = pane.options["sink"]
+    done = await guarded(
+        tmux,
+        pane,
+        command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_sink", str(number)),
+        command("pipe-pane", "-O", "-t", pane.pane_id, pipe_command(*sink)),
+        condition=f"#{{==:#{{@tmuxmcp_sink}},{seen}}}" if re.fullmatch(r"\w*", seen) else "",
+    )
+    return done is not None
+
+
+async def kill_session(tmux: Tmux, pane: Pane) -> bool:
+    """End the pane, wherever it is by now, and the tmux session that was made for it; False when it is gone already.
+
+    What a script opened in that tmux session ends with it, another session's pane that it moved there does not.
+    """
+    home = pane.options["home"]
+    end = []
+    if re.fullmatch(r"\$\d+", home):  # for an empty target tmux would choose a session
+        ours_alone = f"#{{==:#{{W:#{{P:#{{@tmuxmcp_id}}}}}},{pane.id}}}"
+        end = [command("if-shell", "-F", "-t", f"{home}:", ours_alone, command("kill-session", "-t", home))]
+    async with tmux.undisturbed():
+        was_there = await guarded(tmux, pane, *end, alive=False) is not None
+        # It is still there when it was moved, or its window linked to another tmux session.
+        left = await guarded(tmux, pane, command("kill-pane", "-t", pane.pane_id), alive=False) is not None
+    return was_there or left
+
+
+def options_of(
+    *,
+    session_id: str,
+    program: str,
+    args: Sequence[str],
+    created: str,
+    owner: str,
+    log: str,
+    scrollback: int,
+    nonce: str,
+) -> dict[str, str]:
+    """The options of a new pane; texts from outside as JSON in ASCII, so that no format line breaks."""
+    return {
+        "id": session_id,
+        "program": _json(program),
+        "args": _json(list(args)),
+        "created": created,
+        "owner": owner,
+        "log": _json(log),
+        "sink": "1",
+        "scrollback": str(scrollback),
+        "nonce": nonce,
+    }
+
+
+def _json(value: str | list[str]) -> str:
+    """In ASCII, on one line, without the bar between the fields of `FORMAT`."""
+    return json.dumps(value).replace("|", "\\u007c")

@@ -1,0 +1,353 @@
+"""The tmux server behind our socket: find the binary, start it, talk to it, find it again when it was lost.
+
+Started through libtmux in an environment of its own, with our `tmux.conf`; the user's `~/.tmux.conf` and TMUX
+variables have no influence. Everything after the start goes through the control client.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import re
+import shlex
+import shutil
+import signal
+import stat
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import anyio
+from anyio.abc import TaskGroup
+
+from tmuxmcp.errors import InvalidArgument, PermissionDenied, TmuxFailed, TmuxUnavailable
+from tmuxmcp.tmux.control import CONTROL_SESSION, ControlClient, Reply, command, sequence
+
+log = logging.getLogger(__name__)
+
+OLDEST = (3, 2)
+SOCKET_PATH_LIMIT = 107
+"""Bytes in `sun_path` less the final NUL (unix(7))."""
+
+LOCK_S = 15.0
+"""Longest wait for another broker that connects; longer than the start of a server may take."""
+
+SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/homebrew/bin"
+PACKAGE = Path(__file__).parent
+
+
+def config_file() -> Path:
+    """Our `tmux.conf`: beside this file in an installed package, at the top of a checkout."""
+    shipped = PACKAGE / "tmux.conf"
+    return shipped if shipped.exists() else PACKAGE.parent.parent / "tmux.conf"
+
+
+def find_tmux() -> tuple[str, str]:
+    """The tmux to use: its absolute path and its version.
+
+    Raises:
+        TmuxUnavailable: there is none, or it is older than 3.2.
+    """
+    path = shutil.which("tmux") or shutil.which("tmux", path=SEARCH_PATH)
+    how = "Install tmux 3.2 or newer: `apt install tmux`, `dnf install tmux` or `brew install tmux`."
+    if path is None:
+        raise TmuxUnavailable("tmux is not installed.", hint=how)
+    path = os.path.abspath(path)
+    try:
+        said = subprocess.run([path, "-V"], capture_output=True, text=True, timeout=5, check=False).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise TmuxUnavailable(f"{path} cannot be run: {error}.", hint=how) from None
+    version = said.removeprefix("tmux ").strip()
+    number = re.search(r"(\d+)\.(\d+)", version)
+    if number and (int(number[1]), int(number[2])) < OLDEST:
+        raise TmuxUnavailable(f"{path} is tmux {version}, which is too old.", hint=how)
+    return path, version
+
+
+def check_private_directory(path: Path) -> None:
+    """Make `path` if it is missing; refuse it unless it is ours alone.
+
+    Whoever can write there can put a socket in our place, and the socket is full control of every session.
+
+    Raises:
+        PermissionDenied: it is a link, another user's, or open to others.
+    """
+    try:
+        for missing in reversed([each for each in (path, *path.parents) if not each.exists()]):
+            missing.mkdir(mode=0o700, exist_ok=True)  # not with parents=True, which leaves these to the umask
+        info = path.lstat()
+        if not (stat.S_ISDIR(info.st_mode) or stat.S_ISLNK(info.st_mode)):
+            raise FileExistsError
+    except FileExistsError:
+        raise PermissionDenied(f"{path} is not a directory.", hint="Set state_dir to another path.") from None
+    except OSError as error:
+        raise PermissionDenied(
+            f"The state directory {path} cannot be made: {error.strerror}.",
+            hint="Set state_dir (TMUXMCP_STATE_DIR) to a directory that you may write.",
+        ) from None
+    if stat.S_ISLNK(info.st_mode):
+        raise PermissionDenied(f"{path} is a symbolic link.", hint="Set state_dir to where it points.")
+    if info.st_uid != os.geteuid():
+        raise PermissionDenied(f"{path} belongs to another user.", hint="Set state_dir to a directory of your own.")
+    if info.st_mode & 0o077:
+        raise PermissionDenied(f"{path} is open to other users.", hint=f"Run `chmod 700 {shlex.quote(str(path))}`.")
+
+
+def pipe_command(*argv: str) -> str:
+    """A shell command for `pipe-pane`, which expands strftime and formats in it."""
+    return shlex.join(argv).replace("%", "%%").replace("#", "##")
+
+
+class Tmux:
+    """Our tmux server. One object a broker; several brokers share one server."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.state_dir = state_dir
+        self.socket = state_dir / "tmux.sock"
+        self.binary = ""
+        self.version = ""
+        self._pid = 0
+        """The server's process id, as it says itself."""
+        self._client: ControlClient | None = None
+        self._connecting = anyio.Lock()
+        self._task_group: TaskGroup | None = None
+
+    def check(self) -> None:
+        """Make sure that there is a tmux, and a safe place for its socket.
+
+        Raises:
+            TmuxUnavailable, PermissionDenied, InvalidArgument
+        """
+        if len(os.fsencode(self.socket)) > SOCKET_PATH_LIMIT:
+            raise InvalidArgument(
+                f"The socket path {self.socket} is longer than {SOCKET_PATH_LIMIT} bytes.",
+                hint="Set state_dir (TMUXMCP_STATE_DIR) to a shorter path.",
+            )
+        check_private_directory(self.state_dir)
+        self.binary, self.version = find_tmux()
+
+    async def open(self, task_group: TaskGroup) -> None:
+        """Connect; start the server if there is none. Clients run in `task_group`."""
+        self._task_group = task_group
+        await anyio.to_thread.run_sync(self.check)
+        await self._connect()
+
+    def close(self) -> None:
+        """Let go of the server, which lives on."""
+        if self._client:
+            self._client.close()
+
+    # ---- requests ------------------------------------------------------------------------------
+
+    async def request(self, *commands: bytes, timeout_s: float = 5.0) -> Reply:
+        """Run `commands` one after the other with nothing in between.
+
+        Raises:
+            TmuxFailed: no answer. A request lost on the way is not repeated: it may have been carried out.
+        """
+        client = await self._connect()
+        return await client.request(sequence(*commands), timeout_s)
+
+    async def query(self, *commands: bytes, timeout_s: float = 5.0) -> Reply:
+        """As `request`, for commands that change nothing: asked again when the client was lost."""
+        try:
+            return await self.request(*commands, timeout_s=timeout_s)
+        except TmuxFailed as error:
+            if not error.details.get("lost"):
+                raise
+        return await self.request(*commands, timeout_s=timeout_s)
+
+    async def checked(self, *commands: bytes, timeout_s: float = 5.0) -> Reply:
+        """As `request`; a command that failed is an error.
+
+        Raises:
+            TmuxFailed: with what tmux said.
+        """
+        reply = await self.request(*commands, timeout_s=timeout_s)
+        if reply.failed:
+            raise TmuxFailed(f"tmux refused: {reply.lines[-1].decode('utf-8', 'replace') if reply.lines else '?'}.")
+        return reply
+
+    # ---- connecting ----------------------------------------------------------------------------
+
+    def environment(self) -> dict[str, str]:
+        """What the server and its clients see of ours: nothing that could be a secret."""
+        return {
+            "PATH": os.environ.get("PATH") or SEARCH_PATH,
+            "HOME": str(self.state_dir),
+            "LANG": "C.UTF-8",
+            "LC_ALL": "C.UTF-8",
+            "TERM": "tmux-256color",
+            "SHELL": "/bin/sh",
+        }
+
+    def _client_argv(self) -> list[str]:
+        attach = ["new-session", "-A", "-s", CONTROL_SESSION, "-f", "no-output,ignore-size", "-x", "80", "-y", "24"]
+        idle = ["sleep", "2147483647"]
+        return [self.binary, "-N", "-u", "-S", str(self.socket), "-C", *attach, *idle]
+
+    async def _connect(self) -> ControlClient:
+        if self._client and not self._client.closed:
+            return self._client
+        async with self._connecting:
+            if self._client and not self._client.closed:
+                return self._client
+            assert self._task_group, "open() comes first"
+            async with self._locked():
+                await self._revive_or_start()
+                going = partial(self._locked, patience_s=1.0)
+                client = ControlClient(self._client_argv(), self.environment(), going)
+                await client.start(self._task_group)
+            try:
+                await self._check_ours(client)
+            except BaseException:
+                client.close()
+                raise
+            self._client = client
+            return client
+
+    async def _check_ours(self, client: ControlClient) -> None:
+        ours = command("show-options", "-gqv", "@tmuxmcp_server")
+        reply = await client.request(sequence(command("display-message", "-p", "#{pid}"), ours))
+        self._pid = int(reply.lines[0]) if len(reply.lines) == 2 else 0
+        if not self._pid:
+            raise self._foreign()
+
+    def _foreign(self) -> TmuxFailed:
+        return TmuxFailed(
+            f"Another tmux server, not ours, has the socket {self.socket}.",
+            hint=f"End it with `tmux -S {shlex.quote(str(self.socket))} kill-server`, or set another state_dir.",
+        )
+
+    def nudge(self) -> None:
+        """Have the server look for ended children, as it does at every SIGCHLD."""
+        if self._pid:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(self._pid, signal.SIGCHLD)
+
+    def run(self, *args: str, timeout_s: float = 5.0) -> subprocess.CompletedProcess[str]:
+        """Run one tmux process; for what must work without the control client.
+
+        Raises:
+            TmuxFailed: it did not end in time.
+        """
+        try:
+            return subprocess.run(
+                [self.binary, "-N", "-u", "-S", str(self.socket), *args],
+                capture_output=True,
+                text=True,
+                errors="surrogateescape",
+                env=self.environment(),
+                timeout=timeout_s,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+        except subprocess.TimeoutExpired:
+            raise TmuxFailed(
+                f"tmux did not answer `{args[0]}` within {timeout_s:g} s.",
+                hint="It may have run out of file descriptors: destroy a session.",
+            ) from None
+
+    def alive(self) -> bool:
+        """Whether our server answers on the socket, and says that it is ours.
+
+        Raises:
+            TmuxUnavailable: one does, but another version of tmux runs it.
+        """
+        if not self.socket.exists():
+            return False
+        done = self.run("show-options", "-gqv", "@tmuxmcp_server")
+        if done.returncode == 0:
+            return bool(done.stdout)
+        if "protocol version mismatch" in done.stderr or "open terminal failed" in done.stderr:
+            raise TmuxUnavailable(
+                f"The server on {self.socket} was started by another version of tmux than {self.binary} "
+                f"({self.version}).",
+                hint="Put that tmux first on PATH, or end its sessions with it.",
+            )
+        return False
+
+    @asynccontextmanager
+    async def undisturbed(self) -> AsyncIterator[None]:
+        """While this is open, no broker connects: for commands that make or end sessions.
+
+        tmux up to 3.7 crashes when a session begins or ends, or a client goes, just while a control client says
+        hello: it tells the news to all control clients, also to one that cannot take any yet.
+        """
+        await self._connect()
+        async with self._locked(fcntl.LOCK_SH):
+            yield
+
+    @asynccontextmanager
+    async def _locked(self, kind: int = fcntl.LOCK_EX, patience_s: float = LOCK_S) -> AsyncIterator[None]:
+        """Agree with other brokers; the lock ends with its process, and nobody waits for it for ever."""
+        fd = os.open(self.state_dir / "tmux.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            with anyio.move_on_after(patience_s):
+                while True:
+                    with suppress(BlockingIOError):
+                        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+                        break
+                    await anyio.sleep(0.002)
+            yield
+        finally:
+            os.close(fd)
+
+    async def _revive_or_start(self) -> None:
+        if await anyio.to_thread.run_sync(self.alive):
+            return
+        answer = await anyio.to_thread.run_sync(self.run, "show-options", "-g")
+        if answer.returncode == 0:
+            raise self._foreign()
+        if await self._recreate_socket():
+            return
+        await anyio.to_thread.run_sync(self._start)
+
+    async def _recreate_socket(self) -> bool:
+        """A deleted socket comes back with SIGUSR1 to its server."""
+        pid = self.running_pid()
+        if pid is None:
+            return False
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGUSR1)
+            with anyio.move_on_after(2):
+                while not await anyio.to_thread.run_sync(self.alive):
+                    await anyio.sleep(0.02)
+                log.warning("the socket %s was deleted; its server made it again", self.socket)
+                return True
+        return False
+
+    def running_pid(self) -> int | None:
+        """The process id of the last server that was started here, if it still is that server."""
+        import psutil
+
+        try:
+            pid = int((self.state_dir / "tmux.pid").read_text())
+            words = psutil.Process(pid).cmdline()
+            if pid > 1 and (str(self.socket) in words or f"-S{self.socket}" in words):  # libtmux writes the latter
+                return pid
+        except (OSError, ValueError, psutil.Error):
+            pass
+        return None
+
+    def _start(self) -> None:
+        """Start the server with libtmux, whose processes inherit our environment: hence the wrapper."""
+        import libtmux
+
+        wrapper = self.state_dir / "tmux"
+        variables = shlex.join(f"{name}={value}" for name, value in self.environment().items())
+        script = f'#!/bin/sh\ncd / && umask 077 && exec env -i {variables} {shlex.quote(self.binary)} -u "$@"\n'
+        wrapper.write_text(script)
+        wrapper.chmod(0o700)
+        if self.socket.exists() and not stat.S_ISSOCK(self.socket.lstat().st_mode):
+            raise PermissionDenied(f"{self.socket} is not a socket.", hint="Remove it, or set another state_dir.")
+        server = libtmux.Server(socket_path=self.socket, config_file=str(config_file()), tmux_bin=wrapper)
+        mark = ["set-option", "-g", "@tmuxmcp_server", "1"]
+        done = server.cmd("start-server", ";", *mark, ";", "display-message", "-p", "#{pid}")
+        if done.returncode != 0 or not done.stdout:
+            raise TmuxFailed(f"The tmux server did not start: {' '.join(done.stderr) or 'no reason given'}.")
+        (self.state_dir / "tmux.pid").write_text(done.stdout[0])
+        log.info("started tmux %s on %s", self.version, self.socket)

@@ -1,0 +1,110 @@
+# tmuxmcp marks for fish (3.4 and later): where prompts, commands and their output begin and end, as in bash.sh.
+#
+# fish has events for all of them, so prompts and prompt functions stay the user's own. It asks for the rest of an
+# unfinished command inside its editor, so one key tells, ESC[7777~: it answers with P;k=g, reads "JOB NUL SIZES NUL COMMAND NUL" from
+# the terminal and runs the command in place of whatever was typed, without abbreviations, completions and pastes. C, D
+# and P (incomplete: nothing was run, the line is empty again) then carry job=JOB.
+#
+# Read by --init-command, after the user's own files.
+
+if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr '^(3\.([4-9]|\d\d)|[4-9]|\d\d)' -- $version
+    set -g __tmuxmcp_aid $TMUXMCP_NONCE
+    set -g __tmuxmcp_n 0
+    set -g __tmuxmcp_job
+    set -g __tmuxmcp_status
+    switch "$TMUXMCP_HISTFILE"
+        case ''
+        case '*'
+            # fish keeps histories in one place only: the session's own lives in its memory.
+            set -g fish_history ''
+    end
+    set -e TMUXMCP_NONCE TMUXMCP_HISTFILE
+
+    # Written to the terminal itself, whatever a command did to fish's own output.
+    function __tmuxmcp_mark
+        set -l job
+        test -z "$__tmuxmcp_job"; or set job ";job=$__tmuxmcp_job"
+        builtin printf '\e]133;%s;aid=%s;n=%s%s\a' $argv[1] $__tmuxmcp_aid $__tmuxmcp_n "$argv[2]$job" >/dev/tty
+    end
+
+    # E: the output ends. D comes with the next prompt, and not from a shell that exits.
+    function __tmuxmcp_postexec --on-event fish_postexec
+        set -g __tmuxmcp_status $status
+        __tmuxmcp_mark E
+    end
+
+    # The user's own functions at the end of a command come after ours: what they print is not the command's.
+    for line in (functions --handlers-type generic)
+        set -l words (builtin string split -n ' ' -- $line)
+        if test "$words[1]" = fish_postexec -a "$words[2]" != __tmuxmcp_postexec
+            functions -- $words[2] | source
+        end
+    end
+
+    function __tmuxmcp_preexec --on-event fish_preexec
+        __tmuxmcp_mark C
+    end
+
+    function __tmuxmcp_prompt --on-event fish_prompt
+        test -n "$__tmuxmcp_status"; or set -g __tmuxmcp_status $status
+        if test $__tmuxmcp_n -gt 0
+            __tmuxmcp_mark "D;$__tmuxmcp_status" ";cwd="(builtin string escape --style=url -- $PWD)
+        end
+        set -g __tmuxmcp_status
+        set -g __tmuxmcp_job
+        set -g __tmuxmcp_n (builtin math $__tmuxmcp_n + 1)
+        builtin printf '\e]7;file://%s%s\a' $hostname (builtin string escape --style=url -- $PWD) >/dev/tty
+        __tmuxmcp_mark A
+        __tmuxmcp_mark B
+        for mode in (builtin bind --list-modes)
+            builtin bind -M $mode \e\[7777~ __tmuxmcp_run
+        end
+    end
+
+    function __tmuxmcp_run
+        set -l given
+        set -l size
+        __tmuxmcp_mark 'P;k=g'
+        builtin read -z __tmuxmcp_job </dev/tty
+        builtin read -z size </dev/tty
+        builtin read -z given </dev/tty
+        # In characters, or in bytes where the locale knows no others.
+        if not contains -- (builtin string length -- "$given") (builtin string split ' ' -- $size)
+            __tmuxmcp_not_run r
+            return
+        end
+        builtin commandline -r -- "$given"
+        builtin commandline --is-valid
+        switch $status
+            case 0
+                # The blank keeps an abbreviation at the end from being expanded.
+                builtin commandline -r -- "$given "
+                builtin commandline -f execute
+            case 2
+                __tmuxmcp_not_run s
+                builtin commandline -r ''
+            case '*'
+                __tmuxmcp_refuse "$given"
+        end
+    end
+
+    # The prompt stays, and may be used again.
+    function __tmuxmcp_not_run
+        __tmuxmcp_mark A
+        __tmuxmcp_mark B
+        __tmuxmcp_mark "P;k=$argv[1]"
+        set -g __tmuxmcp_job
+    end
+
+    # fish does not run it, and says why; here between marks, as if it had been run.
+    function __tmuxmcp_refuse
+        builtin printf '%s\n' $argv[1] >/dev/tty
+        __tmuxmcp_mark C
+        set -l fish (status fish-path)
+        $fish --no-config --no-execute -c $argv[1] </dev/null >/dev/tty 2>&1
+        set -g __tmuxmcp_status 127
+        __tmuxmcp_prompt
+        builtin commandline -r ''
+        builtin commandline -f repaint
+    end
+end

@@ -1,0 +1,123 @@
+# tmuxmcp marks for zsh (5.1 and later): where prompts, commands and their output begin and end, as in bash.sh.
+#
+# One mark more than in bash: E stands where zsh begins to tidy up before a prompt (to an unfinished line it adds a "%"
+# before any hook runs), and so where the output ends. And one key, ESC[7777~: it answers with P;k=g, reads
+# "JOB NUL SIZES NUL COMMAND NUL" and runs the command in place of whatever was typed: nobody's widgets, pastes and key
+# timeouts have a say. C and D then carry job=JOB.
+#
+# Read by .zshenv, with zsh's own options.
+
+typeset -gHi __tmuxmcp_n=0
+typeset -gH __tmuxmcp_open= __tmuxmcp_job= __tmuxmcp_back= __tmuxmcp_urlpath=
+typeset -gH __tmuxmcp_ps1= __tmuxmcp_ps2= __tmuxmcp_eol=
+typeset -gH __tmuxmcp_user_ps1= __tmuxmcp_user_ps2= __tmuxmcp_user_eol=
+
+# The working directory as a URL path.
+__tmuxmcp_url() {
+  builtin setopt extended_glob no_multibyte
+  __tmuxmcp_urlpath=${1//(#m)[^A-Za-z0-9\/._~-]/%${(l:2::0:)$(([##16] #MATCH))}}
+}
+
+# Before the user's own precmd functions: the command is done. Written to the terminal, whatever `exec >file` did.
+__tmuxmcp_precmd() {
+  local code=$? done_mark=
+  if [[ -n $__tmuxmcp_open ]]; then
+    return code
+  fi
+  __tmuxmcp_url $PWD
+  if (( __tmuxmcp_n > 0 )); then
+    done_mark=$'\e]133;D;'"$code;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;cwd=$__tmuxmcp_urlpath"
+    done_mark+=${__tmuxmcp_job:+;job=$__tmuxmcp_job}$'\a'
+  fi
+  __tmuxmcp_job=
+  __tmuxmcp_open=1
+  __tmuxmcp_n+=1
+  builtin print -rn -- $done_mark$'\e]7;file://'$HOST$__tmuxmcp_urlpath$'\a' >/dev/tty
+  return code
+}
+
+# After them: they may have made new prompts.
+__tmuxmcp_prompts() {
+  builtin setopt extended_glob
+  # Marks inside a prompt that was made from ours (virtualenv) are old ones.
+  local old=$'%\\{\e\\]133;[^\a]#\a%\\}' tag="aid=$__tmuxmcp_aid;n=$__tmuxmcp_n"
+  __tmuxmcp_open=
+  [[ ${PROMPT-} == "$__tmuxmcp_ps1" ]] || __tmuxmcp_user_ps1=${PROMPT//$~old}
+  [[ ${PROMPT2-} == "$__tmuxmcp_ps2" ]] || __tmuxmcp_user_ps2=${PROMPT2//$~old}
+  if [[ -z ${PROMPT_EOL_MARK+set} ]]; then
+    __tmuxmcp_user_eol='%B%S%#%s%b'
+  elif [[ $PROMPT_EOL_MARK != "$__tmuxmcp_eol" ]]; then
+    __tmuxmcp_user_eol=${PROMPT_EOL_MARK//$~old}
+  fi
+  __tmuxmcp_ps1=$'%{\e]133;A;'$tag$'\a%}'$__tmuxmcp_user_ps1$'%{\e]133;B;'$tag$'\a%}'
+  __tmuxmcp_ps2=$'%{\e]133;P;k=s;'$tag$'\a%}'$__tmuxmcp_user_ps2
+  __tmuxmcp_eol=$'%{\e]133;E;'$tag$'\a%}'$__tmuxmcp_user_eol
+  PROMPT=$__tmuxmcp_ps1 PROMPT2=$__tmuxmcp_ps2 PROMPT_EOL_MARK=$__tmuxmcp_eol
+  __tmuxmcp_install
+}
+
+# The output begins. The last of the preexec functions: others may print.
+__tmuxmcp_preexec() {
+  builtin print -rn -- $'\e]133;C;'"aid=$__tmuxmcp_aid;n=$__tmuxmcp_n${__tmuxmcp_job:+;job=$__tmuxmcp_job}"$'\a' >/dev/tty
+}
+
+# Keep ours at their places, around whatever is there.
+__tmuxmcp_install() {
+  typeset -ga precmd_functions preexec_functions
+  precmd_functions=(__tmuxmcp_precmd __tmuxmcp_as_typed ${precmd_functions:#__tmuxmcp_*} __tmuxmcp_prompts)
+  preexec_functions=(__tmuxmcp_as_typed ${preexec_functions:#__tmuxmcp_*} __tmuxmcp_preexec)
+  # A function called precmd runs before those: where it prints and no E ends the output, ours has to come first.
+  if (( $+functions[precmd] )) && [[ $functions[precmd] != *__tmuxmcp_precmd* ]]; then
+    functions[precmd]=$'__tmuxmcp_precmd\n'$functions[precmd]
+  fi
+  local map
+  for map in emacs viins vicmd main; do
+    builtin bindkey -M $map '\e[7777~' __tmuxmcp_run
+  done
+}
+
+# What comes after the key becomes the line. False, and a mark that says so: it did not come whole, or somebody is in the
+# middle of a command.
+__tmuxmcp_take() {
+  builtin setopt no_multibyte
+  local given= job= size= tag="aid=$__tmuxmcp_aid;n=$__tmuxmcp_n"
+  if [[ $CONTEXT == start ]]; then
+    builtin print -rn -- $'\e]133;P;k=g;'$tag$'\a' >/dev/tty
+    # Not by the paste widget, which gives up after KEYTIMEOUT.
+    if builtin read -rt 5 -d $'\0' job && builtin read -rt 5 -d $'\0' size &&
+      IFS= builtin read -rt 5 -d $'\0' given && [[ $size == *" ${#given}" ]]; then
+      __tmuxmcp_job=$job
+      # While the line editor runs, the terminal turns newlines into returns.
+      BUFFER=${given//$'\r'/$'\n'}
+      # At its end, the editor says nothing more when it leaves: an error of syntax comes right after its last newline.
+      CURSOR=${#given}
+      return 0
+    fi </dev/tty
+  fi
+  builtin print -rn -- $'\e]133;P;k=r;'"$tag${job:+;job=$job}"$'\a' >/dev/tty
+  return 1
+}
+
+# At the first prompt, when all start-up files are read: the history becomes the session's own.
+__tmuxmcp_begin() {
+  local code=$? size=$HISTSIZE save=$SAVEHIST
+  if [[ -n $__tmuxmcp_histfile ]]; then
+    # What zsh has read goes onto the stack, from where it is never written: it has no file.
+    unset HISTFILE
+    builtin fc -p
+    HISTSIZE=$size SAVEHIST=$save
+    [[ $__tmuxmcp_histfile == none ]] || typeset -g +x HISTFILE=$__tmuxmcp_histfile
+  fi
+  unset __tmuxmcp_histfile
+  builtin zle -N __tmuxmcp_run
+  __tmuxmcp_precmd
+  __tmuxmcp_prompts
+  builtin unfunction __tmuxmcp_begin
+  return code
+}
+
+# A system's welcome to new users asks questions that nobody answers.
+zsh-newuser-install() { }
+
+builtin zmodload zsh/sched
+builtin sched +0 __tmuxmcp_begin
