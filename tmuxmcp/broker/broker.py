@@ -19,40 +19,31 @@ from typing import Literal
 import anyio
 
 import tmuxmcp
-from tmuxmcp.broker import identity, reap, run, views
+from tmuxmcp.broker import identity, reap, run, sending
 from tmuxmcp.broker import results as r
 from tmuxmcp.broker.call import Call
 from tmuxmcp.broker.creation import Creation
 from tmuxmcp.broker.end import end_processes, process_tree, signal_group, signal_session
 from tmuxmcp.broker.log import LogWatcher
+from tmuxmcp.broker.reading import Asked, Reading, clamp, cursor_of, notes, taken_notice, title_of
 from tmuxmcp.broker.registry import Registry
 from tmuxmcp.broker.repair import Repair
+from tmuxmcp.broker.sending import check_size, typing
 from tmuxmcp.broker.session import Session
 from tmuxmcp.broker.settings import BrokerSettings
-from tmuxmcp.broker.wait import ESCAPE_S, Answer, Wait, compile_pattern, wait_for
+from tmuxmcp.broker.wait import Answer, Wait, compile_pattern, wait_for
 from tmuxmcp.errors import (
     InvalidArgument,
-    NoInput,
-    ResourceLimit,
-    TmuxFailed,
     TmuxMcpError,
 )
-from tmuxmcp.terminal.capture import Capture, parse_capture
-from tmuxmcp.terminal.keys import parse_key, parse_keys
 from tmuxmcp.terminal.modes import SHELLS
-from tmuxmcp.terminal.plain import sanitize
 from tmuxmcp.tmux import panes
-from tmuxmcp.tmux.control import command as tmux_command
-from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
 
 log = logging.getLogger(__name__)
 
 DRAIN_S = 12
 """How long the launcher may need until the log holds everything: it gives up after 10 s."""
-
-CANONICAL_LINE = 4095
-"""Bytes of a line that a terminal in canonical mode takes; the kernel drops the rest (termios(3), MAX_CANON)."""
 
 _CALL = Call()
 
@@ -66,6 +57,7 @@ class Broker:
         self.watcher = LogWatcher()
         self.registry = Registry(self.tmux, self.watcher, settings.state_dir, settings.log_max_bytes)
         self.creation = Creation(self.registry, settings)
+        self.reading = Reading(self.registry, settings)
         self._started = time.monotonic()
 
     @classmethod
@@ -164,10 +156,6 @@ class Broker:
                 made.notice = f"Your default session {ended.id} had ended; this one was made anew."
         await self._wait_ready(made, 5000, call)
         return made
-
-    def _taken_note(self, session: Session) -> str | None:
-        note, session.notice = session.notice, None
-        return note
 
     # ---- operations: making and ending ---------------------------------------------------------
 
@@ -290,7 +278,7 @@ class Broker:
             exit_signal=name,
             pid=session.pid,
             cwd=session.cwd(),
-            title=_title(session),
+            title=title_of(session),
             rows=session.rows,
             cols=session.cols,
             created_at=session.meta.created_at,
@@ -309,7 +297,7 @@ class Broker:
         pane = session.pane
         summary = self._summary(session)
         healthy = session.exited or bool(pane and pane.piped)
-        note = self._taken_note(session) or (None if healthy else "Its output is not being recorded at this moment.")
+        note = taken_notice(session) or (None if healthy else "Its output is not being recorded at this moment.")
         if pane and pane.respawned:
             note = "Somebody has put another program into its pane (respawn-pane): run cannot be used."
         return r.SessionFacts(
@@ -321,7 +309,7 @@ class Broker:
             cwd=summary.cwd,
             rows=summary.rows,
             cols=summary.cols,
-            cursor=_cursor(pane),
+            cursor=cursor_of(pane),
             title=summary.title,
             mode=summary.mode,
             foreground=session.foreground(),
@@ -361,8 +349,8 @@ class Broker:
         Raises:
             NotAShell, SessionBusy, IncompleteCommand, SessionExited, SessionNotFound, ResourceLimit
         """
-        self._check_input(command)
-        limit, effective = self._clamp(timeout_ms)
+        check_size(self.settings, command)
+        limit, effective = clamp(self.settings, timeout_ms)
         session = await self._find(session_id, call)
         ran = await run.run(session, command, limit, call.progress)
         excerpt = session.reader.both_ends(ran.start, ran.end, max_bytes or self.settings.max_bytes)
@@ -384,30 +372,9 @@ class Broker:
             end_offset=ran.end,
             effective_timeout_ms=effective,
             sanitized=excerpt.sanitized,
-            note=self._notes(session, ran.start, ran.end, ran.note),
+            note=notes(session, ran.start, ran.end, ran.note),
             output=excerpt.text,
         )
-
-    def _check_input(self, text: str) -> None:
-        size = len(text.encode("utf-8", "surrogateescape"))
-        if size > self.settings.max_input_bytes:
-            raise ResourceLimit(
-                f"{size:,} bytes are more than max_input_bytes ({self.settings.max_input_bytes:,}) allows at once.",
-                hint="Send it in pieces, or write it to a file.",
-                limit="max_input_bytes",
-            )
-
-    def _clamp(self, timeout_ms: int) -> tuple[int, int | None]:
-        """The wait that is allowed, and that again if it is shorter than what was asked for."""
-        most = self.settings.max_wait_ms
-        return (most, most) if timeout_ms > most else (timeout_ms, None)
-
-    def _notes(self, session: Session, start: int, end: int, *notes: str | None) -> str | None:
-        found = [note for note in (self._taken_note(session), *notes) if note]
-        gaps = session.gaps(start, end) if end > start else []
-        if gaps:
-            found.append(f"Output was lost at offset {', '.join(map(str, gaps))}: its recording was interrupted.")
-        return " ".join(found) or None
 
     async def send(
         self,
@@ -435,87 +402,11 @@ class Broker:
         Raises:
             NoInput, InvalidKey, InvalidPattern, InvalidArgument, SessionExited, SessionNotFound, ResourceLimit
         """
-        names = parse_key(key, ctrl=ctrl, alt=alt, shift=shift) if key else []
-        if not key and (ctrl or alt or shift):
-            raise InvalidArgument("ctrl, alt and shift go with key.", hint='For Ctrl-C: key="c", ctrl=true.')
-        names += parse_keys(keys) if keys else []
-        names += ["Enter"] if enter else []
-        if not text and not names:
-            raise NoInput("There is nothing to send.", hint="Give text, key, keys or enter.")
-        self._check_input(text)
-        wait = self._wait(wait_for, timeout_ms, pattern, idle_ms, prompt_pattern, call)
+        what = typing(self.settings, text, key, keys, (ctrl, alt, shift), enter, bracketed_paste)
+        asked = Asked(read, wait_for, timeout_ms, format, pattern, idle_ms, prompt_pattern, max_bytes)
+        wait = self.reading.wait(asked, call)
         session = await self._find(session_id, call)
-        pane = session.live()
-        await run.prompt_drawn(session)
-        data = text.encode("utf-8", "surrogateescape")
-        bracketed = _bracketed(data, bracketed_paste, pane)
-        self._check_lines(session, data)
-        wait.start_offset = wait.sent_at = session.log.size()
-        wait.typed, wait.screen = text, False
-        wait.before = session.look()[1].process
-        async with session.input_lock:
-            if bracketed and not pane.bracketed_paste:
-                data = b"\x1b[200~" + data + b"\x1b[201~"
-            await self._type(session, pane, data, names, bracketed)
-        if names and names[-1] == "Escape":
-            wait.settle_s = ESCAPE_S
-        session.write_event("input", bytes=len(data), keys=len(names))
-        if read == "none":
-            return r.SendResult(
-                session_id=session.id, sent_bytes=len(data) + len(names), note=self._taken_note(session), result=None
-            )
-        await self._typed()
-        result = await self._waited(session, wait, timeout_ms, read, None, format, max_bytes, call)
-        return r.SendResult(session_id=session.id, sent_bytes=len(data) + len(names), result=result)
-
-    async def _type(self, session: Session, pane: Pane, data: bytes, names: list[str], bracketed: bool) -> None:
-        """Type text and keys in one step; in two when Escape follows, so that the text is dealt with before.
-
-        Raises:
-            SessionExited, TmuxFailed: nothing was typed, or only the text.
-        """
-        after = [panes.keys(pane, names[at : at + 200]) for at in range(0, len(names), 200)]
-        if data and names and names[0] == "Escape":
-            if await panes.type_input(self.tmux, pane, data, bracketed=bracketed):
-                await self._typed()
-                with anyio.move_on_after(0.2):
-                    while not session.look()[1].ready:
-                        await anyio.sleep(0.001)
-            data = b""
-        if not await panes.type_input(self.tmux, pane, data, after=after, bracketed=bracketed):
-            await session.alive()
-            raise TmuxFailed(
-                f"Nothing was typed: session {session.id} changed at this moment.", hint="Look, try again."
-            )
-
-    async def _typed(self) -> None:
-        """Two more answers of tmux: by then it has written what it was given to the terminal."""
-        for _ in range(2):
-            await self.tmux.query(tmux_command("display-message", "-p", ""))
-
-    def _check_lines(self, session: Session, data: bytes) -> None:
-        facts, _ = session.look()
-        if facts is None or not facts.canonical or len(data) <= CANONICAL_LINE:
-            return
-        longest = max(len(line) for line in data.split(b"\n"))
-        if longest > CANONICAL_LINE:
-            raise InvalidArgument(
-                f"A line has {longest:,} bytes; the program reads {CANONICAL_LINE} of them, the rest would be lost.",
-                hint="Send shorter lines, or hand the text over in a file.",
-            )
-
-    def _wait(self, want: str, timeout_ms: int, pattern: str, idle_ms: int, prompt_pattern: str, call: Call) -> Wait:
-        if want == "pattern" and not pattern:
-            raise InvalidArgument("wait_for=pattern needs a pattern.", hint="Give a regular expression as pattern.")
-        prompt = prompt_pattern or self.settings.prompt_pattern
-        return Wait(
-            want=want,
-            timeout_ms=self._clamp(timeout_ms)[0],
-            idle_ms=idle_ms,
-            pattern=compile_pattern(pattern) if pattern else None,
-            prompt_pattern=compile_pattern(prompt) if prompt else None,
-            progress=call.progress,
-        )
+        return await sending.send(self.reading, session, what, asked, wait, call)
 
     # ---- operations: reading -------------------------------------------------------------------
 
@@ -540,86 +431,12 @@ class Broker:
         Raises:
             InvalidPattern, InvalidArgument, SessionNotFound
         """
-        wait = self._wait(wait_for, timeout_ms, pattern, idle_ms, prompt_pattern, call)
-        session = await self._find(session_id, call, fresh=view != "screen")
-        if since is not None and since > session.log.size():
-            raise InvalidArgument(
-                f"since={since} is behind the end of the log ({session.log.size()}).",
-                hint="Use a next_offset that this session gave.",
-            )
-        wait.start_offset = session.cursor_of(call.caller) if since is None else since
-        lines = (offset, limit)
-        return await self._waited(session, wait, timeout_ms, view, since, format, max_bytes, call, lines)
-
-    async def _waited(
-        self,
-        session: Session,
-        wait: Wait,
-        timeout_ms: int,
-        view: str,
-        since: int | None,
-        format: str,
-        max_bytes: int | None,
-        call: Call,
-        lines_wanted: tuple[int | None, int] = (None, 1000),
-    ) -> r.ReadResult:
-        answer = await wait_for(session, wait)
-        await session.scan()
-        if view == "auto":
-            await session.refresh()
-            view = "screen" if session.pane and session.pane.alternate_screen else "new"
-        start = session.cursor_of(call.caller) if since is None else since
-        end = session.log.size()
-        limit = max_bytes or self.settings.max_bytes
-        screen = Capture([], [], False)
-        if view == "screen":
-            screen, lines = await self._screen(session)
-            piece = views.screen(screen, lines, format, limit, end)
-        elif view == "scrollback":
-            piece = views.scrollback(session, *lines_wanted, limit, end)
-        elif view == "raw":
-            piece = views.raw(session, start, end, limit)
-        else:
-            piece = views.text(session, start, end, limit, contiguous=since is not None)
-        if view in ("new", "raw"):
-            if wait.want != "none":
-                await session.refresh()
-            if since is None:
-                session.move_cursor(call.caller, piece.next_offset)
-        code, _ = session.exit_status
-        return r.ReadResult(
-            session_id=session.id,
-            view=view,  # type: ignore[arg-type]
-            outcome=answer.outcome,
-            evidence=answer.evidence,
-            mode=session.mode(),
-            exited=session.exited,
-            exit_code=code,
-            rows=session.rows,
-            cols=session.cols,
-            cursor=_cursor(session.pane),
-            matched=answer.matched,
-            waited_ms=answer.waited_ms,
-            effective_timeout_ms=self._clamp(timeout_ms)[1] if wait.want != "none" else None,
-            has_new_content=end > start,
-            truncated=piece.truncated,
-            omitted_bytes=piece.omitted_bytes,
-            next_offset=piece.next_offset,
-            encoding="base64" if view == "raw" else None,
-            sanitized=piece.sanitized,
-            highlights=[r.Highlight(row=each.row, col=each.col, text=each.text) for each in screen.reversed[:50]],
-            note=self._notes(session, end if view == "screen" else start, end, piece.note),
-            content=piece.text,
+        asked = Asked(
+            view, wait_for, timeout_ms, format, pattern, idle_ms, prompt_pattern, max_bytes, since, offset, limit
         )
-
-    async def _screen(self, session: Session) -> tuple[Capture, list[str]]:
-        """What is visible, and the same with its colours; nothing for a session that is lost."""
-        captured = await panes.capture_pane(self.tmux, session.pane) if session.pane else None
-        if captured is None:
-            await self.registry.existing(session.id)  # destroyed, or lost
-            return Capture([], [], False), []
-        session.see(captured[0])
-        return parse_capture(captured[1]), captured[1]
+        wait = self.reading.wait(asked, call)
+        session = await self._find(session_id, call, fresh=view != "screen")
+        return await self.reading.read(session, asked, wait, call)
 
     # ---- operations: the terminal --------------------------------------------------------------
 
@@ -695,25 +512,6 @@ class Broker:
             limits={name: getattr(settings, name) for name in limits},
             checks=checks,
         )
-
-
-def _bracketed(data: bytes, wanted: str, pane: Pane) -> bool:
-    """Whether text is marked as a paste: `auto` where a key in it would do something, and the program asked for it."""
-    special = any(byte < 32 or byte == 127 for byte in data)
-    bracketed = wanted == "always" or (wanted == "auto" and special and pane.bracketed_paste)
-    if bracketed and b"\x1b[201~" in data:
-        raise InvalidArgument("Pasted text cannot hold ESC [ 201 ~, which ends a paste.", hint="Send it in two parts.")
-    return bracketed and bool(data)
-
-
-def _cursor(pane: Pane | None) -> r.CursorPosition | None:
-    if pane is None or pane.dead:
-        return None
-    return r.CursorPosition(row=pane.cursor_row, col=pane.cursor_col, visible=pane.cursor_visible)
-
-
-def _title(session: Session) -> str:
-    return sanitize(session.pane.title)[0] if session.pane else ""
 
 
 def _ms_since(begun: float) -> int:

@@ -1,0 +1,168 @@
+"""Sending: text and keys into a session, in one guarded step; what cannot arrive whole is refused before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import anyio
+
+from tmuxmcp.broker import results as r
+from tmuxmcp.broker import run
+from tmuxmcp.broker.call import Call
+from tmuxmcp.broker.reading import Asked, Reading, taken_notice
+from tmuxmcp.broker.session import Session
+from tmuxmcp.broker.settings import BrokerSettings
+from tmuxmcp.broker.wait import ESCAPE_S, Wait
+from tmuxmcp.errors import InvalidArgument, NoInput, ResourceLimit, TmuxFailed
+from tmuxmcp.terminal.keys import parse_key, parse_keys
+from tmuxmcp.tmux import panes
+from tmuxmcp.tmux.control import command as tmux_command
+from tmuxmcp.tmux.panes import Pane
+from tmuxmcp.tmux.server import Tmux
+
+CANONICAL_LINE = 4095
+"""Bytes of a line that a terminal in canonical mode takes; the kernel drops the rest (termios(3), MAX_CANON)."""
+
+
+@dataclass(frozen=True)
+class Typing:
+    """What is typed."""
+
+    text: str
+    keys: list[str]
+    """tmux's names."""
+    bracketed_paste: str
+
+    @property
+    def data(self) -> bytes:
+        """The text's bytes, as they were given."""
+        return self.text.encode("utf-8", "surrogateescape")
+
+
+def typing(
+    settings: BrokerSettings,
+    text: str,
+    key: str,
+    keys: Sequence[str],
+    modifiers: tuple[bool, bool, bool],
+    enter: bool,
+    bracketed_paste: str,
+) -> Typing:
+    """What a caller wants typed; a wrong key refuses all of it.
+
+    Args:
+        modifiers: ctrl, alt, shift.
+
+    Raises:
+        NoInput, InvalidKey, InvalidArgument, ResourceLimit
+    """
+    ctrl, alt, shift = modifiers
+    names = parse_key(key, ctrl=ctrl, alt=alt, shift=shift) if key else []
+    if not key and any(modifiers):
+        raise InvalidArgument("ctrl, alt and shift go with key.", hint='For Ctrl-C: key="c", ctrl=true.')
+    names += parse_keys(keys) if keys else []
+    names += ["Enter"] if enter else []
+    if not text and not names:
+        raise NoInput("There is nothing to send.", hint="Give text, key, keys or enter.")
+    check_size(settings, text)
+    return Typing(text, names, bracketed_paste)
+
+
+async def send(reading: Reading, session: Session, what: Typing, asked: Asked, wait: Wait, call: Call) -> r.SendResult:
+    """Type it, then wait and read.
+
+    Raises:
+        SessionExited, InvalidArgument, TmuxFailed
+    """
+    pane = session.live()
+    await run.prompt_drawn(session)
+    data = what.data
+    bracketed = _bracketed(data, what.bracketed_paste, pane)
+    _check_lines(session, data)
+    wait.start_offset = wait.sent_at = session.log.size()
+    wait.typed, wait.screen = what.text, False
+    wait.before = session.look()[1].process
+    async with session.input_lock:
+        if bracketed and not pane.bracketed_paste:
+            data = b"\x1b[200~" + data + b"\x1b[201~"
+        await _type(session, pane, data, what.keys, bracketed)
+    if what.keys and what.keys[-1] == "Escape":
+        wait.settle_s = ESCAPE_S
+    session.write_event("input", bytes=len(data), keys=len(what.keys))
+    sent = len(data) + len(what.keys)
+    if asked.view == "none":
+        return r.SendResult(session_id=session.id, sent_bytes=sent, note=taken_notice(session), result=None)
+    await typed(session.tmux)
+    result = await reading.waited(session, asked, wait, call)
+    return r.SendResult(session_id=session.id, sent_bytes=sent, result=result)
+
+
+async def _type(session: Session, pane: Pane, data: bytes, names: list[str], bracketed: bool) -> None:
+    """Type text and keys in one step; in two when Escape follows, so that the text is dealt with before.
+
+    Raises:
+        SessionExited, TmuxFailed: nothing was typed, or only the text.
+    """
+    after = [panes.keys(pane, names[at : at + 200]) for at in range(0, len(names), 200)]
+    if data and names and names[0] == "Escape":
+        if await panes.type_input(session.tmux, pane, data, bracketed=bracketed):
+            await typed(session.tmux)
+            with anyio.move_on_after(0.2):
+                while not session.look()[1].ready:
+                    await anyio.sleep(0.001)
+        data = b""
+    if not await panes.type_input(session.tmux, pane, data, after=after, bracketed=bracketed):
+        await not_typed(session)
+
+
+async def not_typed(session: Session) -> None:
+    """Say why nothing was typed.
+
+    Raises:
+        SessionExited, TmuxFailed: always one of them.
+    """
+    await session.alive()
+    raise TmuxFailed(f"Nothing was typed: session {session.id} changed at this moment.", hint="Look, try again.")
+
+
+async def typed(tmux: Tmux) -> None:
+    """Two more answers of tmux: by then it has written what it was given to the terminal."""
+    for _ in range(2):
+        await tmux.query(tmux_command("display-message", "-p", ""))
+
+
+def check_size(settings: BrokerSettings, text: str) -> None:
+    """Refuse more input at once than is allowed.
+
+    Raises:
+        ResourceLimit
+    """
+    size = len(text.encode("utf-8", "surrogateescape"))
+    if size > settings.max_input_bytes:
+        raise ResourceLimit(
+            f"{size:,} bytes are more than max_input_bytes ({settings.max_input_bytes:,}) allows at once.",
+            hint="Send it in pieces, or write it to a file.",
+            limit="max_input_bytes",
+        )
+
+
+def _check_lines(session: Session, data: bytes) -> None:
+    facts, _ = session.look()
+    if facts is None or not facts.canonical or len(data) <= CANONICAL_LINE:
+        return
+    longest = max(len(line) for line in data.split(b"\n"))
+    if longest > CANONICAL_LINE:
+        raise InvalidArgument(
+            f"A line has {longest:,} bytes; the program reads {CANONICAL_LINE} of them, the rest would be lost.",
+            hint="Send shorter lines, or hand the text over in a file.",
+        )
+
+
+def _bracketed(data: bytes, wanted: str, pane: Pane) -> bool:
+    """Whether text is marked as a paste: `auto` where a key in it would do something, and the program asked for it."""
+    special = any(byte < 32 or byte == 127 for byte in data)
+    bracketed = wanted == "always" or (wanted == "auto" and special and pane.bracketed_paste)
+    if bracketed and b"\x1b[201~" in data:
+        raise InvalidArgument("Pasted text cannot hold ESC [ 201 ~, which ends a paste.", hint="Send it in two parts.")
+    return bracketed and bool(data)
