@@ -233,7 +233,7 @@ def test_new_tells_its_options_from_the_programs(cli, words):
     made = cli.json("new", *words)
     assert (made["session_id"], made["program"], made["args"]) == ("x", "cat", ["-u", "--name=y"])
     assert (made["rows"], made["cols"]) == (30, 100)
-    assert made["attach_command"] == f"tmux -S {cli.state}/tmux.sock attach -r -t =x"
+    assert made["attach_command"] == f"tmux -S {cli.state}/tmux.sock attach -r -t '=x'"
 
 
 def test_new_sets_cwd_and_environment(cli):
@@ -658,7 +658,7 @@ def test_attach_as_json_only_says_how(shared):
 def test_new_tells_a_person_how_to_watch(cli):
     with Terminal(cli, "new", "--name", "x", "cat") as terminal:
         assert terminal.to_the_end().replace("\r", "") == (
-            f"x\ntmuxmcp: watch it with: tmux -S {cli.state}/tmux.sock attach -r -t =x\n"
+            f"x\ntmuxmcp: watch it with: tmux -S {cli.state}/tmux.sock attach -r -t '=x'\n"
         )
 
 

@@ -369,7 +369,7 @@ def test_attach_command_leads_to_our_pane_behind_others(agent: Agent, name: str)
     with watching(command, 24, 80):
         clients = ("list-clients", "-F", "#{pane_id}")
         eventually(lambda: ours[0] in tmux(agent, *clients).splitlines())
-    assert agent.call("get_session", session_id=name)["attach_command"].endswith(f" -t ={name}")
+    assert agent.call("get_session", session_id=name)["attach_command"].endswith(f" -t '={name}'")
 
 
 def test_pane_keeps_its_session_beside_others_and_all_end_together(agent: Agent, name: str):

@@ -50,7 +50,7 @@ def test_create_answers_with_every_field(agent: Agent):
     assert made["session_id"] == "full"
     assert (made["program"], made["args"], made["cwd"]) == ("bash", [], "/usr")
     assert (made["rows"], made["cols"], made["mode"], made["ready"]) == (30, 100, "shell_prompt", True)
-    assert made["attach_command"] == f"tmux -S {agent.state_dir}/tmux.sock attach -r -t =full"
+    assert made["attach_command"] == f"tmux -S {agent.state_dir}/tmux.sock attach -r -t '=full'"
     assert agent.run("echo $A $$ $LINES $COLUMNS; stty size", session_id="full")["output"].splitlines() == [
         f"b c {made['pid']} 30 100",
         "30 100",

@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import shlex
+import shutil
 import signal
 import struct
 import subprocess
@@ -28,12 +29,12 @@ KEYSTROKES = [
 
 
 @contextmanager
-def watching(command: str, rows: int, cols: int) -> Iterator[tuple[int, int]]:
+def watching(command: str, rows: int, cols: int, shell: tuple[str, ...] = ("/bin/sh",)) -> Iterator[tuple[int, int]]:
     """The command in a terminal of its own; gives its process id and the terminal's other end."""
     pid, master = pty.fork()
     if pid == 0:
         os.environ.update(TERM="xterm-256color", LANG="C.UTF-8")
-        os.execvp("/bin/sh", ["/bin/sh", "-c", f"exec {command}"])
+        os.execvp(shell[0], [*shell, "-c", f"exec {command}"])
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
     os.kill(pid, signal.SIGWINCH)
     os.set_blocking(master, False)
@@ -103,6 +104,24 @@ def test_no_key_of_a_watcher_has_an_effect(agent: Agent):
         assert agent.run("echo undisturbed", session_id="watched")["output"] == "undisturbed\n"
         os.write(master, b"\x02d")  # the one key that works: go away
         eventually(lambda: b"detached" in drain(master))
+
+
+@pytest.mark.parametrize("shell", [("bash", "--norc"), ("zsh", "-f"), ("fish", "-N")], ids=lambda shell: shell[0])
+def test_the_attach_line_can_be_pasted_into_a_shell(agent: Agent, shell: tuple[str, ...]):
+    """zsh takes a bare `=word` for the path of a command."""
+    if shutil.which(shell[0]) is None:
+        pytest.skip(f"{shell[0]} is not installed")
+    made = agent.call("create_session", program="cat", name="pasted")
+    clients = [
+        "tmux",
+        "-S",
+        str(agent.state_dir / "tmux.sock"),
+        "list-clients",
+        "-F",
+        "#{session_name} #{client_readonly}",
+    ]
+    with watching(made["attach_command"], 24, 80, shell):
+        eventually(lambda: "pasted 1" in subprocess.check_output(clients, text=True).splitlines())
 
 
 def test_the_attach_line_is_quoted_for_a_shell(agent: Agent):

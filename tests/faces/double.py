@@ -93,7 +93,7 @@ FACTS = r.SessionFacts(
     recording=False,
     taken_over=False,
     usage=None,
-    attach_command="tmux -S /s attach -r -t =sess_ab",
+    attach_command="tmux -S /s attach -r -t '=sess_ab'",
     watch_url=None,
 )
 EXAMPLES: dict[str, r.Result] = {
@@ -107,7 +107,7 @@ EXAMPLES: dict[str, r.Result] = {
         cols=80,
         mode="shell_prompt",
         ready=True,
-        attach_command="tmux -S /s attach -r -t =sess_ab",
+        attach_command="tmux -S /s attach -r -t '=sess_ab'",
     ),
     "destroy_session": r.DestroySessionResult(
         session_id="sess_ab", destroyed=True, exit_code=None, exit_signal="TERM", duration_ms=5, survivors=[]

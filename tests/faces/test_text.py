@@ -105,7 +105,7 @@ def test_facts_are_one_line_each_without_what_is_unknown():
     assert "session_id: sess_ab" in lines
     assert 'title: "a\\nb"' in lines
     assert 'foreground: {"pid":12,"command":"bash"}' in lines
-    assert "attach_command: tmux -S /s attach -r -t =sess_ab" in lines  # to be copied
+    assert "attach_command: tmux -S /s attach -r -t '=sess_ab'" in lines  # to be copied
     assert not any(line.startswith("usage") for line in lines)
 
 

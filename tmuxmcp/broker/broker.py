@@ -332,7 +332,8 @@ class Broker:
     def attach_command(self, session: Session) -> str:
         """How a person watches: by the tmux session's name, which a script may have changed."""
         target = session.pane.attach_target if session.pane else f"={session.id}"
-        return f"tmux -S {shlex.quote(str(self.tmux.socket))} attach -r -t {shlex.quote(target)}"
+        # A target holds nothing that quotes do not keep; without them zsh takes =word for the path of a command.
+        return f"tmux -S {shlex.quote(str(self.tmux.socket))} attach -r -t '{target}'"
 
     # ---- operations: commands and keys ---------------------------------------------------------
 
