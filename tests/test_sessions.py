@@ -60,6 +60,7 @@ def test_create_answers_with_every_field(agent: Agent):
 
 def test_session_facts_are_complete(agent: Agent, name: str):
     agent.run("printf '\\033]2;my title\\007'", session_id=name)
+    agent.call("read", session_id=name, wait_for="ready")  # not while a machine under load still draws the prompt
     facts = agent.call("get_session", session_id=name)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", facts["created_at"])
     assert facts["title"] == "my title"
@@ -72,6 +73,15 @@ def test_session_facts_are_complete(agent: Agent, name: str):
     assert facts["usage"]["rss_bytes"] > 100_000
     assert set(facts["cursor"]) == {"row", "col", "visible"}
     assert facts["watch_url"] is None
+
+
+def test_facts_between_a_command_s_end_and_the_prompt_are_those_of_a_shell_at_rest(agent: Agent, name: str):
+    """`run` answers when the command is over; the shell then draws its prompt, which takes a moment."""
+    agent.run("PROMPT_COMMAND='sleep 0.02'", session_id=name)
+    for _ in range(3):
+        agent.run("true", session_id=name)
+        facts = agent.call("get_session", session_id=name)
+        assert (facts["ready"], facts["mode"], facts["foreground"]["pid"]) == (True, "shell_prompt", facts["pid"])
 
 
 def test_argv_is_exact_and_no_shell_splits_it(agent: Agent):

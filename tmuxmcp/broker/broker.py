@@ -293,7 +293,7 @@ class Broker:
             SessionNotFound
         """
         session = await self._find(session_id, call)
-        await session.scan()
+        await run.at_rest(session)
         pane = session.pane
         summary = self._summary(session)
         healthy = session.exited or bool(pane and pane.piped)

@@ -184,6 +184,21 @@ async def prompt_drawn(session: Session) -> None:
                 await change.wait()
 
 
+async def at_rest(session: Session) -> None:
+    """Let a shell whose command is over come to its next prompt, for a moment: it is neither busy nor hung.
+
+    `run` answers at the mark that ends the command; the prompt comes after it.
+    """
+    await prompt_drawn(session)
+    with anyio.move_on_after(UNMARKED_MS / 1000):
+        while session.track.state is ShellState.PROMPT:
+            facts, verdict = session.look()
+            if verdict.waiting is not Waiting.BUSY or facts is None or facts.foreground != session.pid:
+                return
+            await anyio.sleep(0.001)
+            await session.scan()
+
+
 async def _type(session: Session, pane: Pane, text: str, data: bytes) -> _Job:
     track = session.track
     job = _Job(text, time.monotonic(), track.number, track.prompt_end, session.log.size())
