@@ -25,7 +25,7 @@ from tmuxmcp.cli.arguments import VERBS
 from tmuxmcp.config import Settings
 
 ROOT = Path(__file__).parents[1]
-SLOWNESS = float(os.environ.get("TMUXMCP_TEST_SLOWNESS", "1"))
+SLOWNESS = float(os.environ.get("TMUXMCP_TEST_SLOW", "1"))
 SOON_S = 20 * SLOWNESS
 TMUX = shutil.which("tmux")
 COMMAND = [sys.executable, "-m", "tmuxmcp"]

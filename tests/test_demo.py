@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SLOWNESS = float(os.environ.get("TMUXMCP_TEST_SLOWNESS", "1"))
+SLOWNESS = float(os.environ.get("TMUXMCP_TEST_SLOW", "1"))
 
 pytestmark = pytest.mark.slow
 

@@ -50,7 +50,7 @@ def expected_bytes() -> dict[str, bytes]:
 
 EXPECTED = expected_bytes()
 
-PATIENCE_S = 20 * float(os.environ.get("TMUXMCP_TEST_SLOWNESS", "1"))
+PATIENCE_S = 20 * float(os.environ.get("TMUXMCP_TEST_SLOW", "1"))
 SINK = """
 import os, sys, tty
 tty.setraw(0)
