@@ -14,7 +14,8 @@ import pytest
 
 from tests.test_cli import SOON_S, CommandLine, Terminal, own_command_line
 from tmuxmcp.terminal.capture import clip
-from tmuxmcp.terminal.screen import Screen, Stream
+from tmuxmcp.terminal.screen import Screen
+from tmuxmcp.terminal.stream import Stream
 
 
 @pytest.fixture

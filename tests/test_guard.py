@@ -132,3 +132,13 @@ def test_rooms_import_left_to_right_only():
                 if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tmuxmcp."):
                     target = (node.module or "").split(".")[1]
                     assert target in allowed, f"{file.relative_to(package)} imports {node.module}"
+
+
+def test_only_the_screen_imports_pyte():
+    from pathlib import Path
+
+    import tmuxmcp
+
+    package = Path(tmuxmcp.__file__).parent
+    holders = [file for file in package.rglob("*.py") if "import pyte" in file.read_text()]
+    assert holders == [package / "terminal" / "screen.py"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import tracemalloc
 from itertools import pairwise
@@ -12,7 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.terminal.conftest import RealTmux, trimmed
-from tmuxmcp.terminal.screen import Collector, Screen, Stream
+from tmuxmcp.terminal.collector import Collector
+from tmuxmcp.terminal.screen import Screen
+from tmuxmcp.terminal.snapshot import PLAIN, Cell, Style, from_data, to_data
+from tmuxmcp.terminal.stream import Stream
 from tmuxmcp.terminal.widths import MAX_CELL
 
 LINES = b"".join(b"line%d\r\n" % number for number in range(4))
@@ -165,10 +169,7 @@ def fed(*pieces: bytes, cols: int = 20, rows: int = 6) -> Screen:
 
 
 def state(screen: Screen) -> Any:
-    cursor = screen.cursor
-    cells = [(dict(row), row.wrapped) for row in screen.buffer]
-    place = (cursor.y, cursor.x, cursor.attrs, cursor.hidden)
-    return cells, place, screen.mode, screen.margins, screen.tabstops, screen.alternate, screen.title, screen.drawing
+    return screen.snapshot(), [row.wrapped for row in screen.buffer]
 
 
 @pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in LIKE_TMUX])
@@ -200,38 +201,60 @@ def test_screen_does_not_depend_on_how_the_bytes_were_cut(data: bytes, cuts: lis
     assert state(fed(*pieces, cols=cols, rows=rows)) == state(fed(data, cols=cols, rows=rows))
 
 
+@given(MIXED, MIXED, st.integers(1, 25), st.integers(1, 7))
+def test_a_snapshot_and_the_bytes_after_it_are_the_screen_of_all_bytes(
+    before: bytes, after: bytes, cols: int, rows: int
+) -> None:
+    first = Screen(cols, rows)
+    stream = Stream(first)
+    stream.feed(before)
+    snapshot = stream.snapshot(offset=len(before))
+    second = Screen(1, 1)
+    follower = Stream(second)
+    follower.restore(from_data(json.loads(json.dumps(to_data(snapshot)))))
+    assert follower.snapshot(len(before)) == snapshot
+    for each in (stream, follower):
+        each.feed(after)
+    assert follower.snapshot() == stream.snapshot()
+
+
+RED = Style(fg=1)
 COLOURS = [
-    ("nothing", b"", ("default", "default", "")),
-    ("red on green", b"\x1b[31;42m", ("red", "green", "")),
-    ("bright", b"\x1b[95;106m", ("brightmagenta", "brightcyan", "")),
-    ("palette", b"\x1b[38;5;1;48;5;255m", ("red", "eeeeee", "")),
-    ("true colour", b"\x1b[38;2;1;2;255m", ("0102ff", "default", "")),
-    ("colons", b"\x1b[38:2::1:2:3;48:5:9m", ("010203", "brightred", "")),
-    ("colons, no colour space", b"\x1b[38:2:1:2:3m", ("010203", "default", "")),
-    ("default again", b"\x1b[31;42;39;49m", ("default", "default", "")),
-    ("styles", b"\x1b[1;3;4;5;7;9m", ("default", "default", "bold italics underscore strikethrough reverse blink")),
-    ("styles off", b"\x1b[1;3;4;7m\x1b[22;23;24;27m", ("default", "default", "")),
-    ("double and curly underline", b"\x1b[21m", ("default", "default", "underscore")),
-    ("curly underline", b"\x1b[4:3m", ("default", "default", "underscore")),
-    ("underline off by colon", b"\x1b[4m\x1b[4:0m", ("default", "default", "")),
-    ("underline colour", b"\x1b[58;5;1;31;58:2::1:2:3m", ("red", "default", "")),
-    ("reset", b"\x1b[1;31m\x1b[m", ("default", "default", "")),
-    ("cut short", b"\x1b[31;38m\x1b[38;5m\x1b[38;2;1m\x1b[38:2:1m", ("red", "default", "")),
-    ("no such colour", b"\x1b[31;38;5;256m\x1b[38:5:999m", ("red", "default", "")),
-    ("not a colour", b"\x1b[31m\x1b[>4;2m\x1b[?4m", ("red", "default", "")),
+    ("nothing", b"", PLAIN),
+    ("red on green", b"\x1b[31;42m", Style(fg=1, bg=2)),
+    ("bright", b"\x1b[95;106m", Style(fg=13, bg=14)),
+    ("palette", b"\x1b[38;5;1;48;5;255m", Style(fg=1, bg=255)),
+    ("true colour", b"\x1b[38;2;1;2;255m", Style(fg=(1, 2, 255))),
+    ("colons", b"\x1b[38:2::1:2:3;48:5:9m", Style(fg=(1, 2, 3), bg=9)),
+    ("colons, no colour space", b"\x1b[38:2:1:2:3m", Style(fg=(1, 2, 3))),
+    ("default again", b"\x1b[31;42;39;49m", PLAIN),
+    ("styles", b"\x1b[1;2;3;4;5;7;8;9;53m", Style(None, None, True, True, True, "single", *[True] * 5)),
+    ("styles off", b"\x1b[1;2;3;4;5;7;8;9;53m\x1b[22;23;24;25;27;28;29;55m", PLAIN),
+    ("double underline", b"\x1b[21m", Style(underline="double")),
+    ("curly underline", b"\x1b[4:3m", Style(underline="curly")),
+    ("underline off by colon", b"\x1b[4m\x1b[4:0m", PLAIN),
+    ("underline colour", b"\x1b[58;5;1;31;58:2::1:2:3m", Style(fg=1, underline_colour=(1, 2, 3))),
+    ("reset", b"\x1b[1;31m\x1b[m", PLAIN),
+    ("cut short", b"\x1b[31;38m\x1b[38:2:1m", RED),
+    ("what is left of a colour is obeyed", b"\x1b[31;38;2;1m", Style(fg=1, bold=True)),
+    ("no such colour", b"\x1b[31;38;5;256m", PLAIN),
+    ("no such part of a colour", b"\x1b[31;38;2;300;1;1m", Style(fg=1, bold=True)),
+    ("as many as are obeyed", b"\x1b[" + b"1;" * 22 + b"1m", Style(bold=True)),
+    ("too many", b"\x1b[" + b"1;" * 23 + b"1m", PLAIN),
+    ("too long", b"\x1b[1;" + b"0" * 62 + b"1m", PLAIN),
+    ("too large", b"\x1b[1;99999999999m", PLAIN),
+    ("not a colour", b"\x1b[31m\x1b[>4;2m\x1b[?4m", RED),
 ]
 
 
-@pytest.mark.parametrize(("data", "look"), [pytest.param(*row[1:], id=row[0]) for row in COLOURS])
-def test_colours_and_styles_of(data: bytes, look: tuple[str, str, str]) -> None:
-    cell = fed(data + b"x").buffer[0][0]
-    styles = ["bold", "italics", "underscore", "strikethrough", "reverse", "blink"]
-    assert (cell.fg, cell.bg, " ".join(style for style in styles if getattr(cell, style))) == look
+@pytest.mark.parametrize(("data", "style"), [pytest.param(*row[1:], id=row[0]) for row in COLOURS])
+def test_colours_and_styles_of(data: bytes, style: Style) -> None:
+    assert fed(data + b"x").buffer[0][0] == Cell("x", style)
 
 
 def test_erased_cells_take_the_background() -> None:
     screen = fed(b"abc\r\x1b[44m\x1b[K")
-    assert {screen.buffer[0][col].bg for col in range(20)} == {"blue"}
+    assert {screen.buffer[0][col].style.bg for col in range(20)} == {4}
 
 
 LONG = [
@@ -309,7 +332,7 @@ def test_memory_is_bounded(data: bytes) -> None:
 
 
 def test_a_cell_is_bounded() -> None:
-    assert len(fed(b"e" + b"\xcc\x81" * 1000).buffer[0][0].data) == MAX_CELL
+    assert len(fed(b"e" + b"\xcc\x81" * 1000).buffer[0][0].text) == MAX_CELL
 
 
 def hostile_stream(chance: random.Random) -> bytes:
@@ -337,7 +360,8 @@ def test_no_hostile_stream_raises_or_leaves_the_screen() -> None:
         data = hostile_stream(chance)
         screen = fed(data, cols=cols, rows=rows)
         assert len(screen.buffer) == rows, data
-        assert {col for row in screen.buffer for col in row} <= set(range(cols)), data
+        assert {sum(cell.width for cell in row) for row in screen.buffer} == {cols}, data
+        assert {len(row) for row in screen.buffer} == {cols}, data
         assert 0 <= screen.cursor.y < rows, data
         assert 0 <= screen.cursor.x <= cols, data
 

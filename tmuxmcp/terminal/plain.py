@@ -134,7 +134,7 @@ def _lines_back(data: bytes, first: int, pos: int, count: int) -> int:
 
 def _draw(data: bytes, pos: int, cols: int, rows: int) -> tuple[str, int]:
     """Draw from `pos` until plain text goes on below everything, and say where that is."""
-    from tmuxmcp.terminal.screen import Collector  # late: most output needs no emulator
+    from tmuxmcp.terminal.collector import Collector  # late: most output needs no emulator
 
     collector = Collector(cols, rows)
     while pos < len(data):

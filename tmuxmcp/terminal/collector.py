@@ -1,0 +1,77 @@
+"""The text of a stream that moves up and down: rows that scrolled off, then what the screen shows. Pure."""
+
+from __future__ import annotations
+
+from tmuxmcp.terminal.grid import Row
+from tmuxmcp.terminal.screen import Screen
+from tmuxmcp.terminal.stream import Stream
+
+
+class _CollectingScreen(Screen):
+    keeps_scrolled = True
+
+    def __init__(self, columns: int, lines: int) -> None:
+        self.left: list[tuple[str, bool]] = []
+        """Text of each row that is no longer on the screen, and whether it goes on in the next."""
+        super().__init__(columns, lines)
+
+    def rows_left(self, rows: list[Row]) -> None:
+        if not self.alternate:
+            self.settle()
+            self.left.extend((row.text(), bool(row.wrapped)) for row in rows)
+
+    def settle(self) -> None:
+        """End the last line that scrolled off, when what stood below it is gone."""
+        main = self.under or self.grid
+        if not main.continues:
+            main.continues = True
+            if self.left:
+                self.left[-1] = (self.left[-1][0], False)
+
+
+class Collector:
+    """The text of a stream that moves up and down: rows that scrolled off, then what the screen shows."""
+
+    def __init__(self, cols: int, rows: int) -> None:
+        self.screen = _CollectingScreen(cols, rows)
+        self._stream = Stream(self.screen, errors="replace")
+
+    def feed(self, data: bytes) -> None:
+        self._stream.feed(data)
+
+    @property
+    def settled(self) -> bool:
+        """The cursor begins a line below everything, so that plain text goes on as on an empty screen."""
+        screen = self.screen
+        below = screen.buffer[screen.cursor.y :]
+        return (
+            screen.cursor.x == 0
+            and screen.only_scrolls
+            and not screen.alternate
+            and all(row.is_blank() for row in below)
+        )
+
+    def text(self) -> str:
+        """Give the logical lines so far, without trailing blanks; a newline at the end says that the last ended."""
+        self.screen.settle()
+        return "\n".join(_logical(self.screen.left + self._shown()))
+
+    def _shown(self) -> list[tuple[str, bool]]:
+        rows = self.screen.main_rows
+        used = [y for y, row in enumerate(rows) if not row.is_blank()]
+        cursor = -1 if self.screen.alternate else self.screen.cursor.y
+        return [(row.text(), bool(row.wrapped)) for row in rows[: max([cursor, *used]) + 1]]
+
+
+def _logical(rows: list[tuple[str, bool]]) -> list[str]:
+    """Join rows that were broken at the width."""
+    lines: list[str] = []
+    parts: list[str] = []
+    for text, wrapped in rows:
+        parts.append(text)
+        if not wrapped:
+            lines.append("".join(parts).rstrip(" "))
+            parts = []
+    if parts:
+        lines.append("".join(parts).rstrip(" "))
+    return lines

@@ -1,0 +1,255 @@
+"""What is printed and erased on one page, at the cursor of `moves.py`. Knows no alternate screen and no bytes."""
+
+from __future__ import annotations
+
+from tmuxmcp.terminal.grid import Grid, Pen, Pens, Row
+from tmuxmcp.terminal.moves import Moves
+from tmuxmcp.terminal.snapshot import BLANK, PLAIN, Cell
+from tmuxmcp.terminal.widths import MAX_CELL, ZERO_WIDTH_JOINER, char_width
+
+LINE_DRAWING = str.maketrans("`afgijklmnopqrstuvwxyz{|}~+,-.0", "◆▒°±␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·→←↑↓█")
+
+
+class Page(Moves):
+    """A grid, and a pen at a cursor."""
+
+    keeps_scrolled = False
+    """Rows that scroll off or are cleared are wanted."""
+
+    def __init__(self) -> None:
+        self.pens = Pens()
+
+    def reset_page(self) -> None:
+        """Start empty, with the terminal's own colours."""
+        self.reset_moves()
+        self.grid = Grid(self.columns, self.lines)
+        self.pen: Pen = self.pens.get(PLAIN)
+        self.inserts = False
+        """What is printed moves the rest of the row to the right."""
+        self.wraps = True
+        """After the last column the text goes on in the next row."""
+        self.drawing = (False, False)
+        """Whether G0 and G1 draw lines."""
+        self.shifted = 0
+        """The character set in use: 0 or 1."""
+        self.last_char = ""
+        """What `CSI b` repeats: the ASCII character printed just before it."""
+
+    def rows_left(self, rows: list[Row]) -> None:
+        """Take note of rows that scrolled off or were cleared, top first."""
+
+    @property
+    def only_scrolls(self) -> bool:
+        """Plain text now does nothing but go down and scroll."""
+        return (
+            self.margins is None
+            and not self.drawing[self.shifted]
+            and not self.inserts
+            and self.wraps
+            and not self.origin
+        )
+
+    def set_charset(self, slot: int, drawing: bool) -> None:
+        """Make G0 or G1 the set of line drawing characters, or text."""
+        self.drawing = (drawing, self.drawing[1]) if slot == 0 else (self.drawing[0], drawing)
+
+    # Printing
+
+    def draw(self, data: str) -> None:
+        """Write printable characters at the cursor."""
+        if self.drawing[self.shifted]:
+            data = data.translate(LINE_DRAWING)
+        if data.isascii() and not self.inserts:
+            self._draw_ascii(data)
+        else:
+            for char in data:
+                self._draw_char(char)
+
+    def _draw_ascii(self, text: str) -> None:
+        cursor, columns = self.cursor, self.columns
+        if not self.wraps:
+            if cursor.x >= columns:
+                return
+            text = self._within_row(text)
+        cell = self.pen.__getitem__
+        pos, length = 0, len(text)
+        while pos < length:
+            if cursor.x >= columns:
+                self._wrap()
+            start = cursor.x
+            run = text[pos : pos + columns - start]
+            end = start + len(run)
+            row = self.grid.rows[cursor.y]
+            if row[start][2] == 0:
+                row.split_wide(start)
+            if end < columns and row[end][2] == 0:
+                row.split_wide(end)
+            row[start:end] = map(cell, run)
+            cursor.x = end
+            pos += end - start
+        self._stay_in_row()
+        self.last_char = text[-1]
+
+    def _stay_in_row(self) -> None:
+        if not self.wraps:
+            self.cursor.x = min(self.cursor.x, self.columns - 1)
+
+    def _within_row(self, text: str) -> str:
+        """Without wrapping, each character too many overwrites the last column."""
+        room = self.columns - self.cursor.x
+        return text if len(text) <= room else text[: room - 1] + text[-1]
+
+    def _draw_char(self, char: str) -> None:
+        width = char_width(char)
+        if width == 0:
+            self._join(char)
+            return
+        cursor = self.cursor
+        if cursor.x > 0 and not char.isascii() and self._joins_next() and self._join(char):
+            return
+        if self.inserts:
+            self.insert_characters(width)
+        if cursor.x + width > self.columns:
+            if width > self.columns or not self.wraps:
+                return
+            self._wrap()
+        self._put(char, width)
+        self._stay_in_row()
+        self.last_char = char if char.isascii() else ""
+
+    def _put(self, char: str, width: int) -> None:
+        cursor = self.cursor
+        row, start, end = self.grid.rows[cursor.y], cursor.x, cursor.x + width
+        row.split_wide(start)
+        row.split_wide(end)
+        if width == 1:
+            row[start] = self.pen[char]
+        else:
+            row[start:end] = Cell(char, self.pen.style, 2), Cell("", self.pen.style, 0)
+        cursor.x = end
+
+    def _wrap(self) -> None:
+        self.grid.rows[self.cursor.y].wrapped = min(self.cursor.x, self.columns)
+        self.cursor.x = 0
+        self.index()
+
+    def _before_cursor(self) -> int:
+        col = self.cursor.x - 1
+        return col - (self.grid.rows[self.cursor.y][col].width == 0)
+
+    def _joins_next(self) -> bool:
+        return self.grid.rows[self.cursor.y][self._before_cursor()].text.endswith(ZERO_WIDTH_JOINER)
+
+    def _join(self, char: str) -> bool:
+        """Add a character to the cell before the cursor; at column 0 there is none."""
+        if self.cursor.x == 0:
+            return False
+        row, col = self.grid.rows[self.cursor.y], self._before_cursor()
+        cell = row[col]
+        self.last_char = ""
+        if char == ZERO_WIDTH_JOINER and cell.text.isascii():
+            return True
+        if len(cell.text) < MAX_CELL:
+            row[col] = cell._replace(text=cell.text + char)
+        return True
+
+    def repeat(self, count: int | None = None) -> None:
+        """Print the last character again, within the row."""
+        room = self.columns - self.cursor.x
+        if self.last_char and room > 0:
+            self.draw(self.last_char * min(count or 1, room))
+
+    def sgr(self, params: str) -> None:
+        """Change the pen by the parameters of `CSI ... m`."""
+        self.pen = self.pen.after.get(params) or self.pens.after(self.pen, params)
+
+    # Lines and scrolling
+
+    def index(self) -> None:
+        _, bottom = self.region()
+        if self.cursor.y == bottom:
+            self.scroll_up(1)
+        elif self.cursor.y < self.lines - 1:
+            self.cursor.y += 1
+
+    def next_line(self) -> None:
+        self.cursor.x = 0
+        self.index()
+
+    def reverse_index(self) -> None:
+        top, _ = self.region()
+        if self.cursor.y == top:
+            self.scroll_down(1)
+        elif self.cursor.y > 0:
+            self.cursor.y -= 1
+
+    def backspace(self) -> None:
+        cursor = self.cursor
+        if cursor.x > 0:
+            cursor.x -= 1
+        elif cursor.y > 0 and self.grid.rows[cursor.y - 1].wrapped:
+            self.to(self.columns - 1, cursor.y - 1)
+
+    def scroll_up(self, count: int | None = None) -> None:
+        """Scroll the region; its top rows go to the scrollback wherever the region lies, as in tmux."""
+        top, bottom = self.region()
+        if self.keeps_scrolled:
+            self.rows_left(self.grid.rows[top : min(top + (count or 1), bottom + 1)])
+        self.grid.delete_rows(top, bottom, count or 1, self.pen.blank)
+
+    def scroll_down(self, count: int | None = None) -> None:
+        top, bottom = self.region()
+        for _ in range(min(count or 1, self.lines)):
+            self.grid.insert_rows(top, bottom, 1, self.pen.blank)
+
+    def insert_lines(self, count: int | None = None) -> None:
+        self.grid.insert_rows(self.cursor.y, self._last_moved(), count or 1, self.pen.blank)
+
+    def delete_lines(self, count: int | None = None) -> None:
+        top, bottom = self.cursor.y, self._last_moved()
+        self.grid.delete_rows(top, bottom, count or 1, self.pen.blank)
+        self.grid.break_before(top)
+        self.grid.break_before(max(top, bottom + 1 - (count or 1)))
+
+    def _last_moved(self) -> int:
+        """The last row that moves with the cursor's; outside the region all do, in tmux."""
+        top, bottom = self.region()
+        return bottom if top <= self.cursor.y <= bottom else self.lines - 1
+
+    def start_over(self) -> None:
+        """Show nothing but an empty bottom row with the cursor on it, as after a screenful of newlines."""
+        self.grid = Grid(self.columns, self.lines)
+        self.grid.rows[-1] = self.grid.row_of(self.pen.blank)
+        self.cursor.x, self.cursor.y = 0, self.lines - 1
+        self.last_char = ""
+
+    # Erasing and editing
+
+    def erase_characters(self, count: int | None = None) -> None:
+        self.grid.erase(self.cursor.y, self.cursor.x, self.cursor.x + (count or 1), self.pen.blank)
+
+    def erase_in_line(self, how: int = 0, private: bool = False) -> None:
+        x, y, blank = self.cursor.x, self.cursor.y, self.pen.blank
+        if how == 0:
+            self.grid.erase(y, x, self.columns, blank)
+        elif how == 1:
+            self.grid.erase(y, 0, x + 1, blank)
+        elif how == 2:
+            self.grid.erase(y, 0, self.columns, blank)
+
+    def erase_rows(self, start: int, end: int) -> None:
+        """Blank rows from `start` to before `end`."""
+        for y in range(start, end):
+            self.grid.erase(y, 0, self.columns, self.pen.blank)
+
+    def insert_characters(self, count: int | None = None) -> None:
+        self.grid.insert_cells(self.cursor.y, self.cursor.x, count or 1, self.pen.blank)
+
+    def delete_characters(self, count: int | None = None) -> None:
+        self.grid.delete_cells(self.cursor.y, self.cursor.x, count or 1, self.pen.blank)
+
+    def alignment_display(self) -> None:
+        letter = BLANK._replace(text="E")
+        self.grid.rows[:] = [self.grid.row_of(letter) for _ in range(self.lines)]
+        self.cursor.x = self.cursor.y = 0
+        self.margins = None
