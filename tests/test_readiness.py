@@ -7,68 +7,21 @@ there when it answers.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.agent import Agent, eventually
-from tests.conftest import SLOW, end_server
+from tests.conftest import SLOW
+from tests.steps import CLEAN, PATH, Case, Step, Terminal, an_agent, first, keys, line, missing, over
 from tmuxmcp.broker import readiness
 from tmuxmcp.broker.broker import Broker
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
-
-PATH = os.environ["PATH"] + ":/usr/sbin:/sbin:/usr/games"
-CLEAN = {"HISTFILE": "/dev/null", "LESSHISTFILE": "-", "PYTHON_HISTORY": "/dev/null", "DEBUGINFOD_URLS": "", "LESS": ""}
-
-
-@dataclass
-class Step:
-    """Something sent, and what the answer must say."""
-
-    mode: str
-    send: dict[str, Any] = field(default_factory=dict)
-    shows: str = ""
-    """Must be in the answer's content, and for the last step on the screen."""
-    evidence: str = "kernel"
-    outcome: str = "ready"
-
-
-@dataclass
-class Case:
-    """A program, and the steps through it."""
-
-    name: str
-    argv: list[str]
-    steps: list[Step]
-    needs: tuple[str, ...] = ()
-    env: dict[str, str] = field(default_factory=dict)
-
-
-def line(text: str, mode: str, shows: str = "", evidence: str = "kernel", **more: Any) -> Step:
-    return Step(mode, {"text": text, "enter": True, **more}, shows, evidence)
-
-
-def keys(*names: str, mode: str, shows: str = "", evidence: str = "kernel", **more: Any) -> Step:
-    return Step(mode, {"keys": list(names), **more}, shows, evidence)
-
-
-def over(**send: Any) -> Step:
-    return Step("exited", send, evidence="", outcome="exited")
-
-
-def first(mode: str, shows: str = "", evidence: str = "kernel") -> Step:
-    return Step(mode, {}, shows, evidence)
-
 
 ASK = "printf 'Do you want to continue? [Y/n] '; read -r a; echo \"got <$a>\"; sleep 0.2; echo end"
 BAR = "for i in 1 2 3 4 5 6 7 8; do printf '\\r%d0%%' $i; sleep 0.05; done; echo; cat"
@@ -156,6 +109,21 @@ CASES = [
         ("node",),
     ),
     Case(
+        "ipython",
+        [sys.executable, "-m", "IPython", "--no-banner", "--no-confirm-exit", "--colors=nocolor"],
+        [
+            first("line_input", "In [1]: "),
+            line("20 * 2 + 2", "line_input", "Out[1]: 42"),
+            line("import time; time.sleep(0.3); 'do' 'ne'", "line_input", "Out[2]: 'done'"),
+            line("input('name? ')", "line_input", "name? "),
+            line("bob", "line_input", "Out[3]: 'bob'"),
+            line("import getpass; getpass.getpass()", "password", "Password:"),
+            line("hunter2", "line_input", "Out[4]: 'hunter2'"),
+            over(text="exit", enter=True),
+        ],
+        env={"IPYTHONDIR": "{tmp}/ipython"},
+    ),
+    Case(
         "sqlite3",
         ["sqlite3"],
         [
@@ -224,6 +192,19 @@ CASES = [
         ],
         ("nano",),
     ),
+    Case(
+        "emacs",
+        ["emacs", "-nw", "-Q", "{tmp}/new"],
+        [
+            first("editor", "new"),
+            Step("editor", {"text": "hello"}, "hello"),
+            keys("M-x", mode="editor", shows="M-x"),
+            line("count-words", "editor", "1 word"),
+            keys("C-x", "C-s", mode="editor", shows="Wrote "),
+            over(keys=["C-x", "C-c"]),
+        ],
+        ("emacs",),
+    ),
     # what fills the screen
     Case("top", ["top"], [first("fullscreen", "PID"), keys("h", mode="fullscreen", shows="Help")], ("top",)),
     Case("htop", ["htop"], [first("fullscreen", "PID"), keys("h", mode="fullscreen", shows="htop")], ("htop",)),
@@ -243,6 +224,12 @@ CASES = [
     # lines and secrets
     Case("cat", ["cat"], [first("line_input"), line("hello", "line_input", "hello\nhello\n"), over(key="C-d")]),
     Case("a question", ["sh", "-c", ASK], [first("line_input", "[Y/n] "), over(text="Y", enter=True)]),
+    Case(
+        "apt-get",  # nothing can come of it, whatever is answered
+        ["apt-get", "-o", "Debug::NoLocking=1", "-o", "Dir::Bin::dpkg=/bin/false", "remove", "nano"],
+        [first("line_input", "Do you want to continue? [Y/n] "), over(text="n", enter=True)],
+        ("apt-get", "dpkg", "nano"),
+    ),
     Case("progress bar", ["sh", "-c", BAR], [first("line_input", "80%\n"), over(key="C-d")]),
     Case(
         "a poll of the terminal",
@@ -285,12 +272,8 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def agent() -> Iterator[Agent]:
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
-    with Agent(directory, "bash", PATH=PATH) as agent:
-        (agent.state_dir / "home/.local/share/fish/generated_completions").mkdir(parents=True, exist_ok=True)
+    with an_agent() as agent:
         yield agent
-    end_server(directory)
-    shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture
@@ -311,44 +294,14 @@ def repository(path: Path) -> None:
         subprocess.run([*git, *words], check=True, env={"PATH": PATH, "HOME": str(path)})
 
 
-def missing(names: tuple[str, ...]) -> list[str]:
-    return [name for name in names if shutil.which(name, path=PATH) is None]
-
-
-class Terminal:
-    """One session, stepped through."""
-
-    def __init__(self, agent: Agent, argv: list[str], env: dict[str, str] | None = None, **more: Any) -> None:
-        self.agent = agent
-        made = agent.call(
-            "create_session", program=argv[0], args=argv[1:], env=CLEAN | (env or {}), wait_ready=False, **more
-        )
-        self.id = made["session_id"]
-
-    def step(self, step: Step) -> dict[str, Any]:
-        limit = int(10_000 * SLOW)
-        if step.send:
-            wait = "exit" if step.outcome == "exited" else "ready"
-            answer = self.agent.call("send", session_id=self.id, wait_for=wait, timeout_ms=limit, **step.send)["result"]
-        else:
-            answer = self.agent.call("read", session_id=self.id, wait_for="ready", timeout_ms=limit, view="screen")
-        found = (answer["mode"], answer["outcome"], answer["evidence"] or "")
-        assert found == (step.mode, step.outcome, step.evidence), f"{step}: {answer}"
-        shows = step.shows if step.send else step.shows.rstrip()  # a screen's rows end without their blanks
-        assert shows in answer["content"], f"{step}: {answer}"
-        return answer
-
-    def close(self) -> None:
-        self.agent.call("destroy_session", session_id=self.id, force=True)
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_program(agent: Agent, files: Path, case: Case):
     if absent := missing(case.needs):
         pytest.skip(f"{absent[0]} is not installed")
     if "git" in case.needs:
         repository(files / "repo")
-    terminal = Terminal(agent, [word.replace("{tmp}", str(files)) for word in case.argv], case.env)
+    argv = [word.replace("{tmp}", str(files)) for word in case.argv]
+    terminal = Terminal(agent, argv, {name: value.replace("{tmp}", str(files)) for name, value in case.env.items()})
     try:
         for step in case.steps:
             terminal.step(step)
@@ -408,146 +361,6 @@ def test_a_stopped_program(agent: Agent):
         eventually(lambda: agent.call("get_session", session_id=terminal.id)["mode"] == "stopped")
         os.kill(pid, signal.SIGCONT)
         terminal.step(first("line_input"))
-    finally:
-        terminal.close()
-
-
-def test_make_with_jobs(agent: Agent, tmp_path: Path):
-    if absent := missing(("make",)):
-        pytest.skip(f"{absent[0]} is not installed")
-    (tmp_path / "Makefile").write_text("all: a b c\n\ta\nb c a:\n\t@sleep 0.2; echo made $@\n".replace("\n\ta\n", "\n"))
-    terminal = Terminal(agent, ["bash"])
-    try:
-        terminal.step(first("shell_prompt", evidence="marks"))
-        answer = terminal.step(line(f"make -j2 -C {tmp_path}; echo end of it", "shell_prompt", "end of it\n", "marks"))
-        assert answer["content"].count("made ") == 3
-    finally:
-        terminal.close()
-
-
-# ---- gdb -----------------------------------------------------------------------------------------
-
-PROGRAM = """
-#include <stdio.h>
-static int twice(int x) { return 2 * x; }
-int main(void) {
-    int n = twice(21);
-    printf("n is %d\\n", n);
-    char name[20];
-    if (scanf("%19s", name) == 1) printf("hello %s\\n", name);
-    return 3;
-}
-"""
-
-
-def test_a_debugger_from_end_to_end(agent: Agent, tmp_path: Path):
-    """Each step is one `send`; what it printed is in its answer."""
-    if absent := missing(("gdb", "gcc")):
-        pytest.skip(f"{absent[0]} is not installed")
-    (tmp_path / "prog.c").write_text(PROGRAM)
-    subprocess.run(["gcc", "-g", "-O0", "-o", "prog", "prog.c"], cwd=tmp_path, check=True)
-    options = ["-iex", "set debuginfod enabled off", "-iex", "set pagination off"]
-    terminal = Terminal(agent, ["gdb", "-q", "-nx", *options, str(tmp_path / "prog")], rows=50)
-    try:
-        terminal.step(first("line_input", "(gdb) "))
-        for text, shows in (
-            ("break main", "Breakpoint 1 at"),
-            ("run", "int n = twice(21);"),
-            ("info registers", "rip" if os.uname().machine == "x86_64" else "pc"),
-            ("disassemble", "End of assembler dump."),
-            ("backtrace", "#0  main () at"),
-            ("step", "return 2 * x;"),
-            ("backtrace", "#1 "),
-            ("finish", "Value returned is $1 = 42"),
-        ):
-            answer = terminal.step(line(text, "line_input", shows))
-            assert answer["content"].endswith("(gdb) "), answer
-        terminal.step(line("continue", "line_input", "n is 42\n"))  # the program itself asks
-        answer = terminal.step(line("world", "line_input", "exited with code 03]\n(gdb) "))
-        assert "hello world\n" in answer["content"]
-        terminal.step(over(text="quit", enter=True))
-    finally:
-        terminal.close()
-
-
-# ---- su and ssh ----------------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which only root can")
-def test_su_asks_for_a_password(agent: Agent):
-    if absent := missing(("su", "setpriv")):
-        pytest.skip(f"{absent[0]} is not installed")
-    terminal = Terminal(agent, ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "su"])
-    try:
-        terminal.step(first("password", "Password: "))
-    finally:
-        terminal.close()
-
-
-@pytest.fixture
-def sshd(tmp_path: Path) -> Iterator[list[str]]:
-    """A server on a port of its own; gives the client's words."""
-    if absent := missing(("sshd", "ssh", "ssh-keygen")):
-        pytest.skip(f"{absent[0]} is not installed")
-    for name, phrase in (("host", ""), ("key", "open sesame")):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", phrase, "-f", tmp_path / name], check=True)
-    shutil.copy(tmp_path / "key.pub", tmp_path / "authorized")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-    (tmp_path / "config").write_text(
-        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {tmp_path}/host\nAuthorizedKeysFile {tmp_path}/authorized\n"
-        "StrictModes no\nUsePAM no\nPasswordAuthentication no\nPidFile none\nPrintMotd no\nPermitRootLogin yes\n"
-        "PrintLastLog no\n"
-    )
-    server = subprocess.Popen(
-        [shutil.which("sshd", path=PATH) or "", "-D", "-e", "-f", str(tmp_path / "config")], stderr=subprocess.DEVNULL
-    )
-    try:
-        eventually(lambda: server.poll() is not None or _listens(port))
-        if server.poll() is not None:
-            pytest.skip("sshd does not start here")
-        yield [
-            *("ssh", "-F", "none", "-p", str(port), "-i", str(tmp_path / "key"), "-o", "IdentityAgent=none"),
-            *("-o", f"UserKnownHostsFile={tmp_path}/known", "-o", "GlobalKnownHostsFile=none", "127.0.0.1"),
-        ]
-    finally:
-        server.terminate()
-        server.wait(5)
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as client:
-        return client.connect_ex(("127.0.0.1", port)) == 0
-
-
-def test_ssh(agent: Agent, sshd: list[str], tmp_path: Path):
-    terminal = Terminal(agent, [*sshd, "-t", "env", "'PS1=far$ '", "sh"])
-    try:
-        terminal.step(first("line_input", "(yes/no/[fingerprint])? "))
-        terminal.step(line("yes", "password", "Enter passphrase for key"))
-        # Until the far shell speaks, only silence can be heard: it has to be longer than the way there.
-        terminal.step(line("open sesame", "unknown", "far$ ", "quiet", idle_ms=int(1500 * SLOW)))
-        terminal.step(line("echo $((6*7))", "unknown", "\n42\nfar$ ", "quiet"))
-        # Only the last line can tell that there, at the far end, a secret is asked; and nothing else counts.
-        terminal.step(line("stty -echo; printf 'Password: '; read -r x; stty echo", "password", "Password: ", "quiet"))
-        terminal.step(line("hunter2", "unknown", "far$ ", "quiet"))
-        if not missing(("vim",)):
-            terminal.step(line("vim -u NONE", "fullscreen", "~", "quiet"))
-            terminal.step(line(":q!", "unknown", "far$ ", "quiet", read="new"))
-        terminal.step(over(text="exit", enter=True))
-    finally:
-        terminal.close()
-
-
-def test_a_prompt_pattern_speaks_where_the_kernel_cannot(agent: Agent, sshd: list[str]):
-    terminal = Terminal(agent, [*sshd, "-t", "-o", "StrictHostKeyChecking=no", "env", "'PS1=far$ '", "sh"])
-    try:
-        terminal.step(Step("password"))
-        pattern = {"prompt_pattern": r"far\$ $", "idle_ms": 5000}
-        terminal.step(line("open sesame", "unknown", "far$ ", "prompt", **pattern))
-        terminal.step(line("sleep 0.5; echo $((6*7))", "unknown", "\n42\nfar$ ", "prompt", **pattern))
     finally:
         terminal.close()
 

@@ -60,7 +60,7 @@ RECORDED = [
     ("cat | sort", LINES, [at_tty("cat"), asleep("sort", "anon_pipe_read")], "line", "cat"),
     ("cat | something that computes", LINES, [at_tty("cat"), computing("python3")], "busy", "python3"),
     ("tail -f: inotify", LINES, [asleep("tail", READ)], "busy", "tail"),
-    ("nc: a socket", LINES, [asleep("nc", READ)], "unknown", "nc"),
+    ("nc: a socket", LINES, [asleep("nc", READ)], "busy", "nc"),
     ("the terminal or a socket", LINES, [process("python3", READ)], "unknown", "python3"),
     ("curl polls, whoever knows what", LINES, [process("curl", POLL)], "busy", "curl"),
     # secrets
@@ -73,7 +73,11 @@ RECORDED = [
     # another terminal behind it
     ("ssh asks for a password", SECRETS, [at_tty("ssh")], "secret", "ssh"),
     ("ssh asks about a host key", LINES, [at_tty("ssh")], "line", "ssh"),
-    ("ssh connects", LINES, [asleep("ssh", POLL)], "unknown", "ssh"),
+    ("ssh connects", LINES, [asleep("ssh", POLL)], "busy", "ssh"),
+    ("ssh runs a command without a terminal", LINES, [at_tty("ssh", POLL)], "unknown", "ssh"),
+    ("ssh polls, whoever knows what", LINES, [process("ssh", POLL)], "unknown", "ssh"),
+    ("sudo waits for its child", LINES, [asleep("sudo", POLL), asleep("sleep", "hrtimer_nanosleep")], "busy", "sleep"),
+    ("a tmux in it, which hands its terminal over", KEYS, [asleep("tmux: client", EPOLL)], "unknown", "tmux: client"),
     ("ssh runs a shell", KEYS, [at_tty("ssh", POLL)], "unknown", "ssh"),
     ("docker run -i", LINES, [at_tty("docker", main=False)], "unknown", "docker"),
     ("docker run -it", KEYS, [at_tty("docker", main=False)], "unknown", "docker"),

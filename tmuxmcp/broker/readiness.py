@@ -151,7 +151,7 @@ def _raw(alive: list[Process]) -> Verdict:
         if _hides(process):
             return Verdict(Waiting.UNKNOWN, f"{process.name} hides what runs behind it", process, hidden=True)
         return Verdict(Waiting.EDITOR, f"{process.name} waits for a key", process)
-    return _neither(alive)
+    return _neither(alive, lines=False)
 
 
 def _hides(process: Process) -> bool:
@@ -175,16 +175,18 @@ def _lines(alive: list[Process], echo: bool) -> Verdict:
     if unseen and not echo and not _computing(alive):
         # sudo of another user: hardly anything but a question for a secret turns the echo off and keeps lines.
         return Verdict(Waiting.SECRET, f"{unseen[-1].name} sleeps, and what is typed is not shown", unseen[-1])
-    return _neither(alive)
+    return _neither(alive, lines=True)
 
 
-def _neither(alive: list[Process]) -> Verdict:
+def _neither(alive: list[Process], *, lines: bool) -> Verdict:
     """Nobody is seen waiting for input."""
     computing = _computing(alive)
     if computing:
         return Verdict(Waiting.BUSY, f"{computing[0].name} computes", computing[0])
     asleep = [p for p in alive if p.state == "S"]
     for process in asleep:
+        if lines and process.on_terminal is False:
+            continue  # ssh connects, `ssh -N`, sudo waits for its child: what is typed reaches nobody behind it
         if process.name in OPAQUE and (process.channel in POLLING | TTY_READ or process.channel in UNREADABLE):
             return Verdict(Waiting.UNKNOWN, f"{process.name} hides what runs behind it", process, hidden=True)
     for process in asleep:

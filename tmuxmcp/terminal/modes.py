@@ -9,6 +9,7 @@ SHELLS = frozenset({"bash", "zsh", "fish", "sh", "dash", "ash", "ksh", "mksh", "
 PAGERS = frozenset({"less", "more", "most", "man", "pg", "bat", "moar", "pager", "sensible-pager", "delta"})
 EDITORS = frozenset(
     {"vim", "vi", "nvim", "view", "vimdiff", "vim.basic", "vim.tiny", "rvim", "ex", "nano", "rnano", "pico", "emacs"}
+    | {"emacs-nox", "emacs-gtk", "emacs-x", "emacsclient"}
     | {"micro", "helix", "hx", "kak", "joe", "jed", "mcedit", "ed", "editor", "sensible-editor"}
 )
 FULLSCREEN = frozenset({"top", "htop", "btop", "mc", "dialog", "whiptail", "watch", "fzf"})
