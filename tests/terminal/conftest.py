@@ -1,16 +1,21 @@
 from __future__ import annotations
 
-import shlex
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tmuxmcp.terminal.seed import FORMAT
+from tmuxmcp.terminal.snapshot import Row, Style
+
 DEADLINE_S = 20.0
+END = "end-of-an-answer"
+PANES = 40
+"""Panes open at one time."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,16 @@ class Shown:
     history: list[str]
     """Scrollback and screen, as logical lines."""
     cursor: tuple[int, int]
+    seed: Seed
+
+
+@dataclass(frozen=True)
+class Seed:
+    """What `seed` takes of a pane."""
+
+    facts: str
+    rows: list[str]
+    under: list[str]
 
 
 class RealTmux:
@@ -36,22 +51,76 @@ class RealTmux:
     def run(self, *args: str) -> str:
         return subprocess.run([*self._argv, *args], check=True, capture_output=True, timeout=DEADLINE_S).stdout.decode()
 
-    def show(self, data: bytes, cols: int, rows: int) -> Shown:
-        """Let a pane print these bytes, unchanged by the line discipline, and look at it."""
-        self._shown += 1
-        name = f"shown{self._shown}"
-        file = self._home / name
-        file.write_bytes(data + f"\x1b]2;{name}\x07".encode())  # the title says that tmux has read it all
-        script = f"stty raw -echo; cat {shlex.quote(str(file))}; exec cat"
-        self.run("new-session", "-d", "-s", name, "-x", str(cols), "-y", str(rows), script)
+    def start(self, streams: Sequence[bytes], cols: int, rows: int) -> list[str]:
+        """Let panes print a stream each, unchanged by the line discipline; give their names when tmux has read all."""
+        names = [f"shown{self._shown + number}" for number in range(len(streams))]
+        self._shown += len(streams)
+        lines = []
+        for name, data in zip(names, streams, strict=True):
+            file = self._home / name
+            file.write_bytes(data)
+            script = f"stty raw -echo; tmux wait {name}; cat {file}; exec cat"
+            lines.append(f"new-session -d -s {name} -x {cols} -y {rows} '{script}'")
+            lines.append(f"pipe-pane -t {name} 'cat > {file}.copy' ; wait-for -S {name}")
+        self.script(lines)
         deadline = time.monotonic() + DEADLINE_S
-        while self.run("display", "-p", "-t", name, "#{pane_title}").strip() != name:
-            assert time.monotonic() < deadline, "tmux did not read everything"
-        screen = self.run("capture-pane", "-p", "-t", name)
-        history = self.run("capture-pane", "-p", "-J", "-S", "-", "-t", name)
-        row, col = self.run("display", "-p", "-t", name, "#{cursor_y} #{cursor_x}").split()
-        self.run("kill-session", "-t", f"={name}")
-        return Shown(trimmed(screen.split("\n")), trimmed(history.split("\n")), (int(row), int(col)))
+        for name, data in zip(names, streams, strict=True):
+            copy = self._home / f"{name}.copy"
+            while not copy.exists() or copy.stat().st_size < len(data):
+                assert time.monotonic() < deadline, "tmux did not read everything"
+                time.sleep(0.002)
+        return names
+
+    def script(self, lines: Sequence[str]) -> str:
+        """Run many commands at once and give what they print."""
+        file = self._home / "script"
+        file.write_text("".join(f"{line}\n" for line in lines))
+        return self.run("source-file", str(file))
+
+    def show(self, data: bytes, cols: int, rows: int) -> Shown:
+        """Let a pane print these bytes and look at it."""
+        return self.show_all([data], cols, rows)[0]
+
+    def show_all(self, streams: Sequence[bytes], cols: int, rows: int) -> list[Shown]:
+        """Let panes print these streams, one each, and look at them."""
+        shown: list[Shown] = []
+        for start in range(0, len(streams), PANES):
+            names = self.start(streams[start : start + PANES], cols, rows)
+            shown += self.look(names)
+            self.script([f"kill-session -t ={name}" for name in names])
+        return shown
+
+    def look(self, names: Sequence[str]) -> list[Shown]:
+        """Look at panes, all at once."""
+        answers = self.script([command for name in names for command in look_commands(name)]).split(f"{END}\n")
+        shown = []
+        for first in range(0, len(answers) - 1, 5):
+            facts, screen, history, rows, under = [answer.split("\n")[:-1] for answer in answers[first : first + 5]]
+            numbers = facts[0].split(" ")
+            cursor = (int(numbers[3]), int(numbers[2]))
+            shown.append(Shown(trimmed(screen), trimmed(history), cursor, Seed(facts[0], rows, under)))
+        return shown
+
+
+def look_commands(name: str) -> list[str]:
+    """Commands that show all there is of a pane."""
+    asked = [
+        f"display-message -p -t {name} '{FORMAT}'",
+        f"capture-pane -p -t {name}",
+        f"capture-pane -p -J -S - -t {name}",
+        f"capture-pane -p -e -N -t {name}",
+        f"capture-pane -p -e -N -a -q -t {name}",
+    ]
+    return [f"{command} ; display-message -p {END}" for command in asked]
+
+
+def looks(rows: Sequence[Row]) -> list[list[tuple[str, Style]]]:
+    """Text and style of the cells; without the blanks after a row's text, of which tmux does not tell the colours."""
+    found = []
+    for row in rows:
+        used = max((col + 1 for col, cell in enumerate(row) if cell.text != " "), default=0)
+        found.append([(cell.text, cell.style) for cell in row[:used]])
+    return found
 
 
 def trimmed(lines: list[str]) -> list[str]:

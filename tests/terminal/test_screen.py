@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.terminal.conftest import RealTmux, trimmed
+from tests.terminal.conftest import RealTmux, Shown, looks, trimmed
 from tmuxmcp.terminal.collector import Collector
 from tmuxmcp.terminal.screen import Screen
+from tmuxmcp.terminal.seed import grid
 from tmuxmcp.terminal.snapshot import PLAIN, Cell, Style, from_data, to_data
 from tmuxmcp.terminal.stream import Stream
 from tmuxmcp.terminal.widths import MAX_CELL
@@ -172,11 +173,19 @@ def state(screen: Screen) -> Any:
     return screen.snapshot(), [row.wrapped for row in screen.buffer]
 
 
+@pytest.fixture(scope="module")
+def shown_of(real_tmux: RealTmux) -> dict[bytes, Shown]:
+    """What tmux shows of each."""
+    streams = [data for _, data in LIKE_TMUX]
+    return dict(zip(streams, real_tmux.show_all(streams, cols=20, rows=6), strict=True))
+
+
 @pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in LIKE_TMUX])
-def test_screen_is_the_one_of_tmux(data: bytes, real_tmux: RealTmux) -> None:
+def test_screen_is_the_one_of_tmux(data: bytes, shown_of: dict[bytes, Shown]) -> None:
     screen = fed(data)
-    shown = real_tmux.show(data, cols=20, rows=6)
+    shown = shown_of[data]
     assert (trimmed(screen.display), (screen.cursor.y, screen.cursor.x)) == (shown.screen, shown.cursor)
+    assert looks(screen.buffer) == looks(grid(shown.seed.rows, 20, 6))
 
 
 @pytest.mark.parametrize(("data", "rows"), [pytest.param(*row[1:], id=row[0]) for row in UNLIKE_TMUX])

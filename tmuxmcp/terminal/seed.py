@@ -1,0 +1,115 @@
+"""What tmux says of a pane -> a Snapshot to go on from, after a gap, a resize or a restart. Pure.
+
+Ask for `FORMAT`, for `capture-pane -p -e -N`, and while the alternate screen is on also for `capture-pane -a` with the
+same options; all in one command list, so that nothing is printed in between. tmux does not tell the pen, the character
+sets, a cursor saved by `ESC 7` or half a sequence: the last bytes of the log, `tail`, do. Which rows go on in the next
+is told by nobody; neither are cells beyond a row's text that are only coloured.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tmuxmcp.terminal.screen import Screen
+from tmuxmcp.terminal.snapshot import BLANK, Cursor, Row, SavedCursor, Snapshot
+from tmuxmcp.terminal.stream import Stream
+
+_NUMBERS = (
+    *("pane_width", "pane_height", "cursor_x", "cursor_y", "scroll_region_upper", "scroll_region_lower"),
+    *("alternate_on", "alternate_saved_x", "alternate_saved_y"),
+)
+_MODES = {
+    "cursor_flag": 25 << 5,
+    "insert_flag": 4,
+    "wrap_flag": 7 << 5,
+    "origin_flag": 6 << 5,
+    "keypad_cursor_flag": 1 << 5,
+    "mouse_standard_flag": 1000 << 5,
+    "mouse_button_flag": 1002 << 5,
+    "mouse_all_flag": 1003 << 5,
+    "mouse_utf8_flag": 1005 << 5,
+    "mouse_sgr_flag": 1006 << 5,
+}
+_NEVER = 2**32 - 1
+"""What tmux says of a cursor that was not saved."""
+
+FORMAT = " ".join(f"#{{{name}}}" for name in (*_NUMBERS, *_MODES, "pane_tabs", "pane_title"))
+"""What to ask `display-message -p` for."""
+
+TAIL_BYTES = 64 * 1024
+"""As many bytes of the log as tell the pen: programs set it anew on every row."""
+
+# tmux 3.3a writes an overline (53) as it writes kinds of underlines, with a colon.
+_OVERLINE = re.compile(r"(?<=[\[;])5:3(?=[;m])")
+
+
+def seed(facts: str, rows: Sequence[str], under: Sequence[str] = (), tail: bytes = b"", offset: int = 0) -> Snapshot:
+    """Give the screen that tmux tells of.
+
+    Args:
+        facts: the answer to `FORMAT`.
+        rows: the captured rows, top first; missing ones are blank.
+        under: those of the main screen, while the alternate one is shown.
+        tail: the last bytes printed, `TAIL_BYTES` of them or all.
+        offset: bytes of the log that this is the screen of.
+
+    Raises:
+        ValueError: `facts` is no answer to `FORMAT`.
+    """
+    numbers, modes, tab_stops, title = _read(facts)
+    cols, height = max(numbers["pane_width"], 1), max(numbers["pane_height"], 1)
+    alternate = bool(numbers["alternate_on"])
+    saved_x, saved_y = numbers["alternate_saved_x"], numbers["alternate_saved_y"]
+    known = _after(tail, cols, height)
+    saved = replace(known.state.saved_by_alternate or SavedCursor(0, 0), row=saved_y, col=saved_x)
+    top, bottom = numbers["scroll_region_upper"], numbers["scroll_region_lower"]
+    state = replace(
+        known.state,
+        wrapped=(),
+        modes=tuple(sorted({mode for mode in known.state.modes if mode not in _MODES.values()} | modes)),
+        margins=None if (top, bottom) == (0, height - 1) else (top, bottom),
+        tab_stops=tab_stops,
+        under=grid(under, cols, height) if alternate else (),
+        under_wrapped=(),
+        saved_by_alternate=saved if saved_x != _NEVER else None,
+    )
+    cursor = Cursor(
+        row=min(numbers["cursor_y"], height - 1),
+        col=min(numbers["cursor_x"], cols - 1),
+        visible=25 << 5 in modes,
+        wraps=numbers["cursor_x"] >= cols,
+        shape=known.cursor.shape,
+    )
+    return Snapshot(cols, height, grid(rows, cols, height), cursor, alternate, title, offset, state)
+
+
+def grid(rows: Sequence[str], cols: int, height: int) -> tuple[Row, ...]:
+    """Read rows as `capture-pane -e` prints them; styles carry over from row to row."""
+    screen = Screen(cols * 2, height)  # what tmux gave fewer columns than we do must not wrap
+    screen.set_charset(1, drawing=True)  # tmux puts SO and SI around line drawing
+    stream = Stream(screen)
+    for y, row in enumerate(rows[:height]):
+        screen.grid.rows[y] = screen.grid.row_of(BLANK)
+        screen.to(0, y)
+        stream.feed(_OVERLINE.sub("53", row).encode("utf-8", "replace"))
+        screen.grid.rows[y].fit(cols)
+    return tuple(tuple(row[:cols]) for row in screen.grid.rows)
+
+
+def _read(facts: str) -> tuple[dict[str, int], set[int], tuple[int, ...], str]:
+    words = facts.rstrip("\n").split(" ", len(_NUMBERS) + len(_MODES) + 1)
+    if len(words) < len(_NUMBERS) + len(_MODES) + 2:
+        raise ValueError(f"not what tmux was asked for: {facts[:200]!r}")
+    numbers = {name: int(word or 0) for name, word in zip(_NUMBERS, words, strict=False)}
+    flags = words[len(_NUMBERS) :]
+    modes = {mode for mode, flag in zip(_MODES.values(), flags, strict=False) if flag == "1"}
+    tab_stops = tuple(int(stop) for stop in words[-2].split(",") if stop)
+    return numbers, modes, tab_stops, words[-1]
+
+
+def _after(tail: bytes, cols: int, rows: int) -> Snapshot:
+    stream = Stream(Screen(cols, rows))
+    stream.feed(tail[-TAIL_BYTES:])
+    return stream.snapshot()
