@@ -67,10 +67,10 @@ MEANINGS = {
     "start_offset": "Where the output begins in the log.",
     "end_offset": "Where it ends.",
     "output": "What the command printed, as clean text.",
-    "view": "As asked for; `auto` has become one of the others.",
+    "view": "As asked for; `auto` has become `new`, `screen` or `diff`.",
     "waited_ms": "How long the wait took.",
     "effective_timeout_ms": "Set when the time asked for was shortened to `max_wait_ms`.",
-    "has_new_content": "Something was printed since the last read, or since `since`.",
+    "has_new_content": "Something was printed since the last read, or since `since`; for `diff`, something changed.",
     "encoding": "`base64` for `view=raw`.",
     "sanitized": "Invisible characters were replaced by `<U+XXXX>`.",
     "highlights": "What stands in reverse video on the screen.",
@@ -110,7 +110,7 @@ ARGUMENTS = {
     "alt": "`key` with Alt held.",
     "shift": "`key` with Shift held.",
     "bracketed_paste": "Mark `text` as a paste; auto: where a key in it would act, and the program asked for that.",
-    "wait_for": "What to wait for first.",
+    "wait_for": "What to wait for first; `changed`: another screen than `screen_id`, or your last look.",
 }
 """Arguments that a model understands by their names alone, and a reader may not."""
 
@@ -142,7 +142,7 @@ VALUES: dict[str, dict[str, str]] = {
     "Outcome": {
         "ready": "The program waits for input.",
         "idle": "Nothing was printed for `idle_ms`.",
-        "matched": "The pattern was found; `matched` has the text.",
+        "matched": "The pattern was found, `matched` has the text; or, for `changed`, the screen has changed.",
         "exited": "The session's program has ended.",
         "timeout": "The time was up; what runs goes on.",
         "immediate": "There was no wait.",

@@ -190,7 +190,7 @@ def test_vim_writes_a_file(agent: Agent, name: str, tmp_path: Path):
     opened = agent.call("send", session_id=name, text=f"vim -u NONE -N {file}", enter=True)["result"]
     assert (opened["view"], opened["mode"]) == ("screen", "editor")
     typed = agent.call("send", session_id=name, text="ihello from vim", key="Escape")["result"]
-    assert typed["content"].startswith("hello from vim\n~")
+    assert typed["content"].startswith("  0| hello from vim\n")
     agent.call("send", session_id=name, text=":wq", enter=True)
     assert file.read_text() == "hello from vim\n"
     assert agent.run("echo back", session_id=name)["output"] == "back\n"

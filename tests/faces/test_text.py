@@ -82,7 +82,8 @@ def test_read_says_what_a_model_must_know():
 
 
 def test_screen_has_size_and_cursor():
-    assert "rows=24 cols=80 cursor=3,7" in footer(READ.model_copy(update={"view": "screen"}))
+    shown = READ.model_copy(update={"view": "screen", "title": "my editor", "screen_id": "0123456789ab"})
+    assert 'rows=24 cols=80 cursor=3,7 title="my editor" screen_id=0123456789ab' in footer(shown)
 
 
 def test_send_shows_what_was_read():

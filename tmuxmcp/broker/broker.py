@@ -388,7 +388,7 @@ class Broker:
         enter: bool = False,
         session_id: str = "",
         bracketed_paste: Literal["auto", "always", "never"] = "auto",
-        read: Literal["auto", "none", "new", "screen"] = "auto",
+        read: Literal["auto", "none", "new", "screen", "diff"] = "auto",
         wait_for: r.WaitFor = "ready",
         timeout_ms: int = 5000,
         format: Literal["plain", "ansi"] = "plain",
@@ -413,7 +413,7 @@ class Broker:
 
     async def read(
         self,
-        view: Literal["new", "screen", "scrollback", "raw"] = "new",
+        view: Literal["new", "screen", "diff", "scrollback", "raw"] = "new",
         session_id: str = "",
         since: int | None = None,
         offset: int | None = None,
@@ -425,6 +425,7 @@ class Broker:
         idle_ms: int = 300,
         prompt_pattern: str = "",
         max_bytes: int | None = None,
+        screen_id: str = "",
         call: Call = _CALL,
     ) -> r.ReadResult:
         """Read what a session printed or shows, after an optional wait.
@@ -433,10 +434,21 @@ class Broker:
             InvalidPattern, InvalidArgument, SessionNotFound
         """
         asked = Asked(
-            view, wait_for, timeout_ms, format, pattern, idle_ms, prompt_pattern, max_bytes, since, offset, limit
+            view,
+            wait_for,
+            timeout_ms,
+            format,
+            pattern,
+            idle_ms,
+            prompt_pattern,
+            max_bytes,
+            since,
+            offset,
+            limit,
+            screen_id,
         )
         wait = self.reading.wait(asked, call)
-        session = await self._find(session_id, call, fresh=view != "screen")
+        session = await self._find(session_id, call, fresh=view not in ("screen", "diff"))
         return await self.reading.read(session, asked, wait, call)
 
     # ---- operations: the terminal --------------------------------------------------------------

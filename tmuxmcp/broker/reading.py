@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass
 
 from tmuxmcp.broker import results as r
 from tmuxmcp.broker import views
 from tmuxmcp.broker.call import Call
 from tmuxmcp.broker.registry import Registry
+from tmuxmcp.broker.screens import NOTHING, Change, Screens, Shown, change, look
 from tmuxmcp.broker.session import Session
 from tmuxmcp.broker.settings import BrokerSettings
 from tmuxmcp.broker.views import Piece
 from tmuxmcp.broker.wait import Answer, Wait, compile_pattern, wait_for
 from tmuxmcp.errors import InvalidArgument
-from tmuxmcp.terminal.capture import Capture, parse_capture
 from tmuxmcp.terminal.plain import sanitize
-from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import Pane
+
+DRAWN = ("fullscreen", "editor", "pager")
+"""Modes of programs that draw the whole screen, some without asking for the alternate one."""
+
+MOST_HIGHLIGHTS = 50
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,8 @@ class Asked:
     since: int | None = None
     offset: int | None = None
     limit: int = 1000
+    screen_id: str = ""
+    """A screen that was seen before, for `diff` and for the wait `changed`; else the caller's last look."""
 
 
 class Reading:
@@ -43,6 +50,7 @@ class Reading:
     def __init__(self, registry: Registry, settings: BrokerSettings) -> None:
         self.registry = registry
         self.settings = settings
+        self.screens = Screens()
 
     def wait(self, asked: Asked, call: Call) -> Wait:
         """The wait that was asked for.
@@ -74,70 +82,105 @@ class Reading:
                 hint="Use a next_offset that this session gave.",
             )
         wait.start_offset = session.cursor_of(call.caller) if asked.since is None else asked.since
+        await self.before(session, asked, wait, call)
         return await self.waited(session, asked, wait, call)
+
+    async def before(self, session: Session, asked: Asked, wait: Wait, call: Call, *, now: bool = False) -> None:
+        """Say from which screen the wait `changed` is to see a change.
+
+        Args:
+            now: from the one of this moment, whatever the caller saw before.
+        """
+        if wait.want != "changed":
+            return
+        seen = "" if now else asked.screen_id or self.screens.last(session.id, call.caller)
+        wait.screen_id = seen or (await look(session) or NOTHING).id
 
     async def waited(self, session: Session, asked: Asked, wait: Wait, call: Call) -> r.ReadResult:
         """Wait, and read."""
         answer = await wait_for(session, wait)
         await session.scan()
-        view = await _chosen(session, asked.view)
+        view = await self._chosen(session, asked.view, call)
+        if view in ("new", "scrollback", "raw"):
+            seen = self._log(session, view, asked, call)
+            if view != "scrollback" and wait.want != "none":
+                await session.refresh()
+        else:
+            seen = await self._screen(session, view, asked, call)
+        effective = clamp(self.settings, asked.timeout_ms)[1] if wait.want != "none" else None
+        return _result(session, answer, seen, effective)
+
+    async def _chosen(self, session: Session, view: str, call: Call) -> str:
+        """The view that was asked for; for `auto` new text, if no program draws the whole screen."""
+        if view != "auto":
+            return view
+        await session.refresh()
+        if session.pane and (session.pane.alternate_screen or session.mode() in DRAWN):
+            return "auto"
+        self.screens.forget(session.id, call.caller)
+        return "new"
+
+    def _log(self, session: Session, view: str, asked: Asked, call: Call) -> _Seen:
+        """A view of what was printed."""
         start = session.cursor_of(call.caller) if asked.since is None else asked.since
         end = session.log.size()
-        shown, piece = await self._piece(session, view, asked, start, end)
-        if view in ("new", "raw"):
-            if wait.want != "none":
-                await session.refresh()
-            if asked.since is None:
-                session.move_cursor(call.caller, piece.next_offset)
-        note = notes(session, end if view == "screen" else start, end, piece.note)
-        effective = clamp(self.settings, asked.timeout_ms)[1] if wait.want != "none" else None
-        return _result(session, view, answer, shown, piece, end > start, effective, note)
-
-    async def _piece(self, session: Session, view: str, asked: Asked, start: int, end: int) -> tuple[Capture, Piece]:
-        """What the view shows of the log between two offsets, or of the screen."""
         limit = asked.max_bytes or self.settings.max_bytes
-        if view == "screen":
-            shown, lines = await self._screen(session)
-            return shown, views.screen(shown, lines, asked.format, limit, end)
-        nothing = Capture([], [], False)
         if view == "scrollback":
-            return nothing, views.scrollback(session, asked.offset, asked.limit, limit, end)
+            return _Seen(view, views.scrollback(session, asked.offset, asked.limit, limit, end), start, end > start)
         if view == "raw":
-            return nothing, views.raw(session, start, end, limit)
-        return nothing, views.text(session, start, end, limit, contiguous=asked.since is not None)
+            piece = views.raw(session, start, end, limit)
+        else:
+            piece = views.text(session, start, end, limit, contiguous=asked.since is not None)
+        if asked.since is None:
+            session.move_cursor(call.caller, piece.next_offset)
+        return _Seen(view, piece, start, end > start)
 
-    async def _screen(self, session: Session) -> tuple[Capture, list[str]]:
-        """What is visible, and the same with its colours; nothing for a session that is lost."""
-        captured = await panes.capture_pane(session.tmux, session.pane) if session.pane else None
-        if captured is None:
+    async def _screen(self, session: Session, view: str, asked: Asked, call: Call) -> _Seen:
+        """A view of what is visible: all of it, or what has changed; nothing for a session that is lost.
+
+        Args:
+            view: `screen`, `diff`, or `auto` for the better of both.
+        """
+        end = session.log.size()
+        limit = asked.max_bytes or self.settings.max_bytes
+        shown = await look(session)
+        if shown is None:
             await self.registry.existing(session.id)  # destroyed, or lost
-            return Capture([], [], False), []
-        session.see(captured[0])
-        return parse_capture(captured[1]), captured[1]
+            shown = NOTHING
+        since = asked.screen_id or self.screens.last(session.id, call.caller)
+        changed = Change(None) if view == "screen" else change(self.screens.find(since), shown, since)
+        self.screens.showed(session.id, call.caller, shown)
+        if changed.rows is not None:
+            piece = views.diff(shown, changed.rows, asked.format, limit, end)
+            return _Seen("diff", piece, end, bool(changed.rows), shown, changed.rows, changed.note)
+        piece = views.screen(shown, asked.format, limit, end)
+        if view == "diff":
+            return _Seen(view, piece, end, True, shown, None, changed.note)
+        return _Seen("screen", piece, end, end > session.cursor_of(call.caller), shown)
 
 
-async def _chosen(session: Session, view: str) -> str:
-    """The view that `auto` stands for now."""
-    if view != "auto":
-        return view
-    await session.refresh()
-    return "screen" if session.pane and session.pane.alternate_screen else "new"
+@dataclass(frozen=True)
+class _Seen:
+    """What a read gives."""
+
+    view: str
+    piece: Piece
+    start: int
+    """Where in the log it begins."""
+    has_new_content: bool
+    shown: Shown | None = None
+    """The screen, in its views."""
+    changed: list[int] | None = None
+    note: str | None = None
 
 
-def _result(
-    session: Session,
-    view: str,
-    answer: Answer,
-    shown: Capture,
-    piece: Piece,
-    has_new_content: bool,
-    effective_timeout_ms: int | None,
-    note: str | None,
-) -> r.ReadResult:
+def _result(session: Session, answer: Answer, seen: _Seen, effective_timeout_ms: int | None) -> r.ReadResult:
     code, _ = session.exit_status
+    piece, shown = seen.piece, seen.shown
+    stretches = shown.capture.reversed[:MOST_HIGHLIGHTS] if shown else []
     return r.ReadResult(
         session_id=session.id,
-        view=view,  # type: ignore[arg-type]
+        view=seen.view,  # type: ignore[arg-type]
         outcome=answer.outcome,
         evidence=answer.evidence,
         mode=session.mode(),
@@ -146,17 +189,20 @@ def _result(
         rows=session.rows,
         cols=session.cols,
         cursor=cursor_of(session.pane),
+        title=title_of(session),
         matched=answer.matched,
         waited_ms=answer.waited_ms,
         effective_timeout_ms=effective_timeout_ms,
-        has_new_content=has_new_content,
+        has_new_content=seen.has_new_content,
         truncated=piece.truncated,
         omitted_bytes=piece.omitted_bytes,
         next_offset=piece.next_offset,
-        encoding="base64" if view == "raw" else None,
+        screen_id=shown.id if shown else None,
+        changed_rows=seen.changed,
+        encoding="base64" if seen.view == "raw" else None,
         sanitized=piece.sanitized,
-        highlights=[r.Highlight(row=each.row, col=each.col, text=each.text) for each in shown.reversed[:50]],
-        note=note,
+        highlights=[r.Highlight(row=each.row, col=each.col, text=each.text) for each in stretches],
+        note=notes(session, seen.start, piece.next_offset, piece.note, seen.note),
         content=piece.text,
     )
 
@@ -190,5 +236,6 @@ def cursor_of(pane: Pane | None) -> r.CursorPosition | None:
 
 
 def title_of(session: Session) -> str:
-    """The title that its program has set, safe to show."""
-    return sanitize(session.pane.title)[0] if session.pane else ""
+    """The title that its program has set, safe to show; until then tmux calls it after the machine."""
+    title = session.pane.title if session.pane else ""
+    return "" if title == platform.node() else sanitize(title)[0]

@@ -27,7 +27,7 @@ Mode = Literal[
 Evidence = Literal["marks", "kernel", "prompt", "quiet"]
 Outcome = Literal["ready", "idle", "matched", "exited", "timeout", "immediate"]
 View = Literal["new", "screen", "diff", "scrollback", "raw"]
-WaitFor = Literal["none", "ready", "idle", "pattern", "exit"]
+WaitFor = Literal["none", "ready", "idle", "pattern", "changed", "exit"]
 
 
 class Result(BaseModel):
@@ -194,6 +194,8 @@ class ReadResult(Result):
     rows: int
     cols: int
     cursor: CursorPosition | None
+    title: str = ""
+    """What the program calls its window."""
     matched: str | None
     """The text that `pattern` matched."""
     waited_ms: int
@@ -203,6 +205,10 @@ class ReadResult(Result):
     omitted_bytes: int
     next_offset: int
     """Where the next piece starts: give it as `since`."""
+    screen_id: str | None = None
+    """What the screen shows, as a name of it: `read view=diff screen_id=...` tells what has changed since."""
+    changed_rows: list[int] | None = None
+    """With view=diff: the rows in `content`; null when that is the whole screen."""
     encoding: Literal["base64"] | None = None
     sanitized: bool = False
     highlights: list[Highlight] = Field(default_factory=list)

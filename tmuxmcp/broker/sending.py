@@ -83,6 +83,7 @@ async def send(reading: Reading, session: Session, what: Typing, asked: Asked, w
     wait.start_offset = wait.sent_at = session.log.size()
     wait.typed, wait.screen = what.text, False
     wait.before = session.look()[1].process
+    await reading.before(session, asked, wait, call, now=True)
     async with session.input_lock:
         if bracketed and not pane.bracketed_paste:
             data = b"\x1b[200~" + data + b"\x1b[201~"

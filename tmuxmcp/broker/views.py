@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass
 
+from tmuxmcp.broker.screens import Shown
 from tmuxmcp.broker.session import Session
-from tmuxmcp.terminal.capture import Capture
+from tmuxmcp.terminal.render import ansi_row, numbered
 
 
 @dataclass(frozen=True)
@@ -25,17 +26,32 @@ class Piece:
         return self.omitted_bytes > 0
 
 
-def screen(shown: Capture, lines: list[str], format: str, limit: int, end: int) -> Piece:
+def screen(shown: Shown, format: str, limit: int, end: int) -> Piece:
     """The visible rows, without the blank ones at the end."""
-    rows = [line.rstrip() for line in lines] if format == "ansi" else list(shown.rows)
+    rows = _rows(shown, format)
     while rows and not rows[-1]:
         rows.pop()
+    return _cut(rows, shown, limit, end)
+
+
+def diff(shown: Shown, changed: list[int], format: str, limit: int, end: int) -> Piece:
+    """The changed rows, each with its number."""
+    return _cut(numbered(_rows(shown, format), changed), shown, limit, end)
+
+
+def _rows(shown: Shown, format: str) -> list[str]:
+    if format == "plain":
+        return list(shown.capture.rows)
+    return [ansi_row(row) for row in shown.styled]
+
+
+def _cut(rows: list[str], shown: Shown, limit: int, end: int) -> Piece:
     text = "\n".join(rows)
     data = text.encode("utf-8", "replace")
     if len(data) <= limit:
-        return Piece(text, end, 0, shown.sanitized)
+        return Piece(text, end, 0, shown.capture.sanitized)
     cut = data[:limit].decode("utf-8", "ignore")
-    return Piece(cut, end, len(data) - limit, shown.sanitized, "The screen is larger than max_bytes.")
+    return Piece(cut, end, len(data) - limit, shown.capture.sanitized, "The screen is larger than max_bytes.")
 
 
 def scrollback(session: Session, offset: int | None, limit: int, max_bytes: int, end: int) -> Piece:

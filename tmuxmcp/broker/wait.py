@@ -1,4 +1,4 @@
-"""One wait for one session: ready, idle, pattern, exit or none. Always bounded; it ends with an answer, not an error.
+"""One wait for one session: ready, idle, pattern, changed, exit or none. Always bounded; it ends with an answer.
 
 Woken by output and by the pane's end; while a wait is open, the kernel is looked at in short steps. Evidence for
 `ready`, best first: marks of the session's own shell, the kernel's word on the foreground program, a prompt pattern,
@@ -18,12 +18,12 @@ from tmuxmcp.broker.call import Progress, no_progress
 from tmuxmcp.broker.log import FLOOD_BYTES
 from tmuxmcp.broker.readiness import Process, Verdict, Waiting
 from tmuxmcp.broker.results import Evidence, Outcome
+from tmuxmcp.broker.screens import look
 from tmuxmcp.broker.session import Session
 from tmuxmcp.errors import InvalidPattern
-from tmuxmcp.terminal.capture import parse_capture
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.terminal.plain import plain
-from tmuxmcp.tmux import panes, shells
+from tmuxmcp.tmux import shells
 from tmuxmcp.tmux.control import command
 
 SETTLE_S = 0.004
@@ -51,7 +51,16 @@ PATTERN_TIMEOUT_S = 0.5
 """Longest time one search may take: a pattern can be exponential."""
 
 SCREEN_EVERY_S = 0.05
-"""Least time between two looks of a pattern at the screen."""
+"""Least time between two looks at the screen."""
+
+UNPRINTED_S = 0.25
+"""The same when nothing was printed: only a new size changes it then."""
+
+DRAWN_S = 0.02
+"""A screen that has changed and then stood still for so long has been drawn to its end."""
+
+DRAWING_S = 0.25
+"""Longest wait for that end."""
 
 PROGRESS_EVERY_S = 1.0
 
@@ -67,12 +76,14 @@ class Wait:
     """What to wait for."""
 
     want: str
-    """`none ready idle pattern exit`."""
+    """`none ready idle pattern changed exit`."""
     timeout_ms: int
     idle_ms: int = 300
     pattern: Any = None
     """Compiled by `compile_pattern`."""
     prompt_pattern: Any = None
+    screen_id: str = ""
+    """The screen from which `changed` is to see a change."""
     start_offset: int = 0
     """New text, in which the pattern is looked for, begins here."""
     sent_at: int | None = None
@@ -167,6 +178,10 @@ class _Watch:
     answer_s: float = 0.0
     """How long tmux took for an answer."""
     screen_at: float = 0.0
+    screen_of: int = -1
+    """Size of the log when the screen was last looked at."""
+    differs_since: float | None = None
+    """When the screen was first seen changed."""
     told: float = field(default=0.0)
 
 
@@ -212,6 +227,8 @@ async def _check(session: Session, wait: Wait, watch: _Watch) -> _Found | None:
         found = await _pattern(session, wait, watch, now)
         if found is not None:
             return "matched", None, found
+    if wait.want == "changed" and await _changed(session, wait, watch, now):
+        return "matched", None, None
     if session.exited:
         return "exited", None, None
     quiet_ms = (now - watch.changed) * 1000
@@ -326,13 +343,24 @@ async def _pattern(session: Session, wait: Wait, watch: _Watch, now: float) -> s
     if not (wait.screen or (session.pane and session.pane.alternate_screen)) or now - watch.screen_at < SCREEN_EVERY_S:
         return None
     watch.screen_at = now
-    captured = await panes.capture_pane(session.tmux, session.pane) if session.pane else None
-    if captured is None:
+    shown = await look(session)
+    if shown is None or not (wait.screen or (session.pane and session.pane.alternate_screen)):
         return None
-    session.see(captured[0])
-    if not (wait.screen or captured[0].alternate_screen):
-        return None
-    return search_pattern(wait.pattern, "\n".join(parse_capture(captured[1]).rows))
+    return search_pattern(wait.pattern, "\n".join(shown.capture.rows))
+
+
+async def _changed(session: Session, wait: Wait, watch: _Watch, now: float) -> bool:
+    """Whether the screen is another one, and its program has come to the end of drawing it."""
+    due = SCREEN_EVERY_S if watch.size != watch.screen_of else UNPRINTED_S
+    if watch.screen_of < 0 or now - watch.screen_at >= due:
+        watch.screen_at, watch.screen_of = now, watch.size
+        shown = await look(session)
+        differs = shown is not None and shown.id != wait.screen_id
+        watch.differs_since = (watch.differs_since or now) if differs else None
+    if watch.differs_since is None:
+        return False
+    drawn = watch.screen_of == watch.size and now - watch.changed >= DRAWN_S
+    return drawn or session.exited or now - watch.differs_since >= DRAWING_S
 
 
 async def _tell(session: Session, wait: Wait, watch: _Watch, now: float) -> None:

@@ -15,7 +15,7 @@ from tmuxmcp import __version__
 from tmuxmcp.errors import InvalidArgument
 
 SIGNALS = ("INT", "TERM", "HUP", "KILL", "QUIT", "TSTP", "CONT", "USR1", "USR2")
-WAITS = ("ready", "idle", "pattern", "exit", "none")
+WAITS = ("ready", "idle", "pattern", "changed", "exit", "none")
 
 DESCRIPTION = """\
 Terminal sessions for agents, on tmux.

@@ -69,7 +69,7 @@ Live terminal sessions on tmux. They keep running between calls and when you dis
 exited, timeout, immediate. A timeout is no failure: the program goes on. Call `read` with wait_for=ready to \
 take it up again, or send key=C-c to stop it. Do not start the command a second time.
 - `read` gives what is new since your last read; view=screen shows the visible screen (use it for vim, less, \
-menus).
+menus), view=diff only its rows that changed since your last look.
 - Long output is cut in the middle; the line in between says which offsets fetch the rest (`read since=`).
 - `mode` says what the terminal does: shell_prompt, running, line_input, password, pager, editor, fullscreen.
 - mode=password: a secret is asked for. Never type, guess or ask for secrets yourself: have the person run \

@@ -26,7 +26,7 @@ MaxBytes = Annotated[int, Field(ge=1, le=MAX_BYTES, description="Most bytes of t
 TimeoutMs = Annotated[int, Field(ge=0, description="Longest wait; what runs goes on afterwards")]
 Rows = Annotated[int, Field(ge=1, le=500)]
 Cols = Annotated[int, Field(ge=1, le=500)]
-WaitFor = Literal["none", "ready", "idle", "pattern", "exit"]
+WaitFor = Literal["none", "ready", "idle", "pattern", "changed", "exit"]
 SignalName = Literal["INT", "TERM", "HUP", "KILL", "QUIT", "TSTP", "CONT", "USR1", "USR2"]
 
 
@@ -92,8 +92,8 @@ class SendInput(WaitArguments):
     session_id: SessionId = ""
     bracketed_paste: Literal["auto", "always", "never"] = "auto"
     read: Annotated[
-        Literal["auto", "none", "new", "screen"],
-        Field(description="What to return: auto = screen of a full-screen program, else new text; none = do not wait"),
+        Literal["auto", "none", "new", "screen", "diff"],
+        Field(description="auto: changed rows of a full-screen program, else new text; none: do not wait"),
     ] = "auto"
     wait_for: Annotated[WaitFor, Field(description="When to return")] = "ready"
     timeout_ms: TimeoutMs = 5000
@@ -102,12 +102,13 @@ class SendInput(WaitArguments):
 class ReadInput(WaitArguments):
     session_id: SessionId = ""
     view: Annotated[
-        Literal["new", "screen", "scrollback", "raw"],
-        Field(description="new: text since your last read; screen: what is visible; raw: log bytes, base64"),
+        Literal["new", "screen", "diff", "scrollback", "raw"],
+        Field(description="new: text since your last read; diff: changed screen rows; raw: log bytes, base64"),
     ] = "new"
     offset: Annotated[int | None, Field(ge=0, description="scrollback: first line, 0 the oldest; else the last")] = None
     limit: Annotated[int, Field(ge=1, le=100_000, description="scrollback: most lines")] = 1000
     since: Annotated[int | None, Field(ge=0, description="Start at this offset; moves no cursor")] = None
+    screen_id: Annotated[str, Field(description="diff, changed: since this screen, not your last look")] = ""
     wait_for: WaitFor = "none"
     timeout_ms: TimeoutMs = 30_000
 

@@ -85,10 +85,14 @@ def _read(result: r.ReadResult) -> Fields:
         yield "matched", result.matched
     if result.exited:
         yield from (("exited", True), ("exit_code", result.exit_code))
-    if result.view == "screen":
+    if result.view in ("screen", "diff"):
         yield from (("rows", result.rows), ("cols", result.cols))
         if result.cursor:
             yield "cursor", f"{result.cursor.row},{result.cursor.col}"
+        if result.title:
+            yield "title", result.title
+        if result.screen_id:
+            yield "screen_id", result.screen_id
     elif not result.has_new_content:
         yield "has_new_content", False
     if result.highlights:

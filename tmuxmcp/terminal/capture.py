@@ -1,18 +1,29 @@
-"""Rows as `capture-pane -e` prints them -> plain rows and what stands in reverse video. Pure.
+"""Rows as `capture-pane -e` prints them -> rows of one style each, plain rows, reverse video, a Snapshot. Pure.
 
 tmux prints a row's text with SGR sequences, and SO/SI around line-drawing cells, which stand there as letters.
+Attributes carry over from row to row.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
 
 from tmuxmcp.terminal.plain import sanitize
-from tmuxmcp.terminal.widths import char_width
+from tmuxmcp.terminal.sgr import restyled
+from tmuxmcp.terminal.snapshot import BLANK, PLAIN, Cell, Cursor, Row, Snapshot, Style
+from tmuxmcp.terminal.widths import char_width, clusters, text_width
 
 _TOKEN = re.compile(r"\x1b\[([0-9;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|([\x0e\x0f])|\x1b.|([^\x1b\x0e\x0f]+)", re.S)
 LINE_DRAWING = str.maketrans("`afgijklmnopqrstuvwxyz{|}~+,-.0", "◆▒°±␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·→←↑↓█")
+
+Styled = tuple[tuple[Style, str], ...]
+"""A row: stretches of text of one style, without the blanks at the end; equal for rows that look the same."""
+
+_after = lru_cache(maxsize=4096)(restyled)
 
 
 @dataclass(frozen=True)
@@ -21,7 +32,6 @@ class Reverse:
 
     row: int
     col: int
-    """In characters of the row's text."""
     text: str
 
 
@@ -35,33 +45,85 @@ class Capture:
     sanitized: bool
 
 
-def parse_capture(lines: list[str]) -> Capture:
-    """Read the rows of one capture; attributes carry over from row to row, as tmux prints them."""
+def styled_rows(lines: Iterable[str]) -> list[Styled]:
+    """Read the rows of one capture."""
+    rows = []
+    style, drawing = PLAIN, False
+    for line in lines:
+        stretches: list[tuple[Style, str]] = []
+        for token in _TOKEN.finditer(line):
+            params, shift, text = token.groups()
+            if params is not None:
+                style = _after(style, params)
+            elif shift:
+                drawing = shift == "\x0e"
+            elif text:
+                stretches.append((style, text.translate(LINE_DRAWING) if drawing else text))
+        rows.append(_tidy(stretches))
+    return rows
+
+
+def _tidy(stretches: list[tuple[Style, str]]) -> Styled:
+    """Join neighbours of one style; drop the blanks at the end that cannot be seen."""
+    while stretches and _unseen(stretches[-1][0]):
+        style, text = stretches.pop()
+        if text := text.rstrip(" "):
+            stretches.append((style, text))
+            break
+    joined = groupby(stretches, key=lambda stretch: stretch[0])
+    return tuple((style, "".join([text for _, text in group])) for style, group in joined)
+
+
+def _unseen(style: Style) -> bool:
+    """Whether a blank of this style looks like none."""
+    return style.bg is None and not (style.reverse or style.underline or style.strike or style.overline)
+
+
+def parse_capture(lines: Iterable[str]) -> Capture:
+    """Read the rows of one capture as text, with what stands in reverse video."""
     rows: list[str] = []
     stretches: list[Reverse] = []
-    reverse = drawing = sanitized = False
-    for number, line in enumerate(lines):
-        text = ""
-        begun: int | None = 0 if reverse else None
-        for token in _TOKEN.finditer(line):
-            if token.group(1) is not None:
-                now = _reverse_after(token.group(1), reverse)
-                if now and not reverse:
-                    begun = len(text)
-                elif reverse and not now and begun is not None:
-                    stretches.append(Reverse(number, begun, text[begun:]))
-                    begun = None
-                reverse = now
-            elif token.group(2):
-                drawing = token.group(2) == "\x0e"
-            elif token.group(3):
-                text += token.group(3).translate(LINE_DRAWING) if drawing else token.group(3)
-        if begun is not None and reverse:
-            stretches.append(Reverse(number, begun, text[begun:]))
-        clean, changed = sanitize(text.rstrip())
+    sanitized = False
+    for number, row in enumerate(styled_rows(lines)):
+        clean, changed = sanitize("".join([text for _, text in row]).rstrip())
         sanitized |= changed
         rows.append(clean)
-    return Capture(rows, [each for each in map(_trimmed, stretches) if each.text], sanitized)
+        if any(style.reverse for style, _ in row):
+            stretches += _reversed(number, row)
+    return Capture(rows, stretches, sanitized)
+
+
+def _reversed(number: int, row: Styled) -> Iterator[Reverse]:
+    """Stretches in reverse video, without the blanks around them: a menu's bar is often as wide as the menu."""
+    col = 0
+    for reverse, group in groupby(row, key=lambda stretch: stretch[0].reverse):
+        text = "".join([text for _, text in group])
+        bare = text.strip()
+        if reverse and bare:
+            before = len(text) - len(text.lstrip())
+            yield Reverse(number, col + text_width(text[:before]), sanitize(bare)[0])
+        col += text_width(text)
+
+
+def snapshot(
+    lines: list[str], cols: int, rows: int, cursor: Cursor | None = None, *, alternate: bool = False, title: str = ""
+) -> Snapshot:
+    """The screen of one capture; the capture's rows that it has no place for are left out."""
+    grid = [_cells(row, cols) for row in styled_rows(lines)[:rows]]
+    grid += [(BLANK,) * cols] * (rows - len(grid))
+    return Snapshot(cols, rows, tuple(grid), cursor or Cursor(visible=False), alternate, title)
+
+
+def _cells(row: Styled, cols: int) -> Row:
+    cells: list[Cell] = []
+    for style, text in row:
+        for cluster, width in clusters(text):
+            cells.append(Cell(cluster, style, width))
+            cells += [Cell("", style, 0)] * (width - 1)
+    del cells[cols:]
+    if cells and cells[-1].width == 2:  # its right half has no place
+        cells[-1] = Cell(" ", cells[-1].style)
+    return (*cells, *[BLANK] * (cols - len(cells)))
 
 
 def clip(lines: list[str], cols: int) -> list[str]:
@@ -83,18 +145,3 @@ def clip(lines: list[str], cols: int) -> list[str]:
                     made.append(char)
         rows.append("".join(made))
     return rows
-
-
-def _reverse_after(parameters: str, reverse: bool) -> bool:
-    for parameter in parameters.split(";"):
-        if parameter in ("", "0", "27"):
-            reverse = False
-        elif parameter == "7":
-            reverse = True
-    return reverse
-
-
-def _trimmed(stretch: Reverse) -> Reverse:
-    """Without the blanks around it: a menu's bar is often as wide as the menu."""
-    text = stretch.text.strip()
-    return Reverse(stretch.row, stretch.col + len(stretch.text) - len(stretch.text.lstrip()), sanitize(text)[0])

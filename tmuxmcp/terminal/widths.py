@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
 from functools import lru_cache
 
 ZERO_WIDTH_JOINER = "\u200d"
@@ -27,3 +28,23 @@ def char_width(char: str) -> int:
     from wcwidth import wcwidth  # late: its tables are not needed for ASCII
 
     return max(0, int(wcwidth(char)))
+
+
+def text_width(text: str) -> int:
+    """Columns of a text."""
+    return len(text) if text.isascii() else sum(width for _, width in clusters(text))
+
+
+def clusters(text: str) -> Iterator[tuple[str, int]]:
+    """What stands in the cells of a text, each with its columns: a character and all that joins it."""
+    cluster, width = "", 0
+    for char in text:
+        own = char_width(char)
+        if cluster and (own == 0 or cluster.endswith(ZERO_WIDTH_JOINER)):
+            cluster += char
+            continue
+        if cluster:
+            yield cluster, width
+        cluster, width = (char, own) if own else (" " + char, 1)
+    if cluster:
+        yield cluster, width

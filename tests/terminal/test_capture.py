@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tmuxmcp.terminal.capture import parse_capture, snapshot, styled_rows
+from tmuxmcp.terminal.render import ansi_row, changed_rows, numbered, sgr
+from tmuxmcp.terminal.snapshot import PLAIN, UNDERLINES, Cell, Cursor, Style
+
+COLOURS = st.none() | st.integers(0, 255) | st.tuples(*[st.integers(0, 255)] * 3)
+STYLES = st.builds(
+    Style, COLOURS, COLOURS, *[st.booleans()] * 3, st.sampled_from(UNDERLINES), *[st.booleans()] * 5, COLOURS
+)
+TEXTS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "Zs"), exclude_characters="\xa0"), max_size=8)
+ROWS = st.lists(st.lists(st.tuples(STYLES, TEXTS), max_size=4), max_size=4)
+
+RED = Style(fg=1)
+REVERSE = Style(reverse=True)
+
+
+def test_line_drawing_stands_between_shifts() -> None:
+    assert parse_capture(["\x0elqk\x0f lqk", "\x0ex", "x\x0fx"]).rows == ["┌─┐ lqk", "│", "│x"]
+
+
+def test_attributes_carry_over_from_row_to_row() -> None:
+    rows = styled_rows(["a\x1b[31mb", "c\x1b[39md"])
+    assert rows == [((PLAIN, "a"), (RED, "b")), ((RED, "c"), (PLAIN, "d"))]
+
+
+def test_rows_that_look_the_same_are_equal() -> None:
+    one = styled_rows(["\x1b[31mred", "red\x1b[0m text  "])
+    other = styled_rows(["\x1b[0;31mred\x1b[39m   ", "\x1b[31mr\x1b[31med\x1b[0m text"])
+    assert one == other
+
+
+def test_blanks_that_can_be_seen_stay() -> None:
+    assert styled_rows(["a\x1b[44m   "]) == [((PLAIN, "a"), (Style(bg=4), "   "))]
+
+
+def test_highlights_have_columns_and_no_blanks_around() -> None:
+    found = parse_capture(["日本 \x1b[7m  一 two \x1b[0m x \x1b[7m \x1b[1my\x1b[22mz\x1b[0m"]).reversed
+    assert [(each.row, each.col, each.text) for each in found] == [(0, 7, "一 two"), (0, 18, "yz")]
+
+
+def test_hyperlinks_are_no_text() -> None:
+    assert parse_capture(["\x1b]8;;http://example.org\x1b\\link\x1b]8;;\x1b\\ end"]).rows == ["link end"]
+
+
+def test_snapshot_has_its_size_whatever_the_capture_has() -> None:
+    made = snapshot(["\x1b[31m日本", "abcdef", "", "too many"], 3, 3, Cursor(1, 2))
+    assert made.grid[0] == (Cell("日", RED, 2), Cell("", RED, 0), Cell(" ", RED))
+    assert made.text_rows() == ["日", "abc", ""]
+    assert snapshot([], 2, 2).text_rows() == ["", ""]
+
+
+def test_snapshot_keeps_what_joins_in_one_cell() -> None:
+    row = snapshot(["e\u0301👨\u200d👩\u200d👧x"], 8, 1).grid[0]
+    assert [cell.text for cell in row[:4]] == ["e\u0301", "👨\u200d👩\u200d👧", "", "x"]
+
+
+@given(STYLES, STYLES)
+def test_sequences_make_the_style(before: Style, after: Style) -> None:
+    written = sgr(PLAIN, before) + "a" + sgr(before, after) + "b"
+    assert [style for style, text in styled_rows([written])[0]] == ([after] if before == after else [before, after])
+
+
+@given(ROWS)
+def test_a_row_written_with_its_colours_reads_back_equal(rows: list[list[tuple[Style, str]]]) -> None:
+    written = [ansi_row(row) for row in rows]
+    assert styled_rows(written) == [row for given in rows for row in styled_rows([ansi_row(given)])]
+    assert [ansi_row(row) for row in styled_rows(written)] == [ansi_row(styled_rows([row])[0]) for row in written]
+    texts = ["".join(text for _, text in row).rstrip(" ") for row in rows]
+    assert [row.rstrip(" ") for row in parse_capture(written).rows] == texts
+
+
+@given(ROWS)
+def test_screens_drawn_again_do_not_differ(rows: list[list[tuple[Style, str]]]) -> None:
+    screen = styled_rows(map(ansi_row, rows))
+    assert changed_rows(screen, styled_rows(map(ansi_row, screen))) == []
+
+
+def test_changed_rows_are_found_and_numbered() -> None:
+    before, after = ["a", "b", "c"], ["a", "B", ""]
+    assert changed_rows(before, after) == [1, 2]
+    assert numbered(after, [1, 2]) == [" 1| B", " 2|"]
+    assert numbered(["x"] * 24, [3, 20]) == ["  3| x", " 20| x"]

@@ -1,0 +1,186 @@
+"""What an agent sees of the live screen: rows, highlights, cursor, title, and what has changed since its last look."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.conftest import eventually
+from tmuxmcp.broker import results as r
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.broker.call import Call
+from tmuxmcp.faces.text import render
+
+pytestmark = pytest.mark.anyio
+
+
+async def draw(broker: Broker, sequence: str) -> None:
+    """Have the screen drawn on, without a shell's echo and prompts: `cat` in raw mode, without an echo."""
+    if "a" not in broker.registry.sessions:
+        await broker.create_session("sh", ["-c", "stty raw -echo; echo here; exec cat"], name="a")
+        await broker.read(session_id="a", wait_for="pattern", pattern="here")
+    await broker.send(sequence, session_id="a", read="none")
+    marker = Call(caller="drawing")
+    size = broker.registry.sessions["a"].log.size
+    before = size()
+    await broker.send("\x1b[s\x1b[u", session_id="a", read="none", call=marker)
+    await eventually(lambda: size() >= before + 6)
+
+
+async def diff(broker: Broker, **arguments: Any) -> r.ReadResult:
+    return await broker.read("diff", "a", **arguments)
+
+
+async def test_diff_gives_the_rows_changed_since_the_last_look(broker: Broker):
+    await draw(broker, "\x1b[2J\x1b[3;1Hthird\x1b[10;1Htenth")
+    first = await diff(broker)
+    assert (first.view, first.changed_rows) == ("diff", None)
+    assert first.content.splitlines()[2] == "third"
+    assert "no earlier look" in (first.note or "")
+    await draw(broker, "\x1b[3;3Hirst\x1b[24;1Hlast")
+    second = await diff(broker)
+    assert second.changed_rows == [2, 23]
+    assert second.content == "  2| thirst\n 23| last"
+    third = await diff(broker)
+    assert (third.changed_rows, third.content, third.has_new_content) == ([], "", False)
+    assert third.screen_id == second.screen_id != first.screen_id
+
+
+async def test_diff_since_a_given_screen_and_of_an_unknown_one(broker: Broker):
+    await draw(broker, "\x1b[2J\x1b[1;1Hone")
+    seen = (await broker.read("screen", "a")).screen_id or ""
+    await draw(broker, "\x1b[2;1Htwo")
+    await diff(broker)
+    await draw(broker, "\x1b[3;1Hthree")
+    assert (await diff(broker, screen_id=seen)).changed_rows == [1, 2]
+    unknown = await diff(broker, screen_id="0123456789ab")
+    assert unknown.changed_rows is None
+    assert unknown.content == "one\ntwo\nthree"
+    assert "0123456789ab is not known" in (unknown.note or "")
+
+
+async def test_each_caller_has_a_last_look_of_its_own(broker: Broker):
+    await draw(broker, "\x1b[2J\x1b[1;1Hone")
+    await broker.read("screen", "a", call=Call("early"))
+    await draw(broker, "\x1b[2;1Htwo")
+    await broker.read("screen", "a", call=Call("late"))
+    await draw(broker, "\x1b[3;1Hthree")
+    assert (await diff(broker, call=Call("early"))).changed_rows == [1, 2]
+    assert (await diff(broker, call=Call("late"))).changed_rows == [2]
+
+
+async def test_a_row_whose_look_alone_changed_is_a_changed_row(broker: Broker):
+    await draw(broker, "\x1b[2J\x1b[1;1Hopen\x1b[2;1Hsave\x1b[3;1H\x1b[7mquit\x1b[m")
+    await broker.read("screen", "a")
+    await draw(broker, "\x1b[2;1H\x1b[7msave\x1b[m\x1b[3;1Hquit")
+    now = await diff(broker)
+    assert now.changed_rows == [1, 2]
+    assert [(each.row, each.col, each.text) for each in now.highlights] == [(1, 0, "save")]
+    await draw(broker, "\x1b[1;1H\x1b[31mopen\x1b[m")
+    coloured = await diff(broker, format="ansi")
+    assert coloured.content == "  0| \x1b[31mopen\x1b[0m"
+
+
+async def test_the_whole_screen_when_most_of_it_changed_or_its_size(broker: Broker):
+    await draw(broker, "\x1b[2J")
+    await broker.read("screen", "a")
+    await draw(broker, "".join(f"\x1b[{row};1Hrow {row}" for row in range(1, 14)))
+    most = await diff(broker)
+    assert most.changed_rows is None
+    assert most.content.startswith("row 1\nrow 2\n")
+    await broker.resize(rows=30, session_id="a")
+    assert "size" in ((await diff(broker)).note or "")
+
+
+async def test_text_alone_tells_all_of_a_diff(broker: Broker):
+    await draw(broker, "\x1b[2J\x1b[1;1Hone\x1b]2;my editor\x07")
+    await broker.read("screen", "a")
+    await draw(broker, "\x1b[5;1Hfive")
+    now = await diff(broker)
+    text = render(now)
+    assert text.startswith("  4| five\n[")
+    assert f"screen_id={now.screen_id}" in text
+    assert 'title="my editor"' in text
+    assert "cursor=4,4" in text
+    assert "No row has changed" in render(await diff(broker))
+
+
+async def test_wait_for_changed(broker: Broker):
+    await draw(broker, "\x1b[2J\x1b[1;1Hone")
+    looked = await broker.read("screen", "a")
+    same = await diff(broker, wait_for="changed", timeout_ms=100)
+    assert (same.outcome, same.changed_rows) == ("timeout", [])
+    found: list[r.ReadResult] = []
+
+    async def wait() -> None:
+        found.append(await diff(broker, wait_for="changed"))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await draw(broker, "\x1b[2;1Htwo")
+    assert (found[0].outcome, found[0].changed_rows) == ("matched", [1])
+    at_once = await diff(broker, wait_for="changed", screen_id=looked.screen_id)
+    assert (at_once.outcome, at_once.changed_rows) == ("matched", [1])
+
+
+async def test_send_waits_for_a_change_of_the_screen_as_it_was_before(broker: Broker):
+    await draw(broker, "\x1b[2J\x1b[1;1Hone")
+    await broker.read("screen", "a")
+    await draw(broker, "\x1b[2;1Htwo")
+    sent = await broker.send("\x1b[3;1Hthree", session_id="a", wait_for="changed", read="diff")
+    assert sent.result
+    assert (sent.result.outcome, sent.result.changed_rows) == ("matched", [1, 2])
+    moved = await broker.send("\x1b[1;1H", session_id="a", wait_for="changed", read="diff")
+    assert moved.result
+    assert (moved.result.outcome, moved.result.changed_rows) == ("matched", [])
+
+
+async def test_wait_for_changed_ends_with_the_program(broker: Broker):
+    await broker.create_session("sleep", ["0.2"], name="a", wait_ready=False)
+    assert (await broker.read("screen", "a", wait_for="changed")).outcome in ("exited", "matched")
+    assert (await broker.read("screen", "a", wait_for="changed")).outcome == "exited"
+
+
+async def test_auto_gives_changed_rows_in_vim_and_new_text_in_the_shell(broker: Broker, tmp_path: Path):
+    file = tmp_path / "note.txt"
+    file.write_text("".join(f"line {number}\n" for number in range(40)))
+    await broker.create_session("bash", name="a")
+    vim = f"vim -u NONE -N {shlex.quote(str(file))}"
+    opened = (await broker.send(vim, session_id="a", enter=True)).result
+    assert opened
+    assert (opened.view, opened.mode, opened.changed_rows) == ("screen", "editor", None)
+    typed = (await broker.send("ihello ", key="Escape", session_id="a")).result
+    assert typed
+    assert (typed.view, typed.changed_rows) == ("diff", [0, 23])  # and its message is gone
+    assert typed.content == "  0| hello line 0\n 23|"
+    left = (await broker.send(":q!", session_id="a", enter=True)).result
+    assert left
+    assert (left.view, left.screen_id, left.changed_rows) == ("new", None, None)
+    again = (await broker.send(vim, session_id="a", enter=True)).result
+    assert again
+    assert again.view == "screen"  # another vim: nothing was seen of this one
+
+
+LINES = ("screen", "screen-256color", "xterm", "xterm-256color", "tmux-256color", "vt100", "linux")
+
+
+@pytest.mark.parametrize("term", LINES)
+async def test_line_drawing_is_right_whatever_the_terminal_is_called(broker: Broker, term: str):
+    """As letters between shifts, as Unicode, or with the terminal's own sequences."""
+    box = "dialog --title Question --yesno 'Go on?' 6 24"
+    await broker.create_session("bash", name="a")
+    shown = (await broker.send(f"clear; TERM={term} {box}", session_id="a", enter=True, read="screen")).result
+    assert shown
+    rows = [row.strip() for row in shown.content.splitlines() if row.strip()]
+    top = next(row for row in rows if "Question" in row)
+    assert top.startswith("┌──")
+    assert top.rstrip().endswith("──┐")
+    assert any(row.startswith("│") and "Go on?" in row for row in rows)
+    assert not any("qqq" in row for row in rows)
+    coloured = await broker.read("screen", "a", format="ansi")
+    assert "┌─" in coloured.content
+    assert not {"\x0e", "\x0f"} & set(coloured.content)

@@ -1,0 +1,64 @@
+"""Screens as text, plain or with colours, and what has changed between two, row by row. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from tmuxmcp.terminal.plain import sanitize
+from tmuxmcp.terminal.sgr import MAX_FIELDS, MAX_PARAMS
+from tmuxmcp.terminal.snapshot import PLAIN, UNDERLINES, Colour, Style
+
+_ATTRIBUTES = {"bold": 1, "faint": 2, "italic": 3, "blink": 5, "reverse": 7, "conceal": 8, "strike": 9, "overline": 53}
+
+
+def changed_rows(before: Sequence[object], after: Sequence[object]) -> list[int]:
+    """Give the rows in which two screens of one size differ; both as one comparable value for each row."""
+    return [row for row, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
+
+
+def numbered(rows: Sequence[str], chosen: Iterable[int]) -> list[str]:
+    """Give some rows with their numbers before them, as ` 3| text`."""
+    digits = len(str(len(rows) - 1)) + 1
+    return [f"{row:{digits}}| {rows[row]}".rstrip(" ") for row in chosen]
+
+
+def ansi_row(row: Iterable[tuple[Style, str]]) -> str:
+    """Write a row's stretches with SGR sequences: it begins and ends in the terminal's own style."""
+    made, before = [], PLAIN
+    for style, text in row:
+        made += [sgr(before, style), sanitize(text)[0]]
+        before = style
+    return "".join([*made, sgr(before, PLAIN)])
+
+
+@lru_cache(maxsize=4096)
+def sgr(before: Style, after: Style) -> str:
+    """Give the sequences that change one style to another."""
+    if before == after:
+        return ""
+    if after == PLAIN:
+        return "\x1b[0m"
+    first = [] if before == PLAIN else ["0"]
+    first += [str(code) for name, code in _ATTRIBUTES.items() if getattr(after, name)]
+    if after.underline:
+        kind = UNDERLINES.index(after.underline)
+        first.append("4" if kind == 1 else f"4:{kind}")
+    first += _colour(after.fg, 30, 38)
+    second = [*_colour(after.bg, 40, 48), *_colour(after.underline_colour, 0, 58)]
+    if len(";".join([*first, *second])) <= MAX_PARAMS and len(first) + len(second) <= MAX_FIELDS:
+        return f"\x1b[{';'.join([*first, *second])}m"
+    return f"\x1b[{';'.join(first)}m\x1b[{';'.join(second)}m"
+
+
+def _colour(colour: Colour, low: int, extended: int) -> list[str]:
+    match colour:
+        case None:
+            return []
+        case (red, green, blue):
+            return [f"{extended};2;{red};{green};{blue}"]
+        case int() if low and colour < 8:
+            return [str(low + colour)]
+        case int() if low and colour < 16:
+            return [str(low + 60 + colour - 8)]
+    return [f"{extended};5;{colour}"]
