@@ -1,0 +1,43 @@
+# tmuxmcp with the terminal programs that agents use. One image for every use:
+#
+#   docker run -i --rm tmuxmcp                     an MCP server on stdio
+#   docker compose --profile shared up             an MCP server over HTTP; see compose.yaml
+#
+# Everything that outlives a container is in /state. The user is no one special and the root file system may be
+# read-only.
+ARG PYTHON=3.13
+
+FROM python:${PYTHON}-slim-bookworm AS build
+WORKDIR /src
+COPY requirements/run.txt requirements/
+RUN python -m venv /opt/tmuxmcp \
+    && /opt/tmuxmcp/bin/pip install --no-cache-dir --require-hashes -r requirements/run.txt
+COPY . .
+# The pins hold the build backend as well; it and pip have nothing to do in the image afterwards.
+RUN /opt/tmuxmcp/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
+    && /opt/tmuxmcp/bin/pip uninstall -q -y editables hatchling pathspec pluggy trove-classifiers pip
+
+FROM python:${PYTHON}-slim-bookworm
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends bash git less ncurses-term procps tini tmux vim-tiny zsh \
+    && rm -rf /var/lib/apt/lists/* \
+    && ln -s vim.tiny /usr/bin/vim \
+    && python -m pip uninstall -q -y pip
+RUN useradd --uid 10001 --user-group --create-home --shell /bin/bash agent \
+    && install -d -o agent -g agent -m 0700 /state \
+    && install -d -o agent -g agent /work
+COPY --from=build /opt/tmuxmcp /opt/tmuxmcp
+ENV PATH=/opt/tmuxmcp/bin:$PATH \
+    LANG=C.UTF-8 \
+    PYTHONUNBUFFERED=1 \
+    TMUXMCP_STATE_DIR=/state
+LABEL io.modelcontextprotocol.server.name="io.github.tmuxmcp/tmuxmcp"
+USER agent
+WORKDIR /work
+VOLUME /state
+# The tmux server is what sessions live in; the broker beside it answers or its process is gone.
+HEALTHCHECK --interval=30s --timeout=5s --start-period=10s \
+    CMD ["tmux", "-N", "-S", "/state/tmux.sock", "display-message", "-p", "ok"]
+# Somebody has to collect what sessions leave behind: tini is process 1.
+ENTRYPOINT ["tini", "--", "tmuxmcp"]
+CMD ["serve"]

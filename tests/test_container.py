@@ -1,0 +1,176 @@
+"""The image, built and run by a real engine: what an agent and a person do with it, under the hardening flags."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import StdioServerParameters
+
+from tests.agent import Agent, eventually
+from tests.conftest import SLOW
+
+ROOT = Path(__file__).parents[1]
+PLACE = Path(os.environ.get("TMUXMCP_CONTAINER_DIR", "/var/tmp/tmuxmcp-container"))
+BUILD_S = 600
+HARDENING = [
+    *("--read-only", "--tmpfs=/tmp", "--tmpfs=/home/agent:mode=0777", "--network=none"),
+    *("--cap-drop=ALL", "--security-opt=no-new-privileges", "--memory=512m", "--pids-limit=200"),
+]
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("container")]
+
+
+class Engine:
+    """A container engine that answers: docker, or podman as `scripts/container engine` sets it up."""
+
+    def __init__(self) -> None:
+        self.env = dict(os.environ)
+        self.name = ""
+        if shutil.which("docker") and not subprocess.run(["docker", "info"], capture_output=True).returncode:
+            self.name = "docker"
+        elif (PLACE / "ready").exists():
+            for line in (PLACE / "env.sh").read_text().removeprefix("export ").split():
+                key, _, value = line.partition("=")
+                self.env[key] = value
+            self.name = "podman"
+
+    def __call__(self, *words: str, status: int | None = 0, timeout: float = 60, **kwargs: Any) -> str:
+        done = subprocess.run(
+            [self.name, *words], env=self.env, capture_output=True, text=True, timeout=timeout * SLOW, **kwargs
+        )
+        assert status is None or done.returncode == status, (words, done.stdout[-2000:], done.stderr[-2000:])
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    engine = Engine()
+    if not engine.name:
+        pytest.skip("no container engine answers; `scripts/container engine` sets one up")
+    return engine
+
+
+@pytest.fixture(scope="module")
+def image(engine: Engine) -> str:
+    """The image, built from this checkout."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    name = "localhost/tmuxmcp:test"
+    engine("build", "-q", "--build-arg", f"PYTHON={version}", "-t", name, str(ROOT), timeout=BUILD_S)
+    return name
+
+
+@pytest.fixture
+def volume(engine: Engine) -> Iterator[str]:
+    name = f"tmuxmcp-{uuid.uuid4().hex[:8]}"
+    engine("volume", "create", name)
+    yield name
+    engine("volume", "rm", "-f", name)
+
+
+class Contained(Agent):
+    """An agent whose server is `run -i --rm IMAGE`, hardened."""
+
+    def __init__(self, engine: Engine, image: str, volume: str, *, mode: str = "auto") -> None:
+        self.engine, self.container = engine, f"tmuxmcp-{uuid.uuid4().hex[:8]}"
+        self.state_dir = Path(self.container)  # how the process is found among ours
+        words = ["run", "-i", "--rm", "--name", self.container, *HARDENING, "-v", f"{volume}:/state", image]
+        self._parameters = StdioServerParameters(command=engine.name, args=words, env=engine.env)
+        self._mode = mode
+        self._stack = ExitStack()
+
+    def execute(self, *words: str) -> str:
+        """Run something in the container, as its user."""
+        return self.engine("exec", self.container, *words)
+
+
+@pytest.fixture
+def agent(engine: Engine, image: str, volume: str) -> Iterator[Contained]:
+    with Contained(engine, image, volume) as agent:
+        yield agent
+
+
+def test_image_holds_what_it_needs_and_no_build_tools(engine: Engine, image: str) -> None:
+    wanted, unwanted = "tmux bash zsh vim less git ps tini", "gcc make pip pip3 hatchling"
+    script = f"id -u; for name in {wanted} {unwanted}; do command -v $name >/dev/null && echo $name; done; true"
+    lines = engine("run", "--rm", "--entrypoint", "sh", image, "-c", script).splitlines()
+    assert lines == ["10001", *wanted.split()]
+
+
+def test_agent_works_in_a_hardened_container(agent: Contained) -> None:
+    assert agent.run("cd /work && export A=1; id -un")["output"] == "agent\n"
+    again = agent.run('echo "$A $PWD"; exit_with() { return 3; }; exit_with')
+    assert (again["output"], again["exit_code"], again["evidence"]) == ("1 /work\n", 3, "marks")
+    assert agent.run("touch /etc/x")["exit_code"] == 1  # read-only
+    assert agent.run("seq 100000 | tail -1")["output"] == "100000\n"
+    # tini is process 1, so nothing stays as a zombie.
+    assert agent.execute("cat", "/proc/1/comm") == "tini\n"
+
+
+def test_kernel_tells_readiness_inside(agent: Contained) -> None:
+    session = agent.call("create_session", name="v", program="vim", args=["-u", "NONE", "/tmp/text"], wait_ready=True)
+    assert (session["ready"], session["mode"]) == (True, "editor")
+    agent.call("send", session_id="v", text="ihello", keys=["Escape"])
+    saved = agent.call("send", session_id="v", text=":wq", enter=True, wait_for="exit")
+    assert saved["result"]["exit_code"] == 0
+    assert agent.execute("cat", "/tmp/text") == "hello\n"
+    asked = agent.run('read -rsp "Password: " secret; echo "${#secret}"')
+    assert (asked["completed"], asked["mode"], asked["evidence"]) == (False, "password", "kernel")
+    assert "6" in agent.call("send", text="secret", enter=True)["result"]["content"]
+
+
+def test_person_attaches_with_exec(agent: Contained, engine: Engine) -> None:
+    agent.call("create_session", name="shared", program="bash")
+    pid, master = pty.fork()
+    if pid == 0:
+        os.environ.update(engine.env, TERM="xterm-256color")
+        os.execvp(engine.name, [engine.name, "exec", "-it", agent.container, "tmuxmcp", "attach", "--take", "shared"])
+    seen = bytearray()
+    os.set_blocking(master, False)
+
+    def shows(text: bytes) -> bool:
+        with suppress(BlockingIOError):
+            seen.extend(os.read(master, 65536))
+        return text in seen
+
+    try:
+        agent.run("echo by-the-agent", session_id="shared")
+        eventually(lambda: shows(b"by-the-agent"), 20)
+        for byte in b"echo by-a-pers''on\r":  # one at a time, as a person types
+            os.write(master, bytes([byte]))
+            time.sleep(0.01)
+        read = agent.call("read", session_id="shared", wait_for="pattern", pattern="^by-a-person", timeout_ms=20_000)
+        assert read["outcome"] == "matched"
+    finally:
+        agent.execute("tmux", "-N", "-S", "/state/tmux.sock", "detach-client", "-s", "=shared")
+        os.waitpid(pid, 0)
+        os.close(master)
+
+
+def test_restarted_container_has_the_history(engine: Engine, image: str, volume: str) -> None:
+    with Contained(engine, image, volume) as first:
+        first.call("create_session", name="kept", program="bash")
+        first.run("echo before the restart", session_id="kept")
+    with Contained(engine, image, volume) as second:
+        facts = second.call("get_session", session_id="kept")
+        assert (facts["mode"], facts["exited"]) == ("lost", True)
+        assert "before the restart" in second.call("read", session_id="kept", since=0)["content"]
+        assert second.run("echo and after")["output"] == "and after\n"
+
+
+def test_command_line_is_the_same_inside(engine: Engine, image: str, volume: str) -> None:
+    words = ["run", "--rm", *HARDENING, "-v", f"{volume}:/state", image]
+    assert json.loads(engine(*words, "list", "--json")) == {"count": 0, "sessions": []}
+    engine(*words, "run", "exit_with() { return 7; }; exit_with", status=7)
+    assert all(check["ok"] for check in json.loads(engine(*words, "doctor", "--json"))["checks"])
