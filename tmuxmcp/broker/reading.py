@@ -15,7 +15,7 @@ from tmuxmcp.broker.settings import BrokerSettings
 from tmuxmcp.broker.views import Piece
 from tmuxmcp.broker.wait import Answer, Wait, compile_pattern, wait_for
 from tmuxmcp.errors import InvalidArgument
-from tmuxmcp.terminal.plain import sanitize
+from tmuxmcp.terminal.sanitize import sanitize
 from tmuxmcp.tmux.panes import Pane
 
 DRAWN = ("fullscreen", "editor", "pager")

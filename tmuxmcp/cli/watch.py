@@ -19,7 +19,7 @@ from tmuxmcp.cli.sessions import CALL, MOST_BYTES, table_of, with_broker
 from tmuxmcp.cli.stage import Stage
 from tmuxmcp.errors import SessionNotFound
 from tmuxmcp.terminal.capture import clip
-from tmuxmcp.terminal.plain import sanitize
+from tmuxmcp.terminal.sanitize import sanitize
 
 if TYPE_CHECKING:
     from tmuxmcp.broker import results as r

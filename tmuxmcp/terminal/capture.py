@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 
-from tmuxmcp.terminal.plain import sanitize
+from tmuxmcp.terminal.sanitize import sanitize
 from tmuxmcp.terminal.sgr import restyled
 from tmuxmcp.terminal.snapshot import BLANK, PLAIN, Cell, Cursor, Row, Snapshot, Style
 from tmuxmcp.terminal.widths import char_width, clusters, text_width

@@ -15,6 +15,11 @@ class _CollectingScreen(Screen):
         """Text of each row that is no longer on the screen, and whether it goes on in the next."""
         super().__init__(columns, lines)
 
+    def draw(self, data: str) -> None:
+        super().draw(data)
+        if self.cursor.x == self.columns:  # what comes next says whether the line goes on
+            self.buffer[self.cursor.y].wrapped = False
+
     def rows_left(self, rows: list[Row]) -> None:
         if not self.alternate:
             self.settle()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from tmuxmcp.terminal.plain import sanitize
+from tmuxmcp.terminal.sanitize import sanitize
 from tmuxmcp.terminal.sgr import MAX_FIELDS, MAX_PARAMS
 from tmuxmcp.terminal.snapshot import PLAIN, UNDERLINES, Colour, Style
 
