@@ -117,6 +117,14 @@ EXAMPLES: dict[str, r.Result] = {
     "run": RUN,
     "send": r.SendResult(session_id="sess_ab", sent_bytes=4, result=READ),
     "read": READ,
+    "search": r.SearchResult(
+        session_id="sess_ab",
+        total=2,
+        context=1,
+        truncated=True,
+        note="The first 1 of 2 are shown: narrow the pattern or raise limit.",
+        matches=[r.Match(line=3, offset=40, text="before\nerror: x\nafter")],
+    ),
     "resize": r.ResizeResult(session_id="sess_ab", rows=30, cols=100, scrollback_lines=5000),
     "signal": r.SignalResult(session_id="sess_ab", delivered=True, pids=[12]),
     "health": r.HealthResult(

@@ -126,6 +126,7 @@ async def test_every_result_fits_its_schema_and_says_all_twice(connect, name):
     arguments = {
         "run": {"command": "true"},
         "destroy_session": {"session_id": "a"},
+        "search": {"pattern": "x"},
         "resize": {"rows": 1, "cols": 1},
         "signal": {"signal": "INT"},
     }

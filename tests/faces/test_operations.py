@@ -12,6 +12,7 @@ pytestmark = pytest.mark.anyio
 REQUIRED = {
     "run": {"command": "true"},
     "destroy_session": {"session_id": "a"},
+    "search": {"pattern": "x"},
     "resize": {"rows": 1, "cols": 1},
     "signal": {"signal": "INT"},
 }
@@ -63,6 +64,8 @@ async def test_text_is_passed_on_as_it_is():
         ("send", {"enter": "yes"}, "enter"),
         ("read", {"view": "all"}, "view"),
         ("read", {"since": -1}, "since"),
+        ("search", {"pattern": "x", "context": 51}, "context"),
+        ("search", {"pattern": "x", "limit": 0}, "limit"),
         ("resize", {"rows": 0, "cols": 80}, "rows"),
         ("resize", {"rows": 24, "cols": 501}, "cols"),
         ("signal", {"signal": "SIGINT"}, "signal"),

@@ -117,5 +117,10 @@ def test_health_lists_what_failed():
 
 
 def test_small_results_are_one_line():
+    assert render(EXAMPLES["search"]) == (
+        "3 @40:\n  before\n> error: x\n  after\n"
+        "[total=2 session_id=sess_ab truncated=true "
+        'note="The first 1 of 2 are shown: narrow the pattern or raise limit."]'
+    )
     assert render(EXAMPLES["resize"]) == "[session_id=sess_ab rows=30 cols=100 scrollback_lines=5000]"
     assert render(EXAMPLES["signal"]) == "[session_id=sess_ab delivered=true pids=[12]]"

@@ -19,7 +19,7 @@ from typing import Literal
 import anyio
 
 import tmuxmcp
-from tmuxmcp.broker import identity, reap, run, sending
+from tmuxmcp.broker import identity, reap, run, search, sending
 from tmuxmcp.broker import results as r
 from tmuxmcp.broker.call import Call
 from tmuxmcp.broker.creation import Creation
@@ -450,6 +450,16 @@ class Broker:
         wait = self.reading.wait(asked, call)
         session = await self._find(session_id, call, fresh=view not in ("screen", "diff"))
         return await self.reading.read(session, asked, wait, call)
+
+    async def search(
+        self, pattern: str, session_id: str = "", limit: int = 100, context: int = 0, call: Call = _CALL
+    ) -> r.SearchResult:
+        """Find a regular expression in the clean text of all that a session printed.
+
+        Raises:
+            InvalidPattern, SessionNotFound
+        """
+        return await search.search(await self._find(session_id, call), pattern, limit, context)
 
     # ---- operations: the terminal --------------------------------------------------------------
 

@@ -225,6 +225,32 @@ class SendResult(Result):
     result: ReadResult | None
 
 
+class Match(Result):
+    """A line in which a pattern was found."""
+
+    line: int
+    """Its number in the clean text of all that is kept, from 0."""
+    offset: int
+    """Where it begins in the log: give it to `read` as `since`."""
+    text: str
+    """The line; with `context`, the lines around it as well, one below the other."""
+
+
+class SearchResult(Result):
+    """Where a pattern was found in what a session printed."""
+
+    session_id: str
+    total: int
+    """Lines that match, also those that are not among `matches`."""
+    context: int
+    """As asked for: before the matching line stand so many lines in `text`, or as many as there are."""
+    truncated: bool
+    """Not all of them are among `matches`, or not everything was searched; `note` says which."""
+    note: str | None = None
+    matches: list[Match]
+    """The first of them, in the order they were printed."""
+
+
 class ResizeResult(Result):
     session_id: str
     rows: int

@@ -75,7 +75,7 @@ def _help(options: argparse.Namespace) -> int:
 
 def _take_late_words(options: argparse.Namespace, more: list[str]) -> bool:
     """argparse takes all positional words at once; those behind an option are left over."""
-    if options.verb != "send" or (more[0] != "--" and any(word.startswith("-") for word in more)):
+    if options.verb not in ("send", "search") or (more[0] != "--" and any(word.startswith("-") for word in more)):
         return False
     options.words += more[more[0] == "--" :]
     return True
@@ -229,6 +229,19 @@ def _read(verbs: Verbs, name: str, chosen: bool) -> None:
     _add_settings(parser, False)
 
 
+def _search(verbs: Verbs, name: str, chosen: bool) -> None:
+    description = (
+        "Find a regular expression in everything that a session printed, also what scrolled away.\n\n"
+        "Each match is printed as `LINE @OFFSET: TEXT`; `tmuxmcp read --since OFFSET` goes on from there."
+    )
+    parser = _verb(verbs, name, "search a session's whole log", "sessions.search", description=description)
+    _add_session(parser, positional=False)
+    parser.add_argument("words", nargs="+", metavar="[ID] PATTERN", help="session id (unless -s gives it), regex")
+    parser.add_argument("-C", "--context", type=_count, metavar="LINES", help="lines around each match (0)")
+    parser.add_argument("-n", "--limit", type=_count, metavar="N", help="most matches to print (100)")
+    _add_settings(parser, False)
+
+
 def _list(verbs: Verbs, name: str, chosen: bool) -> None:
     parser = _verb(verbs, name, "list the sessions", "sessions.list_", aliases=["ls"])
     parser.add_argument("--all", action="store_true", help="also those whose program has ended")
@@ -290,6 +303,7 @@ VERBS: dict[str, Callable[[Verbs, str, bool], None]] = {
     "run": _run,
     "send": _send,
     "read": _read,
+    "search": _search,
     "list": _list,
     "view": _view,
     "watch": _watch,

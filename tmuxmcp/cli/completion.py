@@ -30,7 +30,14 @@ WHAT_FOLLOWS = {
 }
 """What to offer for an argument, by its name in the parser."""
 
-FIRST_WORDS = {"run": "@sessions", "send": "@sessions", "log": "@logs", "new": "@commands", "serve": "@commands"}
+FIRST_WORDS = {
+    "run": "@sessions",
+    "send": "@sessions",
+    "search": "@sessions",
+    "log": "@logs",
+    "new": "@commands",
+    "serve": "@commands",
+}
 """What to offer for the first word of a verb where the parser's own name of it does not say."""
 
 

@@ -68,6 +68,11 @@ def read(options: argparse.Namespace) -> int:
     return with_broker(options, _read)
 
 
+def search(options: argparse.Namespace) -> int:
+    """`tmuxmcp search`."""
+    return with_broker(options, _search)
+
+
 def list_(options: argparse.Namespace) -> int:
     """`tmuxmcp list`."""
     if options.watch:
@@ -175,6 +180,23 @@ async def _read(broker: Broker, options: argparse.Namespace) -> int:
         if result.truncated and (result.encoding or options.since is not None):
             output.note(f"there are {result.omitted_bytes:,} bytes more: read --since {result.next_offset}")
     return _wait_status(options, result)
+
+
+async def _search(broker: Broker, options: argparse.Namespace) -> int:
+    words = options.words
+    if len(words) > (2 if options.session is None else 1):
+        raise InvalidArgument("There is one PATTERN to search for.", hint="Put it into quotes.")
+    session = options.session if options.session is not None else words[0] if len(words) == 2 else ""
+    with telling() as call:
+        result = await broker.search(words[-1], session, call=call, **_given(options, "limit", "context"))
+    if options.json:
+        output.write_result(result)
+    else:
+        from tmuxmcp.faces.text import matches
+
+        output.write(matches(result))
+        output.note(result.note or (None if result.total else "nothing matches"))
+    return 0
 
 
 async def _list(broker: Broker, options: argparse.Namespace) -> int:

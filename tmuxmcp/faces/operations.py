@@ -113,6 +113,13 @@ class ReadInput(WaitArguments):
     timeout_ms: TimeoutMs = 30_000
 
 
+class SearchInput(Input):
+    pattern: Annotated[str, Field(description="Regex, put to each line; (?i) ignores case")]
+    session_id: SessionId = ""
+    limit: Annotated[int, Field(ge=1, le=10_000, description="Most matches to return")] = 100
+    context: Annotated[int, Field(ge=0, le=50, description="Lines around each match, in its text")] = 0
+
+
 class ResizeInput(Input):
     rows: Rows | None = None
     cols: Cols | None = None
@@ -245,6 +252,16 @@ OPERATIONS: dict[str, Operation] = {
             ReadInput,
             r.ReadResult,
             read_only=True,
+        ),
+        Operation(
+            "search",
+            "Search output",
+            "Find a regex in everything a session printed, also what scrolled away. Each match has an offset for "
+            "read since=.",
+            SearchInput,
+            r.SearchResult,
+            read_only=True,
+            idempotent=True,
         ),
         Operation(
             "resize",

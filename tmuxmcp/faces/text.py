@@ -34,6 +34,8 @@ def render(result: r.Result) -> str:
             return _above(result.result.content if result.result else "", footer(result))
         case r.ListSessionsResult():
             return _above("\n".join(map(_summary, result.sessions)), footer(result))
+        case r.SearchResult():
+            return _above(matches(result), footer(result))
         case r.CreateSessionResult() | r.SessionFacts() | r.HealthResult():
             return "\n".join(_lines(result))
         case _:
@@ -49,6 +51,8 @@ def footer(result: r.Result) -> str:
             fields = _read(result)
         case r.SendResult():
             fields = _send(result)
+        case r.SearchResult():
+            fields = _search(result)
         case r.ListSessionsResult():
             fields = iter([("count", result.count)])
         case _:
@@ -114,6 +118,27 @@ def _send(result: r.SendResult) -> Fields:
         yield from _read(result.result)
     else:
         yield "session_id", result.session_id
+    if result.note:
+        yield "note", result.note
+
+
+def matches(result: r.SearchResult) -> str:
+    """`LINE @OFFSET: TEXT` for each match; with context, its lines below, the matching one with `>`."""
+    if not result.context:
+        return "".join(f"{match.line} @{match.offset}: {match.text}\n" for match in result.matches)
+    blocks = []
+    for match in result.matches:
+        lines = match.text.split("\n")
+        wanted = min(result.context, match.line)
+        shown = [f"{'>' if number == wanted else ' '} {line}\n" for number, line in enumerate(lines)]
+        blocks.append(f"{match.line} @{match.offset}:\n" + "".join(shown))
+    return "".join(blocks)
+
+
+def _search(result: r.SearchResult) -> Fields:
+    yield from (("total", result.total), ("session_id", result.session_id))
+    if result.truncated:
+        yield "truncated", True
     if result.note:
         yield "note", result.note
 

@@ -18,7 +18,7 @@ class _CollectingScreen(Screen):
     def draw(self, data: str) -> None:
         super().draw(data)
         if self.cursor.x == self.columns:  # what comes next says whether the line goes on
-            self.buffer[self.cursor.y].wrapped = False
+            self.buffer[self.cursor.y].wrapped = 0
 
     def rows_left(self, rows: list[Row]) -> None:
         if not self.alternate:

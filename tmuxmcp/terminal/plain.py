@@ -31,6 +31,8 @@ class Part:
 
     start: int
     """Offset in the data at which it begins."""
+    end: int
+    """And behind it."""
     text: str
     drawn: bool = False
     """Its lines were moved about: only its beginning has an offset."""
@@ -56,7 +58,7 @@ def parts(data: bytes, cols: int, rows: int, *, col: int = 0, inside: bool | Non
     cols, rows = max(cols, 1), max(rows, 1)
     indented = b" " * col + data
     if not inside and not needs_grid(indented):
-        found: Iterable[Part] = [Part(0, _linear(indented, cols))]
+        found: Iterable[Part] = [Part(0, len(indented), _linear(indented, cols))]
     else:
         found = _on_lines_of_their_own(_stretches_shown(indented, cols, rows, inside))
     return _without_indent(found, col) if col else iter(found)
@@ -69,7 +71,7 @@ def _without_indent(found: Iterable[Part], col: int) -> Iterator[Part]:
         if number == 0:
             line = text.partition("\n")[0]
             text = text[min(col, len(line)) :] if not line[:col].strip(" ") else text
-        yield replace(part, start=max(part.start - col, 0), text=text)
+        yield replace(part, start=max(part.start - col, 0), end=max(part.end - col, 0), text=text)
 
 
 def column_behind(line: bytes, cols: int) -> int:
@@ -133,17 +135,17 @@ def _stretches_shown(data: bytes, cols: int, rows: int, inside: bool | None) -> 
                 yield from _main_screen(data, begin, stop, cols, rows)
         elif (end > start or end == len(data)) and not (inside and at == 0):
             yield None
-            yield Part(at, f"[full-screen program: {end - start:,} bytes of screen drawing left out]\n")
+            yield Part(at, end, f"[full-screen program: {end - start:,} bytes of screen drawing left out]\n")
 
 
 def _on_lines_of_their_own(found: Iterable[Part | None]) -> Iterator[Part]:
     at, ended = 0, True
     for part in found:
         if part:
-            at, ended = part.start, part.text.endswith("\n") if part.text else ended
+            at, ended = part.end, part.text.endswith("\n") if part.text else ended
             yield part
         elif not ended:
-            yield Part(at, "\n", drawn=True)
+            yield Part(at, at, "\n", drawn=True)
             ended = True
 
 
@@ -179,10 +181,10 @@ def _main_screen(data: bytes, pos: int, end: int, cols: int, rows: int) -> Itera
     """Draw the stretches around vertical moves on a screen; the rest cannot be reached by them."""
     while move := _VERTICAL.search(data, pos, end):
         start = _lines_back(data, pos, move.start(), rows)
-        yield Part(pos, _linear(data[pos:start], cols))
+        yield Part(pos, start, _linear(data[pos:start], cols))
         drawn, pos = _draw(data, start, end, cols, rows)
-        yield Part(start, drawn, drawn=True)
-    yield Part(pos, _linear(data[pos:end], cols))
+        yield Part(start, pos, drawn, drawn=True)
+    yield Part(pos, end, _linear(data[pos:end], cols))
 
 
 def _lines_back(data: bytes, first: int, pos: int, count: int) -> int:
