@@ -96,6 +96,8 @@ MEANINGS = {
     "cpu_ms": "Processor time.",
     "rss_bytes": "Resident memory.",
     "processes": "How many there are.",
+    "value": "What it is.",
+    "kept_by": "Who sees to it; `nobody`: this system cannot.",
 }
 """Fields that mean the same wherever they stand; a docstring below a field in the code goes first."""
 
@@ -105,6 +107,8 @@ ARGUMENTS = {
     "ready_timeout_ms": "Longest wait for that.",
     "scrollback_lines": "Lines that the scrollback keeps.",
     "signal": "Name of the signal, without SIG.",
+    "limits": "Limits of its own, no higher than those of the settings: `memory_mb`, `cpu_seconds`, `cpu_percent`, "
+    "`processes`, `open_files`, `file_mb`, `duration_s`.",
     "include_exited": "Also sessions whose program has ended.",
     "ctrl": "`key` with Ctrl held.",
     "alt": "`key` with Alt held.",
@@ -363,8 +367,9 @@ def settings() -> list[str]:
         "`serve`, `demo` and `config` take every flag (`demo` has a state directory of its own). The other commands",
         "take `--state-dir` and `--log-level`.",
         "",
-        "A list is words with commas between them in a flag or variable, and an array in the file. `env` is given as",
-        "`--env NAME=VALUE` (again for each), as a JSON object in the variable, and as a table in the file:",
+        "A list is words with commas between them in a flag or variable, and an array in the file. `env` and `limits`",
+        "are given as `--env NAME=VALUE` (again for each), as a JSON object in the variable, and as a table in the",
+        "file:",
         "",
         "```toml",
         'program = "bash"',
@@ -387,6 +392,8 @@ def _settings() -> Iterator[tuple[str, ...]]:
     properties = Settings.model_json_schema()["properties"]
     for name, field in Settings.model_fields.items():
         default = field.get_default(call_default_factory=True)
+        if isinstance(default, BaseModel):
+            default = default.model_dump(exclude_none=True)
         if isinstance(default, Path):
             shown = code(str(default).replace(str(home()), "~"))
         elif isinstance(default, list):

@@ -102,6 +102,8 @@ EFFECTS: list[tuple[dict[str, str], Callable[[Agent], bool]]] = [
     ({"max_sessions": "1"}, too_many),
     ({"log_max_bytes": "1048576"}, log_limit),
     ({"scrollback_lines": "7"}, scrollback),
+    ({"limits": '{"open_files": 77}'}, lambda agent: agent.run("ulimit -n")["output"] == "77\n"),
+    ({"max_calls": "7"}, lambda agent: agent.call("health")["limits"]["max_calls"] == 7),
     ({"idle_timeout_s": "0.5"}, ended),
     ({"max_duration_s": "0.5"}, ended),
 ]
@@ -177,6 +179,8 @@ def test_nothing_is_read_from_the_working_directory(tmp_path: Path, monkeypatch:
         ("rows = ", InvalidArgument, "TOML"),
         ("no_such = 1", InvalidArgument, "no_such"),
         ('tools = ["everything"]', InvalidArgument, "everything"),
+        ("[limits]\nmemory_mb = -1", InvalidArgument, "limits"),
+        ("[limits]\nmemory = 1", InvalidArgument, "limits"),
         ('results = "all"', InvalidArgument, "results"),
     ],
 )

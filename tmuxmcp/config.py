@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_serializer, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
 
 from tmuxmcp.errors import InvalidArgument, IoError
+from tmuxmcp.host.limits import Limits
 
 PREFIX = "TMUXMCP_"
 TOOL_SETS = ("core", "process", "human", "files", "recording")
@@ -82,6 +83,12 @@ class Settings(BaseSettings):
     max_input_bytes: int = Field(1024 * 1024, ge=1, description="Most bytes typed by one call")
     env_allow: Words = Field([], description="Variables passed to sessions beside the usual ones; NAME or PREFIX*")
     env: dict[str, str] = Field({}, description="Variables set in every session")
+    limits: Limits = Field(
+        Limits(),
+        description="What a session may use at most: memory_mb, cpu_seconds, cpu_percent, processes, open_files, "
+        "file_mb, duration_s; a caller can only ask for less",
+    )
+    max_calls: int = Field(64, ge=1, description="Most calls of one client at once")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="How much is logged to stderr")
     log_format: Literal["text", "json"] = Field("text", description="Form of the log")
 
@@ -98,6 +105,18 @@ class Settings(BaseSettings):
         if isinstance(value, str):
             return [part.strip() for part in value.split(",") if part.strip()]
         return value
+
+    @field_validator("limits", mode="before")
+    @classmethod
+    def _read_limits(cls, value: Any) -> Any:
+        """A flag gives texts."""
+        if not isinstance(value, dict):
+            return value
+        return Limits.model_validate_strings({name: str(each) for name, each in value.items() if each is not None})
+
+    @field_serializer("limits")
+    def _show_limits(self, value: Limits) -> dict[str, Any]:
+        return value.model_dump(exclude_none=True)
 
     @field_validator("tools")
     @classmethod

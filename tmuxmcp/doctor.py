@@ -35,6 +35,7 @@ from tmuxmcp.broker.reap import disk_use
 from tmuxmcp.broker.settings import BrokerSettings
 from tmuxmcp.config import PREFIX, Settings, default_config_file, home, load_with_origins
 from tmuxmcp.errors import PermissionDenied, TmuxFailed, TmuxMcpError, TmuxUnavailable
+from tmuxmcp.host import cgroup
 from tmuxmcp.tmux import launch
 from tmuxmcp.tmux.server import SOCKET_PATH_LIMIT, Tmux, check_private_directory, find_tmux
 
@@ -85,6 +86,7 @@ def diagnose(flags: Mapping[str, object] | None = None, file: Path | None = None
         ("kernel", check_kernel),
         ("descriptors", lambda: check_descriptors(settings.max_sessions)),
         ("inotify", check_inotify),
+        ("cgroup", check_cgroup),
     ]
     return [check_python(), settings_check, *_bounded(looks), *probe_shells(broker_settings(settings), tmux)]
 
@@ -391,6 +393,16 @@ def check_inotify() -> Check:
         fix = "Raise it: `sysctl fs.inotify.max_user_instances=512 fs.inotify.max_user_watches=65536`."
         return Check("inotify", False, f"{error.strerror} ({', '.join(limits)}): logs are polled", fix)
     return Check("inotify", True, ", ".join(limits))
+
+
+def check_cgroup() -> Check:
+    """Who keeps the limits of sessions; nothing here has to be mended."""
+    places = cgroup.places()
+    if not places:
+        return Check("cgroup", True, "none can be made: limits hold for each process, cpu_percent for none")
+    found = {name for place in places for name in place.controllers & {*cgroup.CONTROLLERS}}
+    versions = sorted({"v2" if place.unified else "v1" for place in places})
+    return Check("cgroup", True, f"{' and '.join(versions)}: {', '.join(sorted(found)) or 'no limits, only ending'}")
 
 
 # ---- shells --------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 
 from tmuxmcp.broker import results as r
-from tmuxmcp.broker.call import Call
+from tmuxmcp.broker.call import Admission, Call
 from tmuxmcp.errors import SessionNotFound
 from tmuxmcp.faces.mcp import build_server
 from tmuxmcp.faces.stdio import serve
@@ -144,6 +144,7 @@ class Double:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, dict[str, Any], Call]] = []
+        self.admit = Admission(64).admit
         self.started, self.cancelled = anyio.Event(), anyio.Event()
 
     def __getattr__(self, name: str) -> Any:

@@ -121,13 +121,15 @@ texts = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=
 
 @given(st.lists(texts), st.dictionaries(texts.filter(lambda name: name and "=" not in name), texts), texts)
 def test_spec_is_read_as_it_was_written(argv: list[str], env: dict[str, str], cwd: str) -> None:
+    confine = [("limit", "7 64 64"), ("group", "/sys/a=b")]
     with TemporaryDirectory() as name:
-        launch.write_spec(Path(name), executable="/x", argv=argv, env=env, cwd=cwd, umask=0o27)
+        launch.write_spec(Path(name), executable="/x", argv=argv, env=env, cwd=cwd, umask=0o27, confine=confine)
         path = Path(name, "spec")
         assert path.stat().st_mode & 0o777 == 0o600
         assert read_spec(str(path)) == (
             *(cwd, 0o27, "/x", [os.fsencode(word) for word in argv]),
             {os.fsencode(key): os.fsencode(value) for key, value in env.items()},
+            confine,
         )
         assert not path.exists()
 

@@ -21,7 +21,7 @@ import anyio
 import tmuxmcp
 from tmuxmcp.broker import identity, reap, run, search, sending
 from tmuxmcp.broker import results as r
-from tmuxmcp.broker.call import Call
+from tmuxmcp.broker.call import Admission, Call
 from tmuxmcp.broker.creation import Creation
 from tmuxmcp.broker.end import end_processes, process_tree, signal_group, signal_session
 from tmuxmcp.broker.log import LogWatcher
@@ -36,6 +36,8 @@ from tmuxmcp.errors import (
     InvalidArgument,
     TmuxMcpError,
 )
+from tmuxmcp.host import cgroup
+from tmuxmcp.host.limits import Limits
 from tmuxmcp.terminal.modes import SHELLS
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.server import Tmux
@@ -58,7 +60,10 @@ class Broker:
         self.registry = Registry(self.tmux, self.watcher, settings.state_dir, settings.log_max_bytes)
         self.creation = Creation(self.registry, settings)
         self.reading = Reading(self.registry, settings)
+        self.admit = Admission(settings.max_calls).admit
         self._started = time.monotonic()
+        self._limited = anyio.Event()
+        """Set when there is a new session with limits: whoever looks after them looks again."""
 
     @classmethod
     @asynccontextmanager
@@ -105,11 +110,14 @@ class Broker:
                 )
                 live = {session.id for session in self.registry.sessions.values() if session.pane}
                 removed = await anyio.to_thread.run_sync(reap.remove_old, settings.state_dir, bounds, live)
+                await anyio.to_thread.run_sync(lambda: cgroup.sweep(cgroup.places(self.tmux.pid or "self")))
                 for session_id in removed:
                     lost = self.registry.sessions.pop(session_id, None)
                     if lost:
                         lost.close()
-            await anyio.sleep(bounds.interval_s)
+            with anyio.move_on_after(reap.interval_s(bounds, self.registry.sessions.values())):
+                await self._limited.wait()
+            self._limited = anyio.Event()
 
     async def _destroy_own(self) -> None:
         """End the sessions that this broker made."""
@@ -171,12 +179,13 @@ class Broker:
         wait_ready: Literal["auto"] | bool = "auto",
         ready_timeout_ms: int = 5000,
         scrollback_lines: int | None = None,
+        limits: Limits | None = None,
         call: Call = _CALL,
     ) -> r.CreateSessionResult:
         """Start a program in a terminal of its own.
 
         Raises:
-            SessionExists, MaxSessions, ProgramNotFound, CwdNotFound, InvalidArgument, TmuxFailed
+            SessionExists, MaxSessions, ProgramNotFound, CwdNotFound, InvalidArgument, Unsupported, TmuxFailed
         """
         async with self.creation.lock():
             session = await self.creation.create(
@@ -188,7 +197,10 @@ class Broker:
                 env=env,
                 cwd=cwd,
                 scrollback=scrollback_lines,
+                limits=limits,
             )
+        if session.bounds.limits:
+            self._limited.set()
         # A shell that was given a script or -c shows no prompt.
         shell = session.meta.marks or (os.path.basename(session.meta.program) in SHELLS and not session.meta.args)
         ready = False
@@ -207,6 +219,7 @@ class Broker:
             mode=session.mode(),
             ready=ready or session.look()[1].ready,
             attach_command=self.attach_command(session),
+            note=session.bounds.note,
         )
 
     async def _wait_ready(self, session: Session, timeout_ms: int, call: Call) -> Answer:
@@ -232,15 +245,11 @@ class Broker:
         if not session_id:
             raise InvalidArgument("destroy_session needs a session_id.", hint="list_sessions gives them.")
         session = await self.registry.existing(session_id)
-        pane = session.pane
-        survivors: list[int] = []
-        if pane:
-            tree = process_tree(session)
-            name = "KILL" if force else signal
-            survivors = await end_processes(session, tree, name, 0 if force else grace_ms)
-            with anyio.move_on_after(DRAIN_S):
-                while (now := await session.refresh()) and not now.dead and not survivors:
-                    await anyio.sleep(0.005)
+        name = "KILL" if force else signal
+        survivors = await end_processes(session, process_tree(session), name, 0 if force else grace_ms)
+        with anyio.move_on_after(DRAIN_S):
+            while (now := await session.refresh()) and not now.dead and not survivors:
+                await anyio.sleep(0.005)
         code, name_of = session.exit_status
         await self.registry.forget(session)
         return r.DestroySessionResult(
@@ -326,6 +335,7 @@ class Broker:
             usage=session.usage(),
             attach_command=self.attach_command(session),
             watch_url=None,
+            limits=session.bounds.applied,
             note=note,
         )
 
@@ -525,7 +535,7 @@ class Broker:
         free = shutil.disk_usage(self.settings.state_dir).free
         checks.append(r.Check(name="disk", ok=free > 100 << 20, message=f"{free >> 20} MiB free"))
         settings = self.settings
-        limits = ("max_sessions", "max_wait_ms", "max_bytes", "max_input_bytes", "log_max_bytes")
+        limits = ("max_sessions", "max_calls", "max_wait_ms", "max_bytes", "max_input_bytes", "log_max_bytes")
         return r.HealthResult(
             version=tmuxmcp.__version__,
             tmux_version=self.tmux.version,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from uuid import uuid4
+
+from tmuxmcp.errors import ResourceLimit
 
 Progress = Callable[[float, str], Awaitable[None]]
 """`await progress(elapsed_s, last_line)`; called at most once a second."""
@@ -23,3 +27,31 @@ class Call:
     progress: Progress = no_progress
     call_id: str = field(default_factory=lambda: uuid4().hex[:12])
     """Correlation id: in the result's `_meta`, in the logs."""
+
+
+class Admission:
+    """Counts the calls of each client that go on at this moment."""
+
+    def __init__(self, max_calls: int) -> None:
+        self.max_calls = max_calls
+        self._going_on: Counter[str] = Counter()
+
+    @contextmanager
+    def admit(self, call: Call) -> Iterator[None]:
+        """While this is open, the call counts.
+
+        Raises:
+            ResourceLimit: its client has too many.
+        """
+        if self._going_on[call.caller] >= self.max_calls:
+            raise ResourceLimit(
+                f"{self.max_calls} calls of this client go on at once, as many as max_calls allows.",
+                hint="Wait until one of them has returned.",
+                limit="max_calls",
+            )
+        self._going_on[call.caller] += 1
+        try:
+            yield
+        finally:
+            self._going_on[call.caller] -= 1
+            self._going_on += Counter()  # forgets who has none

@@ -8,13 +8,15 @@ import resource
 import secrets
 import shlex
 import shutil
+import sys
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
 
+from tmuxmcp.broker.bounds import bind
 from tmuxmcp.broker.registry import ID, Registry
 from tmuxmcp.broker.session import Meta, Session, iso
 from tmuxmcp.broker.settings import BrokerSettings
@@ -27,12 +29,22 @@ from tmuxmcp.errors import (
     SessionExists,
     TimedOut,
     TmuxFailed,
+    Unsupported,
 )
+from tmuxmcp.host import cgroup
+from tmuxmcp.host.limits import Limits
 from tmuxmcp.tmux import launch, panes, shells
 from tmuxmcp.tmux.panes import NewPane
 
 LOCK_S = 10
 """How long another broker may take to make a session."""
+
+
+SPARE_DESCRIPTORS = 64
+"""What tmux server and broker need beside those of their sessions."""
+
+RAISED = {"PROGRAM_NOT_FOUND": ProgramNotFound, "CWD_NOT_FOUND": CwdNotFound, "UNSUPPORTED": Unsupported}
+"""What the launcher's step says when it cannot start the program."""
 
 
 class Creation:
@@ -79,6 +91,7 @@ class Creation:
         env: dict[str, str] | None = None,
         cwd: str = "",
         scrollback: int | None = None,
+        limits: Limits | None = None,
         owner: str = "",
     ) -> Session:
         settings = self.settings
@@ -108,6 +121,9 @@ class Creation:
                 history=settings.history,
                 environment=environment,
             )
+        mark = launch.session_mark(directory)
+        tightest = (limits or Limits()).within(settings.limits)
+        bounds = bind(tightest, mark["TMUXMCP_KEY"], self.registry.tmux.pid)
         meta = Meta(
             session_id=session_id,
             program=program,
@@ -120,8 +136,9 @@ class Creation:
             cols=cols or settings.cols,
             rows=rows or settings.rows,
             scrollback_lines=settings.scrollback_lines if scrollback is None else scrollback,
+            bounds=vars(bounds),
         )
-        environment |= {"TMUXMCP_SESSION": session_id, **launch.session_mark(directory), **integration.env}
+        environment |= {"TMUXMCP_SESSION": session_id, **mark, **integration.env}
         try:
             launch.write_spec(
                 directory,
@@ -130,10 +147,12 @@ class Creation:
                 env=environment,
                 cwd=where,
                 umask=_umask(),
+                confine=bounds.confine,
             )
             session = await self._start(meta, directory)
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
+            cgroup.remove(bounds.groups)
             raise
         await self._started_or_failed(session)
         self.made.add(session.id)
@@ -148,8 +167,7 @@ class Creation:
                 hint="Use it by its id, destroy it first, or choose another name.",
                 session_id=session_id,
             )
-        nofile = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        most = min(self.settings.max_sessions, max((nofile - 64) // 2, 1))
+        most = min(self.settings.max_sessions, sessions_by_descriptors(self.registry.tmux.pid))
         if len(live) >= most:
             setting = "max_sessions" if most == self.settings.max_sessions else "the limit of open files"
             raise MaxSessions(
@@ -229,8 +247,22 @@ class Creation:
                 return
             code, reason = "TMUX_ERROR", "its launcher did not start the program"
         await self.registry.forget(session)
-        raised = {"PROGRAM_NOT_FOUND": ProgramNotFound, "CWD_NOT_FOUND": CwdNotFound}.get(code, TmuxFailed)
+        raised = RAISED.get(code, TmuxFailed)
         raise raised(f"{session.meta.program!r} could not be started: {reason}.", hint="Check program and cwd.")
+
+
+def sessions_by_descriptors(server: int) -> int:
+    """How many sessions the descriptors allow: of a session the tmux server has two open, and the broker.
+
+    With none left, tmux clients would hang. The server may have another limit than we: somebody else started it.
+    """
+    known = [resource.getrlimit(resource.RLIMIT_NOFILE)[0]]
+    with suppress(OSError):
+        rows = Path(f"/proc/{server}/limits").read_text().splitlines()
+        words = [row.split()[3] for row in rows if row.startswith("Max open files")]
+        known += [int(word) for word in words if word.isdecimal()]
+    counts = [max((limit - SPARE_DESCRIPTORS) // 2, 1) for limit in known if limit != resource.RLIM_INFINITY]
+    return min(counts, default=sys.maxsize)
 
 
 def _umask() -> int:

@@ -13,6 +13,8 @@ import psutil
 
 from tmuxmcp.broker.readiness import foreground_group, session_members
 from tmuxmcp.broker.session import Session
+from tmuxmcp.host import cgroup
+from tmuxmcp.host.inherited import bearers
 from tmuxmcp.tmux import launch
 
 KILLS = 5
@@ -40,15 +42,16 @@ def signal_session(session: Session, name: str) -> list[int]:
 def process_tree(session: Session) -> list[int]:
     """Every process of the session but its launcher: its terminal's, those marked as its own, all their descendants.
 
-    A daemon has left the terminal and its parents; it still has the variable that marks the session's processes.
+    A daemon has left the terminal and its parents; it still is in the session's group, where there are groups, and
+    has the variable that marks the session's processes, or if it has emptied its environment their resource limits.
     """
-    if session.pane is None:
-        return []
+    pane = session.pane
     # The id of a launcher that ended may be another process's by now.
-    leader = 0 if session.pane.dead else session.pane.leader
+    leader = 0 if pane is None or pane.dead else pane.leader
     mark = "".join(f"\0{name}={value}\0" for name, value in launch.session_mark(session.directory).items()).encode()
     children: dict[int, list[int]] = {}
-    todo = [leader] if leader else []
+    todo = [*([leader] if leader else []), *cgroup.members(session.bounds.groups)]
+    todo += bearers(session.bounds.mark)
     for pid, parent in _parents().items():
         children.setdefault(parent, []).append(pid)
         with suppress(OSError):
@@ -61,7 +64,7 @@ def process_tree(session: Session) -> list[int]:
         if pid not in found:
             found.add(pid)
             todo += children.get(pid, [])
-    spared = {os.getpid()} if session.pane.respawned else {os.getpid(), leader}
+    spared = {os.getpid()} if pane and pane.respawned else {os.getpid(), leader}
     return sorted(found - spared)
 
 
@@ -91,6 +94,7 @@ async def end_processes(session: Session, pids: list[int], name: str, grace_ms: 
         left = _processes(process_tree(session)) + [each for each in processes if _living(each)]
         if not left:
             return []
+        await anyio.to_thread.run_sync(cgroup.kill, session.bounds.groups)
         for process in left:
             _signal(process, "KILL")
         await _gone(left, 2)

@@ -19,6 +19,7 @@ from pathlib import Path
 from tmuxmcp.broker import identity
 from tmuxmcp.broker.session import Meta, Session
 from tmuxmcp.errors import TmuxMcpError
+from tmuxmcp.host import cgroup
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +41,6 @@ class Bounds:
     retention_days: float
     state_max_bytes: int
 
-    @property
-    def interval_s(self) -> float:
-        """Time between two looks."""
-        limits = [limit for limit in (self.idle_timeout_s, self.max_duration_s) if limit]
-        return min(60.0, *(max(limit / 4, 0.1) for limit in limits)) if limits else 60.0
-
 
 @dataclass(frozen=True)
 class Age:
@@ -60,12 +55,22 @@ class Age:
     """It is a default session, and its caller is gone."""
     watched: bool
     """A person is attached."""
+    duration_s: float = 0
+    """Its own limit; 0: none."""
+    cpu_s: float = 0
+    """Processor time of all that ran in it, as far as a group counted it."""
+    cpu_seconds: float = 0
+    """Its own limit of that; 0: none."""
 
 
 def reason_to_end(session: Age, bounds: Bounds) -> str | None:
     """Why a session is to be ended; pure."""
     if bounds.max_duration_s and session.age_s > bounds.max_duration_s:
         return f"it is older than max_duration_s ({bounds.max_duration_s:g})"
+    if session.duration_s and session.age_s > session.duration_s:
+        return f"it is older than its limit duration_s ({session.duration_s:g})"
+    if session.cpu_seconds and session.cpu_s > session.cpu_seconds:
+        return f"it has computed for longer than its limit cpu_seconds ({session.cpu_seconds:g})"
     if not session.resting or session.watched:
         return None
     if bounds.idle_timeout_s and session.idle_s > bounds.idle_timeout_s:
@@ -73,6 +78,14 @@ def reason_to_end(session: Age, bounds: Bounds) -> str | None:
     if session.orphan and session.idle_s > ORPHAN_IDLE_S:
         return "its caller is gone"
     return None
+
+
+def interval_s(bounds: Bounds, sessions: Iterable[Session]) -> float:
+    """Time between two looks."""
+    limits = [bounds.idle_timeout_s, bounds.max_duration_s]
+    for session in sessions:
+        limits += [session.bounds.limits.get(name, 0) for name in ("duration_s", "cpu_seconds")]
+    return min([60.0, *(max(limit / 4, 0.1) for limit in limits if limit)])
 
 
 def age_of(session: Session, state_dir: Path, watched: bool) -> Age:
@@ -90,6 +103,9 @@ def age_of(session: Session, state_dir: Path, watched: bool) -> Age:
         resting=session.exited or session.look()[1].ready,
         orphan=bool(owner) and (state_dir / "callers" / owner).exists() and not identity.is_alive(state_dir, owner),
         watched=watched,
+        duration_s=session.bounds.limits.get("duration_s", 0),
+        cpu_s=(cgroup.cpu_ms(session.bounds.groups) or 0) / 1000,
+        cpu_seconds=session.bounds.limits.get("cpu_seconds", 0),
     )
 
 

@@ -15,6 +15,7 @@ from tmuxmcp.broker.log import LogWatcher
 from tmuxmcp.broker.repair import Repair
 from tmuxmcp.broker.session import Meta, Session
 from tmuxmcp.errors import SessionNotFound, TmuxFailed
+from tmuxmcp.host import cgroup
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
@@ -137,6 +138,7 @@ class Registry:
                 await panes.kill_session(self.tmux, session.pane)
         self.sessions.pop(session.id, None)
         session.close()
+        cgroup.remove(session.bounds.groups)
         session.meta.destroyed = True
         with suppress(OSError):
             session.meta.save(session.directory)

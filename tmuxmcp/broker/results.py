@@ -28,6 +28,7 @@ Evidence = Literal["marks", "kernel", "prompt", "quiet"]
 Outcome = Literal["ready", "idle", "matched", "exited", "timeout", "immediate"]
 View = Literal["new", "screen", "diff", "scrollback", "raw"]
 WaitFor = Literal["none", "ready", "idle", "pattern", "changed", "exit"]
+KeptBy = Literal["cgroup", "rlimit", "broker", "nobody"]
 
 
 class Result(BaseModel):
@@ -58,6 +59,15 @@ class Usage(Result):
     cpu_ms: int
     rss_bytes: int
     processes: int
+
+
+class AppliedLimit(Result):
+    """A limit of a session, and who sees to it."""
+
+    name: str
+    """As in `limits`."""
+    value: float
+    kept_by: KeptBy
 
 
 class Highlight(Result):
@@ -152,6 +162,8 @@ class SessionFacts(Result):
     usage: Usage | None
     attach_command: str
     watch_url: str | None
+    limits: list[AppliedLimit] = Field(default_factory=list)
+    """What it may use at most."""
     note: str | None = None
 
 

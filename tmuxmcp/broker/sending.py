@@ -25,6 +25,13 @@ CANONICAL_LINE = 4095
 """Bytes of a line that a terminal in canonical mode takes; the kernel drops the rest (termios(3), MAX_CANON)."""
 
 
+TTY_FULL = 4000
+"""Unread bytes at which a terminal takes no more: of 4096 the kernel keeps a few (N_TTY_BUF_SIZE, tty_ldisc.c)."""
+
+QUEUE_S = 0.5
+"""How long a program that reads slowly is given before more input is refused."""
+
+
 @dataclass(frozen=True)
 class Typing:
     """What is typed."""
@@ -80,6 +87,7 @@ async def send(reading: Reading, session: Session, what: Typing, asked: Asked, w
     data = what.data
     bracketed = _bracketed(data, what.bracketed_paste, pane)
     _check_lines(session, data)
+    await _check_queue(session, reading.settings, len(data) + len(what.keys))
     wait.start_offset = wait.sent_at = session.log.size()
     wait.typed, wait.screen = what.text, False
     wait.before = session.look()[1].process
@@ -158,6 +166,36 @@ def _check_lines(session: Session, data: bytes) -> None:
             f"A line has {longest:,} bytes; the program reads {CANONICAL_LINE} of them, the rest would be lost.",
             hint="Send shorter lines, or hand the text over in a file.",
         )
+
+
+async def _check_queue(session: Session, settings: BrokerSettings, size: int) -> None:
+    """Refuse what would only queue up: what a full terminal does not take waits in the tmux server, without limit.
+
+    Raises:
+        ResourceLimit: the program does not read, and as much as one call may type waits for it already.
+    """
+    queued = session.typed + size
+    with anyio.move_on_after(QUEUE_S):
+        while full := _full(session):
+            if queued <= settings.max_input_bytes:
+                break
+            await anyio.sleep(0.01)
+    if not full:
+        session.typed = size
+    elif queued > settings.max_input_bytes:
+        raise ResourceLimit(
+            f"The program of session {session.id} does not read its input: {session.typed:,} bytes wait for it, and "
+            f"{size:,} more would exceed max_input_bytes ({settings.max_input_bytes:,}).",
+            hint="Wait until it reads (wait_for=ready), interrupt it (key C-c, or signal), or destroy the session.",
+            limit="max_input_bytes",
+        )
+    else:
+        session.typed = queued
+
+
+def _full(session: Session) -> bool:
+    facts, _ = session.look()
+    return facts is not None and facts.unread >= TTY_FULL
 
 
 def _bracketed(data: bytes, wanted: str, pane: Pane) -> bool:

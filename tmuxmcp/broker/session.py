@@ -12,7 +12,7 @@ import signal
 import time
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import anyio.lowlevel
 import psutil
 
 from tmuxmcp.broker import readiness
+from tmuxmcp.broker.bounds import SessionBounds
 from tmuxmcp.broker.excerpt import Reader
 from tmuxmcp.broker.log import PIECE, LogWatcher, RawLog
 from tmuxmcp.broker.readiness import KernelFacts, TtyWitness, Verdict, Waiting, judge
@@ -41,6 +42,10 @@ EVENTS_LIMIT = 1 << 20
 """Bytes of `events.jsonl`; of what comes after that only gaps are written down."""
 
 
+SMALL_INPUT = 4096
+"""Bytes that a terminal takes itself: less is not written down."""
+
+
 @dataclass
 class Meta:
     """What a session is; from the pane's options, or from `meta.json` when the pane is gone."""
@@ -58,6 +63,8 @@ class Meta:
     rows: int
     scrollback_lines: int
     destroyed: bool = False
+    bounds: dict[str, Any] = field(default_factory=dict)
+    """As `SessionBounds`."""
 
     def save(self, directory: Path) -> None:
         """Write `meta.json`."""
@@ -116,6 +123,11 @@ class Session:
     def id(self) -> str:
         """Its session id."""
         return self.meta.session_id
+
+    @property
+    def bounds(self) -> SessionBounds:
+        """What it is bound by."""
+        return SessionBounds.of(self.meta.bounds)
 
     @property
     def cols(self) -> int:
@@ -374,6 +386,20 @@ class Session:
         return None
 
     # ---- what is written beside the log --------------------------------------------------------
+
+    @property
+    def typed(self) -> int:
+        """Bytes typed since its terminal last had room, by whatever broker: at most that many are queued in tmux."""
+        with suppress(OSError, ValueError):
+            return int((self.directory / "typed").read_text())
+        return 0
+
+    @typed.setter
+    def typed(self, size: int) -> None:
+        path = self.directory / "typed"
+        with suppress(OSError):
+            if size > SMALL_INPUT or path.exists():
+                write_atomically(path, str(size))
 
     def cursor_of(self, caller: str) -> int:
         """How far this caller has read; 0 for one who never did."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tmuxmcp.host.limits import Limits
+
 
 @dataclass(frozen=True)
 class BrokerSettings:
@@ -33,3 +35,5 @@ class BrokerSettings:
     max_input_bytes: int = 1024 * 1024
     env_allow: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    max_calls: int = 64

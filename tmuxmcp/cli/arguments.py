@@ -17,6 +17,9 @@ from tmuxmcp.errors import InvalidArgument
 SIGNALS = ("INT", "TERM", "HUP", "KILL", "QUIT", "TSTP", "CONT", "USR1", "USR2")
 WAITS = ("ready", "idle", "pattern", "changed", "exit", "none")
 
+PAIRS = ("env", "limits")
+"""Settings that are tables: a flag gives one entry."""
+
 DESCRIPTION = """\
 Terminal sessions for agents, on tmux.
 
@@ -114,7 +117,7 @@ def _add_settings(parser: Parser, everything: bool, leave_out: Sequence[str] = (
     for name, field in Settings.model_fields.items():
         if name in leave_out:
             continue
-        pairs: dict[str, Any] = {"type": _pair, "action": "append"} if name == "env" else {}
+        pairs: dict[str, Any] = {"type": _pair, "action": "append"} if name in PAIRS else {}
         metavar = "NAME=VALUE" if pairs else name.rsplit("_", 1)[-1].upper()
         flag, text = "--" + name.replace("_", "-"), (field.description or "").replace("%", "%%")
         group.add_argument(flag, dest=f"set_{name}", metavar=metavar, help=text, **pairs)

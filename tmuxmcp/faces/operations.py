@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from tmuxmcp.broker import results as r
 from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.host.limits import Limits
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
@@ -28,6 +29,16 @@ Rows = Annotated[int, Field(ge=1, le=500)]
 Cols = Annotated[int, Field(ge=1, le=500)]
 WaitFor = Literal["none", "ready", "idle", "pattern", "changed", "exit"]
 SignalName = Literal["INT", "TERM", "HUP", "KILL", "QUIT", "TSTP", "CONT", "USR1", "USR2"]
+
+
+LIMITS_SCHEMA = {
+    "type": "object",
+    "description": "Any of " + " ".join(Limits.model_fields),
+    "additionalProperties": {"type": "number"},
+}
+"""In a sixth of the words that the model would make."""
+
+SomeLimits = Annotated[Limits | None, WithJsonSchema(LIMITS_SCHEMA)]
 
 
 class Input(BaseModel):
@@ -47,6 +58,7 @@ class CreateSessionInput(Input):
     wait_ready: Annotated[Literal["auto"] | bool, Field(description="auto: wait if it is a shell")] = "auto"
     ready_timeout_ms: Annotated[int, Field(ge=0)] = 5000
     scrollback_lines: Annotated[int, Field(ge=0, le=1_000_000)] = 5000
+    limits: SomeLimits = None
 
 
 class DestroySessionInput(Input):
@@ -164,10 +176,16 @@ class Operation:
             raise _invalid(self, error) from None
 
     async def call(self, broker: Broker, call: Call, arguments: dict[str, Any]) -> r.Result:
-        """Check the arguments and do it; only what the caller gave is passed on, so settings give the defaults."""
+        """Check the arguments and do it; only what the caller gave is passed on, so settings give the defaults.
+
+        Raises:
+            ResourceLimit: the client has too many calls going on; InvalidArgument; what the operation raises.
+        """
         given = self.parse(arguments)
         function = getattr(broker, self.name)
-        result: r.Result = await function(call=call, **{name: getattr(given, name) for name in given.model_fields_set})
+        arguments = {name: getattr(given, name) for name in given.model_fields_set}
+        with broker.admit(call):
+            result: r.Result = await function(call=call, **arguments)
         return result
 
 

@@ -106,19 +106,35 @@ def find_cwd(cwd: str) -> str:
 
 
 def write_spec(
-    directory: Path, *, executable: str, argv: Sequence[str], env: Mapping[str, str], cwd: str, umask: int
+    directory: Path,
+    *,
+    executable: str,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str,
+    umask: int,
+    confine: Sequence[tuple[str, str]] = (),
 ) -> None:
     """Write what the launcher's step reads: fields that end with NUL, in a file for the owner alone.
+
+    Args:
+        confine: what the step does to itself before, as words and values of `confine.py`.
 
     Raises:
         InvalidArgument: an argument holds NUL.
     """
     if any("\0" in word for word in argv):
         raise InvalidArgument("An argument cannot hold NUL.", hint="Send such text with send.")
-    fields = [cwd, str(umask), executable, str(len(argv)), *argv, *(f"{name}={value}" for name, value in env.items())]
+    fields = [cwd, str(umask), executable]
+    for words in (argv, _pairs(env.items()), _pairs(confine)):
+        fields += [str(len(words)), *words]
     fd = os.open(directory / "spec", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(b"".join(os.fsencode(field) + b"\0" for field in fields))
+
+
+def _pairs(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    return [f"{name}={value}" for name, value in pairs]
 
 
 def session_mark(directory: Path) -> dict[str, str]:

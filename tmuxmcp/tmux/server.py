@@ -115,6 +115,11 @@ class Tmux:
         self._connecting = anyio.Lock()
         self._task_group: TaskGroup | None = None
 
+    @property
+    def pid(self) -> int:
+        """The server's process id, as it said itself; 0 before it was asked."""
+        return self._pid
+
     def check(self) -> None:
         """Make sure that there is a tmux, and a safe place for its socket.
 

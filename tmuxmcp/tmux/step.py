@@ -10,15 +10,24 @@ import os
 import sys
 
 
-def read_spec(path: str) -> tuple[str, int, str, list[bytes], dict[bytes, bytes]]:
-    """Fields end with NUL: working directory, umask, executable, number of arguments, arguments, NAME=VALUE ..."""
+def read_spec(path: str) -> tuple[str, int, str, list[bytes], dict[bytes, bytes], list[tuple[str, str]]]:
+    """Fields end with NUL: working directory, umask, executable, and three lists, each after its length.
+
+    These are the arguments, the environment as NAME=VALUE, and what to do before as WORD=VALUE (`confine.py`).
+    """
     with open(path, "rb") as file:
         fields = file.read().split(b"\0")[:-1]
     os.unlink(path)
-    count = int(fields[3])
-    args = fields[4 : 4 + count]
-    env = dict(pair.split(b"=", 1) for pair in fields[4 + count :])
-    return os.fsdecode(fields[0]), int(fields[1]), os.fsdecode(fields[2]), args, env
+    lists = []
+    at = 3
+    for _ in range(3):
+        count = int(fields[at])
+        lists.append(fields[at + 1 : at + 1 + count])
+        at += 1 + count
+    args, env, things = lists
+    pairs = dict(pair.split(b"=", 1) for pair in env)
+    todo = [tuple(os.fsdecode(thing).split("=", 1)) for thing in things]
+    return os.fsdecode(fields[0]), int(fields[1]), os.fsdecode(fields[2]), args, pairs, todo  # type: ignore[return-value]
 
 
 def take_terminal() -> None:
@@ -50,8 +59,15 @@ def main(directory: str) -> None:
     """Exec the program; a failure is told in the file `error`: a code, a newline, the reason."""
     code = "INTERNAL"
     try:
-        cwd, umask, executable, args, env = read_spec(os.path.join(directory, "spec"))
+        cwd, umask, executable, args, env, things = read_spec(os.path.join(directory, "spec"))
         take_terminal()
+        if things:
+            code = "UNSUPPORTED"
+            sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+            from confine import confine  # type: ignore[import-not-found]  # beside this script, not in a package
+
+            confine(things)
+            code = "INTERNAL"
         write_file(os.path.join(directory, "pid"), str(os.getpid()))
         os.closerange(3, 1024)
         code = "CWD_NOT_FOUND"
