@@ -75,6 +75,7 @@ MEANINGS = {
     "sanitized": "Invisible characters were replaced by `<U+XXXX>`.",
     "highlights": "What stands in reverse video on the screen.",
     "content": "The text.",
+    "sent": "The program was given it.",
     "sent_bytes": "Bytes of text, and one for each key.",
     "scrollback_lines": "Lines that its scrollback keeps.",
     "result": "As `read` gives it; null with `read=none`.",
@@ -114,6 +115,10 @@ ARGUMENTS = {
     "alt": "`key` with Alt held.",
     "shift": "`key` with Shift held.",
     "bracketed_paste": "Mark `text` as a paste; auto: where a key in it would act, and the program asked for that.",
+    "action": "What the mouse does; a click is a press and a release.",
+    "row": "Row, from 0; for scroll_up and scroll_down, the middle if left out.",
+    "col": "Column, from 0.",
+    "button": "left if left out; for move none: no button is held.",
     "wait_for": "What to wait for first; `changed`: another screen than `screen_id`, or your last look.",
 }
 """Arguments that a model understands by their names alone, and a reader may not."""

@@ -127,6 +127,7 @@ EXAMPLES: dict[str, r.Result] = {
     ),
     "resize": r.ResizeResult(session_id="sess_ab", rows=30, cols=100, scrollback_lines=5000),
     "signal": r.SignalResult(session_id="sess_ab", delivered=True, pids=[12]),
+    "mouse": r.MouseResult(session_id="sess_ab", sent=True, row=3, col=7),
     "health": r.HealthResult(
         version="0.1.0",
         tmux_version="3.3a",

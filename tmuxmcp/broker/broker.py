@@ -19,7 +19,7 @@ from typing import Literal
 import anyio
 
 import tmuxmcp
-from tmuxmcp.broker import identity, reap, run, search, sending
+from tmuxmcp.broker import identity, mouse, reap, run, search, sending
 from tmuxmcp.broker import results as r
 from tmuxmcp.broker.call import Admission, Call
 from tmuxmcp.broker.creation import Creation
@@ -521,6 +521,26 @@ class Broker:
         pane = session.live()
         pids = signal_group(pane.leader, signal) if target == "foreground" else signal_session(session, signal)
         return r.SignalResult(session_id=session.id, delivered=bool(pids), pids=pids)
+
+    async def mouse(
+        self,
+        action: Literal["click", "press", "release", "move", "scroll_up", "scroll_down"],
+        row: int | None = None,
+        col: int | None = None,
+        on_text: str = "",
+        button: Literal["left", "middle", "right"] | None = None,
+        session_id: str = "",
+        call: Call = _CALL,
+    ) -> r.MouseResult:
+        """Hand a mouse event to the program: at a place, or on a text of the screen.
+
+        Raises:
+            WrongMode, Unsupported, InvalidArgument, SessionExited, SessionNotFound
+        """
+        session = await self._find(session_id, call)
+        event = mouse.Event(action, row, col, on_text, button or "")
+        at_row, at_col = await mouse.act(session, event)
+        return r.MouseResult(session_id=session.id, sent=True, row=at_row, col=at_col)
 
     async def health(self, call: Call = _CALL) -> r.HealthResult:
         """Versions, limits and checks of this broker."""

@@ -276,6 +276,14 @@ class SignalResult(Result):
     pids: list[int]
 
 
+class MouseResult(Result):
+    session_id: str
+    sent: bool
+    row: int
+    """Where: on_text's first column."""
+    col: int
+
+
 class Check(Result):
     name: str
     ok: bool

@@ -53,6 +53,11 @@ class Shown:
         return styled_rows(lines + [""] * (self.rows - len(lines)))
 
     @property
+    def texts(self) -> list[str]:
+        """The text of each row, as the program wrote it: nothing made visible."""
+        return ["".join([text for _, text in row]) for row in self.styled]
+
+    @property
     def size(self) -> int:
         """Bytes that it takes in memory, about."""
         return 500 + sum(160 + 2 * len(line) for line in self.lines)

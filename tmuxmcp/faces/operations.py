@@ -145,6 +145,15 @@ class SignalInput(Input):
     session_id: SessionId = ""
 
 
+class MouseInput(Input):
+    action: Literal["click", "press", "release", "move", "scroll_up", "scroll_down"]
+    row: Annotated[int | None, Field(ge=0)] = None
+    col: Annotated[int | None, Field(ge=0)] = None
+    on_text: Annotated[str, Field(description="Or a text of the screen; with row: of that row")] = ""
+    button: Literal["left", "middle", "right"] | None = None
+    session_id: SessionId = ""
+
+
 class HealthInput(Input):
     pass
 
@@ -296,6 +305,15 @@ OPERATIONS: dict[str, Operation] = {
             SignalInput,
             r.SignalResult,
             destructive=True,
+        ),
+        Operation(
+            "mouse",
+            "Mouse",
+            "Click, drag or scroll in a program that listens to the mouse; rows and columns from 0.",
+            MouseInput,
+            r.MouseResult,
+            destructive=True,
+            open_world=True,
         ),
         Operation(
             "health",

@@ -399,6 +399,27 @@ async def capture_pane(tmux: Tmux, pane: Pane) -> tuple[Pane, list[str]] | None:
     return (now, printed[1:]) if now and printed else None
 
 
+@dataclass(frozen=True)
+class MouseModes:
+    """The mouse events that a pane's program has asked for."""
+
+    any: bool
+    drag: bool
+    """Movements while a button is held (mode 1002)."""
+    all: bool
+    """All movements (mode 1003)."""
+    sgr: bool
+    """In the SGR encoding (mode 1006)."""
+
+
+async def mouse_modes(tmux: Tmux, pane: Pane) -> MouseModes:
+    """What the pane's program wants to hear of the mouse; of one that is gone, nothing."""
+    flags = ("mouse_any_flag", "mouse_button_flag", "mouse_all_flag", "mouse_sgr_flag")
+    form = "|".join(f"#{{{flag}}}" for flag in flags)
+    printed = await guarded(tmux, pane, command("display-message", "-p", "-t", pane.pane_id, form))
+    return MouseModes(*[value == "1" for value in (printed[0] if printed else "|||").split("|")])
+
+
 async def resize_window(tmux: Tmux, pane: Pane, cols: int, rows: int) -> bool:
     """Set the size; False when the pane is gone."""
     resize = command("resize-window", "-t", pane.pane_id, "-x", str(cols), "-y", str(rows))
