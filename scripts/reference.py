@@ -120,6 +120,8 @@ ARGUMENTS = {
     "col": "Column, from 0.",
     "button": "left if left out; for move none: no button is held.",
     "wait_for": "What to wait for first; `changed`: another screen than `screen_id`, or your last look.",
+    "stdin": "What the process reads, as text.",
+    "stdin_base64": "The same as base64.",
 }
 """Arguments that a model understands by their names alone, and a reader may not."""
 
@@ -254,7 +256,8 @@ def _arguments(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
     for name in [*own, *(name for name in properties if name not in own)]:
         schema, field = properties[name], model.model_fields[name]
         default = "required" if field.is_required() else code(json.dumps(field.default))
-        yield code(name), _type(schema), default, _range(schema), field.description or ARGUMENTS.get(name, "")
+        meaning = field.description or schema.get("description") or ARGUMENTS.get(name, "")
+        yield code(name), _type(schema), default, _range(schema), meaning
 
 
 def _type(schema: dict[str, Any]) -> str:

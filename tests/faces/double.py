@@ -52,6 +52,19 @@ READ = r.ReadResult(
     next_offset=103,
     content="Name: ",
 )
+PROCESS = r.RunProcessResult(
+    rc=0,
+    signal=None,
+    timed_out=False,
+    truncated=False,
+    encoding="utf-8",
+    duration_ms=3,
+    usage=r.ProcessUsage(cpu_ms=1, max_rss_kb=9000),
+    stdout_bytes=3,
+    stderr_bytes=5,
+    stderr="oops\n",
+    stdout="hi\n",
+)
 SUMMARY = r.SessionSummary(
     session_id="sess_ab",
     program="/bin/bash",
@@ -128,6 +141,7 @@ EXAMPLES: dict[str, r.Result] = {
     "resize": r.ResizeResult(session_id="sess_ab", rows=30, cols=100, scrollback_lines=5000),
     "signal": r.SignalResult(session_id="sess_ab", delivered=True, pids=[12]),
     "mouse": r.MouseResult(session_id="sess_ab", sent=True, row=3, col=7),
+    "run_process": PROCESS,
     "health": r.HealthResult(
         version="0.1.0",
         tmux_version="3.3a",

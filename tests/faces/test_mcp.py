@@ -15,7 +15,7 @@ from mcp import Client
 from tests.faces.double import EXAMPLES, READ, RUN, Double, source
 from tmuxmcp import __version__
 from tmuxmcp.errors import TmuxUnavailable
-from tmuxmcp.faces.mcp import INSTRUCTIONS, build_server, lean, portable, stdio_identity
+from tmuxmcp.faces.mcp import INSTRUCTIONS, build_server, lean, portable, select, stdio_identity
 from tmuxmcp.faces.operations import OPERATIONS
 from tmuxmcp.faces.text import footer, render
 
@@ -60,10 +60,10 @@ def test_instructions_fit_what_clients_show():
 
 async def test_tools_are_the_table_in_its_order(connect):
     async with connect() as client:
-        assert list(await tools_of(client)) == list(OPERATIONS)
+        assert list(await tools_of(client)) == list(select(["core", "process", "human"]))
     async with connect(tools=["all"]) as client:
         assert list(await tools_of(client)) == list(OPERATIONS)
-    async with connect(tools=["recording"]) as client:
+    async with connect(tools=[]) as client:
         assert await tools_of(client) == {}
 
 
@@ -75,11 +75,11 @@ async def test_tools_carry_all_hints(connect):
             assert (hints.read_only_hint, hints.destructive_hint) == (row.read_only, row.destructive)
             assert (hints.idempotent_hint, hints.open_world_hint) == (row.idempotent, row.open_world)
             large = "anthropic/maxResultSizeChars" in (tool.meta or {})
-            assert large == (name in ("run", "send", "read"))
+            assert large == (name in ("run", "send", "read", "run_process", "read_file"))
 
 
 async def test_models_are_charged_little_for_the_tools(connect):
-    async with connect(tools=["all"]) as client:
+    async with connect() as client:
         charged = [
             {"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema}
             for tool in (await tools_of(client)).values()
@@ -129,8 +129,9 @@ async def test_every_result_fits_its_schema_and_says_all_twice(connect, name):
         "search": {"pattern": "x"},
         "resize": {"rows": 1, "cols": 1},
         "signal": {"signal": "INT"},
+        "run_process": {"argv": ["true"]},
     }
-    async with connect() as client:
+    async with connect(tools=["all"]) as client:
         await client.list_tools()  # the SDK's client holds results against the schemas it has seen
         answer = await client.call_tool(name, arguments.get(name, {}))
     assert not answer.is_error

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faces.double import EXAMPLES, READ, RUN
+from tests.faces.double import EXAMPLES, PROCESS, READ, RUN
 from tmuxmcp.broker import results as r
 from tmuxmcp.faces.text import footer, render
 
@@ -124,3 +124,23 @@ def test_small_results_are_one_line():
     )
     assert render(EXAMPLES["resize"]) == "[session_id=sess_ab rows=30 cols=100 scrollback_lines=5000]"
     assert render(EXAMPLES["signal"]) == "[session_id=sess_ab delivered=true pids=[12]]"
+
+
+def test_a_process_is_both_streams_and_one_line():
+    last = "[rc=0 duration_ms=3 cpu_ms=1 max_rss_kb=9000]"
+    assert render(PROCESS) == f"hi\n[stderr]\noops\n{last}"
+    assert render(PROCESS.model_copy(update={"stderr": ""})) == f"hi\n{last}"
+    assert render(PROCESS.model_copy(update={"stdout": "", "stderr": "x"})) == f"[stderr]\nx\n{last}"
+
+
+def test_a_process_that_was_ended_says_how():
+    ended = {"rc": None, "signal": "KILL", "timed_out": True, "truncated": True, "effective_timeout_ms": 50_000}
+    assert footer(PROCESS.model_copy(update=ended)) == (
+        "[rc=null signal=KILL timed_out=true duration_ms=3 cpu_ms=1 max_rss_kb=9000 truncated=true stdout_bytes=3 "
+        "stderr_bytes=5 effective_timeout_ms=50000]"
+    )
+
+
+def test_what_a_terminal_would_act_on_does_not_reach_a_model():
+    shown = render(PROCESS.model_copy(update={"stdout": "a\x1b[2Jb\u202ec\n", "stderr": "\x07"}))
+    assert shown.startswith("a[2Jb<U+202E>c\n[rc=0 ")

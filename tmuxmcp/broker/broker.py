@@ -25,6 +25,7 @@ from tmuxmcp.broker.call import Admission, Call
 from tmuxmcp.broker.creation import Creation
 from tmuxmcp.broker.end import end_processes, process_tree, signal_group, signal_session
 from tmuxmcp.broker.log import LogWatcher
+from tmuxmcp.broker.machine import Machine
 from tmuxmcp.broker.reading import Asked, Reading, clamp, cursor_of, notes, taken_notice, title_of
 from tmuxmcp.broker.registry import Registry
 from tmuxmcp.broker.repair import Repair
@@ -61,6 +62,7 @@ class Broker:
         self.creation = Creation(self.registry, settings)
         self.reading = Reading(self.registry, settings)
         self.admit = Admission(settings.max_calls).admit
+        self.machine = Machine(settings)
         self._started = time.monotonic()
         self._limited = anyio.Event()
         """Set when there is a new session with limits: whoever looks after them looks again."""
@@ -541,6 +543,39 @@ class Broker:
         event = mouse.Event(action, row, col, on_text, button or "")
         at_row, at_col = await mouse.act(session, event)
         return r.MouseResult(session_id=session.id, sent=True, row=at_row, col=at_col)
+
+    # ---- operations: the machine ---------------------------------------------------------------
+
+    async def run_process(
+        self,
+        argv: Sequence[str],
+        cwd: str = "",
+        env: dict[str, str] | None = None,
+        stdin: str = "",
+        stdin_base64: str = "",
+        timeout_ms: int = 30_000,
+        max_output_bytes: int = 65_536,
+        limits: Limits | None = None,
+        call: Call = _CALL,
+    ) -> r.RunProcessResult:
+        """Run one program without a terminal until it has ended; it and its descendants end with the time, or the call.
+
+        Raises:
+            ProgramNotFound, CwdNotFound, InvalidArgument, ResourceLimit, IoError
+        """
+        return await self.machine.run_process(
+            argv,
+            cwd=cwd,
+            env=env or {},
+            stdin=stdin,
+            stdin_base64=stdin_base64,
+            timeout_ms=timeout_ms,
+            max_output_bytes=max_output_bytes,
+            limits=limits or Limits(),
+            call=call,
+        )
+
+    # ---- operations: the broker itself ---------------------------------------------------------
 
     async def health(self, call: Call = _CALL) -> r.HealthResult:
         """Versions, limits and checks of this broker."""

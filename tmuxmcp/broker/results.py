@@ -284,6 +284,42 @@ class MouseResult(Result):
     col: int
 
 
+class ProcessUsage(Result):
+    """What a process and its descendants used, as far as the kernel tells."""
+
+    cpu_ms: int
+    max_rss_kb: int
+    """Of the largest of them; what starts them counts, so never under about 9,000."""
+
+
+class RunProcessResult(Result):
+    """How a process ended, and what it printed."""
+
+    rc: int | None
+    """Exit code; null if a signal ended it."""
+    signal: str | None
+    """The signal that ended it, without SIG."""
+    timed_out: bool
+    """The time was up: it was ended with all its descendants."""
+    truncated: bool
+    """The middle of a stream was left out."""
+    encoding: Literal["utf-8", "base64"]
+    """Of both streams; base64 if one of them is not UTF-8."""
+    duration_ms: int
+    usage: ProcessUsage
+    stdout_bytes: int
+    """Bytes printed in all."""
+    stderr_bytes: int
+    """Bytes printed in all."""
+    effective_timeout_ms: int | None = None
+    """Set when the time asked for was shortened: to `max_wait_ms`, or `duration_s` of the limits."""
+    note: str | None = None
+    stderr: str
+    """What it printed there."""
+    stdout: str
+    """What it printed there."""
+
+
 class Check(Result):
     name: str
     ok: bool

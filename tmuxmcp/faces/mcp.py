@@ -48,10 +48,14 @@ Caller = str | Callable[[ServerRequestContext[Any, Any]], str]
 
 CALL_META, ERROR_META, RESULT_META = "tmuxmcp/call", "tmuxmcp/error", "tmuxmcp/result"
 
-TOOL_SETS: dict[str, tuple[str, ...]] = {"core": tuple(OPERATIONS)}
+BESIDE_CORE: dict[str, tuple[str, ...]] = {"process": ("run_process",)}
+TOOL_SETS: dict[str, tuple[str, ...]] = {
+    "core": tuple(name for name in OPERATIONS if not any(name in names for names in BESIDE_CORE.values())),
+    **BESIDE_CORE,
+}
 """Tools by set. A set whose operations do not exist yet offers nothing."""
 
-LONG_RESULTS = ("run", "send", "read")
+LONG_RESULTS = ("run", "send", "read", "run_process")
 MAX_RESULT_CHARS = 500_000
 """What Claude Code may show of a result that was asked for with a large `max_bytes`: the most it accepts."""
 
@@ -95,7 +99,7 @@ def stdio_identity() -> str:
 def build_server(
     broker: BrokerSource,
     *,
-    tools: Sequence[str] = ("core",),
+    tools: Sequence[str] = ("core", "process", "human"),
     results: Results = "both",
     caller: Caller = "mcp",
 ) -> Server[dict[str, Any]]:

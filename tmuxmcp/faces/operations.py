@@ -154,6 +154,17 @@ class MouseInput(Input):
     session_id: SessionId = ""
 
 
+class RunProcessInput(Input):
+    argv: Annotated[list[str], Field(min_length=1, description="Program and arguments, exact: no shell")]
+    cwd: Annotated[str, Field(description="Working directory")] = ""
+    env: Annotated[dict[str, str], Field(description="Added to the environment")] = {}
+    stdin: str = ""
+    stdin_base64: str = ""
+    timeout_ms: Annotated[int, Field(ge=1, description="It is ended then")] = 30_000
+    max_output_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES, description="Of each stream")] = 65_536
+    limits: SomeLimits = None
+
+
 class HealthInput(Input):
     pass
 
@@ -312,6 +323,16 @@ OPERATIONS: dict[str, Operation] = {
             "Click, drag or scroll in a program that listens to the mouse; rows and columns from 0.",
             MouseInput,
             r.MouseResult,
+            destructive=True,
+            open_world=True,
+        ),
+        Operation(
+            "run_process",
+            "Run process",
+            "Run one program without terminal or shell until it ends: exit code, stdout and stderr apart. All that "
+            "it starts ends with it. For what asks, draws, or should go on use run or create_session.",
+            RunProcessInput,
+            r.RunProcessResult,
             destructive=True,
             open_world=True,
         ),

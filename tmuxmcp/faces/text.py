@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tmuxmcp.broker import results as r
+from tmuxmcp.terminal.plain import sanitize
 
 PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,~-]+")
 """Values that need no quotes in a footer."""
@@ -32,6 +33,8 @@ def render(result: r.Result) -> str:
             return _above(result.content, footer(result))
         case r.SendResult():
             return _above(result.result.content if result.result else "", footer(result))
+        case r.RunProcessResult():
+            return _above(_streams(result), footer(result))
         case r.ListSessionsResult():
             return _above("\n".join(map(_summary, result.sessions)), footer(result))
         case r.SearchResult():
@@ -53,6 +56,8 @@ def footer(result: r.Result) -> str:
             fields = _send(result)
         case r.SearchResult():
             fields = _search(result)
+        case r.RunProcessResult():
+            fields = _process(result)
         case r.ListSessionsResult():
             fields = iter([("count", result.count)])
         case _:
@@ -139,6 +144,30 @@ def _search(result: r.SearchResult) -> Fields:
     yield from (("total", result.total), ("session_id", result.session_id))
     if result.truncated:
         yield "truncated", True
+    if result.note:
+        yield "note", result.note
+
+
+def _streams(result: r.RunProcessResult) -> str:
+    """Both streams, without what a terminal would act on; stderr under a line of its own."""
+    stdout, stderr = sanitize(result.stdout)[0], sanitize(result.stderr)[0]
+    return _above(stdout, f"[stderr]\n{stderr}") if stderr else stdout
+
+
+def _process(result: r.RunProcessResult) -> Fields:
+    yield "rc", result.rc
+    if result.signal is not None:
+        yield "signal", result.signal
+    if result.timed_out:
+        yield "timed_out", True
+    yield "duration_ms", result.duration_ms
+    yield from (("cpu_ms", result.usage.cpu_ms), ("max_rss_kb", result.usage.max_rss_kb))
+    if result.encoding == "base64":
+        yield "encoding", result.encoding
+    if result.truncated:
+        yield from (("truncated", True), ("stdout_bytes", result.stdout_bytes), ("stderr_bytes", result.stderr_bytes))
+    if result.effective_timeout_ms is not None:
+        yield "effective_timeout_ms", result.effective_timeout_ms
     if result.note:
         yield "note", result.note
 

@@ -1,0 +1,142 @@
+"""Processes and files through a real client over stdio: names, defaults, codes."""
+
+from __future__ import annotations
+
+import base64
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.agent import Agent, ToolFailed, eventually
+from tests.conftest import end_server
+
+
+@pytest.fixture(scope="module")
+def agent() -> Iterator[Agent]:
+    with tempfile.TemporaryDirectory(prefix="tm-", ignore_cleanup_errors=True) as directory:
+        options = ("--tools", "core,process,files", "--max-wait-ms", "4000")
+        variables = {"EDITOR": "ed", "GITHUB_TOKEN": "geheim", "STRANGE": "1"}
+        try:
+            with Agent(Path(directory), *options, **variables) as opened:
+                yield opened
+        finally:
+            end_server(Path(directory))
+
+
+def code_of(agent: Agent, tool: str, **arguments: object) -> str:
+    with pytest.raises(ToolFailed) as failed:
+        agent.call(tool, **arguments)
+    return failed.value.code
+
+
+# ---- processes ----------------------------------------------------------------------------------
+
+
+def test_a_process_and_all_fields(agent: Agent):
+    result = agent.call(
+        "run_process", argv=["sh", "-c", "cat; echo oops >&2; exit 3"], stdin="hällo\n", timeout_ms=4000
+    )
+    usage, duration = result.pop("usage"), result.pop("duration_ms")
+    assert usage["cpu_ms"] >= 0
+    assert usage["max_rss_kb"] > 0
+    assert duration >= 0
+    assert result == {
+        "rc": 3,
+        "signal": None,
+        "timed_out": False,
+        "truncated": False,
+        "encoding": "utf-8",
+        "stdout_bytes": 7,
+        "stderr_bytes": 5,
+        "effective_timeout_ms": None,
+        "note": None,
+        "stderr": "oops\n",
+        "stdout": "hällo\n",
+    }
+
+
+def test_bytes_go_in_and_come_out_as_base64(agent: Agent):
+    data = bytes(range(256))
+    result = agent.call("run_process", argv=["cat"], stdin_base64=base64.b64encode(data).decode())
+    assert result["encoding"] == "base64"
+    assert base64.b64decode(result["stdout"]) == data
+
+
+def test_environment_is_the_allow_list_and_what_is_named(agent: Agent):
+    shown = agent.call("run_process", argv=["env"], env={"MINE": "x y"})["stdout"].splitlines()
+    values = dict(line.split("=", 1) for line in shown)
+    assert (values["EDITOR"], values["MINE"], values["TERM"]) == ("ed", "x y", "dumb")
+    assert not {"GITHUB_TOKEN", "STRANGE", "COLORTERM"} & set(values)
+
+
+def test_long_output_keeps_head_and_tail(agent: Agent):
+    result = agent.call("run_process", argv=["seq", "100000"], max_output_bytes=500)
+    assert (result["truncated"], result["stdout_bytes"]) == (True, 588_895)
+    assert result["stdout"].startswith("1\n2\n")
+    assert result["stdout"].endswith("\n100000\n")
+    assert len(result["stdout"]) <= 500
+
+
+def test_time_is_clamped_like_a_wait(agent: Agent):
+    result = agent.call("run_process", argv=["sleep", "100"], timeout_ms=60_000)
+    assert (result["timed_out"], result["signal"], result["rc"]) == (True, "TERM", None)
+    assert result["effective_timeout_ms"] == 4000
+
+
+def test_limits_bound_it(agent: Agent):
+    result = agent.call("run_process", argv=["sleep", "100"], limits={"duration_s": 0.2, "cpu_percent": 50})
+    assert (result["timed_out"], result["effective_timeout_ms"]) == (True, 200)
+    assert result["note"] == "Not limited: cpu_percent."
+
+
+def test_what_it_leaves_running_is_ended_and_told(agent: Agent):
+    result = agent.call("run_process", argv=["sh", "-c", "sleep 1000 & echo $!"])
+    assert "left running" in result["note"]
+    assert not psutil.pid_exists(int(result["stdout"]))
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments"),
+    [
+        ("INVALID_ARGUMENT", {"argv": []}),
+        ("INVALID_ARGUMENT", {"argv": "ls -l"}),
+        ("INVALID_ARGUMENT", {"argv": ["echo", "a\0b"]}),
+        ("INVALID_ARGUMENT", {"argv": ["cat"], "stdin": "a", "stdin_base64": "YQ=="}),
+        ("INVALID_ARGUMENT", {"argv": ["cat"], "stdin_base64": "not base64"}),
+        ("INVALID_ARGUMENT", {"argv": ["cat"], "env": {"A=B": "1"}}),
+        ("INVALID_ARGUMENT", {"argv": ["cat"], "limits": {"memory": 1}}),
+        ("PROGRAM_NOT_FOUND", {"argv": ["no-such-program"]}),
+        ("CWD_NOT_FOUND", {"argv": ["true"], "cwd": "/no/such/directory"}),
+        ("RESOURCE_LIMIT", {"argv": ["cat"], "stdin": "x" * 1_100_000}),
+    ],
+)
+def test_errors_of_processes(agent: Agent, code: str, arguments: dict[str, object]):
+    assert code_of(agent, "run_process", **arguments) == code
+
+
+def test_text_is_cleaned_for_a_model_and_the_result_exact(agent: Agent):
+    answer = agent.raw("run_process", argv=["printf", r"a\033[31m\xe2\x80\xaeb\n"])
+    assert answer.structured_content["stdout"] == "a\033[31m\u202eb\n"
+    text = answer.content[0].text
+    assert text.startswith("a[31m<U+202E>b\n[rc=0 ")
+
+
+def test_a_client_that_goes_takes_its_processes_with_it(tmp_path: Path):
+    with tempfile.TemporaryDirectory(prefix="tm-", ignore_cleanup_errors=True) as directory:
+        try:
+            with Agent(Path(directory), "--tools", "process") as agent:
+                pid_file = tmp_path / "pid"
+                script = f"echo $$ > {pid_file}.new; mv {pid_file}.new {pid_file}; exec sleep 1000"
+                agent.portal.start_task_soon(agent.client.call_tool, "run_process", {"argv": ["sh", "-c", script]})
+                eventually(pid_file.exists)
+                os.kill(agent.server.pid, 9)
+                eventually(lambda: not psutil.pid_exists(int(pid_file.read_text())))
+        except* Exception:  # the client finds its server gone
+            pass
+        finally:
+            end_server(Path(directory))
+    assert not psutil.pid_exists(int(pid_file.read_text()))

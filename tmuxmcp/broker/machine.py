@@ -1,0 +1,126 @@
+"""Operations on the machine beside the terminal: arguments checked against the settings, answers as results."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Mapping, Sequence
+
+from tmuxmcp.broker import results as r
+from tmuxmcp.broker.call import Call
+from tmuxmcp.broker.reading import clamp
+from tmuxmcp.broker.settings import BrokerSettings
+from tmuxmcp.errors import InvalidArgument, ResourceLimit
+from tmuxmcp.host import output, process
+from tmuxmcp.host.limits import Limits, rlimits
+from tmuxmcp.tmux import launch
+
+
+class Machine:
+    """What one broker does on its machine."""
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self._settings = settings
+
+    async def run_process(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        stdin: str,
+        stdin_base64: str,
+        timeout_ms: int,
+        max_output_bytes: int,
+        limits: Limits,
+        call: Call,
+    ) -> r.RunProcessResult:
+        """See `Broker.run_process`."""
+        data, limits = self._input(stdin, stdin_base64), limits.within(self._settings.limits)
+        allowed_ms, _ = clamp(self._settings, timeout_ms)
+        if limits.duration_s is not None:
+            allowed_ms = min(allowed_ms, round(limits.duration_s * 1000))
+        where = cwd or self._settings.cwd
+        program = process.find(argv, cwd=where, env=self.environment(env), rlimits=rlimits(limits))
+        ended = await process.run(
+            program,
+            stdin=data,
+            timeout_s=allowed_ms / 1000,
+            max_output_bytes=max_output_bytes,
+            progress=call.progress,
+        )
+        return _process_result(ended, allowed_ms if allowed_ms < timeout_ms else None, _unkept(limits))
+
+    def environment(self, env: Mapping[str, str]) -> dict[str, str]:
+        """What sessions get, but for the variables that describe a terminal.
+
+        Raises:
+            InvalidArgument
+        """
+        settings = self._settings
+        named = settings.env | dict(env)
+        found = launch.session_environment(
+            os.environ, allow=settings.env_allow, settings_env=settings.env, env=dict(env), term="dumb"
+        )
+        if "COLORTERM" not in named:
+            del found["COLORTERM"]
+        return found
+
+    def _input(self, text: str, encoded: str) -> bytes:
+        if text and encoded:
+            raise InvalidArgument("stdin and stdin_base64 are both given.", hint="Give one of them.")
+        data = decode_base64("stdin_base64", encoded) if encoded else text.encode("utf-8", "surrogateescape")
+        most = self._settings.max_input_bytes
+        if len(data) > most:
+            raise ResourceLimit(
+                f"stdin has {len(data):,} bytes; max_input_bytes is {most:,}.",
+                hint="Put it into a file and name that in argv.",
+                limit="max_input_bytes",
+            )
+        return data
+
+
+def decode_base64(name: str, text: str) -> bytes:
+    """The bytes of an argument.
+
+    Raises:
+        InvalidArgument: it is not base64.
+    """
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidArgument(f"{name} is not base64.", hint="Give standard base64, with its padding.") from None
+
+
+def _unkept(limits: Limits) -> str:
+    """What of the limits nothing here keeps, as a remark."""
+    unkept = ["cpu_percent"] if limits.cpu_percent is not None else []
+    if limits.processes is not None and os.geteuid() == 0:
+        unkept.append("processes (root has no such limit)")
+    return f"Not limited: {', '.join(unkept)}." if unkept else ""
+
+
+def _process_result(ended: process.Ended, effective_ms: int | None, unkept: str) -> r.RunProcessResult:
+    streams = [ended.stdout, ended.stderr]
+    encoding, (stdout, stderr) = output.carry(streams, cut_off=ended.signal is not None)
+    notes = [unkept]
+    if ended.left:
+        notes.append(f"{ended.left} processes that it left running were ended; what should live on needs a session.")
+    if ended.survivors:
+        notes.append(f"Processes that could not be ended: {', '.join(map(str, ended.survivors[:20]))}.")
+    return r.RunProcessResult(
+        rc=ended.rc,
+        signal=ended.signal,
+        timed_out=ended.timed_out,
+        truncated=any(stream.truncated for stream in streams),
+        encoding=encoding,
+        duration_ms=ended.duration_ms,
+        usage=r.ProcessUsage(cpu_ms=ended.cpu_ms, max_rss_kb=ended.max_rss_kb),
+        stdout_bytes=ended.stdout.size,
+        stderr_bytes=ended.stderr.size,
+        effective_timeout_ms=effective_ms,
+        note=" ".join(note for note in notes if note) or None,
+        stderr=stderr,
+        stdout=stdout,
+    )
