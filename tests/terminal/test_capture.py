@@ -3,9 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tmuxmcp.terminal.capture import parse_capture, snapshot, styled_rows
+from tmuxmcp.terminal.capture import parse_capture, styled_rows
 from tmuxmcp.terminal.render import ansi_row, changed_rows, numbered, sgr
-from tmuxmcp.terminal.snapshot import PLAIN, UNDERLINES, Cell, Cursor, Style
+from tmuxmcp.terminal.snapshot import PLAIN, UNDERLINES, Style
 
 COLOURS = st.none() | st.integers(0, 255) | st.tuples(*[st.integers(0, 255)] * 3)
 STYLES = st.builds(
@@ -46,16 +46,8 @@ def test_hyperlinks_are_no_text() -> None:
     assert parse_capture(["\x1b]8;;http://example.org\x1b\\link\x1b]8;;\x1b\\ end"]).rows == ["link end"]
 
 
-def test_snapshot_has_its_size_whatever_the_capture_has() -> None:
-    made = snapshot(["\x1b[31m日本", "abcdef", "", "too many"], 3, 3, Cursor(1, 2))
-    assert made.grid[0] == (Cell("日", RED, 2), Cell("", RED, 0), Cell(" ", RED))
-    assert made.text_rows() == ["日", "abc", ""]
-    assert snapshot([], 2, 2).text_rows() == ["", ""]
-
-
-def test_snapshot_keeps_what_joins_in_one_cell() -> None:
-    row = snapshot(["e\u0301👨\u200d👩\u200d👧x"], 8, 1).grid[0]
-    assert [cell.text for cell in row[:4]] == ["e\u0301", "👨\u200d👩\u200d👧", "", "x"]
+def test_overline_as_tmux_writes_it() -> None:
+    assert styled_rows(["\x1b[1;5:3mover"]) == [((Style(bold=True, overline=True), "over"),)]
 
 
 @given(STYLES, STYLES)

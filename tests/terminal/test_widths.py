@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tmuxmcp.terminal.widths import char_width
+from tmuxmcp.terminal.widths import char_width, clusters, text_width
 
 
 @pytest.mark.parametrize(
@@ -15,3 +15,10 @@ from tmuxmcp.terminal.widths import char_width
 )
 def test_width_of(char: str, width: int) -> None:
     assert char_width(char) == width
+
+
+def test_what_joins_is_in_one_cell() -> None:
+    family = "👨\u200d👩\u200d👧"
+    assert list(clusters(f"e\u0301{family}x")) == [("e\u0301", 1), (family, 2), ("x", 1)]
+    assert list(clusters("\u0301a")) == [(" \u0301", 1), ("a", 1)]
+    assert text_width(f"日{family}e\u0301") == 5

@@ -1,4 +1,4 @@
-"""Rows as `capture-pane -e` prints them -> rows of one style each, plain rows, reverse video, a Snapshot. Pure.
+"""Rows as `capture-pane -e` prints them -> rows of one style each, plain rows, reverse video. Pure.
 
 tmux prints a row's text with SGR sequences, and SO/SI around line-drawing cells, which stand there as letters.
 Attributes carry over from row to row.
@@ -14,8 +14,8 @@ from itertools import groupby
 
 from tmuxmcp.terminal.sanitize import sanitize
 from tmuxmcp.terminal.sgr import restyled
-from tmuxmcp.terminal.snapshot import BLANK, PLAIN, Cell, Cursor, Row, Snapshot, Style
-from tmuxmcp.terminal.widths import char_width, clusters, text_width
+from tmuxmcp.terminal.snapshot import PLAIN, Style
+from tmuxmcp.terminal.widths import char_width, text_width
 
 _TOKEN = re.compile(r"\x1b\[([0-9;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|([\x0e\x0f])|\x1b.|([^\x1b\x0e\x0f]+)", re.S)
 LINE_DRAWING = str.maketrans("`afgijklmnopqrstuvwxyz{|}~+,-.0", "◆▒°±␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·→←↑↓█")
@@ -23,7 +23,8 @@ LINE_DRAWING = str.maketrans("`afgijklmnopqrstuvwxyz{|}~+,-.0", "◆▒°±␋�
 Styled = tuple[tuple[Style, str], ...]
 """A row: stretches of text of one style, without the blanks at the end; equal for rows that look the same."""
 
-_after = lru_cache(maxsize=4096)(restyled)
+_OVERLINE = re.compile(r"(?<![0-9:])5:3(?![0-9:])")
+"""As tmux 3.3a writes it: as it writes kinds of underlines."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,11 @@ class Capture:
     """Trailing blanks cut; as many as the screen has."""
     reversed: list[Reverse]
     sanitized: bool
+
+
+@lru_cache(maxsize=4096)
+def _after(style: Style, params: str) -> Style:
+    return restyled(style, _OVERLINE.sub("53", params))
 
 
 def styled_rows(lines: Iterable[str]) -> list[Styled]:
@@ -103,27 +109,6 @@ def _reversed(number: int, row: Styled) -> Iterator[Reverse]:
             before = len(text) - len(text.lstrip())
             yield Reverse(number, col + text_width(text[:before]), sanitize(bare)[0])
         col += text_width(text)
-
-
-def snapshot(
-    lines: list[str], cols: int, rows: int, cursor: Cursor | None = None, *, alternate: bool = False, title: str = ""
-) -> Snapshot:
-    """The screen of one capture; the capture's rows that it has no place for are left out."""
-    grid = [_cells(row, cols) for row in styled_rows(lines)[:rows]]
-    grid += [(BLANK,) * cols] * (rows - len(grid))
-    return Snapshot(cols, rows, tuple(grid), cursor or Cursor(visible=False), alternate, title)
-
-
-def _cells(row: Styled, cols: int) -> Row:
-    cells: list[Cell] = []
-    for style, text in row:
-        for cluster, width in clusters(text):
-            cells.append(Cell(cluster, style, width))
-            cells += [Cell("", style, 0)] * (width - 1)
-    del cells[cols:]
-    if cells and cells[-1].width == 2:  # its right half has no place
-        cells[-1] = Cell(" ", cells[-1].style)
-    return (*cells, *[BLANK] * (cols - len(cells)))
 
 
 def clip(lines: list[str], cols: int) -> list[str]:
