@@ -129,6 +129,7 @@ async def test_every_result_fits_its_schema_and_says_all_twice(connect, name):
         "search": {"pattern": "x"},
         "resize": {"rows": 1, "cols": 1},
         "signal": {"signal": "INT"},
+        "mouse": {"action": "click"},
         "run_process": {"argv": ["true"]},
     }
     async with connect(tools=["all"]) as client:

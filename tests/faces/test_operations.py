@@ -15,6 +15,7 @@ REQUIRED = {
     "search": {"pattern": "x"},
     "resize": {"rows": 1, "cols": 1},
     "signal": {"signal": "INT"},
+    "mouse": {"action": "click"},
     "run_process": {"argv": ["true"]},
 }
 
