@@ -1,0 +1,73 @@
+"""Takes the values of known secrets out of text that is written down or shown: audit, events, logs, errors.
+
+What a session prints is not touched: it is the program's, and its log is true to the byte.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+SECRET_NAME = re.compile(
+    r"(?i)TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH|BEARER|COOKIE|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|SESSION_?KEY"
+    r"|(?:^|_)(?:KEYS?|PASS|PWD|PAT|DSN)$(?<!^PWD)(?<!^OLDPWD)(?<!^OLD_PWD)"
+)
+"""Names of variables whose values are secrets, as far as a name can tell."""
+
+HARMLESS = re.compile(r"(?:true|false|yes|no|on|off|none|null|enabled|disabled|default|\d{1,5})\Z", re.IGNORECASE)
+SHORTEST = 5
+"""Shorter values are not taken out: they would be found everywhere."""
+
+MOST_SECRETS = 1000
+MARK = "[redacted]"
+
+BREAK = r"(?:\\?\r?\n[ \t]*)?"
+"""Where a terminal or a shell has broken a long line inside of a secret."""
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable of this name holds a secret, as far as can be told."""
+    return bool(SECRET_NAME.search(name))
+
+
+class Redactor:
+    """Knows the secrets of one broker."""
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._secrets: dict[str, None] = {}
+        self._pattern: re.Pattern[str] | None = None
+        self.learn_environment(environment or {})
+
+    def learn_environment(self, environment: Mapping[str, str]) -> None:
+        """Take in the values of the variables whose names look like secrets."""
+        self.learn(value for name, value in environment.items() if is_secret_name(name))
+
+    def learn(self, values: Iterable[str]) -> None:
+        """Take in secrets; the oldest of more than `MOST_SECRETS` are forgotten."""
+        new = [each.strip() for each in values]
+        new = [each for each in new if len(each) >= SHORTEST and not HARMLESS.match(each) and each not in self._secrets]
+        if not new:
+            return
+        self._secrets |= dict.fromkeys(new)
+        for old in list(self._secrets)[:-MOST_SECRETS]:
+            del self._secrets[old]
+        # The longest first: one secret may be the beginning of another.
+        longest = sorted(self._secrets, key=len, reverse=True)
+        self._pattern = re.compile("|".join(BREAK.join(map(re.escape, each)) for each in longest))
+
+    def text(self, text: str) -> str:
+        """The text without secrets, also those that a line break has split."""
+        return self._pattern.sub(MARK, text) if self._pattern else text
+
+    def value(self, value: Any) -> Any:
+        """The same of a value as JSON has it, its keys included."""
+        match value:
+            case str():
+                return self.text(value)
+            case Mapping():
+                return {self.text(str(key)): self.value(each) for key, each in value.items()}
+            case list() | tuple():
+                return [self.value(each) for each in value]
+            case _:
+                return value

@@ -1,0 +1,223 @@
+"""What a shell text would run, found by a parser: simple commands with their words. Nothing is ever run.
+
+A word that only the shell can know (an expansion, a substitution) is None. Text that the parser does not understand
+adds a command of which nothing is known: a rule that could have matched it then counts as matched. The grammar is
+bash's, which sh and zsh share for the most part; fish's own syntax mostly counts as not understood.
+
+Pure: text in, commands out. The parser (tree-sitter, with its bash grammar) is imported at first use.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+Word = str | None
+
+SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "yash"})
+
+EXPANDED = re.compile(r"(?<!\\)\{[^}]*(?:,|\.\.)|^=")
+"""Words that are not what they say: braces with alternatives, and `=name`, which is a path in zsh."""
+
+GLOB = re.compile(r"(?<!\\)[*?\[]")
+HISTORY = re.compile(r"(?<!\\)!(?=[\w!$?#*^:{-])")
+"""What an interactive shell replaces by an earlier command."""
+
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+"""Characters that do something in a line editor instead of standing in the text."""
+
+ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
+
+MOST_CWDS = 16
+"""So many directories that a text may be in; with more, where it runs cannot be known."""
+
+MOST_DEPTH = 100
+"""Deeper nesting counts as not understood: it would exhaust our own stack."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A simple command."""
+
+    argv: tuple[Word, ...]
+    """Its words; None for one that cannot be known beforehand. `(None,)`: nothing is known."""
+    files: tuple[Word, ...] = ()
+    """What its redirections open."""
+    cwds: tuple[str | None, ...] = (None,)
+    """Where it may run: where the text starts, and where a `cd` before it goes. None: cannot be known."""
+    fed: bool = False
+    """Its standard input is a pipe, a file or text of the command line."""
+
+    @property
+    def program(self) -> Word:
+        """Word one."""
+        return self.argv[0] if self.argv else ""
+
+
+UNKNOWN = Command((None,))
+
+
+def parse(text: str, cwds: tuple[str | None, ...] = (None,), home: str = "") -> list[Command]:
+    """The simple commands of a shell text, in its order, those of substitutions included.
+
+    Args:
+        cwds: where the text may run; None: not known.
+        home: what `~` stands for.
+    """
+    data = text.encode("utf-8", "surrogateescape")
+    root = _parser().parse(data).root_node
+    walk = _Walk(cwds, home)
+    walk.visit(root)
+    if root.has_error or walk.too_deep or CONTROL.search(text):
+        walk.found.append(UNKNOWN)
+    return walk.found
+
+
+@cache
+def _parser() -> Parser:
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+class _Walk:
+    """One pass over the tree, in the order of the text."""
+
+    def __init__(self, cwds: tuple[str | None, ...], home: str) -> None:
+        self.cwds, self.home = cwds, home
+        self.found: list[Command] = []
+        self.too_deep = False
+
+    def visit(self, node: Node, depth: int = 0) -> None:
+        if depth > MOST_DEPTH:
+            self.too_deep = True
+            return
+        before = len(self.found)
+        if node.type == "command":
+            self._command(node)
+        for child in node.named_children:
+            self.visit(child, depth + 1)
+        if node.type == "redirected_statement":
+            self._redirect(node, before)
+        elif node.type == "pipeline":
+            # All but the first read a pipe; what cannot be told apart here counts as fed, too.
+            self.found[before + 1 :] = [replace(each, fed=True) for each in self.found[before + 1 :]]
+
+    def _command(self, node: Node) -> None:
+        words = [child for child in node.named_children if "redirect" not in child.type]
+        words = [child for child in words if child.type != "variable_assignment"]
+        argv = tuple(self._word(child) for child in words)
+        if argv and isinstance(argv[0], str) and GLOB.search(_text(words[0])):
+            argv = (None, *argv[1:])
+        inside = [child for child in node.named_children if "redirect" in child.type]
+        fed = any(self._feeds(child) for child in inside)
+        files = self._files(inside)
+        self.found.append(Command(argv, files, self.cwds, fed))
+        if argv and argv[0] in ("cd", "pushd", "popd"):
+            self._change_directory(argv)
+
+    def _change_directory(self, argv: tuple[Word, ...]) -> None:
+        """What follows may run there, or where it was before: behind `&&` or in a subshell, who knows."""
+        where = [word for word in argv[1:] if word not in ("-L", "-P", "--", "-e")]
+        path = where[0] if where else self.home
+        if argv[0] == "popd" or len(where) > 1 or not path or path[0] in "-+" or GLOB.search(path):
+            new: set[str | None] = {None}
+        else:
+            new = {os.path.normpath(os.path.join(cwd, path)) if cwd else None for cwd in self.cwds}
+            if os.path.isabs(path):
+                new = {os.path.normpath(path)}
+        self.cwds = (*self.cwds, *(new - set(self.cwds)))[:MOST_CWDS]
+        if len(self.cwds) == MOST_CWDS:
+            self.cwds = (None,)
+
+    def _redirect(self, node: Node, before: int) -> None:
+        """What stands behind a statement concerns every command in it."""
+        redirects = [child for child in node.named_children if "redirect" in child.type]
+        files = self._files(redirects)
+        fed = any(self._feeds(child) for child in redirects)
+        inside = self.found[before:] or [Command((), cwds=self.cwds)]
+        self.found[before:] = [replace(each, files=each.files + files, fed=each.fed or fed) for each in inside]
+
+    def _feeds(self, node: Node) -> bool:
+        return node.type != "file_redirect" or any(child.type.startswith("<") for child in node.children)
+
+    def _files(self, redirects: list[Node]) -> tuple[Word, ...]:
+        """What redirections open; `2>&1` opens nothing."""
+        found = []
+        for node in redirects:
+            words = [child for child in node.named_children if child.type != "file_descriptor"]
+            duplicates = any(child.type in (">&", "<&") for child in node.children)
+            if node.type == "file_redirect" and words and not (duplicates and re.match(r"\d*-?\Z", _text(words[-1]))):
+                found.append(self._word(words[-1]))
+        return tuple(found)
+
+    # ---- words ---------------------------------------------------------------------------------
+
+    def _word(self, node: Node) -> Word:
+        """What a word is to the program; a glob stays as it is written."""
+        match node.type:
+            case "command_name" | "translated_string":
+                return self._joined(node)
+            case "concatenation":
+                whole = _text(node)
+                return None if EXPANDED.search(whole) else self._joined(node)
+            case "word" | "number" | "extglob_pattern" | "regex" | "test_operator" | "variable_name":
+                return self._plain(_text(node))
+            case "raw_string":
+                return _text(node)[1:-1]
+            case "ansi_c_string":
+                return _ansi_c(_text(node)[2:-1])
+            case "string":
+                return self._string(node)
+            case "simple_expansion" if _text(node) in ("$?", "$#", "$$"):
+                return "0"  # some number
+            case _:
+                return None
+
+    def _joined(self, node: Node) -> Word:
+        parts = [self._word(child) for child in node.named_children]
+        return None if None in parts or not parts else "".join(part or "" for part in parts)
+
+    def _plain(self, text: str) -> Word:
+        if EXPANDED.search(text) or HISTORY.search(text):
+            return None
+        if text.startswith("~"):
+            name, slash, rest = text[1:].partition("/")
+            if name or not self.home:
+                return None
+            text = self.home + slash + rest
+        return re.sub(r"\\(\n|.)", lambda found: "" if found[1] == "\n" else found[1], text, flags=re.DOTALL)
+
+    def _string(self, node: Node) -> Word:
+        inside = _text(node)[1:-1]
+        if HISTORY.search(inside) or any(child.type != "string_content" for child in node.named_children):
+            return None
+        return re.sub(r'\\([\\$`"\n])', lambda found: "" if found[1] == "\n" else found[1], inside)
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode("utf-8", "surrogateescape")
+
+
+def _ansi_c(text: str) -> Word:
+    """What `$'...'` stands for."""
+
+    def one(found: re.Match[str]) -> str:
+        escape = found[1]
+        if escape[0] in "xuU":
+            return chr(min(int(escape[1:], 16), 0x10FFFF))
+        if escape[0] in "01234567":
+            return chr(int(escape, 8) & 0xFF)
+        if escape[0] == "c":
+            return chr(ord(escape[1]) & 0x1F)
+        return ESCAPES.get(escape, escape)
+
+    hexadecimal = r"x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}"
+    return re.sub(rf"\\({hexadecimal}|[0-7]{{1,3}}|c.|.)", one, text, flags=re.DOTALL)
