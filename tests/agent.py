@@ -15,8 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from anyio import to_thread
 from anyio.from_thread import start_blocking_portal
 from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.types import ElicitResult
 
 
 def eventually(probe: Callable[[], object], seconds: float = 10) -> None:
@@ -39,7 +42,15 @@ class ToolFailed(Exception):
 class Agent:
     """One client and its server process."""
 
-    def __init__(self, state_dir: Path, *arguments: str, mode: str = "auto", **variables: str) -> None:
+    def __init__(
+        self,
+        state_dir: Path,
+        *arguments: str,
+        mode: str = "auto",
+        person: Callable[[str], str] | None = None,
+        errors: Path | None = None,
+        **variables: str,
+    ) -> None:
         self.state_dir = state_dir
         home = state_dir / "home"
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -50,16 +61,28 @@ class Agent:
             cwd=str(home),
         )
         self._mode = mode
+        self._person = person
+        """Answers what the server asks: accept, decline or cancel. Without one, the client cannot be asked."""
+        self._errors = errors
+        """Where the server's stderr goes."""
         self._stack = ExitStack()
 
     def __enter__(self) -> Agent:
         before = {child.pid for child in psutil.Process().children()}
         self.portal = self._stack.enter_context(start_blocking_portal())
-        client = Client(self._parameters, mode=self._mode)
+        transport: Any = self._parameters
+        if self._errors:
+            transport = stdio_client(self._parameters, errlog=self._stack.enter_context(self._errors.open("a")))
+        client = Client(transport, mode=self._mode, elicitation_callback=self._answer if self._person else None)
         self.client = self._stack.enter_context(self.portal.wrap_async_context_manager(client))
         children = [child for child in psutil.Process().children() if child.pid not in before]
         self.server = next(child for child in children if str(self.state_dir) in child.cmdline())
         return self
+
+    async def _answer(self, context: Any, params: Any) -> ElicitResult:
+        assert self._person
+        action = await to_thread.run_sync(self._person, params.message)
+        return ElicitResult(action=action)  # type: ignore[arg-type]
 
     def __exit__(self, *exc_info: Any) -> None:
         self._stack.close()

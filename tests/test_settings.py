@@ -113,6 +113,8 @@ ELSEWHERE = {
     "on_exit": "test_outlives.py",
     "retention_days": "broker/test_reap.py",
     "state_max_bytes": "broker/test_reap.py",
+    "policy": "test_policy.py",
+    "audit": "test_audit.py",
     "log_level": "below",
     "log_format": "below",
     "prompt_pattern": "below",

@@ -6,6 +6,7 @@ working directory: a cloned repository must not change policy or run commands.
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from collections.abc import Mapping
@@ -89,6 +90,12 @@ class Settings(BaseSettings):
         "file_mb, duration_s; a caller can only ask for less",
     )
     max_calls: int = Field(64, ge=1, description="Most calls of one client at once")
+    policy: Annotated[list[Any], NoDecode] = Field(
+        [], description="Rules for what agents may do, and a tier: read-only, standard or full; see the how-to"
+    )
+    audit: Literal["best-effort", "strict", "off"] = Field(
+        "best-effort", description="One line for each call in audit.jsonl; strict: nothing is done without it"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="How much is logged to stderr")
     log_format: Literal["text", "json"] = Field("text", description="Form of the log")
 
@@ -117,6 +124,27 @@ class Settings(BaseSettings):
     @field_serializer("limits")
     def _show_limits(self, value: Limits) -> dict[str, Any]:
         return value.model_dump(exclude_none=True)
+
+    @field_validator("policy", mode="before")
+    @classmethod
+    def _rules(cls, value: Any) -> Any:
+        """A variable or flag is the name of a tier, or the rules as JSON; wrong rules are refused here."""
+        if isinstance(value, str):
+            text = value.strip()
+            try:
+                value = json.loads(text) if text.startswith(("[", "{")) else [text] if text else []
+            except ValueError as error:
+                raise ValueError(f"it is no JSON: {error}") from None
+        if isinstance(value, dict):
+            value = [value]
+        if isinstance(value, list) and value:
+            from tmuxmcp.host.policy import parse_policy
+
+            try:
+                parse_policy(value)
+            except InvalidArgument as error:
+                raise ValueError(f"{error.message} {error.hint}") from None
+        return value
 
     @field_validator("tools")
     @classmethod

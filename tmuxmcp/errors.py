@@ -11,7 +11,8 @@
     |-- WrongMode             WRONG_MODE           |-- TmuxFailed         TMUX_ERROR
     |-- IncompleteCommand     INCOMPLETE_COMMAND   |-- IoError            IO_ERROR
     |-- Unsupported           UNSUPPORTED          |-- TimedOut           TIMEOUT
-    `-- PermissionDenied      PERMISSION_DENIED    `-- Internal           INTERNAL
+    |-- PermissionDenied      PERMISSION_DENIED    |-- Internal           INTERNAL
+    `-- PolicyDenied          POLICY_DENIED        `-- ConfirmationDeclined CONFIRMATION_DECLINED
 
 A code never changes its meaning and is never reused. The message says what happened, the hint what to do
 next; both are shown to models and to people as they stand. A wait that ends is an answer, not an error.
@@ -128,6 +129,18 @@ class PermissionDenied(TmuxMcpError):
     """The system refused, or the state directory is not safe to use."""
 
     code, http_status, exit_status = "PERMISSION_DENIED", 403, 4
+
+
+class PolicyDenied(TmuxMcpError):
+    """A rule of the person's policy forbids it, or wants a person asked where nobody can be; nothing was done."""
+
+    code, http_status, exit_status = "POLICY_DENIED", 403, 4
+
+
+class ConfirmationDeclined(TmuxMcpError):
+    """A person was asked and did not agree, or what was agreed to has changed; nothing was done."""
+
+    code, http_status, exit_status = "CONFIRMATION_DECLINED", 403, 4
 
 
 class ProgramNotFound(TmuxMcpError):

@@ -24,6 +24,7 @@ from tmuxmcp.broker import results as r
 from tmuxmcp.broker.call import Admission, Call
 from tmuxmcp.broker.creation import Creation
 from tmuxmcp.broker.end import end_processes, process_tree, signal_group, signal_session
+from tmuxmcp.broker.gate import Gate
 from tmuxmcp.broker.log import LogWatcher
 from tmuxmcp.broker.machine import Machine
 from tmuxmcp.broker.reading import Asked, Reading, clamp, cursor_of, notes, taken_notice, title_of
@@ -63,6 +64,7 @@ class Broker:
         self.reading = Reading(self.registry, settings)
         self.admit = Admission(settings.max_calls).admit
         self.machine = Machine(settings)
+        self.gate = Gate(self.registry, settings)
         self._started = time.monotonic()
         self._limited = anyio.Event()
         """Set when there is a new session with limits: whoever looks after them looks again."""

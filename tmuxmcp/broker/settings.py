@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tmuxmcp.host.limits import Limits
 
@@ -37,3 +38,6 @@ class BrokerSettings:
     env: dict[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     max_calls: int = 64
+    policy: tuple[Any, ...] = ()
+    """Rules as the settings file has them; `host.policy` reads them."""
+    audit: str = "best-effort"

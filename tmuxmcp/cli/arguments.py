@@ -51,6 +51,19 @@ class Parser(argparse.ArgumentParser):
         return list(words[at:])
 
 
+def take_own(options: argparse.Namespace) -> list[str]:
+    """Take the verb's own options out of `options.words`, wherever they stand before `--`; return the others."""
+    rest: list[str] = []
+    words: list[str] = options.words
+    while words and words[0] != "--":
+        behind: list[str] = options.parser.take_leading(options, words)
+        if len(behind) == len(words):
+            rest.append(words[0])
+            behind = words[1:]
+        words = behind
+    return rest + words[1:]
+
+
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """What the command line says; `handler` is the function that does it.
 
@@ -285,6 +298,24 @@ def _kill(verbs: Verbs, name: str, chosen: bool) -> None:
     _add_settings(parser, False)
 
 
+def _policy(verbs: Verbs, name: str, chosen: bool) -> None:
+    description = (
+        "test COMMAND: say what the policy makes of a command, without running it; exit status 0: allowed, 4: not.\n"
+        "pending: show what agents may only do when you confirm it.\n"
+        "confirm ID, decline ID: answer one of these; a confirmation is for one call, exactly as shown.\n\n"
+        "One word of COMMAND is shell text as it is; several words are one command with exactly these arguments."
+    )
+    parser = _verb(
+        verbs, name, "judge a command, or confirm one of an agent's", "policy.policy", description=description
+    )
+    parser.add_argument("--tool", metavar="NAME", default="run", help="test: the tool that is called (run)")
+    parser.add_argument("--cwd", metavar="DIR", help="test: where it would run (here)")
+    parser.add_argument("--mode", metavar="MODE", default="shell_prompt", help="test: of the session (shell_prompt)")
+    parser.add_argument("--policy", dest="set_policy", metavar="POLICY", help="test: another policy than the settings'")
+    _add_settings(parser, False)
+    _add_words(parser, "ACTION", "test COMMAND, pending, confirm ID or decline ID")
+
+
 def _completion(verbs: Verbs, name: str, chosen: bool) -> None:
     description = (
         "Print a script by which a shell completes commands, options, session ids and values of settings.\n\n"
@@ -313,6 +344,7 @@ VERBS: dict[str, Callable[[Verbs, str, bool], None]] = {
     "attach": _attach,
     "kill": _kill,
     "log": _log,
+    "policy": _policy,
     "doctor": _doctor,
     "config": _config,
     "completion": _completion,

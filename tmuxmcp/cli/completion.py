@@ -31,6 +31,7 @@ WHAT_FOLLOWS = {
 """What to offer for an argument, by its name in the parser."""
 
 FIRST_WORDS = {
+    "policy": "test pending confirm decline",
     "run": "@sessions",
     "send": "@sessions",
     "search": "@sessions",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,7 +117,7 @@ def word(value: Any) -> str:
         case bool():
             return str(value).lower()
         case list():
-            return ",".join(value) or "-"
+            return ",".join(each if isinstance(each, str) else json.dumps(each) for each in value) or "-"
         case dict():
             return ",".join(f"{key}={text}" for key, text in value.items()) or "-"
         case _:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from tmuxmcp.broker.call import Call
+from tmuxmcp.broker.confirmations import Confirmations
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import program_words, session_id
 from tmuxmcp.cli.service import effective
@@ -205,6 +206,9 @@ async def _list(broker: Broker, options: argparse.Namespace) -> int:
         output.write_result(result)
         return 0
     output.write_table(table_of(result))
+    waiting = sum(not each.granted for each in Confirmations(broker.settings.state_dir).all())
+    if waiting:
+        output.note(f"{waiting} of what agents want to do waits for your answer: tmuxmcp policy pending")
     return 0
 
 

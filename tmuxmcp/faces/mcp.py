@@ -21,6 +21,7 @@ from mcp.server.lowlevel import Server
 from mcp.types import (
     CallToolRequestParams,
     CallToolResult,
+    InputRequiredResult,
     ListToolsResult,
     PaginatedRequestParams,
     TextContent,
@@ -32,6 +33,7 @@ from tmuxmcp import __version__
 from tmuxmcp.broker.call import Call, Progress
 from tmuxmcp.broker.results import Result
 from tmuxmcp.errors import Internal, InvalidArgument, TmuxMcpError
+from tmuxmcp.faces.elicit import Asking, NeedsInput
 from tmuxmcp.faces.operations import OPERATIONS, Operation
 from tmuxmcp.faces.text import footer, render
 
@@ -117,14 +119,20 @@ def build_server(
     async def list_tools(ctx: ServerRequestContext[Any, Any], params: PaginatedRequestParams | None) -> ListToolsResult:
         return listed
 
-    async def call_tool(ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams) -> CallToolResult:
-        call = Call(progress=_progress(ctx))
+    asking = Asking()
+
+    async def call_tool(
+        ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
+        call = Call(progress=_progress(ctx), ask=asking.of(ctx, params))
         try:
             operation = _find(offered, params.name)
             opened = await broker()
             call = replace(call, caller=caller if isinstance(caller, str) else caller(ctx))
             result = await operation.call(opened, call, params.arguments or {})
             return as_result(result, results, call.call_id)
+        except NeedsInput as needed:
+            return needed.result
         except TmuxMcpError as error:
             log.debug("call %s: %.100s: %s", call.call_id, params.name, error)
             return as_error(error, call.call_id)

@@ -196,17 +196,27 @@ class Operation:
             raise _invalid(self, error) from None
 
     async def call(self, broker: Broker, call: Call, arguments: dict[str, Any]) -> r.Result:
-        """Check the arguments and do it; only what the caller gave is passed on, so settings give the defaults.
+        """Check the arguments and do it, if the policy lets it, with a line in the audit.
+
+        Only what the caller gave is passed on, so settings give the defaults.
 
         Raises:
-            ResourceLimit: the client has too many calls going on; InvalidArgument; what the operation raises.
+            InvalidArgument, PolicyDenied, ConfirmationDeclined; ResourceLimit: the client has too many calls going on;
+            what the operation raises.
         """
-        given = self.parse(arguments)
-        function = getattr(broker, self.name)
-        arguments = {name: getattr(given, name) for name in given.model_fields_set}
-        with broker.admit(call):
-            result: r.Result = await function(call=call, **arguments)
-        return result
+        try:
+            given = self.parse(arguments)
+        except InvalidArgument as error:
+            broker.gate.refused(self.name, call, error)
+            raise
+        named = {name: getattr(given, name) for name in given.model_fields_set}
+
+        async def done() -> r.Result:
+            with broker.admit(call):
+                result: r.Result = await getattr(broker, self.name)(call=call, **named)
+            return result
+
+        return await broker.gate.call(self.name, self.read_only, call, named, done)
 
 
 def _invalid(operation: Operation, error: ValidationError) -> InvalidArgument:

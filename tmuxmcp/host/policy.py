@@ -215,7 +215,7 @@ def match_words(patterns: Sequence[str], words: Sequence[Word]) -> Match:
     """Whether words match patterns one by one; `**` stands for any number of words, none included."""
     if words == (None,):
         return None
-    row: list[Match] = [True] + [False] * len(words)
+    row: list[Match] = [True, *(False for _ in words)]
     for pattern in patterns:
         last, row = row, [row[0] if pattern == "**" else False]
         for at, word in enumerate(words):
@@ -247,17 +247,32 @@ def _command(rule: Rule, action: Action, command: Command) -> Match:
 
 
 def _path(rule: Rule, action: Action, command: Command) -> Match:
-    values = [*action.paths, *paths_of(command)]
-    return _several(rule, values, rule.path, _match_path)
+    match = _is_path if rule.action == "allow" else _may_be_path
+    return _several(rule, [*action.paths, *paths_of(command)], rule.path, match)
 
 
-def _match_path(value: str, pattern: str) -> bool:
-    """A pattern that ends with `/*` means the directory, too; a glob of a shell may stand for what is meant."""
-    return (
-        fnmatch.fnmatchcase(value, pattern)
-        or (pattern.endswith("/*") and value == pattern[:-2])
-        or bool(GLOB.search(value) and fnmatch.fnmatchcase(pattern, value))
-    )
+def _is_path(value: str, pattern: str) -> bool:
+    """A pattern that ends with `/*` means the directory, too."""
+    return fnmatch.fnmatchcase(value, pattern) or (pattern.endswith("/*") and value == pattern[:-2])
+
+
+def _may_be_path(value: str, pattern: str) -> bool:
+    """The same, where a glob of the shell's may stand for anything that begins and ends as it does."""
+    if _is_path(value, pattern):
+        return True
+    if not GLOB.search(value):
+        return False
+    begin, end = _literal_ends(value)
+    first, last = _literal_ends(pattern.replace("[*]", "\\*"))
+    if first == last and not GLOB.search(first):  # the pattern is no glob itself
+        return first.startswith(begin) and first.endswith(end)
+    return (first.startswith(begin) or begin.startswith(first)) and (last.endswith(end) or end.endswith(last))
+
+
+def _literal_ends(pattern: str) -> tuple[str, str]:
+    """What stands before the first and behind the last special character."""
+    parts = GLOB.split(pattern)
+    return parts[0].replace("\\", ""), parts[-1].rpartition("]")[2].replace("\\", "")
 
 
 def _host(rule: Rule, action: Action, command: Command) -> Match:
@@ -271,12 +286,14 @@ def _keys(rule: Rule, action: Action, command: Command) -> Match:
 
 def _several(rule: Rule, values: Iterable[Word], patterns: Sequence[str], match: Callable[[str, str], bool]) -> Match:
     """A rule that allows must know all of the values; one that denies or asks matches by any."""
-    found: Sequence[Match] = [
-        None if value is None else any(match(value, pattern) for pattern in patterns) for value in values
-    ]
+    found = [_one(value, patterns, match) for value in values]
     if rule.action == "allow":
         return bool(found) and all(found)
     return True if True in found else (None if None in found else False)
+
+
+def _one(value: Word, patterns: Sequence[str], match: Callable[[str, str], bool]) -> Match:
+    return None if value is None else any(match(value, pattern) for pattern in patterns)
 
 
 CHECKS: dict[str, Callable[[Rule, Action, Command], Match]] = {

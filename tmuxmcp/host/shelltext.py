@@ -29,10 +29,16 @@ GLOB = re.compile(r"(?<!\\)[*?\[]")
 HISTORY = re.compile(r"(?<!\\)!(?=[\w!$?#*^:{-])")
 """What an interactive shell replaces by an earlier command."""
 
+CONTINUED = re.compile(r"(?<!\\)((?:\\\\)*)\\\n")
+"""A line that goes on: an odd number of backslashes at its end."""
+
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 """Characters that do something in a line editor instead of standing in the text."""
 
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
+
+DECLARES = {"declaration_command": "", "unset_command": "unset", "test_command": "["}
+"""Commands for which the grammar has types of their own; without a name it is their first word."""
 
 MOST_CWDS = 16
 """So many directories that a text may be in; with more, where it runs cannot be known."""
@@ -66,12 +72,21 @@ UNKNOWN = Command((None,))
 def parse(text: str, cwds: tuple[str | None, ...] = (None,), home: str = "") -> list[Command]:
     """The simple commands of a shell text, in its order, those of substitutions included.
 
+    An assignment counts as a command `NAME=`: what is assigned may change what the next one does.
+
     Args:
         cwds: where the text may run; None: not known.
         home: what `~` stands for.
     """
-    data = text.encode("utf-8", "surrogateescape")
-    root = _parser().parse(data).root_node
+    found = _parse(text, cwds, home)
+    if CONTINUED.search(text):
+        # The grammar takes it for a blank, bash for nothing at all, but not in a comment: so both are seen.
+        found += _parse(CONTINUED.sub(r"\1", text), cwds, home)
+    return found
+
+
+def _parse(text: str, cwds: tuple[str | None, ...], home: str) -> list[Command]:
+    root = _parser().parse(text.encode("utf-8", "surrogateescape")).root_node
     walk = _Walk(cwds, home)
     walk.visit(root)
     if root.has_error or walk.too_deep or CONTROL.search(text):
@@ -102,6 +117,10 @@ class _Walk:
         before = len(self.found)
         if node.type == "command":
             self._command(node)
+        elif node.type in DECLARES:
+            self.found.append(Command((DECLARES[node.type] or _text(node.children[0]),), cwds=self.cwds))
+        elif node.type == "variable_assignment":
+            self.found.append(Command((_text(node.named_children[0]) + "=",), cwds=self.cwds))
         for child in node.named_children:
             self.visit(child, depth + 1)
         if node.type == "redirected_statement":
@@ -150,8 +169,9 @@ class _Walk:
 
     def _files(self, redirects: list[Node]) -> tuple[Word, ...]:
         """What redirections open; `2>&1` opens nothing."""
-        found = []
+        found: list[Word] = []
         for node in redirects:
+            found += self._files([child for child in node.named_children if "redirect" in child.type])
             words = [child for child in node.named_children if child.type != "file_descriptor"]
             duplicates = any(child.type in (">&", "<&") for child in node.children)
             if node.type == "file_redirect" and words and not (duplicates and re.match(r"\d*-?\Z", _text(words[-1]))):

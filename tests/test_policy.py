@@ -1,0 +1,205 @@
+"""The policy from end to end: a real client of each protocol era, a real server, real shells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent import Agent, ToolFailed
+
+ERAS = ["auto", "legacy"]
+
+
+def policy(*entries: Any) -> dict[str, str]:
+    return {"TMUXMCP_POLICY": json.dumps(entries), "TMUXMCP_PROGRAM": "bash"}
+
+
+def denied(agent: Agent, tool: str, **arguments: Any) -> str:
+    with pytest.raises(ToolFailed) as caught:
+        agent.call(tool, **arguments)
+    assert caught.value.code == "POLICY_DENIED"
+    return str(caught.value)
+
+
+def audit(state_dir: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (state_dir / "audit.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    """A server whose rules deny `touch`, /etc, Ctrl-C, and more."""
+    import shutil
+    import tempfile
+
+    from tests.conftest import end_server
+
+    state_dir = Path(tempfile.mkdtemp(prefix="tm-"))
+    rules = policy(
+        {"program": "touch", "action": "deny", "reason": "no new files"},
+        {"path": "/etc/*", "action": "deny"},
+        {"tool": "send", "keys": "C-c", "action": "deny"},
+        {"tool": "signal", "action": "deny"},
+    )
+    try:
+        with Agent(state_dir, **rules) as agent:
+            agent.run("true")
+            yield agent
+    finally:
+        end_server(state_dir)
+        shutil.rmtree(state_dir, ignore_errors=True)
+
+
+def test_the_agent_sees_the_reason_and_nothing_runs(guarded: Agent):
+    said = denied(guarded, "run", command="echo a; sudo -n touch x")
+    assert said.startswith("POLICY_DENIED: run was not done: no new files.")
+    assert guarded.run("ls x")["exit_code"] != 0
+
+
+def test_text_with_enter_is_judged_like_a_command(guarded: Agent):
+    denied(guarded, "send", text="touch x", enter=True)
+    denied(guarded, "send", text="touch x\n")
+    denied(guarded, "send", text="touch x", keys=["Enter"])
+    denied(guarded, "send", keys=["C-c"])
+    denied(guarded, "send", text="\x03")
+    guarded.call("send", text="tou")
+    denied(guarded, "send", text="ch x", enter=True)
+    guarded.call("send", key="C-u")
+    guarded.call("send", key="Up")
+    denied(guarded, "send", key="Enter")  # a line of the history: nobody can tell
+    guarded.call("send", key="C-u")
+    assert "hi" in guarded.call("send", text="echo hi", enter=True)["result"]["content"]
+
+
+def test_text_to_another_program_is_no_command(guarded: Agent):
+    guarded.call("create_session", program="cat", name="c")
+    assert "touch x" in guarded.call("send", session_id="c", text="touch x", enter=True)["result"]["content"]
+
+
+def test_sessions_start_under_the_same_rules(guarded: Agent):
+    denied(guarded, "create_session", program="touch", args=["x"])
+    denied(guarded, "create_session", program="bash", args=["-c", "touch x"])
+    denied(guarded, "create_session", program="bash", cwd="/etc")
+    denied(guarded, "signal", signal="INT")
+
+
+def test_relative_paths_are_where_the_shell_is(guarded: Agent):
+    guarded.run("cd /usr")
+    denied(guarded, "run", command="cat ../etc/passwd")
+    assert guarded.run("ls ../etcetera")["exit_code"] != 0
+    guarded.run("cd")
+
+
+def test_audit_has_the_verdict(guarded: Agent):
+    said = guarded.raw("run", command="touch y")
+    line = audit(guarded.state_dir)[-1]
+    assert line["call_id"] == said.meta["tmuxmcp/call"]
+    assert (line["outcome"], line["error_code"]) == ("denied", "POLICY_DENIED")
+    assert line["policy"] == {"verdict": "deny", "rule": "1", "reason": "no new files"}
+    assert line["command"] == "touch y"
+
+
+CONFIRM = policy({"program": "touch", "action": "confirm", "reason": "it makes a file"})
+
+
+def person(*answers: str | Callable[[], str]) -> tuple[list[str], Callable[[str], str]]:
+    """Somebody who answers in this order; and what they were asked."""
+    asked: list[str] = []
+    left = list(answers)
+
+    def answer(message: str) -> str:
+        asked.append(message)
+        given = left.pop(0)
+        return given if isinstance(given, str) else given()
+
+    return asked, answer
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_confirmation_is_asked_by_elicitation(state_dir: Path, mode: str):
+    asked, answer = person("accept", "decline", "cancel", "accept")
+    with Agent(state_dir, mode=mode, person=answer, **CONFIRM) as agent:
+        assert agent.run("touch a && ls")["output"] == "a\n"
+        for _ in range(2):
+            with pytest.raises(ToolFailed) as caught:
+                agent.run("touch b")
+            assert caught.value.code == "CONFIRMATION_DECLINED"
+        assert agent.run("touch a && ls")["output"] == "a\n"
+        assert len(asked) == 4  # an answer is for one call
+        assert "touch a && ls" in asked[0]
+        assert "It makes a file" in asked[0]
+    outcomes = [line["outcome"] for line in audit(state_dir) if line["tool"] == "run"]
+    assert [each for each in outcomes if each != "asked"] == ["ok", "denied", "denied", "ok"]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_answer_is_void_when_the_session_has_changed(state_dir: Path, mode: str):
+    def meanwhile() -> str:
+        other.run("cd /", session_id="a")
+        return "accept"
+
+    _, answer = person(meanwhile, "accept")
+    with Agent(state_dir, mode=mode, person=answer, **CONFIRM) as agent, Agent(state_dir) as other:
+        agent.call("create_session", name="a")
+        with pytest.raises(ToolFailed) as caught:
+            agent.run("touch x", session_id="a")
+        assert caught.value.code == "CONFIRMATION_DECLINED"
+        assert "void" in str(caught.value)
+        assert agent.run("cd; ls x", session_id="a")["exit_code"] != 0
+        assert agent.run("touch x; ls x", session_id="a")["exit_code"] == 0
+
+
+def test_an_answer_counts_once_and_for_its_own_call(state_dir: Path):
+    """By hand, what a client of the new era does by itself."""
+    _, answer = person()
+    with Agent(state_dir, person=answer, **CONFIRM) as agent:
+        agent.run("true")
+
+        def ask(**arguments: Any) -> Any:
+            session = agent.client.session
+            return agent.portal.call(lambda: session.call_tool("run", allow_input_required=True, **arguments))
+
+        def accept(first: Any, command: str) -> Any:
+            from mcp.types import ElicitResult
+
+            answers = {next(iter(first.input_requests)): ElicitResult(action="accept")}
+            return ask(arguments={"command": command}, input_responses=answers, request_state=first.request_state)
+
+        first = ask(arguments={"command": "touch a"})
+        assert first.result_type == "input_required"
+        other = accept(first, "touch b")
+        assert "void" in other.content[0].text
+        assert accept(first, "touch a").result_type == "input_required"  # used up
+        first = ask(arguments={"command": "touch a"})
+        assert accept(first, "touch a").structured_content["exit_code"] == 0
+        assert agent.run("ls")["output"] == "a\n"
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_without_anybody_to_ask_it_is_denied(state_dir: Path, mode: str):
+    with Agent(state_dir, mode=mode, **CONFIRM) as agent:
+        said = denied(agent, "run", command="touch x")
+        assert "tmuxmcp policy confirm c_" in said
+        assert agent.run("ls")["output"] == ""
+
+
+def test_wrong_rules_keep_the_server_from_starting(state_dir: Path):
+    import subprocess
+    import sys
+
+    argv = [
+        sys.executable,
+        "-m",
+        "tmuxmcp",
+        "serve",
+        "--policy",
+        '[{"action": "refuse"}]',
+        "--state-dir",
+        str(state_dir),
+    ]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert done.returncode == 2
+    assert "Setting policy (from flag): Value error, Rule 1 of the policy: action must be" in done.stderr

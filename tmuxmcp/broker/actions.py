@@ -1,0 +1,189 @@
+"""What an operation's arguments come to, in the terms of the policy: programs, files, hosts, keys.
+
+Text typed into a shell counts as a command when it holds Enter. That is a best effort: what a person typed before, a
+completion or a line of the history cannot be known, and then counts as not understood.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tmuxmcp.broker.readiness import Waiting
+from tmuxmcp.broker.session import Session
+from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.host.policy import Action
+from tmuxmcp.host.shelltext import SHELLS, UNKNOWN, Command, parse
+from tmuxmcp.host.wrapped import unwrapped
+from tmuxmcp.terminal.keys import parse_key, parse_keys
+
+RELAYS = frozenset(
+    {*SHELLS, "ssh", "mosh-client", "su", "sudo", "login", "docker", "podman", "kubectl", "tmux", "screen", "nsenter"}
+    | {"chroot", "unshare", "bwrap", "script", "expect", "lxc", "machinectl"}
+)
+"""Programs behind which a shell may read what is typed."""
+
+ENTERS = frozenset({"Enter", "KPEnter", "C-m", "C-j", "C-o"})
+CLEARS = frozenset({"C-c", "C-u", "C-d", "C-z"})
+MOST_TYPED = 64 * 1024
+FILES = ("read_file", "write_file", "list_directory", "start_recording", "stop_recording")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an action would happen, as far as it is known; nothing of it where there is no session yet."""
+
+    session_id: str = ""
+    cwd: str | None = None
+    mode: str | None = None
+    foreground: str = ""
+    """Name of the program in front."""
+    secret: bool = False
+    """It asks for a secret: echo is off."""
+    hidden: bool = False
+    """Another terminal begins behind the program in front."""
+
+    @property
+    def takes_commands(self) -> bool:
+        """What is typed may be a command."""
+        return self.mode in (None, "shell_prompt") or self.hidden or self.foreground in RELAYS
+
+
+@dataclass(frozen=True)
+class Typed:
+    """What stands in a shell's line editor after some typing."""
+
+    submitted: str | None = ""
+    """The lines that Enter ended; None: they cannot be known."""
+    pending: str | None = ""
+    entered: bool = False
+
+
+def action_of(
+    tool: str,
+    read_only: bool,
+    arguments: Mapping[str, Any],
+    place: Place,
+    pending: str | None = "",
+    program: Sequence[str] = (),
+    base: str = "",
+) -> Action:
+    """An operation in the policy's terms.
+
+    Args:
+        pending: what was typed before into the same session, without Enter.
+        program: what runs where a session names no program.
+        base: what relative paths of files are relative to.
+    """
+    text: str | None = None
+    commands: Iterator[Command] = iter(())
+    paths: tuple[str, ...] = ()
+    keys = _keys(arguments) if tool == "send" else ()
+    cwd = arguments.get("cwd") or place.cwd
+    if tool == "run":
+        text = arguments["command"]
+        commands = _of_text(text, cwd)
+    elif tool == "send" and place.takes_commands and not place.secret:
+        done = typed(pending, arguments.get("text", ""), keys[_controls(arguments) :])
+        if done.entered:
+            text = done.submitted
+            commands = _of_text(text, cwd)
+    elif tool == "send":
+        commands = iter([Command((place.foreground or None,))])
+    elif tool in ("create_session", "run_process"):
+        argv = arguments.get("argv") or [arguments.get("program") or "", *arguments.get("args", ())]
+        commands = unwrapped(Command(tuple(argv if argv[0] else program), cwds=(cwd,)))
+    given = [arguments[name] for name in ("cwd",) if arguments.get(name)]
+    if tool in FILES and arguments.get("path"):
+        given.append(arguments["path"])
+    paths = tuple(each for path in given for each in _spellings(path, base))
+    hosts = (arguments["host"],) if arguments.get("host") else ()
+    return Action(tool, read_only, tuple(commands), text, paths, hosts, place.mode, keys)
+
+
+def _of_text(text: str | None, cwd: str | None) -> Iterator[Command]:
+    if text is None:
+        yield UNKNOWN
+        return
+    for command in parse(text, (cwd,), os.path.expanduser("~")):
+        yield from unwrapped(command)
+
+
+def _spellings(path: str, base: str) -> set[str]:
+    """A path as it was meant, and where it leads through links."""
+    whole = os.path.normpath(os.path.join(base or os.getcwd(), os.path.expanduser(path)))
+    return {whole, os.path.realpath(whole)}
+
+
+def _keys(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """Every key that `send` presses: control characters in its text, then the keys; a wrong one presses none."""
+    found = [_key_of(char) for char in arguments.get("text", "") if char < " " or char == "\x7f"]
+    try:
+        if arguments.get("key"):
+            held = {name: bool(arguments.get(name)) for name in ("ctrl", "alt", "shift")}
+            found += parse_key(arguments["key"], **held)
+        found += parse_keys(arguments["keys"]) if arguments.get("keys") else []
+    except InvalidArgument:
+        return ()  # the operation itself says what is wrong
+    return (*found, *(["Enter"] if arguments.get("enter") else []))
+
+
+def _controls(arguments: Mapping[str, Any]) -> int:
+    return sum(char < " " or char == "\x7f" for char in arguments.get("text", ""))
+
+
+def _key_of(char: str) -> str:
+    names = {"\r": "Enter", "\n": "Enter", "\t": "Tab", "\x1b": "Escape", "\x7f": "BSpace"}
+    return names.get(char) or f"C-{chr(ord(char) + 0x60)}"
+
+
+def typed(pending: str | None, text: str, keys: Sequence[str]) -> Typed:
+    """What a shell gets that already had `pending` in its line; None where editing makes that unknowable."""
+    lines = text.replace("\r", "\n").split("\n")
+    done: str | None = ""
+    line, entered = _add(pending, lines[0]), False
+    for each in lines[1:]:
+        done, line, entered = _end(done, line), _add("", each), True
+    for key in keys:
+        if key in ENTERS:
+            done, line, entered = _end(done, line), "", True
+        elif key in CLEARS:
+            line = ""
+        else:
+            # Other keys edit, complete, or fetch a line of the history.
+            line = _add(line, " " if key == "Space" else key) if key == "Space" or len(key) == 1 else None
+    return Typed(done, line, entered)
+
+
+def _end(done: str | None, line: str | None) -> str | None:
+    return None if done is None or line is None else f"{done}{line}\n"
+
+
+def _add(line: str | None, text: str) -> str | None:
+    if line is None or len(line) + len(text) > MOST_TYPED or any(char < " " and char != "\t" for char in text):
+        return None
+    return line + text
+
+
+def pending_after(pending: str | None, arguments: Mapping[str, Any]) -> str | None:
+    """What a `send` leaves in a shell's line."""
+    return typed(pending, arguments.get("text", ""), _keys(arguments)[_controls(arguments) :]).pending
+
+
+def place_of(session: Session | None, cwd: str | None = None) -> Place:
+    """Where an action would happen: a session as it is now, or none yet."""
+    if session is None:
+        return Place(cwd=cwd)
+    facts, verdict = session.look()
+    foreground = session.foreground()
+    words = foreground.command.split() if foreground else []
+    return Place(
+        session_id=session.id,
+        cwd=session.cwd(),
+        mode=session.mode_by(facts, verdict),
+        foreground=os.path.basename(words[0]).lstrip("-") if words else "",
+        secret=verdict.waiting is Waiting.SECRET,
+        hidden=verdict.hidden,
+    )

@@ -1,0 +1,352 @@
+"""The gate in front of every operation that a face calls: the policy judges it, the audit writes it down.
+
+What calls the broker as a library, the command line among it, is the person's own and does not pass here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tmuxmcp.broker.call import Call, Question
+from tmuxmcp.broker.confirmations import Confirmations
+from tmuxmcp.broker.results import Result
+from tmuxmcp.broker.session import Session, iso
+from tmuxmcp.broker.settings import BrokerSettings
+from tmuxmcp.errors import ConfirmationDeclined, IoError, PolicyDenied, TmuxMcpError
+from tmuxmcp.host.audit import Audit, OpenLine
+from tmuxmcp.host.redact import Redactor, is_secret_name
+from tmuxmcp.terminal.plain import sanitize
+from tmuxmcp.tmux import launch
+
+if TYPE_CHECKING:
+    from tmuxmcp.broker.actions import Place
+    from tmuxmcp.broker.registry import Registry
+    from tmuxmcp.host.policy import Action, Verdict
+
+log = logging.getLogger(__name__)
+
+Function = Callable[[], Awaitable[Result]]
+
+MOST_TYPED = 1000
+"""Sessions whose half-typed lines are remembered."""
+
+NOT_AT_A_PROMPT = frozenset({"WRONG_MODE", "NOT_A_SHELL", "SESSION_BUSY"})
+"""Errors of `run` after which its text is not written down: the session may be asking for a password."""
+
+WITH_SESSION = frozenset({"run", "send", "read", "search", "signal", "mouse", "screenshot"})
+SHOWN = 2000
+"""Characters of a command that a person is shown when asked."""
+
+
+class Gate:
+    """Policy and audit of one broker."""
+
+    def __init__(self, registry: Registry, settings: BrokerSettings) -> None:
+        self.registry = registry
+        self.settings = settings
+        self.redactor = Redactor(os.environ)
+        self.redactor.learn_environment(settings.env)
+        self._audit = Audit(settings.state_dir)
+        self._told = False
+        self._typed: OrderedDict[str, str | None] = OrderedDict()
+        self.policy = None
+        if settings.policy:
+            from tmuxmcp.host.policy import parse_policy
+
+            policy = parse_policy(settings.policy)
+            self.policy = None if policy.allows_everything else policy
+
+    async def call(
+        self, tool: str, read_only: bool, call: Call, arguments: Mapping[str, Any], function: Function
+    ) -> Result:
+        """Do an operation, if the policy lets it; write down what came of it.
+
+        Raises:
+            PolicyDenied: a rule forbids it, or nobody can be asked.
+            ConfirmationDeclined: the person did not agree.
+            IoError: the audit is strict and cannot be written.
+        """
+        self._learn(arguments)
+        record = Record(tool, call, arguments, self.redactor)
+        place = await self._place(arguments, call) if self.policy or self.settings.audit == "strict" else None
+        if place:
+            record.see(place)
+        with self._recorded(record):
+            if self.policy and place:
+                await self._permit(tool, read_only, call, arguments, place, record)
+            result = await function()
+            record.result(result)
+            return result
+
+    def refused(self, tool: str, call: Call, error: TmuxMcpError) -> None:
+        """Write down a call whose arguments are not even understood."""
+        with self._recorded(Record(tool, call, {}, self.redactor)) as record:
+            record.error(error)
+
+    def _learn(self, arguments: Mapping[str, Any]) -> None:
+        env = arguments.get("env")
+        if isinstance(env, Mapping) and env:
+            self.redactor.learn_environment(env)
+
+    # ---- the policy ----------------------------------------------------------------------------
+
+    async def _permit(
+        self, tool: str, read_only: bool, call: Call, arguments: Mapping[str, Any], place: Place, record: Record
+    ) -> None:
+        from tmuxmcp.host.policy import judge
+
+        assert self.policy
+        action = self._action(tool, read_only, arguments, place)
+        verdict = judge(action, self.policy)
+        record.verdict(verdict)
+        if verdict.decision == "deny":
+            raise PolicyDenied(
+                f"{tool} was not done: {verdict.reason}.",
+                hint="The person's policy says so. Find another way, or ask them.",
+                rule=verdict.rule,
+            )
+        if verdict.decision == "confirm":
+            await self._confirm(tool, call, arguments, place, verdict)
+        self._remember(tool, arguments, place)
+
+    def _action(self, tool: str, read_only: bool, arguments: Mapping[str, Any], place: Place) -> Action:
+        from tmuxmcp.broker.actions import action_of
+
+        settings = self.settings
+        program = [settings.program or launch.user_shell(), *settings.program_args]
+        pending = self._typed.get(place.session_id, "")
+        return action_of(tool, read_only, arguments, place, pending, program, settings.cwd)
+
+    def _remember(self, tool: str, arguments: Mapping[str, Any], place: Place) -> None:
+        """What now stands in a shell's line without Enter: the next `send` may end it."""
+        if tool != "send" or not place.takes_commands or place.secret:
+            return
+        from tmuxmcp.broker.actions import pending_after
+
+        self._typed[place.session_id] = pending_after(self._typed.get(place.session_id, ""), arguments)
+        while len(self._typed) > MOST_TYPED:
+            self._typed.popitem(last=False)
+
+    async def _confirm(
+        self, tool: str, call: Call, arguments: Mapping[str, Any], place: Place, verdict: Verdict
+    ) -> None:
+        digest = digest_of(tool, call, arguments, place)
+        confirmations = Confirmations(self.settings.state_dir)
+        if confirmations.take(digest):
+            return
+        message = self.redactor.text(_question(tool, arguments, place, verdict))
+        answer = await call.ask(Question(message, digest))
+        if answer is None:
+            opened = confirmations.open(digest, message, call.caller)
+            raise PolicyDenied(
+                f"{tool} was not done: a person must confirm it ({verdict.reason}), and this client cannot ask one.",
+                hint=f"Have the person run `tmuxmcp policy confirm {opened}` in a terminal of theirs, then make "
+                "exactly the same call again.",
+                rule=verdict.rule,
+                confirmation=opened,
+            )
+        if not answer:
+            raise ConfirmationDeclined(
+                f"{tool} was not done: the person did not agree ({verdict.reason}).",
+                hint="Do not try it in another way; ask them what they want.",
+                rule=verdict.rule,
+            )
+        if digest_of(tool, call, arguments, await self._place(arguments, call)) != digest:
+            raise ConfirmationDeclined(
+                f"{tool} was not done: its session changed while the person was asked, so the answer is void.",
+                hint="Look at the session; make the call again if it is still right.",
+                rule=verdict.rule,
+            )
+
+    async def _place(self, arguments: Mapping[str, Any], call: Call) -> Place:
+        from tmuxmcp.broker.actions import place_of
+
+        session_id = arguments.get("session_id", "")
+        session = self.registry.sessions.get(session_id) if session_id else self._own(call)
+        if session is None and session_id:
+            try:
+                session = await self.registry.existing(session_id)
+            except TmuxMcpError:
+                session = None  # the operation itself says so
+        if session is None:
+            return place_of(None, self.settings.cwd or os.getcwd())
+        await session.refresh()
+        await session.scan()
+        return place_of(session)
+
+    def _own(self, call: Call) -> Session | None:
+        """The caller's default session, if it is there."""
+        mine = (each for each in self.registry.sessions.values() if each.meta.owner == call.caller)
+        return next((each for each in mine if not each.exited), None)
+
+    # ---- the audit -----------------------------------------------------------------------------
+
+    @contextmanager
+    def _recorded(self, record: Record) -> Iterator[Record]:
+        """Write the line of a call, however it ends."""
+        line = self._begin(record) if self.settings.audit == "strict" else None
+        try:
+            yield record
+        except TmuxMcpError as error:
+            self._clean(error)
+            record.error(error)
+            raise
+        except BaseException as error:
+            record.failed(error)
+            raise
+        finally:
+            try:
+                line.finish(record.entry()) if line else self._write(record)
+            except OSError as error:
+                self._cannot(error)
+
+    def _begin(self, record: Record) -> OpenLine:
+        try:
+            return self._audit.begin(record.entry())
+        except OSError as error:
+            raise IoError(
+                f"The audit cannot be written ({error.strerror}), and nothing is done without it.",
+                hint=f"Mend {self._audit.path}; the setting audit says `strict`.",
+            ) from None
+
+    def _write(self, record: Record) -> None:
+        if self.settings.audit != "off":
+            self._audit.write(record.entry())
+
+    def _cannot(self, error: OSError) -> None:
+        if not self._told:
+            log.warning("the audit cannot be written: %s", error)
+        self._told = True
+
+    def _clean(self, error: TmuxMcpError) -> None:
+        """Take known secrets out of an error before anybody sees it."""
+        error.message, error.hint = self.redactor.text(error.message), self.redactor.text(error.hint)
+        error.details = self.redactor.value(error.details)
+
+
+class Record:
+    """The line of one call, as far as it is known."""
+
+    def __init__(self, tool: str, call: Call, arguments: Mapping[str, Any], redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._begun = time.monotonic()
+        self._facts: dict[str, Any] = {
+            "time": iso(time.time()),
+            "call_id": call.call_id,
+            "client": call.caller,
+            "tool": tool,
+            "session_id": arguments.get("session_id") or None,
+            **_what(tool, arguments),
+            "cwd": arguments.get("cwd") or None,
+            "env": sorted(arguments.get("env") or {}),
+            "bytes_in": _bytes_in(arguments),
+            "bytes_out": 0,
+            "duration_ms": 0,
+            "outcome": "started",
+            "error_code": None,
+            "policy": None,
+        }
+
+    def see(self, place: Place) -> None:
+        """Take in where it happens."""
+        self._facts["session_id"] = self._facts["session_id"] or place.session_id or None
+        self._facts["cwd"] = self._facts["cwd"] or place.cwd
+        if place.secret:
+            self._forget_text()
+
+    def verdict(self, verdict: Verdict) -> None:
+        """Take in what the policy says."""
+        self._facts["policy"] = {"verdict": verdict.decision, "rule": verdict.rule or None, "reason": verdict.reason}
+
+    def result(self, result: Any) -> None:
+        """It was done."""
+        self._facts["outcome"] = "ok"
+        self._facts["session_id"] = getattr(result, "session_id", None) or self._facts["session_id"]
+        self._facts["cwd"] = self._facts["cwd"] or getattr(result, "cwd", None)
+        self._facts["bytes_out"] = _bytes_out(result)
+
+    def error(self, error: TmuxMcpError) -> None:
+        """It was not done, or failed."""
+        denied = isinstance(error, (PolicyDenied, ConfirmationDeclined))
+        self._facts |= {"outcome": "denied" if denied else "error", "error_code": error.code}
+        if error.code in NOT_AT_A_PROMPT:
+            self._forget_text()
+
+    def failed(self, error: BaseException) -> None:
+        """It was cancelled, a person is being asked, or something unexpected failed."""
+        outcome = getattr(error, "audit_outcome", "error" if isinstance(error, Exception) else "cancelled")
+        self._facts |= {"outcome": outcome, "error_code": {"error": "INTERNAL", "cancelled": "CANCELLED"}.get(outcome)}
+
+    def entry(self) -> dict[str, Any]:
+        """The line, without secrets."""
+        self._facts["duration_ms"] = int((time.monotonic() - self._begun) * 1000)
+        entry: dict[str, Any] = self._redactor.value(self._facts)
+        return entry
+
+    def _forget_text(self) -> None:
+        """Echo is off, or may be: what was meant for the shell may have been meant as a password."""
+        for name in ("command", "keys"):
+            if name in self._facts:
+                self._facts[name] = None
+
+
+def _what(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The argv or the command; of typed text only its length, which `bytes_in` has, and the names of keys."""
+    found: dict[str, Any] = {}
+    if "argv" in arguments:
+        found["argv"] = list(arguments["argv"])
+    elif tool == "create_session":
+        found["argv"] = [arguments.get("program", ""), *arguments.get("args", ())]
+    if tool == "run":
+        found["command"] = arguments["command"]
+    if tool == "send":
+        keys = [arguments.get("key") or "", *(arguments.get("keys") or [])]
+        found["keys"] = [each for each in keys if len(each) > 1] + (["Enter"] if arguments.get("enter") else [])
+    return found | {name: arguments[name] for name in ("path", "host", "signal") if arguments.get(name)}
+
+
+def _bytes_in(arguments: Mapping[str, Any]) -> int:
+    texts = [arguments.get(name) for name in ("command", "text", "data", "stdin", "stdin_base64")]
+    return sum(len(each.encode("utf-8", "surrogateescape")) for each in texts if isinstance(each, str))
+
+
+def _bytes_out(result: Any) -> int:
+    inner = getattr(result, "result", None) or result
+    texts = [getattr(inner, name, None) for name in ("output", "content", "data", "stdout", "stderr")]
+    return sum(len(each.encode("utf-8", "surrogateescape")) for each in texts if isinstance(each, str))
+
+
+def digest_of(tool: str, call: Call, arguments: Mapping[str, Any], place: Place) -> str:
+    """What an answer is bound to: who wants what, where, and what is in front there."""
+    what = [tool, call.caller, dict(arguments), place.session_id, place.cwd, place.foreground]
+    return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _question(tool: str, arguments: Mapping[str, Any], place: Place, verdict: Verdict) -> str:
+    """What a person is asked; the agent's own words stand indented and can do nothing to a terminal."""
+    shown = {
+        name: "(not shown)" if name in ("stdin", "stdin_base64", "data") else _without_values(value)
+        for name, value in arguments.items()
+        if name not in ("session_id", "timeout_ms", "max_bytes", "max_output_bytes") and value
+    }
+    what = arguments["command"] if list(shown) == ["command"] else json.dumps(shown, ensure_ascii=False, default=str)
+    text = sanitize(what)[0].replace("\n", "\n    ")
+    if len(text) > SHOWN:
+        text = f"{text[: SHOWN - 500]}\n    ... ({len(text) - SHOWN} characters) ...\n    {text[-500:]}"
+    where = f"in session {place.session_id} ({place.foreground or place.mode}, " if place.session_id else "("
+    return f"An agent wants to {tool} {where}{sanitize(place.cwd or 'directory unknown')[0]}):\n\n    {text}\n\n\
+{verdict.reason[:1].upper()}{verdict.reason[1:]}."
+
+
+def _without_values(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: "(secret)" if is_secret_name(str(name)) else each for name, each in value.items()}
+    return value

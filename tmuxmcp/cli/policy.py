@@ -1,0 +1,147 @@
+"""`tmuxmcp policy`: judge a command without running it, and answer what agents wait for."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tmuxmcp.cli import output
+from tmuxmcp.cli.arguments import take_own
+from tmuxmcp.cli.service import effective
+from tmuxmcp.errors import InvalidArgument, PermissionDenied, PolicyDenied, SessionNotFound
+
+if TYPE_CHECKING:
+    from tmuxmcp.broker.confirmations import Confirmation, Confirmations
+    from tmuxmcp.config import Settings
+
+ACTIONS = ("test", "pending", "confirm", "decline")
+
+
+def policy(options: argparse.Namespace) -> int:
+    """`tmuxmcp policy ACTION`."""
+    action, *options.words = take_own(options) or [""]
+    options.action = action
+    if action not in ACTIONS:
+        raise InvalidArgument(
+            f"`policy` does {', '.join(ACTIONS)}, not {action!r}.", hint="See `tmuxmcp policy --help`."
+        )
+    settings, _ = effective(options)
+    if options.action == "test":
+        return _test(settings, options)
+    from tmuxmcp.broker.confirmations import Confirmations
+
+    asked = Confirmations(settings.state_dir)
+    if options.action == "pending":
+        if options.words:
+            raise InvalidArgument("`policy pending` takes no words.", hint="See `tmuxmcp policy --help`.")
+        return _pending(asked, options)
+    return _answer(asked, options)
+
+
+def _test(settings: Settings, options: argparse.Namespace) -> int:
+    from tmuxmcp.broker.actions import Place, action_of
+    from tmuxmcp.faces.operations import OPERATIONS
+    from tmuxmcp.host.policy import TOOLS, judge, parse_policy
+
+    if options.tool not in TOOLS:
+        raise InvalidArgument(f"There is no tool {options.tool!r}.", hint=f"Tools: {', '.join(sorted(TOOLS))}.")
+    if not options.words and options.tool in ("run", "send", "run_process"):
+        raise InvalidArgument("There is no COMMAND to judge.", hint="See `tmuxmcp policy --help`.")
+    row = OPERATIONS.get(options.tool)
+    cwd = os.path.abspath(os.path.expanduser(options.cwd or settings.cwd or os.getcwd()))
+    place = Place(cwd=cwd, mode=options.mode)
+    action = action_of(options.tool, bool(row and row.read_only), _arguments(options), place, base=cwd)
+    verdict = judge(action, parse_policy(settings.policy))
+    if options.json:
+        output.write_json({"verdict": verdict.decision, "reason": verdict.reason, "rule": verdict.rule or None})
+    else:
+        why = f": {output.visible(verdict.reason)}" if verdict.reason else ""
+        rule = f" [rule {verdict.rule}]" if verdict.rule else ""
+        output.write(f"{verdict.decision}{why}{rule}\n")
+    return 0 if verdict.decision == "allow" else PolicyDenied.exit_status
+
+
+def _arguments(options: argparse.Namespace) -> dict[str, Any]:
+    """The words as the tool's arguments."""
+    words: list[str] = options.words
+    text = words[0] if len(words) == 1 else shlex.join(words)
+    match options.tool:
+        case "run":
+            return {"command": text}
+        case "send":
+            return {"text": text, "enter": True}
+        case "run_process":
+            return {"argv": words}
+        case "create_session":
+            return {"program": words[0], "args": words[1:]} if words else {}
+        case _:
+            return {"path": words[0]} if words else {}
+
+
+def _pending(asked: Confirmations, options: argparse.Namespace) -> int:
+    found = list(asked.all())
+    if options.json:
+        output.write_json({"count": len(found), "confirmations": [_as_dict(each) for each in found]})
+        return 0
+    for each in found:
+        state = "confirmed, waits for the agent's next call" if each.granted else "waits for you"
+        output.write(f"{each.id}  {state}\n    " + each.message.replace("\n", "\n    ") + "\n")
+    if not found:
+        output.note("nothing waits for an answer")
+    return 0
+
+
+def _as_dict(question: Confirmation) -> dict[str, Any]:
+    return {
+        "id": question.id,
+        "message": question.message,
+        "client": question.client,
+        "asked_at": question.asked_at,
+        "granted": question.granted,
+    }
+
+
+def _answer(asked: Confirmations, options: argparse.Namespace) -> int:
+    if len(options.words) != 1:
+        raise InvalidArgument(f"`policy {options.action}` takes one ID.", hint="`tmuxmcp policy pending` shows them.")
+    question = options.words[0]
+    if options.action == "confirm":
+        _check_person()
+    known = asked.grant(question) if options.action == "confirm" else asked.decline(question)
+    if not known:
+        raise SessionNotFound(
+            f"There is no question {question!r}; one is forgotten after ten minutes.",
+            hint="`tmuxmcp policy pending` shows what waits.",
+        )
+    done = "confirmed: the same call goes through once" if options.action == "confirm" else "declined"
+    if options.json:
+        output.write_json({"id": question, "granted": options.action == "confirm"})
+    else:
+        output.note(done)
+    return 0
+
+
+def _check_person() -> None:
+    """Only a person at a terminal confirms, as far as that can be told: no agent by its own session.
+
+    Raises:
+        PermissionDenied: this runs without a terminal, in a session, or below a server.
+    """
+    import psutil
+
+    inside = not sys.stdin.isatty() or "TMUXMCP_KEY" in os.environ
+    for process in psutil.Process().parents():
+        try:
+            environment = Path(f"/proc/{process.pid}/environ").read_bytes()
+        except OSError:
+            continue
+        inside |= environment.startswith(b"TMUXMCP_KEY=") or b"\0TMUXMCP_KEY=" in environment
+    if inside:
+        raise PermissionDenied(
+            "Only a person confirms: this is no terminal of yours, or a session of an agent.",
+            hint="Run it in another terminal.",
+        )
