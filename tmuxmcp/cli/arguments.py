@@ -91,7 +91,9 @@ def _help(options: argparse.Namespace) -> int:
 
 def _take_late_words(options: argparse.Namespace, more: list[str]) -> bool:
     """argparse takes all positional words at once; those behind an option are left over."""
-    if options.verb not in ("send", "search") or (more[0] != "--" and any(word.startswith("-") for word in more)):
+    if options.verb not in ("send", "search", "install") or (
+        more[0] != "--" and any(word.startswith("-") for word in more)
+    ):
         return False
     options.words += more[more[0] == "--" :]
     return True
@@ -190,6 +192,23 @@ def _doctor(verbs: Verbs, name: str, chosen: bool) -> None:
     )
     parser = _verb(verbs, name, "check tmux, shells, limits and settings", "service.doctor", description=description)
     _add_settings(parser, False)
+
+
+def _install(verbs: Verbs, name: str, chosen: bool) -> None:
+    from tmuxmcp.clients import CLIENTS
+
+    description = (
+        "Put this server into a client's configuration. The file as it was is kept beside it.\n\n"
+        "Words behind the client are options of `tmuxmcp serve`, behind `--`."
+    )
+    parser = _verb(verbs, name, "put this server into a client's configuration", "install.install",
+                   description=description)  # fmt: skip
+    parser.add_argument("client", metavar="CLIENT", choices=tuple(CLIENTS), help=", ".join(CLIENTS))
+    parser.add_argument("--scope", choices=("user", "project", "local"), help="whose configuration (the first it has)")
+    parser.add_argument("--name", default="tmuxmcp", metavar="NAME", help="what the client calls it (tmuxmcp)")
+    parser.add_argument("--dry-run", action="store_true", help="print what would change and write nothing")
+    parser.add_argument("--remove", action="store_true", help="take it out again")
+    parser.add_argument("words", nargs="*", metavar="-- OPTION", help="options of `tmuxmcp serve`")
 
 
 def _config(verbs: Verbs, name: str, chosen: bool) -> None:
@@ -346,6 +365,7 @@ VERBS: dict[str, Callable[[Verbs, str, bool], None]] = {
     "log": _log,
     "policy": _policy,
     "doctor": _doctor,
+    "install": _install,
     "config": _config,
     "completion": _completion,
 }
