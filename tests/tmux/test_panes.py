@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
+import anyio
 import pytest
 
 from tests.conftest import eventually
@@ -174,3 +176,22 @@ async def test_input_lies_in_no_file(tmux: Tmux) -> None:
 
 def files_under(directory: Path) -> list[Path]:
     return [path for path in directory.rglob("*") if path.is_file()]
+
+
+async def test_pane_is_found_by_a_tmux_that_answers_late(tmux: Tmux, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is for the exit status, not for tmux's answer."""
+    launched = await launch_pane(tmux, ["cat"])
+    server = int((tmux.state_dir / "tmux.pid").read_text())
+    monkeypatch.setattr(panes, "STATUS_S", 0.05)
+    os.kill(server, signal.SIGSTOP)
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wake, server)
+            assert (await launched.look()).pane_id == launched.pane.pane_id
+    finally:
+        os.kill(server, signal.SIGCONT)
+
+
+async def wake(pid: int) -> None:
+    await anyio.sleep(0.2)
+    os.kill(pid, signal.SIGCONT)

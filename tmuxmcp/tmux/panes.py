@@ -247,17 +247,17 @@ async def find_pane(tmux: Tmux, pane_id: str, session_id: str) -> Pane | None:
     tmux calls a pane dead when its terminal closes, and learns the exit status a moment later: we wait for it.
     Built with libutempter, which it calls just then, it can miss SIGCHLD and leave the status for the next one.
     """
-    with anyio.move_on_after(STATUS_S):
-        while True:
-            reply = await tmux.query(command("display-message", "-p", "-t", pane_id, FORMAT))
-            pane = parse(os.fsdecode(reply.lines[0])) if reply.lines and not reply.failed else None
-            if pane is None or pane.id != session_id:
-                return None
-            if pane.status_known or _version(tmux) < (3, 3):  # 3.2 never tells a signal
-                break
-            tmux.nudge()
-            await anyio.sleep(0.002)
-    return pane
+    deadline = anyio.current_time() + STATUS_S
+    while True:
+        reply = await tmux.query(command("display-message", "-p", "-t", pane_id, FORMAT))
+        pane = parse(os.fsdecode(reply.lines[0])) if reply.lines and not reply.failed else None
+        if pane is None or pane.id != session_id:
+            return None
+        # 3.2 never tells a signal. The limit is for the status: tmux itself may be slower than that to answer.
+        if pane.status_known or _version(tmux) < (3, 3) or anyio.current_time() >= deadline:
+            return pane
+        tmux.nudge()
+        await anyio.sleep(0.002)
 
 
 async def guarded(
