@@ -11,20 +11,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import anyio
 import psutil
 
+from benchmarks import readiness
+from benchmarks.common import Row, workshop
 from benchmarks.wire import Wire
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.session import Session
@@ -33,34 +32,6 @@ from tmuxmcp.tmux.panes import keys
 
 HERE = Path(__file__).parent
 PRINT_100_MB = "yes 0123456789012345678901234567890123456789012345678 | head -c 100000000"
-
-
-@dataclass
-class Row:
-    """One budget: what was measured, the floor in the same run, and whether it holds."""
-
-    name: str
-    value: float
-    unit: str
-    floor: float | None
-    budget: str
-    holds: bool
-    note: str = ""
-
-
-@contextmanager
-def workshop() -> Iterator[tuple[Path, dict[str, str]]]:
-    """A state directory and an environment of our own; nothing of it is left."""
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
-    home = directory / "home"
-    home.mkdir()
-    env = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TMUXMCP_STATE_DIR": str(directory / "s")}
-    env |= {"TMUXMCP_LOG_LEVEL": "error", "TMUXMCP_PROGRAM": "bash", "TMUXMCP_MAX_SESSIONS": "300"}
-    try:
-        yield directory / "s", env
-    finally:
-        subprocess.run(["tmux", "-S", directory / "s" / "tmux.sock", "kill-server"], capture_output=True, check=False)
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def serve(env: dict[str, str]) -> Wire:
@@ -216,6 +187,12 @@ def bare_pipe(state: Path) -> float:
     return took
 
 
+def wake_ups(pid: int) -> int:
+    """How often the threads of a process have gone to sleep."""
+    statuses = [thread / "status" for thread in Path(f"/proc/{pid}/task").iterdir()]
+    return sum(int(status.read_text().split("\nvoluntary_ctxt_switches:", 1)[1].split()[0]) for status in statuses)
+
+
 def idle(quick: bool) -> list[Row]:
     """Many sessions that do nothing: what the broker uses."""
     count, seconds = (30, 3) if quick else (200, 10)
@@ -225,13 +202,16 @@ def idle(quick: bool) -> list[Row]:
             ours.call("create_session", program="sleep", args=["100000"], wait_ready=False)
         process = psutil.Process(ours.process.pid)
         time.sleep(1)
-        begun, before = time.perf_counter(), sum(process.cpu_times()[:2])
+        begun, before, slept = time.perf_counter(), sum(process.cpu_times()[:2]), wake_ups(process.pid)
         time.sleep(seconds)
-        used = (sum(process.cpu_times()[:2]) - before) / (time.perf_counter() - begun) * 100
+        took = time.perf_counter() - begun
+        used = (sum(process.cpu_times()[:2]) - before) / took * 100
+        woken = (wake_ups(process.pid) - slept) / took
         memory = process.memory_info().rss / 1e6
         ours.close()
     return [
         Row(f"{count} sessions idle", used, "% of a core", None, "< 1 %", used < 1),
+        Row(f"{count} sessions idle, wake-ups", woken, "a second", None, "< 2", woken < 2),
         Row(f"{count} sessions idle, memory", memory, "MB", None, "< 100 MB", memory < 100),
     ]
 
@@ -307,6 +287,7 @@ MEASURES: dict[str, Callable[[bool], list[Row]]] = {
     "busy": busy,
     "starting": starting,
     "charged": charged,
+    "readiness": readiness.readiness,
 }
 
 

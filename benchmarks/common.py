@@ -1,0 +1,40 @@
+"""What the measurements share: a place of their own to work in, and the row that each budget is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass
+class Row:
+    """One budget: what was measured, the floor in the same run, and whether it holds."""
+
+    name: str
+    value: float
+    unit: str
+    floor: float | None
+    budget: str
+    holds: bool
+    note: str = ""
+
+
+@contextmanager
+def workshop() -> Iterator[tuple[Path, dict[str, str]]]:
+    """A state directory and an environment of our own; nothing of it is left."""
+    directory = Path(tempfile.mkdtemp(prefix="tm-"))
+    home = directory / "home"
+    home.mkdir()
+    env = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TMUXMCP_STATE_DIR": str(directory / "s")}
+    env |= {"TMUXMCP_LOG_LEVEL": "error", "TMUXMCP_PROGRAM": "bash", "TMUXMCP_MAX_SESSIONS": "300"}
+    try:
+        yield directory / "s", env
+    finally:
+        subprocess.run(["tmux", "-S", directory / "s" / "tmux.sock", "kill-server"], capture_output=True, check=False)
+        shutil.rmtree(directory, ignore_errors=True)
