@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -82,10 +83,10 @@ async def test_little_of_a_long_output_is_cleaned(broker: Broker, monkeypatch: p
     cleaned = 0
     original = excerpt.plain
 
-    def counting(data: bytes, cols: int, rows: int = 24):
+    def counting(data: bytes, cols: int, rows: int = 24, **place: Any):
         nonlocal cleaned
         cleaned += len(data)
-        return original(data, cols, rows)
+        return original(data, cols, rows, **place)
 
     monkeypatch.setattr(excerpt, "plain", counting)
     result = await broker.run("seq 2000000", "a")

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 from tests.conftest import SLOW
 from tmuxmcp.broker.excerpt import Reader
 from tmuxmcp.broker.log import RawLog
-from tmuxmcp.terminal.plain import plain
+from tmuxmcp.broker.place import Places
+from tmuxmcp.terminal.plain import plain, unfinished_character
 
 MARKER = 160
 MARKED = re.compile(r"\[\.\.\. ([\d,]+) bytes left out; read since=(\d+) gives them \.\.\.\]\n")
@@ -186,3 +188,83 @@ def test_head_that_goes_while_it_is_read_is_told(monkeypatch: pytest.MonkeyPatch
         excerpt = reader.from_start(0, len(data), 1000)
     assert excerpt.lost_before == 65536
     assert clean(data[65536:]).startswith(excerpt.text.split("\n", 1)[1])
+
+
+def numberless(text: str) -> str:
+    """Without how much was drawn: that depends on where a read ended."""
+    return re.sub(r"program: [\d,]+ bytes", "program: N bytes", text)
+
+
+FULL_SCREEN = (
+    "héé\r\n\x1b]0;title\x07\x1b[31mred\x1b[0m\r\n"
+    "\x1b[?1049h\x1b[2J\x1b[1;1H~ one\x1b[2;1H~ 日\r\n\x1b[3;5Hx\x1b[?25;1049l"
+    "日本 \x1b[1mdone\x1b[m\r\n\x1b[?1049hagain\x1b[?1049l$ "
+).encode()
+SHOWN = (
+    "héé\nred\n[full-screen program: N bytes of screen drawing left out]\n"
+    "日本 done\n[full-screen program: N bytes of screen drawing left out]\n$ "
+)
+
+
+def read_in_pieces(data: bytes, cuts: list[int], view: str = "both_ends") -> str:
+    """What the reads show that a session's cursor makes."""
+    with reader_of(data) as reader:
+        places, text = Places(reader.log), ""
+        for start, end in pairwise([0, *sorted(cuts), len(data)]):
+            one = Reader(reader.log, 80, 24, places)  # each read has one of its own
+            start -= unfinished_character(data[:start])
+            text += getattr(one, view)(start, end - unfinished_character(data[:end]), 4000).text
+    return numberless(text)
+
+
+@pytest.mark.parametrize("view", ["both_ends", "from_start"])
+def test_full_screen_stretch_is_told_once_wherever_reads_cut_it(view: str):
+    assert read_in_pieces(FULL_SCREEN, [], view) == SHOWN
+    for cut in range(1, len(FULL_SCREEN)):
+        assert read_in_pieces(FULL_SCREEN, [cut], view) == SHOWN, (cut, FULL_SCREEN[cut - 10 : cut])
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.integers(1, len(FULL_SCREEN) - 1), max_size=8, unique=True))
+def test_full_screen_stretch_is_told_once_in_many_reads(cuts: list[int]):
+    assert read_in_pieces(FULL_SCREEN, cuts) == SHOWN
+
+
+def test_long_full_screen_program_is_told_once():
+    drawing = b"".join(b"\x1b[%d;1H~ line %d" % (number % 24, number) for number in range(200_000))
+    data = b"$ vi\r\n\x1b[?1049h" + drawing + b"\x1b[?1049l$ "
+    cuts = [100, 5000, 700_000, 700_001, 2_900_000, len(data) - 3]
+    assert read_in_pieces(data, cuts) == "$ vi\n[full-screen program: N bytes of screen drawing left out]\n$ "
+    with reader_of(data) as reader:  # nobody read what came before
+        assert reader.from_start(1_000_000, len(data), 1000).text == "$ "
+        assert reader.both_ends(100_000, 2_900_000, 1000).text == ""
+
+
+def test_progress_bar_in_many_reads_shows_its_states():
+    data = b" 10%\r 50%\r100%\r\n"
+    assert read_in_pieces(data, [4, 9]) == " 10% 50%100%\n"
+    typed = b"$ lss\b\x1b[K -l\r\n"
+    assert read_in_pieces(typed, [2]) == "$ ls -l\n"
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.text("aé日😀\n", max_size=40), st.integers(1, 8))
+def test_what_does_not_fit_is_passed_over_and_counted(text: str, limit: int):
+    data = text.replace("\n", "\r\n").encode()
+    with reader_of(data) as reader:
+        offset, seen = 0, ""
+        while offset < len(data):
+            piece = reader.from_start(offset, len(data), limit)
+            assert size(piece.text) <= limit
+            assert offset < piece.next_offset
+            passed_over = 0 if piece.text else piece.next_offset - offset
+            assert piece.omitted_bytes == len(data) - piece.next_offset + passed_over
+            seen, offset = seen + piece.text, piece.next_offset
+    assert seen == "".join(char for char in clean(data) if size(char) <= limit)
+
+
+def test_bytes_that_are_no_characters_are_passed_one_by_one():
+    data = b"\x80" * 50 + b"end"
+    with reader_of(data) as reader:
+        piece = reader.from_start(0, len(data), 6)
+        assert (piece.text, piece.next_offset, piece.omitted_bytes) == ("\ufffd\ufffd", 2, 51)

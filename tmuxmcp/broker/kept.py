@@ -16,7 +16,7 @@ from tmuxmcp.broker.log import LogWatcher, RawLog
 from tmuxmcp.broker.repair import sink_of
 from tmuxmcp.broker.session import Meta, Session
 from tmuxmcp.errors import SessionNotFound
-from tmuxmcp.terminal.plain import begun_full_screen, plain
+from tmuxmcp.terminal.plain import begun_full_screen, ends_full_screen, plain, unfinished
 from tmuxmcp.tmux.server import Tmux
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(\.[0-9]+)?\Z")
@@ -98,6 +98,7 @@ class LogText:
     def __init__(self, cols: int, rows: int) -> None:
         self._cols, self._rows = cols, rows
         self._rest = b""
+        self._inside = False
 
     def feed(self, data: bytes) -> str:
         """Take bytes; give the lines that are complete."""
@@ -105,9 +106,8 @@ class LogText:
         begun = begun_full_screen(self._rest)
         cut = self._rest.rfind(b"\n", 0, begun) + 1
         if not cut and len(self._rest) > HELD:
-            done, self._rest = self._rest, self._rest[begun : begun + 8]  # the switch to the other screen
-        else:
-            done, self._rest = self._rest[:cut], self._rest[cut:]
+            cut = len(self._rest) - unfinished(self._rest)
+        done, self._rest = self._rest[:cut], self._rest[cut:]
         return self._clean(done)
 
     def end(self) -> str:
@@ -116,4 +116,6 @@ class LogText:
         return self._clean(done)
 
     def _clean(self, data: bytes) -> str:
-        return plain(data, self._cols, self._rows).text if data else ""
+        text = plain(data, self._cols, self._rows, inside=self._inside).text if data else ""
+        self._inside = ends_full_screen(data, self._inside)
+        return text

@@ -25,6 +25,7 @@ from tmuxmcp.broker import readiness
 from tmuxmcp.broker.bounds import SessionBounds
 from tmuxmcp.broker.excerpt import Reader
 from tmuxmcp.broker.log import PIECE, LogWatcher, RawLog
+from tmuxmcp.broker.place import Places
 from tmuxmcp.broker.readiness import KernelFacts, TtyWitness, Verdict, Waiting, judge
 from tmuxmcp.broker.results import Foreground, Mode, Usage
 from tmuxmcp.errors import SessionExited
@@ -112,6 +113,7 @@ class Session:
         self.track = ShellTrack()
         self._scanned = self._checkpoint = 0
         self._load_checkpoint()
+        self._places = Places(self.log)
         self._witness: TtyWitness | None = None
         self._pid: int | None = None
         self._cursors: dict[str, int] = {}
@@ -146,7 +148,7 @@ class Session:
     @property
     def reader(self) -> Reader:
         """Makes clean text of its log."""
-        return Reader(self.log, self.cols, self.rows)
+        return Reader(self.log, self.cols, self.rows, self._places)
 
     @property
     def pid(self) -> int | None:

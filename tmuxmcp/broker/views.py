@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tmuxmcp.broker.screens import Shown
 from tmuxmcp.broker.session import Session
+from tmuxmcp.terminal.plain import unfinished_character
 from tmuxmcp.terminal.render import ansi_row, numbered
 
 
@@ -87,6 +88,8 @@ def raw(session: Session, start: int, end: int, limit: int) -> Piece:
 def text(session: Session, start: int, end: int, limit: int, *, contiguous: bool) -> Piece:
     """Clean lines: the first that fit, or both ends of all."""
     reader = session.reader
+    if end == session.log.size() and end > start:  # the rest of a character is still to come
+        end -= unfinished_character(session.log.read(max(end - 3, start), min(3, end - start)))
     excerpt = reader.from_start(start, end, limit) if contiguous else reader.both_ends(start, end, limit)
     note = f"Offsets before {excerpt.lost_before} are no longer kept." if excerpt.lost_before else None
     return Piece(excerpt.text, excerpt.next_offset, excerpt.omitted_bytes, excerpt.sanitized, note)

@@ -111,11 +111,50 @@ def begun_full_screen(data: bytes) -> int:
     return begun
 
 
+def last_switch(data: bytes) -> bool | None:
+    """Whether the last switch between the screens in `data` begins a full-screen program; None: there is no switch."""
+    found = None
+    for switch in _ALTERNATE.finditer(data):
+        found = switch[1] == b"h"
+    return found
+
+
+def first_leave(data: bytes) -> int | None:
+    """Offset behind the first end of a full-screen program; None: there is none."""
+    return next((switch.end() for switch in _ALTERNATE.finditer(data) if switch[1] != b"h"), None)
+
+
 def ends_full_screen(data: bytes, inside: bool = False) -> bool:
     """Whether a full-screen program draws behind `data`, if one did before it or not."""
-    for switch in _ALTERNATE.finditer(data):
-        inside = switch[1] == b"h"
-    return inside
+    found = last_switch(data)
+    return inside if found is None else found
+
+
+_UNFINISHED = re.compile(
+    rb"""(?:\x1b(?:
+          \[[0-?]*[ -/]*
+        | \][^\x07\x1b\x18\x1a]*\x1b?
+        | P(?:[^\x1b]|\x1b[^\\])*\x1b?
+        | [X^_k][^\x1b\x18\x1a]*\x1b?
+        | [ -/]*
+        ))\Z""",
+    re.VERBOSE,
+)
+
+
+_UNFINISHED_CHARACTER = re.compile(rb"(?:[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})\Z")
+
+
+def unfinished_character(data: bytes) -> int:
+    """Bytes at the end of `data` that begin a character and do not end it."""
+    found = _UNFINISHED_CHARACTER.search(data)
+    return len(data) - found.start() if found else 0
+
+
+def unfinished(data: bytes) -> int:
+    """Bytes at the end of `data` that begin an escape sequence or a character and do not end it."""
+    found = _UNFINISHED.search(data)
+    return len(data) - found.start() if found else unfinished_character(data)
 
 
 # --- full-screen programs and cleared screens ---------------------------------------------------------
