@@ -11,8 +11,9 @@
     |-- WrongMode             WRONG_MODE           |-- TmuxFailed         TMUX_ERROR
     |-- IncompleteCommand     INCOMPLETE_COMMAND   |-- IoError            IO_ERROR
     |-- Unsupported           UNSUPPORTED          |-- TimedOut           TIMEOUT
-    |-- PermissionDenied      PERMISSION_DENIED    |-- Internal           INTERNAL
-    `-- PolicyDenied          POLICY_DENIED        `-- ConfirmationDeclined CONFIRMATION_DECLINED
+    |-- PermissionDenied      PERMISSION_DENIED    |-- Cancelled          CANCELLED
+    |-- PolicyDenied          POLICY_DENIED        |-- ConfirmationDeclined CONFIRMATION_DECLINED
+    `-- Unauthorized          UNAUTHORIZED         `-- Internal           INTERNAL
 
 A code never changes its meaning and is never reused. The message says what happened, the hint what to do
 next; both are shown to models and to people as they stand. A wait that ends is an answer, not an error.
@@ -143,6 +144,12 @@ class ConfirmationDeclined(TmuxMcpError):
     code, http_status, exit_status = "CONFIRMATION_DECLINED", 403, 4
 
 
+class Unauthorized(TmuxMcpError):
+    """No token that is accepted came with the request, or its scopes do not allow the call."""
+
+    code, http_status, exit_status = "UNAUTHORIZED", 401, 4
+
+
 class ProgramNotFound(TmuxMcpError):
     """The program does not exist or cannot be executed."""
 
@@ -189,6 +196,12 @@ class TimedOut(TmuxMcpError):
     """An operation that has no partial answer did not end in time."""
 
     code, http_status, retryable, exit_status = "TIMEOUT", 504, True, 124
+
+
+class Cancelled(TmuxMcpError):
+    """The call was ended before it had an answer: its client left, or the server stops. What runs goes on."""
+
+    code, http_status, retryable = "CANCELLED", 503, True
 
 
 class Internal(TmuxMcpError):

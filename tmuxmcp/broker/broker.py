@@ -34,14 +34,17 @@ from tmuxmcp.broker.sending import check_size, typing
 from tmuxmcp.broker.session import Session
 from tmuxmcp.broker.settings import BrokerSettings
 from tmuxmcp.broker.wait import Answer, Wait, compile_pattern, wait_for
+from tmuxmcp.broker.watch import Watch
 from tmuxmcp.errors import (
     InvalidArgument,
     TmuxMcpError,
+    Unauthorized,
 )
 from tmuxmcp.host import cgroup
 from tmuxmcp.host.limits import Limits
 from tmuxmcp.terminal.modes import SHELLS
 from tmuxmcp.tmux import panes
+from tmuxmcp.tmux.control import command as tmux_command
 from tmuxmcp.tmux.server import Tmux
 
 log = logging.getLogger(__name__)
@@ -61,6 +64,7 @@ class Broker:
         self.watcher = LogWatcher()
         self.registry = Registry(self.tmux, self.watcher, settings.state_dir, settings.log_max_bytes)
         self.creation = Creation(self.registry, settings)
+        self.watch = Watch(self.registry)
         self.reading = Reading(self.registry, settings)
         self.admit = Admission(settings.max_calls).admit
         self.machine = Machine(settings)
@@ -98,6 +102,14 @@ class Broker:
     def claim_identity(self, key: str) -> str:
         """A caller's name that its restarts share and no other live process has; see `identity`."""
         return identity.claim(self.settings.state_dir, key)
+
+    async def answers(self, timeout_s: float) -> bool:
+        """Whether tmux answers within this time."""
+        try:
+            await self.tmux.query(tmux_command("display-message", "-p", ""), timeout_s=timeout_s)
+        except (TmuxMcpError, TimeoutError):
+            return False
+        return True
 
     async def _reap(self) -> None:
         """End what nobody wants any more, now and then."""
@@ -243,12 +255,13 @@ class Broker:
         """End a session and every process in it.
 
         Raises:
-            SessionNotFound
+            SessionNotFound, Unauthorized
         """
         begun = time.monotonic()
         if not session_id:
             raise InvalidArgument("destroy_session needs a session_id.", hint="list_sessions gives them.")
         session = await self.registry.existing(session_id)
+        _may_end(session, call)
         name = "KILL" if force else signal
         survivors = await end_processes(session, process_tree(session), name, 0 if force else grace_ms)
         with anyio.move_on_after(DRAIN_S):
@@ -601,6 +614,17 @@ class Broker:
             sessions=sessions,
             limits={name: getattr(settings, name) for name in limits},
             checks=checks,
+        )
+
+
+def _may_end(session: Session, call: Call) -> None:
+    """Named sessions are everybody's; a client's default session is its own."""
+    if "admin" not in call.scopes and session.meta.owner not in ("", call.caller):
+        raise Unauthorized(
+            f"Session {session.id} is the default session of another client.",
+            hint="A token with the scope admin may end it.",
+            session_id=session.id,
+            scope="admin",
         )
 
 

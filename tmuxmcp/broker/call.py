@@ -13,6 +13,9 @@ from tmuxmcp.errors import ResourceLimit
 Progress = Callable[[float, str], Awaitable[None]]
 """`await progress(elapsed_s, last_line)`; called at most once a second."""
 
+ALL_SCOPES = frozenset({"read", "write", "admin"})
+"""read: look; write: make, type into and end sessions; admin: also end the default sessions of other clients."""
+
 
 async def no_progress(elapsed_s: float, last_line: str) -> None:
     """Tell nobody."""
@@ -41,6 +44,8 @@ class Call:
 
     caller: str = "library"
     """Whose read cursors and default session are meant: `[A-Za-z0-9_-]+`, stable across restarts of the broker."""
+    scopes: frozenset[str] = ALL_SCOPES
+    """What the caller may do."""
     progress: Progress = no_progress
     ask: Ask = nobody
     call_id: str = field(default_factory=lambda: uuid4().hex[:12])

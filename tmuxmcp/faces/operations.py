@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from tmuxmcp.broker import results as r
-from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.errors import InvalidArgument, Unauthorized
 from tmuxmcp.host.limits import Limits
 
 if TYPE_CHECKING:
@@ -201,12 +201,13 @@ class Operation:
         Only what the caller gave is passed on, so settings give the defaults.
 
         Raises:
-            InvalidArgument, PolicyDenied, ConfirmationDeclined; ResourceLimit: the client has too many calls going on;
+            InvalidArgument, Unauthorized, PolicyDenied, ConfirmationDeclined; ResourceLimit: the client has too many calls going on;
             what the operation raises.
         """
         try:
             given = self.parse(arguments)
-        except InvalidArgument as error:
+            self.authorize(call.scopes, given)
+        except (InvalidArgument, Unauthorized) as error:
             broker.gate.refused(self.name, call, error)
             raise
         named = {name: getattr(given, name) for name in given.model_fields_set}
@@ -217,6 +218,30 @@ class Operation:
             return result
 
         return await broker.gate.call(self.name, self.read_only, call, named, done)
+
+    @property
+    def scope(self) -> str:
+        """The scope that a caller needs."""
+        return "read" if self.read_only else "write"
+
+    def authorize(self, scopes: frozenset[str], given: Input) -> None:
+        """Whether a caller with these scopes may do it.
+
+        Raises:
+            Unauthorized: no.
+        """
+        if self.scope not in scopes:
+            raise Unauthorized(
+                f"{self.name} needs the scope {self.scope}; your token has {', '.join(sorted(scopes)) or 'none'}.",
+                hint="Ask for a token with that scope.",
+                scope=self.scope,
+            )
+        if "write" not in scopes and getattr(given, "session_id", None) == "":
+            raise Unauthorized(
+                "A token that may only read has no default session.",
+                hint="Give a session_id; list_sessions lists them.",
+                scope="write",
+            )
 
 
 def _invalid(operation: Operation, error: ValidationError) -> InvalidArgument:
