@@ -106,7 +106,7 @@ def modules_of(code: str) -> set[str]:
         ("import tmuxmcp.cli", {"pydantic", "mcp", "asyncio"}),
         ("import tmuxmcp.broker.broker", {"mcp", "pydantic_settings", "libtmux", "pyte", "regex"}),
         ("import tmuxmcp.app", {"mcp", "libtmux"}),
-        ("import tmuxmcp.faces.mcp", {"libtmux", "pyte"}),
+        ("import tmuxmcp.faces.mcp", {"libtmux", "pyte", "prometheus_client", "tmuxmcp.faces.http"}),
     ],
 )
 def test_what_is_not_imported(code: str, absent: set[str]):

@@ -15,8 +15,9 @@ from mcp import Client
 from tests.faces.double import EXAMPLES, READ, RUN, Double, source
 from tmuxmcp import __version__
 from tmuxmcp.errors import TmuxUnavailable
-from tmuxmcp.faces.mcp import INSTRUCTIONS, build_server, lean, portable, select, stdio_identity
+from tmuxmcp.faces.mcp import INSTRUCTIONS, build_server, lean, select, stdio_identity
 from tmuxmcp.faces.operations import OPERATIONS
+from tmuxmcp.faces.portable import portable
 from tmuxmcp.faces.text import footer, render
 
 pytestmark = pytest.mark.anyio

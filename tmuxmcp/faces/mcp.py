@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from uuid import uuid4
 
 import psutil
@@ -21,6 +22,7 @@ from mcp.server.lowlevel import Server
 from mcp.types import (
     CallToolRequestParams,
     CallToolResult,
+    Icon,
     InputRequiredResult,
     ListToolsResult,
     PaginatedRequestParams,
@@ -30,23 +32,22 @@ from mcp.types import (
 )
 
 from tmuxmcp import __version__
-from tmuxmcp.broker.call import Call, Progress
+from tmuxmcp.broker.call import ALL_SCOPES, Call, Progress
 from tmuxmcp.broker.results import Result
 from tmuxmcp.errors import Internal, InvalidArgument, TmuxMcpError
 from tmuxmcp.faces.elicit import Asking, NeedsInput
 from tmuxmcp.faces.operations import OPERATIONS, Operation
+from tmuxmcp.faces.portable import portable
+from tmuxmcp.faces.prompts import get_prompt, list_prompts
+from tmuxmcp.faces.resources import BrokerSource, Resources
+from tmuxmcp.faces.subscriptions import Subscriptions
 from tmuxmcp.faces.text import footer, render
-
-if TYPE_CHECKING:
-    from tmuxmcp.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
 Results = Literal["both", "text", "structured"]
-BrokerSource = Callable[[], Awaitable["Broker"]]
-"""Gives the broker, which may still be opening; raises `TmuxMcpError` if it cannot."""
-
-Caller = str | Callable[[ServerRequestContext[Any, Any]], str]
+Context = ServerRequestContext[Any, Any]
+Caller = str | Callable[[Context], str]
 
 CALL_META, ERROR_META, RESULT_META = "tmuxmcp/call", "tmuxmcp/error", "tmuxmcp/result"
 
@@ -60,6 +61,14 @@ TOOL_SETS: dict[str, tuple[str, ...]] = {
 LONG_RESULTS = ("run", "send", "read", "run_process")
 MAX_RESULT_CHARS = 500_000
 """What Claude Code may show of a result that was asked for with a large `max_bytes`: the most it accepts."""
+
+ICON = Icon(
+    src="data:image/svg+xml,"
+    "%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Crect width='16' height='16' rx='3' "
+    "fill='%23222'/%3E%3Cpath d='m3 5 3 3-3 3m5 0h5' fill='none' stroke='%231bb91f' stroke-width='2'/%3E%3C/svg%3E",
+    mime_type="image/svg+xml",
+    sizes=["any"],
+)
 
 LAUNCHERS = ("uv", "uvx")
 """Parents that live only as long as we do; the client is above them."""
@@ -104,6 +113,9 @@ def build_server(
     tools: Sequence[str] = ("core", "process", "human"),
     results: Results = "both",
     caller: Caller = "mcp",
+    scopes: Callable[[Context], frozenset[str]] = lambda ctx: ALL_SCOPES,
+    around: Callable[[Context, str], AbstractAsyncContextManager[None]] = lambda ctx, name: nullcontext(),
+    subscriptions: Subscriptions | None = None,
 ) -> Server[dict[str, Any]]:
     """An MCP server over a broker.
 
@@ -112,34 +124,48 @@ def build_server(
         tools: names of tool sets, or `all`.
         results: what a result holds: text, structured content, or both.
         caller: whose read cursors and default session are meant; a function is asked once the broker is open.
+        scopes: what the caller may do.
+        around: entered around each call of a tool, with its name.
+        subscriptions: the subscribers; left out: its own.
     """
     offered = select(tools)
     listed = ListToolsResult(tools=[as_tool(row, results) for row in offered.values()])
 
-    async def list_tools(ctx: ServerRequestContext[Any, Any], params: PaginatedRequestParams | None) -> ListToolsResult:
+    def call_of(ctx: Context) -> Call:
+        who = caller if isinstance(caller, str) else caller(ctx)
+        return Call(caller=who, scopes=scopes(ctx), progress=_progress(ctx))
+
+    async def list_tools(ctx: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
         return listed
 
     asking = Asking()
 
-    async def call_tool(
-        ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams
-    ) -> CallToolResult | InputRequiredResult:
-        call = Call(progress=_progress(ctx), ask=asking.of(ctx, params))
+    async def call_tool(ctx: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
+        call_id = Call().call_id
         try:
             operation = _find(offered, params.name)
             opened = await broker()
-            call = replace(call, caller=caller if isinstance(caller, str) else caller(ctx))
-            result = await operation.call(opened, call, params.arguments or {})
-            return as_result(result, results, call.call_id)
+            call = replace(call_of(ctx), call_id=call_id, ask=asking.of(ctx, params))
+            async with around(ctx, operation.name):
+                result = await operation.call(opened, call, params.arguments or {})
+            return as_result(result, results, call_id)
         except NeedsInput as needed:
             return needed.result
         except TmuxMcpError as error:
-            log.debug("call %s: %.100s: %s", call.call_id, params.name, error)
-            return as_error(error, call.call_id)
+            log.debug("call %s: %.100s: %s", call_id, params.name, error)
+            return as_error(error, call_id)
         except Exception:
             incident = uuid4().hex[:12]
-            log.exception("call %s: %s failed, incident %s", call.call_id, params.name, incident)
-            return as_error(_internal(incident), call.call_id)
+            log.exception("call %s: %s failed, incident %s", call_id, params.name, incident)
+            return as_error(_internal(incident), call_id)
+
+    resources = Resources(broker, call_of)
+    subscribers = subscriptions or Subscriptions(broker)
+
+    @asynccontextmanager
+    async def lifespan(server: Server[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+        async with subscribers.run():
+            yield {}
 
     return Server(
         "tmuxmcp",
@@ -147,8 +173,19 @@ def build_server(
         version=__version__,
         description="Terminal sessions for agents, on tmux",
         instructions=INSTRUCTIONS,
+        icons=[ICON],
+        lifespan=lifespan,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
+        on_list_resources=resources.listing,
+        on_list_resource_templates=resources.templates,
+        on_read_resource=resources.read,
+        on_subscribe_resource=subscribers.subscribe,
+        on_unsubscribe_resource=subscribers.unsubscribe,
+        on_subscriptions_listen=subscribers.listen,
+        on_list_prompts=list_prompts,
+        on_get_prompt=get_prompt,
+        on_completion=resources.complete,
     )
 
 
@@ -213,21 +250,6 @@ def as_error(error: TmuxMcpError, call_id: str) -> CallToolResult:
     )
 
 
-def portable(value: Any) -> Any:
-    """A value that JSON can carry: names of files may hold bytes that are not UTF-8, details any object."""
-    match value:
-        case str():
-            return value.encode(errors="backslashreplace").decode()
-        case None | bool() | int() | float():
-            return value
-        case Mapping():
-            return {portable(str(key)): portable(item) for key, item in value.items()}
-        case list() | tuple():
-            return [portable(item) for item in value]
-        case _:
-            return portable(str(value))
-
-
 def _find(offered: Mapping[str, Operation], name: str) -> Operation:
     if name not in offered:
         raise InvalidArgument(f"There is no tool {name[:100]!r}.", hint=f"Tools: {', '.join(offered)}.")
@@ -242,7 +264,7 @@ def _internal(incident: str) -> Internal:
     )
 
 
-def _progress(ctx: ServerRequestContext[Any, Any]) -> Progress:
+def _progress(ctx: Context) -> Progress:
     async def progress(elapsed_s: float, last_line: str) -> None:
         await ctx.session.report_progress(elapsed_s, message=last_line)  # tells nobody if nobody asked
 

@@ -1,0 +1,153 @@
+"""Sessions as MCP resources: what is listed, read and completed. Reading goes through the table of operations."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mcp import MCPError
+from mcp.server import ServerRequestContext
+from mcp.types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    CompleteRequestParams,
+    CompleteResult,
+    Completion,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    PaginatedRequestParams,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    TextResourceContents,
+)
+
+from tmuxmcp.broker.call import Call
+from tmuxmcp.errors import InvalidArgument, SessionNotFound, TmuxMcpError, Unsupported
+from tmuxmcp.faces.operations import OPERATIONS
+from tmuxmcp.faces.portable import portable
+
+if TYPE_CHECKING:
+    from tmuxmcp.broker.broker import Broker
+
+Context = ServerRequestContext[Any, Any]
+BrokerSource = Callable[[], Awaitable["Broker"]]
+"""Gives the broker, which may still be opening; raises `TmuxMcpError` if it cannot."""
+
+SESSIONS = "tmux://sessions"
+PARTS = {
+    "screen": ("Screen", "What the session's terminal shows now"),
+    "history": ("History", "The newest lines that the session printed, as many as its scrollback keeps"),
+    "recording": ("Recording", "The session's recording, an asciicast"),
+}
+URI = re.compile(rf"{SESSIONS}(?:/([A-Za-z0-9][A-Za-z0-9_-]{{0,63}})/({'|'.join(PARTS)}))?\Z")
+
+MAX_BYTES = 1 << 20
+"""Most bytes of text in one resource."""
+
+MOST_COMPLETIONS = 100
+"""As many as the protocol allows."""
+
+MOST_LISTED = 200
+"""Resources in a list; the templates reach the others."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """What a URI means: all sessions, or a part of one."""
+
+    session_id: str = ""
+    part: str = ""
+
+
+def parse_uri(uri: str) -> Address | None:
+    """What a URI of ours means; None for any other."""
+    match = URI.match(uri)
+    return Address(match[1] or "", match[2] or "") if match else None
+
+
+class Resources:
+    """Handlers of the `resources/*` requests and of `completion/complete`."""
+
+    def __init__(self, broker: BrokerSource, call_of: Callable[[Context], Call]) -> None:
+        self._broker, self._call_of = broker, call_of
+
+    async def listing(self, ctx: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
+        """All sessions, and the screen and history of each."""
+        found = [Resource(name="sessions", title="Sessions", uri=SESSIONS, mime_type="application/json",
+                          description="All sessions, with what each is doing")]  # fmt: skip
+        for session_id in await self._session_ids(ctx):
+            for part in ("screen", "history"):
+                title, description = PARTS[part]
+                uri, name = f"{SESSIONS}/{session_id}/{part}", f"{session_id}/{part}"
+                found.append(Resource(name=name, title=f"{title} of {session_id}", uri=uri, mime_type="text/plain",
+                                      description=description))  # fmt: skip
+        return ListResourcesResult(resources=found[:MOST_LISTED])
+
+    async def templates(self, ctx: Context, params: PaginatedRequestParams | None) -> ListResourceTemplatesResult:
+        """The parts that every session has."""
+        return ListResourceTemplatesResult(
+            resource_templates=[
+                ResourceTemplate(
+                    name=part,
+                    title=title,
+                    uri_template=f"{SESSIONS}/{{id}}/{part}",
+                    description=description,
+                    mime_type="application/x-asciicast" if part == "recording" else "text/plain",
+                )
+                for part, (title, description) in PARTS.items()
+            ]
+        )
+
+    async def read(self, ctx: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
+        """The text of one resource; it moves no read cursor."""
+        uri = str(params.uri)
+        try:
+            text, mime_type = await self._text(ctx, uri)
+        except TmuxMcpError as error:
+            raise failed(error, uri) from None
+        return ReadResourceResult(contents=[TextResourceContents(uri=uri, mime_type=mime_type, text=portable(text))])
+
+    async def _text(self, ctx: Context, uri: str) -> tuple[str, str]:
+        address = parse_uri(uri)
+        if address is None:
+            raise InvalidArgument(f"There is no resource {uri[:200]!r}.", hint=f"{SESSIONS} lists the sessions.")
+        if not address.part:
+            listed = await self._do(ctx, "list_sessions")
+            return json.dumps(portable(listed.model_dump(mode="json")), ensure_ascii=False), "application/json"
+        if address.part == "recording":
+            await self._do(ctx, "get_session", session_id=address.session_id)
+            raise Unsupported(f"There is no recording of session {address.session_id}.", hint="Read its history.")
+        view: dict[str, Any] = {"view": "screen"}
+        if address.part == "history":
+            view = {"view": "scrollback", "limit": 100_000}
+        shown = await self._do(ctx, "read", session_id=address.session_id, max_bytes=MAX_BYTES, **view)
+        return shown.content, "text/plain"
+
+    async def _do(self, ctx: Context, name: str, **arguments: Any) -> Any:
+        return await OPERATIONS[name].call(await self._broker(), self._call_of(ctx), arguments)
+
+    async def _session_ids(self, ctx: Context) -> list[str]:
+        try:
+            return [each.session_id for each in (await self._do(ctx, "list_sessions")).sessions]
+        except TmuxMcpError as error:
+            raise failed(error, SESSIONS) from None
+
+    async def complete(self, ctx: Context, params: CompleteRequestParams) -> CompleteResult:
+        """Session ids, for the resources' `id` and the prompts' `session_id`; nothing for other arguments."""
+        if params.argument.name not in ("id", "session_id"):
+            return CompleteResult(completion=Completion(values=[]))
+        ids = sorted(each for each in await self._session_ids(ctx) if each.startswith(params.argument.value))
+        values = ids[:MOST_COMPLETIONS]
+        return CompleteResult(completion=Completion(values=values, total=len(ids), has_more=len(ids) > len(values)))
+
+
+def failed(error: TmuxMcpError, uri: str) -> MCPError:
+    """An error as MCP has it where there is no tool result to put it into."""
+    wrong = isinstance(error, InvalidArgument | SessionNotFound | Unsupported)
+    data = {"uri": uri, **error.as_dict()}
+    return MCPError(INVALID_PARAMS if wrong else INTERNAL_ERROR, portable(str(error)), portable(data))
