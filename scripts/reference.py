@@ -22,7 +22,9 @@ from tmuxmcp.broker import results
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.cli import arguments
 from tmuxmcp.config import PREFIX, Settings, home
+from tmuxmcp.faces import rpc
 from tmuxmcp.faces.mcp import TOOL_SETS
+from tmuxmcp.faces.metrics import METRICS
 from tmuxmcp.faces.operations import OPERATIONS, Operation
 from tmuxmcp.terminal.keys import parse_keys
 
@@ -136,6 +138,37 @@ KEYS = [
 ]
 """Notations of keys, with examples."""
 
+HTTP_PATHS = [
+    ("`/mcp`", "POST, GET, DELETE", "yes", "MCP over streamable HTTP, in both protocol eras."),
+    ("`/rpc`", "POST", "yes", "JSON-RPC 2.0."),
+    ("`/metrics`", "GET", "yes", "Metrics for Prometheus."),
+    ("`/healthz`", "GET", "no", "200 while tmux answers, else 503."),
+    ("`/`", "GET", "no", "Place of the page to watch sessions on, which is still to come."),
+]
+HTTP_STATUS = [
+    ("400", "`INVALID_ARGUMENT`", "Host, Origin or Authorization is there more than once."),
+    ("401", "`UNAUTHORIZED`", "No token came, or none that is accepted."),
+    ("403", "`PERMISSION_DENIED`", "A page of another site asks (Origin)."),
+    ("408", "`TIMEOUT`", "The body did not arrive in 30 s."),
+    ("413", "`RESOURCE_LIMIT`", "The body is over 16 MiB."),
+    ("421", "`PERMISSION_DENIED`", "The Host is neither a loopback name nor in `allowed_hosts`."),
+    ("500", "`INTERNAL`", "A defect of ours; the log has it."),
+    ("503", "`CANCELLED`", "The server stops. Sessions go on."),
+]
+RPC_NUMBERS = [
+    ("-32700", "The body is not JSON."),
+    ("-32600", "It is no request, or a batch that is empty or too long."),
+    ("-32601", "There is no such method."),
+    ("-32602", "An argument is missing, unknown or wrong."),
+    ("-32603", "`INTERNAL`."),
+    ("-32000", "Every other error; `data.code` says which."),
+]
+SCOPES = [
+    ("`read`", "Operations that change nothing, resources, `/metrics`. Always with a `session_id`."),
+    ("`write`", "All operations, and a default session of its own."),
+    ("`admin`", "Also to end the default sessions of other clients."),
+]
+
 VALUES: dict[str, dict[str, str]] = {
     "Mode": {
         "shell_prompt": "A shell waits at its prompt.",
@@ -173,6 +206,7 @@ HEAD = "<!-- Written by scripts/reference from the code. Change the code, then r
 def pages() -> dict[str, str]:
     """The pages by file name."""
     made = {"tools.md": tools(), "settings.md": settings(), "errors.md": error_codes(), "cli.md": command_line()}
+    made["http.md"] = http()
     return {name: HEAD + "\n".join(lines) + "\n" for name, lines in made.items()}
 
 
@@ -406,7 +440,7 @@ def _settings() -> Iterator[tuple[str, ...]]:
             shown = code(str(default).replace(str(home()), "~"))
         elif isinstance(default, list):
             shown = code(",".join(default)) or "none"
-        elif isinstance(default, (dict, str)) and not default:
+        elif default is None or (isinstance(default, (dict, str)) and not default):
             shown = "none"
         else:
             shown = code(default if isinstance(default, str) else json.dumps(default))
@@ -435,13 +469,15 @@ def error_codes() -> list[str]:
         "| --- | --- |",
         "| MCP | `isError`; text `CODE: message Hint: ...`; the object below in `_meta` under `tmuxmcp/error` |",
         '| command line | one line on stderr and the exit status; with `--json` also `{"error": ...}` on stdout |',
+        "| JSON-RPC | `error.data` is the object below; [numbers](http.md#json-rpc) |",
+        '| HTTP | the status below where no call was made; the body is `{"error": ...}` |',
         "| library | `TmuxMcpError` with `code`, `message`, `hint`, `retryable`, `details` |",
         "",
         "The object is `{code, message, retryable, hint, details}`. `details` holds values for programs, such as",
         "`session_id`. Retryable means: the same call may succeed later.",
         "",
         "`tmuxmcp run` exits with the command's own status, and with 125 for every error of this table.",
-        "The column HTTP has the status of the same meaning.",
+        "The column HTTP has the status of the same meaning; JSON-RPC answers 200 and says the error in the body.",
         "",
     ]
     lines += table(("code", "exit status", "HTTP", "retryable"), map(_error_row, errors.all_errors()))
@@ -453,6 +489,54 @@ def error_codes() -> list[str]:
 def _error_row(error: type[errors.TmuxMcpError]) -> tuple[str, ...]:
     link = f"[`{error.code}`](#{error.code.lower()})"
     return link, str(error.exit_status), str(error.http_status), "yes" if error.retryable else "no"
+
+
+# ---- HTTP --------------------------------------------------------------------------------------
+
+
+def http() -> list[str]:
+    """Paths, methods of JSON-RPC with their scopes, numbers of errors, metrics."""
+    lines = [
+        "# HTTP and JSON-RPC",
+        "",
+        "`tmuxmcp serve --http HOST:PORT` serves one application. [How to run it](../howto/serve-over-http.md).",
+        "",
+        *table(("path", "method", "token", "does"), HTTP_PATHS),
+        'Every refusal is JSON: `{"error": ...}` with [the object of all errors](errors.md).',
+        "",
+        *table(("status", "code", "means"), HTTP_STATUS),
+        "## JSON-RPC",
+        "",
+        "`POST /rpc` with `Content-Type: application/json`. JSON-RPC 2.0: the method is the name of an operation,",
+        "`params` an object with its arguments by name, `result` its result. Arguments and results are those of",
+        "[the tools](tools.md), whatever the setting `tools` says. `rpc.discover` gives an OpenRPC document.",
+        "",
+        f"A batch has 1 to {rpc.MAX_BATCH} calls, which are done one after the other in their order. Notifications",
+        "are done and not answered; where there are only notifications, the status is 204. The header `tmuxmcp-call`",
+        "has the correlation ids of the calls, as the log has them.",
+        "",
+        *table(
+            ("method", "scope"), [(f"[`{row.name}`](tools.md#{row.name})", row.scope) for row in OPERATIONS.values()]
+        ),
+        "`error.data` is the object of all errors; `error.code` is a number:",
+        "",
+        *table(("number", "when"), RPC_NUMBERS),
+        "## Tokens",
+        "",
+        "A line of the token file, or of the variable `TMUXMCP_TOKEN`, is `NAME SCOPES TOKEN`, or a single token,",
+        "which is named `default` and has the scope `admin`. Lines that begin with `#` are comments.",
+        "",
+        *table(("scope", "allows"), SCOPES),
+        "## Metrics",
+        "",
+        *table(("metric", "labels", "counts"), _metrics()),
+    ]
+    return lines[:-1]
+
+
+def _metrics() -> Iterator[tuple[str, str, str]]:
+    for each in METRICS:
+        yield code(each.name), ", ".join(map(code, each.labels)), f"{each.counts}."
 
 
 # ---- command line ------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import anyio.abc
 
 from tmuxmcp.broker.settings import BrokerSettings
 from tmuxmcp.config import Settings, load_settings
-from tmuxmcp.errors import TmuxMcpError
+from tmuxmcp.errors import InvalidArgument, TmuxMcpError
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
@@ -89,6 +89,55 @@ async def serve_stdio(settings: Settings) -> None:
             broker, tools=settings.tools, results=settings.results, caller=lambda _: broker.caller
         )
         await stdio.serve(server)
+
+
+def run_http(settings: Settings, *, no_token: bool = False) -> None:
+    """Serve MCP and JSON-RPC over HTTP until a signal comes; sessions live on.
+
+    Args:
+        no_token: ask for no token; on loopback only.
+
+    Raises:
+        InvalidArgument, PermissionDenied, IoError: the address or the tokens are not right.
+    """
+    setup_logging(settings.log_level, settings.log_format)
+    import tmuxmcp.faces.http
+    import tmuxmcp.faces.listener  # noqa: F401
+
+    gc.freeze()
+    gc.enable()
+    anyio.run(serve_http, settings, no_token)
+
+
+async def serve_http(settings: Settings, no_token: bool = False) -> None:
+    """Serve over HTTP; see `run_http`."""
+    from tmuxmcp.faces import http, listener, tokens
+
+    host, port = listener.parse_address(settings.http)
+    accepted = None if no_token else tokens.load_tokens(settings.token_file, os.environ.get(tokens.VARIABLE))
+    if accepted is None and not no_token:
+        raise InvalidArgument(
+            "HTTP wants a token, and there is none.",
+            hint=f"Write one into a file of mode 600 and give --token-file FILE, or set {tokens.VARIABLE}.",
+        )
+    for token in accepted or ():
+        if token.short:
+            log.warning("the token %s is short: it can be guessed", token.name)
+    with listener.bind(host, port, only_loopback=accepted is None) as opened:
+        async with open_broker(settings) as broker:
+            hosts = listener.hosts_of(opened, host) | set(settings.allowed_hosts)
+            service = http.Service(broker, tokens=accepted, hosts=hosts, tools=settings.tools, results=settings.results)
+            address = ":".join(map(str, opened.getsockname()[:2]))
+            log.info("serving %s on http://%s", settings.state_dir, address)
+            async with service.run():
+                await listener.serve(
+                    service.app,
+                    opened,
+                    close=service.close,
+                    stop=service.stop,
+                    dropped=service.metrics.dropped,
+                )
+    log.info("ended cleanly")
 
 
 @asynccontextmanager

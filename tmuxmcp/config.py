@@ -96,6 +96,11 @@ class Settings(BaseSettings):
     audit: Literal["best-effort", "strict", "off"] = Field(
         "best-effort", description="One line for each call in audit.jsonl; strict: nothing is done without it"
     )
+    http: str = Field("off", description="Where serve listens for HTTP: HOST:PORT; off: it speaks on stdin and stdout")
+    token_file: Path | None = Field(None, description="File of the tokens that HTTP clients send; only you may read it")
+    allowed_hosts: Words = Field(
+        [], description="Names beside the loopback ones that HTTP answers to: NAME or NAME:PORT, exact"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="How much is logged to stderr")
     log_format: Literal["text", "json"] = Field("text", description="Form of the log")
 
@@ -105,7 +110,13 @@ class Settings(BaseSettings):
         """tmux and the programs that keep the logs work in other directories than ours."""
         return Path(os.path.abspath(value.expanduser()))
 
-    @field_validator("program_args", "tools", "env_allow", mode="before")
+    @field_validator("token_file", mode="before")
+    @classmethod
+    def _no_file(cls, value: Any) -> Any:
+        """An empty variable or flag means none."""
+        return os.path.abspath(os.path.expanduser(value)) if value else None
+
+    @field_validator("program_args", "tools", "env_allow", "allowed_hosts", mode="before")
     @classmethod
     def _split_words(cls, value: Any) -> Any:
         """A variable or flag is a text with commas; a file gives a list."""

@@ -159,7 +159,8 @@ def _add_wait(parser: Parser, text: str) -> None:
 
 
 def _serve(verbs: Verbs, name: str, chosen: bool) -> None:
-    parser = _verb(verbs, name, "serve MCP on stdin and stdout", "service.serve")
+    parser = _verb(verbs, name, "serve MCP on stdin and stdout, or over HTTP", "service.serve")
+    parser.add_argument("--no-token", action="store_true", help="HTTP asks for no token; on loopback, for tests")
     _add_settings(parser, chosen)
     _add_words(parser, "PROGRAM", "program of the default session, and its arguments")
 

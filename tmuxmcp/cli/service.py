@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import program_words
+from tmuxmcp.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tmuxmcp.config import Settings
@@ -37,15 +38,21 @@ def effective(options: argparse.Namespace) -> tuple[Settings, dict[str, str]]:
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Serve MCP on stdio until the client goes."""
-    from tmuxmcp.app import run_stdio
+    """Serve MCP on stdio until the client goes, or over HTTP until a signal comes."""
+    from tmuxmcp.app import run_http, run_stdio
     from tmuxmcp.config import load_settings
 
     words = program_words(options)
     given = flags(options)
     if words:  # another program than the settings', so not with their arguments
         given |= {"program": words[0], "program_args": words[1:]}
-    run_stdio(load_settings(given, config_file(options)))
+    settings = load_settings(given, config_file(options))
+    if settings.http in ("", "off"):
+        if options.no_token:
+            raise InvalidArgument("--no-token is for --http.", hint="On stdio there is no token.")
+        run_stdio(settings)
+    else:
+        run_http(settings, no_token=options.no_token)
     return 0
 
 
@@ -114,6 +121,8 @@ def plain(value: Any) -> Any:
 def word(value: Any) -> str:
     """A value as a table shows it."""
     match value:
+        case None:
+            return "-"
         case bool():
             return str(value).lower()
         case list():

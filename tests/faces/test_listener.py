@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from tests.conftest import eventually
+from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
+from tmuxmcp.faces import listener
+from tmuxmcp.faces.listener import bind, hosts_of, is_loopback, parse_address
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:7433", ("127.0.0.1", 7433)),
+        ("7433", ("127.0.0.1", 7433)),
+        ("localhost:0", ("localhost", 0)),
+        ("[::1]:80", ("::1", 80)),
+        ("0.0.0.0:65535", ("0.0.0.0", 65535)),
+    ],
+)
+def test_addresses(text: str, address: tuple[str, int]):
+    assert parse_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", ":", "127.0.0.1:65536", "::1:80", "[x]:80", "a:b:1", "host:1x"])
+def test_what_is_no_address(text: str):
+    with pytest.raises(InvalidArgument):
+        parse_address(text)
+
+
+def test_beyond_loopback_needs_a_token():
+    assert is_loopback("127.9.9.9")
+    assert is_loopback("::1")
+    assert not is_loopback("0.0.0.0")
+    assert not is_loopback("fe80::1%eth0")
+    with pytest.raises(PermissionDenied, match="token"):
+        bind("0.0.0.0", 0, only_loopback=True)
+    with bind("0.0.0.0", 0, only_loopback=False), bind("localhost", 0, only_loopback=True):
+        pass
+
+
+def test_a_port_in_use_is_an_error():
+    with bind("127.0.0.1", 0, only_loopback=True) as first, pytest.raises(IoError, match="in use"):
+        bind("127.0.0.1", first.getsockname()[1], only_loopback=True)
+
+
+def test_hosts_are_the_loopback_names_and_its_own():
+    with bind("127.0.0.1", 0, only_loopback=True) as opened:
+        port = opened.getsockname()[1]
+        assert hosts_of(opened, "0.0.0.0") == {f"{n}:{port}" for n in ("127.0.0.1", "localhost", "[::1]", "0.0.0.0")}
+        assert f"[fe80::1]:{port}" in hosts_of(opened, "fe80::1")
+
+
+@asynccontextmanager
+async def serving(app: Callable[..., object]) -> AsyncIterator[tuple[int, list[str]]]:
+    """An application being served in this process; a signal ends it."""
+    told: list[str] = []
+    with bind("127.0.0.1", 0, only_loopback=True) as opened:
+        async with anyio.create_task_group() as tasks:
+
+            async def serve() -> None:
+                await listener.serve(
+                    app,
+                    opened,
+                    close=lambda: told.append("close"),
+                    stop=lambda: told.append("stop"),
+                    dropped=lambda: told.append("dropped"),
+                )
+                told.append("ended")
+
+            tasks.start_soon(serve)
+            yield opened.getsockname()[1], told
+            await eventually(lambda: signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL)
+            signal.raise_signal(signal.SIGTERM)
+            await eventually(lambda: "ended" in told)
+
+
+async def hello(scope, receive, send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"hi"})
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\nX-", b"GET / HTTP/1.1\r\nHost: x\r\n"]
+)
+async def test_a_head_that_does_not_come_ends_the_connection(sent: bytes, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(listener, "HEAD_S", 0.2)
+    async with serving(hello) as (port, _), await anyio.connect_tcp("127.0.0.1", port) as slow:
+        if sent:
+            await slow.send(sent)
+        with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)), anyio.fail_after(10):
+            await slow.receive()
+
+
+@pytest.mark.anyio
+async def test_so_does_the_head_of_a_second_request(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(listener, "HEAD_S", 0.2)
+    async with serving(hello) as (port, _), await anyio.connect_tcp("127.0.0.1", port) as slow:
+        await slow.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = b""
+        while b"hi" not in answer:
+            answer += await slow.receive()
+        await slow.send(b"GET / HTTP")
+        with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)), anyio.fail_after(10):
+            await slow.receive()
+
+
+@pytest.mark.anyio
+async def test_a_client_that_takes_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(listener, "STALL_S", 0.2)
+    ended = anyio.Event()
+
+    async def endless(scope, receive, send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await receive()
+        async with anyio.create_task_group() as tasks:
+
+            async def until_gone() -> None:
+                await receive()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(until_gone)
+            while True:
+                await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
+                await anyio.lowlevel.checkpoint()
+        ended.set()
+
+    async with serving(endless) as (port, told):
+        connection = socket.create_connection(("127.0.0.1", port))
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await eventually(lambda: "dropped" in told)
+        with connection, anyio.fail_after(10):
+            await ended.wait()
+
+
+@pytest.mark.anyio
+async def test_a_signal_closes_and_then_stops():
+    async with serving(hello) as (_, told):
+        await anyio.lowlevel.checkpoint()
+    assert told[0] == "close"
+    assert told[-1] == "ended"

@@ -1,0 +1,116 @@
+"""The HTTP service as a process of its own, and how tests speak to it."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+SLOW = float(os.environ.get("TMUXMCP_TEST_SLOW", "1"))
+
+TOKENS = {name: f"{name}-0123456789abcdef" for name in ("agent", "other", "viewer", "boss")}
+TOKEN_FILE = f"""\
+# name   scopes  token
+agent    write   {TOKENS["agent"]}
+other    read,write {TOKENS["other"]}
+viewer   read    {TOKENS["viewer"]}
+boss     admin   {TOKENS["boss"]}
+"""
+
+
+class Service:
+    """One server process. Sessions outlive it: their tmux server is ended with the state directory."""
+
+    def __init__(self, state_dir: Path, *arguments: str, **variables: str) -> None:
+        home = state_dir / "home"
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        tokens = state_dir / "tokens"
+        tokens.touch(mode=0o600)
+        tokens.write_text(TOKEN_FILE)
+        words = ["serve", "--state-dir", str(state_dir), "--http", "127.0.0.1:0", *arguments]
+        if "--no-token" not in words:
+            words += ["--token-file", str(tokens)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tmuxmcp", *words, "--program", "bash"],
+            env={"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", **variables},
+            cwd=home,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        self.port = self._wait_for_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def _wait_for_port(self) -> int:
+        assert self.process.stderr
+        deadline = time.monotonic() + 20 * SLOW
+        said = b""
+        while time.monotonic() < deadline:
+            if select.select([self.process.stderr], [], [], 0.1)[0]:
+                said += (piece := os.read(self.process.stderr.fileno(), 65536))
+                found = re.search(rb"serving .* on http://127\.0\.0\.1:(\d+)", said)
+                if found:
+                    return int(found[1])
+                assert piece, said
+        raise AssertionError(said)
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, float]:
+        """End it; gives its exit status, and how long that took."""
+        begun = time.monotonic()
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        assert self.process.stderr
+        try:
+            self.process.communicate(timeout=20 * SLOW)
+        finally:
+            self.process.kill()
+        return self.process.returncode, time.monotonic() - begun
+
+    def http(self, token: str = "agent", **headers: str) -> httpx2.Client:
+        """A client with a token."""
+        return httpx2.Client(base_url=self.url, headers=bearer(token) | headers, timeout=30 * SLOW, verify=False)
+
+    def rpc(self, method: str, token: str = "agent", **params: Any) -> dict[str, Any]:
+        """The answer to one JSON-RPC call."""
+        with self.http(token) as client:
+            answer = client.post("/rpc", json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def result(self, method: str, token: str = "agent", **params: Any) -> dict[str, Any]:
+        """Its result."""
+        answer = self.rpc(method, token, **params)
+        assert "result" in answer, answer
+        return answer["result"]
+
+    def metric(self, name: str) -> float:
+        """A number out of /metrics; 0 when it is not there yet."""
+        with self.http() as client:
+            page = client.get("/metrics").text
+        found = re.search(rf"^{re.escape(name)} (\S+)$", page, re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+    @asynccontextmanager
+    async def mcp(self, mode: str, token: str = "agent", **options: Any) -> AsyncIterator[Client]:
+        """An MCP client of one of the two eras."""
+        async with (
+            httpx2.AsyncClient(headers=bearer(token), timeout=60 * SLOW) as http,
+            Client(streamable_http_client(f"{self.url}/mcp", http_client=http), mode=mode, **options) as client,
+        ):
+            yield client
+
+
+def bearer(token: str) -> dict[str, str]:
+    """The header for one of the names in `TOKENS`; none for an empty one."""
+    return {"Authorization": f"Bearer {TOKENS[token]}"} if token else {}

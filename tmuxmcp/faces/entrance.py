@@ -1,0 +1,231 @@
+"""The entrance of the HTTP service: who may come in, how much they may bring, and what becomes of it when they leave.
+
+Nothing of a request reaches the application before its Host, its Origin and its token are found good, and its body is
+there whole. A client that leaves ends its call; a server that stops ends all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from uuid import uuid4
+
+import anyio
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tmuxmcp.errors import (
+    Cancelled,
+    Internal,
+    InvalidArgument,
+    PermissionDenied,
+    ResourceLimit,
+    TimedOut,
+    TmuxMcpError,
+    Unauthorized,
+)
+from tmuxmcp.faces.rpc import encode
+from tmuxmcp.faces.tokens import Token, Tokens
+
+log = logging.getLogger(__name__)
+
+MAX_BODY = 16 * 1024 * 1024
+"""Bytes of a request's body; as many as a line on stdio may have."""
+
+BODY_S = 30
+"""Longest time in which a body has to arrive."""
+
+OPEN_PATHS = frozenset({"/", "/healthz"})
+"""What needs no token: it tells nothing of sessions."""
+
+TOKEN, GONE = "tmuxmcp.token", "tmuxmcp.gone"
+"""Where the request's scope has its `Token`, and the event that its client has left."""
+
+Count = Callable[[int, int, int], None]
+"""`count(status, received_bytes, sent_bytes)` of one request."""
+
+
+@dataclass
+class Refused(Exception):
+    """A request that does not come in."""
+
+    status: int
+    error: TmuxMcpError
+
+
+class Entrance:
+    """An ASGI application around another."""
+
+    def __init__(self, app: ASGIApp, tokens: Tokens | None, hosts: Iterable[str], count: Count) -> None:
+        """Let requests through to `app`.
+
+        Args:
+            tokens: those that are accepted; None: none is asked for.
+            hosts: exact values of Host, `name` or `name:port`; an Origin is one of these behind its scheme.
+        """
+        self._app, self._tokens, self._count = app, tokens, count
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._scopes: set[anyio.CancelScope] = set()
+        self._stopping = False
+
+    def stop(self) -> None:
+        """End all requests; from now on nothing comes in."""
+        self._stopping = True
+        for scope in self._scopes:
+            scope.cancel()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            return
+        answer = _Answer(send)
+        body = b""
+        try:
+            scope[TOKEN] = token = self._check(scope)
+            if token:
+                user = AccessToken(token="-", client_id=token.name, scopes=sorted(token.scopes))
+                scope["user"] = AuthenticatedUser(user)  # the SDK binds its sessions to whoever made them
+            body = await _read_body(scope, receive)
+            await self._serve(scope, body, receive, answer)
+        except Refused as refused:
+            await answer.refuse(refused.status, refused.error)
+        finally:
+            self._count(answer.status, len(body), answer.sent)
+
+    def _check(self, scope: Scope) -> Token | None:
+        """The token that a request came with; None where none is asked for.
+
+        Raises:
+            Refused: it does not come in.
+        """
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+        if self._stopping:
+            raise Refused(503, Cancelled("The server stops.", hint="Sessions go on; try again when it is back."))
+        host = _only(headers, "host")
+        if host is None or host.lower() not in self._hosts:
+            hint = "Name it in the setting allowed_hosts, with its port if the client's address has one."
+            raise Refused(421, PermissionDenied("This server does not answer to that Host.", hint=hint))
+        origin = _only(headers, "origin")
+        if origin is not None and not self._is_ours(origin):
+            hint = "Only pages of this server's own hosts may call it (allowed_hosts)."
+            raise Refused(403, PermissionDenied("This server does not answer to that Origin.", hint=hint))
+        if self._tokens is None:
+            return None
+        token = self._tokens.find(_only(headers, "authorization"))
+        if token is None and scope["path"] not in OPEN_PATHS:
+            hint = "Send the header: Authorization: Bearer TOKEN."
+            raise Refused(401, Unauthorized("A token that is accepted is missing.", hint=hint))
+        return token
+
+    def _is_ours(self, origin: str) -> bool:
+        scheme, _, host = origin.lower().partition("://")
+        return scheme in ("http", "https") and host in self._hosts
+
+    async def _serve(self, scope: Scope, body: bytes, receive: Receive, answer: _Answer) -> None:
+        gone = scope[GONE] = anyio.Event()
+        asked: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def replay() -> Message:
+            if asked:
+                return asked.pop()
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def watch() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            gone.set()
+
+        with anyio.CancelScope() as stop:
+            self._scopes.add(stop)
+            try:
+                async with anyio.create_task_group() as task_group:
+                    task_group.start_soon(watch)
+                    await self._app(scope, replay, answer.send)
+                    task_group.cancel_scope.cancel()
+            except Exception:
+                incident = uuid4().hex[:12]
+                log.exception("%s failed, incident %s", scope["path"], incident)
+                hint = f"The server's log (stderr) has it under incident {incident}."
+                error = Internal("Something unexpected failed inside tmuxmcp.", hint=hint, incident=incident)
+                await answer.refuse(500, error)
+            finally:
+                self._scopes.discard(stop)
+        if stop.cancelled_caught:
+            await answer.refuse(503, Cancelled("The server stops.", hint="Sessions go on."))
+
+
+class _Answer:
+    """What goes back for one request: counted, and brought to an end even when the application was stopped."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status, self.sent, self._complete = 0, 0, False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        else:
+            self.sent += len(message.get("body", b""))
+            self._complete = not message.get("more_body", False)
+        await self._send(message)
+
+    async def refuse(self, status: int, error: TmuxMcpError) -> None:
+        """Answer with an error; if an answer has begun, only end it."""
+        if self._complete:
+            return
+        with anyio.move_on_after(1, shield=True):
+            body = b""
+            if not self.status:
+                body = encode({"error": error.as_dict()})
+                await self.send({"type": "http.response.start", "status": status, "headers": _headers(status, body)})
+            await self.send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def _headers(status: int, body: bytes) -> list[tuple[bytes, bytes]]:
+    found = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    if status == 401:
+        found.append((b"www-authenticate", b"Bearer"))
+    if status in (408, 413):  # the rest of the body is on its way, and nobody will read it
+        found.append((b"connection", b"close"))
+    return found
+
+
+def _only(headers: list[tuple[str, str]], name: str) -> str | None:
+    """The value of a header that may be there once.
+
+    Raises:
+        Refused: it is there more than once: two who read it could take different ones.
+    """
+    values = [value for each, value in headers if each == name]
+    if len(values) > 1:
+        raise Refused(400, InvalidArgument(f"The header {name} is there {len(values)} times.", hint="Send it once."))
+    return values[0] if values else None
+
+
+async def _read_body(scope: Scope, receive: Receive) -> bytes:
+    """The whole body.
+
+    Raises:
+        Refused: it is too large, or takes too long.
+    """
+    declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    _check_size(int(declared))
+    body = bytearray()
+    with anyio.move_on_after(BODY_S):
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Refused(400, Cancelled("The client has left."))
+            body += message.get("body", b"")
+            _check_size(len(body))
+            if not message.get("more_body", False):
+                return bytes(body)
+    raise Refused(408, TimedOut(f"The body did not arrive within {BODY_S} s."))
+
+
+def _check_size(size: int) -> None:
+    if size > MAX_BODY:
+        raise Refused(413, ResourceLimit(f"A body may have {MAX_BODY:,} bytes.", hint="Send it in pieces."))

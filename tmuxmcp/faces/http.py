@@ -1,0 +1,190 @@
+"""The HTTP service as one ASGI application: /mcp in both protocol eras, /rpc, /healthz, /metrics.
+
+Here paths are given to what answers them; who may come in is `entrance`'s business, sockets are `listener`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import anyio
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from tmuxmcp import __version__
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.broker.call import ALL_SCOPES, Call
+from tmuxmcp.errors import Cancelled
+from tmuxmcp.faces.entrance import GONE, MAX_BODY, TOKEN, Entrance
+from tmuxmcp.faces.mcp import Context, Results, build_server
+from tmuxmcp.faces.metrics import Metrics
+from tmuxmcp.faces.rpc import Rpc
+from tmuxmcp.faces.subscriptions import Subscriptions
+from tmuxmcp.faces.tokens import Token, Tokens
+
+ANYBODY = "anybody"
+"""The identity of all clients where no token is asked for."""
+
+SESSION_IDLE_S = 1800
+MAX_MCP_SESSIONS = 1000
+HEALTH_S = 2
+"""Longest time in which tmux has to answer for the service to count as healthy."""
+
+PLACE = "tmuxmcp. MCP is at /mcp, JSON-RPC at /rpc. The page to watch sessions on is still to come.\n"
+
+
+class Service:
+    """One broker's HTTP service."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        tokens: Tokens | None,
+        hosts: Iterable[str],
+        tools: Sequence[str] = ("core",),
+        results: Results = "both",
+    ) -> None:
+        """Build the application.
+
+        Args:
+            tokens: those that are accepted; None: none is asked for.
+            hosts: exact values of the Host header.
+            tools: names of the tool sets that MCP offers; /rpc has every operation.
+        """
+        self._broker = broker
+        self._callers: dict[str, str] = {}
+        for name in [token.name for token in tokens] if tokens else [ANYBODY]:
+            self._callers[name] = broker.claim_identity(f"http:{name}")
+        self.metrics = Metrics()
+        self._subscriptions = Subscriptions(self._opened, self.metrics.dropped)
+        self._rpc = Rpc(broker, self.metrics.call)
+        self._server = build_server(
+            self._opened,
+            tools=tools,
+            results=results,
+            caller=lambda ctx: self._caller(_scope(ctx)),
+            scopes=lambda ctx: _scopes(_scope(ctx)),
+            around=self._around,
+            subscriptions=self._subscriptions,
+        )
+        self._manager = StreamableHTTPSessionManager(
+            self._server,
+            session_idle_timeout=SESSION_IDLE_S,
+            max_sessions=MAX_MCP_SESSIONS,
+            max_request_body_size=MAX_BODY,
+        )
+        self.app = Entrance(self._routes(), tokens, hosts, self.metrics.request)
+
+    def _routes(self) -> Starlette:
+        app = Starlette(
+            routes=[
+                Route("/mcp", StreamableHTTPASGIApp(self._manager)),
+                Route("/rpc", self._answer_rpc, methods=["POST"]),
+                Route("/healthz", self._healthz),
+                Route("/metrics", self._metrics),
+                Route("/", self._place),
+            ]
+        )
+        app.router.redirect_slashes = False
+        return app
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Serve MCP sessions and subscribers while this is open."""
+        async with self._manager.run():
+            yield
+
+    def close(self) -> None:
+        """Tell subscribers that it is over; calls may still end by themselves."""
+        self._subscriptions.close()
+
+    def stop(self) -> None:
+        """End all requests now."""
+        self.app.stop()
+
+    async def _opened(self) -> Broker:
+        return self._broker
+
+    def _caller(self, scope: Any) -> str:
+        token = cast("Token | None", scope[TOKEN])
+        return self._callers[token.name if token else ANYBODY]
+
+    # ---- what answers --------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _around(self, ctx: Context, name: str) -> AsyncIterator[None]:
+        with self.metrics.call(name):
+            async with unless(_scope(ctx)[GONE]):
+                yield
+
+    async def _answer_rpc(self, request: Request) -> Response:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":  # a page of another site cannot send this without asking
+            return PlainTextResponse("The Content-Type has to be application/json.\n", 415)
+        call = Call(caller=self._caller(request.scope), scopes=_scopes(request.scope))
+        try:
+            async with unless(request.scope[GONE]):
+                reply = await self._rpc.answer(await request.body(), call)
+        except Cancelled:
+            return Response(status_code=503)  # to nobody
+        headers = {"tmuxmcp-call": ",".join(reply.call_ids)} if reply.call_ids else {}
+        if reply.body is None:
+            return Response(status_code=204, headers=headers)
+        return Response(reply.body, media_type="application/json", headers=headers)
+
+    async def _healthz(self, request: Request) -> Response:
+        if not await self._broker.answers(HEALTH_S):
+            return JSONResponse({"status": "tmux does not answer", "version": __version__}, 503)
+        return JSONResponse({"status": "ok", "version": __version__})
+
+    async def _metrics(self, request: Request) -> Response:
+        return Response(await self.metrics.page(self._broker), media_type=CONTENT_TYPE_LATEST)
+
+    async def _place(self, request: Request) -> Response:
+        return PlainTextResponse(PLACE)
+
+
+def _scope(ctx: Context) -> Any:
+    """The HTTP request that an MCP request came in."""
+    assert ctx.request is not None
+    return ctx.request.scope
+
+
+def _scopes(scope: Any) -> frozenset[str]:
+    token = cast("Token | None", scope[TOKEN])
+    return token.scopes if token else ALL_SCOPES
+
+
+@asynccontextmanager
+async def unless(gone: anyio.Event) -> AsyncIterator[None]:
+    """Cancel what is inside when the client leaves: nobody would read the answer.
+
+    Raises:
+        Cancelled: it has left.
+    """
+    failed: BaseException | None = None
+    async with anyio.create_task_group() as task_group:
+        task_group.start_soon(_when, gone, task_group.cancel_scope.cancel)
+        try:
+            yield
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # not through the task group, which would wrap it
+            failed = error
+        task_group.cancel_scope.cancel()
+    if failed:
+        raise failed
+    if gone.is_set():
+        raise Cancelled("The client has left.", hint="What runs in the session goes on.")
+
+
+async def _when(event: anyio.Event, then: Callable[[], None]) -> None:
+    await event.wait()
+    then()

@@ -1,0 +1,202 @@
+"""The table of operations as JSON-RPC 2.0: a method for each row, its arguments by name, single calls and batches.
+
+Here only the envelopes are made and taken apart; HTTP is `http`'s business. `rpc.discover` describes the table as an
+OpenRPC document.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+from uuid import uuid4
+
+from pydantic.json_schema import models_json_schema
+
+from tmuxmcp import __version__
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.broker.call import Call
+from tmuxmcp.errors import Internal, InvalidArgument, ResourceLimit, TmuxMcpError, all_errors
+from tmuxmcp.faces.operations import OPERATIONS, Operation
+from tmuxmcp.faces.portable import portable
+
+log = logging.getLogger(__name__)
+
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
+APPLICATION_ERROR = -32000
+"""Every error that the specification has no number for; `data.code` tells them apart."""
+
+MAX_BATCH = 100
+DISCOVER = "rpc.discover"
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Reply:
+    """What goes back: nothing when there were only notifications."""
+
+    body: bytes | None
+    call_ids: list[str] = field(default_factory=list)
+    """Correlation ids of the calls, in their order."""
+
+
+class Rpc:
+    """Answers JSON-RPC for one broker."""
+
+    def __init__(self, broker: Broker, measure: Callable[[str], AbstractContextManager[None]]) -> None:
+        self._broker, self._measure = broker, measure
+
+    async def answer(self, body: bytes, call: Call) -> Reply:
+        """Do what a body asks for: one call, or a batch of which one begins when the one before has ended.
+
+        Args:
+            call: who calls; each call of a batch gets an id of its own.
+        """
+        reply = Reply(None)
+        try:
+            asked = json.loads(body)
+        except (ValueError, RecursionError):
+            reply.body = encode(_failure(None, PARSE_ERROR, InvalidArgument("The body is not JSON.")))
+            return reply
+        if not isinstance(asked, list):
+            one = await self._one(asked, call, reply)
+            reply.body = encode(one) if one else None
+            return reply
+        if not 1 <= len(asked) <= MAX_BATCH:
+            error = ResourceLimit(f"A batch has 1 to {MAX_BATCH} calls, not {len(asked)}.", hint="Split it.")
+            reply.body = encode(_failure(None, INVALID_REQUEST, error))
+            return reply
+        answers = [await self._one(each, call, reply) for each in asked]
+        found = [each for each in answers if each]
+        reply.body = encode(found) if found else None
+        return reply
+
+    async def _one(self, asked: Any, call: Call, reply: Reply) -> Json | None:
+        """The answer to one call; None for a notification."""
+        wrong = _wrong(asked)
+        if wrong:
+            return _failure(_id_of(asked), INVALID_REQUEST, InvalidArgument(wrong))
+        call = replace(call, call_id=uuid4().hex[:12])
+        reply.call_ids.append(call.call_id)
+        answer = await self._call(asked["method"], asked.get("params", {}), call)
+        if "id" not in asked:
+            return None
+        return {"jsonrpc": "2.0", "id": asked["id"], **answer}
+
+    async def _call(self, method: str, params: Any, call: Call) -> Json:
+        if method == DISCOVER:
+            return {"result": openrpc()}
+        operation = OPERATIONS.get(method)
+        if operation is None:
+            error = InvalidArgument(f"There is no method {method[:100]!r}.", hint=f"{DISCOVER} describes all.")
+            return {"error": error_object(METHOD_NOT_FOUND, error)}
+        try:
+            with self._measure(method):
+                return {"result": await self._do(operation, params, call)}
+        except TmuxMcpError as error:
+            log.debug("call %s: %s: %s", call.call_id, method, error)
+            return {"error": error_object(number(error), error)}
+        except Exception:
+            log.exception("call %s: %s failed, incident %s", call.call_id, method, call.call_id)
+            hint = f"The server's log (stderr) has it under incident {call.call_id}; sessions go on."
+            internal = Internal("Something unexpected failed inside tmuxmcp.", hint=hint, incident=call.call_id)
+            return {"error": error_object(INTERNAL_ERROR, internal)}
+
+    async def _do(self, operation: Operation, params: Any, call: Call) -> Any:
+        if not isinstance(params, dict):
+            raise InvalidArgument("params is an object: arguments go by name.", hint=_takes(operation))
+        result = await operation.call(self._broker, call, params)
+        return portable(result.model_dump(mode="json"))
+
+
+def encode(value: Any) -> bytes:
+    """JSON as it is sent."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def number(error: TmuxMcpError) -> int:
+    """The number that JSON-RPC has for an error."""
+    match error:
+        case InvalidArgument():
+            return INVALID_PARAMS
+        case Internal():
+            return INTERNAL_ERROR
+        case _:
+            return APPLICATION_ERROR
+
+
+def error_object(code: int, error: TmuxMcpError) -> Json:
+    """An error as JSON-RPC carries it; `data` is the same object that every face shows."""
+    return {"code": code, "message": portable(error.message), "data": portable(error.as_dict())}
+
+
+def _failure(call_id: Any, code: int, error: TmuxMcpError) -> Json:
+    return {"jsonrpc": "2.0", "id": call_id, "error": error_object(code, error)}
+
+
+def _wrong(asked: Any) -> str:
+    """What makes a value no request; empty when it is one."""
+    if not isinstance(asked, dict):
+        return "A request is an object."
+    if asked.get("jsonrpc") != "2.0":
+        return 'A request has "jsonrpc": "2.0".'
+    if not isinstance(asked.get("method"), str):
+        return "A request names a method."
+    if "id" in asked and _id_of(asked) != asked["id"]:
+        return "The id of a request is a string, a number or null."
+    return ""
+
+
+def _id_of(asked: Any) -> Any:
+    given = asked.get("id") if isinstance(asked, dict) else None
+    return given if isinstance(given, str | int | float) and not isinstance(given, bool) else None
+
+
+def _takes(operation: Operation) -> str:
+    return f"{operation.name} takes: {', '.join(operation.input.model_fields) or 'none'}."
+
+
+# ---- OpenRPC -----------------------------------------------------------------------------------
+
+
+@cache
+def openrpc() -> Json:
+    """The table as an OpenRPC 1.3 document."""
+    rows = OPERATIONS.values()
+    models = [(row.input, "validation") for row in rows] + [(row.output, "serialization") for row in rows]
+    found, schemas = models_json_schema(models, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
+    del found
+    return {
+        "openrpc": "1.3.2",
+        "info": {"title": "tmuxmcp", "version": __version__, "description": "Terminal sessions for agents, on tmux"},
+        "methods": [_method(row, schemas["$defs"]) for row in rows],
+        "components": {"schemas": schemas["$defs"], "errors": {each.code: _described(each) for each in all_errors()}},
+    }
+
+
+def _method(row: Operation, schemas: Json) -> Json:
+    model = schemas[row.input.__name__]
+    required = model.get("required", ())
+    return {
+        "name": row.name,
+        "summary": row.title,
+        "description": row.description,
+        "paramStructure": "by-name",
+        "params": [
+            {"name": name, "required": name in required, "schema": schema}
+            for name, schema in model.get("properties", {}).items()
+        ],
+        "result": {"name": "result", "schema": {"$ref": f"#/components/schemas/{row.output.__name__}"}},
+        "errors": [{"$ref": f"#/components/errors/{each.code}"} for each in all_errors()],
+        "x-scope": row.scope,
+    }
+
+
+def _described(error: type[TmuxMcpError]) -> Json:
+    """An error as OpenRPC lists it; the `data` of a real one is the whole object."""
+    return {"code": number(error("")), "message": (error.__doc__ or "").split("\n")[0], "data": {"code": error.code}}

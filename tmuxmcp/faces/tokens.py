@@ -1,0 +1,137 @@
+"""Bearer tokens of the HTTP service: who may call, and what they may do. Only digests are kept, and nothing is logged.
+
+A token has a name, which is its client's identity, and scopes. One token a line, in a file or in `TMUXMCP_TOKEN`:
+
+    # name   scopes   token
+    agent    write    6f1c...
+    grafana  read     92ab...
+
+A line with a single word is a token named `default` that may do everything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
+
+VARIABLE = "TMUXMCP_TOKEN"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
+IMPLIED = {
+    "read": frozenset({"read"}),
+    "write": frozenset({"read", "write"}),
+    "admin": frozenset({"read", "write", "admin"}),
+}
+"""What each scope allows: a wider one holds the narrower."""
+
+MAX_FILE = 1 << 20
+SHORT = 16
+"""Characters below which a token is easily guessed."""
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token that is accepted."""
+
+    name: str
+    scopes: frozenset[str]
+    digest: bytes = field(repr=False)
+    short: bool = False
+    """It has fewer than `SHORT` characters."""
+
+
+class Tokens:
+    """All tokens that are accepted."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        names = [token.name for token in tokens]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice:
+            raise InvalidArgument(f"Two tokens are named {twice!r}.", hint="A name is one client's identity.")
+        self._tokens = tuple(tokens)
+
+    def __iter__(self) -> Iterator[Token]:
+        return iter(self._tokens)
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def find(self, authorization: str | None) -> Token | None:
+        """The token in an `Authorization` header; compared with every one, in constant time."""
+        scheme, _, given = (authorization or "").partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        digest = _digest(given.strip())
+        found = None
+        for token in self._tokens:
+            if hmac.compare_digest(token.digest, digest):
+                found = token
+        return found
+
+
+def load_tokens(file: Path | None, variable: str | None) -> Tokens | None:
+    """The tokens of a file and of `TMUXMCP_TOKEN`; None when neither gives one.
+
+    Raises:
+        InvalidArgument: a line is not understood; it is named by its number, never shown.
+        PermissionDenied: others than its owner may read the file.
+        IoError: it cannot be read.
+    """
+    found = [*parse_tokens(_read(file), str(file))] if file else []
+    if variable:
+        found += parse_tokens(variable, VARIABLE)
+    if file and not found:
+        raise InvalidArgument(f"{file} holds no token.", hint="A line is a token, or: NAME SCOPES TOKEN.")
+    return Tokens(found) if found else None
+
+
+def parse_tokens(text: str, where: str) -> list[Token]:
+    """The tokens in a text, one a line.
+
+    Raises:
+        InvalidArgument: a line is not understood.
+    """
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if words and not words[0].startswith("#"):
+            found.append(_parse(words, f"{where}, line {number}"))
+    return found
+
+
+def _parse(words: list[str], where: str) -> Token:
+    hint = "A line is a token, or: NAME SCOPES TOKEN, with scopes out of read, write, admin and commas between."
+    name, scopes, token = words if len(words) == 3 else ("default", "admin", words[0])
+    given = scopes.split(",")
+    if len(words) not in (1, 3) or not NAME.match(name) or not set(given) <= set(IMPLIED):
+        raise InvalidArgument(f"{where}, is not understood.", hint=hint)
+    if not token.isascii() or not token.isprintable():
+        raise InvalidArgument(f"{where}: a token is printable ASCII.", hint=hint)
+    allowed = frozenset().union(*(IMPLIED[scope] for scope in given))
+    return Token(name, allowed, _digest(token), short=len(token) < SHORT)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def _read(file: Path) -> str:
+    """The file's text; the descriptor is looked at that is then read."""
+    try:
+        with open(file, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as opened:
+            state = os.fstat(opened.fileno())
+            if state.st_mode & 0o077 or state.st_uid not in (os.getuid(), 0):
+                raise PermissionDenied(
+                    f"Others may read or own the token file {file} (mode {stat.S_IMODE(state.st_mode):o}).",
+                    hint=f"chmod 600 {file}",
+                )
+            return opened.read(MAX_FILE).decode("utf-8", "replace")
+    except OSError as error:
+        raise IoError(f"The token file {file} cannot be read: {error.strerror}.") from error
