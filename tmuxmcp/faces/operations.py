@@ -201,8 +201,8 @@ class Operation:
         Only what the caller gave is passed on, so settings give the defaults.
 
         Raises:
-            InvalidArgument, Unauthorized, PolicyDenied, ConfirmationDeclined; ResourceLimit: the client has too many calls going on;
-            what the operation raises.
+            InvalidArgument, Unauthorized, PolicyDenied, ConfirmationDeclined; ResourceLimit: the client has too many
+            calls going on; what the operation raises.
         """
         try:
             given = self.parse(arguments)
