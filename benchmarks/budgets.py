@@ -22,7 +22,7 @@ from pathlib import Path
 import anyio
 import psutil
 
-from benchmarks import readiness
+from benchmarks import readiness, terminal
 from benchmarks.common import Row, workshop
 from benchmarks.wire import Wire
 from tmuxmcp.broker.broker import Broker
@@ -288,6 +288,7 @@ MEASURES: dict[str, Callable[[bool], list[Row]]] = {
     "starting": starting,
     "charged": charged,
     "readiness": readiness.readiness,
+    "screens": terminal.screens,
 }
 
 
