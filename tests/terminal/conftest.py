@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 import time
@@ -56,13 +57,15 @@ class RealTmux:
         names = [f"shown{self._shown + number}" for number in range(len(streams))]
         self._shown += len(streams)
         lines = []
-        for name, data in zip(names, streams, strict=True):
+        for name in names:
             file = self._home / name
-            file.write_bytes(data)
-            script = f"stty raw -echo; tmux wait {name}; cat {file}; exec cat"
+            os.mkfifo(file)
+            script = f"stty raw -echo; exec cat {file} {file}"  # nobody writes a second time: the pane stays open
             lines.append(f"new-session -d -s {name} -x {cols} -y {rows} '{script}'")
-            lines.append(f"pipe-pane -t {name} 'cat > {file}.copy' ; wait-for -S {name}")
+            lines.append(f"pipe-pane -t {name} 'exec cat > {file}.copy'")
         self.script(lines)
+        for name, data in zip(names, streams, strict=True):
+            (self._home / name).write_bytes(data)
         deadline = time.monotonic() + DEADLINE_S
         for name, data in zip(names, streams, strict=True):
             copy = self._home / f"{name}.copy"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tmuxmcp.terminal.grid import Grid, Pen, Pens, Row
 from tmuxmcp.terminal.moves import Moves
 from tmuxmcp.terminal.snapshot import BLANK, PLAIN, Cell
-from tmuxmcp.terminal.widths import MAX_CELL, ZERO_WIDTH_JOINER, char_width
+from tmuxmcp.terminal.widths import MAX_CELL, ZERO_WIDTH_JOINER, char_width, is_dropped
 
 LINE_DRAWING = str.maketrans("`afgijklmnopqrstuvwxyz{|}~+,-.0", "◆▒°±␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·→←↑↓█")
 
@@ -102,7 +102,8 @@ class Page(Moves):
     def _draw_char(self, char: str) -> None:
         width = char_width(char)
         if width == 0:
-            self._join(char)
+            if not is_dropped(char):
+                self._join(char)
             return
         cursor = self.cursor
         if cursor.x > 0 and not char.isascii() and self._joins_next() and self._join(char):

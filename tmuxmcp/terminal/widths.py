@@ -11,6 +11,15 @@ ZERO_WIDTH_JOINER = "\u200d"
 MAX_CELL = 32
 """Characters of the longest cluster kept in one cell; the longest emoji family has 11."""
 
+_EXCEPTIONS = {0xAD: 1, 0x3164: 2, 0xFFA0: 1, **dict.fromkeys(range(0x1F1E6, 0x1F200), 1)}
+"""Soft hyphen, Hangul fillers, regional indicators."""
+
+
+def is_dropped(char: str) -> bool:
+    """Whether tmux shows nothing of this character: line separators and what is none."""
+    code = ord(char)
+    return code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF or code in (0x2028, 0x2029)
+
 
 @lru_cache(maxsize=16384)
 def char_width(char: str) -> int:
@@ -21,8 +30,10 @@ def char_width(char: str) -> int:
     code = ord(char)
     if code < 0x7F:
         return 1 if code >= 0x20 else 0
-    if 0x1F1E6 <= code <= 0x1F1FF or code == 0xAD:  # regional indicators, soft hyphen
-        return 1
+    if code in _EXCEPTIONS:
+        return _EXCEPTIONS[code]
+    if is_dropped(char):
+        return 0
     if unicodedata.category(char) == "Mc":  # spacing vowel signs
         return 1
     from wcwidth import wcwidth  # late: its tables are not needed for ASCII
