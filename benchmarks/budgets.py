@@ -278,6 +278,13 @@ def charged(quick: bool) -> list[Row]:
     return [Row("default tools, as JSON", size / 1024, "KB", None, "<= 12 KB", size <= 12 * 1024)]
 
 
+def text(quick: bool) -> list[Row]:
+    """Clean text, and searching it."""
+    from benchmarks.text import cleaning, searching  # it imports `Row` from here
+
+    return [*cleaning(quick), *searching(quick)]
+
+
 MEASURES: dict[str, Callable[[bool], list[Row]]] = {
     "calls": calls,
     "own-share": own_share,
@@ -287,6 +294,7 @@ MEASURES: dict[str, Callable[[bool], list[Row]]] = {
     "busy": busy,
     "starting": starting,
     "charged": charged,
+    "text": text,
     "readiness": readiness.readiness,
     "screens": terminal.screens,
 }

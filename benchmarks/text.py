@@ -1,0 +1,69 @@
+"""Clean text and searching it, each against the least that any program could do for it."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+
+from benchmarks.budgets import Row
+from tmuxmcp.broker.log import PIECE, RawLog
+from tmuxmcp.broker.search import search
+from tmuxmcp.terminal.plain import plain
+
+LINE = b"2026-01-01 INFO some module: request 12345 took 17 ms\r\n"
+COLOURED = b"\x1b[1;32m2026-01-01\x1b[0m INFO \x1b[36msome module\x1b[0m: request 12345 took 17 ms\r\n"
+BAR = b"".join(b"\r[%-50s] %3d%%" % (b"#" * (percent // 2), percent) for percent in range(101)) + b"\r\n"
+
+
+def seconds(call: Callable[[], object], count: int) -> float:
+    """Processor time of a call, its processes' too: what else runs on the machine does not count."""
+    found = []
+    for _ in range(count):
+        begun = sum(os.times()[:4])
+        call()
+        found.append(sum(os.times()[:4]) - begun)
+    return max(statistics.median(found), 0.01)
+
+
+def cleaning(quick: bool) -> list[Row]:
+    """MB/s of clean text, against decoding and splitting the same bytes into lines."""
+    rows = []
+    for name, unit, budget in (("plain", LINE, 50), ("coloured", COLOURED, 0), ("progress bar", BAR, 0)):
+        data = unit * ((8 if quick else 32) * 1_000_000 // len(unit))
+        pieces = [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
+        ours = len(data) / 1e6 / seconds(lambda pieces=pieces: [plain(piece, 80, 24) for piece in pieces], 5)
+        floor = len(data) / 1e6 / seconds(lambda pieces=pieces: [piece.decode().splitlines() for piece in pieces], 5)
+        note = f"{floor / ours:.1f} times the floor's time: bytes.decode and splitlines"
+        rows.append(
+            Row(f"clean text, {name}", ours, "MB/CPU-s", floor, ">= 50 MB/s" * bool(budget), ours >= budget, note)
+        )
+    return rows
+
+
+def searching(quick: bool) -> list[Row]:
+    """Seconds of a search over 100 MB, against grep over the same file."""
+    rows = []
+    size = 20_000_000 if quick else 100_000_000
+    with tempfile.TemporaryDirectory() as directory:
+        log = RawLog(Path(directory))
+        block = LINE * 100 + b"\x1b[31mWARN\x1b[0m disk is full\r\n"
+        log.path.write_bytes(block * (size // len(block)))
+        session: Any = SimpleNamespace(log=log, cols=80, rows=24, id="a")
+        for name, pattern in (("1 line in 100", "WARN"), ("nearly every line", r"took\s+\d+ ms$"), ("none", "needle")):
+            ours = seconds(lambda pattern=pattern: anyio.run(search, session, pattern, 100, 0), 3)
+            grep = ["grep", "-acE", pattern.replace("$", "")]
+            floor = seconds(lambda grep=grep: subprocess.run([*grep, log.path], capture_output=True, check=False), 3)
+            rows.append(
+                Row(
+                    f"search {size // 1_000_000} MB, {name}", ours, "s of CPU", floor, "< 3 s", ours < 3, "against grep"
+                )
+            )
+    return rows
