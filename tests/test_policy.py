@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -187,9 +192,6 @@ def test_without_anybody_to_ask_it_is_denied(state_dir: Path, mode: str):
 
 
 def test_wrong_rules_keep_the_server_from_starting(state_dir: Path):
-    import subprocess
-    import sys
-
     argv = [
         sys.executable,
         "-m",
@@ -203,3 +205,103 @@ def test_wrong_rules_keep_the_server_from_starting(state_dir: Path):
     done = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     assert done.returncode == 2
     assert "Setting policy (from flag): Value error, Rule 1 of the policy: action must be" in done.stderr
+
+
+# ---- the command line ------------------------------------------------------------------------------
+
+
+def tmuxmcp(*words: str, state_dir: Path | None = None, status: int = 0, **kwargs: Any) -> str:
+    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", **kwargs.pop("env", {})}
+    if state_dir:
+        env["TMUXMCP_STATE_DIR"] = str(state_dir)
+    argv = [sys.executable, "-m", "tmuxmcp", "policy", *words]
+    done = subprocess.run(
+        argv, capture_output=True, text=True, check=False, env=env, **{"stdin": subprocess.DEVNULL} | kwargs
+    )
+    assert done.returncode == status, done
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["test", "ls -l"], 0),
+        (["test", "ls && sudo x"], 4),
+        (["test", "rm", "-rf", "/"], 4),
+        (["test", "rm -rf /", "--tool", "send"], 4),
+        (["test", "--tool", "run_process", "--", "rm", "-rf", "/"], 4),
+        (["test", "--tool", "create_session", "bash", "-c", "sudo x"], 4),
+        (["test", "--tool", "create_session"], 0),
+        (["test", "--cwd", "/", "rm -rf etc"], 4),
+        (["test", "ls )"], 4),
+        (["test"], 2),
+        (["test", "--tool", "runn", "x"], 2),
+        (["frob"], 2),
+        (["pending", "x"], 2),
+        (["confirm"], 2),
+        (["decline", "c_00000000"], 3),
+    ],
+    ids=str,
+)
+def test_policy_test_judges_without_running(state_dir: Path, words: list[str], status: int):
+    said = tmuxmcp("--policy", "standard", *words, state_dir=state_dir, status=status)
+    assert said.startswith({0: "allow", 2: "tmuxmcp: INVALID_ARGUMENT", 3: "tmuxmcp: ", 4: "deny: "}[status])
+
+
+def test_policy_test_takes_the_settings_file(tmp_path: Path):
+    file = tmp_path / "config.toml"
+    file.write_text(
+        '[[policy]]\nprogram = "make"\naction = "confirm"\nreason = "slow"\n\n[[policy]]\ntier = "read-only"\n'
+    )
+    said = json.loads(tmuxmcp("test", "make", "--json", "--config", str(file), status=4))
+    assert said == {"verdict": "confirm", "reason": "slow", "rule": "1"}
+    assert tmuxmcp("test", "ls", "--config", str(file), status=4).endswith("[rule read-only]\n")
+    assert tmuxmcp("test", "--tool", "get_session", "--config", str(file)).startswith("allow")
+
+
+def at_a_terminal(*words: str, state_dir: Path, env: dict[str, str] | None = None, status: int = 0) -> str:
+    ours, theirs = pty.openpty()
+    try:
+        return tmuxmcp(*words, state_dir=state_dir, stdin=theirs, status=status, env=env or {})
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_a_person_confirms_at_a_terminal(state_dir: Path):
+    with Agent(state_dir, **CONFIRM) as agent:
+        agent.run("true")
+        question = re.search(r"c_[a-f0-9]{8}", denied(agent, "run", command="touch x"))[0]  # type: ignore[index]
+        assert question in denied(agent, "run", command="touch x")  # still the same question
+        assert "touch x" in tmuxmcp("pending", state_dir=state_dir)
+        assert json.loads(tmuxmcp("pending", "--json", state_dir=state_dir))["count"] == 1
+        tmuxmcp("confirm", question, state_dir=state_dir, status=4)  # nobody sits there
+        at_a_terminal("confirm", question, state_dir=state_dir, env={"TMUXMCP_KEY": "x"}, status=4)
+        assert agent.run("[ -e x ]; echo $?")["output"] == "1\n"
+        at_a_terminal("confirm", question, state_dir=state_dir)
+        denied(agent, "run", command="touch y")
+        agent.run("cd /")
+        denied(agent, "run", command="touch x")  # elsewhere it is another action
+        agent.run("cd")
+        assert agent.run("touch x")["exit_code"] == 0
+        denied(agent, "run", command="touch x")  # once
+
+
+def test_an_agent_cannot_confirm_by_its_own_session(state_dir: Path):
+    with Agent(state_dir, **CONFIRM) as agent:
+        question = re.search(r"c_[a-f0-9]{8}", denied(agent, "run", command="touch x"))[0]  # type: ignore[index]
+        command = f"env -u TMUXMCP_KEY {sys.executable} -m tmuxmcp policy confirm {question} --state-dir {state_dir}"
+        assert "Only a person confirms" in agent.run(command)["output"]
+
+
+def test_declined_question_is_gone(state_dir: Path):
+    with Agent(state_dir, **CONFIRM) as agent:
+        question = re.search(r"c_[a-f0-9]{8}", denied(agent, "run", command="touch x"))[0]  # type: ignore[index]
+        tmuxmcp("decline", question, state_dir=state_dir)
+        assert "nothing waits" in tmuxmcp("pending", state_dir=state_dir)
+
+
+def test_without_rules_no_parser_is_imported():
+    code = "import sys, tmuxmcp.broker.broker, tmuxmcp.faces.mcp; print(*sys.modules)"
+    modules = subprocess.check_output([sys.executable, "-c", code], text=True).split()
+    assert not {"tree_sitter", "tmuxmcp.host.policy", "tmuxmcp.broker.actions"} & set(modules)

@@ -19,6 +19,7 @@ import anyio.abc
 from tmuxmcp.broker.settings import BrokerSettings
 from tmuxmcp.config import Settings, load_settings
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError
+from tmuxmcp.host.redact import Redactor
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
@@ -209,18 +210,19 @@ def setup_logging(level: str = "info", form: str = "text") -> None:
 
 
 class StderrHandler(logging.Handler):
-    """Writes what stderr takes at once and drops the rest.
+    """Writes what stderr takes at once, without known secrets, and drops the rest.
 
     Some clients never read their server's stderr; a full pipe would stop the whole event loop.
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self._redactor = Redactor(os.environ)
         self._poll = select.poll()
         self._poll.register(2, select.POLLOUT)
 
     def emit(self, record: logging.LogRecord) -> None:
-        data = memoryview((self.format(record) + "\n").encode(errors="backslashreplace"))
+        data = memoryview((self._redactor.text(self.format(record)) + "\n").encode(errors="backslashreplace"))
         try:
             while data and self._poll.poll(0):
                 data = data[os.write(2, data[: select.PIPE_BUF]) :]

@@ -22,7 +22,7 @@ from tmuxmcp.broker.session import Session, iso
 from tmuxmcp.broker.settings import BrokerSettings
 from tmuxmcp.errors import ConfirmationDeclined, IoError, PolicyDenied, TmuxMcpError
 from tmuxmcp.host.audit import Audit, OpenLine
-from tmuxmcp.host.redact import Redactor, is_secret_name
+from tmuxmcp.host.redact import Redactor
 from tmuxmcp.terminal.plain import sanitize
 from tmuxmcp.tmux import launch
 
@@ -306,7 +306,7 @@ def _what(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     elif tool == "create_session":
         found["argv"] = [arguments.get("program", ""), *arguments.get("args", ())]
     if tool == "run":
-        found["command"] = arguments["command"]
+        found["command"] = arguments.get("command")
     if tool == "send":
         keys = [arguments.get("key") or "", *(arguments.get("keys") or [])]
         found["keys"] = [each for each in keys if len(each) > 1] + (["Enter"] if arguments.get("enter") else [])
@@ -348,5 +348,5 @@ def _question(tool: str, arguments: Mapping[str, Any], place: Place, verdict: Ve
 
 def _without_values(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: "(secret)" if is_secret_name(str(name)) else each for name, each in value.items()}
+        return {name: "(secret)" if launch.is_secret_name(str(name)) else each for name, each in value.items()}
     return value

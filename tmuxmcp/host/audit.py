@@ -45,6 +45,7 @@ class Audit:
     def begin(self, entry: dict[str, Any]) -> OpenLine:
         """Append a line that can be filled in; it is on the disk when this returns."""
         line = as_line(entry)
+        self._rotate()
         line = line[:-1].ljust(len(line) + ROOM) + b"\n"
         fd = self._open()
         try:
@@ -64,12 +65,12 @@ class Audit:
 
     def _rotate(self) -> None:
         """Put the file aside when it is full; somebody who has it open still writes to the right one."""
-        if self.path.stat().st_size < self.file_bytes:
+        if not self._is_full():
             return
         lock = os.open(self.path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if self.path.stat().st_size < self.file_bytes:
+            if not self._is_full():
                 return  # another broker has just done it
             for number in range(FILES - 1, 0, -1):
                 older = self._numbered(number - 1)
@@ -79,6 +80,12 @@ class Audit:
             pass  # another broker does it at this moment
         finally:
             os.close(lock)
+
+    def _is_full(self) -> bool:
+        try:
+            return self.path.stat().st_size >= self.file_bytes
+        except FileNotFoundError:
+            return False
 
     def _numbered(self, number: int) -> Path:
         return self.path.with_name(f"{self.path.name}.{number}") if number else self.path

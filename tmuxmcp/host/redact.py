@@ -5,30 +5,27 @@ What a session prints is not touched: it is the program's, and its log is true t
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-SECRET_NAME = re.compile(
-    r"(?i)TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH|BEARER|COOKIE|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|SESSION_?KEY"
-    r"|(?:^|_)(?:KEYS?|PASS|PWD|PAT|DSN)$(?<!^PWD)(?<!^OLDPWD)(?<!^OLD_PWD)"
-)
-"""Names of variables whose values are secrets, as far as a name can tell."""
+from tmuxmcp.tmux.launch import is_secret_name
 
 HARMLESS = re.compile(r"(?:true|false|yes|no|on|off|none|null|enabled|disabled|default|\d{1,5})\Z", re.IGNORECASE)
 SHORTEST = 5
 """Shorter values are not taken out: they would be found everywhere."""
 
-MOST_SECRETS = 1000
+PIECE = 100
+"""Longer values, such as private keys, are taken out in pieces of so many characters."""
+
+MOST_SECRETS = 300
+"""So many pieces are known; the oldest go first."""
+
 MARK = "[redacted]"
 
 BREAK = r"(?:\\?\r?\n[ \t]*)?"
 """Where a terminal or a shell has broken a long line inside of a secret."""
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether a variable of this name holds a secret, as far as can be told."""
-    return bool(SECRET_NAME.search(name))
 
 
 class Redactor:
@@ -45,11 +42,12 @@ class Redactor:
 
     def learn(self, values: Iterable[str]) -> None:
         """Take in secrets; the oldest of more than `MOST_SECRETS` are forgotten."""
-        new = [each.strip() for each in values]
+        new = [piece for value in values for piece in _pieces(value.strip())]
         new = [each for each in new if len(each) >= SHORTEST and not HARMLESS.match(each) and each not in self._secrets]
         if not new:
             return
         self._secrets |= dict.fromkeys(new)
+        self._secrets |= dict.fromkeys(json.dumps(each)[1:-1] for each in new)  # as a log in JSON has it
         for old in list(self._secrets)[:-MOST_SECRETS]:
             del self._secrets[old]
         # The longest first: one secret may be the beginning of another.
@@ -71,3 +69,11 @@ class Redactor:
                 return [self.value(each) for each in value]
             case _:
                 return value
+
+
+def _pieces(value: str) -> list[str]:
+    """A value in pieces; the last one is never short, so that it is found, too."""
+    if len(value) <= 2 * PIECE:
+        return [value]
+    whole = len(value) // PIECE * PIECE - PIECE
+    return [*(value[at : at + PIECE] for at in range(0, whole, PIECE)), value[whole:]]

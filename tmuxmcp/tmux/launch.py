@@ -27,8 +27,16 @@ ALLOWED = (
 )
 """Variables that sessions inherit; everything else must be named."""
 
-SECRET = re.compile(r"(?i)TOKEN|SECRET|PASSW|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIAL|AUTH|SESSION_?KEY")
+SECRET = re.compile(
+    r"(?i)TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH|BEARER|COOKIE|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|SESSION_?KEY"
+    r"|(?:^|_)(?:KEYS?|PASS|PAT|DSN)$|(?<!^OLD)_PWD$"
+)
 """Names that never pass unless they are named exactly."""
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable of this name holds a secret, as far as a name can tell."""
+    return bool(SECRET.search(name))
 
 
 def user_shell() -> str:
@@ -70,7 +78,7 @@ def _passes(name: str, named: Sequence[str]) -> bool:
     if name in named:
         return True
     allowed = any(fnmatch.fnmatchcase(name, pattern) for pattern in (*ALLOWED, *named))
-    return allowed and not SECRET.search(name)
+    return allowed and not is_secret_name(name)
 
 
 def find_program(program: str, path: str, cwd: str) -> str:

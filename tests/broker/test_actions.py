@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tmuxmcp.broker.actions import Place, Typed, action_of, pending_after, typed
+from tmuxmcp.host.shelltext import UNKNOWN
+
+SHELL = Place("a", "/w", "shell_prompt", "bash")
+
+
+@pytest.mark.parametrize(
+    ("pending", "text", "keys", "result"),
+    [
+        ("", "ls", [], Typed("", "ls", False)),
+        ("", "ls", ["Enter"], Typed("ls\n", "", True)),
+        ("l", "s\n", [], Typed("ls\n", "", True)),
+        ("", "a\r\nb", [], Typed("a\n\n", "b", True)),
+        ("", "a\nb", ["C-m"], Typed("a\nb\n", "", True)),
+        ("rm x", "", ["C-u", "l", "s", "Space", "Enter"], Typed("ls \n", "", True)),
+        ("rm x", "y", ["C-c"], Typed("", "", False)),
+        ("", "l", ["Tab"], Typed("", None, False)),
+        ("", "", ["Up", "Enter"], Typed(None, "", True)),
+        (None, "ls", ["Enter"], Typed(None, "", True)),
+        (None, "", ["C-u", "l", "Enter"], Typed("l\n", "", True)),
+        ("", "l\x08s", ["Enter"], Typed(None, "", True)),
+        ("", "x" * 70_000, ["Enter"], Typed(None, "", True)),
+        ("", "Up", ["Enter"], Typed("Up\n", "", True)),
+    ],
+)
+def test_what_a_shell_gets(pending: str | None, text: str, keys: list[str], result: Typed):
+    assert typed(pending, text, keys) == result
+
+
+def programs(tool: str, place: Place = SHELL, pending: str | None = "", **arguments: Any) -> list[str | None]:
+    action = action_of(tool, False, arguments, place, pending, ["/bin/bash", "-l"], "/base")
+    return [command.program for command in action.commands]
+
+
+def test_what_would_run():
+    assert programs("run", command="a; b $(c)") == ["a", "b", "c"]
+    assert programs("send", text="a", enter=True) == ["a"]
+    assert programs("send", text="a") == []
+    assert programs("send", text="m x", key="Enter", pending="r") == ["rm"]
+    assert programs("send", key="m", ctrl=True, pending="rm") == ["rm"]
+    assert programs("send", key="NoSuchKey", text="a") == []
+    assert programs("create_session", program="sudo", args=["rm"]) == ["sudo", "rm"]
+    assert programs("create_session") == ["/bin/bash"]
+    assert programs("run_process", argv=["env", "rm"]) == ["env", "rm"]
+    assert programs("read") == []
+
+
+@pytest.mark.parametrize(
+    ("place", "program"),
+    [
+        (SHELL, "a"),
+        (Place(), "a"),  # no session yet: a shell will be made
+        (Place("a", "/w", "unknown", "ssh"), "a"),
+        (Place("a", "/w", "line_input", "python3", hidden=True), "a"),
+        (Place("a", "/w", "line_input", "bash"), "a"),
+        (Place("a", "/w", "line_input", "python3"), "python3"),
+        (Place("a", "/w", "password", "bash", secret=True), "bash"),
+        (Place("a", "/w", "running", ""), None),
+    ],
+)
+def test_text_is_a_command_where_a_shell_may_read_it(place: Place, program: str | None):
+    assert programs("send", place, text="a", enter=True) == [program]
+
+
+def test_lines_of_the_history_cannot_be_known():
+    action = action_of("send", False, {"keys": ["Up", "Enter"]}, SHELL)
+    assert action.commands == (UNKNOWN,)
+    assert pending_after("", {"key": "Up"}) is None
+
+
+def test_keys_of_text_and_of_keys():
+    action = action_of("send", False, {"text": "a\x03\x1b\t\n", "keys": ["^D", "x"], "enter": True}, SHELL)
+    assert action.keys == ("C-c", "Escape", "Tab", "Enter", "C-d", "x", "Enter")
+
+
+def test_files_are_told_by_both_of_their_names(tmp_path: Any):
+    (tmp_path / "link").symlink_to("/etc")
+    action = action_of("read_file", True, {"path": "link/passwd"}, Place(), base=str(tmp_path))
+    assert set(action.paths) == {str(tmp_path / "link/passwd"), "/etc/passwd"}
+    assert action_of("create_session", False, {"cwd": "/x/../y"}, Place()).paths == ("/y",)
