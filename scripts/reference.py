@@ -123,6 +123,9 @@ ARGUMENTS = {
     "button": "left if left out; for move none: no button is held.",
     "wait_for": "What to wait for first; `changed`: another screen than `screen_id`, or your last look.",
     "stdin": "What the process reads, as text.",
+    "path": "Where it is.",
+    "data": "The whole new content.",
+    "max_bytes": "Most bytes of it to return.",
     "stdin_base64": "The same as base64.",
 }
 """Arguments that a model understands by their names alone, and a reader may not."""

@@ -140,3 +140,81 @@ def test_a_client_that_goes_takes_its_processes_with_it(tmp_path: Path):
         finally:
             end_server(Path(directory))
     assert not psutil.pid_exists(int(pid_file.read_text()))
+
+
+# ---- files --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def rooted() -> Iterator[Agent]:
+    """A client whose files lie beneath a root."""
+    with tempfile.TemporaryDirectory(prefix="tm-", ignore_cleanup_errors=True) as directory:
+        root = Path(directory, "root")
+        root.mkdir()
+        try:
+            with Agent(Path(directory), "--tools", "files", "--files-root", str(root)) as opened:
+                yield opened
+        finally:
+            end_server(Path(directory))
+
+
+def test_files_are_not_offered_unless_asked_for(tmp_path: Path):
+    from tmuxmcp.faces.mcp import select
+
+    assert not {"read_file", "write_file", "list_directory"} & set(select(["core", "process", "human"]))
+
+
+def test_write_read_and_list(rooted: Agent):
+    assert rooted.call("write_file", path="a/b.txt", data="grün\nrot\n", create_dirs=True, mode="0640") == {"bytes": 10}
+    assert rooted.call("read_file", path="a/b.txt") == {
+        "size": 10,
+        "offset": 0,
+        "next_offset": 10,
+        "truncated": False,
+        "encoding": "utf-8",
+        "data": "grün\nrot\n",
+    }
+    piece = rooted.call("read_file", path="a/b.txt", max_bytes=3)
+    assert (piece["data"], piece["truncated"], piece["next_offset"]) == ("gr", True, 2)
+    assert rooted.call("read_file", path="a/b.txt", start_line=2, end_line=2)["data"] == "rot\n"
+    listing = rooted.call("list_directory", path="a")
+    entry = listing["entries"][0]
+    assert entry.pop("mtime").endswith("Z")
+    assert entry == {"name": "b.txt", "type": "file", "mode": "0640", "size": 10}
+    assert (listing["count"], listing["truncated"]) == (1, False)
+
+
+def test_bytes_are_base64_both_ways(rooted: Agent):
+    data = base64.b64encode(bytes(range(256))).decode()
+    assert rooted.call("write_file", path="bin", data=data, encoding="base64", mode=0o600) == {"bytes": 256}
+    result = rooted.call("read_file", path="bin")
+    assert (result["encoding"], result["data"]) == ("base64", data)
+
+
+def test_names_that_are_not_utf8_are_listed(rooted: Agent):
+    root = rooted.state_dir / "root"
+    os.mkdir(root / "odd")
+    open(os.path.join(os.fsencode(root), b"odd", b"\xff"), "w").close()
+    assert [entry["name"] for entry in rooted.call("list_directory", path="odd")["entries"]] == ["\\udcff"]
+
+
+@pytest.mark.parametrize(
+    ("code", "tool", "arguments"),
+    [
+        ("PATH_OUTSIDE_ROOT", "read_file", {"path": "/etc/passwd"}),
+        ("PATH_OUTSIDE_ROOT", "write_file", {"path": "../x", "data": ""}),
+        ("PATH_OUTSIDE_ROOT", "list_directory", {"path": ".."}),
+        ("FILE_NOT_FOUND", "read_file", {"path": "missing"}),
+        ("FILE_NOT_FOUND", "write_file", {"path": "missing/x", "data": ""}),
+        ("FILE_NOT_FOUND", "list_directory", {"path": "missing"}),
+        ("INVALID_ARGUMENT", "read_file", {"path": "."}),
+        ("INVALID_ARGUMENT", "read_file", {"path": "a", "offset": 1, "start_line": 2}),
+        ("INVALID_ARGUMENT", "read_file", {"path": "a", "start_line": 3, "end_line": 2}),
+        ("INVALID_ARGUMENT", "write_file", {"path": "a", "data": "!", "encoding": "base64"}),
+        ("INVALID_ARGUMENT", "write_file", {"path": "x", "data": "", "mode": 644}),
+        ("INVALID_ARGUMENT", "write_file", {"path": "x", "data": "", "mode": "rw"}),
+        ("RESOURCE_LIMIT", "write_file", {"path": "x", "data": "x" * 1_100_000}),
+    ],
+)
+def test_errors_of_files(rooted: Agent, code: str, tool: str, arguments: dict[str, object]):
+    assert code_of(rooted, tool, **arguments) == code

@@ -101,8 +101,14 @@ class Settings(BaseSettings):
     allowed_hosts: Words = Field(
         [], description="Names beside the loopback ones that HTTP answers to: NAME or NAME:PORT, exact"
     )
+    files_root: str = Field("", description="Directory beneath which the file tools stay; empty: no such bound")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="How much is logged to stderr")
     log_format: Literal["text", "json"] = Field("text", description="Form of the log")
+
+    @field_validator("files_root")
+    @classmethod
+    def _absolute_root(cls, value: str) -> str:
+        return os.path.abspath(os.path.expanduser(value)) if value else ""
 
     @field_validator("state_dir")
     @classmethod

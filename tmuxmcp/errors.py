@@ -10,6 +10,7 @@
     |-- NotAShell             NOT_A_SHELL          |-- TmuxUnavailable    TMUX_UNAVAILABLE
     |-- WrongMode             WRONG_MODE           |-- TmuxFailed         TMUX_ERROR
     |-- IncompleteCommand     INCOMPLETE_COMMAND   |-- IoError            IO_ERROR
+    |-- FileMissing           FILE_NOT_FOUND       |-- PathOutsideRoot    PATH_OUTSIDE_ROOT
     |-- Unsupported           UNSUPPORTED          |-- TimedOut           TIMEOUT
     |-- PermissionDenied      PERMISSION_DENIED    |-- Cancelled          CANCELLED
     |-- PolicyDenied          POLICY_DENIED        |-- ConfirmationDeclined CONFIRMATION_DECLINED
@@ -162,6 +163,18 @@ class CwdNotFound(TmuxMcpError):
     code, http_status, exit_status = "CWD_NOT_FOUND", 404, 3
 
 
+class FileMissing(TmuxMcpError):
+    """The file or directory does not exist."""
+
+    code, http_status, exit_status = "FILE_NOT_FOUND", 404, 3
+
+
+class PathOutsideRoot(TmuxMcpError):
+    """The path leads out of `files_root`."""
+
+    code, http_status, exit_status = "PATH_OUTSIDE_ROOT", 403, 4
+
+
 class MaxSessions(TmuxMcpError):
     """No more sessions may be opened."""
 
@@ -187,7 +200,7 @@ class TmuxFailed(TmuxMcpError):
 
 
 class IoError(TmuxMcpError):
-    """A file of ours could not be read or written."""
+    """A file could not be read or written."""
 
     code = "IO_ERROR"
 

@@ -142,6 +142,15 @@ EXAMPLES: dict[str, r.Result] = {
     "signal": r.SignalResult(session_id="sess_ab", delivered=True, pids=[12]),
     "mouse": r.MouseResult(session_id="sess_ab", sent=True, row=3, col=7),
     "run_process": PROCESS,
+    "read_file": r.ReadFileResult(size=9, offset=0, next_offset=3, truncated=True, encoding="utf-8", data="hi\n"),
+    "write_file": r.WriteFileResult(bytes=3),
+    "list_directory": r.ListDirectoryResult(
+        count=1,
+        truncated=False,
+        entries=[
+            r.DirectoryEntry(name="a b", type="file", mode="0644", size=3, mtime="2026-11-20T10:00:00Z"),
+        ],
+    ),
     "health": r.HealthResult(
         version="0.1.0",
         tmux_version="3.3a",

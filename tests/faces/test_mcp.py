@@ -132,6 +132,9 @@ async def test_every_result_fits_its_schema_and_says_all_twice(connect, name):
         "signal": {"signal": "INT"},
         "mouse": {"action": "click"},
         "run_process": {"argv": ["true"]},
+        "read_file": {"path": "a"},
+        "write_file": {"path": "a", "data": "b"},
+        "list_directory": {"path": "."},
     }
     async with connect(tools=["all"]) as client:
         await client.list_tools()  # the SDK's client holds results against the schemas it has seen

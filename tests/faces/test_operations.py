@@ -17,6 +17,9 @@ REQUIRED = {
     "signal": {"signal": "INT"},
     "mouse": {"action": "click"},
     "run_process": {"argv": ["true"]},
+    "read_file": {"path": "a"},
+    "write_file": {"path": "a", "data": "b"},
+    "list_directory": {"path": "."},
 }
 
 

@@ -590,6 +590,46 @@ class Broker:
             call=call,
         )
 
+    async def read_file(
+        self,
+        path: str,
+        offset: int | None = None,
+        max_bytes: int = 65_536,
+        start_line: int | None = None,
+        end_line: int | None = None,
+        call: Call = _CALL,
+    ) -> r.ReadFileResult:
+        """A piece of a file: bytes from `offset`, or lines from `start_line` to `end_line`.
+
+        Raises:
+            FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, ResourceLimit, IoError
+        """
+        return await self.machine.read_file(path, offset, max_bytes, start_line, end_line)
+
+    async def write_file(
+        self,
+        path: str,
+        data: str,
+        encoding: Literal["utf-8", "base64"] = "utf-8",
+        mode: str | int | None = None,
+        create_dirs: bool = False,
+        call: Call = _CALL,
+    ) -> r.WriteFileResult:
+        """Write a whole file; readers see the old one or the new one.
+
+        Raises:
+            FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, ResourceLimit, IoError
+        """
+        return await self.machine.write_file(path, data, encoding, mode, create_dirs)
+
+    async def list_directory(self, path: str, limit: int = 1000, call: Call = _CALL) -> r.ListDirectoryResult:
+        """What is in a directory, by name; nothing is followed.
+
+        Raises:
+            FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, IoError
+        """
+        return await self.machine.list_directory(path, limit)
+
     # ---- operations: the broker itself ---------------------------------------------------------
 
     async def health(self, call: Call = _CALL) -> r.HealthResult:

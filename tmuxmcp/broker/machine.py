@@ -6,13 +6,18 @@ import base64
 import binascii
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
+
+import anyio
 
 from tmuxmcp.broker import results as r
 from tmuxmcp.broker.call import Call
 from tmuxmcp.broker.reading import clamp
+from tmuxmcp.broker.session import iso
 from tmuxmcp.broker.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, ResourceLimit
 from tmuxmcp.host import output, process
+from tmuxmcp.host.files import Entry, Files
 from tmuxmcp.host.limits import Limits, rlimits
 from tmuxmcp.tmux import launch
 
@@ -67,18 +72,66 @@ class Machine:
             del found["COLORTERM"]
         return found
 
+    async def read_file(
+        self, path: str, offset: int | None, max_bytes: int, start_line: int | None, end_line: int | None
+    ) -> r.ReadFileResult:
+        """See `Broker.read_file`."""
+        by_line = start_line is not None or end_line is not None
+        if by_line and offset is not None:
+            raise InvalidArgument("offset goes with bytes, start_line and end_line with lines.", hint="Give one kind.")
+        first = start_line or 1
+        if end_line is not None and end_line < first:
+            raise InvalidArgument(f"end_line {end_line} is before line {first}.", hint="Both are included.")
+        if by_line:
+            work = partial(self._files().read_lines, path, first, end_line, max_bytes)
+        else:
+            work = partial(self._files().read, path, offset or 0, max_bytes)
+        piece = await anyio.to_thread.run_sync(work)
+        text = output.decode(piece.data, partial=piece.truncated)
+        if text is None or (piece.data and not text):
+            encoding, data, size = "base64", base64.b64encode(piece.data).decode(), len(piece.data)
+        else:
+            encoding, data, size = "utf-8", text, len(text.encode())
+        return r.ReadFileResult(
+            size=piece.size,
+            offset=piece.offset,
+            next_offset=piece.offset + size,
+            truncated=piece.truncated,
+            encoding=encoding,  # type: ignore[arg-type]  # mypy forgets the literal
+            data=data,
+        )
+
+    async def write_file(
+        self, path: str, data: str, encoding: str, mode: str | int | None, create_dirs: bool
+    ) -> r.WriteFileResult:
+        """See `Broker.write_file`."""
+        content = decode_base64("data", data) if encoding == "base64" else data.encode("utf-8", "surrogateescape")
+        self._check_size("data", len(content), "Write it in a session, or raise the setting.")
+        permissions = int(mode, 8) if isinstance(mode, str) else mode
+        work = partial(self._files().write, path, content, permissions, create_dirs)
+        return r.WriteFileResult(bytes=await anyio.to_thread.run_sync(work))
+
+    async def list_directory(self, path: str, limit: int) -> r.ListDirectoryResult:
+        """See `Broker.list_directory`."""
+        found, truncated = await anyio.to_thread.run_sync(self._files().list_directory, path, limit)
+        return r.ListDirectoryResult(count=len(found), truncated=truncated, entries=[_entry(each) for each in found])
+
+    def _files(self) -> Files:
+        settings = self._settings
+        return Files(settings.files_root, os.path.abspath(os.path.expanduser(settings.cwd)))
+
     def _input(self, text: str, encoded: str) -> bytes:
         if text and encoded:
             raise InvalidArgument("stdin and stdin_base64 are both given.", hint="Give one of them.")
         data = decode_base64("stdin_base64", encoded) if encoded else text.encode("utf-8", "surrogateescape")
-        most = self._settings.max_input_bytes
-        if len(data) > most:
-            raise ResourceLimit(
-                f"stdin has {len(data):,} bytes; max_input_bytes is {most:,}.",
-                hint="Put it into a file and name that in argv.",
-                limit="max_input_bytes",
-            )
+        self._check_size("stdin", len(data), "Put it into a file and name that in argv.")
         return data
+
+    def _check_size(self, name: str, size: int, hint: str) -> None:
+        most = self._settings.max_input_bytes
+        if size > most:
+            text = f"{name} has {size:,} bytes; max_input_bytes is {most:,}."
+            raise ResourceLimit(text, hint=hint, limit="max_input_bytes")
 
 
 def decode_base64(name: str, text: str) -> bytes:
@@ -91,6 +144,16 @@ def decode_base64(name: str, text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise InvalidArgument(f"{name} is not base64.", hint="Give standard base64, with its padding.") from None
+
+
+def _entry(entry: Entry) -> r.DirectoryEntry:
+    return r.DirectoryEntry(
+        name=entry.name,
+        type=entry.kind,  # type: ignore[arg-type]
+        mode=f"{entry.mode:04o}",
+        size=entry.size,
+        mtime=iso(entry.mtime),
+    )
 
 
 def _unkept(limits: Limits) -> str:

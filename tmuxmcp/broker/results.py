@@ -320,6 +320,54 @@ class RunProcessResult(Result):
     """What it printed there."""
 
 
+class ReadFileResult(Result):
+    """A piece of a file."""
+
+    size: int
+    """Bytes of the whole file."""
+    offset: int
+    """Where `data` begins in the file."""
+    next_offset: int
+    """Where the next piece starts: give it as `offset`."""
+    truncated: bool
+    """There is more of what was asked for."""
+    encoding: Literal["utf-8", "base64"]
+    """base64 if the piece is not UTF-8."""
+    data: str
+    """The bytes from `offset` to `next_offset`."""
+
+
+class WriteFileResult(Result):
+    """A file that was written."""
+
+    bytes: int
+    """How many it has now."""
+
+
+class DirectoryEntry(Result):
+    """A name in a directory; links are not followed."""
+
+    name: str
+    type: Literal["file", "directory", "symlink", "fifo", "socket", "char_device", "block_device", "other"]
+    """What it is."""
+    mode: str
+    """Permissions, octal: `0644`."""
+    size: int
+    """Bytes."""
+    mtime: str
+    """When it was last written; ISO 8601, UTC."""
+
+
+class ListDirectoryResult(Result):
+    """What is in a directory, by name."""
+
+    count: int
+    truncated: bool
+    """There are more than `limit`."""
+    entries: list[DirectoryEntry]
+    """In the order of their names."""
+
+
 class Check(Result):
     name: str
     ok: bool

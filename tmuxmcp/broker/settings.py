@@ -41,3 +41,4 @@ class BrokerSettings:
     policy: tuple[Any, ...] = ()
     """Rules as the settings file has them; `host.policy` reads them."""
     audit: str = "best-effort"
+    files_root: str = ""

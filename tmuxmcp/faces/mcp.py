@@ -51,14 +51,17 @@ Caller = str | Callable[[Context], str]
 
 CALL_META, ERROR_META, RESULT_META = "tmuxmcp/call", "tmuxmcp/error", "tmuxmcp/result"
 
-BESIDE_CORE: dict[str, tuple[str, ...]] = {"process": ("run_process",)}
+BESIDE_CORE: dict[str, tuple[str, ...]] = {
+    "process": ("run_process",),
+    "files": ("read_file", "write_file", "list_directory"),
+}
 TOOL_SETS: dict[str, tuple[str, ...]] = {
     "core": tuple(name for name in OPERATIONS if not any(name in names for names in BESIDE_CORE.values())),
     **BESIDE_CORE,
 }
 """Tools by set. A set whose operations do not exist yet offers nothing."""
 
-LONG_RESULTS = ("run", "send", "read", "run_process")
+LONG_RESULTS = ("run", "send", "read", "run_process", "read_file")
 MAX_RESULT_CHARS = 500_000
 """What Claude Code may show of a result that was asked for with a large `max_bytes`: the most it accepts."""
 

@@ -165,6 +165,33 @@ class RunProcessInput(Input):
     limits: SomeLimits = None
 
 
+FilePath = Annotated[str, Field(description="Absolute, with ~, or relative to files_root or the working directory")]
+
+
+class ReadFileInput(Input):
+    path: FilePath
+    offset: Annotated[int | None, Field(ge=0, le=2**62, description="First byte")] = None
+    max_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)] = 65_536
+    start_line: Annotated[int | None, Field(ge=1, description="First line, from 1; instead of offset")] = None
+    end_line: Annotated[int | None, Field(ge=1, description="Last line, included")] = None
+
+
+class WriteFileInput(Input):
+    path: FilePath
+    data: str
+    encoding: Annotated[Literal["utf-8", "base64"], Field(description="Of data")] = "utf-8"
+    mode: Annotated[
+        Annotated[str, Field(pattern="^(0o)?0?[0-7]{3}$")] | Annotated[int, Field(ge=0, le=0o777)] | None,
+        Field(description='Octal, "0644"; left out: as it was'),
+    ] = None
+    create_dirs: Annotated[bool, Field(description="Make directories that are missing")] = False
+
+
+class ListDirectoryInput(Input):
+    path: FilePath
+    limit: Annotated[int, Field(ge=1, le=10_000, description="Most entries")] = 1000
+
+
 class HealthInput(Input):
     pass
 
@@ -370,6 +397,33 @@ OPERATIONS: dict[str, Operation] = {
             r.RunProcessResult,
             destructive=True,
             open_world=True,
+        ),
+        Operation(
+            "read_file",
+            "Read file",
+            "A file or a piece of it: bytes from offset, or lines. Base64 if it is not UTF-8.",
+            ReadFileInput,
+            r.ReadFileResult,
+            read_only=True,
+            idempotent=True,
+        ),
+        Operation(
+            "write_file",
+            "Write file",
+            "Write a whole file at one stroke, in place of what was there.",
+            WriteFileInput,
+            r.WriteFileResult,
+            destructive=True,
+            idempotent=True,
+        ),
+        Operation(
+            "list_directory",
+            "List directory",
+            "Names, types, modes, sizes and times in a directory.",
+            ListDirectoryInput,
+            r.ListDirectoryResult,
+            read_only=True,
+            idempotent=True,
         ),
         Operation(
             "health",

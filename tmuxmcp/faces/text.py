@@ -35,6 +35,10 @@ def render(result: r.Result) -> str:
             return _above(result.result.content if result.result else "", footer(result))
         case r.RunProcessResult():
             return _above(_streams(result), footer(result))
+        case r.ReadFileResult():
+            return _above(sanitize(result.data)[0], footer(result))
+        case r.ListDirectoryResult():
+            return _above("\n".join(map(_directory_entry, result.entries)), footer(result))
         case r.ListSessionsResult():
             return _above("\n".join(map(_summary, result.sessions)), footer(result))
         case r.SearchResult():
@@ -58,6 +62,10 @@ def footer(result: r.Result) -> str:
             fields = _search(result)
         case r.RunProcessResult():
             fields = _process(result)
+        case r.ReadFileResult():
+            fields = ((name, value) for name, value in _known(result) if name != "data")
+        case r.ListDirectoryResult():
+            fields = ((name, value) for name, value in _known(result) if name != "entries")
         case r.ListSessionsResult():
             fields = iter([("count", result.count)])
         case _:
@@ -170,6 +178,10 @@ def _process(result: r.RunProcessResult) -> Fields:
         yield "effective_timeout_ms", result.effective_timeout_ms
     if result.note:
         yield "note", result.note
+
+
+def _directory_entry(entry: r.DirectoryEntry) -> str:
+    return f"{entry.mode} {entry.type:9} {entry.size:>10} {entry.mtime} {_value(entry.name)}"
 
 
 def _remarks(result: r.RunResult | r.ReadResult) -> Fields:

@@ -57,13 +57,13 @@ class Ends:
             cut_off: its writer was ended, perhaps in the middle of a character, which is then left out.
         """
         if not self.truncated:
-            return _decode(bytes(self._head), partial=cut_off)
+            return decode(bytes(self._head), partial=cut_off)
         marked = self.most >= 2 * MARKER_ROOM
         head, tail = self.pieces(self.most - MARKER_ROOM if marked else self.most)
         start = 0
         while start < min(3, len(tail)) and tail[start] & 0xC0 == 0x80:  # the rest of a character
             start += 1
-        first, last = _decode(head, partial=True), _decode(tail[start:], partial=cut_off)
+        first, last = decode(head, partial=True), decode(tail[start:], partial=cut_off)
         if first is None or last is None:
             return None
         omitted = self.size - len(first.encode()) - len(last.encode())
@@ -82,8 +82,8 @@ def carry(streams: list[Ends], *, cut_off: bool = False) -> tuple[Encoding, list
     return "base64", [stream.base64() for stream in streams]
 
 
-def _decode(data: bytes, *, partial: bool) -> str | None:
-    """Text; `partial`: a character that lacks its end is left out."""
+def decode(data: bytes, *, partial: bool) -> str | None:
+    """Bytes as text, `None` if they are not UTF-8; `partial`: a character that lacks its end is left out."""
     try:
         return codecs.getincrementaldecoder("utf-8")().decode(data, final=not partial)
     except UnicodeDecodeError:
