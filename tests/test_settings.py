@@ -55,8 +55,8 @@ def only_text(agent: Agent) -> bool:
     return answer.structured_content is None and answer.content[0].text.startswith("hi\n[")
 
 
-def no_tools(agent: Agent) -> bool:
-    return agent.portal.call(agent.client.list_tools).tools == []
+def only_process(agent: Agent) -> bool:
+    return [tool.name for tool in agent.portal.call(agent.client.list_tools).tools] == ["run_process"]
 
 
 def waits(agent: Agent) -> bool:
@@ -91,7 +91,7 @@ EFFECTS: list[tuple[dict[str, str], Callable[[Agent], bool]]] = [
     ),
     ({"env": '{"A_SETTING": "b c"}'}, lambda agent: agent.run("echo $A_SETTING")["output"] == "b c\n"),
     ({"env_allow": "MY_OWN,XX_*"}, lambda agent: agent.run("echo $MY_OWN $XX_1 $YY")["output"] == "one two\n"),
-    ({"tools": "process"}, no_tools),
+    ({"tools": "process"}, only_process),
     ({"results": "text"}, only_text),
     ({"history": "user"}, history("user")),
     ({"history": "none"}, history("none")),
@@ -113,6 +113,7 @@ ELSEWHERE = {
     "on_exit": "test_outlives.py",
     "retention_days": "broker/test_reap.py",
     "state_max_bytes": "broker/test_reap.py",
+    "files_root": "test_machine.py",
     "policy": "test_policy.py",
     "audit": "test_audit.py",
     "http": "test_service.py",

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from tmuxmcp.broker import machine
 from tmuxmcp.broker.call import Call, Question
 from tmuxmcp.broker.confirmations import Confirmations
 from tmuxmcp.broker.results import Result
@@ -123,7 +124,8 @@ class Gate:
         settings = self.settings
         program = [settings.program or launch.user_shell(), *settings.program_args]
         pending = self._typed.get(place.session_id, "")
-        return action_of(tool, read_only, arguments, place, pending, program, settings.cwd)
+        base = settings.files_root if tool in machine.FILE_TOOLS and settings.files_root else settings.cwd
+        return action_of(tool, read_only, arguments, place, pending, program, base)
 
     def _remember(self, tool: str, arguments: Mapping[str, Any], place: Place) -> None:
         """What now stands in a shell's line without Enter: the next `send` may end it."""

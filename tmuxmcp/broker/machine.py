@@ -21,6 +21,9 @@ from tmuxmcp.host.files import Entry, Files
 from tmuxmcp.host.limits import Limits, rlimits
 from tmuxmcp.tmux import launch
 
+FILE_TOOLS = ("read_file", "write_file", "list_directory")
+"""Operations whose relative paths begin at `files_root`."""
+
 
 class Machine:
     """What one broker does on its machine."""
