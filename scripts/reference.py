@@ -112,6 +112,7 @@ ARGUMENTS = {
     "signal": "Name of the signal, without SIG.",
     "limits": "Limits of its own, no higher than those of the settings: `memory_mb`, `cpu_seconds`, `cpu_percent`, "
     "`processes`, `open_files`, `file_mb`, `duration_s`.",
+    "sandbox": "Put it into a sandbox: the best one there is, or one that keeps files apart, else `UNSUPPORTED`.",
     "include_exited": "Also sessions whose program has ended.",
     "ctrl": "`key` with Ctrl held.",
     "alt": "`key` with Alt held.",

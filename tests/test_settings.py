@@ -103,6 +103,7 @@ EFFECTS: list[tuple[dict[str, str], Callable[[Agent], bool]]] = [
     ({"log_max_bytes": "1048576"}, log_limit),
     ({"scrollback_lines": "7"}, scrollback),
     ({"limits": '{"open_files": 77}'}, lambda agent: agent.run("ulimit -n")["output"] == "77\n"),
+    ({"sandbox": "auto"}, lambda agent: "1" in agent.run("grep NoNewPrivs /proc/self/status")["output"]),
     ({"max_calls": "7"}, lambda agent: agent.call("health")["limits"]["max_calls"] == 7),
     ({"idle_timeout_s": "0.5"}, ended),
     ({"max_duration_s": "0.5"}, ended),
@@ -111,6 +112,8 @@ EFFECTS: list[tuple[dict[str, str], Callable[[Agent], bool]]] = [
 ELSEWHERE = {
     "state_dir": "every test",
     "on_exit": "test_outlives.py",
+    "sandbox_network": "test_sandbox.py",
+    "sandbox_write": "test_sandbox.py",
     "retention_days": "broker/test_reap.py",
     "state_max_bytes": "broker/test_reap.py",
     "files_root": "test_machine.py",

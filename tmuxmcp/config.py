@@ -89,6 +89,13 @@ class Settings(BaseSettings):
         description="What a session may use at most: memory_mb, cpu_seconds, cpu_percent, processes, open_files, "
         "file_mb, duration_s; a caller can only ask for less",
     )
+    sandbox: Literal["none", "auto", "required"] = Field(
+        "none",
+        description="What sessions run in: nothing, the best sandbox that this machine can do, or one that keeps "
+        "files apart and else no session; a caller can only ask for more",
+    )
+    sandbox_network: bool = Field(True, description="Whether there is a network in a sandbox")
+    sandbox_write: Words = Field([], description="Directories that can be written to in a sandbox, beside the cwd")
     max_calls: int = Field(64, ge=1, description="Most calls of one client at once")
     policy: Annotated[list[Any], NoDecode] = Field(
         [], description="Rules for what agents may do, and a tier: read-only, standard or full; see the how-to"
@@ -122,13 +129,18 @@ class Settings(BaseSettings):
         """An empty variable or flag means none."""
         return os.path.abspath(os.path.expanduser(value)) if value else None
 
-    @field_validator("program_args", "tools", "env_allow", "allowed_hosts", mode="before")
+    @field_validator("program_args", "tools", "env_allow", "allowed_hosts", "sandbox_write", mode="before")
     @classmethod
     def _split_words(cls, value: Any) -> Any:
         """A variable or flag is a text with commas; a file gives a list."""
         if isinstance(value, str):
             return [part.strip() for part in value.split(",") if part.strip()]
         return value
+
+    @field_validator("sandbox_write")
+    @classmethod
+    def _absolute_words(cls, value: list[str]) -> list[str]:
+        return [os.path.abspath(os.path.expanduser(path)) for path in value]
 
     @field_validator("limits", mode="before")
     @classmethod

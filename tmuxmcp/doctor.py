@@ -34,8 +34,9 @@ from tmuxmcp.broker.call import Call
 from tmuxmcp.broker.reap import disk_use
 from tmuxmcp.broker.settings import BrokerSettings
 from tmuxmcp.config import PREFIX, Settings, default_config_file, home, load_with_origins
-from tmuxmcp.errors import PermissionDenied, TmuxFailed, TmuxMcpError, TmuxUnavailable
-from tmuxmcp.host import cgroup
+from tmuxmcp.errors import PermissionDenied, TmuxFailed, TmuxMcpError, TmuxUnavailable, Unsupported
+from tmuxmcp.host import cgroup, sandbox
+from tmuxmcp.host.sandbox import Wish
 from tmuxmcp.tmux import launch
 from tmuxmcp.tmux.server import SOCKET_PATH_LIMIT, Tmux, check_private_directory, find_tmux
 
@@ -87,6 +88,7 @@ def diagnose(flags: Mapping[str, object] | None = None, file: Path | None = None
         ("descriptors", lambda: check_descriptors(settings.max_sessions)),
         ("inotify", check_inotify),
         ("cgroup", check_cgroup),
+        ("sandbox", lambda: check_sandbox(settings.sandbox)),
     ]
     return [check_python(), settings_check, *_bounded(looks), *probe_shells(broker_settings(settings), tmux)]
 
@@ -397,12 +399,17 @@ def check_inotify() -> Check:
 
 def check_cgroup() -> Check:
     """Who keeps the limits of sessions; nothing here has to be mended."""
-    places = cgroup.places()
-    if not places:
-        return Check("cgroup", True, "none can be made: limits hold for each process, cpu_percent for none")
-    found = {name for place in places for name in place.controllers & {*cgroup.CONTROLLERS}}
-    versions = sorted({"v2" if place.unified else "v1" for place in places})
-    return Check("cgroup", True, f"{' and '.join(versions)}: {', '.join(sorted(found)) or 'no limits, only ending'}")
+    return Check("cgroup", True, cgroup.describe(cgroup.places()))
+
+
+def check_sandbox(wish: Wish) -> Check:
+    """The sandbox that sessions can have, and whether it is what the settings want."""
+    message = sandbox.describe()
+    try:
+        sandbox.choose(wish)
+    except Unsupported as error:
+        return Check("sandbox", False, message, error.hint)
+    return Check("sandbox", True, message)
 
 
 # ---- shells --------------------------------------------------------------------------------------

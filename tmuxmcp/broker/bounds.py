@@ -10,6 +10,7 @@ from tmuxmcp.broker.results import AppliedLimit, KeptBy
 from tmuxmcp.host import cgroup, inherited
 from tmuxmcp.host.inherited import NO_MARK, Mark
 from tmuxmcp.host.limits import Limits, rlimits
+from tmuxmcp.host.sandbox import Level
 
 BY_BROKER = ("duration_s",)
 BY_CGROUP = ("cpu_percent",)
@@ -26,6 +27,7 @@ class SessionBounds:
     """Directories of its control groups."""
     mark: Mark = NO_MARK
     """By which its processes are found that have left everything else."""
+    sandbox: Level = "none"
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> SessionBounds:
@@ -58,7 +60,7 @@ class SessionBounds:
         return f"Not enforced here, as no cgroup can be made and root has no such limit: {', '.join(loose)}."
 
 
-def bind(limits: Limits, key: str, server: int) -> SessionBounds:
+def bind(limits: Limits, key: str, server: int, sandbox: Level) -> SessionBounds:
     """Make a session's groups, and say who keeps which limit.
 
     Args:
@@ -72,6 +74,7 @@ def bind(limits: Limits, key: str, server: int) -> SessionBounds:
         kept_by={name: _keeper(name, groups) for name in given},
         groups=list(groups.directories),
         mark=inherited.mark_of(key, server or "self"),
+        sandbox=sandbox,
     )
 
 

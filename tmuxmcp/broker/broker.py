@@ -41,7 +41,9 @@ from tmuxmcp.errors import (
     Unauthorized,
 )
 from tmuxmcp.host import cgroup
+from tmuxmcp.host import sandbox as sandboxes
 from tmuxmcp.host.limits import Limits
+from tmuxmcp.host.sandbox import Wish
 from tmuxmcp.terminal.modes import SHELLS
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command as tmux_command
@@ -196,6 +198,7 @@ class Broker:
         ready_timeout_ms: int = 5000,
         scrollback_lines: int | None = None,
         limits: Limits | None = None,
+        sandbox: Wish = "none",
         call: Call = _CALL,
     ) -> r.CreateSessionResult:
         """Start a program in a terminal of its own.
@@ -214,6 +217,7 @@ class Broker:
                 cwd=cwd,
                 scrollback=scrollback_lines,
                 limits=limits,
+                wish=sandbox,
             )
         if session.bounds.limits:
             self._limited.set()
@@ -352,6 +356,7 @@ class Broker:
             usage=session.usage(),
             attach_command=self.attach_command(session),
             watch_url=None,
+            sandbox=session.bounds.sandbox,
             limits=session.bounds.applied,
             note=note,
         )
@@ -644,6 +649,7 @@ class Broker:
             checks.append(r.Check(name="tmux", ok=False, message=str(error)))
         free = shutil.disk_usage(self.settings.state_dir).free
         checks.append(r.Check(name="disk", ok=free > 100 << 20, message=f"{free >> 20} MiB free"))
+        checks += await anyio.to_thread.run_sync(_confinement)
         settings = self.settings
         limits = ("max_sessions", "max_calls", "max_wait_ms", "max_bytes", "max_input_bytes", "log_max_bytes")
         return r.HealthResult(
@@ -666,6 +672,14 @@ def _may_end(session: Session, call: Call) -> None:
             session_id=session.id,
             scope="admin",
         )
+
+
+def _confinement() -> list[r.Check]:
+    """What sessions can be bound by on this machine; whatever it is, it is well."""
+    return [
+        r.Check(name="cgroup", ok=True, message=cgroup.describe(cgroup.places())),
+        r.Check(name="sandbox", ok=True, message=sandboxes.describe()),
+    ]
 
 
 def _ms_since(begun: float) -> int:

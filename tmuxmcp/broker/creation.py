@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 
@@ -31,8 +32,9 @@ from tmuxmcp.errors import (
     TmuxFailed,
     Unsupported,
 )
-from tmuxmcp.host import cgroup
+from tmuxmcp.host import cgroup, sandbox
 from tmuxmcp.host.limits import Limits
+from tmuxmcp.host.sandbox import Around, Level, Sandbox, Wish, choose, tighter
 from tmuxmcp.tmux import launch, panes, shells
 from tmuxmcp.tmux.panes import NewPane
 
@@ -42,6 +44,9 @@ LOCK_S = 10
 
 SPARE_DESCRIPTORS = 64
 """What tmux server and broker need beside those of their sessions."""
+
+OWN = "within"
+"""Directory of a session that can be seen in its sandbox: history, temporary files."""
 
 RAISED = {"PROGRAM_NOT_FOUND": ProgramNotFound, "CWD_NOT_FOUND": CwdNotFound, "UNSUPPORTED": Unsupported}
 """What the launcher's step says when it cannot start the program."""
@@ -92,6 +97,7 @@ class Creation:
         cwd: str = "",
         scrollback: int | None = None,
         limits: Limits | None = None,
+        wish: Wish = "none",
         owner: str = "",
     ) -> Session:
         settings = self.settings
@@ -108,8 +114,10 @@ class Creation:
             os.environ, allow=settings.env_allow, settings_env=settings.env, env=env or {}, term=settings.term
         )
         executable = launch.find_program(program, environment["PATH"], where)
+        level = await anyio.to_thread.run_sync(choose, tighter(wish, settings.sandbox))
         await self._make_room(session_id)
         directory = self._fresh_directory(session_id)
+        box = self._sandbox(level, where, directory)
         nonce = secrets.token_hex(8)
         integration = shells.Integration(list(args), {}, False)
         if settings.integration:
@@ -117,13 +125,13 @@ class Creation:
                 executable,
                 args,
                 nonce=nonce,
-                directory=directory,
+                directory=directory / OWN if box.level != "none" else directory,
                 history=settings.history,
                 environment=environment,
             )
         mark = launch.session_mark(directory)
         tightest = (limits or Limits()).within(settings.limits)
-        bounds = bind(tightest, mark["TMUXMCP_KEY"], self.registry.tmux.pid)
+        bounds = bind(tightest, mark["TMUXMCP_KEY"], self.registry.tmux.pid, level)
         meta = Meta(
             session_id=session_id,
             program=program,
@@ -138,16 +146,17 @@ class Creation:
             scrollback_lines=settings.scrollback_lines if scrollback is None else scrollback,
             bounds=vars(bounds),
         )
-        environment |= {"TMUXMCP_SESSION": session_id, **mark, **integration.env}
+        environment |= {"TMUXMCP_SESSION": session_id, **mark, **integration.env, **box.env}
         try:
-            launch.write_spec(
+            _write_spec(
                 directory,
+                box,
+                bounds.confine,
                 executable=executable,
                 argv=[program, *integration.args],
                 env=environment,
                 cwd=where,
                 umask=_umask(),
-                confine=bounds.confine,
             )
             session = await self._start(meta, directory)
         except BaseException:
@@ -157,6 +166,29 @@ class Creation:
         await self._started_or_failed(session)
         self.made.add(session.id)
         return session
+
+    def _sandbox(self, level: Level, cwd: str, directory: Path) -> Sandbox:
+        """What is done for a sandbox, and the directory that is the session's own in it.
+
+        Raises:
+            InvalidArgument: the working directory is what the sandbox shall keep out of reach.
+        """
+        if level == "none":
+            return Sandbox()
+        state_dir, project = Path(os.path.realpath(self.settings.state_dir)), Path(os.path.realpath(cwd))
+        if project == state_dir or any(project.is_relative_to(state_dir / name) for name in ("sessions", "callers")):
+            raise InvalidArgument("The state directory cannot be a sandbox's project.", hint="Choose another cwd.")
+        own = Path(os.path.realpath(directory)) / OWN
+        (own / "tmp").mkdir(mode=0o700, parents=True)
+        around = Around(
+            project=str(project),
+            state_dir=str(state_dir),
+            own=str(own),
+            code=str(launch.PACKAGE),
+            write=self.settings.sandbox_write,
+            network=self.settings.sandbox_network,
+        )
+        return sandbox.plan(level, around)
 
     async def _make_room(self, session_id: str) -> None:
         await self.registry.look_again()
@@ -238,17 +270,30 @@ class Creation:
             ProgramNotFound, CwdNotFound, TmuxFailed: it could not; nothing is left.
         """
         with anyio.move_on_after(10):
-            while session.pid is None and session.leader_alive():
+            while not session.begun and "\n" not in session.report and session.leader_alive():
                 await anyio.sleep(0.001)
         try:
-            code, reason = (session.directory / "error").read_text().split("\n", 1)
-        except (OSError, ValueError):
-            if session.pid is not None:
+            code, reason = session.report.split("\n", 1)
+        except ValueError:
+            if session.begun:
                 return
-            code, reason = "TMUX_ERROR", "its launcher did not start the program"
+            said = session.last_text().strip() if session.bounds.sandbox == "bubblewrap" else ""
+            code, reason = "TMUX_ERROR", said or "its launcher did not start the program"
         await self.registry.forget(session)
         raised = RAISED.get(code, TmuxFailed)
-        raise raised(f"{session.meta.program!r} could not be started: {reason}.", hint="Check program and cwd.")
+        hint = "Check program and cwd."
+        if session.bounds.sandbox != "none":
+            hint += " In its sandbox, what lies in /tmp or the state directory is not to be seen, but for the cwd."
+        raise raised(f"{session.meta.program!r} could not be started: {reason}.", hint=hint)
+
+
+def _write_spec(directory: Path, box: Sandbox, confine: list[tuple[str, str]], **program: Any) -> None:
+    if box.wrapper:
+        launch.write_wrapped_spec(directory, box.wrapper, confine=confine, within=box.confine, **program)
+        return
+    if box.confine:
+        confine = [*confine, ("report", str(directory / "error")), *box.confine]
+    launch.write_spec(directory, confine=confine, **program)
 
 
 def sessions_by_descriptors(server: int) -> int:

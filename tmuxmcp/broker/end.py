@@ -64,7 +64,7 @@ def process_tree(session: Session) -> list[int]:
         if pid not in found:
             found.add(pid)
             todo += children.get(pid, [])
-    spared = {os.getpid()} if pane and pane.respawned else {os.getpid(), leader}
+    spared = {os.getpid(), *session.wrappers} | (set() if pane and pane.respawned else {leader})
     return sorted(found - spared)
 
 

@@ -11,6 +11,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tmuxmcp.host.sandbox import Level
+
 Mode = Literal[
     "shell_prompt",
     "running",
@@ -162,6 +164,8 @@ class SessionFacts(Result):
     usage: Usage | None
     attach_command: str
     watch_url: str | None
+    sandbox: Level = "none"
+    """What it runs in."""
     limits: list[AppliedLimit] = Field(default_factory=list)
     """What it may use at most."""
     note: str | None = None

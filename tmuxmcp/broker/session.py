@@ -43,6 +43,8 @@ EVENTS_LIMIT = 1 << 20
 """Bytes of `events.jsonl`; of what comes after that only gaps are written down."""
 
 
+READY = "ready"
+
 SMALL_INPUT = 4096
 """Bytes that a terminal takes itself: less is not written down."""
 
@@ -156,7 +158,38 @@ class Session:
         if self._pid is None:
             with suppress(OSError, ValueError):
                 self._pid = int((self.directory / "pid").read_text())
+        if self._pid is None and self.report == READY:
+            self._pid = self._pid_within()
         return self._pid
+
+    @property
+    def report(self) -> str:
+        """What the launcher's step says of its attempt: nothing, `READY`, or a code and a reason, on two lines."""
+        with suppress(OSError):
+            return (self.directory / "error").read_text()
+        return ""
+
+    @property
+    def begun(self) -> bool:
+        """The launcher has become the program, as far as it tells: in a sandbox exactly."""
+        return self.pid is not None and (self.bounds.sandbox == "none" or self.report == READY)
+
+    @property
+    def wrappers(self) -> list[int]:
+        """Process ids of what is around the program in a sandbox of bubblewrap's: it ends with the program."""
+        with suppress(OSError, ValueError, psutil.Error):
+            outer = psutil.Process(int((self.directory / "wrapper").read_text()))
+            return [outer.pid, *(child.pid for child in outer.children())]
+        return []
+
+    def _pid_within(self) -> int | None:
+        """The program, which is the first process below the two of bwrap; written down, as it may lose its parents."""
+        with suppress(psutil.Error, IndexError):
+            children = psutil.Process(self.wrappers[1]).children()
+            pid = min(children, key=lambda child: child.create_time()).pid
+            write_atomically(self.directory / "pid", str(pid))
+            return pid
+        return None
 
     # ---- the pane ------------------------------------------------------------------------------
 
@@ -227,9 +260,12 @@ class Session:
         if self.pane.exit_signal:
             return None, signal_name(self.pane.exit_signal)
         code = self.pane.exit_code
-        ambiguous = {128 + signal.SIGINT: "INT", 128 + signal.SIGPIPE: "PIPE"}
-        if code in ambiguous and os.path.basename(self.meta.program) not in SHELLS:
-            return None, ambiguous[code]
+        if code is None or os.path.basename(self.meta.program) in SHELLS:
+            return code, None
+        # bwrap tells every death by a signal as a shell does.
+        ambiguous = {128 + signal.SIGINT, 128 + signal.SIGPIPE}
+        if code in ambiguous or (self.bounds.sandbox == "bubblewrap" and 128 < code < 192):
+            return None, signal_name(code - 128)
         return code, None
 
     # ---- the log and the marks -----------------------------------------------------------------

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tmuxmcp.host.limits import Limits
+from tmuxmcp.host.sandbox import Wish
 
 
 @dataclass(frozen=True)
@@ -42,3 +43,6 @@ class BrokerSettings:
     """Rules as the settings file has them; `host.policy` reads them."""
     audit: str = "best-effort"
     files_root: str = ""
+    sandbox: Wish = "none"
+    sandbox_network: bool = True
+    sandbox_write: tuple[str, ...] = ()

@@ -59,6 +59,7 @@ class CreateSessionInput(Input):
     ready_timeout_ms: Annotated[int, Field(ge=0)] = 5000
     scrollback_lines: Annotated[int, Field(ge=0, le=1_000_000)] = 5000
     limits: SomeLimits = None
+    sandbox: Literal["none", "auto", "required"] = "none"
 
 
 class DestroySessionInput(Input):

@@ -78,6 +78,15 @@ def places(pid: int | str = "self", proc: Path = Path("/proc")) -> list[Place]:
     return found
 
 
+def describe(available: Sequence[Place]) -> str:
+    """What groups can do here."""
+    if not available:
+        return "none can be made: limits hold for each process, cpu_percent for none"
+    found = sorted({name for place in available for name in place.controllers & {*CONTROLLERS}})
+    versions = sorted({"v2" if place.unified else "v1" for place in available})
+    return f"{' and '.join(versions)}: {', '.join(found) or 'no limits, only ending'}"
+
+
 def _directory(mounts: Sequence[str], controllers: frozenset[str], path: str) -> tuple[Path, Path] | None:
     """The mount point of a hierarchy, and the directory of a group of it (proc_pid_mountinfo(5))."""
     for line in mounts:

@@ -5,6 +5,18 @@ Each thing to do is a word and a value of text. Nothing here is decided: the bro
 
 import os
 import resource
+import stat
+from collections.abc import Callable
+from typing import Any
+
+PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, SECCOMP_MODE_FILTER = 22, 38, 2
+CAPABILITY_VERSION_3 = 0x20080522
+LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
+"""The same on every machine."""
+
+RULE_PATH_BENEATH = 1
+OF_FILES = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
+"""Landlock's rights that files have: execute, write, read, truncate, ioctl on devices; the others are directories'."""
 
 
 class Refused(Exception):
@@ -39,4 +51,124 @@ def limit(value: str) -> None:
     resource.setrlimit(which, (soft, hard))
 
 
-DO = {"group": join_group, "limit": limit}
+def hand(path: str) -> None:
+    """Open what the step within reads, for it alone."""
+    _place(os.open(path, os.O_RDONLY), 3, True)
+    os.unlink(path)
+
+
+def report(path: str) -> None:
+    """Open where failures are told: once confined we could not."""
+    _place(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 4, False)
+
+
+def keep_report(_: str) -> None:
+    """Let the step within tell its failures there."""
+    os.set_inheritable(4, True)
+
+
+def _place(fd: int, wanted: int, inheritable: bool) -> None:
+    if fd == wanted:
+        os.set_inheritable(fd, inheritable)
+    else:
+        os.dup2(fd, wanted, inheritable)
+        os.close(fd)
+
+
+# ---- what the kernel takes away ----------------------------------------------------------------------
+
+
+def _libc() -> Any:
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int) -> int:
+    import ctypes
+
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+
+def no_new_privs(_: str) -> None:
+    """Setuid programs give nothing any more."""
+    _checked(_libc().prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+
+
+def drop_capabilities(_: str) -> None:
+    """Root keeps no powers but its files'."""
+    import ctypes
+
+    header, nothing = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
+    _checked(_libc().capset(header, nothing))
+
+
+class Ruleset:
+    """The Landlock ruleset that is being made."""
+
+    fd = -1
+
+
+def landlock(value: str) -> None:
+    """Begin a ruleset: what it governs of files, network and scopes, and how many bytes the kernel takes of that."""
+    import ctypes
+
+    *handled, size = (int(word) for word in value.split())
+    attributes = (ctypes.c_uint64 * 3)(*handled)
+    Ruleset.fd = _checked(_libc().syscall(LANDLOCK_CREATE_RULESET, attributes, ctypes.c_size_t(size), 0))
+
+
+def allow(value: str) -> None:
+    """Allow something beneath a path: `RIGHTS PATH`. What is no longer there needs no rights."""
+    import ctypes
+
+    rights, path = value.split(" ", 1)
+    try:
+        fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return
+    granted = int(rights) if stat.S_ISDIR(os.fstat(fd).st_mode) else int(rights) & OF_FILES
+    rule = granted.to_bytes(8, "little") + fd.to_bytes(4, "little")
+    _checked(_libc().syscall(LANDLOCK_ADD_RULE, Ruleset.fd, RULE_PATH_BENEATH, ctypes.c_char_p(rule), 0))
+    os.close(fd)
+
+
+def allow_terminal(rights: str) -> None:
+    """Allow something on our own terminal."""
+    allow(f"{rights} {os.ttyname(0)}")
+
+
+def enforce(_: str) -> None:
+    """Put the ruleset into force."""
+    _checked(_libc().syscall(LANDLOCK_RESTRICT_SELF, Ruleset.fd, 0))
+    os.close(Ruleset.fd)
+
+
+def seccomp(value: str) -> None:
+    """Load a filter of system calls, given in hexadecimal."""
+    import ctypes
+
+    class Program(ctypes.Structure):
+        _fields_ = (("len", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+    code = bytes.fromhex(value)
+    program = Program(len(code) // 8, code)
+    _checked(_libc().prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0))
+
+
+DO: dict[str, Callable[[str], None]] = {
+    "group": join_group,
+    "limit": limit,
+    "hand": hand,
+    "report": report,
+    "keep_report": keep_report,
+    "no_new_privs": no_new_privs,
+    "drop_capabilities": drop_capabilities,
+    "landlock": landlock,
+    "allow": allow,
+    "allow_terminal": allow_terminal,
+    "enforce": enforce,
+    "seccomp": seccomp,
+}

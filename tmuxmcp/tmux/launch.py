@@ -18,6 +18,7 @@ from pathlib import Path
 from tmuxmcp.errors import CwdNotFound, InvalidArgument, ProgramNotFound
 
 PACKAGE = Path(__file__).parent
+WITHIN = "spec.within"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 ALLOWED = (
@@ -122,11 +123,13 @@ def write_spec(
     cwd: str,
     umask: int,
     confine: Sequence[tuple[str, str]] = (),
+    name: str = "spec",
 ) -> None:
     """Write what the launcher's step reads: fields that end with NUL, in a file for the owner alone.
 
     Args:
         confine: what the step does to itself before, as words and values of `confine.py`.
+        name: of the file.
 
     Raises:
         InvalidArgument: an argument holds NUL.
@@ -136,9 +139,36 @@ def write_spec(
     fields = [cwd, str(umask), executable]
     for words in (argv, _pairs(env.items()), _pairs(confine)):
         fields += [str(len(words)), *words]
-    fd = os.open(directory / "spec", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    fd = os.open(directory / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(b"".join(os.fsencode(field) + b"\0" for field in fields))
+
+
+def write_wrapped_spec(
+    directory: Path,
+    wrapper: Sequence[str],
+    *,
+    executable: str,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str,
+    umask: int,
+    confine: Sequence[tuple[str, str]],
+    within: Sequence[tuple[str, str]],
+) -> None:
+    """Write what the step reads that becomes a wrapper, and what the step within reads that becomes the program.
+
+    Args:
+        wrapper: its words; the last of them start the step within.
+        confine: what the first of them does to itself.
+        within: what the second does.
+
+    Raises:
+        InvalidArgument: an argument holds NUL.
+    """
+    write_spec(directory, executable=executable, argv=argv, env=env, cwd=cwd, umask=umask, confine=within, name=WITHIN)
+    outer = [*confine, ("report", str(directory / "error")), ("keep_report", ""), ("hand", str(directory / WITHIN))]
+    write_spec(directory, executable=wrapper[0], argv=wrapper, env=env, cwd="/", umask=umask, confine=outer)
 
 
 def _pairs(pairs: Iterable[tuple[str, str]]) -> list[str]:

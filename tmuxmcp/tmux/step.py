@@ -3,11 +3,17 @@
 It takes a process group of its own, makes it the terminal's foreground group, and reads environment, working
 directory and arguments from a file that it removes: never from argv, which everybody can read. Only built-in
 modules are imported: this is the start-up time of every session.
+
+In a sandbox of bubblewrap's it runs twice: outside, where it becomes bwrap, and as `step.py inside` within, where it
+becomes the program. What the second one needs is open as descriptor 3; what becomes of it is told in descriptor 4.
 """
 
 import _signal  # type: ignore[import-not-found]  # the type stubs do not know it
 import os
 import sys
+
+INSIDE = "inside"
+SPEC_FD, REPORT_FD = 3, 4
 
 
 def read_spec(path: str) -> tuple[str, int, str, list[bytes], dict[bytes, bytes], list[tuple[str, str]]]:
@@ -18,6 +24,10 @@ def read_spec(path: str) -> tuple[str, int, str, list[bytes], dict[bytes, bytes]
     with open(path, "rb") as file:
         fields = file.read().split(b"\0")[:-1]
     os.unlink(path)
+    return parse_spec(fields)
+
+
+def parse_spec(fields: list[bytes]) -> tuple[str, int, str, list[bytes], dict[bytes, bytes], list[tuple[str, str]]]:
     lists = []
     at = 3
     for _ in range(3):
@@ -55,28 +65,53 @@ def write_file(path: str, text: str) -> None:
     os.rename(path + ".new", path)
 
 
+def confine(things: list[tuple[str, str]]) -> None:
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+    import confine as words  # type: ignore[import-not-found]  # beside this script, not in a package
+
+    words.confine(things)
+
+
 def main(directory: str) -> None:
     """Exec the program; a failure is told in the file `error`: a code, a newline, the reason."""
-    code = "INTERNAL"
+    code, report = "INTERNAL", directory == INSIDE
     try:
-        cwd, umask, executable, args, env, things = read_spec(os.path.join(directory, "spec"))
+        if report:
+            with open(SPEC_FD, "rb") as file:
+                spec = parse_spec(file.read().split(b"\0")[:-1])
+            os.set_inheritable(REPORT_FD, False)
+        else:
+            spec = read_spec(os.path.join(directory, "spec"))
+        cwd, umask, executable, args, env, things = spec
         take_terminal()
+        names = [name for name, _ in things]
+        wraps = "hand" in names
+        if not report:
+            write_file(os.path.join(directory, "wrapper" if wraps else "pid"), str(os.getpid()))
         if things:
             code = "UNSUPPORTED"
-            sys.path.append(os.path.dirname(os.path.abspath(__file__)))
-            from confine import confine  # type: ignore[import-not-found]  # beside this script, not in a package
-
             confine(things)
-            code = "INTERNAL"
-        write_file(os.path.join(directory, "pid"), str(os.getpid()))
-        os.closerange(3, 1024)
+            report = report or "report" in names
+        if not wraps:
+            os.closerange(SPEC_FD, SPEC_FD + 1)
+            os.closerange(REPORT_FD + 1 if report else REPORT_FD, 1024)
         code = "CWD_NOT_FOUND"
         os.chdir(cwd)
         code = "PROGRAM_NOT_FOUND"
         os.umask(umask)
-        reset_signals()
+        if not wraps:  # who wraps the program goes on ignoring its keys
+            reset_signals()
+        if report and not wraps:
+            os.stat(executable)
+            if os.access(executable, os.R_OK):  # a sandbox may hide it, and access(2) does not know
+                os.close(os.open(executable, os.O_RDONLY))
+            os.write(REPORT_FD, b"ready")
         os.execve(executable, args, env)
     except BaseException as error:
+        if report:
+            os.ftruncate(REPORT_FD, 0)
+            os.pwrite(REPORT_FD, f"{code}\n{error}".encode(), 0)
+            os._exit(127)
         os.umask(0o077)
         write_file(os.path.join(directory, "error"), f"{code}\n{error}")
         sys.exit(127)

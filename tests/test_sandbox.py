@@ -1,0 +1,296 @@
+"""From each level of sandbox: what is out of reach, and that a terminal in it works like any other."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.broker.test_end import alive
+from tests.conftest import eventually
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.broker.end import process_tree
+from tmuxmcp.broker.settings import BrokerSettings
+from tmuxmcp.errors import InvalidArgument, ProgramNotFound, Unsupported
+from tmuxmcp.host import landlock, sandbox, seccomp
+from tmuxmcp.host.sandbox import Level
+
+pytestmark = pytest.mark.anyio
+
+BEST = sandbox.best()
+LEVELS = [
+    pytest.param("limits"),
+    pytest.param("landlock", marks=pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")),
+    pytest.param("bubblewrap", marks=pytest.mark.skipif(BEST != "bubblewrap", reason="bubblewrap does not run here")),
+]
+STRONG = LEVELS[1:]
+UNIX = f"{sys.executable} -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{{}}\")'"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    path = tmp_path / "project"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+async def boxed(
+    anyio_backend: str, state_dir: Path, home: Path, project: Path, request: pytest.FixtureRequest, monkeypatch
+) -> AsyncIterator[Broker]:
+    """A broker whose sessions have this level, with one of them, `a`, and another, `other`, without a sandbox."""
+    monkeypatch.setattr(sandbox, "best", lambda: request.param)
+    async with Broker.open(BrokerSettings(state_dir=state_dir, program="bash")) as broker:
+        await broker.create_session(name="other")
+        await broker.run("secret=hidden; echo out of other", session_id="other")
+        made = await broker.create_session("bash", name="a", cwd=str(project), sandbox="auto")
+        assert made.ready
+        assert (await broker.get_session("a")).sandbox == request.param
+        yield broker
+
+
+def levels(params: list) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("boxed", params, indirect=True)
+
+
+async def refused(broker: Broker, command: str) -> str:
+    ran = await broker.run(command, session_id="a")
+    assert ran.exit_code not in (0, None), ran.output
+    return ran.output
+
+
+# ---- what is out of reach --------------------------------------------------------------------------
+
+
+@levels(LEVELS)
+async def test_tmux_server_cannot_be_reached(boxed: Broker, state_dir: Path) -> None:
+    await refused(boxed, f"tmux -S {state_dir}/tmux.sock run-shell true")
+    await refused(boxed, UNIX.format(state_dir / "tmux.sock"))
+
+
+@levels(STRONG)
+async def test_state_directory_and_other_sessions_cannot_be_read(boxed: Broker, state_dir: Path) -> None:
+    other = state_dir / "sessions" / "other"
+    for command in (
+        f"cat {other}/out.raw",
+        f"cat {state_dir}/sessions/a/out.raw",
+        f"cat {other}/meta.json {state_dir}/tmux.pid",
+        f"ls {other}",
+        f"ls {state_dir}/callers",
+        f"echo x >{state_dir}/new",
+        f"echo x >>{other}/out.raw",
+        f"rm {other}/out.raw",
+        f"mv {state_dir} {state_dir}.moved",
+    ):
+        await refused(boxed, command)
+    assert "out of other" in (await boxed.read(session_id="other", since=0)).content
+
+
+@levels(STRONG)
+async def test_other_processes_cannot_be_read_signalled_or_traced(boxed: Broker) -> None:
+    if boxed.registry.sessions["a"].bounds.sandbox == "landlock" and landlock.version() < 6:
+        pytest.skip("before its version 6 Landlock does not keep signals in")
+    pid = (await boxed.get_session("other")).pid
+    tty = boxed.registry.sessions["other"].pane.tty  # type: ignore[union-attr]
+    for command in (
+        f"kill -0 {pid}",
+        f"cat /proc/{pid}/environ",
+        f"readlink /proc/{pid}/fd/0",
+        f"cat /proc/{pid}/root/etc/passwd",
+        f"echo x >{tty}",
+    ):
+        await refused(boxed, command)
+
+
+@levels(STRONG)
+async def test_only_the_project_and_temporary_files_can_be_written(boxed: Broker, project: Path, home: Path) -> None:
+    for place in (home, "/etc", "/usr", "/var/tmp"):
+        ran = await boxed.run(f"echo x >{place}/tmuxmcp-test && cat {place}/tmuxmcp-test", session_id="a")
+        assert not os.path.exists(f"{place}/tmuxmcp-test"), ran.output  # noqa: ASYNC240 - as fast as anything
+    await refused(boxed, f"mkdir {home}/new")
+    ran = await boxed.run("mkdir -p d && echo x >d/f && mv d/f g && ln -s g h && cat h && rm -r d", session_id="a")
+    assert (ran.exit_code, ran.output) == (0, "x\n")
+    assert (project / "g").read_text() == "x\n"
+    ran = await boxed.run('file=$(mktemp) && echo y >$file && cat <<<"here" $file && echo $file', session_id="a")
+    assert ran.exit_code == 0
+    assert not os.path.exists(f"/tmp/{os.path.basename(ran.output.strip())}")  # noqa: ASYNC240
+
+
+@pytest.mark.parametrize("level", STRONG)
+async def test_directories_of_the_settings_can_be_written(
+    level: Level, state_dir: Path, home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "best", lambda: level)
+    settings = BrokerSettings(state_dir=state_dir, program="bash", sandbox="auto", sandbox_write=(str(home),))
+    async with Broker.open(settings) as broker:
+        await broker.create_session(name="a", cwd=str(project))
+        assert (await broker.run("echo x >~/f && echo y >f && cat ~/f f", session_id="a")).output == "x\ny\n"
+
+
+@levels(LEVELS)
+async def test_no_privileges_and_no_doors_to_the_kernel(boxed: Broker) -> None:
+    ran = await boxed.run("grep -E '^(NoNewPrivs|Seccomp|CapEff):' /proc/self/status", session_id="a")
+    status = dict(line.split(":\t") for line in ran.output.splitlines())
+    assert status == {"NoNewPrivs": "1", "Seccomp": "2", "CapEff": "0000000000000000"}
+    for command in ("unshare -Ur true", "mount -t tmpfs x /mnt"):
+        await refused(boxed, command)
+    code = 'import fcntl; fcntl.ioctl(0, 0x5412, b"x")'
+    assert "PermissionError" in await refused(boxed, f"{sys.executable} -c '{code}'")
+
+
+@pytest.mark.parametrize("level", STRONG)
+@pytest.mark.parametrize("network", [True, False])
+async def test_network_is_there_unless_it_is_switched_off(
+    level: Level, network: bool, state_dir: Path, home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "best", lambda: level)
+    async with Broker.open(BrokerSettings(state_dir=state_dir, sandbox="auto", sandbox_network=network)) as broker:
+        await broker.create_session("bash", name="a", cwd=str(project))
+        code = 'import socket; s = socket.create_server(("127.0.0.1", 0)); socket.create_connection(s.getsockname())'
+        outside = await broker.run("ip -o link 2>/dev/null | wc -l; ls /sys/class/net", session_id="a")
+        ran = await broker.run(f"{sys.executable} -c '{code}'", session_id="a")
+        if level == "landlock":
+            assert (ran.exit_code == 0) == network
+        else:  # a loopback of its own
+            assert ran.exit_code == 0
+            names = (await broker.run("tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '", session_id="a")).output
+            assert (names.split() == ["lo"]) != network or outside.output.split()[1:] == ["lo"]
+
+
+# ---- a terminal like any other ---------------------------------------------------------------------
+
+
+@levels(LEVELS)
+async def test_run_is_exact(boxed: Broker, project: Path) -> None:
+    ran = await boxed.run("cd / && pwd; seq 20000 | sha256sum; (exit 7)", session_id="a")
+    assert (ran.exit_code, ran.cwd, ran.evidence) == (7, "/", "marks")
+    assert ran.output.startswith("/\n")
+    ran = await boxed.run("history | tail -2", session_id="a")
+    assert "sha256sum" in ran.output
+    pid = (await boxed.get_session("a")).pid
+    assert os.readlink(f"/proc/{pid}/exe").endswith("bash")
+
+
+@levels(LEVELS)
+async def test_keys_of_the_terminal_and_job_control(boxed: Broker) -> None:
+    await boxed.send("sleep 600", enter=True, session_id="a", wait_for="none")
+    await eventually(lambda: foreground(boxed) == "sleep 600")
+    sent = await boxed.send(key="C-z", session_id="a")
+    assert sent.result
+    assert "Stopped" in sent.result.content
+    await boxed.send("fg", enter=True, session_id="a", wait_for="none")
+    await eventually(lambda: foreground(boxed) == "sleep 600")
+    sent = await boxed.send(key="C-c", session_id="a")
+    assert (await boxed.run("echo here $?", session_id="a")).output == "here 130\n"
+    assert (await boxed.get_session("a")).mode == "shell_prompt"
+
+
+def foreground(broker: Broker) -> str:
+    found = broker.registry.sessions["a"].foreground()
+    return found.command if found else ""
+
+
+@levels(LEVELS)
+async def test_secrets_sizes_and_the_terminal_itself(boxed: Broker) -> None:
+    sent = await boxed.send("read -s word; echo got ${#word}", enter=True, session_id="a")
+    assert sent.result
+    assert (sent.result.mode, sent.result.evidence) == ("password", "kernel")
+    sent = await boxed.send("12345", enter=True, session_id="a")
+    assert sent.result
+    assert "got 5" in sent.result.content
+    ran = await boxed.run("echo to the terminal >/dev/tty; [ -t 0 ] && stty size", session_id="a")
+    assert ran.output == "to the terminal\n24 80\n"
+    await boxed.run("trap 'echo changed' WINCH", session_id="a")
+    await boxed.resize(rows=31, cols=101, session_id="a")
+    assert (await boxed.run("stty size", session_id="a")).output.endswith("31 101\n")
+
+
+@levels(LEVELS)
+async def test_full_screen_programs_and_programs_of_their_own(boxed: Broker, project: Path) -> None:
+    sent = await boxed.send(f"{shutil.which('vim')} -u NONE -i NONE file", enter=True, session_id="a")
+    assert sent.result
+    assert (sent.result.mode, sent.result.evidence) == ("editor", "kernel")
+    await boxed.send("iwritten", keys=["Escape"], session_id="a")
+    await boxed.send(":wq", enter=True, session_id="a")
+    assert (project / "file").read_text() == "written\n"
+    made = await boxed.create_session(
+        "python3", ["-q", "-i"], name="p", cwd=str(project), sandbox="auto", wait_ready=True
+    )
+    assert (made.ready, (await boxed.get_session("p")).mode) == (True, "line_input")
+    sent = await boxed.send("import time; time.sleep(600)", enter=True, session_id="p", wait_for="none")
+    await eventually(lambda: boxed.registry.sessions["p"].mode() == "running")
+    sent = await boxed.send(key="C-c", session_id="p")
+    assert sent.result
+    assert "KeyboardInterrupt" in sent.result.content
+    await boxed.send("raise SystemExit(3)", enter=True, session_id="p", wait_for="exit")
+    facts = await boxed.get_session("p")
+    assert (facts.exit_code, facts.exit_signal) == (3, None)
+
+
+# ---- beginning and end -----------------------------------------------------------------------------
+
+
+@levels(LEVELS)
+async def test_all_of_it_ends(boxed: Broker, project: Path) -> None:
+    command = "env -i setsid sh -c 'trap \"\" HUP TERM; sleep 600; true' </dev/null >/dev/null 2>&1 &"
+    await boxed.run(command, session_id="a")
+    session = boxed.registry.sessions["a"]
+    await eventually(lambda: len(process_tree(session)) >= 3)
+    pids = process_tree(session)
+    ended = await boxed.destroy_session("a", grace_ms=100)
+    assert ended.survivors == []
+    assert [pid for pid in pids if alive(pid)] == []
+
+
+@levels(LEVELS)
+async def test_death_by_signal_is_told(boxed: Broker, project: Path) -> None:
+    await boxed.create_session("sleep", ["600"], name="s", cwd=str(project), sandbox="auto", wait_ready=False)
+    ended = await boxed.destroy_session("s")
+    assert (ended.exit_code, ended.exit_signal, ended.survivors) == (None, "TERM", [])
+
+
+@levels(STRONG)
+async def test_program_that_the_sandbox_hides(boxed: Broker, tmp_path: Path, project: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    with pytest.raises(ProgramNotFound):
+        await boxed.create_session(str(program), cwd=str(project), sandbox="auto")
+
+
+@levels(LEVELS)
+async def test_state_directory_is_no_project(boxed: Broker, state_dir: Path) -> None:
+    for cwd in (state_dir, state_dir / "sessions" / "other"):
+        with pytest.raises(InvalidArgument):
+            await boxed.create_session("bash", cwd=str(cwd), sandbox="auto")
+
+
+async def test_required_is_refused_where_files_cannot_be_kept_apart(broker: Broker, monkeypatch) -> None:
+    monkeypatch.setattr(sandbox, "best", lambda: "limits")
+    with pytest.raises(Unsupported, match="sandbox=required"):
+        await broker.create_session("bash", name="a", sandbox="required")
+    assert (await broker.list_sessions()).sessions == []
+
+
+async def test_a_caller_cannot_get_out_of_what_the_settings_say(state_dir: Path, home: Path, project: Path) -> None:
+    async with Broker.open(BrokerSettings(state_dir=state_dir, sandbox="auto")) as broker:
+        await broker.create_session("bash", name="a", cwd=str(project), sandbox="none")
+        assert (await broker.get_session("a")).sandbox == BEST
+
+
+async def test_without_a_sandbox_it_says_so(broker: Broker) -> None:
+    await broker.create_session("bash", name="a")
+    assert (await broker.get_session("a")).sandbox == "none"
+
+
+def test_filter_is_known_for_these_machines() -> None:
+    for machine in seccomp.MACHINES:
+        code = seccomp.program(unix_sockets=False, network=False, ptrace=False, machine=machine)
+        assert code
+        assert len(code) % 8 == 0
+        assert len(code) // 8 < 4096
+    assert seccomp.program(unix_sockets=True, network=True, ptrace=True, machine="vax") is None

@@ -1,0 +1,92 @@
+"""Landlock (landlock(7)): which files a session may reach, as a list of what is allowed.
+
+A right holds for all that is beneath a path, so a hole is made by allowing everything beside it: to keep a directory
+out of reach, each entry of the directories above it is allowed but the way down to it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+CREATE_RULESET, VERSION = 444, 1
+
+# Rights (linux/landlock.h), as bits.
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+REFER, TRUNCATE, IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
+READ = EXECUTE | READ_FILE | READ_DIR
+DEVICE = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEVICE
+SIZES = {1: 8, 4: 16, 6: 24}
+"""Bytes that the kernel takes of what a ruleset governs, by the version from which on it does."""
+
+ABSTRACT_SOCKETS, SIGNALS = 1 << 0, 1 << 1
+"""Scopes: to nobody outside."""
+
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+
+
+def version() -> int:
+    """The version of Landlock that the kernel has; 0: none."""
+    if sys.platform != "linux":
+        return 0
+    return max(int(ctypes.CDLL(None).syscall(CREATE_RULESET, None, ctypes.c_size_t(0), VERSION)), 0)
+
+
+def all_rights(abi: int) -> int:
+    """Every right on files that a version knows."""
+    known = (1 << 13) - 1
+    for since, right in ((2, REFER), (3, TRUNCATE), (5, IOCTL_DEVICE)):
+        known |= right if abi >= since else 0
+    return known
+
+
+def ruleset(abi: int, files: bool = True) -> tuple[str, str]:
+    """The word that begins a ruleset; without `files` it only keeps signals and abstract sockets in."""
+    size = max(bytes_ for since, bytes_ in SIZES.items() if abi >= since)
+    scopes = ABSTRACT_SOCKETS | SIGNALS if abi >= 6 else 0
+    return "landlock", f"{all_rights(abi) if files else 0} 0 {scopes} {size}"
+
+
+def words(
+    abi: int, *, hidden: Iterable[str], readable: Iterable[str], writable: Iterable[str]
+) -> list[tuple[str, str]]:
+    """What the launcher's step does to reach nothing else.
+
+    Args:
+        hidden: directories that are out of reach, but for what the other two name in them.
+        readable: paths in them that can be read.
+        writable: directories that can be written to.
+    """
+    rights = all_rights(abi)
+    holes = sorted({"/dev", *hidden})
+    allowed = [(READ, path) for path in (*around("/", holes), *readable)]
+    for path in writable:
+        # Not beneath itself what is hidden: of a home directory, everything but the state directory.
+        allowed += [(rights, each) for each in around(path, [hole for hole in holes if _beneath(hole, path)])]
+    allowed += [(DEVICE, f"/dev/{name}") for name in DEVICES]
+    rules = [("allow", f"{right & rights} {path}") for right, path in allowed]
+    return [ruleset(abi), *rules, ("allow_terminal", str(DEVICE & rights)), ("enforce", "")]
+
+
+def around(top: str, holes: Sequence[str]) -> Iterator[str]:
+    """The paths that together are all beneath `top` but the holes; directories above a hole are not among them."""
+    inside = [hole for hole in holes if _beneath(hole, top)]
+    if not inside:
+        yield top
+        return
+    if top in inside:
+        return
+    try:
+        entries = sorted(os.scandir(top), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        if not entry.is_symlink():  # a rule for one would be a rule for where it leads
+            yield from around(entry.path, inside)
+
+
+def _beneath(path: str, top: str) -> bool:
+    return Path(path).is_relative_to(top)
