@@ -253,6 +253,16 @@ async def test_death_by_signal_is_told(boxed: Broker, project: Path) -> None:
     assert (ended.exit_code, ended.exit_signal, ended.survivors) == (None, "TERM", [])
 
 
+@levels(LEVELS)
+async def test_short_program(boxed: Broker, project: Path) -> None:
+    for number in range(5):
+        name = f"s{number}"
+        made = await boxed.create_session("echo", ["said"], name=name, cwd=str(project), sandbox="auto")
+        assert made.pid
+        read = await boxed.read(session_id=name, wait_for="exit")
+        assert (read.outcome, read.exit_code, read.content) == ("exited", 0, "said\n")
+
+
 @levels(STRONG)
 async def test_program_that_the_sandbox_hides(boxed: Broker, tmp_path: Path, project: Path) -> None:
     program = tmp_path / "program"

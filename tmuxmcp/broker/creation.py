@@ -272,6 +272,7 @@ class Creation:
         with anyio.move_on_after(10):
             while not session.begun and "\n" not in session.report and session.leader_alive():
                 await anyio.sleep(0.001)
+        session.let_begin()
         try:
             code, reason = session.report.split("\n", 1)
         except ValueError:

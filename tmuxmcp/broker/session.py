@@ -43,7 +43,8 @@ EVENTS_LIMIT = 1 << 20
 """Bytes of `events.jsonl`; of what comes after that only gaps are written down."""
 
 
-READY = "ready"
+READY, BEGUN = "ready", "begun"
+"""What `error` holds when there is none, of a session in a sandbox (`tmux/step.py`)."""
 
 SMALL_INPUT = 4096
 """Bytes that a terminal takes itself: less is not written down."""
@@ -158,13 +159,13 @@ class Session:
         if self._pid is None:
             with suppress(OSError, ValueError):
                 self._pid = int((self.directory / "pid").read_text())
-        if self._pid is None and self.report == READY:
+        if self._pid is None and self.report in (READY, BEGUN):
             self._pid = self._pid_within()
         return self._pid
 
     @property
     def report(self) -> str:
-        """What the launcher's step says of its attempt: nothing, `READY`, or a code and a reason, on two lines."""
+        """What the launcher's step says: nothing yet, `READY`, or a code and a reason, on two lines."""
         with suppress(OSError):
             return (self.directory / "error").read_text()
         return ""
@@ -172,7 +173,12 @@ class Session:
     @property
     def begun(self) -> bool:
         """The launcher has become the program, as far as it tells: in a sandbox exactly."""
-        return self.pid is not None and (self.bounds.sandbox == "none" or self.report == READY)
+        return self.pid is not None and (self.bounds.sandbox == "none" or self.report in (READY, BEGUN))
+
+    def let_begin(self) -> None:
+        """Let the program begin that waits until its process id is known: in a sandbox of bubblewrap's."""
+        if self.pid is not None and self.report == READY:
+            (self.directory / "error").write_text(BEGUN)
 
     @property
     def wrappers(self) -> list[int]:

@@ -59,7 +59,7 @@ def hand(path: str) -> None:
 
 def report(path: str) -> None:
     """Open where failures are told: once confined we could not."""
-    _place(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 4, False)
+    _place(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), 4, False)
 
 
 def keep_report(_: str) -> None:

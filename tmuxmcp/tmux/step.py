@@ -14,6 +14,7 @@ import sys
 
 INSIDE = "inside"
 SPEC_FD, REPORT_FD = 3, 4
+PATIENCE_MS = 2000
 
 
 def read_spec(path: str) -> tuple[str, int, str, list[bytes], dict[bytes, bytes], list[tuple[str, str]]]:
@@ -65,6 +66,16 @@ def write_file(path: str, text: str) -> None:
     os.rename(path + ".new", path)
 
 
+def wait_for_broker() -> None:
+    """Give the broker time to learn our process id, which is another one out there: a short program would be gone."""
+    import time
+
+    for _ in range(PATIENCE_MS):
+        if os.pread(REPORT_FD, 5, 0) == b"begun":
+            break
+        time.sleep(0.001)
+
+
 def confine(things: list[tuple[str, str]]) -> None:
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))
     import confine as words  # type: ignore[import-not-found]  # beside this script, not in a package
@@ -105,7 +116,9 @@ def main(directory: str) -> None:
             os.stat(executable)
             if os.access(executable, os.R_OK):  # a sandbox may hide it, and access(2) does not know
                 os.close(os.open(executable, os.O_RDONLY))
-            os.write(REPORT_FD, b"ready")
+            os.pwrite(REPORT_FD, b"ready", 0)
+            if directory == INSIDE:
+                wait_for_broker()
         os.execve(executable, args, env)
     except BaseException as error:
         if report:
