@@ -34,6 +34,9 @@ log = logging.getLogger(__name__)
 MAX_BODY = 16 * 1024 * 1024
 """Bytes of a request's body; as many as a line on stdio may have."""
 
+MAX_HELD = 8 * MAX_BODY
+"""Bytes of all bodies that are on their way or being dealt with: clients with tokens are many, too."""
+
 BODY_S = 30
 """Longest time in which a body has to arrive."""
 
@@ -69,6 +72,7 @@ class Entrance:
         self._hosts = frozenset(host.lower() for host in hosts)
         self._scopes: set[anyio.CancelScope] = set()
         self._stopping = False
+        self._held = 0
 
     def stop(self) -> None:
         """End all requests; from now on nothing comes in."""
@@ -81,17 +85,18 @@ class Entrance:
         if scope["type"] != "http":
             return
         answer = _Answer(send)
-        body = b""
+        body = bytearray()
         try:
             scope[TOKEN] = token = self._check(scope)
             if token:
                 user = AccessToken(token="-", client_id=token.name, scopes=sorted(token.scopes))
                 scope["user"] = AuthenticatedUser(user)  # the SDK binds its sessions to whoever made them
-            body = await _read_body(scope, receive)
-            await self._serve(scope, body, receive, answer)
+            await self._read(body, scope, receive)
+            await self._serve(scope, bytes(body), receive, answer)
         except Refused as refused:
             await answer.refuse(refused.status, refused.error)
         finally:
+            self._held -= len(body)
             self._count(answer.status, len(body), answer.sent)
 
     def _check(self, scope: Scope) -> Token | None:
@@ -122,6 +127,29 @@ class Entrance:
     def _is_ours(self, origin: str) -> bool:
         scheme, _, host = origin.lower().partition("://")
         return scheme in ("http", "https") and host in self._hosts
+
+    async def _read(self, body: bytearray, scope: Scope, receive: Receive) -> None:
+        """Read the whole body.
+
+        Raises:
+            Refused: it is too large, or takes too long.
+        """
+        declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        _check_size(int(declared))
+        with anyio.move_on_after(BODY_S):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Refused(400, Cancelled("The client has left."))
+                piece = message.get("body", b"")
+                body += piece
+                self._held += len(piece)
+                _check_size(len(body))
+                if self._held > MAX_HELD:
+                    raise Refused(503, ResourceLimit("Too much is on its way here.", hint="Try again in a moment."))
+                if not message.get("more_body", False):
+                    return
+        raise Refused(408, TimedOut(f"The body did not arrive within {BODY_S} s."))
 
     async def _serve(self, scope: Scope, body: bytes, receive: Receive, answer: _Answer) -> None:
         gone = scope[GONE] = anyio.Event()
@@ -188,7 +216,7 @@ def _headers(status: int, body: bytes) -> list[tuple[bytes, bytes]]:
     found = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if status == 401:
         found.append((b"www-authenticate", b"Bearer"))
-    if status in (408, 413):  # the rest of the body is on its way, and nobody will read it
+    if status in (408, 413, 503):  # the rest of the body is on its way, and nobody will read it
         found.append((b"connection", b"close"))
     return found
 
@@ -203,27 +231,6 @@ def _only(headers: list[tuple[str, str]], name: str) -> str | None:
     if len(values) > 1:
         raise Refused(400, InvalidArgument(f"The header {name} is there {len(values)} times.", hint="Send it once."))
     return values[0] if values else None
-
-
-async def _read_body(scope: Scope, receive: Receive) -> bytes:
-    """The whole body.
-
-    Raises:
-        Refused: it is too large, or takes too long.
-    """
-    declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-    _check_size(int(declared))
-    body = bytearray()
-    with anyio.move_on_after(BODY_S):
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise Refused(400, Cancelled("The client has left."))
-            body += message.get("body", b"")
-            _check_size(len(body))
-            if not message.get("more_body", False):
-                return bytes(body)
-    raise Refused(408, TimedOut(f"The body did not arrive within {BODY_S} s."))
 
 
 def _check_size(size: int) -> None:
