@@ -240,6 +240,7 @@ def test_prompts_name_what_exists():
 
 async def test_the_server_has_an_icon_and_subscriptions(broker: Broker, mode: str):
     async with connected(broker, mode) as heard:
-        assert heard.client.server_info.icons[0].src.startswith("data:image/svg+xml,")
+        icon = heard.client.server_info.icons[0].src  # a URI by its grammar, too: strict clients check that
+        assert re.fullmatch(r"data:image/svg\+xml;base64,[A-Za-z0-9+/]+=*", icon)
         assert heard.client.server_capabilities.resources.subscribe is True
         assert heard.client.server_capabilities.completions is not None

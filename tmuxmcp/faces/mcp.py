@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
@@ -66,12 +67,15 @@ MAX_RESULT_CHARS = 500_000
 """What Claude Code may show of a result that was asked for with a large `max_bytes`: the most it accepts."""
 
 ICON = Icon(
-    src="data:image/svg+xml,"
-    "%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Crect width='16' height='16' rx='3' "
-    "fill='%23222'/%3E%3Cpath d='m3 5 3 3-3 3m5 0h5' fill='none' stroke='%231bb91f' stroke-width='2'/%3E%3C/svg%3E",
+    src="data:image/svg+xml;base64,"
+    + b64encode(
+        b"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'><rect width='16' height='16' rx='3' fill='#222'/>"
+        b"<path d='m3 5 3 3-3 3m5 0h5' fill='none' stroke='#1bb91f' stroke-width='2'/></svg>"
+    ).decode(),
     mime_type="image/svg+xml",
     sizes=["any"],
 )
+"""A prompt in a window."""
 
 LAUNCHERS = ("uv", "uvx")
 """Parents that live only as long as we do; the client is above them."""
