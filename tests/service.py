@@ -49,21 +49,22 @@ class Service:
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         )
+        self.said = b""
+        """What it wrote to stderr, as far as it was read."""
         self.port = self._wait_for_port()
         self.url = f"http://127.0.0.1:{self.port}"
 
     def _wait_for_port(self) -> int:
         assert self.process.stderr
         deadline = time.monotonic() + 20 * SLOW
-        said = b""
         while time.monotonic() < deadline:
             if select.select([self.process.stderr], [], [], 0.1)[0]:
-                said += (piece := os.read(self.process.stderr.fileno(), 65536))
-                found = re.search(rb"serving .* on http://127\.0\.0\.1:(\d+)", said)
+                self.said += (piece := os.read(self.process.stderr.fileno(), 65536))
+                found = re.search(rb"serving .* on http://127\.0\.0\.1:(\d+)", self.said)
                 if found:
                     return int(found[1])
-                assert piece, said
-        raise AssertionError(said)
+                assert piece, self.said
+        raise AssertionError(self.said)
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, float]:
         """End it; gives its exit status, and how long that took."""
@@ -72,7 +73,7 @@ class Service:
             self.process.send_signal(number)
         assert self.process.stderr
         try:
-            self.process.communicate(timeout=20 * SLOW)
+            self.said += self.process.communicate(timeout=20 * SLOW)[1]
         finally:
             self.process.kill()
         return self.process.returncode, time.monotonic() - begun

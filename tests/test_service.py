@@ -424,7 +424,7 @@ def test_clients_that_send_little_hold_up_nobody(service: Service):
 
 
 def test_sigterm_ends_it_soon_and_sessions_live_on(state_dir: Path):
-    service = Service(state_dir)
+    service = Service(state_dir, "--log-level", "debug")
     try:
         mine = service.result("run", command="x=kept; echo $$")
         assert service.result("create_session", program="bash", name="named")
@@ -438,6 +438,8 @@ def test_sigterm_ends_it_soon_and_sessions_live_on(state_dir: Path):
         stream.join(10 * SLOW)
         assert (status, stream.is_alive()) == (0, False)
         assert seconds < 5 * SLOW
+        assert b"ended cleanly" in service.said
+        assert not any(token.encode() in service.said for token in TOKENS.values())
         argv = [TMUX, "-N", "-S", str(state_dir / "tmux.sock"), "list-sessions"]
         listed = subprocess.run(argv, capture_output=True, text=True, check=True)
         assert "named" in listed.stdout

@@ -115,7 +115,7 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
     from tmuxmcp.faces import http, listener, tokens
 
     host, port = listener.parse_address(settings.http)
-    accepted = None if no_token else tokens.load_tokens(settings.token_file, os.environ.get(tokens.VARIABLE))
+    accepted = None if no_token else tokens.load_tokens(settings.token_file, os.environ.pop(tokens.VARIABLE, None))
     if accepted is None and not no_token:
         raise InvalidArgument(
             "HTTP wants a token, and there is none.",

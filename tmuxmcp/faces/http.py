@@ -5,6 +5,7 @@ Here paths are given to what answers them; who may come in is `entrance`'s busin
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -27,6 +28,8 @@ from tmuxmcp.faces.metrics import Metrics
 from tmuxmcp.faces.rpc import Rpc
 from tmuxmcp.faces.subscriptions import Subscriptions
 from tmuxmcp.faces.tokens import Token, Tokens
+
+log = logging.getLogger(__name__)
 
 ANYBODY = "anybody"
 """The identity of all clients where no token is asked for."""
@@ -62,6 +65,7 @@ class Service:
         self._callers: dict[str, str] = {}
         for name in [token.name for token in tokens] if tokens else [ANYBODY]:
             self._callers[name] = broker.claim_identity(f"http:{name}")
+            log.info("the client %s is the caller %s", name, self._callers[name])
         self.metrics = Metrics()
         self._subscriptions = Subscriptions(self._opened, self.metrics.dropped)
         self._rpc = Rpc(broker, self.metrics.call)

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.faces.double import EXAMPLES, Double
+from tmuxmcp.broker.call import Call
+from tmuxmcp.faces.operations import OPERATIONS
+from tmuxmcp.faces.rpc import Rpc
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+CALLS = st.fixed_dictionaries(
+    {"jsonrpc": st.just("2.0") | JSON, "method": st.sampled_from(["health", "run", "none"]) | JSON},
+    optional={"id": JSON, "params": JSON | st.just({"command": "true"})},
+)
+
+
+def answer(asked: bytes, double: Double | None = None) -> object:
+    async def ask() -> object:
+        reply = await Rpc(double or Double(), lambda name: nullcontext()).answer(asked, Call())
+        return None if reply.body is None else json.loads(reply.body)
+
+    return anyio.run(ask)
+
+
+def check(reply: dict[str, object]) -> None:
+    assert reply["jsonrpc"] == "2.0"
+    assert set(reply) in ({"jsonrpc", "id", "result"}, {"jsonrpc", "id", "error"})
+    if "error" in reply:
+        assert set(reply["error"]) == {"code", "message", "data"}
+        assert reply["error"]["data"]["code"].isupper()
+
+
+@settings(max_examples=60, deadline=None)
+@given(JSON | CALLS | st.lists(CALLS | JSON, max_size=3))
+def test_whatever_is_asked_the_answer_is_well_formed(asked: object):
+    got = answer(json.dumps(asked).encode())
+    if isinstance(got, list):
+        assert len(got) <= len(asked)
+        for each in got:
+            check(each)
+    elif got is not None:
+        check(got)
+    else:
+        assert all("id" not in each for each in (asked if isinstance(asked, list) else [asked]))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.binary(max_size=30))
+def test_whatever_bytes_come_the_answer_is_well_formed(data: bytes):
+    got = answer(data)
+    assert got is not None
+    check(got)
+
+
+def least(schema: dict[str, Any]) -> Any:
+    """A value that a schema allows."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    return {"string": "x", "integer": 1, "boolean": True, "array": ["x"], "object": {}}[schema["type"]]
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_every_operation_is_a_method(name: str):
+    schema = OPERATIONS[name].input.model_json_schema()
+    params = {each: least(schema["properties"][each]) for each in schema.get("required", ())}
+    got = answer(json.dumps({"jsonrpc": "2.0", "id": 1, "method": name, "params": params}).encode())
+    assert got["result"] == EXAMPLES[name].model_dump(mode="json")
+
+
+def test_a_defect_is_an_incident():
+    call = {"jsonrpc": "2.0", "id": 1, "method": "run", "params": {"command": "crash"}}
+    error = answer(json.dumps(call).encode())["error"]
+    assert (error["code"], error["data"]["code"]) == (-32603, "INTERNAL")
+    assert "secret detail" not in json.dumps(error)
