@@ -18,6 +18,9 @@ PATH = os.environ["PATH"] + ":/usr/sbin:/sbin:/usr/games"
 CLEAN = {"HISTFILE": "/dev/null", "LESSHISTFILE": "-", "PYTHON_HISTORY": "/dev/null", "DEBUGINFOD_URLS": "", "LESS": ""}
 
 
+DRAWN = {"editor", "pager", "fullscreen"}
+
+
 @dataclass
 class Step:
     """Something sent, and what the answer must say."""
@@ -88,7 +91,9 @@ class Terminal:
         limit = int(30_000 * SLOW)
         if step.send:
             wait = "exit" if step.outcome == "exited" else "ready"
-            answer = self.agent.call("send", session_id=self.id, wait_for=wait, timeout_ms=limit, **step.send)["result"]
+            read = "screen" if step.mode in DRAWN else "auto"  # which would be what has changed
+            arguments = {"wait_for": wait, "timeout_ms": limit, "read": read} | step.send
+            answer = self.agent.call("send", session_id=self.id, **arguments)["result"]
         else:
             answer = self.agent.call("read", session_id=self.id, wait_for="ready", timeout_ms=limit, view="screen")
         found = (answer["mode"], answer["outcome"], answer["evidence"] or "")
