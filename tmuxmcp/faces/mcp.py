@@ -92,7 +92,8 @@ exited, timeout, immediate. A timeout is no failure: the program goes on. Call `
 take it up again, or send key=C-c to stop it. Do not start the command a second time.
 - `read` gives what is new since your last read; view=screen shows the visible screen (use it for vim, less, \
 menus), view=diff only its rows that changed since your last look.
-- Long output is cut in the middle; the line in between says which offsets fetch the rest (`read since=`).
+- Long output is cut in the middle; the line in between says which offsets fetch the rest (`read since=`). \
+`search` finds text in all that was printed.
 - `mode` says what the terminal does: shell_prompt, running, line_input, password, pager, editor, fullscreen.
 - mode=password: a secret is asked for. Never type, guess or ask for secrets yourself: have the person run \
 `tmuxmcp attach --take SESSION_ID` and type it, then read with wait_for=ready. `attach_command` only watches.

@@ -1,0 +1,78 @@
+"""`view=scrollback`: the lines that tmux has in its history, by number, of logs of any size."""
+
+from __future__ import annotations
+
+import subprocess
+import tracemalloc
+
+import pytest
+
+from tests.conftest import TMUX
+from tests.terminal.conftest import trimmed
+from tmuxmcp.broker.broker import Broker
+
+pytestmark = pytest.mark.anyio
+
+
+def history(broker: Broker, name: str) -> list[str]:
+    """Scrollback and screen as tmux has them."""
+    argv = [TMUX, "-S", str(broker.tmux.socket), "capture-pane", "-p", "-J", "-S", "-", "-t", f"={name}:"]
+    return trimmed(subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split("\n"))
+
+
+async def scrollback(broker: Broker, **arguments: int) -> list[str]:
+    result = await broker.read("scrollback", "a", max_bytes=16 << 20, **arguments)
+    return result.content.split("\n")[:-1]
+
+
+PRINTED = [
+    "seq 700",
+    "seq -s ' ' 3000",
+    r"for n in $(seq 200); do printf '\r%d%%' $n; done; echo",
+    r"for n in $(seq 200); do printf '\e[1A\e[2K%d\n' $n; done",
+    r"printf '\e[31m%s\e[0m\n' red green 日本語",
+]
+
+
+async def test_lines_are_those_of_tmux(broker: Broker):
+    await broker.create_session("bash", name="a", cols=60)
+    for command in PRINTED:
+        await broker.run(command, "a")
+    await broker.send("", key="Enter", session_id="a")
+    lines = history(broker, "a")
+    assert len(lines) > 700
+    assert trimmed(await scrollback(broker, offset=0, limit=100_000)) == lines
+    assert trimmed(await scrollback(broker, offset=300, limit=7)) == lines[300:307]
+    assert trimmed(await scrollback(broker, limit=5)) == lines[-5:]
+
+
+async def test_only_the_last_lines_are_kept(broker: Broker):
+    await broker.create_session("bash", name="a", scrollback_lines=50)
+    await broker.run("seq 10000", "a")
+    lines = await scrollback(broker, offset=0)
+    assert len(lines) == 50
+    assert lines[:-1] == [str(number) for number in range(9952, 10001)]
+    assert await scrollback(broker, offset=60) == []
+
+
+async def test_lines_drawn_over_count_once(broker: Broker):
+    """A bar of two lines, drawn again and again, is many newlines and two lines."""
+    await broker.create_session("bash", name="a", scrollback_lines=100)
+    drawn = r"\033[2A\033[2Ka %d\n\033[2Kb %d\n"
+    bar = f"""printf '\\n\\n'; awk 'BEGIN {{ for (n = 1; n <= 50000; n++) printf "{drawn}", n, n }}'"""
+    await broker.run(f"seq 500; {bar}", "a", timeout_ms=50_000)
+    lines = await scrollback(broker, offset=0)
+    assert len(lines) == 100
+    assert lines[-3:-1] == ["a 50000", "b 50000"]
+    assert lines[-4] == "500"
+
+
+async def test_memory_does_not_grow_with_the_log(broker: Broker):
+    await broker.create_session("bash", name="a")
+    await broker.run("seq 2000000", "a", timeout_ms=50_000)
+    tracemalloc.start()
+    try:
+        assert len(await scrollback(broker, offset=0, limit=10)) == 10
+        assert tracemalloc.get_traced_memory()[1] < 8_000_000
+    finally:
+        tracemalloc.stop()
