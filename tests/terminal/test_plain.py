@@ -8,7 +8,7 @@ import sys
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.terminal.conftest import RealTmux, trimmed
@@ -86,6 +86,8 @@ BARS = [
     ("wider than the pane", b"x" * 30 + b"\r" + b"y" * 5 + b"\r\n", "x" * 20 + "y" * 5 + "x" * 5 + "\n"),
     ("exactly the pane", b"x" * 20 + b"\r" + b"y" * 5 + b"\r\n", "y" * 5 + "x" * 15 + "\n"),
     ("backspace over the edge", b"x" * 22 + b"\b \b" * 4 + b"y\r\n", "x" * 18 + "y\n"),
+    ("row erased whole", b"x" * 25 + b"\r\x1b[Kabc\r\n", "x" * 20 + "\nabc\n"),
+    ("shell at the edge", b"x" * 20 + b" \r\x1b[Kabc\r\n", "x" * 20 + "abc\n"),
     ("backspace at the edge", b"x" * 20 + b"\by\r\n", "x" * 19 + "y\n"),
 ]
 
@@ -275,6 +277,17 @@ LIKE_TMUX = [
     ("lines taken out", b"".join(b"%d\r\n" % number for number in range(30)) + b"\x1b[3A\x1b[2M\x1b[LX\r\n"),
     ("strings", b"\x1b]0;title\x07a\x1bPq\x1b\\b\x1b_x\x1b\\c\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\\r\n" * 12),
 ]
+
+
+EDITS = [b"two words", b"x" * 7, b"y" * 19, b"z" * 20, b"q" * 21, "é".encode(), "日本".encode(), b"\x1b[31m", b"\x1b[m"]
+EDITS += [b"\r\n", b"\r\n", b"\r", b"\r\x1b[K", b"\x1b[2K\r", b"a\b", b"\x1b[3C", b"\x1b[5D", b"\x1b[K", b"\x1b[10G"]
+
+
+@settings(deadline=None, max_examples=50, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(edits=st.lists(st.sampled_from(EDITS), min_size=5, max_size=60))
+def test_edited_lines_are_what_tmux_has_in_its_history(edits: list[bytes], real_tmux: RealTmux) -> None:
+    data = b"".join(edits) + b"\r\nend\r\n"
+    assert trimmed(plain(data, cols=20, rows=6).text.split("\n")) == real_tmux.show(data, cols=20, rows=6).history
 
 
 @pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in LIKE_TMUX])

@@ -20,6 +20,8 @@ class LineEditor:
         self._row: list[str] = []
         """The cursor's row, a cell each; a wide character is followed by an empty one."""
         self._rows = [self._row]
+        self._own: set[int] = set()
+        """Rows that no longer go on from the one above: they were erased whole, which ends that one for tmux."""
         self._at = 0
         self._col = 0
 
@@ -29,8 +31,11 @@ class LineEditor:
         return self._col
 
     def text(self) -> str:
-        """The line as it stands now."""
-        return "".join(["".join(row) for row in self._rows])
+        """The line as it stands now, without trailing blanks; several, where a row of it was erased whole."""
+        rows = ["".join(row) for row in self._rows]
+        for at in self._own:
+            rows[at - 1] = rows[at - 1].rstrip(" ") + "\n"
+        return "".join(rows).rstrip(" ")
 
     def feed(self, line: bytes) -> None:
         """Take bytes that hold no newline, and no other sequences than those that `_EDITS` names."""
@@ -50,7 +55,7 @@ class LineEditor:
             self._col = min((self._col // 8 + 1) * 8, self._cols - 1)
         elif self._col > 0:
             self._col -= 1
-        elif self._at > 0:  # back over the edge, as in tmux
+        elif self._at > 0 and self._at not in self._own:  # back over the edge, as in tmux
             self._to_row(self._at - 1, self._cols - 1)
 
     def _to_row(self, at: int, col: int) -> None:
@@ -81,6 +86,7 @@ class LineEditor:
     def _wrap_for(self, width: int) -> None:
         if self._col + width > self._cols and self._col > 0:
             self._to_row(self._at + 1, 0)
+            self._own.discard(self._at)
 
     def _write(self, cells: list[str]) -> None:
         row, start = self._row, self._col
@@ -128,6 +134,11 @@ class LineEditor:
         self._col = max(0, (col - 1) // 8 - max(count, 1) + 1) * 8 if col else 0
 
     def _erase(self, count: int) -> None:
+        whole = count == 2 or (count == 0 and self._col == 0)
+        if whole and self._at > 0 and self._row != [" "]:  # shells go to the next row by a blank that they erase
+            self._own.add(self._at)
+        if whole and self._at + 1 < len(self._rows):
+            self._own.add(self._at + 1)
         if count == 0:
             self._split_wide(self._col)
             del self._row[self._col :]

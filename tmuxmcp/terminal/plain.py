@@ -324,7 +324,7 @@ def _edited_line(line: bytes, cols: int) -> str:
     if text is None:
         editor = LineEditor(cols)
         editor.feed(line)
-        text = editor.text()
+        return editor.text()
     return text.rstrip(" ")
 
 
