@@ -245,6 +245,9 @@ def tools() -> list[str]:
         "- Where a [setting](settings.md) has an argument's name, the setting gives the default. An empty `program`",
         "  or `cwd` means the setting too.",
         "- `timeout_ms` is cut to the setting `max_wait_ms`; `effective_timeout_ms` says so.",
+        "- Every tool can answer [`POLICY_DENIED`](errors.md#policy_denied) or",
+        "  [`CONFIRMATION_DECLINED`](errors.md#confirmation_declined) where there is a",
+        "  [policy](../howto/set-a-policy.md), and [`IO_ERROR`](errors.md#io_error) where the audit is strict.",
         "- Every result and every error carries a correlation id in `_meta` under `tmuxmcp/call`.",
         "",
         "Sets of tools, for the setting `tools`: "

@@ -12,9 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
+from mcp.types import ElicitResult
 
 from tests.agent import Agent, ToolFailed
+from tests.service import Service
 
 ERAS = ["auto", "legacy"]
 
@@ -98,6 +101,14 @@ def test_relative_paths_are_where_the_shell_is(guarded: Agent):
     guarded.run("cd")
 
 
+def test_programs_without_a_session_are_judged_where_they_run(guarded: Agent):
+    guarded.run("cd /usr")
+    assert guarded.call("run_process", argv=["ls", "../etc"])["rc"] != 0  # in the home directory, not in /usr
+    denied(guarded, "run_process", argv=["ls", "../etc"], cwd="/usr")
+    denied(guarded, "run_process", argv=["env", "touch", "x"])
+    guarded.run("cd")
+
+
 def test_audit_has_the_verdict(guarded: Agent):
     said = guarded.raw("run", command="touch y")
     line = audit(guarded.state_dir)[-1]
@@ -168,8 +179,6 @@ def test_an_answer_counts_once_and_for_its_own_call(state_dir: Path):
             return agent.portal.call(lambda: session.call_tool("run", allow_input_required=True, **arguments))
 
         def accept(first: Any, command: str) -> Any:
-            from mcp.types import ElicitResult
-
             answers = {next(iter(first.input_requests)): ElicitResult(action="accept")}
             return ask(arguments={"command": command}, input_responses=answers, request_state=first.request_state)
 
@@ -305,3 +314,35 @@ def test_without_rules_no_parser_is_imported():
     code = "import sys, tmuxmcp.broker.broker, tmuxmcp.faces.mcp; print(*sys.modules)"
     modules = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     assert not {"tree_sitter", "tmuxmcp.host.policy", "tmuxmcp.broker.actions"} & set(modules)
+
+
+# ---- over HTTP -------------------------------------------------------------------------------------
+
+
+def test_over_http_the_same_holds(state_dir: Path):
+    service = Service(state_dir, TMUXMCP_POLICY=CONFIRM["TMUXMCP_POLICY"])
+    try:
+        for mode in ERAS:
+            anyio.run(confirm_over_http, service, mode)
+        error = service.rpc("run", command="touch d")["error"]  # JSON-RPC has no way to ask
+        assert error["data"]["code"] == "POLICY_DENIED"
+        assert "tmuxmcp policy confirm" in error["data"]["hint"]
+        assert service.result("run", command="ls; rm -f a")["output"] == "a\n"
+    finally:
+        service.stop()
+    clients = {line["client"] for line in audit(state_dir)}
+    assert len(clients) == 1
+
+
+async def confirm_over_http(service: Service, mode: str) -> None:
+    asked: list[str] = []
+
+    async def answer(context: Any, params: Any) -> ElicitResult:
+        asked.append(params.message)
+        return ElicitResult(action="accept" if "touch a" in params.message else "decline")
+
+    async with service.mcp(mode, elicitation_callback=answer) as client:
+        assert (await client.call_tool("run", {"command": "touch a"})).structured_content["exit_code"] == 0
+        declined = await client.call_tool("run", {"command": "touch b"})
+    assert declined.content[0].text.startswith("CONFIRMATION_DECLINED: ")
+    assert len(asked) == 2

@@ -12,7 +12,7 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from tmuxmcp.broker import machine
@@ -30,7 +30,7 @@ from tmuxmcp.tmux import launch
 if TYPE_CHECKING:
     from tmuxmcp.broker.actions import Place
     from tmuxmcp.broker.registry import Registry
-    from tmuxmcp.host.policy import Action, Verdict
+    from tmuxmcp.host.policy import Action, Policy, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,11 @@ MOST_TYPED = 1000
 NOT_AT_A_PROMPT = frozenset({"WRONG_MODE", "NOT_A_SHELL", "SESSION_BUSY"})
 """Errors of `run` after which its text is not written down: the session may be asking for a password."""
 
-WITH_SESSION = frozenset({"run", "send", "read", "search", "signal", "mouse", "screenshot"})
+WITHOUT_SESSION = frozenset(
+    {"create_session", "list_sessions", "run_process", "read_file", "write_file", "list_directory", "health"}
+)
+"""Tools that concern no session that is there; all others mean the caller's default session when they name none."""
+
 SHOWN = 2000
 """Characters of a command that a person is shown when asked."""
 
@@ -58,12 +62,16 @@ class Gate:
         self._audit = Audit(settings.state_dir)
         self._told = False
         self._typed: OrderedDict[str, str | None] = OrderedDict()
-        self.policy = None
-        if settings.policy:
-            from tmuxmcp.host.policy import parse_policy
+        self.policy = self._parse()
 
-            policy = parse_policy(settings.policy)
-            self.policy = None if policy.allows_everything else policy
+    def _parse(self) -> Policy | None:
+        """The policy; None where there is nothing to judge."""
+        if not self.settings.policy:
+            return None
+        from tmuxmcp.host.policy import parse_policy
+
+        policy = parse_policy(self.settings.policy)
+        return None if policy.allows_everything else policy
 
     async def call(
         self, tool: str, read_only: bool, call: Call, arguments: Mapping[str, Any], function: Function
@@ -77,7 +85,7 @@ class Gate:
         """
         self._learn(arguments)
         record = Record(tool, call, arguments, self.redactor)
-        place = await self._place(arguments, call) if self.policy or self.settings.audit == "strict" else None
+        place = await self._place(tool, arguments, call) if self.policy or self.settings.audit == "strict" else None
         if place:
             record.see(place)
         with self._recorded(record):
@@ -161,28 +169,34 @@ class Gate:
                 hint="Do not try it in another way; ask them what they want.",
                 rule=verdict.rule,
             )
-        if digest_of(tool, call, arguments, await self._place(arguments, call)) != digest:
+        if digest_of(tool, call, arguments, await self._place(tool, arguments, call)) != digest:
             raise ConfirmationDeclined(
                 f"{tool} was not done: its session changed while the person was asked, so the answer is void.",
                 hint="Look at the session; make the call again if it is still right.",
                 rule=verdict.rule,
             )
 
-    async def _place(self, arguments: Mapping[str, Any], call: Call) -> Place:
+    async def _place(self, tool: str, arguments: Mapping[str, Any], call: Call) -> Place:
         from tmuxmcp.broker.actions import place_of
 
-        session_id = arguments.get("session_id", "")
-        session = self.registry.sessions.get(session_id) if session_id else self._own(call)
-        if session is None and session_id:
-            try:
-                session = await self.registry.existing(session_id)
-            except TmuxMcpError:
-                session = None  # the operation itself says so
+        session = None if tool in WITHOUT_SESSION else await self._session(arguments.get("session_id", ""), call)
         if session is None:
             return place_of(None, self.settings.cwd or os.getcwd())
-        await session.refresh()
+        if self.policy and self.policy.looks_at_modes:  # the kernel tells the rest
+            await session.refresh()
         await session.scan()
         return place_of(session)
+
+    async def _session(self, session_id: str, call: Call) -> Session | None:
+        """The session that is meant, if it is there already; where it is not, the operation itself says so."""
+        if not session_id:
+            return self._own(call)
+        known = self.registry.sessions.get(session_id)
+        if known and known.pane:
+            return known
+        with suppress(TmuxMcpError):
+            return await self.registry.existing(session_id)
+        return None
 
     def _own(self, call: Call) -> Session | None:
         """The caller's default session, if it is there."""

@@ -51,8 +51,7 @@ class Asking:
         """What asks the client of this request."""
 
         async def ask(question: Question) -> bool | None:
-            capabilities = ctx.session.client_capabilities
-            if capabilities is None or capabilities.elicitation is None:
+            if not _can_be_asked(ctx):
                 return None
             if ctx.protocol_version >= FIRST_MODERN:
                 return self._by_result(question, params)
@@ -79,6 +78,14 @@ class Asking:
             self._open.popitem(last=False)
         form = ElicitRequestFormParams(message=question.message, requested_schema=SCHEMA)
         return InputRequiredResult(input_requests={KEY: ElicitRequest(params=form)}, request_state=state)
+
+
+def _can_be_asked(ctx: ServerRequestContext[Any, Any]) -> bool:
+    """Whether the client shows forms; one that names no kind does."""
+    capabilities = ctx.session.client_capabilities
+    if capabilities is None or capabilities.elicitation is None:
+        return False
+    return capabilities.elicitation.form is not None or capabilities.elicitation.url is None
 
 
 async def _by_request(question: Question, ctx: ServerRequestContext[Any, Any]) -> bool | None:

@@ -123,6 +123,11 @@ class Policy:
         """There is nothing to judge."""
         return not self.rules and self.tier == "full"
 
+    @property
+    def looks_at_modes(self) -> bool:
+        """Some rule asks what a session's terminal does."""
+        return any(rule.mode for rule in self.rules)
+
 
 @dataclass(frozen=True)
 class Verdict:
