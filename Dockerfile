@@ -39,5 +39,5 @@ VOLUME /state
 HEALTHCHECK --interval=30s --timeout=5s --start-period=10s \
     CMD ["tmux", "-N", "-S", "/state/tmux.sock", "display-message", "-p", "ok"]
 # Somebody has to collect what sessions leave behind: tini is process 1.
-ENTRYPOINT ["tini", "--", "tmuxmcp"]
+ENTRYPOINT ["tini", "-s", "--", "tmuxmcp"]
 CMD ["serve"]

@@ -6,9 +6,12 @@ import json
 import os
 import pty
 import shutil
+import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -174,3 +177,53 @@ def test_command_line_is_the_same_inside(engine: Engine, image: str, volume: str
     assert json.loads(engine(*words, "list", "--json")) == {"count": 0, "sessions": []}
     engine(*words, "run", "exit_with() { return 7; }; exit_with", status=7)
     assert all(check["ok"] for check in json.loads(engine(*words, "doctor", "--json"))["checks"])
+
+
+TOKEN = uuid.uuid4().hex
+
+
+@pytest.fixture
+def service(engine: Engine, image: str, volume: str) -> Iterator[tuple[str, str]]:
+    """A broker for many, as compose.yaml starts it; gives its container and its address."""
+    name = f"tmuxmcp-{uuid.uuid4().hex[:8]}"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    flags = [flag for flag in HARDENING if not flag.startswith("--network")]
+    settings = ["-e", f"TMUXMCP_TOKEN={TOKEN}", "-e", f"TMUXMCP_ALLOWED_HOSTS={address}"]
+    where = ["-p", f"{address}:7433", "-v", f"{volume}:/state"]
+    engine("run", "-d", "--name", name, *flags, *settings, *where, image, "serve", "--http", "0.0.0.0:7433")
+    eventually(lambda: said(f"http://{address}/healthz"), 20)
+    yield name, address
+    engine("rm", "-f", name)
+
+
+def said(url: str, body: object = None, **headers: str) -> Any:
+    """The JSON that a service answers with; `None` while it does not."""
+    request = urllib.request.Request(url, json.dumps(body).encode() if body else None, headers)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return None
+
+
+def test_service_answers_with_a_token_and_a_watcher_sees_it(
+    engine: Engine, image: str, volume: str, service: tuple[str, str]
+) -> None:
+    container, address = service
+    call = {"jsonrpc": "2.0", "id": 1, "method": "run", "params": {"command": "echo $((6*7)); id -un"}}
+    headers = {"Content-Type": "application/json"}
+    assert said(f"http://{address}/rpc", call, **headers) == 401
+    answer = said(f"http://{address}/rpc", call, Authorization=f"Bearer {TOKEN}", **headers)
+    assert answer["result"]["output"] == "42\nagent\n"
+    words = ["run", "--rm", *HARDENING, f"--pid=container:{container}", "-v", f"{volume}:/state", image]
+    seen = json.loads(engine(*words, "list", "--json"))
+    assert [each["session_id"] for each in seen["sessions"]] == [answer["result"]["session_id"]]
+    begun = time.monotonic()
+    engine("stop", "-t", "10", container)
+    assert time.monotonic() - begun < 8 * SLOW
+    # It ended by itself, in good order.
+    assert engine("inspect", "-f", "{{.State.ExitCode}}", container) == "0\n"
