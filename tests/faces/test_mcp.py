@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import os
@@ -15,7 +16,7 @@ from mcp import Client
 from tests.faces.double import EXAMPLES, READ, RUN, Double, source
 from tmuxmcp import __version__
 from tmuxmcp.errors import TmuxUnavailable
-from tmuxmcp.faces.mcp import INSTRUCTIONS, build_server, lean, select, stdio_identity
+from tmuxmcp.faces.mcp import INSTRUCTIONS, as_result, build_server, lean, select, stdio_identity
 from tmuxmcp.faces.operations import OPERATIONS
 from tmuxmcp.faces.portable import portable
 from tmuxmcp.faces.text import footer, render
@@ -140,9 +141,31 @@ async def test_every_result_fits_its_schema_and_says_all_twice(connect, name):
         await client.list_tools()  # the SDK's client holds results against the schemas it has seen
         answer = await client.call_tool(name, arguments.get(name, {}))
     assert not answer.is_error
-    assert answer.structured_content == EXAMPLES[name].model_dump(mode="json")
+    example = EXAMPLES[name].model_dump(mode="json")
+    assert answer.structured_content == (example | {"data": None} if name == "screenshot" else example)
     assert list(answer.structured_content) == list(type(EXAMPLES[name]).model_fields)
-    assert [block.text for block in answer.content] == [render(EXAMPLES[name])]
+    assert [block.text for block in answer.content if block.type == "text"] == [render(EXAMPLES[name])]
+
+
+@pytest.mark.parametrize(
+    ("update", "kind", "mime_type"),
+    [
+        ({"format": "png", "mime_type": "image/png", "data": "iVBORw=="}, "image", "image/png"),
+        ({"format": "svg", "mime_type": "image/svg+xml"}, "image", "image/svg+xml"),
+        ({"format": "html", "mime_type": "text/html", "data": "<p>"}, "resource", "text/html"),
+    ],
+)
+async def test_a_picture_is_a_block_of_its_own(update, kind, mime_type):
+    shot = EXAMPLES["screenshot"].model_copy(update=update)
+    picture, text = as_result(shot, "both", "call").content
+    assert picture.type == kind
+    if kind == "image":
+        assert picture.mime_type == mime_type
+        assert base64.b64decode(picture.data) == {"png": b"\x89PNG", "svg": b"<svg/>"}[shot.format]
+    else:
+        assert (picture.resource.mime_type, picture.resource.text) == (mime_type, "<p>")
+    assert "rows=24 cols=80" in text.text
+    assert "data" not in text.text
 
 
 async def test_results_as_text_only(connect):

@@ -39,6 +39,7 @@ from tmuxmcp.errors import (
     InvalidArgument,
     TmuxMcpError,
     Unauthorized,
+    Unsupported,
 )
 from tmuxmcp.host import cgroup
 from tmuxmcp.host import sandbox as sandboxes
@@ -543,6 +544,25 @@ class Broker:
         pane = session.live()
         pids = signal_group(pane.leader, signal) if target == "foreground" else signal_session(session, signal)
         return r.SignalResult(session_id=session.id, delivered=bool(pids), pids=pids)
+
+    async def screenshot(
+        self,
+        format: Literal["png", "svg", "html"] = "png",
+        at_ms: int | None = None,
+        session_id: str = "",
+        call: Call = _CALL,
+    ) -> r.ScreenshotResult:
+        """Draw what a session shows.
+
+        Raises:
+            Unsupported, SessionNotFound
+        """
+        from tmuxmcp.broker import screenshot  # late: few callers draw
+
+        if at_ms is not None:
+            raise Unsupported("Only the screen of now can be drawn.", hint="Leave at_ms out.")
+        session = await self._find(session_id, call, fresh=False)
+        return (await screenshot.take(session, format)).result(session.id)
 
     async def mouse(
         self,

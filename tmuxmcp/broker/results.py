@@ -372,6 +372,21 @@ class ListDirectoryResult(Result):
     """In the order of their names."""
 
 
+class ScreenshotResult(Result):
+    session_id: str
+    format: Literal["png", "svg", "html"]
+    mime_type: str
+    rows: int
+    cols: int
+    width: int | None
+    """In pixels; of a page, null."""
+    height: int | None
+    bytes: int
+    """Size of the picture."""
+    data: str | None
+    """The picture, base64 for PNG; null over MCP, where it is a content block of its own."""
+
+
 class Check(Result):
     name: str
     ok: bool

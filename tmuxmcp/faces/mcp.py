@@ -7,6 +7,7 @@ results and errors into MCP's forms; it decides nothing about sessions.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import logging
 import os
@@ -23,18 +24,21 @@ from mcp.server.lowlevel import Server
 from mcp.types import (
     CallToolRequestParams,
     CallToolResult,
+    EmbeddedResource,
     Icon,
+    ImageContent,
     InputRequiredResult,
     ListToolsResult,
     PaginatedRequestParams,
     TextContent,
+    TextResourceContents,
     Tool,
     ToolAnnotations,
 )
 
 from tmuxmcp import __version__
 from tmuxmcp.broker.call import ALL_SCOPES, Call, Progress
-from tmuxmcp.broker.results import Result
+from tmuxmcp.broker.results import Result, ScreenshotResult
 from tmuxmcp.errors import Internal, InvalidArgument, TmuxMcpError
 from tmuxmcp.faces.elicit import Asking, NeedsInput
 from tmuxmcp.faces.operations import OPERATIONS, Operation
@@ -236,14 +240,29 @@ def lean(schema: Any) -> Any:
 
 
 def as_result(result: Result, results: Results, call_id: str) -> CallToolResult:
-    """A result as MCP carries it; text and structured content are each complete by themselves."""
+    """A result as MCP carries it; text and structured content are each complete by themselves, but for pictures."""
     data = portable(result.model_dump(mode="json"))
     text = portable(footer(result) if results == "structured" else render(result))
+    pictures = []
+    if isinstance(result, ScreenshotResult):
+        pictures.append(_picture(result))
+        data["data"] = None  # a model would be charged for it as text
     return CallToolResult(
-        content=[TextContent(type="text", text=text)],
+        content=[*pictures, TextContent(type="text", text=text)],
         structured_content=None if results == "text" else data,
         _meta={CALL_META: call_id} | ({RESULT_META: data} if results == "text" else {}),
     )
+
+
+def _picture(result: ScreenshotResult) -> ImageContent | EmbeddedResource:
+    data = result.data or ""
+    if result.format == "html":
+        uri = f"tmux://sessions/{result.session_id}/screen.html"
+        page = TextResourceContents(uri=uri, mime_type=result.mime_type, text=data)
+        return EmbeddedResource(type="resource", resource=page)
+    if result.format == "svg":
+        data = base64.b64encode(data.encode()).decode("ascii")
+    return ImageContent(type="image", mime_type=result.mime_type, data=data)
 
 
 def as_error(error: TmuxMcpError, call_id: str) -> CallToolResult:

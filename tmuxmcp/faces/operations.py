@@ -146,6 +146,12 @@ class SignalInput(Input):
     session_id: SessionId = ""
 
 
+class ScreenshotInput(Input):
+    format: Literal["png", "svg", "html"] = "png"
+    at_ms: Annotated[int | None, Field(ge=0, description="Time in the session's history; left out: now")] = None
+    session_id: SessionId = ""
+
+
 class MouseInput(Input):
     action: Literal["click", "press", "release", "move", "scroll_up", "scroll_down"]
     row: Annotated[int | None, Field(ge=0)] = None
@@ -379,6 +385,14 @@ OPERATIONS: dict[str, Operation] = {
             SignalInput,
             r.SignalResult,
             destructive=True,
+        ),
+        Operation(
+            "screenshot",
+            "Screenshot",
+            "A picture of the screen with its colours. For its text use read: it costs less.",
+            ScreenshotInput,
+            r.ScreenshotResult,
+            read_only=True,
         ),
         Operation(
             "mouse",

@@ -62,7 +62,7 @@ def footer(result: r.Result) -> str:
             fields = _search(result)
         case r.RunProcessResult():
             fields = _process(result)
-        case r.ReadFileResult():
+        case r.ReadFileResult() | r.ScreenshotResult():
             fields = ((name, value) for name, value in _known(result) if name != "data")
         case r.ListDirectoryResult():
             fields = ((name, value) for name, value in _known(result) if name != "entries")

@@ -1,0 +1,100 @@
+"""Pictures of what a session shows now."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+
+import anyio
+
+from tmuxmcp.broker import fonts
+from tmuxmcp.broker import results as r
+from tmuxmcp.broker.screens import Shown, look
+from tmuxmcp.broker.session import Session
+from tmuxmcp.errors import SessionNotFound, Unsupported
+from tmuxmcp.terminal import markup, picture
+from tmuxmcp.terminal.snapshot import Cursor, Snapshot
+
+MIME = {"png": "image/png", "svg": "image/svg+xml", "html": "text/html"}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture of a screen."""
+
+    format: str
+    data: bytes
+    cols: int
+    rows: int
+    width: int | None
+    """In pixels, or in an SVG's own units; a page has none."""
+    height: int | None
+
+    def result(self, session_id: str) -> r.ScreenshotResult:
+        """As the operation answers."""
+        return r.ScreenshotResult(
+            session_id=session_id,
+            format=self.format,  # type: ignore[arg-type]
+            mime_type=MIME[self.format],
+            rows=self.rows,
+            cols=self.cols,
+            width=self.width,
+            height=self.height,
+            bytes=len(self.data),
+            data=self.text,
+        )
+
+    @property
+    def text(self) -> str:
+        """The data, as JSON can carry them: base64 for PNG."""
+        return base64.b64encode(self.data).decode("ascii") if self.format == "png" else self.data.decode()
+
+
+async def take(session: Session, format: str) -> Picture:
+    """Draw what a session shows now.
+
+    Raises:
+        Unsupported: Pillow or a font is missing.
+        SessionNotFound: its pane is gone, and its screen with it.
+    """
+    shown = await look(session)
+    if shown is None:
+        raise SessionNotFound(
+            f"Session {session.id} is lost: there is no screen any more.",
+            hint="read view=scrollback still gives what it printed.",
+            session_id=session.id,
+        )
+    title = session.pane.title if session.pane else ""
+    alive = bool(session.pane and not session.pane.dead)
+    return await anyio.to_thread.run_sync(_drawn, shown, format, title, alive)
+
+
+def snapshot_of(shown: Shown, title: str, alive: bool) -> Snapshot:
+    """What is shown, as cells."""
+    from tmuxmcp.terminal.seed import grid  # late: it brings the emulator
+
+    row, col, visible = shown.cursor
+    cursor = Cursor(min(row, shown.rows - 1), min(col, shown.cols - 1), visible and alive)
+    return Snapshot(shown.cols, shown.rows, grid(shown.lines, shown.cols, shown.rows), cursor, title=title)
+
+
+def _drawn(shown: Shown, format: str, title: str, alive: bool) -> Picture:
+    snapshot = snapshot_of(shown, title, alive)
+    if format == "png":
+        data, width, height = _png(snapshot)
+        return Picture(format, data, shown.cols, shown.rows, width, height)
+    if format == "svg":
+        return Picture(format, markup.svg(snapshot).encode(), shown.cols, shown.rows, *markup.svg_size(snapshot))
+    return Picture(format, markup.html(snapshot).encode(), shown.cols, shown.rows, None, None)
+
+
+def _png(snapshot: Snapshot) -> tuple[bytes, int, int]:
+    try:
+        import PIL  # noqa: F401 - only to say what is missing
+    except ImportError:
+        raise Unsupported(
+            "PNG needs Pillow, which is not installed.",
+            hint="pip install 'tmuxmcp[images]', or take format=svg, which needs nothing.",
+        ) from None
+    painter = picture.Painter(fonts.find(), size=picture.size_for(snapshot.cols, snapshot.rows))
+    return picture.png(snapshot, painter)

@@ -1,0 +1,181 @@
+"""A Snapshot as SVG or HTML: text that can be searched and copied, no scripts, nothing fetched. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from itertools import groupby
+from typing import NamedTuple
+
+from tmuxmcp.terminal.snapshot import Cell, Row, Run, Snapshot, Style, runs
+from tmuxmcp.terminal.theme import DARK, Look, Rgb, Theme, drawable, look
+
+CELL_WIDTH, CELL_HEIGHT, FONT_SIZE, BASELINE, MARGIN = 8.4, 18.0, 14, 13.5, 10.0
+"""Of an SVG, in its own units."""
+
+FONTS = "'DejaVu Sans Mono', 'JetBrains Mono', Menlo, Consolas, 'Liberation Mono', 'Noto Sans Mono', monospace"
+
+DASHES = {"dotted": "1.5 1.5", "dashed": "4 2", "curly": "3 1"}
+
+
+def svg_size(snapshot: Snapshot) -> tuple[int, int]:
+    """Width and height of the SVG, in its own units."""
+    return round(snapshot.cols * CELL_WIDTH + 2 * MARGIN), round(snapshot.rows * CELL_HEIGHT + 2 * MARGIN)
+
+
+def with_cursor(snapshot: Snapshot) -> tuple[Row, ...]:
+    """The rows, with the cell under a cursor that can be seen turned around, or underlined as its shape says."""
+    cursor = snapshot.cursor
+    if not (cursor.visible and cursor.row < snapshot.rows and cursor.col < snapshot.cols):
+        return snapshot.grid
+    row = list(snapshot.grid[cursor.row])
+    at = cursor.col - (row[cursor.col].width == 0 and cursor.col > 0)
+    style = row[at].style
+    turned = (
+        style._replace(reverse=not style.reverse) if cursor.shape == "block" else style._replace(underline="double")
+    )
+    for col in range(at, min(at + max(row[at].width, 1), snapshot.cols)):
+        row[col] = row[col]._replace(style=turned)
+    return (*snapshot.grid[: cursor.row], tuple(row), *snapshot.grid[cursor.row + 1 :])
+
+
+# ---- SVG ---------------------------------------------------------------------------------------
+
+
+def svg(snapshot: Snapshot, theme: Theme = DARK) -> str:
+    """Draw the screen as SVG: each word stands at the place of its cells, whatever font there is."""
+    width, height = svg_size(snapshot)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+        f' role="img" font-family="{FONTS}" font-size="{FONT_SIZE}" direction="ltr" unicode-bidi="bidi-override">',
+        f"<title>{escape(drawable(snapshot.title) or 'Terminal')}</title>",
+        f'<rect width="{width}" height="{height}" rx="6" fill="{_hex(theme.bg)}"/>',
+    ]
+    for number, row in enumerate(with_cursor(snapshot)):
+        top = MARGIN + number * CELL_HEIGHT
+        for run in runs(row):
+            parts += _svg_run(run, top, look(run.style, theme), theme)
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _svg_run(run: Run, top: float, seen: Look, theme: Theme) -> Iterator[str]:
+    left, width = _x(run.col), len(run.cells) * CELL_WIDTH
+    if seen.ground != theme.bg:
+        size = f'width="{width:.2f}" height="{CELL_HEIGHT:g}"'
+        yield f'<rect x="{left:.2f}" y="{top:g}" {size} fill="{_hex(seen.ground)}"/>'
+    for word in words(run):
+        place = f'x="{_x(word.col):.2f}" y="{top + BASELINE:g}" textLength="{word.cols * CELL_WIDTH:.2f}"'
+        attributes = f'lengthAdjust="spacingAndGlyphs" fill="{_hex(seen.ink)}"{_font(run.style)}'
+        yield f"<text {place} {attributes}>{escape(word.text)}</text>"
+    for y, colour, dashes in _lines(run.style, seen):
+        stroke = f'stroke="{_hex(colour)}"' + (f' stroke-dasharray="{dashes}"' if dashes else "")
+        yield f'<path d="M{left:.2f} {top + y:g}h{width:.2f}" {stroke}/>'
+
+
+class Word(NamedTuple):
+    """A stretch of a run that is drawn in one go."""
+
+    col: int
+    text: str
+    cols: int
+    simple: bool
+    """Each character is a cell of its own; else all of it is one cell."""
+
+
+def words(run: Run) -> Iterator[Word]:
+    """What a run has to draw: its stretches without blanks; wide cells and those of several characters alone."""
+    col = run.col
+    for kind, group in groupby(run.cells, key=_kind):
+        cells = list(group)
+        if kind == "simple":
+            yield Word(col, "".join([cell.text for cell in cells]), len(cells), True)
+        elif kind == "alone":
+            for at, cell in enumerate(cells, col):
+                if text := drawable(cell.text).strip():
+                    yield Word(at, text, cell.width, False)
+        col += len(cells)
+
+
+def _kind(cell: Cell) -> str:
+    if not cell.width:
+        return "alone"  # it goes with the one before it
+    if cell.text.isspace():
+        return "blank"
+    simple = cell.width == 1 and len(cell.text) == 1 and drawable(cell.text) == cell.text
+    return "simple" if simple else "alone"
+
+
+def _font(style: Style) -> str:
+    return (' font-weight="bold"' if style.bold else "") + (' font-style="italic"' if style.italic else "")
+
+
+def _lines(style: Style, seen: Look) -> Iterator[tuple[float, Rgb, str]]:
+    """Height, colour and dashes of the lines over, through and under a text."""
+    if style.overline:
+        yield 0.5, seen.ink, ""
+    if style.strike:
+        yield 9.5, seen.ink, ""
+    if style.underline:
+        yield 15.5, seen.line, DASHES.get(style.underline, "")
+    if style.underline == "double":
+        yield 17.5, seen.line, ""
+
+
+def _x(col: int) -> float:
+    return MARGIN + col * CELL_WIDTH
+
+
+def _hex(colour: Rgb) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*colour)
+
+
+# ---- HTML --------------------------------------------------------------------------------------
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+UNDERLINES = {"single": "solid", "double": "double", "curly": "wavy", "dotted": "dotted", "dashed": "dashed"}
+
+
+def html(snapshot: Snapshot, theme: Theme = DARK) -> str:
+    """Draw the screen as a page of its own."""
+    base = (
+        f"margin:0;padding:10px;background:{_hex(theme.bg)};color:{_hex(theme.fg)};font:14px/18px {FONTS};"
+        "white-space:pre;direction:ltr;unicode-bidi:bidi-override"
+    )
+    lines = ["".join([_html_run(run, theme) for run in runs(row)]) for row in with_cursor(snapshot)]
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        f"<title>{escape(drawable(snapshot.title) or 'Terminal')}</title>"
+        f"<style>pre{{{base}}}i{{font-style:inherit;display:inline-block;height:18px;vertical-align:bottom}}"
+        "body{margin:0}</style></head>\n"
+        "<body><pre>" + "\n".join(lines) + "</pre></body></html>\n"
+    )
+
+
+def _html_run(run: Run, theme: Theme) -> str:
+    text = "".join([_html_cell(cell) for cell in run.cells])
+    css = _css(run.style, look(run.style, theme), theme)
+    return f'<span style="{css}">{text}</span>' if css else text
+
+
+def _html_cell(cell: Cell) -> str:
+    text = escape(drawable(cell.text)) or (" " if cell.width else "")
+    if cell.text.isascii():
+        return text
+    return f'<i style="width:{cell.width}ch">{text}</i>'  # whatever font has it, it is as wide as its cells
+
+
+def _css(style: Style, seen: Look, theme: Theme) -> str:
+    rules = [f"color:{_hex(seen.ink)}"] if seen.ink != theme.fg else []
+    rules += [f"background:{_hex(seen.ground)}"] if seen.ground != theme.bg else []
+    rules += ["font-weight:bold"] if style.bold else []
+    rules += ["font-style:italic"] if style.italic else []
+    lines = [
+        *(["overline"] if style.overline else []),
+        *(["line-through"] if style.strike else []),
+        *(["underline"] if style.underline else []),
+    ]
+    if lines:
+        kind = UNDERLINES.get(style.underline, "solid")
+        rules.append(f"text-decoration:{' '.join(lines)} {kind} {_hex(seen.line)}")
+    return ";".join(rules)
