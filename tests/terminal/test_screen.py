@@ -362,17 +362,40 @@ def hostile_stream(chance: random.Random) -> bytes:
     return b"".join(piece() for _ in range(chance.randrange(1, 60)))
 
 
-def test_no_hostile_stream_raises_or_leaves_the_screen() -> None:
-    chance = random.Random(20)
-    for _ in range(2000):
-        cols, rows = chance.choice([(80, 24), (20, 6), (3, 2), (1, 1)])
-        data = hostile_stream(chance)
-        screen = fed(data, cols=cols, rows=rows)
-        assert len(screen.buffer) == rows, data
-        assert {sum(cell.width for cell in row) for row in screen.buffer} == {cols}, data
-        assert {len(row) for row in screen.buffer} == {cols}, data
-        assert 0 <= screen.cursor.y < rows, data
-        assert 0 <= screen.cursor.x <= cols, data
+def assert_survives(chance: random.Random) -> None:
+    """Feed one hostile stream in two pieces, with a change of size and a snapshot in between."""
+    cols, rows = chance.choice([(80, 24), (20, 6), (3, 2), (1, 1)])
+    data = hostile_stream(chance)
+    cut = chance.randrange(len(data) + 1)
+    screen = fed(data[:cut], cols=cols, rows=rows)
+    if chance.random() < 0.3:
+        cols, rows = chance.choice([(80, 24), (7, 3), (2, 9)])
+        screen.resize(rows, cols)
+    screen.restore(screen.snapshot())
+    Stream(screen).feed(data[cut:])
+    assert len(screen.buffer) == rows, data
+    assert {len(row) for row in screen.buffer} == {cols}, data
+    assert {sum(cell.width for cell in row) for row in screen.buffer} == {cols}, data
+    assert 0 <= screen.cursor.y < rows, data
+    assert 0 <= screen.cursor.x <= cols, data
+
+
+HOSTILE_STREAMS = [pytest.param(2000, id="2000"), pytest.param(10_000, id="10000", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("count", HOSTILE_STREAMS)
+def test_no_hostile_stream_raises_or_leaves_the_screen(count: int) -> None:
+    chance = random.Random(count)
+    for _ in range(count):
+        assert_survives(chance)
+
+
+@given(st.binary(max_size=200), st.integers(1, 12), st.integers(1, 4))
+def test_no_bytes_raise(data: bytes, cols: int, rows: int) -> None:
+    fed(data, cols=cols, rows=rows)
+    collector = Collector(cols, rows)
+    collector.feed(data)
+    collector.text()
 
 
 def collected(*pieces: bytes, cols: int = 20, rows: int = 4) -> str:

@@ -162,7 +162,8 @@ class Page(Moves):
 
     def sgr(self, params: str) -> None:
         """Change the pen by the parameters of `CSI ... m`."""
-        self.pen = self.pen.after.get(params) or self.pens.after(self.pen, params)
+        pen = self.pen.after.get(params)
+        self.pen = self.pens.after(self.pen, params) if pen is None else pen
 
     # Lines and scrolling
 

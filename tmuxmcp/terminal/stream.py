@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.sgr import number, obeyed
@@ -213,8 +214,16 @@ class Stream:
     def _sequence(self, name: str, params: str) -> None:
         if name == "m":
             self._screen.sgr(params)
-        elif ":" not in params and obeyed(params) and (handler := self._sequences.get(name)):
-            handler([number(field) if field else None for field in params.split(";")])
+        elif (handler := self._sequences.get(name)) and (numbers := _numbers(params)):
+            handler(numbers)
+
+
+@lru_cache(maxsize=4096)  # programs move to the same places over and over
+def _numbers(params: str) -> tuple[int | None, ...]:
+    """Read parameters; none at all of what tmux does not obey."""
+    if ":" in params or not obeyed(params):
+        return ()
+    return tuple([number(field) if field else None for field in params.split(";")])
 
 
 def _controls(screen: Screen) -> dict[str, Callable[[], None]]:
@@ -252,11 +261,11 @@ def _escapes(screen: Screen) -> dict[str, Callable[[], None]]:
     }
 
 
-def _sequences(screen: Screen) -> dict[str, Callable[[list[int | None]], None]]:
-    def first(method: Callable[[int | None], None]) -> Callable[[list[int | None]], None]:
+def _sequences(screen: Screen) -> dict[str, Callable[[tuple[int | None, ...]], None]]:
+    def first(method: Callable[[int | None], None]) -> Callable[[tuple[int | None, ...]], None]:
         return lambda params: method(params[0])
 
-    def kind(method: Callable[[int], None]) -> Callable[[list[int | None]], None]:
+    def kind(method: Callable[[int], None]) -> Callable[[tuple[int | None, ...]], None]:
         return lambda params: method(params[0] or 0)
 
     return {
