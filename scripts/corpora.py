@@ -94,7 +94,8 @@ def types(*keys: str, until: str = "") -> Step:
 
     def step(recorder: Recorder) -> None:
         for key in keys:
-            literal = ["-l", "--", key[1:]] if key.startswith("=") and len(key) > 1 else [key]
+            text = key[1:-1] + r"\;" if key.endswith(";") else key[1:]  # a last semicolon would end tmux's command
+            literal = ["-l", "--", text] if key.startswith("=") and len(key) > 1 else [key]
             recorder.tmux("send-keys", "-t", "x", *literal)
             time.sleep(0.05)
         recorder.settle(until)
@@ -133,6 +134,7 @@ class Scenario:
 
 
 NOTES = "".join(f"Line {n}: the quick brown fox jumps over the lazy dog\n" for n in range(1, 61))
+COLOURED = "".join(f"\x1b[3{n % 8}m{('red', 'green', 'blue')[n % 3]} {n}\x1b[0m plain\n" for n in range(60))
 CODE = """#include <stdio.h>
 
 /* Greets. */
@@ -231,6 +233,43 @@ SCENARIOS: dict[str, Scenario] = {
         ],
         term="xterm-256color",
         files={"hello.c": CODE},
+    ),
+    "vim-vt100": Scenario(
+        [
+            *run("vim -u NONE -i NONE -n notes.txt", "Line 1"),
+            types("C-f", "=3dd", "=P", "=:10,12d", "Enter", "=Otyped here", "Escape"),
+            look,
+            types("=:q!", "Enter", until="$ "),
+            look,
+        ],
+        term="vt100",
+        files={"notes.txt": NOTES},
+    ),
+    "less-screen": Scenario(
+        [
+            *run("less -R coloured.txt", "red"),
+            types("Space", "b", "=/blue", "Enter"),
+            look,
+            types("q", until="$ "),
+            look,
+        ],
+        term="screen-256color",
+        files={"coloured.txt": COLOURED},
+    ),
+    "watch": Scenario(
+        [*run("watch -t -d -n 600 'seq 5; echo; ls -l notes.txt | cut -c1-10'", "rw"), types("C-c", until="$ "), look],
+        files={"notes.txt": NOTES},
+    ),
+    "sqlite": Scenario(
+        [
+            *run("sqlite3 -box", "sqlite>"),
+            types("=create table t(a, b);", "Enter", "=insert into t values (1, 'one'), (2, NULL);", "Enter"),
+            *run("select * from t;"),
+            types("Up", "Up", "C-a", "=-- "),
+            look,
+            types("Enter", "=.quit", "Enter", until="$ "),
+            look,
+        ]
     ),
     "less": Scenario(
         [

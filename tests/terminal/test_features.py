@@ -47,3 +47,13 @@ def test_screen_is_the_one_of_tmux(name: str, feature: bytes, told_of: dict[byte
     told = told_of[data]
     theirs = seed(told.facts, told.rows, told.under, tail=data)
     assert (seen(stream.snapshot()) == seen(theirs)) == (name not in ON_PURPOSE)
+
+
+@pytest.mark.parametrize("feature", [pytest.param(feature, id=name) for name, feature in FEATURES])
+def test_screen_is_the_same_byte_by_byte(feature: bytes) -> None:
+    data = stream_of(feature)
+    whole, stream = Stream(Screen(COLS, ROWS)), Stream(Screen(COLS, ROWS))
+    whole.feed(data)
+    for byte in data:
+        stream.feed(bytes([byte]))
+    assert stream.snapshot() == whole.snapshot()
