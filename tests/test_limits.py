@@ -78,6 +78,18 @@ async def ends_daemon(broker: Broker, tmp_path: Path) -> None:
     assert alive(other)
 
 
+async def test_what_a_lost_session_left_behind_is_ended(broker: Broker, tmp_path: Path) -> None:
+    """Its tmux server was killed; nobody tells what holds on that all is over."""
+    command, file = daemon(tmp_path)
+    await broker.create_session(name="a")
+    await broker.run(command, session_id="a")
+    (pid,) = await eventually(lambda: numbers(file))
+    broker.tmux.run("kill-session", "-t", "=a")
+    ended = await broker.destroy_session("a", grace_ms=100)
+    assert (ended.destroyed, ended.survivors) == (True, [])
+    assert not alive(pid)
+
+
 # ---- limits ----------------------------------------------------------------------------------------
 
 

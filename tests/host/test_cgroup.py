@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tmuxmcp.host import cgroup, inherited
+from tmuxmcp.host import cgroup, inherited, processes
 from tmuxmcp.host.cgroup import Place
 from tmuxmcp.host.limits import Limits
 
@@ -112,13 +112,14 @@ def test_marks_are_inherited_and_differ() -> None:
     if inherited.NO_MARK in (one, other):
         pytest.skip("the limits here are too low to be lowered")
     assert one != other
-    assert inherited.bearers(one) == inherited.bearers(inherited.NO_MARK) == set()
+    begun = processes.now_s()
     limits = "; ".join(f"resource.setrlimit({which}, ({soft}, {hard}))" for which, soft, hard in inherited.rlimits(one))
     code = f"import os, resource; {limits}; os.execve('/bin/sh', ['sh', '-c', 'sleep 600 & echo $!; wait'], {{}})"
     with subprocess.Popen(["python3", "-c", code], stdout=subprocess.PIPE) as child:
         assert child.stdout
         grandchild = int(child.stdout.readline())
-        assert inherited.bearers(one) == {child.pid, grandchild}
-        assert inherited.bearers(other) == set()
+        born = [row.pid for row in processes.born_since(begun)]
+        assert {pid for pid in born if processes.marked(pid, b"A=B", one)} == {child.pid, grandchild}
+        assert [pid for pid in born if processes.marked(pid, b"A=B", other)] == []
         for pid in (grandchild, child.pid):
             os.kill(pid, 9)

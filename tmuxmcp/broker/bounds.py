@@ -10,6 +10,7 @@ from tmuxmcp.broker.results import AppliedLimit, KeptBy
 from tmuxmcp.host import cgroup, inherited
 from tmuxmcp.host.inherited import NO_MARK, Mark
 from tmuxmcp.host.limits import Limits, rlimits
+from tmuxmcp.host.processes import now_s
 from tmuxmcp.host.sandbox import Level
 
 BY_BROKER = ("duration_s",)
@@ -28,6 +29,8 @@ class SessionBounds:
     mark: Mark = NO_MARK
     """By which its processes are found that have left everything else."""
     sandbox: Level = "none"
+    born_s: float = 0
+    """When it was made, by `processes.now_s`: none of its processes is older."""
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> SessionBounds:
@@ -75,6 +78,7 @@ def bind(limits: Limits, key: str, server: int, sandbox: Level) -> SessionBounds
         groups=list(groups.directories),
         mark=inherited.mark_of(key, server or "self"),
         sandbox=sandbox,
+        born_s=now_s(),
     )
 
 

@@ -6,7 +6,6 @@ import os
 import signal as signals
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import anyio
 import psutil
@@ -14,7 +13,7 @@ import psutil
 from tmuxmcp.broker.readiness import foreground_group, session_members
 from tmuxmcp.broker.session import Session
 from tmuxmcp.host import cgroup
-from tmuxmcp.host.inherited import bearers
+from tmuxmcp.host.processes import born_since, marked
 from tmuxmcp.tmux import launch
 
 KILLS = 5
@@ -48,16 +47,14 @@ def process_tree(session: Session) -> list[int]:
     pane = session.pane
     # The id of a launcher that ended may be another process's by now.
     leader = 0 if pane is None or pane.dead else pane.leader
-    mark = "".join(f"\0{name}={value}\0" for name, value in launch.session_mark(session.directory).items()).encode()
+    ((name, value),) = launch.session_mark(session.directory).items()
+    variable = f"{name}={value}".encode()
     children: dict[int, list[int]] = {}
     todo = [*([leader] if leader else []), *cgroup.members(session.bounds.groups)]
-    todo += bearers(session.bounds.mark)
-    for pid, parent in _parents().items():
-        children.setdefault(parent, []).append(pid)
-        with suppress(OSError):
-            ours = leader and os.getsid(pid) == leader
-            if ours or mark in b"\0" + Path(f"/proc/{pid}/environ").read_bytes():
-                todo.append(pid)
+    for row in born_since(session.bounds.born_s):
+        children.setdefault(row.parent, []).append(row.pid)
+        if (leader and row.terminal_session == leader) or marked(row.pid, variable, session.bounds.mark):
+            todo.append(row.pid)
     found: set[int] = set()
     while todo:
         pid = todo.pop()
@@ -66,14 +63,6 @@ def process_tree(session: Session) -> list[int]:
             todo += children.get(pid, [])
     spared = {os.getpid(), *session.wrappers} | (set() if pane and pane.respawned else {leader})
     return sorted(found - spared)
-
-
-def _parents() -> dict[int, int]:
-    parents = {}
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            parents[process.pid] = process.ppid()
-    return parents
 
 
 async def end_processes(session: Session, pids: list[int], name: str, grace_ms: int) -> list[int]:

@@ -9,7 +9,6 @@ queues. proc_pid_limits(5) shows them to everybody.
 from __future__ import annotations
 
 import hashlib
-import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -57,18 +56,10 @@ def rlimits(mark: Mark) -> list[Rlimit]:
     return [(RLIMIT_SIGPENDING, mark[0], mark[0]), (RLIMIT_MSGQUEUE, mark[1], mark[1])]
 
 
-def bearers(mark: Mark) -> set[int]:
-    """The processes of this user that have the mark."""
-    found: set[int] = set()
-    if mark == NO_MARK or not os.path.isdir("/proc"):
-        return found
-    for path in Path("/proc").iterdir():
-        with suppress(OSError):
-            if path.name.isdecimal() and path.stat().st_uid == os.getuid():
-                hard = _hard_limits(path.name)
-                if (hard.get(SIGNALS), hard.get(QUEUES)) == mark:
-                    found.add(int(path.name))
-    return found
+def mark_on(pid: int) -> Mark:
+    """The mark that a process has, if it is one."""
+    hard = _hard_limits(pid)
+    return hard.get(SIGNALS, 0), hard.get(QUEUES, 0)
 
 
 def _hard_limits(pid: int | str) -> dict[str, int]:

@@ -97,7 +97,7 @@ def main(directory: str) -> None:
         take_terminal()
         names = [name for name, _ in things]
         wraps = "hand" in names
-        if not report:
+        if "report" in names:  # once confined it could not
             write_file(os.path.join(directory, "wrapper" if wraps else "pid"), str(os.getpid()))
         if things:
             code = "UNSUPPORTED"
@@ -109,9 +109,11 @@ def main(directory: str) -> None:
         code = "CWD_NOT_FOUND"
         os.chdir(cwd)
         code = "PROGRAM_NOT_FOUND"
-        os.umask(umask)
         if not wraps:  # who wraps the program goes on ignoring its keys
             reset_signals()
+        if not report:  # now it can be signalled
+            write_file(os.path.join(directory, "pid"), str(os.getpid()))
+        os.umask(umask)
         if report and not wraps:
             os.stat(executable)
             if os.access(executable, os.R_OK):  # a sandbox may hide it, and access(2) does not know
