@@ -242,6 +242,15 @@ def test_new_sets_cwd_and_environment(cli):
     assert cli.out("run", "x", 'echo "$PWD $A ${B-unset}"') == f"{cli.work}/sub 1 2 \n"
 
 
+def test_new_limits_what_it_starts_and_puts_it_into_a_sandbox(cli):
+    cli("new", "--name", "x", "--limit", "open_files=77", "--limit", "file_mb=5", "--sandbox", "auto")
+    assert (
+        cli.out("run", "x", "ulimit -n; ulimit -f; grep NoNewPrivs /proc/self/status") == "77\n5120\nNoNewPrivs:\t1\n"
+    )
+    done = cli("new", "--limit", "memory=5", status=2)
+    assert b"memory_mb" in done.stderr
+
+
 def test_new_says_what_is_wrong(cli):
     cli("new", "--name", "x")
     assert cli.error("new", "--name", "x", status=1).startswith("SESSION_EXISTS: ")

@@ -224,6 +224,10 @@ def _new(verbs: Verbs, name: str, chosen: bool) -> None:
     parser.add_argument("--cols", type=_count, metavar="N", help="columns of its terminal")
     parser.add_argument("--cwd", metavar="DIR", help="its working directory")
     parser.add_argument("--env", type=_pair, action="append", metavar="NAME=VALUE", help="added to its environment")
+    parser.add_argument("--sandbox", choices=("none", "auto", "required"), help="put it into a sandbox")
+    parser.add_argument(
+        "--limit", type=_pair, action="append", metavar="NAME=VALUE", help="memory_mb=512, ...; again for each"
+    )
     _add_settings(parser, False)
     _add_words(parser, "PROGRAM", "program and its arguments, exact; left out: the login shell")
 

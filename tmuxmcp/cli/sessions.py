@@ -26,6 +26,7 @@ from tmuxmcp.errors import InvalidArgument, SessionExited, SessionNotFound, Time
 if TYPE_CHECKING:
     from tmuxmcp.broker import results as r
     from tmuxmcp.broker.broker import Broker
+    from tmuxmcp.host.limits import Limits
 
 CALL = Call(caller="cli")
 """All command lines of a user are one caller: they share a default session and a read cursor."""
@@ -114,7 +115,9 @@ def telling() -> Iterator[Call]:
 
 async def _new(broker: Broker, options: argparse.Namespace) -> int:
     program, *args = program_words(options) or [""]
-    given = _given(options, "name", "rows", "cols", "cwd")
+    given = _given(options, "name", "rows", "cols", "cwd", "sandbox")
+    if options.limit:
+        given["limits"] = _limits(dict(options.limit))
     result = await broker.create_session(program, args, env=dict(options.env or []), call=CALL, **given)
     if options.json:
         output.write_result(result)
@@ -278,6 +281,21 @@ async def _kill(broker: Broker, options: argparse.Namespace) -> int:
     elif result.survivors:
         output.note(f"these processes could not be ended: {', '.join(map(str, result.survivors))}")
     return 1 if result.survivors else 0
+
+
+def _limits(words: dict[str, str]) -> Limits:
+    from pydantic import ValidationError
+
+    from tmuxmcp.host.limits import Limits
+
+    try:
+        return Limits.model_validate_strings(words)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise InvalidArgument(
+            f"--limit {'.'.join(map(str, first['loc']))}: {first['msg']}.",
+            hint=f"Limits are: {', '.join(Limits.model_fields)}.",
+        ) from None
 
 
 def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:

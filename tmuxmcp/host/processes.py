@@ -40,9 +40,9 @@ def born_since(since_s: float) -> list[Row]:
     ticks = os.sysconf("SC_CLK_TCK")
     for name in os.listdir("/proc"):
         if name.isdecimal():
-            with suppress(OSError, ValueError, IndexError):
+            with suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb", buffering=0) as file:
                 # Its name, in parentheses, may hold anything (proc_pid_stat(5)).
-                words = Path(f"/proc/{name}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()
+                words = file.read(4096).rsplit(b")", 1)[1].split()
                 if int(words[19]) / ticks >= since_s - SLACK_S:
                     found.append(Row(int(name), int(words[1]), int(words[3])))
     return found
