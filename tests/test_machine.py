@@ -218,3 +218,27 @@ def test_names_that_are_not_utf8_are_listed(rooted: Agent):
 )
 def test_errors_of_files(rooted: Agent, code: str, tool: str, arguments: dict[str, object]):
     assert code_of(rooted, tool, **arguments) == code
+
+
+@pytest.mark.parametrize("path", ["a\0b", "", "x" * 5000])
+def test_what_is_no_path_is_told(rooted: Agent, path: str):
+    for tool, more in (("read_file", {}), ("write_file", {"data": "x"}), ("list_directory", {})):
+        assert code_of(rooted, tool, path=path, **more) == "INVALID_ARGUMENT"
+    assert rooted.call("list_directory", path=".", limit=1)["count"] >= 0
+
+
+def test_policy_judges_a_relative_path_where_it_is_opened():
+    with tempfile.TemporaryDirectory(prefix="tm-", ignore_cleanup_errors=True) as directory:
+        root = Path(directory, "root")
+        root.mkdir()
+        (root / "secret").write_text("x")
+        config = Path(directory, "config.toml")
+        config.write_text(
+            f'tools = ["files"]\nfiles_root = "{root}"\n[[policy]]\naction = "deny"\npath = "{root}/secret"\n'
+        )
+        try:
+            with Agent(Path(directory), "--config", str(config)) as agent:
+                assert code_of(agent, "read_file", path="secret") == "POLICY_DENIED"
+                assert code_of(agent, "read_file", path="a\0b") == "INVALID_ARGUMENT"
+        finally:
+            end_server(Path(directory))

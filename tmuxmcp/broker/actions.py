@@ -114,7 +114,7 @@ def _of_text(text: str | None, cwd: str | None) -> Iterator[Command]:
 def _spellings(path: str, base: str) -> set[str]:
     """A path as it was meant, and where it leads through links."""
     whole = os.path.normpath(os.path.join(base or os.getcwd(), os.path.expanduser(path)))
-    return {whole, os.path.realpath(whole)}
+    return {whole} if "\0" in whole else {whole, os.path.realpath(whole)}  # the operation refuses NUL
 
 
 def _keys(arguments: Mapping[str, Any]) -> tuple[str, ...]:

@@ -126,7 +126,7 @@ class Files:
         with _told(path):
             for _ in range(MAX_LINKS):
                 above, name = os.path.split(wanted)
-                if name in ("", ".", ".."):
+                if name in ("", ".", "..") or "\0" in name:
                     raise InvalidArgument(f"{path!r} is no name of a file.", hint="Give the file's own name.")
                 with self._directory(above or ".", create_dirs) as parent:
                     target = None
