@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from tests.conftest import SLOW
 from tmuxmcp.broker.excerpt import Reader
 from tmuxmcp.broker.log import RawLog
-from tmuxmcp.broker.place import Places
-from tmuxmcp.terminal.plain import plain, unfinished_character
+from tmuxmcp.broker.place import Place, Places
+from tmuxmcp.terminal.plain import ends_full_screen, plain, unfinished_character
 
 MARKER = 160
 MARKED = re.compile(r"\[\.\.\. ([\d,]+) bytes left out; read since=(\d+) gives them \.\.\.\]\n")
@@ -238,6 +238,29 @@ def test_long_full_screen_program_is_told_once():
     with reader_of(data) as reader:  # nobody read what came before
         assert reader.from_start(1_000_000, len(data), 1000).text == "$ "
         assert reader.both_ends(100_000, 2_900_000, 1000).text == ""
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.lists(st.sampled_from([b"\x1b[?1049h", b"\x1b[?1049l", b"text\r\n", b"\x1b[3;3H"]), max_size=30).map(b"".join),
+    st.lists(st.integers(0, 200), max_size=20),
+)
+def test_places_say_the_same_in_any_order(data: bytes, offsets: list[int]):
+    with reader_of(data) as reader:
+        places = Places(reader.log)
+        for offset in offsets:
+            offset = min(offset, len(data))
+            assert places.inside(offset) == ends_full_screen(data[:offset])
+
+
+def test_place_near_a_head_that_is_gone():
+    with reader_of(b"") as reader:
+        with reader.log.path.open("wb") as file:
+            file.seek(65536)
+            file.write(b"gone \x1b[?1049h\x1b[31mx")
+        assert Places(reader.log).at(reader.log.size(), 80) == Place(inside=True)
+        assert Places(reader.log).at(65536 + 5, 80).inside is False
+        assert Places(reader.log).at(65536 + 16, 80) == Place(cut=b"\x1b[3", inside=True)
 
 
 def test_progress_bar_in_many_reads_shows_its_states():

@@ -98,6 +98,10 @@ class Reader:
         omitted = end - stop + left_out
         return Excerpt(_with_lost(text.text, lost), omitted > 0, omitted, stop, text.sanitized, start if lost else 0)
 
+    def draws_at(self, offset: int) -> bool:
+        """Whether a full-screen program draws there that began before."""
+        return self._places.inside(offset)
+
     def last_lines(self, end: int, count: int) -> list[str]:
         """The newest `count` lines before `end`, or as many of them as the newest `SCROLLBACK_BYTES` hold."""
         wanted = count + 1

@@ -38,13 +38,14 @@ class Places:
 
     def __init__(self, log: RawLog) -> None:
         self._log = log
-        self._known = 0
+        self._from = self._to = 0
         self._inside = False
+        """So it is everywhere between these offsets."""
 
     def at(self, offset: int, cols: int) -> Place:
         """The place at an offset, in a pane of so many columns."""
-        begin = max(offset - LINE_BYTES, 0)
-        before = self._log.read(begin, offset - begin)
+        begin = max(offset - LINE_BYTES, self._log.head())
+        before = self._log.read(begin, max(offset - begin, 0))
         if not before:
             return Place()
         cut = unfinished(before)
@@ -57,10 +58,19 @@ class Places:
 
     def inside(self, offset: int) -> bool:
         """Whether a full-screen program draws there, as far as one can look back."""
-        inside = self._look_back(offset)
-        if offset > self._known:
-            self._known, self._inside = offset, inside
-        return inside
+        if self._from <= offset <= self._to:
+            return self._inside
+        known = self._to if offset > self._to else 0
+        stop = max(known, offset - SCREEN_BYTES, self._log.head())
+        found = self._look_back(offset, stop)
+        if found is None and stop == known:
+            found = self._inside if known else False
+            start = self._from if known else 0
+        else:
+            start = stop if found is None else offset
+        if offset > self._to:
+            self._from, self._to, self._inside = start, offset, bool(found)
+        return bool(found)
 
     def behind_drawing(self, start: int, end: int) -> tuple[int, bool]:
         """Where the full-screen program that draws at `start` ends, or how far was looked; whether it still draws."""
@@ -71,14 +81,14 @@ class Places:
                 return at + left, False
         return min(end, start + SCREEN_BYTES), True
 
-    def _look_back(self, offset: int) -> bool:
-        known, state = (self._known, self._inside) if self._known <= offset else (0, False)
-        at, stop = offset, max(known, offset - SCREEN_BYTES, self._log.head())
+    def _look_back(self, offset: int, stop: int) -> bool | None:
+        """What the last switch between `stop` and `offset` says; None: there is none."""
+        at, head = offset, self._log.head()
         while at > stop:
             begin = max(at - PIECE, stop)
-            data = self._log.read(begin, min(at + SWITCH_BYTES, offset) - begin)
-            found = last_switch(data)
+            read_from = max(begin - SWITCH_BYTES, head)
+            found = last_switch(self._log.read(read_from, at - read_from))
             if found is not None:
                 return found
             at = begin
-        return state if stop <= known else False
+        return None

@@ -91,5 +91,7 @@ def text(session: Session, start: int, end: int, limit: int, *, contiguous: bool
     if end == session.log.size() and end > start:  # the rest of a character is still to come
         end -= unfinished_character(session.log.read(max(end - 3, start), min(3, end - start)))
     excerpt = reader.from_start(start, end, limit) if contiguous else reader.both_ends(start, end, limit)
+    if not excerpt.text and end > start and reader.draws_at(end):
+        return Piece("", excerpt.next_offset, note="A full-screen program is drawing: view=screen shows it.")
     note = f"Offsets before {excerpt.lost_before} are no longer kept." if excerpt.lost_before else None
     return Piece(excerpt.text, excerpt.next_offset, excerpt.omitted_bytes, excerpt.sanitized, note)

@@ -153,8 +153,11 @@ def unfinished_character(data: bytes) -> int:
 
 def unfinished(data: bytes) -> int:
     """Bytes at the end of `data` that begin an escape sequence or a character and do not end it."""
-    found = _UNFINISHED.search(data)
-    return len(data) - found.start() if found else unfinished_character(data)
+    last = data.rfind(b"\x1b")
+    for at in (last, data.rfind(b"\x1b", 0, last)) if last >= 0 else ():  # the last one may be half of ESC \\
+        if _UNFINISHED.match(data, at):
+            return len(data) - at
+    return unfinished_character(data)
 
 
 # --- full-screen programs and cleared screens ---------------------------------------------------------
