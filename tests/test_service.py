@@ -326,18 +326,22 @@ async def test_updates_come_over_http(service: Service, mode: str):
                 await client.call_tool("send", {"text": "x", "session_id": name, "read": "none"})
                 await anyio.sleep(0.2)
 
-    async with service.mcp(mode, message_handler=on_message) as client:
-        if mode == "legacy":
-            await client.subscribe_resource(uri)
-            await type_until_heard()
-            return
+    async def listen() -> None:
         async with client.listen(resource_subscriptions=[uri]) as stream, anyio.create_task_group() as tasks:
             tasks.start_soon(type_until_heard)
             async for event in stream:
                 assert event.uri == uri
                 heard.set()
                 return
-    await soon(lambda: service.metric("tmuxmcp_viewers") == 0)
+
+    async with service.mcp(mode, message_handler=on_message) as client:
+        if mode == "auto":
+            await listen()
+        else:
+            await client.subscribe_resource(uri)
+            await type_until_heard()
+            assert service.metric("tmuxmcp_viewers") == 1
+    await soon(lambda: service.metric("tmuxmcp_viewers") == 0)  # it left without unsubscribing
 
 
 @pytest.mark.anyio
