@@ -147,3 +147,20 @@ async def test_a_signal_closes_and_then_stops():
         await anyio.lowlevel.checkpoint()
     assert told[0] == "close"
     assert told[-1] == "ended"
+
+
+@pytest.mark.anyio
+async def test_answers_are_not_held_back_to_be_sent_together():
+    delayed: list[int] = []
+    original = listener.Connection.connection_made
+
+    def noting(self: listener.Connection, transport) -> None:
+        original(self, transport)
+        delayed.append(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(listener.Connection, "connection_made", noting)
+        async with serving(hello) as (port, _), await anyio.connect_tcp("127.0.0.1", port) as client:
+            await client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert await client.receive()
+    assert delayed == [1]
