@@ -22,7 +22,7 @@ from pathlib import Path
 import anyio
 import psutil
 
-from benchmarks import readiness, terminal
+from benchmarks import readiness, service, terminal
 from benchmarks.common import Row, workshop
 from benchmarks.wire import Wire
 from tmuxmcp.broker.broker import Broker
@@ -297,6 +297,7 @@ MEASURES: dict[str, Callable[[bool], list[Row]]] = {
     "text": text,
     "readiness": readiness.readiness,
     "screens": terminal.screens,
+    "service": service.service,
 }
 
 
