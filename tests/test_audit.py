@@ -36,6 +36,9 @@ def test_one_line_for_each_call(state_dir: Path):
         with pytest.raises(ToolFailed):
             agent.call("run", comand="true")
         ran, made, sent, failed, wrong = lines(state_dir)
+        for words in ({"keys": ["hunter2"]}, {"key": "hunter2"}, {"keys": list("hunter2")}):
+            agent.raw("send", session_id="a", **words)
+        assert [line["keys"] for line in lines(state_dir)[5:]] == [[], [], []]
     assert stat.S_IMODE((state_dir / "audit.jsonl").stat().st_mode) == 0o600
     for line in (ran, made, sent, failed, wrong):
         assert set(FIELDS) <= set(line)
@@ -128,7 +131,7 @@ def test_secrets_stay_where_they_belong(state_dir: Path):
     canary = Canaries()
     errors = state_dir / "stderr"
     own = {"GITHUB_TOKEN": canary["own"], "XDG_API_KEY": canary["allowed"], "LC_PASSWORD": canary["pattern"]}
-    settings = {"TMUXMCP_ENV_ALLOW": "LC_*,GITHUB_*", "TMUXMCP_RESULTS": "both", **BASH}
+    settings = {"TMUXMCP_ENV_ALLOW": "LC_*,GITHUB_*", "TMUXMCP_TOOLS": "all", **BASH}
     with Agent(state_dir, "--log-level", "debug", errors=errors, **own, **settings) as agent:
         agent.call("create_session", name="a", program="bash")
         agent.run("unset x; env >/dev/null", session_id="a")
@@ -150,7 +153,12 @@ def test_secrets_stay_where_they_belong(state_dir: Path):
             eventually(lambda: agent.call("get_session", session_id="a")["mode"] == "shell_prompt")
             assert agent.run('echo "${#x}"', session_id="a")["output"] == f"{len(canary[who])}\n"
         agent.call("read", session_id="a", view="screen")
-        if "run_process" in {tool.name for tool in agent.portal.call(agent.client.list_tools).tools}:
+        tools = {tool.name for tool in agent.portal.call(agent.client.list_tools).tools}
+        for tool in ("start_recording", "screenshot", "stop_recording"):
+            if tool in tools:
+                shown = agent.raw(tool, session_id="a", **({"format": "svg"} if tool == "screenshot" else {}))
+                assert canary.found_in(shown.model_dump_json().encode()) == []
+        if "run_process" in tools:
             secrets = {"env": {"API_KEY": canary["process"]}, "stdin": canary["stdin"]}
             assert agent.call("run_process", argv=["sh", "-c", "cat >/dev/null"], **secrets)["rc"] == 0
         places = dict(where_secrets_could_be(state_dir, agent))

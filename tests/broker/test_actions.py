@@ -42,7 +42,8 @@ def test_what_would_run():
     assert programs("run", command="a; b $(c)") == ["a", "b", "c"]
     assert programs("send", text="a", enter=True) == ["a"]
     assert programs("send", text="a") == []
-    assert programs("send", text="m x", key="Enter", pending="r") == ["rm"]
+    assert programs("send", text="m x", key="Enter", pending="r") == ["rm", "m"]
+    assert programs("send", text="rm #'", enter=True, pending="echo '") == ["echo", "rm"]  # cleared, or not
     assert programs("send", key="m", ctrl=True, pending="rm") == ["rm"]
     assert programs("send", key="NoSuchKey", text="a") == []
     assert programs("create_session", program="sudo", args=["rm"]) == ["sudo", "rm"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tmuxmcp.host.redact import MARK, MOST_SECRETS, Redactor
+from tmuxmcp.host.redact import MARK, MOST_SECRETS, Redactor, hide_arguments, hide_options
 
 SECRET = "s3cr3t.value+/="
 
@@ -61,6 +61,28 @@ def test_only_so_many_are_kept():
     redactor.learn(f"secret-{number}" for number in range(MOST_SECRETS + 10))
     assert redactor.text("<secret-0>") == "<secret-0>"
     assert redactor.text(f"<secret-{MOST_SECRETS + 9}>") == f"<{MARK}>"
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("x --password=hunter2 y", f"x --password={MARK} y"),
+        ("x --api-key 'a b' y", f"x --api-key {MARK} y"),
+        ("GITHUB_TOKEN=abc make", f"GITHUB_TOKEN={MARK} make"),
+        ("export MY_KEY=abc; ls", f"export MY_KEY={MARK}; ls"),
+        ("git clone https://me:pw@host/x", f"git clone https://me:{MARK}@host/x"),
+        ("curl -H 'Authorization: Bearer abc' x", f"curl -H 'Authorization: Bearer {MARK}' x"),
+        ("x --token-file f; cat token; echo TOKEN x", "x --token-file f; cat token; echo TOKEN x"),
+        ("ls http://host:80/a@b", "ls http://host:80/a@b"),
+    ],
+)
+def test_what_a_command_line_itself_calls_a_secret(text: str, clean: str):
+    assert hide_options(text) == clean
+
+
+def test_arguments_behind_their_option():
+    assert hide_arguments(["x", "--token", "abc", "-v", "y"]) == ["x", "--token", MARK, "-v", "y"]
+    assert hide_arguments(["x", "--token=abc", "--token"]) == ["x", f"--token={MARK}", "--token"]
 
 
 @given(st.text(alphabet="abc.*(\\\n ", min_size=5), st.text(), st.text())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from tmuxmcp.broker.readiness import Waiting
@@ -90,6 +91,10 @@ def action_of(
         if done.entered:
             text = done.submitted
             commands = _of_text(text, cwd)
+            if pending:
+                # A signal or the person may have cleared the line meanwhile: then this is all that the shell gets.
+                alone = typed("", arguments.get("text", ""), keys[_controls(arguments) :]).submitted
+                commands = chain(commands, _of_text(alone, cwd))
     elif tool == "send":
         commands = iter([Command((place.foreground or None,))])
     elif tool in ("create_session", "run_process"):

@@ -21,9 +21,10 @@ from tmuxmcp.broker.confirmations import Confirmations
 from tmuxmcp.broker.results import Result
 from tmuxmcp.broker.session import Session, iso
 from tmuxmcp.broker.settings import BrokerSettings
-from tmuxmcp.errors import ConfirmationDeclined, IoError, PolicyDenied, TmuxMcpError
+from tmuxmcp.errors import ConfirmationDeclined, InvalidArgument, IoError, PolicyDenied, TmuxMcpError
 from tmuxmcp.host.audit import Audit, OpenLine
-from tmuxmcp.host.redact import Redactor
+from tmuxmcp.host.redact import Redactor, hide_arguments, hide_options
+from tmuxmcp.terminal.keys import parse_key, parse_keys
 from tmuxmcp.terminal.plain import sanitize
 from tmuxmcp.tmux import launch
 
@@ -317,16 +318,24 @@ class Record:
 def _what(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The argv or the command; of typed text only its length, which `bytes_in` has, and the names of keys."""
     found: dict[str, Any] = {}
-    if "argv" in arguments:
-        found["argv"] = list(arguments["argv"])
-    elif tool == "create_session":
-        found["argv"] = [arguments.get("program", ""), *arguments.get("args", ())]
-    if tool == "run":
-        found["command"] = arguments.get("command")
-    if tool == "send":
-        keys = [arguments.get("key") or "", *(arguments.get("keys") or [])]
-        found["keys"] = [each for each in keys if len(each) > 1] + (["Enter"] if arguments.get("enter") else [])
+    if tool in ("run_process", "create_session"):
+        argv = arguments.get("argv") or [arguments.get("program", ""), *arguments.get("args", ())]
+        found["argv"] = hide_arguments(argv)
+    elif tool == "run":
+        found["command"] = hide_options(arguments.get("command", ""))
+    elif tool == "send":
+        found["keys"] = _key_names(arguments)
     return found | {name: arguments[name] for name in ("path", "host", "signal") if arguments.get(name)}
+
+
+def _key_names(arguments: Mapping[str, Any]) -> list[str]:
+    """Keys that are no characters, by tmux's names; of a wrong one nothing, it may be anything."""
+    try:
+        names = parse_key(arguments["key"]) if arguments.get("key") else []
+        names += parse_keys(arguments["keys"]) if arguments.get("keys") else []
+    except InvalidArgument:
+        names = []
+    return [name for name in names if len(name) > 1] + (["Enter"] if arguments.get("enter") else [])
 
 
 def _bytes_in(arguments: Mapping[str, Any]) -> int:

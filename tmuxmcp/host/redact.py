@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tmuxmcp.tmux.launch import is_secret_name
@@ -23,6 +23,15 @@ MOST_SECRETS = 300
 """So many pieces are known; the oldest go first."""
 
 MARK = "[redacted]"
+
+SECRET_OPTION = re.compile(
+    r"(?i)(?P<name>--?[\w-]*(?:passw(?:or)?d|passphrase|token|secret|api-?key)|\b\w*(?:PASSW(?:OR)?D|TOKEN|SECRET|_KEY))"
+    r"(?P<sign>=|\s+)(?P<value>'[^']*'|\"[^\"]*\"|[^\s'\";&|)]+)"
+)
+"""`--token VALUE`, `API_KEY=VALUE` in a command line."""
+
+USER_INFO = re.compile(r"(?P<scheme>\b[A-Za-z][\w+.-]*://[^/\s:@]*):(?P<value>[^/\s@]+)@")
+BEARER = re.compile(r"(?i)(?P<name>\bAuthorization:\s*\w+\s+)(?P<value>[^\s'\"]+)")
 
 BREAK = r"(?:\\?\r?\n[ \t]*)?"
 """Where a terminal or a shell has broken a long line inside of a secret."""
@@ -77,3 +86,23 @@ def _pieces(value: str) -> list[str]:
         return [value]
     whole = len(value) // PIECE * PIECE - PIECE
     return [*(value[at : at + PIECE] for at in range(0, whole, PIECE)), value[whole:]]
+
+
+def hide_options(text: str) -> str:
+    """A command line without what its options, assignments, URLs and headers call a secret themselves."""
+
+    def hidden(found: re.Match[str]) -> str:
+        assigned = found["sign"] == "=" or found["name"].startswith("-")
+        return f"{found['name']}{found['sign']}{MARK}" if assigned else found[0]
+
+    text = SECRET_OPTION.sub(hidden, text)
+    return BEARER.sub(rf"\g<name>{MARK}", USER_INFO.sub(rf"\g<scheme>:{MARK}@", text))
+
+
+def hide_arguments(argv: Sequence[str]) -> list[str]:
+    """The same of exact arguments: the one behind `--token`, too."""
+    found = [hide_options(each) for each in argv]
+    for at, each in enumerate(argv[:-1]):
+        if each.startswith("-") and "=" not in each and hide_options(f"{each} x") != f"{each} x":
+            found[at + 1] = MARK
+    return found
