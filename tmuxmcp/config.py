@@ -167,7 +167,7 @@ class Settings(BaseSettings):
         if isinstance(value, dict):
             value = [value]
         if isinstance(value, list) and value:
-            from tmuxmcp.host.policy import parse_policy
+            from tmuxmcp.host.rules import parse_policy
 
             try:
                 parse_policy(value)

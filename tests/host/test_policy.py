@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from tmuxmcp.errors import InvalidArgument
-from tmuxmcp.host.policy import Action, judge, match_words, parse_policy
+from tmuxmcp.host.policy import Action, judge, match_words
+from tmuxmcp.host.rules import parse_policy
 from tmuxmcp.host.shelltext import UNKNOWN, Command, parse
 from tmuxmcp.host.wrapped import unwrapped
 
@@ -183,7 +184,7 @@ def test_wrong_rules_are_refused_with_their_number(entries: list[Any], said: str
 def test_names_are_those_of_the_tables():
     from tmuxmcp.broker.results import Mode
     from tmuxmcp.faces.operations import OPERATIONS
-    from tmuxmcp.host.policy import MODES, TOOLS
+    from tmuxmcp.host.rules import MODES, TOOLS
 
     assert set(OPERATIONS) <= TOOLS
     assert set(Mode.__args__) == MODES  # type: ignore[attr-defined]

@@ -45,7 +45,8 @@ def policy(options: argparse.Namespace) -> int:
 def _test(settings: Settings, options: argparse.Namespace) -> int:
     from tmuxmcp.broker.actions import Place, action_of
     from tmuxmcp.faces.operations import OPERATIONS
-    from tmuxmcp.host.policy import TOOLS, judge, parse_policy
+    from tmuxmcp.host.policy import judge
+    from tmuxmcp.host.rules import TOOLS, parse_policy
 
     if options.tool not in TOOLS:
         raise InvalidArgument(f"There is no tool {options.tool!r}.", hint=f"Tools: {', '.join(sorted(TOOLS))}.")
