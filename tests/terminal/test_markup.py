@@ -64,10 +64,10 @@ def test_styles_are_drawn():
 def test_cursor_turns_its_cell_around():
     picture = svg(screen(text("ab"), cursor=Cursor(0, 1)))
     assert f'fill="#{DARK.bg[0]:02x}{DARK.bg[1]:02x}{DARK.bg[2]:02x}" ' not in picture.split("<text")[1]
-    assert f'<rect x="{MARGIN + CELL_WIDTH:.2f}" y="{MARGIN:g}" width="{CELL_WIDTH:.2f}"' in picture
+    assert f'<rect x="{MARGIN + CELL_WIDTH}" y="{MARGIN}" width="{CELL_WIDTH}"' in picture
     assert svg(screen(text("ab"), cursor=Cursor(0, 1, visible=False))).count("<rect") == 1
     wide_one = svg(screen([*wide("日")], cursor=Cursor(0, 1)))
-    assert f'width="{2 * CELL_WIDTH:.2f}"' in wide_one
+    assert f'width="{2 * CELL_WIDTH}"' in wide_one
 
 
 def test_markup_is_escaped_and_nothing_runs():

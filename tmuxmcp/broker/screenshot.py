@@ -66,7 +66,7 @@ async def take(session: Session, format: str) -> Picture:
         )
     title = session.pane.title if session.pane else ""
     alive = bool(session.pane and not session.pane.dead)
-    return await anyio.to_thread.run_sync(_drawn, shown, format, title, alive)
+    return await anyio.to_thread.run_sync(lambda: draw(snapshot_of(shown, title, alive), format))
 
 
 def snapshot_of(shown: Shown, title: str, alive: bool) -> Snapshot:
@@ -78,14 +78,19 @@ def snapshot_of(shown: Shown, title: str, alive: bool) -> Snapshot:
     return Snapshot(shown.cols, shown.rows, grid(shown.lines, shown.cols, shown.rows), cursor, title=title)
 
 
-def _drawn(shown: Shown, format: str, title: str, alive: bool) -> Picture:
-    snapshot = snapshot_of(shown, title, alive)
+def draw(snapshot: Snapshot, format: str) -> Picture:
+    """Draw any screen; takes some hundredths of a second for a PNG.
+
+    Raises:
+        Unsupported: Pillow or a font is missing.
+    """
+    cols, rows = snapshot.cols, snapshot.rows
     if format == "png":
         data, width, height = _png(snapshot)
-        return Picture(format, data, shown.cols, shown.rows, width, height)
+        return Picture(format, data, cols, rows, width, height)
     if format == "svg":
-        return Picture(format, markup.svg(snapshot).encode(), shown.cols, shown.rows, *markup.svg_size(snapshot))
-    return Picture(format, markup.html(snapshot).encode(), shown.cols, shown.rows, None, None)
+        return Picture(format, markup.svg(snapshot).encode(), cols, rows, *markup.svg_size(snapshot))
+    return Picture(format, markup.html(snapshot).encode(), cols, rows, None, None)
 
 
 def _png(snapshot: Snapshot) -> tuple[bytes, int, int]:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from tmuxmcp.terminal.snapshot import Cell, Row, Run, Snapshot, Style, runs
 from tmuxmcp.terminal.theme import DARK, Look, Rgb, Theme, drawable, look
 
-CELL_WIDTH, CELL_HEIGHT, FONT_SIZE, BASELINE, MARGIN = 8.4, 18.0, 14, 13.5, 10.0
-"""Of an SVG, in its own units."""
+CELL_WIDTH, CELL_HEIGHT, FONT_SIZE, BASELINE, MARGIN = 9, 18, 15, 14, 10
+"""Of an SVG, in its own units; whole numbers, so that no seams show between cells."""
 
 FONTS = "'DejaVu Sans Mono', 'JetBrains Mono', Menlo, Consolas, 'Liberation Mono', 'Noto Sans Mono', monospace"
 
@@ -20,7 +20,7 @@ DASHES = {"dotted": "1.5 1.5", "dashed": "4 2", "curly": "3 1"}
 
 def svg_size(snapshot: Snapshot) -> tuple[int, int]:
     """Width and height of the SVG, in its own units."""
-    return round(snapshot.cols * CELL_WIDTH + 2 * MARGIN), round(snapshot.rows * CELL_HEIGHT + 2 * MARGIN)
+    return snapshot.cols * CELL_WIDTH + 2 * MARGIN, snapshot.rows * CELL_HEIGHT + 2 * MARGIN
 
 
 def with_cursor(snapshot: Snapshot) -> tuple[Row, ...]:
@@ -58,18 +58,18 @@ def svg(snapshot: Snapshot, theme: Theme = DARK) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _svg_run(run: Run, top: float, seen: Look, theme: Theme) -> Iterator[str]:
+def _svg_run(run: Run, top: int, seen: Look, theme: Theme) -> Iterator[str]:
     left, width = _x(run.col), len(run.cells) * CELL_WIDTH
     if seen.ground != theme.bg:
-        size = f'width="{width:.2f}" height="{CELL_HEIGHT:g}"'
-        yield f'<rect x="{left:.2f}" y="{top:g}" {size} fill="{_hex(seen.ground)}"/>'
+        size = f'width="{width}" height="{CELL_HEIGHT}"'
+        yield f'<rect x="{left}" y="{top}" {size} fill="{_hex(seen.ground)}"/>'
     for word in words(run):
-        place = f'x="{_x(word.col):.2f}" y="{top + BASELINE:g}" textLength="{word.cols * CELL_WIDTH:.2f}"'
+        place = f'x="{_x(word.col)}" y="{top + BASELINE}" textLength="{word.cols * CELL_WIDTH}"'
         attributes = f'lengthAdjust="spacingAndGlyphs" fill="{_hex(seen.ink)}"{_font(run.style)}'
         yield f"<text {place} {attributes}>{escape(word.text)}</text>"
     for y, colour, dashes in _lines(run.style, seen):
         stroke = f'stroke="{_hex(colour)}"' + (f' stroke-dasharray="{dashes}"' if dashes else "")
-        yield f'<path d="M{left:.2f} {top + y:g}h{width:.2f}" {stroke}/>'
+        yield f'<path d="M{left} {top + y:g}h{width}" {stroke}/>'
 
 
 class Word(NamedTuple):
@@ -121,7 +121,7 @@ def _lines(style: Style, seen: Look) -> Iterator[tuple[float, Rgb, str]]:
         yield 17.5, seen.line, ""
 
 
-def _x(col: int) -> float:
+def _x(col: int) -> int:
     return MARGIN + col * CELL_WIDTH
 
 

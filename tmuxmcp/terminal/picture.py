@@ -138,7 +138,10 @@ class Painter:
     ) -> None:
         face = self._with(text[0], style)
         left, top = self.place(*place)
-        if face.bitmap:
+        if face is None:
+            right, bottom = left + self.cell[0] * max(cols, 1) - 2, top + self.ascent
+            canvas.rectangle((left + 1, top + 2, right, bottom), outline=ink)
+        elif face.bitmap:
             self._bitmap(image, face, text, (left, top), cols)
         else:
             canvas.text((left, top + self.ascent), text, font=face.font, fill=ink, anchor="ls", embedded_color=True)
@@ -157,17 +160,10 @@ class Painter:
         at = place[0] + (room[0] - small.width) // 2, place[1] + (room[1] - small.height) // 2
         image.paste(small, at, small)
 
-    def _with(self, char: str, style: Style) -> _Face:
-        """The font that has a character: of its style, else any, else the first one's own sign for what is missing."""
-        first = self._face(self.fonts.of(style))
-        for face in self._in_turn(first):
-            if face.has(char):
-                return face
-        return first
-
-    def _in_turn(self, first: _Face) -> Iterator[_Face]:
-        yield first
-        yield from map(self._face, (self.fonts.regular, *self.fonts.others))
+    def _with(self, char: str, style: Style) -> _Face | None:
+        """The font that has a character: of its style, else any; None if none has it."""
+        in_turn = (self.fonts.of(style), self.fonts.regular, *self.fonts.others)
+        return next((face for face in map(self._face, in_turn) if face.has(char)), None)
 
     def _face(self, file: FontFile) -> _Face:
         face = self._faces.get(file)
