@@ -64,9 +64,9 @@ class RealTmux:
             lines.append(f"new-session -d -s {name} -x {cols} -y {rows} '{script}'")
             lines.append(f"pipe-pane -t {name} 'exec cat > {file}.copy'")
         self.script(lines)
-        for name, data in zip(names, streams, strict=True):
-            (self._home / name).write_bytes(data)
         deadline = time.monotonic() + DEADLINE_S
+        for name, data in zip(names, streams, strict=True):
+            give(self._home / name, data, deadline)
         for name, data in zip(names, streams, strict=True):
             copy = self._home / f"{name}.copy"
             while not copy.exists() or copy.stat().st_size < len(data):
@@ -103,6 +103,21 @@ class RealTmux:
             cursor = (int(numbers[3]), int(numbers[2]))
             shown.append(Shown(trimmed(screen), trimmed(history), cursor, Seed(facts[0], rows, under)))
         return shown
+
+
+def give(fifo: Path, data: bytes, deadline: float) -> None:
+    """Write to a pane that has come so far as to read."""
+    while True:
+        try:
+            fd = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # nobody reads yet
+            assert time.monotonic() < deadline, "the pane does not read"
+            time.sleep(0.002)
+        else:
+            os.set_blocking(fd, True)
+            with open(fd, "wb") as file:
+                file.write(data)
+            return
 
 
 def look_commands(name: str) -> list[str]:

@@ -21,6 +21,7 @@ GONE_ON = [
     ("every attribute", b"\x1b[1mb\x1b[2mf\x1b[3mi\x1b[4mu\x1b[5ml\x1b[7mr\x1b[8mc\x1b[9ms\x1b[53mo\x1b[mn", b"x"),
     ("underlines", b"\x1b[4ma\x1b[21mb\x1b[4:3mc\x1b[4:4md\x1b[4:5me\x1b[53mf\x1b[58;5;9mg\x1b[24mh", b"x"),
     ("pen", b"\x1b[1;32mgreen", b" and on"),
+    ("text that looks like a style", b"a[5:3m;5:3;\x1b[53mb;5:3;", b"x"),
     ("wide and joined", "日本e\u0301👩\u200d💻❤\ufe0f|".encode(), "語x".encode()),
     ("wide to the last column", ("日" * 10).encode(), b"x"),
     ("combining in the last column", ("x" * 19 + "e\u0301").encode(), b"y"),

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 
+from tmuxmcp.terminal.page import LINE_DRAWING
 from tmuxmcp.terminal.sanitize import sanitize
 from tmuxmcp.terminal.sgr import restyled
 from tmuxmcp.terminal.snapshot import PLAIN, Style
 from tmuxmcp.terminal.widths import char_width, text_width
 
 _TOKEN = re.compile(r"\x1b\[([0-9;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|([\x0e\x0f])|\x1b.|([^\x1b\x0e\x0f]+)", re.S)
-LINE_DRAWING = str.maketrans("`afgijklmnopqrstuvwxyz{|}~+,-.0", "◆▒°±␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·→←↑↓█")
 
 Styled = tuple[tuple[Style, str], ...]
 """A row: stretches of text of one style, without the blanks at the end; equal for rows that look the same."""
 
-_OVERLINE = re.compile(r"(?<![0-9:])5:3(?![0-9:])")
+OVERLINE = re.compile(r"(?<![0-9:])5:3(?![0-9:])")
 """As tmux 3.3a writes it: as it writes kinds of underlines."""
 
 
@@ -48,7 +48,7 @@ class Capture:
 
 @lru_cache(maxsize=4096)
 def _after(style: Style, params: str) -> Style:
-    return restyled(style, _OVERLINE.sub("53", params))
+    return restyled(style, OVERLINE.sub("53", params))
 
 
 def styled_rows(lines: Iterable[str]) -> list[Styled]:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tmuxmcp.terminal.capture import OVERLINE
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.snapshot import BLANK, Cursor, Row, SavedCursor, Snapshot
 from tmuxmcp.terminal.stream import Stream
@@ -41,8 +42,7 @@ FORMAT = " ".join(f"#{{{name}}}" for name in (*_NUMBERS, *_MODES, "pane_tabs", "
 TAIL_BYTES = 64 * 1024
 """As many bytes of the log as tell the pen: programs set it anew on every row."""
 
-# tmux 3.3a writes an overline (53) as it writes kinds of underlines, with a colon.
-_OVERLINE = re.compile(r"(?<=[\[;])5:3(?=[;m])")
+_SGR = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 def seed(facts: str, rows: Sequence[str], under: Sequence[str] = (), tail: bytes = b"", offset: int = 0) -> Snapshot:
@@ -93,7 +93,8 @@ def grid(rows: Sequence[str], cols: int, height: int) -> tuple[Row, ...]:
     for y, row in enumerate(rows[:height]):
         screen.grid.rows[y] = screen.grid.row_of(BLANK)
         screen.to(0, y)
-        stream.feed(_OVERLINE.sub("53", row).encode("utf-8", "replace"))
+        row = _SGR.sub(lambda found: OVERLINE.sub("53", found[0]), row)
+        stream.feed(row.encode("utf-8", "replace"))
         screen.grid.rows[y].fit(cols)
     return tuple(tuple(row[:cols]) for row in screen.grid.rows)
 
