@@ -48,6 +48,7 @@ async def boxed(
         await broker.create_session(name="other")
         await broker.run("secret=hidden; echo out of other", session_id="other")
         made = await broker.create_session("bash", name="a", cwd=str(project), sandbox="auto")
+        assert ("keeps no files apart" in (made.note or "")) == (request.param == "limits")
         assert made.ready
         assert (await broker.get_session("a")).sandbox == request.param
         yield broker
@@ -85,6 +86,9 @@ async def test_state_directory_and_other_sessions_cannot_be_read(boxed: Broker, 
         f"echo x >>{other}/out.raw",
         f"rm {other}/out.raw",
         f"mv {state_dir} {state_dir}.moved",
+        f"truncate -s 0 {other}/out.raw",
+        f"{sys.executable} -c 'import os; os.truncate(\"{other}/out.raw\", 0)'",
+        f"cp -l {other}/out.raw .",
     ):
         await refused(boxed, command)
     assert "out of other" in (await boxed.read(session_id="other", since=0)).content
@@ -303,4 +307,9 @@ def test_filter_is_known_for_these_machines() -> None:
         assert code
         assert len(code) % 8 == 0
         assert len(code) // 8 < 4096
+    calls = [
+        seccomp.program(unix_sockets=True, network=True, ptrace=True, truncate=allowed) or b""
+        for allowed in (True, False)
+    ]
+    assert len(calls[1]) == len(calls[0]) + 16
     assert seccomp.program(unix_sockets=True, network=True, ptrace=True, machine="vax") is None

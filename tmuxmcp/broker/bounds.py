@@ -56,11 +56,14 @@ class SessionBounds:
 
     @property
     def note(self) -> str | None:
-        """What a caller should know who believes in these limits."""
+        """What a caller should know who believes in these limits, or in this sandbox."""
+        said = []
         loose = [name for name, by in self.kept_by.items() if by == "nobody"]
-        if not loose:
-            return None
-        return f"Not enforced here, as no cgroup can be made and root has no such limit: {', '.join(loose)}."
+        if loose:
+            said.append(f"Not enforced here, as no cgroup keeps it and root has no such limit: {', '.join(loose)}.")
+        if self.sandbox == "limits":
+            said.append("The best sandbox here keeps no files apart: the session can read and write what you can.")
+        return " ".join(said) or None
 
 
 def bind(limits: Limits, key: str, server: int, sandbox: Level) -> SessionBounds:

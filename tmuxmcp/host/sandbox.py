@@ -121,11 +121,11 @@ def _landlock(around: Around, readable: list[str], writable: list[str]) -> Sandb
     hidden = [os.path.realpath(path) for path in (around.state_dir, *bubblewrap.OWN)]
     words = [("no_new_privs", ""), ("drop_capabilities", "")]
     words += landlock.words(landlock.version(), hidden=hidden, readable=readable, writable=writable)
-    words += _filter(False, around.network, ptrace=True)
+    words += _filter(False, around.network, ptrace=True, truncate=landlock.version() >= 3)
     # zsh takes no notice of TMPDIR.
     return Sandbox("landlock", words, env={"TMPDIR": temporary, "TMPPREFIX": os.path.join(temporary, "zsh")})
 
 
-def _filter(unix_sockets: bool, network: bool, ptrace: bool) -> list[tuple[str, str]]:
-    code = seccomp.program(unix_sockets=unix_sockets, network=network, ptrace=ptrace)
+def _filter(unix_sockets: bool, network: bool, ptrace: bool, truncate: bool = True) -> list[tuple[str, str]]:
+    code = seccomp.program(unix_sockets=unix_sockets, network=network, ptrace=ptrace, truncate=truncate)
     return [("seccomp", code.hex())] if code else []

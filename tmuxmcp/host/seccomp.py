@@ -35,6 +35,7 @@ class Machine:
     ioctl: int
     clone: int
     ptrace: int
+    truncate: int
     refused: tuple[int, ...]
 
 
@@ -46,19 +47,22 @@ _EVERYWHERE = (425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442)
 _X86_64 = (165, 166, 155, 161, 272, 308, 246, 320, 175, 313, 176, 321, 298, 323, 248, 249, 250, 304, 310, 311, 312)
 _AARCH64 = (40, 39, 41, 51, 97, 268, 104, 294, 105, 273, 106, 280, 241, 282, 217, 218, 219, 265, 270, 271, 272)
 MACHINES = {
-    "x86_64": Machine(0xC000003E, 41, 16, 56, 101, (*_X86_64, 167, 168, 169, 163, 179, *_EVERYWHERE)),
-    "aarch64": Machine(0xC00000B7, 198, 29, 220, 117, (*_AARCH64, 224, 225, 142, 89, 60, *_EVERYWHERE)),
+    "x86_64": Machine(0xC000003E, 41, 16, 56, 101, 76, (*_X86_64, 167, 168, 169, 163, 179, *_EVERYWHERE)),
+    "aarch64": Machine(0xC00000B7, 198, 29, 220, 117, 45, (*_AARCH64, 224, 225, 142, 89, 60, *_EVERYWHERE)),
 }
 CLONE3 = 435
 
 
-def program(*, unix_sockets: bool, network: bool, ptrace: bool, machine: str = platform.machine()) -> bytes | None:
+def program(
+    *, unix_sockets: bool, network: bool, ptrace: bool, truncate: bool = True, machine: str = platform.machine()
+) -> bytes | None:
     """The filter: `struct sock_filter`s of 8 bytes each; None for a machine whose numbers we do not know.
 
     Args:
         unix_sockets: allow sockets of that kind.
         network: allow sockets of other kinds.
         ptrace: allow it; where something else keeps processes apart.
+        truncate: allow truncate(2), which Landlock does not govern before its version 3.
     """
     numbers = MACHINES.get(machine)
     if numbers is None:
@@ -75,7 +79,8 @@ def program(*, unix_sockets: bool, network: bool, ptrace: bool, machine: str = p
         (_IF_EQUAL, 0, 1, CLONE3),
         (_RETURN, 0, 0, _REFUSE | errno.ENOSYS),
     ]
-    for number in (*numbers.refused, *(() if ptrace else (numbers.ptrace,))):
+    some = (*(() if ptrace else (numbers.ptrace,)), *(() if truncate else (numbers.truncate,)))
+    for number in (*numbers.refused, *some):
         code += [(_IF_EQUAL, 0, 1, number), (_RETURN, 0, 0, refuse)]
     if not network and not unix_sockets:
         code += [(_IF_EQUAL, 0, 1, numbers.socket), (_RETURN, 0, 0, refuse)]
