@@ -173,7 +173,7 @@ RPC_NUMBERS = [
     ("-32000", "Every other error; `data.code` says which."),
 ]
 SCOPES = [
-    ("`read`", "Operations that change nothing, resources, `/metrics`. Always with a `session_id`."),
+    ("`read`", "To look at sessions and their resources, always with a `session_id`; `health`, `/metrics`."),
     ("`write`", "All operations, and a default session of its own."),
     ("`admin`", "Also to end the default sessions of other clients."),
 ]

@@ -243,7 +243,13 @@ def test_scopes_say_who_may_do_what(service: Service):
     name = named(service)
     assert service.result("list_sessions", "viewer")["count"] >= 1
     assert service.result("read", "viewer", session_id=name, view="screen")
-    for method, params in (("run", {"command": "true"}), ("destroy_session", {"session_id": name}), ("read", {})):
+    for method, params in (
+        ("run", {"command": "true"}),
+        ("destroy_session", {"session_id": name}),
+        ("read", {}),
+        ("read_file", {"path": "/etc/hostname"}),
+        ("list_directory", {"path": "/"}),
+    ):
         error = service.rpc(method, "viewer", **params)["error"]
         assert error["data"]["code"] == "UNAUTHORIZED"
         assert error["code"] == -32000

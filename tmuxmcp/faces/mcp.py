@@ -11,7 +11,6 @@ import base64
 import hashlib
 import logging
 import os
-from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
@@ -72,7 +71,7 @@ MAX_RESULT_CHARS = 500_000
 
 ICON = Icon(
     src="data:image/svg+xml;base64,"
-    + b64encode(
+    + base64.b64encode(
         b"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'><rect width='16' height='16' rx='3' fill='#222'/>"
         b"<path d='m3 5 3 3-3 3m5 0h5' fill='none' stroke='#1bb91f' stroke-width='2'/></svg>"
     ).decode(),

@@ -40,6 +40,9 @@ LIMITS_SCHEMA = {
 
 SomeLimits = Annotated[Limits | None, WithJsonSchema(LIMITS_SCHEMA)]
 
+FILES = ("read_file", "list_directory", "write_file")
+"""What reaches beyond sessions without a program."""
+
 
 class Input(BaseModel):
     """Base of all inputs: exact types, unknown arguments refused."""
@@ -255,8 +258,8 @@ class Operation:
 
     @property
     def scope(self) -> str:
-        """The scope that a caller needs."""
-        return "read" if self.read_only else "write"
+        """The scope that a caller needs: `read` to look at sessions, and at nothing else of the machine."""
+        return "read" if self.read_only and self.name not in FILES else "write"
 
     def authorize(self, scopes: frozenset[str], given: Input) -> None:
         """Whether a caller with these scopes may do it.
