@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tmuxmcp.broker import history
-from tmuxmcp.broker.history import History, resizes_of
+from tmuxmcp.broker import history, kept
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.broker.history import History, of_session, resizes_of
 from tmuxmcp.broker.log import RawLog
 from tmuxmcp.terminal.replay import Replay, Resize, blank
 
@@ -88,3 +89,19 @@ def test_changes_of_size_are_read_from_the_events(tmp_path: Path) -> None:
     ]
     (tmp_path / "events.jsonl").write_text("\n".join(events))
     assert resizes_of(tmp_path) == [Resize(7, 90, 30)]
+
+
+@pytest.mark.anyio
+async def test_the_past_of_a_session_and_its_present(broker: Broker, state_dir: Path) -> None:
+    await broker.create_session("bash", args=["--norc"], name="a")
+    first = await broker.run("echo first", "a")
+    await broker.resize(rows=10, cols=40, session_id="a")
+    await broker.run("clear; seq 30", "a")
+    shown = await broker.read("screen", "a", wait_for="ready")
+    past = of_session(kept.find(state_dir, "a"))
+    then, now = past.screen_at(first.end_offset), past.screen_at(10**9)
+    assert then.certain
+    assert "first" in then.snapshot.text_rows()
+    assert (then.snapshot.cols, then.snapshot.rows) == (80, 24)
+    assert (now.snapshot.cols, now.snapshot.rows) == (40, 10)
+    assert "\n".join(now.snapshot.text_rows()).rstrip() == shown.content.rstrip()

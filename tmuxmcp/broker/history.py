@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tmuxmcp.broker.log import RawLog
+from tmuxmcp.broker.session import Meta, Session
 from tmuxmcp.terminal.replay import Replay, Resize, blank
 from tmuxmcp.terminal.snapshot import Snapshot
 
@@ -86,6 +87,12 @@ class History:
         self._kept.move_to_end(past.snapshot.offset)
         while len(self._kept) > KEYFRAMES:
             self._kept.popitem(last=False)
+
+
+def of_session(session: Session) -> History:
+    """The history of a session, running or not."""
+    first = Meta.load(session.directory) or session.meta  # as it was created; the other one is kept up to date
+    return History(session.log, first.cols, first.rows, resizes_of(session.directory))
 
 
 def resizes_of(directory: Path) -> list[Resize]:
