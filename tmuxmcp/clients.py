@@ -118,6 +118,23 @@ CLIENTS: dict[str, Client] = {
 }
 
 
+def servers(text: str, path: Path, keys: Sequence[str]) -> dict[str, Any]:
+    """The table of servers in a configuration; empty where there is none.
+
+    Raises:
+        InvalidArgument: the text is not what the path's suffix says.
+    """
+    import tomllib
+
+    try:
+        table = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text or "{}")
+    except ValueError as error:
+        raise InvalidArgument(f"{path} cannot be read: {error}.") from None
+    for key in keys:
+        table = table.get(key) if isinstance(table, dict) else None
+    return table if isinstance(table, dict) else {}
+
+
 def edited(text: str, path: Path, keys: Sequence[str], name: str, entry: Entry | None) -> str:
     """The configuration with the server `name` set to `entry`, or without it where `entry` is `None`.
 

@@ -21,7 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ from tmuxmcp.broker.call import Call
 from tmuxmcp.broker.reap import disk_use
 from tmuxmcp.broker.settings import BrokerSettings
 from tmuxmcp.config import PREFIX, Settings, default_config_file, home, load_with_origins
+from tmuxmcp.doctor import surroundings
+from tmuxmcp.doctor.check import Check
 from tmuxmcp.errors import PermissionDenied, TmuxFailed, TmuxMcpError, TmuxUnavailable, Unsupported
 from tmuxmcp.host import cgroup, sandbox
 from tmuxmcp.host.sandbox import Wish
@@ -49,19 +51,8 @@ FREE_BYTES = 100 << 20
 SHELLS = ("bash", "zsh", "fish")
 """Those that tell where commands begin and end."""
 
-OWN_VARIABLES = ("SESSION", "KEY", "NONCE", "HISTFILE", "BASH", "RC", "FIRST_PROMPT", "ZDOTDIR", "NORCS")
+OWN_VARIABLES = ("SESSION", "KEY", "NONCE", "HISTFILE", "BASH", "RC", "FIRST_PROMPT", "ZDOTDIR", "NORCS", "TOKEN")
 """Variables with our prefix that are no settings: sessions have them."""
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that was looked at."""
-
-    name: str
-    ok: bool
-    message: str
-    fix: str | None = None
-    """What to do about it; None when it holds."""
 
 
 def diagnose(flags: Mapping[str, object] | None = None, file: Path | None = None) -> list[Check]:
@@ -89,6 +80,10 @@ def diagnose(flags: Mapping[str, object] | None = None, file: Path | None = None
         ("inotify", check_inotify),
         ("cgroup", check_cgroup),
         ("sandbox", lambda: check_sandbox(settings.sandbox)),
+        ("http", lambda: surroundings.check_http(settings)),
+        ("token", lambda: surroundings.check_tokens(settings, os.environ)),
+        ("container", lambda: surroundings.check_container(settings.state_dir)),
+        ("clients", lambda: surroundings.check_clients(home(), os.environ)),
     ]
     return [check_python(), settings_check, *_bounded(looks), *probe_shells(broker_settings(settings), tmux)]
 

@@ -1,0 +1,141 @@
+"""What `tmuxmcp doctor` says of the HTTP service, tokens, containers and clients."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.agent import eventually
+from tmuxmcp.config import Settings, load_settings
+from tmuxmcp.doctor import surroundings
+from tmuxmcp.doctor.surroundings import check_clients, check_container, check_http, check_tokens
+
+SECRET = "0123456789abcdef0123456789abcdef"
+
+
+def settings(**values: object) -> Settings:
+    return load_settings(values, Path("/dev/null"))
+
+
+@contextmanager
+def taken() -> Iterator[str]:
+    """An address that another program listens on and says nothing."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+# ---- HTTP and tokens -----------------------------------------------------------------------------
+
+
+def test_service_that_is_off_needs_nothing() -> None:
+    assert check_http(settings()).message == "off"
+    assert check_tokens(settings(), {}).ok
+
+
+def test_address_that_is_free_or_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    with taken() as where:
+        monkeypatch.setattr(surroundings, "ANSWER_S", 0.1)
+        check = check_http(settings(http=where))
+    assert (check.ok, "another port" in str(check.fix)) == (False, True)
+    assert "is free" in check_http(settings(http=where)).message
+
+
+def test_own_service_is_known(tmp_path: Path, state_dir: Path) -> None:
+    with taken() as where:
+        pass
+    command = [sys.executable, "-m", "tmuxmcp", "serve", "--http", where, "--no-token", "--state-dir", str(state_dir)]
+    service = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path)
+    try:
+        eventually(lambda: "answers" in check_http(settings(http=where)).message, 20)
+    finally:
+        service.terminate()
+        service.wait(20)
+
+
+@pytest.mark.parametrize(
+    ("values", "fix"),
+    [
+        ({"http": "nonsense"}, "Give HOST:PORT, such as 127.0.0.1:7433."),
+        ({"http": "203.0.113.1:7433"}, "Set allowed_hosts to the names that clients use, each with its port."),
+        ({"http": "no.such.host.invalid:7433"}, "Change http."),
+        ({"http": "0.0.0.0:0"}, "Set allowed_hosts to the names that clients use, each with its port."),
+    ],
+)
+def test_address_that_is_wrong(values: dict[str, str], fix: str) -> None:
+    check = check_http(settings(**values))
+    assert (check.ok, check.fix) == (False, fix)
+
+
+def test_tokens_are_named_and_never_shown(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(f"agent write {SECRET}\n")
+    file.chmod(0o600)
+    check = check_tokens(settings(token_file=str(file)), {"TMUXMCP_TOKEN": SECRET[::-1]})
+    assert (check.ok, check.message) == (True, "agent (read/write), default (admin/read/write)")
+    file.chmod(0o644)
+    check = check_tokens(settings(token_file=str(file)), {})
+    assert (check.ok, check.fix) == (False, f"chmod 600 {file}")
+    check = check_tokens(settings(), {"TMUXMCP_TOKEN": "guess"})
+    assert not check.ok
+    assert "guess" not in check.message.replace("guessed", "")
+    assert not check_tokens(settings(http="7433"), {}).ok
+
+
+# ---- containers ------------------------------------------------------------------------------------
+
+
+def test_container_is_told_from_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surroundings, "CONTAINER_FILES", {"docker": tmp_path / "x"})
+    assert "is none" in check_container(tmp_path).message
+    (tmp_path / "x").touch()
+    assert check_container(tmp_path).message.startswith("docker")
+    assert "volume" in check_container(Path("/")).message
+
+
+def test_zombies_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the process that inherits orphans and does not collect them; in a process of its own."""
+    code = """
+import ctypes, sys
+from pathlib import Path
+from tmuxmcp.doctor import surroundings
+ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+surroundings.CONTAINER_FILES = {"docker": Path("/")}
+surroundings.ANSWER_S = 0.5
+print(surroundings.check_container(Path("/")))
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "stays as zombies" in said
+    assert "--init" in said
+
+
+# ---- clients -----------------------------------------------------------------------------------------
+
+
+def install(home: Path, client: str) -> Path:
+    command = [sys.executable, "-m", "tmuxmcp", "install", client, "--scope", "user", "--json"]
+    env = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+    return Path(json.loads(subprocess.run(command, env=env, capture_output=True, check=True).stdout)["path"])
+
+
+@pytest.mark.parametrize("client", ["claude-code", "codex", "opencode"])
+def test_client_that_starts_us(tmp_path: Path, client: str) -> None:
+    assert "none knows us" in check_clients(tmp_path, {}).message
+    path = install(tmp_path, client)
+    assert check_clients(tmp_path, {}).message.startswith("known to ")
+    text = path.read_text()
+    command = next(word for word in (str(Path(sys.executable).with_name("tmuxmcp")), sys.executable) if word in text)
+    path.write_text(text.replace(command, "/gone/tmuxmcp"))
+    check = check_clients(tmp_path, {})
+    assert (check.ok, check.fix) == (False, f"`tmuxmcp install {client} --scope user`.")
+    assert "'/gone/tmuxmcp' is not there" in check.message
+    path.write_text("{[")
+    assert not check_clients(tmp_path, {}).ok

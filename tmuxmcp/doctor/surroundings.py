@@ -1,0 +1,150 @@
+"""Checks of what is around the broker: the HTTP service, its tokens, a container, and the clients that start us."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tmuxmcp.clients import CLIENTS, Client, servers
+from tmuxmcp.config import Settings
+from tmuxmcp.doctor.check import Check
+from tmuxmcp.errors import TmuxMcpError
+
+ANSWER_S = 2.0
+"""A service that does not answer within this is no service of ours."""
+
+CONTAINER_FILES = {"docker": Path("/.dockerenv"), "podman": Path("/run/.containerenv")}
+
+
+def check_tokens(settings: Settings, environ: Mapping[str, str]) -> Check:
+    """What HTTP clients have to send."""
+    from tmuxmcp.faces.tokens import VARIABLE, load_tokens
+
+    given = environ.get(VARIABLE)
+    try:
+        tokens = load_tokens(settings.token_file, given)
+    except TmuxMcpError as error:
+        return Check("token", False, error.message, error.hint or "Mend the file.")
+    if tokens is None and settings.http == "off":
+        return Check("token", True, "none")
+    if tokens is None:
+        fix = f"Write one into a file of mode 600 and set token_file, or set {VARIABLE}."
+        return Check("token", False, "there is none, and HTTP wants one", fix)
+    if short := [token.name for token in tokens if token.short]:
+        return Check("token", False, f"short enough to be guessed: {', '.join(short)}", "Use `openssl rand -hex 32`.")
+    names = ", ".join(f"{token.name} ({'/'.join(sorted(token.scopes))})" for token in tokens)
+    return Check("token", True, names)
+
+
+def check_http(settings: Settings) -> Check:
+    """Where the service listens, and who answers there."""
+    from tmuxmcp.faces.listener import is_loopback, parse_address
+
+    if settings.http == "off":
+        return Check("http", True, "off")
+    try:
+        host, port = parse_address(settings.http)
+    except TmuxMcpError as error:
+        return Check("http", False, error.message, error.hint)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    except OSError as error:
+        return Check("http", False, f"{host} is no address of this machine: {error.strerror}", "Change http.")
+    address = str(found[4][0])
+    if not is_loopback(address) and not settings.allowed_hosts:
+        fix = "Set allowed_hosts to the names that clients use, each with its port."
+        return Check("http", False, f"{settings.http} can be reached from elsewhere and answers to no name", fix)
+    return _who_answers(settings.http, found[0], found[4])
+
+
+def _who_answers(where: str, family: int, address: Any) -> Check:
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except OSError as error:
+            free, why = False, str(error.strerror)
+        else:
+            return Check("http", True, f"{where} is free: nothing is served there now")
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address[0], address[0])
+    connection = http.client.HTTPConnection(host, address[1], timeout=ANSWER_S)
+    try:
+        connection.request("GET", "/healthz")
+        said = json.loads(connection.getresponse().read(10_000))
+        return Check("http", True, f"{where}: tmuxmcp {said['version']} answers")
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+        return Check("http", free, f"{where} cannot be had: {why}", "Another program is there: choose another port.")
+    finally:
+        connection.close()
+
+
+def check_container(state_dir: Path) -> Check:
+    """Whether this is a container, and one that sessions can live in."""
+    kind = next((name for name, path in CONTAINER_FILES.items() if path.exists()), "")
+    if not kind:
+        return Check("container", True, "this is none, or one that does not say so")
+    remarks = [kind]
+    if os.getuid() == 0:
+        remarks.append("sessions run as root, which --user changes")
+    if not _has_own_mount(state_dir):
+        remarks.append(f"logs are gone with it unless {state_dir} is a volume")
+    if _orphans_are_collected():
+        return Check("container", True, "; ".join(remarks))
+    fix = "Start the container with --init, or put tini before its command."
+    return Check("container", False, f"{kind}: what sessions leave behind stays as zombies", fix)
+
+
+def _orphans_are_collected() -> bool:
+    """Try it: an orphan ends, and whoever inherits it must collect it."""
+    made = subprocess.run(
+        ["sh", "-c", "sleep 0.05 & echo $!"], capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    orphan, deadline = Path("/proc", made.stdout.strip()), time.monotonic() + ANSWER_S
+    while orphan.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not orphan.exists()
+
+
+def _has_own_mount(path: Path) -> bool:
+    """Whether a path, or the part of it that is there, lies on another file system than the root."""
+    there = next(each for each in (path, *path.parents) if each.exists())
+    return os.stat(there).st_dev != os.stat("/").st_dev
+
+
+def check_clients(home: Path, environ: Mapping[str, str]) -> Check:
+    """The clients that start us, and whether what they start is there."""
+    told, wrong, fixes = [], [], []
+    for word, client, command, problem in _entries(home, environ):
+        if not problem and command and shutil.which(command, path=environ.get("PATH")):
+            told.append(client.title)
+        else:
+            wrong.append(f"{client.title}: {problem or f'{command!r} is not there'}")
+            fixes.append(f"`tmuxmcp install {word} --scope user`.")
+    if wrong:
+        return Check("clients", False, "; ".join(wrong), " ".join(fixes))
+    return Check("clients", True, f"known to {', '.join(told)}" if told else "none knows us; see `tmuxmcp install`")
+
+
+def _entries(home: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, Client, str, str]]:
+    """Our entries in the clients' files of the user: the client's word, itself, the command, what is wrong."""
+    for word, client in CLIENTS.items():
+        path = client.path("user", home, home, environ)
+        try:
+            found = servers(path.read_text(encoding="utf-8"), path, client.keys("user", home))
+        except (OSError, UnicodeDecodeError):
+            continue  # not installed, or not ours to judge
+        except TmuxMcpError as error:
+            yield word, client, "", error.message
+            continue
+        entry = found.get("tmuxmcp")
+        if isinstance(entry, dict):
+            command = entry.get("command", "")
+            yield word, client, str(command[0] if isinstance(command, list) and command else command), ""
