@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -82,7 +83,7 @@ def test_demo_keeps_its_session_when_asked(place):
     result = json.loads(demo.communicate(timeout=60 * SLOWNESS)[0])
     assert (demo.returncode, result["ok"]) == (0, True), result
     assert all(check["ok"] for check in result["checks"])
-    tmux, *words = result["attach_command"].split()
+    tmux, *words = shlex.split(result["attach_command"])
     assert words[-4:] == ["attach", "-r", "-t", "=demo"]
     socket = words[words.index("-S") + 1]
     assert socket.startswith(result["state_dir"])
