@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent import Agent, ToolFailed, eventually
-from tests.conftest import end_server
+from tests.conftest import SLOW, end_server
 
 
 @pytest.fixture(scope="module", params=["auto", "legacy"])
@@ -117,7 +117,7 @@ def test_a_shell_with_a_script_is_not_waited_for(agent: Agent):
     begun = time.monotonic()
     made = agent.call("create_session", program="sh", args=["-c", "sleep 60"], ready_timeout_ms=50_000)
     assert (made["ready"], made["mode"]) == (False, "running")
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 30 * SLOW
     agent.call("destroy_session", session_id=made["session_id"], force=True)
 
 
@@ -164,8 +164,8 @@ def test_send_types_and_answers_when_the_program_is_done(agent: Agent, name: str
 
 def test_send_read_none_does_not_wait(agent: Agent, name: str):
     begun = time.monotonic()
-    assert agent.call("send", session_id=name, text="sleep 3", enter=True, read="none")["result"] is None
-    assert time.monotonic() - begun < 2
+    assert agent.call("send", session_id=name, text="sleep 60", enter=True, read="none")["result"] is None
+    assert time.monotonic() - begun < 30
     agent.call("send", session_id=name, key="c", ctrl=True)
 
 
@@ -520,7 +520,7 @@ def test_an_exponential_pattern_does_not_hang(agent: Agent, name: str):
     with pytest.raises(ToolFailed) as failed:
         agent.call("read", session_id=name, since=0, wait_for="pattern", pattern=r"(a|a|b)*(a|aa)+$c")
     assert failed.value.code == "INVALID_PATTERN"
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 5 * SLOW
 
 
 def test_a_wrong_key_sends_nothing_at_all(agent: Agent, name: str):

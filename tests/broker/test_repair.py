@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from tests.agent import eventually as soon
-from tests.conftest import TMUX, eventually
+from tests.conftest import SLOW, TMUX, eventually
 from tmuxmcp.broker import broker as broker_module
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.log import LogWatcher
@@ -61,7 +61,7 @@ async def back(directory: Path, number: int, timeout: float = 5) -> None:
 
 def tmux(state_dir: Path, *args: str) -> str:
     argv = [TMUX, "-N", "-S", str(state_dir / "tmux.sock"), *args]
-    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=10).stdout
+    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=10 * SLOW).stdout
 
 
 async def test_killed_sink_is_back_within_a_second_and_readers_are_told(broker: Broker, state_dir: Path) -> None:

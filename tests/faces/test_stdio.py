@@ -19,13 +19,14 @@ from mcp import Client, StdioServerParameters
 from mcp.shared.message import SessionMessage
 from mcp.types import ErrorData, JSONRPCNotification
 
+from tests.conftest import SLOW
 from tmuxmcp.faces.stdio import MAX_LINE, Lines, Reader, Writer, parse
 
 DOUBLE = [sys.executable, "-m", "tests.faces.double"]
 SERVER = DOUBLE
 """What most tests talk to; they hold for `tmuxmcp serve` as well."""
 ROOT = Path(__file__).parents[2]
-SOON_S = 5 * float(os.environ.get("TMUXMCP_TEST_SLOW", "1"))
+SOON_S = 5 * SLOW
 """Generous: the time to end in is 0.4 s on a quiet machine; a server that hangs never ends."""
 
 INITIALIZE = {
@@ -197,7 +198,7 @@ def test_server_ends_when_nobody_reads_any_more(wire):
 @pytest.mark.parametrize("stdin", ["/dev/null", __file__])
 def test_stdin_that_is_no_pipe_is_read_to_its_end(stdin):
     with open(stdin, "rb") as file:
-        done = subprocess.run(SERVER, cwd=ROOT, stdin=file, capture_output=True, timeout=20, check=True)
+        done = subprocess.run(SERVER, cwd=ROOT, stdin=file, capture_output=True, timeout=20 * SLOW, check=True)
     assert all(json.loads(line)["error"]["code"] in (-32700, -32600) for line in done.stdout.splitlines())
 
 
