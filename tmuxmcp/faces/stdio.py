@@ -31,15 +31,27 @@ from mcp.types import (
     ErrorData,
     JSONRPCError,
     JSONRPCMessage,
+    JSONRPCResponse,
+    RequestId,
     jsonrpc_message_adapter,
 )
 from pydantic import ValidationError
 
+from tmuxmcp.errors import ResourceLimit
+
 log = logging.getLogger(__name__)
 
+SERVER_ERROR = -32000
 MAX_LINE = 16 * 1024 * 1024
 CHUNK = 64 * 1024
 """Bytes read at once: what a pipe holds."""
+BACKLOG = 8 * 1024 * 1024
+"""Bytes of answers that may wait while another is written; then no long answer joins them."""
+LONG = 64 * 1024
+FULL = BACKLOG // 2
+"""Bytes that wait when no more requests are taken in."""
+LOOK_S = 0.05
+"""How often a client that does not read is looked at."""
 GRACE_S = 0.3
 """Longest time from the end of the wire to the end of the process."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -60,7 +72,7 @@ async def serve(server: Server[Any]) -> None:
                 serving.cancel()
 
             writer = Writer(wire_out, broken=stop)
-            reader = Reader(wire_in, refuse=writer.write, ended=writer.end)
+            reader = Reader(wire_in, refuse=writer.write, ended=writer.end, full=writer.full)
             await tg.start(_on_signal, stop)
             await server.run(reader, writer, server.create_initialization_options())
         tg.cancel_scope.cancel()
@@ -122,9 +134,17 @@ class Reader:
     """Messages from a descriptor, as the SDK's read stream; a pending read can be cancelled."""
 
     def __init__(
-        self, fd: int, *, refuse: Callable[[JSONRPCMessage], Awaitable[None]], ended: Callable[[], None]
+        self,
+        fd: int,
+        *,
+        refuse: Callable[[JSONRPCMessage], Awaitable[None]],
+        ended: Callable[[], None],
+        full: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._fd, self._refuse, self._ended = fd, refuse, ended
+        """Args:
+        full: whether too many answers wait; while it is true, no request is handed on.
+        """
+        self._fd, self._refuse, self._ended, self._full = fd, refuse, ended, full
         self._lines, self._ready = Lines(), deque[bytes | None]()
         mode = os.fstat(fd).st_mode
         self._can_wait = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
@@ -135,6 +155,8 @@ class Reader:
         while True:
             while not self._ready:
                 await self._fill()
+            while self._full() and not self._left():
+                await anyio.sleep(LOOK_S)
             line = self._ready.popleft()
             message = parse(line)
             if not isinstance(message, ErrorData):
@@ -142,6 +164,12 @@ class Reader:
             if line is None or line.strip():
                 log.warning("refused a line: %s", message.message)
                 await self._refuse(JSONRPCError(jsonrpc="2.0", id=None, error=message))
+
+    def _left(self) -> bool:
+        """Whether the client has closed its end: then all it said is read on to its end, which ends us."""
+        poll = select.poll()
+        poll.register(self._fd, 0)
+        return bool(poll.poll(0))
 
     async def _fill(self) -> None:
         if self._can_wait:
@@ -187,6 +215,20 @@ def parse(line: bytes | None) -> JSONRPCMessage | ErrorData:
         return ErrorData(code=INVALID_REQUEST, message="Not a JSON-RPC message")
 
 
+def _line(message: JSONRPCMessage) -> bytes:
+    return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+
+
+def _unread(number: RequestId, waiting: int) -> JSONRPCError:
+    error = ResourceLimit(
+        f"Answers of {waiting:,} bytes wait for you to read them; this one was dropped.",
+        hint="Read them; what the call did is done, and its output is in the session's log: read since=.",
+    )
+    return JSONRPCError(
+        jsonrpc="2.0", id=number, error=ErrorData(code=SERVER_ERROR, message=str(error), data=error.as_dict())
+    )
+
+
 class Writer:
     """Messages to a descriptor, as the SDK's write stream; a client that does not read holds up nothing else.
 
@@ -199,9 +241,15 @@ class Writer:
         self._lock = anyio.Lock(fast_acquire=True)
         self._rest = memoryview(b"")
         """What a cancelled sender left of its message: a line once begun must be finished first."""
+        self._waiting = 0
+        """Bytes of the messages that wait until another is written."""
         self._ending = False
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
+
+    def full(self) -> bool:
+        """Whether so much waits that no more should be asked for."""
+        return self._waiting > FULL
 
     def end(self) -> None:
         """From now on write only what does not block, and be gone within `GRACE_S`."""
@@ -220,12 +268,21 @@ class Writer:
         await self.write(item.message)
 
     async def write(self, message: JSONRPCMessage) -> None:
-        """Write one message; see `send`."""
-        data = message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-        async with self._lock:
+        """Write one message; see `send`. A long answer that finds too many waiting becomes an error."""
+        data = _line(message)
+        if self._waiting > BACKLOG and len(data) > LONG and isinstance(message, JSONRPCResponse):
+            data = _line(_unread(message.id, self._waiting))
+        self._waiting += len(data)
+        try:
+            await self._lock.acquire()
+        finally:
+            self._waiting -= len(data)
+        try:
             await self._drain()
             self._rest = memoryview(data)
             await self._drain()
+        finally:
+            self._lock.release()
 
     async def _drain(self) -> None:
         while self._rest:

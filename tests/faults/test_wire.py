@@ -1,0 +1,295 @@
+"""Clients that send nonsense, too much, all at once, that cancel, and that do not read: the server answers the next."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import psutil
+import pytest
+
+from tests.agent import Agent, eventually
+from tests.conftest import SLOW
+from tests.faces.test_stdio import GARBAGE, Wire
+from tests.service import Service, bearer
+
+RUNNING = "tmuxmcp_calls_running"
+
+WRONG = [
+    b"",
+    b"\n\n\n",
+    b"nul" * 7,
+    b"\xef\xbb\xbf{}",
+    b'{"jsonrpc":"2.0","id":1e400,"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":' + b"9" * 10_000 + b',"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run","name":"run"}}',
+    b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":[]}',
+    b'{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":7,"arguments":"x"}}',
+    b'{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"run","arguments":{"command":NaN}}}',
+    b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"run","arguments":{"command":"\\ud800"}}}',
+    b'{"jsonrpc":"2.0","id":"x","method":"\\u0000"}',
+    b'{"jsonrpc":"2.0","id":6,"result":{}}',
+    b'{"jsonrpc":"2.0","id":7,"error":{"code":"x"}}',
+    b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}',
+    b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{}}}',
+    b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]',
+]
+
+
+class Server(Wire):
+    """The real server of a state directory."""
+
+    def __init__(self, state_dir: Path, *arguments: str) -> None:
+        words = ["serve", "--state-dir", str(state_dir), "--log-level", "warning", "--program", "bash", *arguments]
+        super().__init__([sys.executable, "-m", "tmuxmcp", *words])
+
+    def call(self, tool: str, **arguments: Any) -> int:
+        return int(self.request("tools/call", name=tool, arguments=arguments))
+
+    def cancel(self, number: int) -> None:
+        notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
+        self.write(json.dumps(notice).encode() + b"\n")
+
+    def result_of(self, number: int) -> dict[str, Any]:
+        """The answer with this number; all before it are dropped."""
+        while (message := self.receive()).get("id") != number:
+            pass
+        return message["result"]
+
+
+@pytest.fixture
+def server(state_dir: Path, home: Path) -> Iterator[Server]:
+    with contextlib.ExitStack() as stack:
+        made = Server(state_dir)
+        stack.callback(made.process.__exit__, None, None, None)
+        stack.callback(made.process.kill)
+        yield made.start()
+
+
+# ---- nonsense ----------------------------------------------------------------------------------
+
+
+def mutated(rng: random.Random) -> bytes:
+    """A right request with something wrong in it."""
+    call = {"name": "list_sessions", "arguments": {"include_exited": True}}
+    data = bytearray(json.dumps({"jsonrpc": "2.0", "id": "m", "method": "tools/call", "params": call}).encode())
+    for _ in range(rng.randrange(1, 6)):
+        at = rng.randrange(len(data))
+        match rng.randrange(3):
+            case 0:
+                data[at] = rng.choice(b'{}[]",:\\\x00\xff01eE-ntf ')
+            case 1:
+                del data[at : at + rng.randrange(1, 9)]
+            case _:
+                data[at:at] = data[rng.randrange(len(data)) :][:9]
+    return bytes(data).replace(b"\n", b" ")
+
+
+def test_nonsense_on_stdio(server: Server):
+    """Every line may have an answer or none; what it may not do is to keep the next from having its own."""
+    rng = random.Random(18)
+    for line in (*GARBAGE, *WRONG, *(mutated(rng) for _ in range(300))):
+        server.write(line + b"\n")
+    ran = server.call("run", command="echo fine")
+    assert server.result_of(ran)["structuredContent"]["output"] == "fine\n"
+
+
+def test_nonsense_over_http(state_dir: Path):
+    service = Service(state_dir)
+    rng = random.Random(18)
+    try:
+        with service.http(Accept="application/json, text/event-stream") as client:
+            for path in ("/rpc", "/mcp"):
+                for body in (*GARBAGE, *WRONG, *(mutated(rng) for _ in range(100))):
+                    for kind in ("application/json", "text/plain"):
+                        answer = client.post(path, content=body, headers={"Content-Type": kind})
+                        assert answer.status_code < 500, (path, body[:100], answer.text)
+        assert service.result("run", command="echo fine")["output"] == "fine\n"
+    finally:
+        service.stop()
+
+
+# ---- too many, too slow ----------------------------------------------------------------------------
+
+
+def test_a_thousand_calls_at_once_are_all_answered(server: Server):
+    """Each by what it asked for or by the limit that it is over; none is lost or answered twice."""
+    server.answer(server.call("create_session", name="a"))
+    tools = [
+        ("list_sessions", {}),
+        ("get_session", {"session_id": "a"}),
+        ("read", {"session_id": "a", "view": "screen"}),
+        ("health", {}),
+        ("run", {"command": "true", "session_id": "a"}),
+        ("read", {"session_id": "a", "wait_for": "pattern", "pattern": "never", "timeout_ms": 300}),
+    ]
+    asked = {server.call(tools[number % 6][0], **tools[number % 6][1]) for number in range(1000)}
+    seen: Counter[str] = Counter()
+    while asked:
+        message = server.receive()
+        asked.remove(message["id"])
+        error = message["result"].get("_meta", {}).get("tmuxmcp/error")
+        seen[error["code"] if error else "ok"] += 1
+    assert seen.total() == 1000
+    assert seen["ok"] > 50
+    assert set(seen) <= {"ok", "RESOURCE_LIMIT", "SESSION_BUSY"}, seen
+    ran = server.call("run", command="echo fine", session_id="a")
+    assert server.result_of(ran)["structuredContent"]["output"] == "fine\n"
+
+
+UNREAD = 200
+ANSWER_BYTES = 1 << 20
+GROWTH = 64 << 20
+"""What the server's memory may grow by; the answers that nobody reads are three times as much."""
+
+
+def test_client_that_stops_reading_costs_little_memory(server: Server):
+    server.answer(server.call("create_session", name="a"))
+    size = f"head -c {ANSWER_BYTES} /dev/zero | tr '\\0' x; echo"
+    server.answer(server.call("run", command=size, session_id="a", max_bytes=1000))
+    process = psutil.Process(server.process.pid)
+    before = process.memory_info().rss
+    asked = []
+    os.set_blocking(server.process.stdin.fileno(), False)
+    rest = b""
+    for number in range(UNREAD):  # as much as it takes; then it takes no more, as it should
+        params = {
+            "name": "read",
+            "arguments": {"session_id": "a", "view": "raw", "since": 0, "max_bytes": ANSWER_BYTES},
+        }
+        asked.append(f"u{number}")
+        message = {"jsonrpc": "2.0", "id": asked[-1], "method": "tools/call", "params": params}
+        rest += json.dumps(message).encode() + b"\n"
+    peak, quiet_since = before, time.monotonic()
+    while time.monotonic() - quiet_since < 1.5 * SLOW:
+        with contextlib.suppress(BlockingIOError):
+            rest = rest[os.write(server.process.stdin.fileno(), rest) :]
+        if (now := process.memory_info().rss) > peak:
+            peak, quiet_since = now, time.monotonic()
+        time.sleep(0.02)
+    assert peak - before < GROWTH, f"{(peak - before) >> 20} MiB"
+    os.set_blocking(server.process.stdin.fileno(), True)
+    answered, refused = [], 0
+    while len(answered) < UNREAD:
+        if rest:
+            server.write(rest)
+            rest = b""
+        message = server.receive()
+        answered.append(message["id"])
+        refused += "error" in message
+        assert "error" not in message or message["error"]["data"]["code"] == "RESOURCE_LIMIT"
+    assert sorted(answered) == sorted(asked)
+    assert refused
+    server.answer(server.request("ping"))
+
+
+# ---- cancelling ----------------------------------------------------------------------------------
+
+WAITS: dict[str, tuple[str, dict[str, Any]]] = {
+    "run": ("run", {"command": "sleep 30", "session_id": "shell"}),
+    "send": (
+        "send",
+        {"text": "x", "wait_for": "pattern", "pattern": "never", "timeout_ms": 40_000, "session_id": "cat"},
+    ),
+    "ready": ("read", {"wait_for": "ready", "session_id": "busy"}),
+    "idle": ("read", {"wait_for": "idle", "idle_ms": 60_000, "session_id": "cat"}),
+    "pattern": ("read", {"wait_for": "pattern", "pattern": "never", "session_id": "cat"}),
+    "changed": ("read", {"wait_for": "changed", "session_id": "busy"}),
+    "exit": ("read", {"wait_for": "exit", "session_id": "cat"}),
+    "create": ("create_session", {"program": "sleep", "args": ["60"], "wait_ready": True, "ready_timeout_ms": 40_000}),
+    "destroy": ("destroy_session", {"session_id": "stubborn", "grace_ms": 40_000}),
+    "run_process": ("run_process", {"argv": ["sleep", "60"]}),
+}
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_every_wait_ends_when_it_is_cancelled(state_dir: Path, mode: str):
+    """The call ends, what it waited for goes on, and the next call has its answer."""
+    with Agent(state_dir, "bash", mode=mode) as agent:
+        for name, program, words in (
+            ("shell", "bash", []),
+            ("cat", "cat", []),
+            ("busy", "sleep", ["60"]),
+            ("stubborn", "sh", ["-c", "trap '' TERM HUP INT; sleep 60"]),
+        ):
+            agent.call("create_session", program=program, args=words, name=name, wait_ready=program == "bash")
+        agent.call("read", session_id="busy", view="diff")
+        calls = [
+            agent.portal.start_task_soon(lambda t=tool, w=arguments: agent.client.call_tool(t, w))
+            for tool, arguments in WAITS.values()
+        ]
+        eventually(lambda: agent.call("get_session", session_id="shell")["foreground"]["command"] == "sleep 30")
+        time.sleep(0.3)  # all wait; one that had ended would be seen below
+        assert [name for name, call in zip(WAITS, calls, strict=True) if call.done()] == []
+        for call in calls:
+            call.cancel()
+        audit = state_dir / "audit.jsonl"
+
+        def cancelled() -> Counter[str]:
+            lines = [json.loads(line) for line in audit.read_text().splitlines()]
+            return Counter(line["tool"] for line in lines if line["outcome"] == "cancelled")
+
+        eventually(lambda: cancelled().total() >= len(WAITS))
+        assert cancelled() == Counter(tool for tool, _ in WAITS.values())
+        assert agent.call("get_session", session_id="shell")["foreground"]["command"] == "sleep 30"
+        agent.call("signal", session_id="shell", signal="INT")
+        agent.call("read", session_id="shell", wait_for="ready")
+        assert agent.run("echo fine", session_id="shell")["output"] == "fine\n"
+        assert agent.call("destroy_session", session_id="stubborn", force=True)["survivors"] == []
+        eventually(lambda: not [p for p in agent.server.children(recursive=True) if p.name() == "sleep"])
+
+
+def test_cancelled_a_moment_after_it_was_asked(server: Server):
+    """At each stage of a call; and what is cancelled twice, or never was, is nobody's business."""
+    server.answer(server.call("create_session", name="a"))
+    rng = random.Random(3)
+    for number in range(60):
+        tool, arguments = list(WAITS.values())[number % 2]
+        asked = server.call(tool, **(arguments | {"session_id": "a"}))
+        time.sleep(rng.choice([0, 0, 0.001, 0.005, 0.02]))
+        server.cancel(asked)
+        server.cancel(asked)
+        server.cancel(asked + 1000)
+        if tool == "run":  # it may have begun: end it
+            while server.result_of(server.call("signal", signal="INT", session_id="a")).get("isError"):
+                pass
+            server.result_of(server.call("read", session_id="a", wait_for="ready"))
+    server.result_of(server.call("send", key="C-c", session_id="a"))
+    ran = server.call("run", command="echo fine", session_id="a")
+    assert server.result_of(ran)["structuredContent"]["output"] == "fine\n"
+
+
+def test_clients_that_vanish_over_http(state_dir: Path):
+    """Fifty at once, each in the middle of a wait: nothing waits for them afterwards."""
+    service = Service(state_dir)
+    params = {"session_id": "a", "wait_for": "pattern", "pattern": "never", "timeout_ms": 50_000}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "read", "params": params}
+
+    async def all_leave() -> None:
+        headers, limits = bearer("agent"), httpx2.Limits(max_connections=None)
+        async with (
+            httpx2.AsyncClient(base_url=service.url, headers=headers, timeout=60 * SLOW, limits=limits) as client,
+            anyio.create_task_group() as task_group,
+        ):
+            for _ in range(50):
+                task_group.start_soon(functools.partial(client.post, "/rpc", json=call))
+            await anyio.to_thread.run_sync(eventually, lambda: service.metric(RUNNING) == 50)
+            task_group.cancel_scope.cancel()
+
+    try:
+        service.result("create_session", program="cat", name="a")
+        anyio.run(all_leave)
+        eventually(lambda: service.metric(RUNNING) == 0)
+    finally:
+        service.stop()
