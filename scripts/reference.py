@@ -117,11 +117,14 @@ ARGUMENTS = {
     "limits": "Limits of its own, no higher than those of the settings: `memory_mb`, `cpu_seconds`, `cpu_percent`, "
     "`processes`, `open_files`, `file_mb`, `duration_s`.",
     "sandbox": "Put it into a sandbox: the best one there is, or one that keeps files apart, else `UNSUPPORTED`.",
+    "record": "Not offered yet: anything but false is `UNSUPPORTED`.",
+    "host": "Not offered yet: anything but an empty text is `UNSUPPORTED`.",
     "include_exited": "Also sessions whose program has ended.",
     "ctrl": "`key` with Ctrl held.",
     "alt": "`key` with Alt held.",
     "shift": "`key` with Shift held.",
-    "bracketed_paste": "Mark `text` as a paste; auto: where a key in it would act, and the program asked for that.",
+    "bracketed_paste": "Mark `text` as a paste; auto: several lines for a line editor that asked for it, but a last "
+    "newline is Enter.",
     "format": "`plain` text or with its colours; of a picture, what it is made as.",
     "action": "What the mouse does; a click is a press and a release.",
     "row": "Row, from 0; for scroll_up and scroll_down, the middle if left out.",

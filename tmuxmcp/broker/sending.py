@@ -28,6 +28,8 @@ CANONICAL_LINE = 4095
 TTY_FULL = 4000
 """Unread bytes at which a terminal takes no more: of 4096 the kernel keeps a few (N_TTY_BUF_SIZE, tty_ldisc.c)."""
 
+PASTE_BEGIN, PASTE_END = b"\x1b[200~", b"\x1b[201~"
+
 QUEUE_S = 0.5
 """How long a program that reads slowly is given before more input is refused."""
 
@@ -84,8 +86,7 @@ async def send(reading: Reading, session: Session, what: Typing, asked: Asked, w
     """
     pane = session.live()
     await run.prompt_drawn(session)
-    data = what.data
-    bracketed = _bracketed(data, what.bracketed_paste, pane)
+    data, bracketed, newlines = _pasted(what.data, what.bracketed_paste, pane.alternate_screen)
     _check_lines(session, data)
     await _check_queue(session, reading.settings, len(data) + len(what.keys))
     wait.start_offset = wait.sent_at = session.log.size()
@@ -93,13 +94,11 @@ async def send(reading: Reading, session: Session, what: Typing, asked: Asked, w
     wait.before = session.look()[1].process
     await reading.before(session, asked, wait, call, now=True)
     async with session.input_lock:
-        if bracketed and not pane.bracketed_paste:
-            data = b"\x1b[200~" + data + b"\x1b[201~"
-        await _type(session, pane, data, what.keys, bracketed)
+        await _type(session, pane, data, what.keys, bracketed, newlines)
     if what.keys and what.keys[-1] == "Escape":
         wait.settle_s = ESCAPE_S
-    session.write_event("input", bytes=len(data), keys=len(what.keys))
-    sent = len(data) + len(what.keys)
+    session.write_event("input", bytes=len(what.data), keys=len(what.keys))
+    sent = len(what.data) + len(what.keys)
     if asked.view == "none":
         return r.SendResult(session_id=session.id, sent_bytes=sent, note=taken_notice(session), result=None)
     await typed(session.tmux)
@@ -107,21 +106,22 @@ async def send(reading: Reading, session: Session, what: Typing, asked: Asked, w
     return r.SendResult(session_id=session.id, sent_bytes=sent, result=result)
 
 
-async def _type(session: Session, pane: Pane, data: bytes, names: list[str], bracketed: bool) -> None:
-    """Type text and keys in one step; in two when Escape follows, so that the text is dealt with before.
+async def _type(session: Session, pane: Pane, data: bytes, names: list[str], bracketed: bool, newlines: bytes) -> None:
+    """Type text, newlines and keys in one step; in two when Escape follows, so that the text is dealt with before.
 
     Raises:
         SessionExited, TmuxFailed: nothing was typed, or only the text.
     """
+    behind = [panes.raw(pane, newlines)] if newlines else []
     after = [panes.keys(pane, names[at : at + 200]) for at in range(0, len(names), 200)]
     if data and names and names[0] == "Escape":
-        if await panes.type_input(session.tmux, pane, data, bracketed=bracketed):
+        if await panes.type_input(session.tmux, pane, data, after=behind, bracketed=bracketed):
             await typed(session.tmux)
             with anyio.move_on_after(0.2):
                 while not session.look()[1].ready:
                     await anyio.sleep(0.001)
-        data = b""
-    if not await panes.type_input(session.tmux, pane, data, after=after, bracketed=bracketed):
+        data, behind = b"", []
+    if not await panes.type_input(session.tmux, pane, data, after=[*behind, *after], bracketed=bracketed):
         await not_typed(session)
 
 
@@ -198,10 +198,22 @@ def _full(session: Session) -> bool:
     return facts is not None and facts.unread >= TTY_FULL
 
 
-def _bracketed(data: bytes, wanted: str, pane: Pane) -> bool:
-    """Whether text is marked as a paste: `auto` where a key in it would do something, and the program asked for it."""
-    special = any(byte < 32 or byte == 127 for byte in data)
-    bracketed = wanted == "always" or (wanted == "auto" and special and pane.bracketed_paste)
-    if bracketed and b"\x1b[201~" in data:
+def _pasted(data: bytes, wanted: str, full_screen: bool) -> tuple[bytes, bool, bytes]:
+    """How text is typed: its bytes, whether tmux brackets them if the program asked for that, newlines behind them.
+
+    `auto` brackets several lines, so that a line editor takes them as one; the last newline stays outside, where it is
+    Enter. A full-screen program takes text as keys: vim would not obey a pasted `i`. tmux before 3.6 does not tell
+    what the program asked for; so what is always bracketed carries the brackets itself.
+
+    Raises:
+        InvalidArgument: it would end the paste itself.
+    """
+    inner = data if wanted == "always" else data.rstrip(b"\r\n")
+    several = b"\n" in inner or b"\r" in inner
+    if not data or not (wanted == "always" or (wanted == "auto" and several and not full_screen)):
+        return data, False, b""
+    if PASTE_END in inner:
         raise InvalidArgument("Pasted text cannot hold ESC [ 201 ~, which ends a paste.", hint="Send it in two parts.")
-    return bracketed and bool(data)
+    if wanted == "always":
+        return PASTE_BEGIN + inner + PASTE_END, False, b""
+    return inner, True, data[len(inner) :]

@@ -52,7 +52,6 @@ _FIELDS = (
     "pane_pipe",
     "pane_in_mode",
     "pane_input_off",
-    "bracket_paste_flag",
     _PLAIN_NAME,
     "window_id",
     "window_active",
@@ -93,7 +92,6 @@ class Pane:
     piped: bool
     in_mode: bool
     input_off: bool
-    bracketed_paste: bool
     tmux_session_name: str
     """Our id, until somebody renames it or moves the pane; empty if it is not plain."""
     window_id: str
@@ -166,7 +164,6 @@ def parse(line: str) -> Pane | None:
         piped=facts["pane_pipe"] == "1",
         in_mode=facts["pane_in_mode"] not in ("", "0"),
         input_off=facts["pane_input_off"] == "1",
-        bracketed_paste=facts["bracket_paste_flag"] == "1",
         tmux_session_name=facts[_PLAIN_NAME],
         window_id=facts["window_id"],
         in_front=facts["window_active"] == facts["pane_active"] == "1",
