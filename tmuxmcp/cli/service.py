@@ -96,12 +96,14 @@ def config(options: argparse.Namespace) -> int:
     values = settings.model_dump(mode="json")
     fields = type(settings).model_fields
     if options.json:
+        made = {name: field.get_default(call_default_factory=True) for name, field in fields.items()}
+        defaults = type(settings).model_construct(**made).model_dump(mode="json")
         output.write_json(
             {
                 name: {
                     "value": value,
                     "origin": origins[name],
-                    "default": plain(fields[name].get_default(call_default_factory=True)),
+                    "default": defaults[name],
                     "description": fields[name].description,
                 }
                 for name, value in values.items()
@@ -111,11 +113,6 @@ def config(options: argparse.Namespace) -> int:
     rows = [(name, word(value), origins[name]) for name, value in values.items()]
     output.write_table([("SETTING", "VALUE", "FROM"), *rows])
     return 0
-
-
-def plain(value: Any) -> Any:
-    """A default as JSON can show it."""
-    return str(value) if isinstance(value, Path) else value
 
 
 def word(value: Any) -> str:
