@@ -354,5 +354,7 @@ class Tmux:
         done = server.cmd("start-server", ";", *mark, ";", "display-message", "-p", "#{pid}")
         if done.returncode != 0 or not done.stdout:
             raise TmuxFailed(f"The tmux server did not start: {' '.join(done.stderr) or 'no reason given'}.")
-        (self.state_dir / "tmux.pid").write_text(done.stdout[0])
+        number = self.state_dir / "tmux.pid"
+        number.touch(mode=0o600)
+        number.write_text(done.stdout[0])
         log.info("started tmux %s on %s", self.version, self.socket)
