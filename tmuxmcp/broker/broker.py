@@ -200,6 +200,8 @@ class Broker:
         scrollback_lines: int | None = None,
         limits: Limits | None = None,
         sandbox: Wish = "none",
+        record: bool = False,
+        host: str = "",
         call: Call = _CALL,
     ) -> r.CreateSessionResult:
         """Start a program in a terminal of its own.
@@ -207,6 +209,9 @@ class Broker:
         Raises:
             SessionExists, MaxSessions, ProgramNotFound, CwdNotFound, InvalidArgument, Unsupported, TmuxFailed
         """
+        if record or host:
+            what = "be recorded" if record else "run on another host"
+            raise Unsupported(f"A session cannot {what} yet.", hint="Leave record and host out; its log is kept.")
         async with self.creation.lock():
             session = await self.creation.create(
                 program=program,

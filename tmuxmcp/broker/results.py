@@ -36,7 +36,7 @@ KeptBy = Literal["cgroup", "rlimit", "broker", "nobody"]
 class Result(BaseModel):
     """Base of all results."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_serialization_defaults_required=True)
 
 
 class CursorPosition(Result):

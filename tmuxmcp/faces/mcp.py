@@ -212,7 +212,7 @@ def as_tool(operation: Operation, results: Results) -> Tool:
         name=operation.name,
         title=operation.title,
         description=operation.description,
-        input_schema=lean(operation.input.model_json_schema()),
+        input_schema=without_nulls(lean(operation.input.model_json_schema())),
         output_schema=None if results == "text" else lean(operation.output.model_json_schema(mode="serialization")),
         annotations=ToolAnnotations(
             read_only_hint=operation.read_only,
@@ -236,6 +236,17 @@ def lean(schema: Any) -> Any:
         for key, value in schema.items()
         if key != "title"
     }
+
+
+def without_nulls(schema: dict[str, Any]) -> dict[str, Any]:
+    """An input schema that does not say of optional arguments that they may also be null: it says so in many words."""
+    properties = {}
+    for name, given in schema.get("properties", {}).items():
+        kinds = [kind for kind in given.get("anyOf", ()) if kind != {"type": "null"}]
+        one = kinds[0] if len(kinds) == 1 else {"anyOf": kinds} if kinds else {}
+        rest = {key: value for key, value in given.items() if key != "anyOf" and (key, value) != ("default", None)}
+        properties[name] = {**one, **rest}
+    return schema | {"properties": properties}
 
 
 def as_result(result: Result, results: Results, call_id: str) -> CallToolResult:

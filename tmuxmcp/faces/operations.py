@@ -63,6 +63,8 @@ class CreateSessionInput(Input):
     scrollback_lines: Annotated[int, Field(ge=0, le=1_000_000)] = 5000
     limits: SomeLimits = None
     sandbox: Literal["none", "auto", "required"] = "none"
+    record: Annotated[bool, Field(description="Not offered yet")] = False
+    host: Annotated[str, Field(description="Not offered yet")] = ""
 
 
 class DestroySessionInput(Input):
