@@ -7,6 +7,8 @@ import os
 import re
 import select
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -177,6 +179,31 @@ def test_follow_ends_when_the_session_is_killed_and_at_ctrl_c(cli):
     other.end(status=130)
     cli("kill", "x", "--force")
     assert following.end() == b"1\n2\ndone\n"
+
+
+INTERRUPTED = """
+import os, signal, sys
+import tmuxmcp.__main__, tmuxmcp.{module}
+text = "os.kill(os.getpid(), signal.SIGINT)\\nfor _ in range(1000): pass"
+{where}
+sys.exit(tmuxmcp.__main__.main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "where"),
+    [
+        ("cli", "tmuxmcp.cli.parse = lambda words: exec(text)"),
+        ("errors", "sys.meta_path.insert(0, type('Finder', (), {'find_spec': lambda *_: exec(text)}))"),
+    ],
+    ids=["a dataclass is made", "the command line is imported"],
+)
+def test_an_interrupt_at_a_bad_moment(tmp_path: Path, module: str, where: str):
+    """CPython would end with the signal after all; only with -m, hence a module."""
+    (tmp_path / "interrupted.py").write_text(INTERRUPTED.replace("{module}", module).replace("{where}", where))
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    done = subprocess.run([sys.executable, "-m", "interrupted"], env=environment, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
 # ---- the pieces ----------------------------------------------------------------------------------
