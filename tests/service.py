@@ -33,7 +33,7 @@ boss     admin   {TOKENS["boss"]}
 class Service:
     """One server process. Sessions outlive it: their tmux server is ended with the state directory."""
 
-    def __init__(self, state_dir: Path, *arguments: str, **variables: str) -> None:
+    def __init__(self, state_dir: Path, *arguments: str, module: str = "tmuxmcp", **variables: str) -> None:
         home = state_dir / "home"
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         tokens = state_dir / "tokens"
@@ -43,7 +43,7 @@ class Service:
         if "--no-token" not in words:
             words += ["--token-file", str(tokens)]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tmuxmcp", *words, "--program", "bash"],
+            [sys.executable, "-m", module, *words, "--program", "bash"],
             env={"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", **variables},
             cwd=home,
             stdin=subprocess.DEVNULL,

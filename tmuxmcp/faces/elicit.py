@@ -14,7 +14,14 @@ import anyio
 from mcp import MCPError
 from mcp.server import ServerRequestContext
 from mcp.shared.exceptions import NoBackChannelError
-from mcp.types import CallToolRequestParams, ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
+from mcp.types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequiredResult,
+)
 
 from tmuxmcp.broker.call import Ask, Question
 from tmuxmcp.errors import ConfirmationDeclined
@@ -48,7 +55,13 @@ class Asking:
         """State given to the client -> the digest of what was asked."""
 
     def of(self, ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams) -> Ask:
-        """What asks the client of this request."""
+        """What asks the client of this request.
+
+        Raises:
+            MCPError: the request brings a state that we did not give, or whose answer has come already.
+        """
+        if params.request_state is not None and params.request_state not in self._open:
+            raise MCPError(INVALID_PARAMS, "This requestState is unknown or was used. Make the call anew without it.")
 
         async def ask(question: Question) -> bool | None:
             if not _can_be_asked(ctx):

@@ -153,10 +153,11 @@ def build_server(
 
     async def call_tool(ctx: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         call_id = Call().call_id
+        ask = asking.of(ctx, params)
         try:
             operation = _find(offered, params.name)
             opened = await broker()
-            call = replace(call_of(ctx), call_id=call_id, ask=asking.of(ctx, params))
+            call = replace(call_of(ctx), call_id=call_id, ask=ask)
             async with around(ctx, operation.name):
                 result = await operation.call(opened, call, params.arguments or {})
             return as_result(result, results, call_id)

@@ -1,0 +1,43 @@
+"""The programs from npm that `scripts/clients` installs, and Node to run them with."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SLOW
+
+PLACE = Path(os.environ.get("TMUXMCP_CLIENTS_DIR", "/var/tmp/tmuxmcp-clients"))
+MODULES = PLACE / "node_modules"
+NODE = MODULES / "node" / "bin" / "node"
+
+
+def program(name: str) -> Path:
+    """A client's program; skips the test where it is not installed."""
+    path = MODULES / ".bin" / name
+    if not path.exists():
+        pytest.skip(f"needs {name}: scripts/clients installs it")
+    return path
+
+
+def node(script: Path, *words: str, home: Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a script of an installed package, or one that imports some, in a home of its own.
+
+    Returns:
+        how it ended, with stdout and stderr together in `stdout`.
+    """
+    if not (NODE.exists() and script.exists()):
+        pytest.skip(f"needs {script.name} and node 22: scripts/clients installs them")
+    return subprocess.run(
+        [NODE, script, *words],
+        env={"HOME": str(home), "PATH": f"{NODE.parent}:{os.environ['PATH']}", "LANG": "C.UTF-8", "NO_COLOR": "1"},
+        cwd=cwd or home,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60 * SLOW,
+    )
