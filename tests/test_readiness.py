@@ -309,6 +309,27 @@ def test_program(agent: Agent, files: Path, case: Case):
         terminal.close()
 
 
+BURSTS = """
+import signal, time
+def work(*_):
+    end = time.monotonic() + 0.03
+    while time.monotonic() < end: pass
+signal.signal(signal.SIGALRM, work); signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+print("begun", flush=True); input()
+"""
+
+
+def test_a_program_that_works_beside_waiting_is_in_the_mode_in_which_it_was_ready(agent: Agent):
+    """As node does, which tidies up behind its prompt."""
+    terminal = Terminal(agent, [sys.executable, "-c", BURSTS])
+    try:
+        for _ in range(20):
+            answer = agent.call("read", session_id=terminal.id, wait_for="ready")
+            assert (answer["outcome"], answer["mode"]) == ("ready", "line_input")
+    finally:
+        terminal.close()
+
+
 # ---- busy ----------------------------------------------------------------------------------------
 
 RECV = """

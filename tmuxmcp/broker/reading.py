@@ -183,7 +183,7 @@ def _result(session: Session, answer: Answer, seen: _Seen, effective_timeout_ms:
         view=seen.view,  # type: ignore[arg-type]
         outcome=answer.outcome,
         evidence=answer.evidence,
-        mode=session.mode(),
+        mode=_mode(session, answer),
         exited=session.exited,
         exit_code=code,
         rows=session.rows,
@@ -205,6 +205,12 @@ def _result(session: Session, answer: Answer, seen: _Seen, effective_timeout_ms:
         note=notes(session, seen.start, piece.next_offset, piece.note, seen.note),
         content=piece.text,
     )
+
+
+def _mode(session: Session, answer: Answer) -> r.Mode:
+    """Its mode now; when it was ready and does something for itself at this moment, the mode in which it was ready."""
+    mode = session.mode()
+    return session.mode_by(*answer.settled) if mode in ("running", "unknown") and answer.settled else mode
 
 
 def clamp(settings: BrokerSettings, timeout_ms: int) -> tuple[int, int | None]:

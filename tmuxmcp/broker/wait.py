@@ -16,7 +16,7 @@ import anyio
 
 from tmuxmcp.broker.call import Progress, no_progress
 from tmuxmcp.broker.log import FLOOD_BYTES
-from tmuxmcp.broker.readiness import Process, Verdict, Waiting
+from tmuxmcp.broker.readiness import KernelFacts, Process, Verdict, Waiting
 from tmuxmcp.broker.results import Evidence, Outcome
 from tmuxmcp.broker.screens import look
 from tmuxmcp.broker.session import Session
@@ -106,6 +106,8 @@ class Answer:
     evidence: Evidence | None
     matched: str | None
     waited_ms: int
+    settled: tuple[KernelFacts | None, Verdict] | None = None
+    """What the kernel said when the program was found ready: it may do something for itself right afterwards."""
 
 
 def compile_pattern(pattern: str) -> Any:
@@ -183,6 +185,7 @@ class _Watch:
     differs_since: float | None = None
     """When the screen was first seen changed."""
     told: float = field(default=0.0)
+    settled: tuple[KernelFacts | None, Verdict] | None = None
 
 
 async def wait_for(session: Session, wait: Wait) -> Answer:
@@ -203,7 +206,7 @@ async def wait_for(session: Session, wait: Wait) -> Answer:
                 answer = ("exited" if session.exited else "timeout", None, None)
             if answer:
                 outcome, evidence, matched = answer
-                return Answer(outcome, evidence, matched, int((now - begun) * 1000))
+                return Answer(outcome, evidence, matched, int((now - begun) * 1000), watch.settled)
             await _tell(session, wait, watch, now)
             quiet_for = now - watch.changed
             step = min(max(SHORTEST_LOOK_S, quiet_for / 8), LONGEST_LOOK_S)
@@ -268,8 +271,10 @@ async def _ready(session: Session, wait: Wait, watch: _Watch, now: float) -> Evi
     logged = await all_logged(session, watch.size)
     slower = watch.answer_s * 1.5
     watch.answer_s = (time.monotonic() - asked) / 2
-    if not logged or not session.look()[1].ready or (watch.answer_s > slower and watch.answer_s > SETTLE_S):
+    settled = session.look()
+    if not logged or not settled[1].ready or (watch.answer_s > slower and watch.answer_s > SETTLE_S):
         return None
+    watch.settled = settled
     return "marks" if session.at_prompt and own_shell else "kernel"
 
 
