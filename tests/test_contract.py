@@ -271,6 +271,17 @@ def test_words_for_the_end_of_a_wait(agent: Agent, arguments: dict[str, Any], ou
     assert agent.call("read", **arguments)["outcome"] == outcome
 
 
+def test_a_default_session_is_made_anew_and_said_so(agent: Agent):
+    ended = agent.run("exit 3")
+    assert (ended["outcome"], ended["exit_code"]) == ("exited", 3)
+    anew = agent.run("true")
+    assert ended["session_id"] in anew["note"]
+    agent.call("destroy_session", session_id=anew["session_id"], force=True)
+    again = agent.run("true")
+    assert anew["session_id"] in again["note"]
+    assert agent.run("true")["note"] is None
+
+
 def test_a_footer_is_the_last_line(agent: Agent):
     first, last = agent.raw("run", command="echo hi; false").content[0].text.splitlines()
     assert first == "hi"

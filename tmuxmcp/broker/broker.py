@@ -72,6 +72,8 @@ class Broker:
         self.admit = Admission(settings.max_calls).admit
         self.machine = Machine(settings)
         self.gate = Gate(self.registry, settings)
+        self._destroyed: dict[str, str] = {}
+        """By caller: its default session that was destroyed last; it is told so when it gets another."""
         self._started = time.monotonic()
         self._limited = anyio.Event()
         """Set when there is a new session with limits: whoever looks after them looks again."""
@@ -180,7 +182,9 @@ class Broker:
             if ended:
                 ended.meta.owner = ""
                 ended.meta.save(ended.directory)
-                made.notice = f"Your default session {ended.id} had ended; this one was made anew."
+            ended_id = self._destroyed.pop(call.caller, ended.id if ended else "")
+            if ended_id:
+                made.notice = f"Your default session {ended_id} had ended; this one was made anew."
         await self._wait_ready(made, 5000, call)
         return made
 
@@ -279,6 +283,8 @@ class Broker:
                 await anyio.sleep(0.005)
         code, name_of = session.exit_status
         await self.registry.forget(session)
+        if session.meta.owner:
+            self._destroyed[session.meta.owner] = session.id
         return r.DestroySessionResult(
             session_id=session_id,
             destroyed=True,
