@@ -18,7 +18,7 @@ import anyio.abc
 
 from tmuxmcp.broker.settings import BrokerSettings
 from tmuxmcp.config import Settings, load_settings
-from tmuxmcp.errors import InvalidArgument, TmuxMcpError
+from tmuxmcp.errors import InvalidArgument, TmuxMcpError, shortage
 from tmuxmcp.host.redact import Redactor
 
 if TYPE_CHECKING:
@@ -168,15 +168,31 @@ class LateBroker:
         self.caller = ""
         """The client's identity, once the broker is open."""
         self._broker: Broker | None = None
+        self._failure: Exception | None = None
+        """Why it could not be opened the last time."""
         self._opening, self._closing = anyio.Lock(), anyio.Event()
 
     async def __call__(self) -> Broker:
-        """The broker, when it is open; tries again if it could not be opened before."""
+        """The broker, when it is open; tries again if it could not be opened before.
+
+        Whoever waited for a try that failed is told so, and does not wait for one more.
+        """
         if self._broker is None:
+            known = self._failure
             async with self._opening:
                 if self._broker is None:
-                    self._broker = await self._tasks.start(self._hold)
+                    if self._failure and self._failure is not known:
+                        raise self._failure
+                    self._broker = await self._open()
         return self._broker
+
+    async def _open(self) -> Broker:
+        try:
+            broker: Broker = await self._tasks.start(self._hold)
+        except Exception as error:
+            self._failure = shortage(error) or error
+            raise self._failure from None
+        return broker
 
     async def open_early(self) -> None:
         """Open the broker before somebody asks for it."""

@@ -22,6 +22,8 @@ next; both are shown to models and to people as they stand. A wait that ends is 
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import Any, ClassVar
 
 
@@ -221,6 +223,29 @@ class Internal(TmuxMcpError):
     """A defect of ours; the log has the whole of it under the incident id."""
 
     code = "INTERNAL"
+
+
+def shortage(error: BaseException) -> TmuxMcpError | None:
+    """What a caller is told when the machine has no more of something; None for any other error.
+
+    Wherever it strikes: every file, pipe and process that we open can be the one too many.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(shortage, error.exceptions)), None)
+    if not isinstance(error, OSError):
+        return None
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return ResourceLimit(
+            "The server has no file descriptors left.",
+            hint="Destroy sessions, let calls return, or start it with a higher limit of open files (ulimit -n).",
+            limit="open_files",
+        )
+    if error.errno == errno.ENOMEM:
+        return ResourceLimit("The machine has no memory left.", hint="End something, then try again.", limit="memory")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = f" ({os.fsdecode(error.filename)})" if isinstance(error.filename, str | bytes) else ""
+        return IoError(f"The disk is full{where}.", hint="Make room where state_dir lies, then try again.")
+    return None
 
 
 def all_errors() -> list[type[TmuxMcpError]]:

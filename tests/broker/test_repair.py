@@ -268,3 +268,20 @@ def test_ended_process_that_nobody_collected_is_no_sink(tmp_path: Path) -> None:
     (tmp_path / "sink.pid").write_text(f"{process.pid} 1\n")
     assert sink_of(tmp_path) == (1, False)
     process.wait()
+
+
+async def test_shell_whose_end_of_a_command_was_not_recorded_can_be_used_again(
+    state_dir: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command's status is not known, and nobody waits for it; the next one is exact again."""
+    monkeypatch.setattr(Repair, "run", lambda _: anyio.sleep_forever())  # mended when told
+    settings = BrokerSettings(state_dir=state_dir, program="bash")
+    async with Broker.open(settings) as broker:
+        await broker.create_session(name="a")
+        command = f"echo kept; tmux -S {state_dir}/tmux.sock pipe-pane -t =a:; echo lost"
+        ran = await broker.run(command, session_id="a", timeout_ms=5000)
+        assert (ran.completed, ran.exit_code) == (False, None)
+        await Repair.mend(broker.registry.sessions["a"], settings.log_max_bytes)
+        await back(directory_of(state_dir, "a"), 2)
+        after = await broker.run("echo after; (exit 3)", session_id="a")
+        assert (after.output, after.exit_code) == ("after\n", 3)

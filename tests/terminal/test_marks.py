@@ -106,6 +106,9 @@ def track(*marks: bytes) -> ShellTrack:
         ([A1, B1, C1], ShellState.RUNNING),
         ([A1, B1, C1, C1], ShellState.RUNNING),
         ([A1, B1, C1, A1, B1], ShellState.RUNNING),  # an exported PS1 in a nested shell
+        ([A1, B1, C1, mark("A", 2)], ShellState.STARTING),  # the end of the command was not recorded
+        ([A1, B1, C1, mark("A", 2), mark("B", 2)], ShellState.PROMPT),
+        ([A1, B1, C1, mark("B", 2)], ShellState.RUNNING),
         ([A1, B1, C1, mark("P", 1, "k=s")], ShellState.RUNNING),
         ([A1, B1, C1, mark("D", 7, "0")], ShellState.RUNNING),  # another prompt's
         ([A1, B1, C1, D1], ShellState.STARTING),

@@ -21,7 +21,7 @@ from tmuxmcp.broker.record import Record
 from tmuxmcp.broker.results import Result
 from tmuxmcp.broker.session import Session
 from tmuxmcp.broker.settings import BrokerSettings
-from tmuxmcp.errors import ConfirmationDeclined, IoError, PolicyDenied, TmuxMcpError
+from tmuxmcp.errors import ConfirmationDeclined, IoError, PolicyDenied, TmuxMcpError, shortage
 from tmuxmcp.host.audit import Audit, OpenLine
 from tmuxmcp.host.redact import Redactor
 from tmuxmcp.terminal.plain import sanitize
@@ -46,6 +46,17 @@ WITHOUT_SESSION = frozenset(
 
 SHOWN = 2000
 """Characters of a command that a person is shown when asked."""
+
+
+@contextmanager
+def _shortages_told() -> Iterator[None]:
+    """A full disk and the like are nobody's defect: the caller is told what is missing."""
+    try:
+        yield
+    except Exception as error:
+        if told := shortage(error):
+            raise told from error
+        raise
 
 
 class Gate:
@@ -78,14 +89,18 @@ class Gate:
         Raises:
             PolicyDenied: a rule forbids it, or nobody can be asked.
             ConfirmationDeclined: the person did not agree.
-            IoError: the audit is strict and cannot be written.
+            IoError: the audit is strict and cannot be written; the disk is full.
+            ResourceLimit: no file descriptors are left.
         """
         self._learn(arguments)
         record = Record(tool, call, arguments, self.redactor)
-        place = await self._place(tool, arguments, call) if self.policy or self.settings.audit == "strict" else None
+        place = None
+        if self.policy or self.settings.audit == "strict":
+            with _shortages_told():
+                place = await self._place(tool, arguments, call)
         if place:
             record.see(place)
-        with self._recorded(record):
+        with self._recorded(record), _shortages_told():
             if self.policy and place:
                 await self._permit(tool, read_only, call, arguments, place, record)
             result = await function()

@@ -134,6 +134,7 @@ async def _at_prompt(session: Session, deadline: float) -> Pane:
     begun = time.monotonic()
     limit = min(deadline, begun + PROMPT_MS / 1000)
     waiting_since: float | None = None
+    asked_anew = False
     while True:
         change = session.growth.next_change()
         await session.scan()
@@ -150,6 +151,11 @@ async def _at_prompt(session: Session, deadline: float) -> Pane:
         elif waiting_since is None:
             waiting_since = now
         elif now - waiting_since > UNMARKED_MS / 1000:
+            if in_front and not asked_anew and session.gaps(session.track.prompt_end, session.log.size()):
+                # The mark of its prompt was not recorded: have it draw another.
+                asked_anew, waiting_since = True, None
+                await panes.type_input(session.tmux, pane, b"", after=[panes.keys(pane, ["C-c"])])
+                continue
             raise _not_a_shell(session, f"{_front(session)} is in front and waits for input")
         if session.track.state is ShellState.RUNNING and not verdict.ready and now - begun > 0.02:
             raise _busy(session)
@@ -265,7 +271,8 @@ async def _finish(session: Session, job: _Job, deadline: float, progress: Progre
         change = session.growth.next_change()
         await session.scan()
         session.growth.flood = session.log.size() - job.sent_at > FLOOD_BYTES
-        ran = _done(session, job) or await _not_run(session, job) or await _asks(session, job, asking)
+        ran = _done(session, job) or _lost(session, job)
+        ran = ran or await _not_run(session, job) or await _asks(session, job, asking)
         if ran:
             return ran
         if not session.leader_alive():
@@ -293,6 +300,18 @@ def _done(session: Session, job: _Job) -> Ran | None:
         job.foreign = True
         job.number = finished.number + 1
     return None
+
+
+def _lost(session: Session, job: _Job) -> Ran | None:
+    """The result, if the shell is at a later prompt and what it said of our command was not recorded."""
+    track = session.track
+    if track.state is not ShellState.PROMPT or track.number <= job.number:
+        return None
+    if job.foreign or not session.gaps(job.sent_at, session.log.size()):
+        return None
+    start = job.sent_at + _behind_echo(session.log.read(job.sent_at, ECHO_LIMIT))
+    note = "It is over; its exit status and some of its output were not recorded."
+    return Ran("ready", None, True, "marks", start, max(start, track.prompt_start), None, _since(job), note)
 
 
 def _ran(session: Session, job: _Job, finished: Finished) -> Ran:

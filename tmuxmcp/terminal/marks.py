@@ -173,6 +173,12 @@ class ShellTrack:
             self.number = mark.number
             self.prompt_start = mark.start
 
+    def _prompt_after_lost_marks(self, mark: Mark) -> None:
+        """A later prompt shows that the command is over: its last mark was not recorded."""
+        if mark.number > self.number:
+            self.state = ShellState.STARTING
+            self._prompt_begins(mark)
+
     def _prompt_ends(self, mark: Mark) -> None:
         if mark.number == self.number:
             self.prompt_end = mark.end
@@ -229,6 +235,7 @@ _NEXT = {
     (ShellState.CONTINUATION, "D"): ShellTrack._done,
     (ShellState.CONTINUATION, "E"): ShellTrack._output_ends,
     (ShellState.CONTINUATION, "P"): ShellTrack._asks,
+    (ShellState.RUNNING, "A"): ShellTrack._prompt_after_lost_marks,
     (ShellState.RUNNING, "D"): ShellTrack._done,
     (ShellState.RUNNING, "E"): ShellTrack._output_ends,
 }

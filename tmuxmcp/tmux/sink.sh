@@ -55,8 +55,9 @@ cut_head() {
 }
 
 measure
-[ "$number" -eq 1 ] || tell_gap
-echo "$$ $number" >"$dir/sink.pid"
+# On a full disk it ends, and the broker tries again: a gap that is not written down would never be told.
+[ "$number" -eq 1 ] || tell_gap || exit 1
+echo "$$ $number" >"$dir/sink.pid" || exit 1
 
 while :; do
   said=$(dd bs="$block" count="$count" 2>&1 >&3)
