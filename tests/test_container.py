@@ -14,7 +14,7 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,13 +85,12 @@ def volume(engine: Engine) -> Iterator[str]:
 class Contained(Agent):
     """An agent whose server is `run -i --rm IMAGE`, hardened."""
 
-    def __init__(self, engine: Engine, image: str, volume: str, *, mode: str = "auto") -> None:
+    def __init__(self, engine: Engine, image: str, volume: str, place: Path) -> None:
         self.engine, self.container = engine, f"tmuxmcp-{uuid.uuid4().hex[:8]}"
-        self.state_dir = Path(self.container)  # how the process is found among ours
+        super().__init__(place / self.container)
         words = ["run", "-i", "--rm", "--name", self.container, *HARDENING, "-v", f"{volume}:/state", image]
         self._parameters = StdioServerParameters(command=engine.name, args=words, env=engine.env)
-        self._mode = mode
-        self._stack = ExitStack()
+        self.state_dir = Path(self.container)  # how the process is found among ours
 
     def execute(self, *words: str) -> str:
         """Run something in the container, as its user."""
@@ -99,8 +98,8 @@ class Contained(Agent):
 
 
 @pytest.fixture
-def agent(engine: Engine, image: str, volume: str) -> Iterator[Contained]:
-    with Contained(engine, image, volume) as agent:
+def agent(engine: Engine, image: str, volume: str, tmp_path: Path) -> Iterator[Contained]:
+    with Contained(engine, image, volume, tmp_path) as agent:
         yield agent
 
 
@@ -161,11 +160,11 @@ def test_person_attaches_with_exec(agent: Contained, engine: Engine) -> None:
         os.close(master)
 
 
-def test_restarted_container_has_the_history(engine: Engine, image: str, volume: str) -> None:
-    with Contained(engine, image, volume) as first:
+def test_restarted_container_has_the_history(engine: Engine, image: str, volume: str, tmp_path: Path) -> None:
+    with Contained(engine, image, volume, tmp_path) as first:
         first.call("create_session", name="kept", program="bash")
         first.run("echo before the restart", session_id="kept")
-    with Contained(engine, image, volume) as second:
+    with Contained(engine, image, volume, tmp_path) as second:
         facts = second.call("get_session", session_id="kept")
         assert (facts["mode"], facts["exited"]) == ("lost", True)
         assert "before the restart" in second.call("read", session_id="kept", since=0)["content"]

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -206,11 +207,13 @@ async def test_only_shells_are_waited_for_unless_told(broker: Broker, monkeypatc
 
 
 @pytest.fixture
-def hides() -> list[str]:
+async def hides(broker: Broker) -> AsyncIterator[list[str]]:
     """Words before a shell command that hide it in another terminal."""
     if shutil.which("script") is None:
         pytest.skip("script is not installed")
-    return ["script", "-q", "/dev/null", "-c"]
+    yield ["script", "-q", "/dev/null", "-c"]
+    for session in [*broker.registry.sessions]:  # script may outlive its terminal
+        await broker.destroy_session(session, force=True)
 
 
 LONG = 1500

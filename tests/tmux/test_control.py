@@ -126,7 +126,7 @@ async def test_request_cancelled_while_the_pipe_is_full_is_still_written_whole(t
             await tmux.request(command("set-buffer", "-b", "b", b"x" * 900_000), timeout_s=30)
         task_group.start_soon(_said, tmux)
         server.resume()
-    reply = await tmux.checked(command("display-message", "-p", "#{buffer_size}"))
+    reply = await tmux.checked(command("list-buffers", "-F", "#{buffer_size}"))
     assert reply.lines == [b"900000"]
 
 
