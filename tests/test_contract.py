@@ -333,6 +333,21 @@ def test_files_are_the_owners_alone(agent: Agent):
     assert {"meta.json", "out.raw", "events.jsonl"} <= {path.name for path in session.iterdir()}
 
 
+@pytest.mark.parametrize(("end", "code", "name"), [("exit 3", 3, None), ("kill -9 $$", None, "KILL")])
+def test_what_happened_is_written_down_without_what_was_typed(agent: Agent, end: str, code: int, name: str | None):
+    session_id = agent.call("create_session", program="bash")["session_id"]
+    agent.run("true # typed", session_id=session_id)
+    agent.call("resize", session_id=session_id, rows=30, cols=100)
+    agent.call("send", session_id=session_id, text=end, enter=True, wait_for="exit")
+    text = (agent.state_dir / "sessions" / session_id / "events.jsonl").read_text()
+    events = [json.loads(line) for line in text.splitlines()]
+    assert [event["event"] for event in events] == ["input", "resize", "input", "exit"]
+    assert (events[-1]["exit_code"], events[-1]["exit_signal"]) == (code, name)
+    assert events[-1]["offset"] == agent.call("read", session_id=session_id)["next_offset"]
+    assert "typed" not in text
+    assert "kill" not in text
+
+
 def test_the_library_has_the_same_operations(state_dir: Path, home: Path):
     async def use() -> tuple[str, int | None]:
         async with tmuxmcp.open_broker(Settings(state_dir=state_dir, program="bash")) as broker:

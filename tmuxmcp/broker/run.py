@@ -233,6 +233,7 @@ async def _type(session: Session, pane: Pane, text: str, data: bytes) -> _Job:
     if not typed:
         await session.alive()
         raise _busy(session)  # another broker was first at this prompt
+    session.write_event("input", bytes=len(text.encode("utf-8", "surrogateescape")), keys=1)
     return job
 
 
