@@ -27,7 +27,7 @@ def node(script: Path, *words: str, home: Path, cwd: Path | None = None) -> subp
     """Run a script of an installed package, or one that imports some, in a home of its own.
 
     Returns:
-        how it ended, with stdout and stderr together in `stdout`.
+        how it ended, with what it wrote.
     """
     if not (NODE.exists() and script.exists()):
         pytest.skip(f"needs {script.name} and node 22: scripts/clients installs them")
@@ -36,8 +36,7 @@ def node(script: Path, *words: str, home: Path, cwd: Path | None = None) -> subp
         env={"HOME": str(home), "PATH": f"{NODE.parent}:{os.environ['PATH']}", "LANG": "C.UTF-8", "NO_COLOR": "1"},
         cwd=cwd or home,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        capture_output=True,
         text=True,
         timeout=60 * SLOW,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 PRODUCT = {
-    "the product has no tool, resource or prompt of this name (the fixtures have)": """
+    "it has no tool, resource or prompt of this name (the fixtures have)": """
         tools-call-image tools-call-audio tools-call-embedded-resource tools-call-mixed-content tools-call-with-progress
         resources-read-text resources-read-binary resources-templates-read
         prompts-get-simple prompts-get-with-args prompts-get-embedded-resource prompts-get-with-image
@@ -13,8 +13,8 @@ PRODUCT = {
         input-required-result-result-type input-required-result-tampered-state
         input-required-result-capability-check
         server-stateless tools-call-elicitation elicitation-sep1034-defaults elicitation-sep1330-enums""",
-    "the product sends no log messages: MCP gives them up with 2026-07-28": "logging-set-level tools-call-with-logging",
-    "the product asks no client for its model or its directories": """
+    "it sends no log messages: MCP deprecates them with 2026-07-28": "logging-set-level tools-call-with-logging",
+    "it asks no client for its model or its directories": """
         tools-call-sampling input-required-result-basic-sampling input-required-result-basic-list-roots
         input-required-result-multiple-input-requests""",
 }

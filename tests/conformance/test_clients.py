@@ -1,0 +1,109 @@
+"""The official clients call every tool in each era that they speak: TypeScript 1.x and 2.x, Python; the Inspector."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent import Agent
+from tests.clients import MODULES, node
+from tmuxmcp.faces.operations import OPERATIONS
+
+pytestmark = pytest.mark.slow
+
+HERE = Path(__file__).parent
+INSPECTOR = MODULES / "@modelcontextprotocol" / "inspector" / "clients" / "launcher" / "build" / "index.js"
+ONE = {"session_id": "one"}
+
+
+def calls(files: Path) -> list[tuple[str, dict[str, Any]]]:
+    """One call of each tool at least."""
+    path = str(files / "a.txt")
+    return [
+        ("create_session", {"name": "one"}),
+        ("run", ONE | {"command": "printf 'a\\n\\u754c\\n'; false"}),
+        ("send", ONE | {"text": "cat", "enter": True}),
+        ("read", ONE | {"view": "screen"}),
+        ("mouse", ONE | {"action": "click", "row": 1, "col": 1}),
+        ("signal", ONE | {"signal": "INT"}),
+        ("search", ONE | {"pattern": "^a$"}),
+        ("resize", ONE | {"rows": 30, "cols": 90}),
+        ("screenshot", ONE | {"format": "svg"}),
+        ("get_session", ONE),
+        ("list_sessions", {}),
+        ("run_process", {"argv": ["printf", "%s", "x y"]}),
+        ("write_file", {"path": path, "data": "hi"}),
+        ("read_file", {"path": path}),
+        ("list_directory", {"path": str(files)}),
+        ("health", {}),
+        ("run", ONE | {"command": 1}),
+        ("destroy_session", ONE),
+    ]
+
+
+def check(results: list[dict[str, Any]], wanted: list[tuple[str, dict[str, Any]]]) -> None:
+    """Each call came back as it has to; the mistakes with their codes."""
+    by_name: dict[str, list[dict[str, Any]]] = {}
+    for (name, _), result in zip(wanted, results, strict=True):
+        assert "thrown" not in result, (name, result)
+        by_name.setdefault(name, []).append(result)
+    assert by_name.keys() == OPERATIONS.keys()
+    ran, wrong = by_name["run"]
+    assert ran["structuredContent"]["output"] == "a\n界\n"
+    assert (ran["structuredContent"]["exit_code"], ran["content"][0]["type"]) == (1, "text")
+    assert wrong["isError"]
+    assert wrong["content"][0]["text"].startswith("INVALID_ARGUMENT: ")
+    [mouse] = by_name["mouse"]  # cat asks for no mouse
+    assert mouse["content"][0]["text"].startswith("WRONG_MODE: ")
+    assert [block["type"] for block in by_name["screenshot"][0]["content"]] == ["image", "text"]
+    failed = {name for name, each in by_name.items() if any(result.get("isError") for result in each)}
+    assert failed == {"run", "mouse"}, [by_name[name] for name in failed]
+
+
+@pytest.mark.parametrize(("line", "era"), [("1", "legacy"), ("2", "legacy"), ("2", "auto")])
+def test_typescript_client_calls_every_tool(state_dir: Path, tmp_path: Path, line: str, era: str) -> None:
+    wanted = calls(tmp_path)
+    script = tmp_path / "calls.json"
+    script.write_text(json.dumps(wanted))
+    server = (
+        sys.executable,
+        "-m",
+        "tmuxmcp",
+        "serve",
+        "--tools",
+        "all",
+        "--state-dir",
+        str(state_dir),
+        "--program",
+        "bash",
+    )
+    if not (MODULES / "@modelcontextprotocol" / ("sdk" if line == "1" else "client")).exists():
+        pytest.skip("needs the TypeScript SDKs: scripts/clients installs them")
+    said = node(HERE / "drive.mjs", str(MODULES), line, era, str(script), *server, home=tmp_path)
+    assert said.returncode == 0, said.stderr
+    told = json.loads(said.stdout)
+    assert told["version"]["name"] == "tmuxmcp"
+    assert set(told["tools"]) == OPERATIONS.keys()
+    check(told["results"], wanted)
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_python_client_calls_every_tool(state_dir: Path, tmp_path: Path, mode: str) -> None:
+    wanted = calls(tmp_path)
+    with Agent(state_dir, "--tools", "all", "--program", "bash", mode=mode) as agent:
+        answers = [agent.raw(name, **arguments) for name, arguments in wanted]
+    check([answer.model_dump(mode="json", by_alias=True, exclude_none=True) for answer in answers], wanted)
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_inspector_finds_every_schema_portable(state_dir: Path, tmp_path: Path, era: str) -> None:
+    server = (sys.executable, "-m", "tmuxmcp", "serve", "--tools", "all", "--state-dir", str(state_dir))
+    words = ("--cli", *server, "--protocol-era", era, "--method", "tools/list", "--strict", "--format", "json")
+    done = node(INSPECTOR, *words, home=tmp_path, cwd=Path(os.getcwd()))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {tool["name"] for tool in json.loads(done.stdout)["result"]["tools"]} == OPERATIONS.keys()
