@@ -1,0 +1,178 @@
+"""Claude Code and Codex with our server, offline: a scripted model, and what it was shown.
+
+`tmuxmcp install` writes the configuration, as a person would have it written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.agents.model import Model, Step, served
+from tests.clients import program
+from tests.conftest import SLOW, end_server
+
+pytestmark = pytest.mark.slow
+
+Talk = Callable[..., Model]
+
+
+class Person:
+    """Somebody with an agent: a home, a project, and a state directory for the sessions."""
+
+    def __init__(self, home: Path, state_dir: Path) -> None:
+        self.home, self.project, self.state_dir = home / "home", home / "project", state_dir
+        self.home.mkdir()
+        self.project.mkdir()
+        self.env = {"HOME": str(self.home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm",
+                    "NO_PROXY": "127.0.0.1"}  # fmt: skip
+
+    def install(self, client: str, scope: str) -> None:
+        """Have the client's own file name our server."""
+        options = ("--", "--state-dir", str(self.state_dir), "--program", "bash")
+        command = [sys.executable, "-m", "tmuxmcp", "install", client, "--scope", scope, *options]
+        subprocess.run(command, env=self.env, cwd=self.project, check=True, capture_output=True, timeout=30 * SLOW)
+
+    def go(self, *command: str | Path, **variables: str) -> None:
+        """Run the agent to its end."""
+        done = subprocess.run(
+            command, env=self.env | variables, cwd=self.project, stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, timeout=90 * SLOW,
+        )  # fmt: skip
+        assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+
+    def kill_server(self) -> None:
+        """End the server as a crash does; the client is left as it is."""
+        for process in psutil.process_iter(["cmdline"]):
+            words = process.info["cmdline"] or []
+            if str(self.state_dir) in words and "serve" in words:
+                process.send_signal(signal.SIGKILL)
+
+
+@pytest.fixture
+def person(tmp_path: Path, state_dir: Path) -> Iterator[Person]:
+    yield Person(tmp_path, state_dir)
+    end_server(state_dir)
+
+
+def with_claude(person: Person, *steps: Step) -> Model:
+    """Claude Code through one conversation."""
+    agent = program("claude")
+    person.install("claude-code", "project")
+    with served(*steps) as model:
+        person.go(
+            agent, "-p", "go", "--allowedTools", "mcp__tmuxmcp", "--strict-mcp-config", "--mcp-config", ".mcp.json",
+            ANTHROPIC_BASE_URL=f"http://127.0.0.1:{model.port}", ANTHROPIC_API_KEY="none", ENABLE_TOOL_SEARCH="false",
+            DISABLE_AUTOUPDATER="1", CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
+        )  # fmt: skip
+    return model
+
+
+def with_codex(person: Person, *steps: Step) -> Model:
+    """Codex through one conversation."""
+    agent = program("codex")
+    person.install("codex", "user")
+    with served(*steps) as model:
+        provider = {"name": "mock", "base_url": f"http://127.0.0.1:{model.port}/v1", "wire_api": "responses"}
+        settings = {
+            "model": "mock",
+            "model_provider": "mock",
+            "approval_policy": "never",
+            "sandbox_mode": "danger-full-access",
+            "mcp_servers.tmuxmcp.required": True,
+            **{f"model_providers.mock.{name}": value for name, value in provider.items()},
+        }
+        words = [word for name, value in settings.items() for word in ("-c", f"{name}={json.dumps(value)}")]
+        person.go(agent, "exec", "--skip-git-repo-check", *words, "go")
+    return model
+
+
+AGENTS = {"claude": with_claude, "codex": with_codex}
+
+
+@pytest.fixture(params=AGENTS)
+def talk(request: pytest.FixtureRequest, person: Person) -> Talk:
+    """Has one of the agents make the model's calls."""
+    return lambda *steps: AGENTS[request.param](person, *steps)
+
+
+PROGRAM = "int main(void) { return answer(); }"
+FIXED = "int answer(void) { return 42; } int main(void) { return answer() != 42; }"
+ASK = "read -rsp 'Password: ' secret; echo; echo ${#secret} letters"
+
+
+def test_a_day_of_work(talk: Talk, person: Person) -> None:
+    """Create, run, a build that fails and is mended, vim, a password."""
+    source = person.project / "a.c"
+    source.write_text(PROGRAM + "\n")
+    build = {"command": "cc -Werror=implicit-function-declaration -o a a.c && ./a && echo it works"}
+    one: dict[str, Any] = {"session_id": "one"}
+    model = talk(
+        ("create_session", {"name": "one", "cwd": str(person.project)}),
+        ("run", one | {"command": "printf '%s\\n' '\"a\"' 'b\\c' 'é 界'"}),
+        ("run", one | build),
+        ("send", one | {"text": "vim -u NONE a.c", "enter": True, "wait_for": "idle"}),
+        ("send", one | {"text": f":%s/.*/{FIXED}/", "enter": True, "wait_for": "idle"}),
+        ("read", one | {"view": "screen"}),
+        ("send", one | {"text": ":wq", "enter": True}),
+        ("run", one | build),
+        ("run", one | {"command": ASK}),
+        ("send", one | {"key": "C-c"}),
+        ("run", {"session_id": "nowhere", "command": "true"}),
+        ("destroy_session", one),
+    )
+    texts = [text for _, text in model.shown]
+    assert len(texts) == 12, texts
+    assert "one" in texts[0]
+    assert '"a"\nb\\c\né 界\n' in texts[1]  # as the terminal has it, not as a string in JSON
+    assert "exit_code=0" in texts[1]
+    assert "error:" in texts[2]
+    assert "exit_code=1" in texts[2]
+    assert "mode=editor" in texts[3], texts[3]
+    assert FIXED in texts[5]
+    assert "it works\n" in texts[7]
+    assert "mode=password" in texts[8]
+    assert "mode=shell_prompt" in texts[9]
+    assert "SESSION_NOT_FOUND: " in texts[10]
+    assert "Hint: " in texts[10]
+    assert "destroyed" in texts[11]
+    assert source.read_text() == FIXED + "\n"
+
+
+def test_sessions_survive_the_agent(talk: Talk) -> None:
+    """A second conversation goes on where the first one ended."""
+    one = {"session_id": "one"}
+    first = talk(
+        ("create_session", {"name": "one"}),
+        ("run", one | {"command": "cd /usr; export SEASON=autumn"}),
+    )
+    assert "cwd=/usr" in first.shown[1][1]
+    second = talk(("run", one | {"command": "echo $PWD in $SEASON"}), ("search", one | {"pattern": "^/usr in autumn"}))
+    assert "/usr in autumn\n" in second.shown[0][1]
+    assert "total=1" in second.shown[1][1]
+
+
+def test_server_killed_in_the_middle(talk: Talk, person: Person) -> None:
+    """The call fails, or the agent starts the server anew; the next agent finds the session as it was."""
+
+    def killed() -> tuple[str, dict[str, Any]]:
+        person.kill_server()
+        return "run", {"session_id": "one", "command": "echo again $KEPT"}
+
+    first = talk(
+        ("create_session", {"name": "one"}),
+        ("run", {"session_id": "one", "command": "KEPT=safe"}),
+        killed,
+    )
+    assert "closed" in first.shown[2][1]  # by both clients: neither has it look as if the command had failed
+    second = talk(("run", {"session_id": "one", "command": "echo kept $KEPT"}))
+    assert "kept safe\n" in second.shown[0][1]
