@@ -14,6 +14,7 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Literal
 
 import anyio
@@ -54,6 +55,9 @@ log = logging.getLogger(__name__)
 
 DRAIN_S = 12
 """How long the launcher may need until the log holds everything: it gives up after 10 s."""
+
+REAP_GRACE_MS = 1000
+"""Time to end of a session whose time is up: it is over within 2 s of its limit, whatever it ignores."""
 
 _CALL = Call()
 
@@ -127,7 +131,11 @@ class Broker:
                 await self.registry.look_again()
                 watched = await panes.attached(self.tmux)
                 await reap.end_idle(
-                    self.registry.sessions.values(), settings.state_dir, bounds, watched, self.destroy_session
+                    self.registry.sessions.values(),
+                    settings.state_dir,
+                    bounds,
+                    watched,
+                    partial(self.destroy_session, grace_ms=REAP_GRACE_MS),
                 )
                 live = {session.id for session in self.registry.sessions.values() if session.pane}
                 removed = await anyio.to_thread.run_sync(reap.remove_old, settings.state_dir, bounds, live)

@@ -11,6 +11,7 @@ _INVISIBLE = (
     "\x80-\x9f\u00ad\u061c\u180e"
     "\u200b\u200e\u200f\u2028-\u202e"  # zero-width space, direction marks, line separators, embeddings
     "\u2060-\u206f\ufeff\ufff9-\ufffb"  # word joiner, isolates, byte order mark, annotations
+    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # joins of hieroglyphs, shorthand, music
     "\U000e0000-\U000e007f\U000e0100-\U000e01ef"  # tags, variation selectors supplement
 )
 _SUSPECT = re.compile(f"[{_INVISIBLE}{_JOINERS}{_SELECTORS}]")
