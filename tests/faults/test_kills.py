@@ -30,6 +30,7 @@ def raw_since(agent: Agent, session_id: str, offset: int, most: int) -> bytes:
     return data
 
 
+@pytest.mark.slow
 def test_broker_killed_twenty_times_in_one_flood(state_dir: Path, tmp_path: Path):
     """A client that reads on from its offset in each life gets every byte once; the command's status is there too."""
     rng, gate, program = random.Random(1), tmp_path / "gate", write_program(tmp_path)

@@ -112,9 +112,8 @@ def test_nonsense_over_http(state_dir: Path):
         with service.http(Accept="application/json, text/event-stream") as client:
             for path in ("/rpc", "/mcp"):
                 for body in (*GARBAGE, *WRONG, *(mutated(rng) for _ in range(100))):
-                    for kind in ("application/json", "text/plain"):
-                        answer = client.post(path, content=body, headers={"Content-Type": kind})
-                        assert answer.status_code < 500, (path, body[:100], answer.text)
+                    answer = client.post(path, content=body, headers={"Content-Type": "application/json"})
+                    assert answer.status_code < 500, (path, body[:100], answer.text)
         assert service.result("run", command="echo fine")["output"] == "fine\n"
     finally:
         service.stop()
