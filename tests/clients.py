@@ -29,8 +29,9 @@ def node(script: Path, *words: str, home: Path, cwd: Path | None = None) -> subp
     Returns:
         how it ended, with what it wrote.
     """
-    if not (NODE.exists() and script.exists()):
-        pytest.skip(f"needs {script.name} and node 22: scripts/clients installs them")
+    for needed in (NODE, script):
+        if not needed.exists():
+            pytest.skip(f"needs {needed.relative_to(PLACE)}: scripts/clients installs it")
     return subprocess.run(
         [NODE, script, *words],
         env={"HOME": str(home), "PATH": f"{NODE.parent}:{os.environ['PATH']}", "LANG": "C.UTF-8", "NO_COLOR": "1"},
