@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tmuxmcp.broker.call import Call
 
 MAX_BYTES = 16 * 1024 * 1024
-DEFAULT_SESSION = "Session id; left out: your own default session, made on first use"
+DEFAULT_SESSION = "Left out: your own default session"
 
 SessionId = Annotated[str, Field(description=DEFAULT_SESSION)]
 MaxBytes = Annotated[int, Field(ge=1, le=MAX_BYTES, description="Most bytes of text to return")]
@@ -63,8 +63,8 @@ class CreateSessionInput(Input):
     scrollback_lines: Annotated[int, Field(ge=0, le=1_000_000)] = 5000
     limits: SomeLimits = None
     sandbox: Literal["none", "auto", "required"] = "none"
-    record: Annotated[bool, Field(description="Not offered yet")] = False
-    host: Annotated[str, Field(description="Not offered yet")] = ""
+    record: bool = False
+    host: str = ""
 
 
 class DestroySessionInput(Input):
