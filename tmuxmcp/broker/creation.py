@@ -58,16 +58,23 @@ class Creation:
     def __init__(self, registry: Registry, settings: BrokerSettings) -> None:
         self.registry = registry
         self.settings = settings
+        self._turn = anyio.Lock()
+        """In the order in which they came: a file's lock goes to whoever looks at the right moment."""
         self.made: set[str] = set()
         """Ids of the sessions that were made here."""
 
     @asynccontextmanager
     async def lock(self) -> AsyncIterator[None]:
-        """While this is open, no other broker makes a session: two could not share a name or its directory.
+        """While this is open, nobody else makes a session: two could not share a name or its directory.
 
         Raises:
-            TimedOut: another one does not come to an end.
+            TimedOut: another broker does not come to an end.
         """
+        async with self._turn, self._other_brokers_wait():
+            yield
+
+    @asynccontextmanager
+    async def _other_brokers_wait(self) -> AsyncIterator[None]:
         fd = os.open(self.registry.state_dir / "sessions.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             deadline = time.monotonic() + LOCK_S
