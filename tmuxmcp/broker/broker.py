@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
 import shlex
-import shutil
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -19,8 +17,7 @@ from typing import Literal
 
 import anyio
 
-import tmuxmcp
-from tmuxmcp.broker import identity, mouse, reap, run, search, sending
+from tmuxmcp.broker import facts, health, identity, mouse, reap, run, search, sending
 from tmuxmcp.broker import results as r
 from tmuxmcp.broker.call import Admission, Call
 from tmuxmcp.broker.creation import Creation
@@ -28,7 +25,7 @@ from tmuxmcp.broker.end import end_processes, process_tree, signal_group, signal
 from tmuxmcp.broker.gate import Gate
 from tmuxmcp.broker.log import LogWatcher
 from tmuxmcp.broker.machine import Machine
-from tmuxmcp.broker.reading import Asked, Reading, clamp, cursor_of, notes, taken_notice, title_of
+from tmuxmcp.broker.reading import Asked, Reading, clamp, notes
 from tmuxmcp.broker.registry import Registry
 from tmuxmcp.broker.repair import Repair
 from tmuxmcp.broker.sending import check_size, typing
@@ -43,7 +40,6 @@ from tmuxmcp.errors import (
     Unsupported,
 )
 from tmuxmcp.host import cgroup
-from tmuxmcp.host import sandbox as sandboxes
 from tmuxmcp.host.limits import Limits
 from tmuxmcp.host.sandbox import Wish
 from tmuxmcp.terminal.modes import SHELLS
@@ -312,29 +308,8 @@ class Broker:
             if session.exited and not include_exited:
                 continue
             await session.scan()
-            found.append(self._summary(session))
+            found.append(facts.summary(session))
         return r.ListSessionsResult(count=len(found), sessions=found)
-
-    def _summary(self, session: Session) -> r.SessionSummary:
-        code, name = session.exit_status
-        facts, verdict = session.look()
-        return r.SessionSummary(
-            session_id=session.id,
-            program=session.meta.program,
-            mode=session.mode_by(facts, verdict),
-            ready=verdict.ready,
-            exited=session.exited,
-            exit_code=code,
-            exit_signal=name,
-            pid=session.pid,
-            cwd=session.cwd(),
-            title=title_of(session),
-            rows=session.rows,
-            cols=session.cols,
-            created_at=session.meta.created_at,
-            last_activity_at=session.last_activity(),
-            output_bytes=session.log.size(),
-        )
 
     async def get_session(self, session_id: str = "", call: Call = _CALL) -> r.SessionFacts:
         """All that is known of one session.
@@ -344,42 +319,7 @@ class Broker:
         """
         session = await self._find(session_id, call)
         await run.at_rest(session)
-        pane = session.pane
-        summary = self._summary(session)
-        healthy = session.exited or bool(pane and pane.piped)
-        note = taken_notice(session) or (None if healthy else "Its output is not being recorded at this moment.")
-        if pane and pane.respawned:
-            note = "Somebody has put another program into its pane (respawn-pane): run cannot be used."
-        return r.SessionFacts(
-            session_id=session.id,
-            program=session.meta.program,
-            args=session.meta.args,
-            pid=summary.pid,
-            created_at=summary.created_at,
-            cwd=summary.cwd,
-            rows=summary.rows,
-            cols=summary.cols,
-            cursor=cursor_of(pane),
-            title=summary.title,
-            mode=summary.mode,
-            foreground=session.foreground(),
-            ready=summary.ready,
-            exited=summary.exited,
-            exit_code=summary.exit_code,
-            exit_signal=summary.exit_signal,
-            healthy=healthy,
-            last_activity_at=summary.last_activity_at,
-            output_bytes=summary.output_bytes,
-            alternate_screen=bool(pane and pane.alternate_screen),
-            recording=False,
-            taken_over=False,
-            usage=session.usage(),
-            attach_command=self.attach_command(session),
-            watch_url=None,
-            sandbox=session.bounds.sandbox,
-            limits=session.bounds.applied,
-            note=note,
-        )
+        return facts.of(session, self.attach_command(session))
 
     def attach_command(self, session: Session) -> str:
         """How a person watches: by the tmux session's name, which a script may have changed."""
@@ -678,28 +618,7 @@ class Broker:
 
     async def health(self, call: Call = _CALL) -> r.HealthResult:
         """Versions, limits and checks of this broker."""
-        checks = [r.Check(name="state_dir", ok=True, message=str(self.settings.state_dir))]
-        sessions = 0
-        try:
-            await self.registry.look_again()
-            sessions = sum(1 for session in self.registry.sessions.values() if not session.exited)
-            checks.append(r.Check(name="tmux", ok=True, message=f"{self.tmux.binary} on {self.tmux.socket}"))
-        except TmuxMcpError as error:
-            checks.append(r.Check(name="tmux", ok=False, message=str(error)))
-        free = shutil.disk_usage(self.settings.state_dir).free
-        checks.append(r.Check(name="disk", ok=free > 100 << 20, message=f"{free >> 20} MiB free"))
-        checks += await anyio.to_thread.run_sync(_confinement)
-        settings = self.settings
-        limits = ("max_sessions", "max_calls", "max_wait_ms", "max_bytes", "max_input_bytes", "log_max_bytes")
-        return r.HealthResult(
-            version=tmuxmcp.__version__,
-            tmux_version=self.tmux.version,
-            python_version=platform.python_version(),
-            uptime_s=round(time.monotonic() - self._started, 3),
-            sessions=sessions,
-            limits={name: getattr(settings, name) for name in limits},
-            checks=checks,
-        )
+        return await health.look(self.registry, self.settings, uptime_s=time.monotonic() - self._started)
 
 
 def _may_end(session: Session, call: Call) -> None:
@@ -711,14 +630,6 @@ def _may_end(session: Session, call: Call) -> None:
             session_id=session.id,
             scope="admin",
         )
-
-
-def _confinement() -> list[r.Check]:
-    """What sessions can be bound by on this machine; whatever it is, it is well."""
-    return [
-        r.Check(name="cgroup", ok=True, message=cgroup.describe(cgroup.places())),
-        r.Check(name="sandbox", ok=True, message=sandboxes.describe()),
-    ]
 
 
 def _ms_since(begun: float) -> int:
