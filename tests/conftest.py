@@ -9,10 +9,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 import anyio
+import psutil
 import pytest
 
 from tmuxmcp.broker.broker import Broker
@@ -62,9 +64,14 @@ def state_dir() -> Iterator[Path]:
 
 
 def end_server(state_dir: Path) -> None:
-    """End the tmux server of a state directory, if there is one."""
+    """End the tmux server of a state directory, if there is one; also one whose socket is gone."""
     argv = [TMUX, "-N", "-S", str(state_dir / "tmux.sock"), "kill-server"]
-    subprocess.run(argv, check=False, capture_output=True, timeout=10 * SLOW)
+    with suppress(subprocess.TimeoutExpired):
+        subprocess.run(argv, check=False, capture_output=True, timeout=10 * SLOW)
+    with suppress(OSError, ValueError, psutil.Error):
+        server = psutil.Process(int((state_dir / "tmux.pid").read_text()))
+        if any(str(state_dir) in word for word in server.cmdline()):
+            server.kill()
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp import MCPError
 from mcp.types import ElicitResult
 
 from tests.agent import Agent, ToolFailed
@@ -186,7 +187,8 @@ def test_an_answer_counts_once_and_for_its_own_call(state_dir: Path):
         assert first.result_type == "input_required"
         other = accept(first, "touch b")
         assert "void" in other.content[0].text
-        assert accept(first, "touch a").result_type == "input_required"  # used up
+        with pytest.raises(MCPError, match="was used"):
+            accept(first, "touch a")
         first = ask(arguments={"command": "touch a"})
         assert accept(first, "touch a").structured_content["exit_code"] == 0
         assert agent.run("ls")["output"] == "a\n"

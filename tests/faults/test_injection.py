@@ -279,8 +279,12 @@ async def test_no_title_directory_or_name_of_a_program_is_run(armed: Broker, tmp
 async def test_the_canary_would_sing(armed: Broker, tmp_path: Path) -> None:
     """That the corpus works where somebody does run it."""
     canary = tmp_path / CANARY
-    armed.tmux.run("display-message", "-p", corpus(canary)[0])
-    await eventually(canary.exists)
+
+    def sung() -> bool:
+        armed.tmux.run("display-message", "-p", corpus(canary)[0])  # tmux does not wait for what it runs
+        return canary.exists()
+
+    await eventually(sung)
     canary.unlink()
     os.system(corpus(canary)[2])  # noqa: ASYNC221 - a shell that runs it
     assert canary.exists()
