@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -34,6 +35,8 @@ class Registry:
         self.state_dir = state_dir
         self.log_max_bytes = log_max_bytes
         self.sessions: dict[str, Session] = {}
+        self._read: dict[str, tuple[int, int]] = {}
+        """By id, the `meta.json` that a session without a pane was last read from, also when it was destroyed."""
 
     async def adopt(self) -> None:
         """Take up every session that tmux knows, and mend what broke while nobody looked."""
@@ -112,6 +115,7 @@ class Registry:
         session = self.sessions.pop(session_id, None)
         if session:
             session.close()
+        self._read[session_id] = self._written(session_id)
         meta = Meta.load(self.directory(session_id))
         if meta is None or meta.destroyed:
             return None
@@ -129,19 +133,28 @@ class Registry:
         on_disk = {path.parent.name for path in self.directory("").glob("*/meta.json") if ID.match(path.parent.name)}
         for session_id in (on_disk | set(self.sessions)) - seen:
             known = self.sessions.get(session_id)
-            if known is None or known.pane is not None:
+            if (known and known.pane) or self._written(session_id) != self._read.get(session_id):
                 self.lost(session_id)
 
+    def _written(self, session_id: str) -> tuple[int, int]:
+        """Which `meta.json` there is: it is replaced, never changed."""
+        try:
+            state = os.stat(self.directory(session_id) / "meta.json")
+        except OSError:
+            return (0, 0)
+        return (state.st_ino, state.st_mtime_ns)
+
     async def forget(self, session: Session) -> None:
+        # First, so that no other broker takes a session whose pane has gone for a lost one.
+        session.meta.destroyed = True
+        with suppress(OSError):
+            session.meta.save(session.directory)
         if session.pane:
             with suppress(TmuxFailed):
                 await panes.kill_session(self.tmux, session.pane)
         self.sessions.pop(session.id, None)
         session.close()
         cgroup.remove(session.bounds.groups)
-        session.meta.destroyed = True
-        with suppress(OSError):
-            session.meta.save(session.directory)
 
     def close(self) -> None:
         """Let go of all; they live on."""
