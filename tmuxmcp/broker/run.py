@@ -157,7 +157,7 @@ async def _at_prompt(session: Session, deadline: float) -> Pane:
                 await panes.type_input(session.tmux, pane, b"", after=[panes.keys(pane, ["C-c"])])
                 continue
             raise _not_a_shell(session, f"{_front(session)} is in front and waits for input")
-        if session.track.state is ShellState.RUNNING and not verdict.ready and now - begun > 0.02:
+        if session.track.state is ShellState.RUNNING and not verdict.ready and now - begun > _patience_s(session):
             raise _busy(session)
         if now >= limit:
             if session.track.state is ShellState.RUNNING:
@@ -170,6 +170,12 @@ async def _at_prompt(session: Session, deadline: float) -> Pane:
             await session.alive()
         with anyio.move_on_after(0.01):
             await change.wait()
+
+
+def _patience_s(session: Session) -> float:
+    """How long a shell that seems to run a command is given to come to its prompt."""
+    # Where the mark of the end may have been lost, it is asked for another prompt, and draws that.
+    return 8 * UNMARKED_MS / 1000 if session.gaps(session.track.prompt_end, session.log.size()) else 0.02
 
 
 async def prompt_drawn(session: Session) -> None:
