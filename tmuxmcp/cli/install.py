@@ -56,10 +56,11 @@ def own_command() -> list[str]:
 
 
 def _serve_words(client: Client, options: argparse.Namespace) -> list[str]:
-    words = options.words[options.words[:1] == ["--"] :]
+    words: list[str] = options.words[options.words[:1] == ["--"] :]
     parse(["serve", *words])  # a client shows its user little of a server that does not start
-    chosen = [] if client.results == "both" or any(word.startswith("--results") for word in words) else ["text"]
-    return [*(word for value in chosen for word in ("--results", value)), *words]
+    if client.results == "both" or any(word.startswith("--results") for word in words):
+        return words
+    return ["--results", client.results, *words]
 
 
 def _text_of(path: Path) -> str:
@@ -83,7 +84,10 @@ def _back_up(path: Path) -> Path | None:
     if not path.exists():
         return None
     copy = path.with_name(f"{path.name}.{datetime.now():%Y%m%d-%H%M%S}.bak")
-    shutil.copy2(path, copy)
+    try:
+        shutil.copy2(path, copy)
+    except OSError as error:
+        raise IoError(f"{path} cannot be copied to {copy}: {error.strerror}.", hint="Nothing was changed.") from error
     return copy
 
 

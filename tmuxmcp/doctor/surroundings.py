@@ -105,7 +105,11 @@ def check_container(state_dir: Path) -> Check:
 def _orphans_are_collected() -> bool:
     """Try it: an orphan ends, and whoever inherits it must collect it."""
     made = subprocess.run(
-        ["sh", "-c", "sleep 0.05 & echo $!"], capture_output=True, text=True, stdin=subprocess.DEVNULL
+        ["sh", "-c", "sleep 0.05 & echo $!"],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=10 * ANSWER_S,
     )
     orphan, deadline = Path("/proc", made.stdout.strip()), time.monotonic() + ANSWER_S
     while orphan.exists() and time.monotonic() < deadline:
