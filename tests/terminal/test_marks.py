@@ -108,7 +108,11 @@ def track(*marks: bytes) -> ShellTrack:
         ([A1, B1, C1, A1, B1], ShellState.RUNNING),  # an exported PS1 in a nested shell
         ([A1, B1, C1, mark("A", 2)], ShellState.STARTING),  # the end of the command was not recorded
         ([A1, B1, C1, mark("A", 2), mark("B", 2)], ShellState.PROMPT),
-        ([A1, B1, C1, mark("B", 2)], ShellState.RUNNING),
+        ([A1, B1, C1, mark("B", 2)], ShellState.PROMPT),  # nor that the next prompt began
+        ([A1, B1, mark("B", 2)], ShellState.PROMPT),
+        ([A1, B1, C1, mark("P", 2, "k=g")], ShellState.PROMPT),  # nothing of it, but the shell listens there
+        ([A1, B1, C1, D1, mark("P", 2, "k=g")], ShellState.PROMPT),
+        ([A1, B1, C1, mark("P", 1, "k=g")], ShellState.RUNNING),
         ([A1, B1, C1, mark("P", 1, "k=s")], ShellState.RUNNING),
         ([A1, B1, C1, mark("D", 7, "0")], ShellState.RUNNING),  # another prompt's
         ([A1, B1, C1, D1], ShellState.STARTING),
@@ -129,6 +133,15 @@ def test_a_finished_command_knows_where_its_output_lies():
     assert STREAM[done.output_start : done.output_end] == b"out\x1b[0m\r\n"
     assert STREAM[done.echo_start : done.echo_end] == b"ls\r\n"
     assert (done.status, done.cwd) == (3, "/a b")
+
+
+@given(st.lists(st.tuples(st.sampled_from("ABCDEP"), st.integers(1, 3)), max_size=30))
+def test_no_size_is_negative_whatever_marks_come(kinds: list[tuple[str, int]]):
+    shell = ShellTrack()
+    stream = b"".join(mark(kind, number, *["0"] * (kind == "D")) + b"x" for kind, number in kinds)
+    for finished in filter(None, map(shell.apply, found(stream))):
+        start = finished.echo_end if finished.output_start is None else finished.output_start
+        assert finished.echo_start <= finished.echo_end <= start <= finished.output_end
 
 
 def test_nothing_ran_has_no_output():

@@ -180,12 +180,26 @@ class ShellTrack:
             self._prompt_begins(mark)
 
     def _prompt_ends(self, mark: Mark) -> None:
+        if mark.number > self.number:  # where it began was not recorded
+            self._prompt_begins(mark)
         if mark.number == self.number:
             self.prompt_end = mark.end
             self.state = ShellState.PROMPT
             self.job, self.ended = "", None
 
+    def _prompt_ends_after_lost_marks(self, mark: Mark) -> None:
+        if mark.number > self.number:
+            self._prompt_ends(mark)
+
+    def _listens_after_lost_marks(self, mark: Mark) -> None:
+        """The shell answers our key at a later prompt, of which nothing was recorded."""
+        if mark.number > self.number and mark.why in ("g", "r"):
+            self._prompt_ends(mark)
+            self._asks(mark)
+
     def _asks(self, mark: Mark) -> None:
+        if mark.number > self.number:
+            self._listens_after_lost_marks(mark)
         if mark.number != self.number:
             return
         if mark.why == "g":
@@ -200,7 +214,7 @@ class ShellTrack:
             self.state = ShellState.RUNNING
             self.echo_end = mark.start
             self.output_start = mark.end
-            self.job = mark.job
+            self.job, self.ended = mark.job, None
 
     def _output_ends(self, mark: Mark) -> None:
         if mark.number == self.number:
@@ -223,6 +237,7 @@ _NEXT = {
     (ShellState.STARTING, "A"): ShellTrack._prompt_begins,
     (ShellState.STARTING, "B"): ShellTrack._prompt_ends,
     (ShellState.STARTING, "C"): ShellTrack._output_begins,
+    (ShellState.STARTING, "P"): ShellTrack._listens_after_lost_marks,
     (ShellState.PROMPT, "A"): ShellTrack._prompt_begins,
     (ShellState.PROMPT, "B"): ShellTrack._prompt_ends,
     (ShellState.PROMPT, "P"): ShellTrack._asks,
@@ -236,6 +251,8 @@ _NEXT = {
     (ShellState.CONTINUATION, "E"): ShellTrack._output_ends,
     (ShellState.CONTINUATION, "P"): ShellTrack._asks,
     (ShellState.RUNNING, "A"): ShellTrack._prompt_after_lost_marks,
+    (ShellState.RUNNING, "B"): ShellTrack._prompt_ends_after_lost_marks,
+    (ShellState.RUNNING, "P"): ShellTrack._listens_after_lost_marks,
     (ShellState.RUNNING, "D"): ShellTrack._done,
     (ShellState.RUNNING, "E"): ShellTrack._output_ends,
 }
