@@ -160,6 +160,47 @@ def test_history_expansion_never_hangs_and_is_told(shell: Callable[..., dict]):
     assert shell("echo 'hi!there'")["output"] == "hi!there\n"
 
 
+LONG = "echo " + " ".join(f"word{number}" for number in range(60))
+
+UNUSUAL = [
+    "stty -echo",
+    "bind 'set horizontal-scroll-mode on'",
+]
+"""What makes the line editor show less of a command, or none of it."""
+
+
+@pytest.mark.parametrize("before", UNUSUAL)
+@pytest.mark.parametrize(
+    ("command", "output", "status"),
+    [
+        ("echo a; (exit 3)", "a\n", 3),
+        (LONG, LONG[5:] + "\n", 0),
+        ("echo a\necho b\n(exit 4)", "a\nb\n", 4),
+        ("for i in 1 2\ndo\n  echo $i\ndone", "1\n2\n", 0),
+        ("cat <<'END'\n\ttab ' \" \\ \\n !x $y\nEND", "\ttab ' \" \\ \\n !x $y\n", 0),
+        ("echo 'a\tb'", "a\tb\n", 0),
+        ("echo \u00e9\u6f22", "\u00e9\u6f22\n", 0),
+        ("# nothing", "", 0),
+        ("nosuchcommand", "bash: nosuchcommand: command not found\n", 127),
+    ],
+)
+def test_what_a_line_editor_shows_does_not_decide(
+    shell: Callable[..., dict], before: str, command: str, output: str, status: int
+):
+    shell(before)
+    result = shell(command, timeout_ms=5000)
+    assert (result["output"], result["exit_code"], result["completed"]) == (output, status, True), result
+    assert ("echo is off" in (result["note"] or "")) is ("-echo" in before and not command.startswith("#"))
+
+
+def test_a_question_where_nothing_is_echoed(agent: Agent, shell: Callable[..., dict]):
+    shell("stty -echo")
+    asked = shell("read -r x; echo got $x", timeout_ms=5000)
+    assert (asked["completed"], asked["outcome"], asked["evidence"]) == (False, "ready", "kernel"), asked
+    answer = agent.call("send", session_id=asked["session_id"], text="this", enter=True)
+    assert "got this" in answer["result"]["content"]
+
+
 def test_a_half_typed_line_is_cleared_and_status_kept(agent: Agent, shell: Callable[..., dict]):
     session = session_of(shell)
     shell("(exit 5)")
@@ -269,6 +310,41 @@ def test_a_person_typed_a_command_just_before(agent: Agent, shell: Callable[...,
         subprocess.Popen([*tmux, "send-keys", "-t", f"={session}:", f"echo theirs{i}", "Enter"]).wait()
         result = answered(lambda i=i: shell(f"echo mine{i}"))
         assert result == "SESSION_BUSY" or (result["output"], result["exit_code"]) == (f"mine{i}\n", 0)
+
+
+def run_behind(agent: Agent, session: str, theirs: str, ours: str, **more: object) -> dict:
+    """`run` at a moment when the shell has not yet read what somebody typed: it is stopped until both are typed."""
+    program = psutil.Process(agent.call("get_session", session_id=session)["pid"])
+    events = agent.state_dir / "sessions" / session / "events.jsonl"
+    before = events.read_text().count('"input"')
+    program.suspend()
+    tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock")]
+    subprocess.run([*tmux, "send-keys", "-t", f"={session}:", theirs, "Enter"], check=True)
+    call = {"command": ours, "session_id": session, **more}
+    answer = agent.portal.start_task_soon(lambda: agent.client.call_tool("run", call))
+    eventually(lambda: events.read_text().count('"input"') > before)
+    program.resume()
+    return answer.result(30 * SLOW).structured_content
+
+
+def test_a_command_that_the_shell_read_before_ours_is_told(agent: Agent, shell: Callable[..., dict]):
+    result = run_behind(agent, session_of(shell), "echo theirs", "echo ours; (exit 5)")
+    assert (result["output"], result["exit_code"], result["completed"]) == ("ours\n", 5, True)
+    assert "Somebody else typed" in result["note"]
+
+
+def test_of_two_commands_that_nothing_shows_neither_is_taken_for_ours(agent: Agent, shell: Callable[..., dict]):
+    shell("stty -echo")
+    result = run_behind(agent, session_of(shell), "echo theirs", "echo ours; (exit 5)", timeout_ms=5000)
+    assert (result["exit_code"], result["completed"]) == (None, False), result
+    assert "cannot be told whether this command ran" in result["note"]
+    assert "ours" in result["output"]
+
+
+def test_a_command_that_another_program_read_is_not_said_to_wait(agent: Agent, shell: Callable[..., dict]):
+    result = run_behind(agent, session_of(shell), "cat", "echo ours", timeout_ms=500)
+    assert (result["exit_code"], result["completed"], result["outcome"]) == (None, False, "timeout")
+    assert "read by it as input" in result["note"]
 
 
 def test_two_sessions_in_parallel(agent: Agent):

@@ -269,9 +269,12 @@ def foreground_group(leader: int) -> int | None:
 
 
 def sleeps(pid: int) -> bool:
-    """Whether a process and its children sleep; True where it cannot be told, and for one that has ended."""
+    """Whether a process and its children sleep; True where it cannot be told, and for one that has ended.
+
+    One that somebody has stopped does not sleep: it may have something to do.
+    """
     with suppress(OSError, IndexError):
-        return all(_stat(each)[0] not in "RD" for each in (pid, *_children(pid, [pid])))
+        return all(_stat(each)[0] not in "RDTt" for each in (pid, *_children(pid, [pid])))
     return True
 
 

@@ -310,9 +310,8 @@ class Asking:
         self._name = ""
         self._since = 0.0
 
-    async def settled(self, session: Session) -> Verdict | None:
+    async def settled(self, session: Session, verdict: Verdict) -> Verdict | None:
         """The kernel's verdict, once it has stood for a while and all before it is printed."""
-        _, verdict = session.look()
         now, size = time.monotonic(), session.log.size()
         name = verdict.process.name if verdict.process and verdict.ready else ""
         if not name or size != self._size or name != self._name:

@@ -16,6 +16,10 @@ KEY = b"\x1b[7777~"
 """The private key of our start-up files: bash clears its line, zsh and fish answer and listen for a command."""
 
 
+SHOW_PROMPT = b"\x1b[7778~"
+"""Another one, in bash: it draws the prompt anew, with its marks, and changes nothing."""
+
+
 @dataclass(frozen=True)
 class Integration:
     """How a shell comes to send marks."""
@@ -51,6 +55,11 @@ def keyed(program: str) -> bool:
     return _name(program) in ("zsh", "fish")
 
 
+def status_variable(program: str) -> str:
+    """What the shell's user writes for the exit status of the last command."""
+    return "$status" if _name(program) == "fish" else "$?"
+
+
 def draws_after_mark(program: str) -> bool:
     """Whether this shell's B mark comes before its prompt is drawn: fish prints it from an event."""
     return _name(program) == "fish"
@@ -63,6 +72,11 @@ def command_keys(job: str, text: bytes) -> bytes:
     """
     characters = len(text.decode("utf-8", "surrogateescape"))
     return b"%b\0%d %d\0%b\0" % (job.encode(), characters, len(text), text)
+
+
+def refused_keys(job: str) -> bytes:
+    """What a shell that listens refuses, as it has no valid size: it says so under this name and runs nothing."""
+    return b"%b\0-\0\0" % job.encode()
 
 
 def _name(program: str) -> str:

@@ -98,12 +98,16 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     PROMPT_COMMAND=("$first" ${own[@]+"${own[@]}"} "$last")
   }
 
-  # One paste is one edit, whatever the user's inputrc says; a private key clears the line without touching `$?`.
+  # One paste is one edit, whatever the user's inputrc says; a private key clears the line without touching `$?`, another
+  # draws the prompt anew.
   {
     \builtin bind 'set enable-bracketed-paste on'
     \builtin bind -m emacs '"\e[7777~": kill-whole-line'
     \builtin bind -m vi-insert '"\e[7777~": kill-whole-line'
     \builtin bind -m vi-command '"\e[7777~": "S"'
+    \builtin bind -m emacs '"\e[7778~": redraw-current-line'
+    \builtin bind -m vi-insert '"\e[7778~": redraw-current-line'
+    \builtin bind -m vi-command '"\e[7778~": redraw-current-line'
   } 2>/dev/null
 
   case ${TMUXMCP_HISTFILE-} in

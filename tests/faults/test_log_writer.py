@@ -1,0 +1,123 @@
+"""The log's writer is late, or killed, around commands: what `run` says is what the commands did.
+
+Each command leaves its number in a file, so that what it did is known whatever the log says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.conftest import eventually
+from tmuxmcp.broker import results as r
+from tmuxmcp.broker.broker import Broker
+
+pytestmark = pytest.mark.anyio
+
+MANY = bool(os.environ.get("TMUXMCP_TEST_MANY"))
+STALLS = 1500 if MANY else 60
+KILLS = 60 if MANY else 8
+
+
+def writer_of(broker: Broker, session_id: str) -> list[psutil.Process]:
+    """The processes that write a session's log: the sink, and its dd."""
+    directory = broker.settings.state_dir / "sessions" / session_id
+    with suppress(OSError, ValueError, IndexError, psutil.Error):
+        sink = psutil.Process(int((directory / "sink.pid").read_text().split()[0]))
+        return [sink, *sink.children(recursive=True)]
+    return []
+
+
+def signal_all(processes: list[psutil.Process], number: int) -> None:
+    for process in processes:
+        with suppress(psutil.Error):
+            process.send_signal(number)
+
+
+async def stall(processes: list[psutil.Process], before_s: float, for_s: float) -> None:
+    """Stop these processes for a while."""
+    await asyncio.sleep(before_s)
+    signal_all(processes, signal.SIGSTOP)
+    try:
+        await asyncio.sleep(for_s)
+    finally:
+        signal_all(processes, signal.SIGCONT)
+
+
+def wrong(ran: r.RunResult, output: str, status: int) -> str:
+    """What is not so in an answer about a command that ran, of which not all may have been recorded."""
+    note = ran.note or ""
+    if any(said in note for said in ("refused", "not begun", "othing was run")):
+        return "it ran"
+    if not ran.completed or ran.exit_code not in (status, None):
+        return "it ended"
+    if ran.exit_code is not None and ran.output == output:
+        return ""
+    return "" if "not recorded" in note or "lost" in note else "something is missing"
+
+
+@pytest.mark.parametrize("program", ["bash", "zsh", "fish"])
+async def test_a_late_writer_changes_no_answer(broker: Broker, tmp_path: Path, program: str) -> None:
+    """The writer stands still for 60 to 140 ms at a random moment of each command."""
+    rng = random.Random(10)
+    did = tmp_path / "did"
+    await broker.create_session(program, name="a")
+    await broker.run("true", session_id="a")
+    found = []
+    for number in range(STALLS):
+        status = number % 100
+        stalled = asyncio.ensure_future(stall(writer_of(broker, "a"), rng.uniform(0, 0.01), rng.uniform(0.06, 0.14)))
+        command = f"echo {number} >>{did}; echo c{number}; sh -c 'exit {status}'"
+        ran = await broker.run(command, session_id="a", timeout_ms=10_000)
+        await stalled
+        begun = str(number) in did.read_text().split()
+        if not (ran.completed and begun) or (ran.output, ran.exit_code) != (f"c{number}\n", status):
+            found.append((number, begun, ran))
+    assert found == [], "\n".join(map(str, found))
+    assert did.read_text().split() == [str(number) for number in range(STALLS)]
+
+
+@pytest.mark.parametrize("seconds", ["0", "0.5"])
+@pytest.mark.parametrize("program", ["bash", "zsh", "fish"])
+async def test_a_killed_writer_is_no_command_that_did_not_run(
+    broker: Broker, tmp_path: Path, program: str, seconds: str
+) -> None:
+    """What was not recorded is not known, and said so soon; nothing is said to have not run."""
+    rng = random.Random(20)
+    found = []
+    for number in range(KILLS):
+        name, did = f"a{number}", tmp_path / f"did{number}"
+        await broker.create_session(program, name=name)
+        await broker.run("true", session_id=name)
+        writer = writer_of(broker, name)
+
+        async def kill(after_s: float, processes: list[psutil.Process] = writer) -> None:
+            await asyncio.sleep(after_s)
+            signal_all(processes, signal.SIGKILL)
+
+        killed = asyncio.ensure_future(kill(rng.uniform(0, 0.008)))
+        begun = time.monotonic()
+        command = f"echo x >>{did}; sleep {seconds}; echo c{number}; sh -c 'exit 6'"
+        ran = await broker.run(command, session_id=name, timeout_ms=15_000)
+        lasted_s = time.monotonic() - begun
+        await killed
+        await eventually(did.exists)
+        why = wrong(ran, f"c{number}\n", 6)
+        if why or lasted_s > 8:
+            found.append((number, why, lasted_s, ran))
+        after = await broker.run("echo after; sh -c 'exit 3'", session_id=name)
+        assert wrong(after, "after\n", 3) == "", after
+        await eventually(lambda name=name: len(writer_of(broker, name)) > 1)  # type: ignore[misc]
+        again = await broker.run("echo again; sh -c 'exit 4'", session_id=name)
+        assert (again.output, again.exit_code) == ("again\n", 4)
+        assert did.read_text() == "x\n"
+        await broker.destroy_session(name, force=True)
+    assert found == [], "\n".join(map(str, found))
