@@ -164,9 +164,12 @@ LONG = "echo " + " ".join(f"word{number}" for number in range(60))
 
 UNUSUAL = [
     "stty -echo",
+    "export TERM=dumb",
+    "export TERM=dumb; stty -echo",
     "bind 'set horizontal-scroll-mode on'",
+    "bind 'set enable-bracketed-paste off'",
 ]
-"""What makes the line editor show less of a command, or none of it."""
+"""What makes the line editor show less of a command, or none of it, or take pastes for keys."""
 
 
 @pytest.mark.parametrize("before", UNUSUAL)

@@ -1,10 +1,15 @@
-"""What a line editor showed of a command, compared with what was typed."""
+"""What a line editor showed of a command, compared with what was typed; and commands where it takes no pastes."""
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tmuxmcp.broker.typed import Echo, compared
+from tmuxmcp.tmux.shells import one_line
 
 LONG = "echo " + " ".join(f"w{number}" for number in range(900))
 
@@ -40,3 +45,13 @@ def test_echo_is_compared(typed: str, shown: str, echo: Echo) -> None:
 def test_the_end_of_a_long_echo_is_compared_as_well() -> None:
     assert compared(LONG, "\r<lots of redrawing", "\r<w897 w898 w899\n") is Echo.OURS
     assert compared(LONG, "\r<lots of redrawing", "\r<w897 w898 w890\n") is Echo.OTHER
+
+
+@given(st.binary(min_size=1, max_size=60).filter(lambda text: b"\0" not in text))
+def test_a_command_on_one_line_is_the_same_command(text: bytes) -> None:
+    line = one_line(text)
+    assert not any(byte < 0x20 or byte == 0x7F for byte in line)
+    said = subprocess.run(
+        ["bash", "-c", b'eval() { printf %s "$1"; }; ' + line], capture_output=True, check=True, env={"LC_ALL": "C"}
+    )
+    assert said.stdout == text

@@ -8,6 +8,7 @@ do.
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections.abc import Callable
@@ -206,6 +207,8 @@ async def _marked(session: Session, met: Callable[[], bool]) -> bool:
 async def _type(session: Session, pane: Pane, text: str, data: bytes) -> Job:
     track = session.track
     keyed = shells.keyed(session.meta.program)
+    if not keyed and re.search(rb"[\x00-\x1f]", data) and not _takes_pastes(session):
+        data = shells.one_line(data)
     line = data.decode("utf-8", "surrogateescape")
     job = Job(text, line, time.monotonic(), track.number, track.prompt_end, session.log.size())
     claim = f"{session.meta.nonce}-{track.number}-{track.prompt_end}"
@@ -234,6 +237,13 @@ async def _type(session: Session, pane: Pane, text: str, data: bytes) -> Job:
         raise _busy(session)  # another broker was first at this prompt
     session.write_event("input", bytes=len(text.encode("utf-8", "surrogateescape")), keys=1)
     return job
+
+
+def _takes_pastes(session: Session) -> bool:
+    """Whether the line editor asked for bracketed paste when it showed this prompt: on a dumb terminal it does not."""
+    end = session.track.prompt_end
+    start = max(session.track.output_end, end - typed.ECHO_LIMIT)
+    return session.log.read(start, end - start).rpartition(b"\x1b[?2004")[2].startswith(b"h")
 
 
 async def _listening(session: Session, pane: Pane, job: Job) -> None:

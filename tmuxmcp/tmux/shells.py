@@ -6,6 +6,7 @@ Shells are told apart by the name of their program, which a session knows as lon
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +78,14 @@ def command_keys(job: str, text: bytes) -> bytes:
 def refused_keys(job: str) -> bytes:
     """What a shell that listens refuses, as it has no valid size: it says so under this name and runs nothing."""
     return b"%b\0-\0\0" % job.encode()
+
+
+def one_line(text: bytes) -> bytes:
+    """A command for bash as one line without control characters, where pastes are taken for keys.
+
+    `$'...'` is ANSI-C quoting, in which `!` is no history expansion when it is written as a number.
+    """
+    return b"eval $'" + re.sub(rb"[\x00-\x1f\x7f'\\!]", lambda found: b"\\%03o" % found[0][0], text) + b"'"
 
 
 def _name(program: str) -> str:
