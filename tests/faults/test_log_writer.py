@@ -85,6 +85,19 @@ async def test_a_late_writer_changes_no_answer(broker: Broker, tmp_path: Path, p
     assert did.read_text().split() == [str(number) for number in range(STALLS)]
 
 
+async def test_ready_is_not_said_before_a_late_writer_has_written(broker: Broker) -> None:
+    """Else an answer that says ready would lack what was printed before."""
+    await broker.create_session("python3", name="a", wait_ready=True)
+    for number in range(10):
+        stalled = asyncio.ensure_future(stall(writer_of(broker, "a"), 0, 0.2))
+        await asyncio.sleep(0)  # it stands still now
+        sent = await broker.send(f"print({number} * 7, 'printed')", enter=True, session_id="a", timeout_ms=10_000)
+        await stalled
+        assert sent.result is not None
+        assert sent.result.outcome == "ready"
+        assert f"{number * 7} printed" in sent.result.content
+
+
 @pytest.mark.parametrize("seconds", ["0", "0.5"])
 @pytest.mark.parametrize("program", ["bash", "zsh", "fish"])
 async def test_a_killed_writer_is_no_command_that_did_not_run(
