@@ -218,20 +218,22 @@ async def _type(session: Session, pane: Pane, text: str, data: bytes) -> Job:
         panes.raw(pane, shells.KEY if keyed else shells.KEY * 2),
     ]
     async with session.input_lock:
-        done = await panes.type_input(
-            session.tmux,
-            pane,
-            b"" if keyed else data,
-            before=before,
-            after=[] if keyed else [panes.keys(pane, ["Enter"])],
-            bracketed=True,
-            condition=f"#{{!=:#{{@tmuxmcp_claim}},{claim}}}",
-        )
-        if done and keyed:
-            await _listening(session, pane, job)
-            job.name = secrets.token_hex(4)
-            data = shells.command_keys(job.name, data)
-            done = await panes.type_input(session.tmux, pane, data)
+        # Cancelled halfway, the shell would go on listening, and the prompt would stay claimed.
+        with anyio.CancelScope(shield=True):
+            done = await panes.type_input(
+                session.tmux,
+                pane,
+                b"" if keyed else data,
+                before=before,
+                after=[] if keyed else [panes.keys(pane, ["Enter"])],
+                bracketed=True,
+                condition=f"#{{!=:#{{@tmuxmcp_claim}},{claim}}}",
+            )
+            if done and keyed:
+                await _listening(session, pane, job)
+                job.name = secrets.token_hex(4)
+                data = shells.command_keys(job.name, data)
+                done = await panes.type_input(session.tmux, pane, data)
     if not done:
         await session.alive()
         raise _busy(session)  # another broker was first at this prompt
