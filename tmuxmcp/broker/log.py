@@ -228,6 +228,12 @@ class LogWatcher:
             mask = self._flags.CLOSE_WRITE | self._flags.MODIFY if modify else self._flags.CLOSE_WRITE
             self._inotify.add_watch(path, mask)
 
+    def doubt(self, path: Path) -> None:
+        """Have whoever mends look at a log whose writer was not seen, as if that had closed it."""
+        if path in self._by_path:
+            self.closed_paths.add(path)
+            self.closed.set()
+
     async def run(self) -> None:
         """Tell changes until cancelled."""
         async with anyio.create_task_group() as task_group:
@@ -255,8 +261,7 @@ class LogWatcher:
     def _tell(self, path: Path, closed: bool) -> None:
         self._by_path[path].growth.changed()
         if closed:
-            self.closed_paths.add(path)
-            self.closed.set()
+            self.doubt(path)
 
     async def _poll(self) -> None:
         while True:

@@ -167,8 +167,11 @@ class Rest:
 
 async def _passed_on(session: Session, size: int) -> bool:
     """Whether the log has a writer, and holds all that was printed; false as well while that cannot be told."""
+    if not sink_of(session.directory)[1]:
+        session.watcher.doubt(session.log.path)  # what the sink started may still write, so nobody was told
+        return False
     try:
-        return sink_of(session.directory)[1] and await all_logged(session, size)
+        return await all_logged(session, size)
     except TmuxMcpError:
         return False
 
@@ -392,7 +395,7 @@ def unfinished(session: Session, job: Job, outcome: Outcome) -> Ran:
     elif outcome == "timeout":
         note = f"It was typed, and whether the shell has taken it cannot be told yet. {LOOK_FIRST}"
     if outcome == "timeout" and not sink_of(session.directory)[1]:
-        note = _joined(note, "What is printed is not being recorded at this moment.")
+        note = _joined(note, "At this moment the log has no writer: some output may not be recorded.")
     return Ran(outcome, None, False, evidence, start, end, None, since(job), note)
 
 
