@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.end import process_tree
 from tmuxmcp.broker.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, ProgramNotFound, Unsupported
-from tmuxmcp.host import landlock, sandbox, seccomp
+from tmuxmcp.host import bubblewrap, landlock, sandbox, seccomp
 from tmuxmcp.host.sandbox import Level
 
 pytestmark = pytest.mark.anyio
@@ -29,6 +30,53 @@ LEVELS = [
 ]
 STRONG = LEVELS[1:]
 UNIX = f"{sys.executable} -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{{}}\")'"
+
+SWITCHES = """
+import os, stat
+tried, opened = 0, []
+for top in ("/proc", "/sys"):
+    for directory, names, files in os.walk(top):
+        if directory == "/proc":
+            names[:] = [name for name in names if not name.isdigit() and name not in ("self", "thread-self")]
+        for name in files:
+            path = os.path.join(directory, name)
+            try:
+                if stat.S_ISREG(os.lstat(path).st_mode):
+                    tried += 1
+                    os.close(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK))
+                    opened.append(path)
+            except OSError:
+                pass
+print(tried > 1000, opened)
+"""
+"""Opens every file of the kernel for writing, and writes nothing."""
+
+UNDO = """
+import ctypes, os
+libc = ctypes.CDLL(None)
+NEW_NAMESPACES, REMOUNT, BIND, RECURSIVE, DETACH = 0x10000000 | 0x20000 | 0x20000000, 32, 4096, 16384, 2
+os.mkdir("/tmp/p")
+def undo():
+    libc.mount(None, b"/proc", None, REMOUNT, None)
+    libc.mount(None, b"/proc", None, REMOUNT | BIND, None)
+    libc.umount2(b"/proc", DETACH)
+    libc.mount(b"/proc", b"/tmp/p", None, BIND | RECURSIVE, None)
+    libc.mount(None, b"/tmp/p", None, REMOUNT | BIND, None)
+    libc.mount(b"proc", b"/tmp/p", b"proc", 0, None)
+    for path in ("/proc", "/tmp/p"):
+        try:
+            os.close(os.open(f"{path}/sys/kernel/core_pattern", os.O_WRONLY))
+            print("opened", path)
+        except OSError:
+            pass
+undo()
+print("unshare", libc.unshare(NEW_NAMESPACES))
+if os.fork() == 0:
+    undo()
+    os._exit(0)
+os.wait()
+"""
+"""Tries to make them writable again, also in new namespaces."""
 
 
 @pytest.fixture
@@ -144,6 +192,30 @@ async def test_no_privileges_and_no_doors_to_the_kernel(boxed: Broker) -> None:
         await refused(boxed, command)
     code = 'import fcntl; fcntl.ioctl(0, 0x5412, b"x")'
     assert "PermissionError" in await refused(boxed, f"{sys.executable} -c '{code}'")
+
+
+@levels(STRONG)
+async def test_switches_of_the_kernel_cannot_be_opened_for_writing(boxed: Broker, project: Path) -> None:
+    (project / "switches.py").write_text(SWITCHES)
+    ran = await boxed.run(f"{sys.executable} switches.py", session_id="a")
+    assert ran.output == "True []\n"
+    ran = await boxed.run("echo x >/dev/null; echo a >/dev/stdout; echo b >/proc/self/fd/1", session_id="a")
+    assert (ran.exit_code, ran.output) == (0, "a\nb\n")
+
+
+@pytest.mark.skipif(BEST != "bubblewrap", reason="bubblewrap does not run here")
+def test_nothing_in_bubblewrap_makes_the_switches_writable_again() -> None:
+    """Without the filter of system calls, which would refuse all of this."""
+    words = bubblewrap.argv(bubblewrap.find() or "", hidden=[], readable=[], writable=[], network=True)
+    done = subprocess.run([*words, "--", "python3", "-c", UNDO], capture_output=True, text=True, check=False)
+    assert done.stdout in ("unshare 0\n", "unshare -1\n"), done
+
+
+@pytest.mark.parametrize("boxed", STRONG[1:], indirect=True)
+async def test_a_debugger_works_where_proc_is_read_only(boxed: Broker) -> None:
+    words = "-ex starti -ex 'set {int}$sp = 7' -ex 'print {int}$sp' -ex 'break exit' -ex kill"
+    ran = await boxed.run(f"{shutil.which('gdb')} -nx -q -batch {words} /bin/true", session_id="a")
+    assert "$1 = 7" in ran.output
 
 
 @pytest.mark.parametrize("level", STRONG)

@@ -1,6 +1,7 @@
 """bubblewrap (bwrap(1)): a session in namespaces of its own, where this machine lets us make them.
 
-The root is read-only, the project writable; /tmp, /dev, /proc and /run are the session's own; what is hidden is empty.
+The root is read-only, the project writable; /tmp, /dev and /run are the session's own, /proc is as well but read-only;
+what is hidden is empty.
 Never `--new-session`: Ctrl-C would reach nobody, and there would be no /dev/tty to ask for a password on.
 """
 
@@ -34,7 +35,10 @@ def argv(
     """
     words = [bwrap, "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     words += [] if network else ["--unshare-net"]
-    words += ["--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    words += ["--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev"]
+    # Read-only: for /proc/sys the kernel looks at the user id, and root's is root's without any capability. Of a
+    # /proc that is locked read-only, a user namespace within gets none that can be written to (mount_too_revealing).
+    words += ["--proc", "/proc", "--remount-ro", "/proc"]
     mounts = {path: ["--tmpfs", path] for path in OWN if os.path.isdir(path) and not os.path.islink(path)}
     mounts |= {path: ["--tmpfs", path] for path in hidden}
     mounts |= {path: ["--ro-bind-try", path, path] for path in (*readable, *_name_service())}
