@@ -211,6 +211,16 @@ def test_nothing_in_bubblewrap_makes_the_switches_writable_again() -> None:
     assert done.stdout in ("unshare 0\n", "unshare -1\n"), done
 
 
+@levels(STRONG)
+async def test_variables_of_a_caller_have_no_effect_outside(boxed: Broker, project: Path, home: Path) -> None:
+    """The loader of any program does what these say, also of the one that makes the sandbox."""
+    variables = {"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": str(home / "loader")}
+    made = await boxed.create_session("bash", name="v", cwd=str(project), sandbox="auto", env=variables)
+    ran = await boxed.run("echo $LD_DEBUG", session_id=made.session_id)
+    assert ran.output.endswith("libs\n")
+    assert os.listdir(home) == []
+
+
 @pytest.mark.parametrize("boxed", STRONG[1:], indirect=True)
 async def test_a_debugger_works_where_proc_is_read_only(boxed: Broker) -> None:
     words = "-ex starti -ex 'set {int}$sp = 7' -ex 'print {int}$sp' -ex 'break exit' -ex kill"

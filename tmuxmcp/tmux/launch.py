@@ -168,7 +168,9 @@ def write_wrapped_spec(
     """
     write_spec(directory, executable=executable, argv=argv, env=env, cwd=cwd, umask=umask, confine=within, name=WITHIN)
     outer = [*confine, ("report", str(directory / "error")), ("keep_report", ""), ("hand", str(directory / WITHIN))]
-    write_spec(directory, executable=wrapper[0], argv=wrapper, env=env, cwd="/", umask=umask, confine=outer)
+    # Nothing of the caller's variables: by LD_PRELOAD the wrapper would run his code, outside.
+    marked = session_mark(directory)
+    write_spec(directory, executable=wrapper[0], argv=wrapper, env=marked, cwd="/", umask=umask, confine=outer)
 
 
 def _pairs(pairs: Iterable[tuple[str, str]]) -> list[str]:
