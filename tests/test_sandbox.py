@@ -14,11 +14,13 @@ import pytest
 from tests.broker.test_end import alive
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.broker.call import Call
 from tmuxmcp.broker.end import process_tree
 from tmuxmcp.broker.settings import BrokerSettings
-from tmuxmcp.errors import InvalidArgument, ProgramNotFound, Unsupported
+from tmuxmcp.errors import InvalidArgument, PolicyDenied, ProgramNotFound, Unsupported
+from tmuxmcp.faces.operations import OPERATIONS
 from tmuxmcp.host import bubblewrap, landlock, sandbox, seccomp
-from tmuxmcp.host.sandbox import Level
+from tmuxmcp.host.sandbox import Level, Wish
 
 pytestmark = pytest.mark.anyio
 
@@ -245,6 +247,33 @@ async def test_network_is_there_unless_it_is_switched_off(
             assert ran.exit_code == 0
             names = (await broker.run("tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '", session_id="a")).output
             assert (names.split() == ["lo"]) != network or outside.output.split()[1:] == ["lo"]
+
+
+# ---- what acts outside of sessions -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wish", ["auto", "required"])
+async def test_tools_that_act_outside_are_refused(state_dir: Path, home: Path, wish: Wish) -> None:
+    (home / ".ssh").mkdir()
+    (home / ".ssh" / "key").write_text("secret")
+    async with Broker.open(BrokerSettings(state_dir=state_dir, sandbox=wish)) as broker:
+        socket = state_dir / "tmux.sock"
+        for tool, arguments in (
+            ("run_process", {"argv": ["tmux", "-N", "-S", str(socket), "run-shell", f"touch {home}/made"]}),
+            ("run_process", {"argv": ["touch", str(home / "made")]}),
+            ("write_file", {"path": str(home / "made"), "data": "x"}),
+            ("read_file", {"path": "~/.ssh/key"}),
+            ("list_directory", {"path": str(home)}),
+        ):
+            with pytest.raises(PolicyDenied, match="outside the sandbox") as denied:
+                await OPERATIONS[tool].call(broker, Call(), arguments)
+            assert "Use run" in denied.value.hint
+    assert os.listdir(home) == [".ssh"]
+
+
+async def test_tools_that_act_outside_work_beside_one_session_in_a_sandbox(broker: Broker, project: Path) -> None:
+    await broker.create_session("bash", name="a", cwd=str(project), sandbox="auto")
+    assert (await OPERATIONS["run_process"].call(broker, Call(), {"argv": ["echo", "x"]})).stdout == "x\n"
 
 
 # ---- a terminal like any other ---------------------------------------------------------------------

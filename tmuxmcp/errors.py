@@ -136,7 +136,7 @@ class PermissionDenied(TmuxMcpError):
 
 
 class PolicyDenied(TmuxMcpError):
-    """A rule of the person's policy forbids it, or wants a person asked where nobody can be; nothing was done."""
+    """The person's policy or sandbox forbids it, or a person must agree and cannot be asked; nothing was done."""
 
     code, http_status, exit_status = "POLICY_DENIED", 403, 4
 

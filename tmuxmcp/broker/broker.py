@@ -560,7 +560,7 @@ class Broker:
         """Run one program without a terminal until it has ended; it and its descendants end with the time, or the call.
 
         Raises:
-            ProgramNotFound, CwdNotFound, InvalidArgument, ResourceLimit, IoError
+            PolicyDenied, ProgramNotFound, CwdNotFound, InvalidArgument, ResourceLimit, IoError
         """
         return await self.machine.run_process(
             argv,
@@ -586,7 +586,7 @@ class Broker:
         """A piece of a file: bytes from `offset`, or lines from `start_line` to `end_line`.
 
         Raises:
-            FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, ResourceLimit, IoError
+            PolicyDenied, FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, ResourceLimit, IoError
         """
         return await self.machine.read_file(path, offset, max_bytes, start_line, end_line)
 
@@ -602,7 +602,7 @@ class Broker:
         """Write a whole file; readers see the old one or the new one.
 
         Raises:
-            FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, ResourceLimit, IoError
+            PolicyDenied, FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, ResourceLimit, IoError
         """
         return await self.machine.write_file(path, data, encoding, mode, create_dirs)
 
@@ -610,7 +610,7 @@ class Broker:
         """What is in a directory, by name; nothing is followed.
 
         Raises:
-            FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, IoError
+            PolicyDenied, FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, IoError
         """
         return await self.machine.list_directory(path, limit)
 

@@ -1,4 +1,7 @@
-"""Operations on the machine beside the terminal: arguments checked against the settings, answers as results."""
+"""Operations on the machine beside the terminal: arguments checked against the settings, answers as results.
+
+All of them act outside of every sandbox: with one in the settings they are refused.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from tmuxmcp.broker.call import Call
 from tmuxmcp.broker.reading import clamp
 from tmuxmcp.broker.session import iso
 from tmuxmcp.broker.settings import BrokerSettings
-from tmuxmcp.errors import InvalidArgument, ResourceLimit
+from tmuxmcp.errors import InvalidArgument, PolicyDenied, ResourceLimit
 from tmuxmcp.host import output, process
 from tmuxmcp.host.files import Entry, Files
 from tmuxmcp.host.limits import Limits, rlimits
@@ -45,6 +48,7 @@ class Machine:
         call: Call,
     ) -> r.RunProcessResult:
         """See `Broker.run_process`."""
+        self._refuse_outside("run_process")
         data, limits = self._input(stdin, stdin_base64), limits.within(self._settings.limits)
         allowed_ms, _ = clamp(self._settings, timeout_ms)
         if limits.duration_s is not None:
@@ -79,6 +83,7 @@ class Machine:
         self, path: str, offset: int | None, max_bytes: int, start_line: int | None, end_line: int | None
     ) -> r.ReadFileResult:
         """See `Broker.read_file`."""
+        self._refuse_outside("read_file")
         by_line = start_line is not None or end_line is not None
         if by_line and offset is not None:
             raise InvalidArgument("offset goes with bytes, start_line and end_line with lines.", hint="Give one kind.")
@@ -108,6 +113,7 @@ class Machine:
         self, path: str, data: str, encoding: str, mode: str | int | None, create_dirs: bool
     ) -> r.WriteFileResult:
         """See `Broker.write_file`."""
+        self._refuse_outside("write_file")
         content = decode_base64("data", data) if encoding == "base64" else data.encode("utf-8", "surrogateescape")
         self._check_size("data", len(content), "Write it in a session, or raise the setting.")
         permissions = int(mode, 8) if isinstance(mode, str) else mode
@@ -116,8 +122,17 @@ class Machine:
 
     async def list_directory(self, path: str, limit: int) -> r.ListDirectoryResult:
         """See `Broker.list_directory`."""
+        self._refuse_outside("list_directory")
         found, truncated = await anyio.to_thread.run_sync(self._files().list_directory, path, limit)
         return r.ListDirectoryResult(count=len(found), truncated=truncated, entries=[_entry(each) for each in found])
+
+    def _refuse_outside(self, tool: str) -> None:
+        wish = self._settings.sandbox
+        if wish != "none":
+            raise PolicyDenied(
+                f"{tool} was not done: it acts outside the sandbox, and the setting sandbox is {wish}.",
+                hint="Use run: commands in a session are inside.",
+            )
 
     def _files(self) -> Files:
         settings = self._settings
