@@ -251,6 +251,20 @@ def test_new_limits_what_it_starts_and_puts_it_into_a_sandbox(cli):
     assert b"memory_mb" in done.stderr
 
 
+def test_settings_and_tokens_are_no_project_of_a_sandbox(cli):
+    for name in ("one", "two", "three"):
+        (cli.work / name).mkdir()
+    (cli.work / "one" / "settings.toml").write_text("")
+    cli.env["TMUXMCP_TOKEN_FILE"] = f"{cli.work}/two/tokens"
+    words = ("new", "--config", "one/settings.toml", "--sandbox", "auto")
+    for name, file in (("one", "settings.toml"), ("two", "tokens")):
+        said = cli.error(*words, "--cwd", name, status=4)
+        assert said.startswith("POLICY_DENIED: ")
+        assert f"{name}/{file}" in said
+    made = cli.json(*words, "--cwd", "three")
+    assert (made["cwd"], made["note"]) == (f"{cli.work}/three", None)
+
+
 def test_new_says_what_is_wrong(cli):
     cli("new", "--name", "x")
     assert cli.error("new", "--name", "x", status=1).startswith("SESSION_EXISTS: ")

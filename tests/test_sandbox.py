@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.broker.test_end import alive
 from tests.conftest import eventually
+from tmuxmcp.broker import creation
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.call import Call
 from tmuxmcp.broker.end import process_tree
 from tmuxmcp.broker.settings import BrokerSettings
-from tmuxmcp.errors import InvalidArgument, PolicyDenied, ProgramNotFound, Unsupported
+from tmuxmcp.errors import PolicyDenied, ProgramNotFound, Unsupported
 from tmuxmcp.faces.operations import OPERATIONS
 from tmuxmcp.host import bubblewrap, landlock, sandbox, seccomp
+from tmuxmcp.host.project import Project, judge
 from tmuxmcp.host.sandbox import Level, Wish
 
 pytestmark = pytest.mark.anyio
@@ -387,11 +391,143 @@ async def test_program_that_the_sandbox_hides(boxed: Broker, tmp_path: Path, pro
         await boxed.create_session(str(program), cwd=str(project), sandbox="auto")
 
 
+# ---- where it may work -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def places(home: Path, tmp_path: Path) -> Path:
+    """A home directory with what must not be written to, and projects; and ways that lead there."""
+    for name in (".ssh", ".config/tmuxmcp", ".local/bin", ".zsh.d", "bin", "proj/.git", "proj/sub", "dots/emacs"):
+        (home / name).mkdir(parents=True)
+    (home / ".emacs.d").symlink_to("dots/emacs")
+    (home / "proj" / "keys").symlink_to("../.ssh")
+    (tmp_path / "way").symlink_to(home)
+    (home / ".bashrc").write_text("")
+    return home
+
+
+CLOSED = ("~/.ssh", "~/.config/tmuxmcp", "~/.config", "~/.local/bin", "~/.zsh.d", "~/bin", "~/dots/emacs", "~/dots")
+CLOSED += ("~", "~/..", "~/proj/..", "~/proj/keys", "~/proj/../.ssh", "~/../way/.ssh", "~/../way")
+CLOSED += ("/", "/etc", "/usr", "/usr/share", "/dev", "/dev/shm", "/proc", "/sys", "/run", "/var", "/var/log", "/home")
+CLOSED += ("/tmp", "/var/tmp", sys.prefix, f"{sys.prefix}/bin", os.path.dirname(sandbox.__file__))
+
+
+def real(path: str) -> str:
+    return os.path.realpath(os.path.expanduser(path))
+
+
 @levels(LEVELS)
-async def test_state_directory_is_no_project(boxed: Broker, state_dir: Path) -> None:
-    for cwd in (state_dir, state_dir / "sessions" / "other"):
-        with pytest.raises(InvalidArgument):
-            await boxed.create_session("bash", cwd=str(cwd), sandbox="auto")
+async def test_places_in_which_no_sandbox_works(boxed: Broker, places: Path, state_dir: Path) -> None:
+    before = len((await boxed.list_sessions()).sessions)
+    user = pwd.getpwuid(os.geteuid()).pw_dir
+    ours = (state_dir, state_dir.parent, state_dir / "sessions", state_dir / "sessions" / "other")
+    for cwd in (*CLOSED, user, *map(str, ours)):
+        with pytest.raises(PolicyDenied, match="cannot work in") as denied:
+            await boxed.create_session("bash", cwd=cwd, sandbox="auto")
+        assert "Give the directory of a project" in denied.value.hint
+    assert len((await boxed.list_sessions()).sessions) == before
+
+
+@levels(LEVELS)
+async def test_projects_in_which_a_sandbox_works(boxed: Broker, places: Path, tmp_path: Path) -> None:
+    projects = ("~/proj", "~/proj/.git", "~/proj/sub/../../proj/sub", "~/../way/proj", str(tmp_path / "project"))
+    for number, cwd in enumerate(projects):
+        made = await boxed.create_session("bash", name=f"s{number}", cwd=cwd, sandbox="auto")
+        assert made.cwd == real(cwd)
+        ran = await boxed.run("echo x >file; cat file", session_id=made.session_id)
+        assert (ran.output, ran.note) == ("x\n", None)
+        assert "file" in os.listdir(made.cwd)
+
+
+@levels(STRONG)
+async def test_settings_tokens_and_modules_are_no_project(
+    boxed: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = [tmp_path / name for name in ("settings", "tokens", "programs", "modules", "links", "outside")]
+    for path in work:
+        (path / "sub").mkdir(parents=True)
+    settings, tokens, programs, modules, links, outside = work
+    (outside / "sub" / "config.toml").write_text("")
+    (links / "config.toml").symlink_to(outside / "sub" / "config.toml")
+    own = (settings / "config.toml", tokens / "sub" / "tokens", links / "config.toml")
+    monkeypatch.setattr(boxed.creation, "settings", replace(boxed.settings, own_files=own))
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{programs}/sub")
+    monkeypatch.syspath_prepend(str(modules))
+    for path in (*work, outside / "sub", tokens / "sub", programs / "sub"):
+        with pytest.raises(PolicyDenied):
+            await boxed.create_session("bash", cwd=str(path), sandbox="auto")
+    for path in (settings / "sub", modules / "sub"):
+        await boxed.create_session("true", cwd=str(path), sandbox="auto")
+
+
+@levels(STRONG)
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can bind")
+async def test_another_mount_of_a_closed_place_is_closed(boxed: Broker, places: Path, tmp_path: Path) -> None:
+    (tmp_path / "mount").mkdir()
+    if subprocess.call(["mount", "--bind", places / ".ssh", tmp_path / "mount"]):  # noqa: ASYNC221 - as fast as anything
+        pytest.skip("this root cannot mount")
+    try:
+        with pytest.raises(PolicyDenied, match=r"\.ssh"):
+            await boxed.create_session("bash", cwd=str(tmp_path / "mount"), sandbox="auto")
+    finally:
+        subprocess.call(["umount", "--lazy", tmp_path / "mount"])  # noqa: ASYNC221
+
+
+@pytest.mark.parametrize("boxed", STRONG, indirect=True)
+@pytest.mark.parametrize("moved", ["proj", "proj/sub"])
+async def test_what_is_put_in_place_of_a_judged_project_is_not_bound(
+    boxed: Broker, places: Path, monkeypatch: pytest.MonkeyPatch, moved: str
+) -> None:
+    (places / ".ssh" / "sub").mkdir()
+
+    def judged_and_then_moved(path: str, ours: list[str]) -> Project:
+        found = judge(path, ours)
+        (places / moved).rename(places / "elsewhere")
+        (places / moved).symlink_to(places / ".ssh")
+        return found
+
+    monkeypatch.setattr(creation, "judge", judged_and_then_moved)
+    with pytest.raises(Unsupported, match="something else has been put in its place"):
+        await boxed.create_session("touch", ["made"], cwd=str(places / "proj" / "sub"), sandbox="auto")
+    assert sorted(os.listdir(places / ".ssh")) == ["sub"]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_without_a_project_a_session_works_in_a_directory_of_its_own(
+    level: Level, state_dir: Path, places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "best", lambda: level)
+    monkeypatch.chdir(places)
+    async with Broker.open(BrokerSettings(state_dir=state_dir, program="bash", sandbox="auto")) as broker:
+        ran = await broker.run("echo x >file; ls; pwd")
+        assert ran.output == f"file\n{ran.cwd}\n"
+        assert Path(ran.cwd or "").is_relative_to(real(f"{state_dir}/sessions/{ran.session_id}"))
+        assert f"cannot work in {places}" in (ran.note or "")
+        made = await broker.create_session()
+        assert "an empty directory of its own" in (made.note or "")
+        assert (await broker.run("ls; pwd", session_id=made.session_id)).output == f"{made.cwd}\n"
+        assert made.cwd != ran.cwd
+        with pytest.raises(PolicyDenied):
+            await broker.create_session(cwd=".")
+
+
+@levels(STRONG)
+async def test_a_link_in_sandbox_write_leads_to_no_closed_place(
+    boxed: Broker, places: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session may have made it, in an earlier project."""
+    listed = (str(places / "proj" / "keys"),)
+    monkeypatch.setattr(boxed.creation, "settings", replace(boxed.settings, sandbox_write=listed))
+    with pytest.raises(PolicyDenied, match="sandbox_write leads to"):
+        await boxed.create_session("bash", cwd=str(project), sandbox="auto")
+    (places / "proj" / "keys").unlink()
+    (places / "proj" / "keys").symlink_to("sub")
+    made = await boxed.create_session("bash", cwd=str(project), sandbox="auto")
+    await boxed.run(f"echo x >{places}/proj/sub/file", session_id=made.session_id)
+    assert (places / "proj" / "sub" / "file").read_text() == "x\n"
+
+
+# ---- what the settings say -------------------------------------------------------------------------
 
 
 async def test_required_is_refused_where_files_cannot_be_kept_apart(broker: Broker, monkeypatch) -> None:

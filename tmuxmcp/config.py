@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, ValidationInfo, field_serializer, field_validator
+from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, field_serializer, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
 
@@ -111,6 +111,13 @@ class Settings(BaseSettings):
     files_root: str = Field("", description="Directory beneath which the file tools stay; empty: no such bound")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="How much is logged to stderr")
     log_format: Literal["text", "json"] = Field("text", description="Form of the log")
+
+    _file: Path = PrivateAttr(default_factory=default_config_file)
+
+    @property
+    def own_files(self) -> list[Path]:
+        """The settings file and the file of tokens."""
+        return [self._file, *([self.token_file] if self.token_file else [])]
 
     @field_validator("files_root")
     @classmethod
@@ -260,4 +267,6 @@ def load_with_origins(
         ) from None
     except SettingsError as error:
         raise InvalidArgument(f"A {PREFIX}* variable cannot be read: {error}.") from None
+    if file:
+        settings._file = file.absolute()
     return settings, origins

@@ -188,7 +188,8 @@ class Broker:
                 ended.meta.save(ended.directory)
             ended_id = self._destroyed.pop(call.caller, ended.id if ended else "")
             if ended_id:
-                made.notice = f"Your default session {ended_id} had ended; this one was made anew."
+                anew = f"Your default session {ended_id} had ended; this one was made anew."
+                made.notice = " ".join(filter(None, (anew, made.notice)))
         await self._wait_ready(made, 5000, call)
         return made
 
@@ -215,7 +216,8 @@ class Broker:
         """Start a program in a terminal of its own.
 
         Raises:
-            SessionExists, MaxSessions, ProgramNotFound, CwdNotFound, InvalidArgument, Unsupported, TmuxFailed
+            SessionExists, MaxSessions, ProgramNotFound, CwdNotFound, PolicyDenied, InvalidArgument, Unsupported,
+            TmuxFailed
         """
         if record or host:
             what = "be recorded" if record else "run on another host"
@@ -253,7 +255,7 @@ class Broker:
             mode=session.mode(),
             ready=ready or session.look()[1].ready,
             attach_command=self.attach_command(session),
-            note=session.bounds.note,
+            note=notes(session, 0, 0, session.bounds.note),
         )
 
     async def _wait_ready(self, session: Session, timeout_ms: int, call: Call) -> Answer:

@@ -26,6 +26,7 @@ from tmuxmcp.errors import (
     InvalidArgument,
     IoError,
     MaxSessions,
+    PolicyDenied,
     ProgramNotFound,
     SessionExists,
     TimedOut,
@@ -34,6 +35,7 @@ from tmuxmcp.errors import (
 )
 from tmuxmcp.host import cgroup, sandbox
 from tmuxmcp.host.limits import Limits
+from tmuxmcp.host.project import Identity, judge
 from tmuxmcp.host.sandbox import Around, Level, Sandbox, Wish, choose, tighter
 from tmuxmcp.tmux import launch, panes, shells
 from tmuxmcp.tmux.panes import NewPane
@@ -47,6 +49,9 @@ SPARE_DESCRIPTORS = 64
 
 OWN = "within"
 """Directory of a session that can be seen in its sandbox: history, temporary files."""
+
+WORK = "work"
+"""Directory in that one where a session works that has no project."""
 
 RAISED = {"PROGRAM_NOT_FOUND": ProgramNotFound, "CWD_NOT_FOUND": CwdNotFound, "UNSUPPORTED": Unsupported}
 """What the launcher's step says when it cannot start the program."""
@@ -116,15 +121,18 @@ class Creation:
             program = settings.program or launch.user_shell()
             args = list(args) or list(settings.program_args)
         session_id = name or f"sess_{secrets.token_hex(4)}"
-        where = launch.find_cwd(cwd or settings.cwd)
+        where, notice = launch.find_cwd(cwd or settings.cwd), None
+        level = await anyio.to_thread.run_sync(choose, tighter(wish, settings.sandbox))
+        writable: dict[str, Identity] = {}
+        if level != "none":
+            where, writable, notice = await anyio.to_thread.run_sync(self._project, cwd, where, session_id)
         environment = launch.session_environment(
             os.environ, allow=settings.env_allow, settings_env=settings.env, env=env or {}, term=settings.term
         )
         executable = launch.find_program(program, environment["PATH"], where)
-        level = await anyio.to_thread.run_sync(choose, tighter(wish, settings.sandbox))
         await self._make_room(session_id)
         directory = self._fresh_directory(session_id)
-        box = self._sandbox(level, where, directory)
+        box = self._sandbox(level, writable, directory)
         nonce = secrets.token_hex(8)
         integration = shells.Integration(list(args), {}, False)
         if settings.integration:
@@ -171,28 +179,68 @@ class Creation:
             cgroup.remove(bounds.groups)
             raise
         await self._started_or_failed(session)
+        session.notice = notice
         self.made.add(session.id)
         return session
 
-    def _sandbox(self, level: Level, cwd: str, directory: Path) -> Sandbox:
-        """What is done for a sandbox, and the directory that is the session's own in it.
+    def _project(self, given: str, where: str, session_id: str) -> tuple[str, dict[str, Identity], str | None]:
+        """Where a session in a sandbox works, what it can write to, and what its caller should know of that.
 
         Raises:
-            InvalidArgument: the working directory is what the sandbox shall keep out of reach.
+            PolicyDenied: it may not work in the directory that the caller gave.
         """
+        writable = self._beside()
+        try:
+            project = judge(where, self._ours())
+            path, closed = project.path, project.closed
+        except OSError as error:
+            path, closed = where, f"it cannot be looked at ({error.strerror})"
+        if not closed:
+            return path, writable | {path: project.identity}, None
+        if given:
+            raise PolicyDenied(
+                f"A session in a sandbox cannot work in {path}: {closed}.",
+                hint="Give the directory of a project as cwd, such as one in your home directory.",
+            )
+        own = os.path.realpath(self.registry.directory(session_id) / OWN / WORK)
+        notice = f"It works in an empty directory of its own, as in a sandbox it cannot work in {path}: {closed}. "
+        return own, writable, notice + "To work elsewhere, make a session with cwd."
+
+    def _beside(self) -> dict[str, Identity]:
+        """What `sandbox_write` names, as far as it is there.
+
+        Raises:
+            PolicyDenied: one of them is a link, which a session may have made, to where none may write.
+        """
+        found: dict[str, Identity] = {}
+        for path in self.settings.sandbox_write:
+            with suppress(OSError):  # nothing there, or nothing that we could write to
+                target = judge(path, self._ours())
+                if target.closed and target.path != path:
+                    raise PolicyDenied(
+                        f"No sandbox is made: {path} of sandbox_write leads to {target.path}, and {target.closed}.",
+                        hint="If it shall be written to, the person names it by its real path in sandbox_write.",
+                    )
+                found[target.path] = target.identity
+        found.pop("/", None)
+        return found
+
+    def _ours(self) -> list[str]:
+        settings = self.settings
+        return [str(path) for path in (settings.state_dir, launch.PACKAGE.parent, *settings.own_files)]
+
+    def _sandbox(self, level: Level, writable: dict[str, Identity], directory: Path) -> Sandbox:
+        """What is done for a sandbox; makes the directory that is the session's own in it."""
         if level == "none":
             return Sandbox()
-        state_dir, project = Path(os.path.realpath(self.settings.state_dir)), Path(os.path.realpath(cwd))
-        if project == state_dir or any(project.is_relative_to(state_dir / name) for name in ("sessions", "callers")):
-            raise InvalidArgument("The state directory cannot be a sandbox's project.", hint="Choose another cwd.")
         own = Path(os.path.realpath(directory)) / OWN
-        (own / "tmp").mkdir(mode=0o700, parents=True)
+        for name in ("tmp", WORK):
+            (own / name).mkdir(mode=0o700, parents=True)
         around = Around(
-            project=str(project),
-            state_dir=str(state_dir),
+            writable=writable,
+            state_dir=os.path.realpath(self.settings.state_dir),
             own=str(own),
             code=str(launch.PACKAGE),
-            write=self.settings.sandbox_write,
             network=self.settings.sandbox_network,
         )
         return sandbox.plan(level, around)

@@ -46,3 +46,5 @@ class BrokerSettings:
     sandbox: Wish = "none"
     sandbox_network: bool = True
     sandbox_write: tuple[str, ...] = ()
+    own_files: tuple[Path, ...] = ()
+    """Settings and tokens: no sandbox lets anybody write to them."""

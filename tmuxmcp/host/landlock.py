@@ -9,8 +9,10 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+
+from tmuxmcp.host.project import Identity
 
 CREATE_RULESET, VERSION = 444, 1
 
@@ -51,7 +53,7 @@ def ruleset(abi: int, files: bool = True) -> tuple[str, str]:
 
 
 def words(
-    abi: int, *, hidden: Iterable[str], readable: Iterable[str], writable: Iterable[str]
+    abi: int, *, hidden: Iterable[str], readable: Iterable[str], writable: Iterable[str], same: Mapping[str, Identity]
 ) -> list[tuple[str, str]]:
     """What the launcher's step does to reach nothing else.
 
@@ -59,6 +61,7 @@ def words(
         hidden: directories that are out of reach, but for what the other two name in them.
         readable: paths in them that can be read.
         writable: directories that can be written to.
+        same: what some of them have to be still.
     """
     rights = all_rights(abi)
     holes = sorted({"/dev", *hidden})
@@ -67,8 +70,12 @@ def words(
         # Not beneath itself what is hidden: of a home directory, everything but the state directory.
         allowed += [(rights, each) for each in around(path, [hole for hole in holes if _beneath(hole, path)])]
     allowed += [(DEVICE, f"/dev/{name}") for name in DEVICES]
-    rules = [("allow", f"{right & rights} {path}") for right, path in allowed]
+    rules = [_rule(right & rights, path, same.get(path)) for right, path in allowed]
     return [ruleset(abi), *rules, ("allow_terminal", str(DEVICE & rights)), ("enforce", "")]
+
+
+def _rule(right: int, path: str, same: Identity | None) -> tuple[str, str]:
+    return ("allow_same", f"{same[0]} {same[1]} {right} {path}") if same else ("allow", f"{right} {path}")
 
 
 def around(top: str, holes: Sequence[str]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Literal
 
 from tmuxmcp.errors import Unsupported
 from tmuxmcp.host import bubblewrap, landlock, seccomp
+from tmuxmcp.host.project import Identity
 
 Level = Literal["none", "limits", "landlock", "bubblewrap"]
 Wish = Literal["none", "auto", "required"]
@@ -22,14 +23,13 @@ WISHES: tuple[Wish, ...] = ("none", "auto", "required")
 class Around:
     """What a sandbox is put around; paths are absolute."""
 
-    project: str
-    """The working directory."""
+    writable: Mapping[str, Identity]
+    """Real paths of what can be written to, and what they were when they were judged: nothing else is let in."""
     state_dir: str
     own: str
     """The session's own directory in it that is to be seen within."""
     code: str
     """Where our start-up files and the launcher's step are."""
-    write: Sequence[str] = ()
     network: bool = True
 
 
@@ -95,32 +95,38 @@ def plan(level: Level, around: Around) -> Sandbox:
     if level == "limits":
         words = [("no_new_privs", ""), ("drop_capabilities", ""), *_filter(False, around.network, ptrace=False)]
         return Sandbox(level, words)
-    writable = [path for path in (around.project, *around.write) if path != "/"]
-    writable = [os.path.realpath(path) for path in writable] + [around.own]
     readable = [os.path.realpath(path) for path in (around.code, sys.prefix, sys.base_prefix)]
     if level == "landlock":
-        return _landlock(around, readable, writable)
+        return _landlock(around, readable)
     abi = landlock.version()
-    inner = [("no_new_privs", ""), *_filter(True, True, ptrace=True)]
+    inner = [("same", f"{device} {inode} {path}") for path, (device, inode) in around.writable.items()]
+    inner.append(("no_new_privs", ""))
     if abi >= 6:
-        inner = [*inner[:1], landlock.ruleset(abi, files=False), ("enforce", ""), *inner[1:]]
+        inner += [landlock.ruleset(abi, files=False), ("enforce", "")]
+    inner += _filter(True, True, ptrace=True)
     hide = [*bubblewrap.OWN, around.state_dir]
     wrapper = bubblewrap.argv(
         bubblewrap.find() or "bwrap",
         hidden=[around.state_dir],
         readable=[path for path in readable if any(Path(path).is_relative_to(each) for each in hide)],
-        writable=writable,
+        writable=[*around.writable, around.own],
         network=around.network,
     )
     step = [sys.executable, "-I", "-S", os.path.join(around.code, "step.py"), "inside"]
     return Sandbox(level, inner, [*wrapper, "--", *step], {"TMPDIR": "/tmp"})
 
 
-def _landlock(around: Around, readable: list[str], writable: list[str]) -> Sandbox:
+def _landlock(around: Around, readable: list[str]) -> Sandbox:
     temporary = os.path.join(around.own, "tmp")
     hidden = [os.path.realpath(path) for path in (around.state_dir, *bubblewrap.OWN)]
     words = [("no_new_privs", ""), ("drop_capabilities", "")]
-    words += landlock.words(landlock.version(), hidden=hidden, readable=readable, writable=writable)
+    words += landlock.words(
+        landlock.version(),
+        hidden=hidden,
+        readable=readable,
+        writable=[*around.writable, around.own],
+        same=around.writable,
+    )
     words += _filter(False, around.network, ptrace=True, truncate=landlock.version() >= 3)
     # zsh takes no notice of TMPDIR.
     return Sandbox("landlock", words, env={"TMPDIR": temporary, "TMPPREFIX": os.path.join(temporary, "zsh")})

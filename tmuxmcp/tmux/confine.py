@@ -75,6 +75,17 @@ def _place(fd: int, wanted: int, inheritable: bool) -> None:
         os.close(fd)
 
 
+def same(value: str) -> None:
+    """Go on only if a path still leads to what was judged: `DEVICE INODE PATH`."""
+    device, inode, path = value.split(" ", 2)
+    _check(os.stat(path), device, inode)
+
+
+def _check(found: os.stat_result, device: str, inode: str) -> None:
+    if (found.st_dev, found.st_ino) != (int(device), int(inode)):
+        raise ValueError("something else has been put in its place")
+
+
 # ---- what the kernel takes away ----------------------------------------------------------------------
 
 
@@ -122,14 +133,26 @@ def landlock(value: str) -> None:
 
 def allow(value: str) -> None:
     """Allow something beneath a path: `RIGHTS PATH`. What is no longer there needs no rights."""
-    import ctypes
-
     rights, path = value.split(" ", 1)
     try:
         fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return
-    granted = int(rights) if stat.S_ISDIR(os.fstat(fd).st_mode) else int(rights) & OF_FILES
+    _grant(fd, int(rights))
+
+
+def allow_same(value: str) -> None:
+    """Allow something beneath a path that still leads to what was judged: `DEVICE INODE RIGHTS PATH`."""
+    device, inode, rights, path = value.split(" ", 3)
+    fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    _check(os.fstat(fd), device, inode)
+    _grant(fd, int(rights))
+
+
+def _grant(fd: int, rights: int) -> None:
+    import ctypes
+
+    granted = rights if stat.S_ISDIR(os.fstat(fd).st_mode) else rights & OF_FILES
     rule = granted.to_bytes(8, "little") + fd.to_bytes(4, "little")
     _checked(_libc().syscall(LANDLOCK_ADD_RULE, Ruleset.fd, RULE_PATH_BENEATH, ctypes.c_char_p(rule), 0))
     os.close(fd)
@@ -164,10 +187,12 @@ DO: dict[str, Callable[[str], None]] = {
     "hand": hand,
     "report": report,
     "keep_report": keep_report,
+    "same": same,
     "no_new_privs": no_new_privs,
     "drop_capabilities": drop_capabilities,
     "landlock": landlock,
     "allow": allow,
+    "allow_same": allow_same,
     "allow_terminal": allow_terminal,
     "enforce": enforce,
     "seccomp": seccomp,
