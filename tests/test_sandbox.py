@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -273,6 +274,29 @@ async def test_tools_that_act_outside_are_refused(state_dir: Path, home: Path, w
                 await OPERATIONS[tool].call(broker, Call(), arguments)
             assert "Use run" in denied.value.hint
     assert os.listdir(home) == [".ssh"]
+
+
+async def test_agents_do_not_type_into_sessions_without_the_sandbox(state_dir: Path, home: Path) -> None:
+    agent = Call(caller="agent")
+    async with Broker.open(BrokerSettings(state_dir=state_dir, program="bash")) as broker:
+        await broker.create_session(name="other")
+        earlier = (await broker.run("echo earlier", call=agent)).session_id
+
+    async with Broker.open(BrokerSettings(state_dir=state_dir, program="bash", sandbox="auto")) as broker:
+
+        async def call(tool: str, **arguments: object) -> Any:
+            return await OPERATIONS[tool].call(broker, agent, arguments)
+
+        for tool, arguments in (("run", {"command": "touch ~/made"}), ("send", {"text": "touch ~/made\n"})):
+            for session_id in ({}, {"session_id": "other"}):
+                with pytest.raises(PolicyDenied, match="outside the sandbox"):
+                    await call(tool, **arguments, **session_id)
+        assert os.listdir(home) == []
+        assert "earlier" in (await call("read", view="screen")).content
+        assert (await broker.run("echo person", session_id="other")).output == "person\n"
+        await call("destroy_session", session_id=earlier)
+        ran = await call("run", command="grep NoNewPrivs /proc/self/status")
+        assert (ran.output, ran.session_id == earlier) == ("NoNewPrivs:\t1\n", False)
 
 
 async def test_tools_that_act_outside_work_beside_one_session_in_a_sandbox(broker: Broker, project: Path) -> None:

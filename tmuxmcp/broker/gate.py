@@ -24,6 +24,7 @@ from tmuxmcp.broker.settings import BrokerSettings
 from tmuxmcp.errors import ConfirmationDeclined, IoError, PolicyDenied, TmuxMcpError, shortage
 from tmuxmcp.host.audit import Audit, OpenLine
 from tmuxmcp.host.redact import Redactor
+from tmuxmcp.host.sandbox import meets
 from tmuxmcp.terminal.plain import sanitize
 from tmuxmcp.tmux import launch
 
@@ -43,6 +44,9 @@ WITHOUT_SESSION = frozenset(
     {"create_session", "list_sessions", "run_process", "read_file", "write_file", "list_directory", "health"}
 )
 """Tools that concern no session that is there; all others mean the caller's default session when they name none."""
+
+TYPING = frozenset({"run", "send", "mouse"})
+"""Tools by which a session does what the caller says."""
 
 SHOWN = 2000
 """Characters of a command that a person is shown when asked."""
@@ -87,7 +91,7 @@ class Gate:
         """Do an operation, if the policy lets it; write down what came of it.
 
         Raises:
-            PolicyDenied: a rule forbids it, or nobody can be asked.
+            PolicyDenied: a rule forbids it, or nobody can be asked; the session is outside the sandbox.
             ConfirmationDeclined: the person did not agree.
             IoError: the audit is strict and cannot be written; the disk is full.
             ResourceLimit: no file descriptors are left.
@@ -103,6 +107,8 @@ class Gate:
         with self._recorded(record), _shortages_told():
             if self.policy and place:
                 await self._permit(tool, read_only, call, arguments, place, record)
+            if tool in TYPING and self.settings.sandbox != "none":
+                await self._keep_inside(tool, arguments.get("session_id", ""), call)
             result = await function()
             record.result(result)
             return result
@@ -116,6 +122,16 @@ class Gate:
         env = arguments.get("env")
         if isinstance(env, Mapping) and env:
             self.redactor.learn_environment(env)
+
+    async def _keep_inside(self, tool: str, session_id: str, call: Call) -> None:
+        """Sessions outside the sandbox, made by a person or before the setting, are not for agents to type into."""
+        session = await self._session(session_id, call)
+        if session and await session.refresh() and not meets(session.bounds.sandbox, self.settings.sandbox):
+            raise PolicyDenied(
+                f"{tool} was not done: session {session.id} is outside the sandbox that the setting sandbox demands.",
+                hint="Make a session with create_session; if this was your default session, destroy it first.",
+                session_id=session.id,
+            )
 
     # ---- the policy ----------------------------------------------------------------------------
 

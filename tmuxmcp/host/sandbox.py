@@ -50,6 +50,12 @@ def tighter(one: Wish, other: Wish) -> Wish:
     return max(one, other, key=WISHES.index)
 
 
+def meets(level: Level, wish: Wish) -> bool:
+    """Whether a session of this level is what the settings want."""
+    short: dict[Wish, tuple[Level, ...]] = {"none": (), "auto": ("none",), "required": ("none", "limits")}
+    return level not in short[wish]
+
+
 @cache
 def best() -> Level:
     """The best level that this machine can do; bubblewrap is tried, which takes some milliseconds, once."""
