@@ -77,6 +77,15 @@ def ended(agent: Agent) -> bool:
     return True
 
 
+def boxed(agent: Agent) -> bool:
+    for tool, arguments in (("run_process", {"argv": ["true"]}), ("create_session", {"cwd": "~"})):
+        with pytest.raises(ToolFailed) as failed:
+            agent.call(tool, **arguments)
+        assert failed.value.code == "POLICY_DENIED"
+    assert "run_process" in [tool.name for tool in agent.portal.call(agent.client.list_tools).tools]
+    return agent.run("grep NoNewPrivs /proc/self/status")["output"] == "NoNewPrivs:\t1\n"
+
+
 def scrollback(agent: Agent) -> bool:
     agent.run("seq 100")
     return len(agent.call("read", view="scrollback", offset=0)["content"].splitlines()) == 7
@@ -104,7 +113,7 @@ EFFECTS: list[tuple[dict[str, str], Callable[[Agent], bool]]] = [
     ({"log_max_bytes": "1048576"}, log_limit),
     ({"scrollback_lines": "7"}, scrollback),
     ({"limits": '{"open_files": 77}'}, lambda agent: agent.run("ulimit -n")["output"] == "77\n"),
-    ({"sandbox": "auto"}, lambda agent: "1" in agent.run("grep NoNewPrivs /proc/self/status")["output"]),
+    ({"sandbox": "auto"}, boxed),
     ({"max_calls": "7"}, lambda agent: agent.call("health")["limits"]["max_calls"] == 7),
     ({"idle_timeout_s": "0.5"}, ended),
     ({"max_duration_s": "0.5"}, ended),
