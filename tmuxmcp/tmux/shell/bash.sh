@@ -6,6 +6,9 @@
 # working directory, and OSC 7 tells it to others. Prompts look as they did; `$?` is untouched; set -u, -e and -x
 # do no harm.
 #
+# Every expansion is quoted: IFS is the user's, and behind `\builtin` bash splits the words of `local` like those of any
+# command. Variables are globals with names of our own: a local cannot hide a `readonly status` of the user's.
+#
 # Read by `--rcfile` with TMUXMCP_RC naming the user's own file, or at the first prompt by PROMPT_COMMAND.
 
 if [[ ${TMUXMCP_RC+set} ]]; then
@@ -24,37 +27,32 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
   __tmuxmcp_ps0= __tmuxmcp_ps1= __tmuxmcp_ps2=
   __tmuxmcp_user_ps0=${PS0-} __tmuxmcp_user_ps1=${PS1-} __tmuxmcp_user_ps2=${PS2-}
 
-  # The working directory as a URL path.
+  # The working directory as a URL path; LC_ALL is C.
   __tmuxmcp_url() {
-    \builtin local LC_ALL=C path=$1 out='' char i
-    if [[ $path != *[!A-Za-z0-9/._~-]* ]]; then
-      __tmuxmcp_urlpath=$path
-      \builtin return 0
-    fi
-    for ((i = 0; i < ${#path}; i++)); do
-      char=${path:i:1}
-      case $char in
-      [A-Za-z0-9/._~-]) out+=$char ;;
-      *)
-        \builtin printf -v char '%d' "'$char"
-        \builtin printf -v char '%%%02X' "$((char & 255))"
-        out+=$char
-        ;;
-      esac
+    __tmuxmcp_urlpath=$1
+    [[ $1 == *[!A-Za-z0-9/._~-]* ]] || \builtin return 0
+    __tmuxmcp_urlpath=
+    for ((__tmuxmcp_i = 0; __tmuxmcp_i < ${#1}; __tmuxmcp_i++)); do
+      __tmuxmcp_char=${1:__tmuxmcp_i:1}
+      if [[ $__tmuxmcp_char == [!A-Za-z0-9/._~-] ]]; then
+        \builtin printf -v __tmuxmcp_char '%d' "'$__tmuxmcp_char"
+        \builtin printf -v __tmuxmcp_char '%%%02X' "$((__tmuxmcp_char & 255))"
+      fi
+      __tmuxmcp_urlpath+=$__tmuxmcp_char
     done
-    __tmuxmcp_urlpath=$out
   }
 
   # First of the prompt commands: the command is done. Written to the terminal itself, whatever `exec >file` did.
   __tmuxmcp_first() {
-    \builtin local LC_ALL=C status=$1 done_mark=''
+    \builtin local LC_ALL=C
     __tmuxmcp_url "$PWD"
+    __tmuxmcp_tell=
     if ((__tmuxmcp_n > 0)); then
-      done_mark=$'\e]133;D;'"$status;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;cwd=$__tmuxmcp_urlpath"$'\a'
+      __tmuxmcp_tell=$'\e]133;D;'"$1;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;cwd=$__tmuxmcp_urlpath"$'\a'
     fi
     __tmuxmcp_n=$((__tmuxmcp_n + 1))
     __tmuxmcp_open=1
-    \builtin printf '%s\e]7;file://%s%s\a' "$done_mark" "${HOSTNAME-}" "$__tmuxmcp_urlpath" >/dev/tty
+    \builtin printf '%s\e]7;file://%s%s\a' "$__tmuxmcp_tell" "${HOSTNAME-}" "$__tmuxmcp_urlpath" >/dev/tty
     \builtin return 0
   }
 
@@ -65,37 +63,38 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     [[ ${PS0-} == "$__tmuxmcp_ps0" ]] || __tmuxmcp_user_ps0=${PS0-}
     [[ ${PS1-} == "$__tmuxmcp_ps1" ]] || __tmuxmcp_user_ps1=${PS1-}
     [[ ${PS2-} == "$__tmuxmcp_ps2" ]] || __tmuxmcp_user_ps2=${PS2-}
-    \builtin local tag="aid=$__tmuxmcp_aid;n=$__tmuxmcp_n"
-    PS0="\e]133;C;$tag\a$__tmuxmcp_user_ps0"
-    PS1="\[\e]133;A;$tag\a\]$__tmuxmcp_user_ps1\[\e]133;B;$tag\a\]"
-    PS2="\[\e]133;P;k=s;$tag\a\]$__tmuxmcp_user_ps2"
+    __tmuxmcp_tag="aid=$__tmuxmcp_aid;n=$__tmuxmcp_n"
+    PS0="\e]133;C;$__tmuxmcp_tag\a$__tmuxmcp_user_ps0"
+    PS1="\[\e]133;A;$__tmuxmcp_tag\a\]$__tmuxmcp_user_ps1\[\e]133;B;$__tmuxmcp_tag\a\]"
+    PS2="\[\e]133;P;k=s;$__tmuxmcp_tag\a\]$__tmuxmcp_user_ps2"
     __tmuxmcp_ps0=$PS0 __tmuxmcp_ps1=$PS1 __tmuxmcp_ps2=$PS2
     __tmuxmcp_install
     \builtin return 0
   }
 
   # Keep ours first and last, around whatever is there. Their standard error is closed to `set -x`.
+  __tmuxmcp_before='{ __tmuxmcp_first "$?"; } 2>/dev/null'
+  __tmuxmcp_after='{ __tmuxmcp_last "$?"; } 2>/dev/null'
   __tmuxmcp_install() {
-    \builtin local first='{ __tmuxmcp_first "$?"; } 2>/dev/null' last='{ __tmuxmcp_last "$?"; } 2>/dev/null'
     if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 501)); then
-      [[ ${PROMPT_COMMAND-} == "$first"$'\n'*$'\n'"$last" ]] && \builtin return 0
-      \builtin local own=${PROMPT_COMMAND-}
-      own=${own//"$first"/:}
-      own=${own//"$last"/:}
-      PROMPT_COMMAND=$first$'\n'${own:-:}$'\n'$last
+      [[ ${PROMPT_COMMAND-} == "$__tmuxmcp_before"$'\n'*$'\n'"$__tmuxmcp_after" ]] && \builtin return 0
+      __tmuxmcp_own=${PROMPT_COMMAND-}
+      __tmuxmcp_own=${__tmuxmcp_own//"$__tmuxmcp_before"/:}
+      __tmuxmcp_own=${__tmuxmcp_own//"$__tmuxmcp_after"/:}
+      PROMPT_COMMAND=$__tmuxmcp_before$'\n'${__tmuxmcp_own:-:}$'\n'$__tmuxmcp_after
       \builtin return 0
     fi
     [[ ${PROMPT_COMMAND[*]+set} ]] || PROMPT_COMMAND=()
-    \builtin local count=${#PROMPT_COMMAND[@]} each
-    if ((count > 1)) && [[ ${PROMPT_COMMAND[0]-} == "$first" && ${PROMPT_COMMAND[count - 1]-} == "$last" ]]; then
+    if ((${#PROMPT_COMMAND[@]} > 1)) && [[ ${PROMPT_COMMAND[0]-} == "$__tmuxmcp_before" &&
+      ${PROMPT_COMMAND[${#PROMPT_COMMAND[@]} - 1]-} == "$__tmuxmcp_after" ]]; then
       \builtin return 0
     fi
-    \builtin local -a own
-    own=()
-    for each in ${PROMPT_COMMAND[@]+"${PROMPT_COMMAND[@]}"}; do
-      [[ $each == "$first" || $each == "$last" ]] || own+=("$each")
+    __tmuxmcp_own=()
+    for __tmuxmcp_each in ${PROMPT_COMMAND[@]+"${PROMPT_COMMAND[@]}"}; do
+      [[ $__tmuxmcp_each == "$__tmuxmcp_before" || $__tmuxmcp_each == "$__tmuxmcp_after" ]] ||
+        __tmuxmcp_own+=("$__tmuxmcp_each")
     done
-    PROMPT_COMMAND=("$first" ${own[@]+"${own[@]}"} "$last")
+    PROMPT_COMMAND=("$__tmuxmcp_before" ${__tmuxmcp_own[@]+"${__tmuxmcp_own[@]}"} "$__tmuxmcp_after")
   }
 
   # One paste is one edit, whatever the user's inputrc says; a private key clears the line without touching `$?`, another

@@ -15,6 +15,7 @@ typeset -gH __tmuxmcp_user_ps1= __tmuxmcp_user_ps2= __tmuxmcp_user_eol=
 # The working directory as a URL path.
 __tmuxmcp_url() {
   builtin setopt extended_glob no_multibyte
+  local MATCH MBEGIN MEND
   __tmuxmcp_urlpath=${1//(#m)[^A-Za-z0-9\/._~-]/%${(l:2::0:)$(([##16] #MATCH))}}
 }
 

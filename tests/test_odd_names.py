@@ -1,0 +1,134 @@
+"""Directories of any name and variables of any value: in each shell `run` tells the true status and directory."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote_to_bytes
+
+import pytest
+
+from tests.agent import Agent, eventually
+from tests.conftest import end_server
+
+ALL = pytest.mark.parametrize("program", ["bash", "zsh", "fish"])
+LIKE_SH = pytest.mark.parametrize("program", ["bash", "zsh"])
+
+DIRECTORIES = [
+    *(b"two words", b" leading", b"trailing ", b"tab\there", b"line\nof two\n", b"return\rhere"),
+    *(b"x path=..", b"x LC_ALL=xx", b"x status=9 IFS=.", b"-n", b"--", b"~", b"=ls", b"#c", b"..."),
+    *(b"a*b", b"[!a]?", b"{a,b}", b"back\\slash\\n", b"%41%", b"$HOME", b"`id`$(id)", b"'\"", b"!!", b"&"),
+    *(b"semi;aid=x;cwd=%2Fetc", b"bel\x07", b"esc\x1b]133;D;0\x07\x1b\\"),
+    "ä 漢字 🙂".encode(),
+    *(b"\xff\xfe \x80\x83\xa0", bytes(range(1, 47)), bytes(range(48, 128)), bytes(range(128, 256)), b"x" * 255),
+]
+
+SEPARATORS = [b"/", b"e", b"0123456789", b"abcdefghijklmnopqrstuvwxyz_;=", b"", b" ", b"\n", None]
+
+
+def quoted(text: bytes, program: str) -> str:
+    """One word, every byte of it escaped."""
+    if program == "fish":
+        return "".join(f"\\X{byte:02x}" for byte in text) or "''"
+    return "$'" + "".join(f"\\x{byte:02x}" for byte in text) + "'"
+
+
+@pytest.fixture(scope="module")
+def agent() -> Iterator[Agent]:
+    directory = Path(tempfile.mkdtemp(prefix="tm-"))
+    with Agent(directory, "sh") as agent:
+        # fish makes completions from all manual pages when it meets a new home.
+        (directory / "home/.local/share/fish/generated_completions").mkdir(parents=True)
+        yield agent
+    end_server(directory)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+class Shell:
+    """A fresh shell, and a directory for the odd ones."""
+
+    def __init__(self, agent: Agent, program: str, top: Path) -> None:
+        self.program, self.top = program, top
+        self._agent = agent
+        self.session = agent.call("create_session", program=program)["session_id"]
+        self.log = agent.state_dir / "sessions" / self.session / "out.raw"
+
+    def run(self, command: str) -> dict:
+        result = self._agent.run(command, session_id=self.session)
+        assert (result["completed"], result["outcome"], result["evidence"]) == (True, "ready", "marks"), result
+        return result
+
+    def enter(self, name: bytes) -> None:
+        """Change into a directory; the result and OSC 7 must name it."""
+        path = os.fsencode(self.top) + b"/" + name
+        os.makedirs(path, exist_ok=True)
+        result = self.run(f"cd {quoted(path, self.program)}")
+        assert (result["exit_code"], result["cwd"]) == (0, path.decode("utf-8", "replace"))
+        eventually(lambda: self.told().partition(b"/")[2] == path[1:])
+
+    def told(self) -> bytes:
+        """What the last OSC 7 says, host and path."""
+        found = re.findall(rb"\x1b\]7;file://([^\x00-\x1f\x7f]*)\x07", self.log.read_bytes())
+        return unquote_to_bytes(found[-1])
+
+    def exact(self) -> None:
+        for command, output, status in [("sh -c 'exit 127'", "", 127), ("echo 'ab  c;d=e 120'", "ab  c;d=e 120\n", 0)]:
+            result = self.run(command)
+            assert (result["output"], result["exit_code"]) == (output, status)
+
+
+@pytest.fixture
+def shell(agent: Agent, program: str, tmp_path: Path) -> Iterator[Shell]:
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")
+    shell = Shell(agent, program, tmp_path)
+    yield shell
+    agent.call("destroy_session", session_id=shell.session, force=True)
+
+
+@ALL
+def test_directories_of_any_name(shell: Shell):
+    (shell.top / "aXb").mkdir()
+    for name in DIRECTORIES:
+        shell.enter(name)
+
+
+@ALL
+def test_fields_separated_by_anything(shell: Shell):
+    for separators in SEPARATORS:
+        if separators is None:
+            shell.run("set -e IFS" if shell.program == "fish" else "unset IFS")
+        else:
+            assign = "set -g IFS " if shell.program == "fish" else "IFS="
+            shell.run(assign + quoted(separators, shell.program))
+        shell.exact()
+        shell.enter(b"two words/e 01=;")
+
+
+@pytest.mark.parametrize(
+    ("program", "options"),
+    [
+        ("bash", "set -f"),
+        ("bash", "set -u; set -C"),
+        ("bash", "shopt -s failglob nocasematch extglob"),
+        ("zsh", "setopt sh_word_split glob_subst ksh_arrays"),
+    ],
+)
+def test_shells_with_other_options(shell: Shell, options: str):
+    shell.run(options)
+    shell.exact()
+    shell.enter(b"a*b [x] ?")
+
+
+@LIKE_SH
+def test_names_that_the_user_made_readonly(shell: Shell):
+    names = "path out char i done_mark tag first last own count each code old map given MATCH MBEGIN MEND"
+    shell.run("readonly " + " ".join(f"{name}=7" for name in names.split() if (name, shell.program) != ("path", "zsh")))
+    if shell.program == "bash":  # elsewhere it is the shell's own
+        shell.run("readonly status=7")
+    shell.exact()
+    shell.enter(b"two words")
