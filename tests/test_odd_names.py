@@ -14,6 +14,8 @@ import pytest
 
 from tests.agent import Agent, eventually
 from tests.conftest import end_server
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.tmux import shells
 
 ALL = pytest.mark.parametrize("program", ["bash", "zsh", "fish"])
 LIKE_SH = pytest.mark.parametrize("program", ["bash", "zsh"])
@@ -132,3 +134,23 @@ def test_names_that_the_user_made_readonly(shell: Shell):
         shell.run("readonly status=7")
     shell.exact()
     shell.enter(b"two words")
+
+
+@pytest.mark.anyio
+async def test_prompt_commands_of_bash_before_5_1(
+    broker: Broker, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    text = (shells.SHELL / "bash.sh").read_text()
+    assert "< 501" in text
+    (tmp_path / "bash.sh").write_text(text.replace("< 501", "< 999"))
+    monkeypatch.setattr(shells, "SHELL", tmp_path)
+    seen = tmp_path / "seen"
+    (home / ".bashrc").write_text(f"PROMPT_COMMAND='echo \"two  words * $?\" >>{seen}'\n")
+    await broker.create_session("bash", name="old")
+    for command, status in (("sh -c 'exit 3'", 3), ("cd /usr/lib", 0)):
+        result = await broker.run(command, session_id="old")
+        assert (result.exit_code, result.evidence) == (status, "marks")
+    assert result.cwd == "/usr/lib"
+    shown = await broker.run("echo ${#PROMPT_COMMAND[@]}", session_id="old")
+    assert shown.output == "1\n"
+    assert seen.read_text().splitlines() == [f"two  words * {status}" for status in (0, 3, 0, 0)]

@@ -53,12 +53,12 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     __tmuxmcp_n=$((__tmuxmcp_n + 1))
     __tmuxmcp_open=1
     \builtin printf '%s\e]7;file://%s%s\a' "$__tmuxmcp_tell" "${HOSTNAME-}" "$__tmuxmcp_urlpath" >/dev/tty
-    \builtin return 0
+    \builtin return "$1"
   }
 
   # Last of them: wrap the prompts again where the user's own commands changed them.
   __tmuxmcp_last() {
-    [[ $__tmuxmcp_open ]] || __tmuxmcp_first "$1"
+    [[ $__tmuxmcp_open ]] || __tmuxmcp_first "$1" || \builtin :
     __tmuxmcp_open=
     [[ ${PS0-} == "$__tmuxmcp_ps0" ]] || __tmuxmcp_user_ps0=${PS0-}
     [[ ${PS1-} == "$__tmuxmcp_ps1" ]] || __tmuxmcp_user_ps1=${PS1-}
@@ -73,7 +73,8 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
   }
 
   # Keep ours first and last, around whatever is there. Their standard error is closed to `set -x`.
-  __tmuxmcp_before='{ __tmuxmcp_first "$?"; } 2>/dev/null'
+  # Before 5.1 all are one text: ours hands on `$?`, which `&&` keeps from `set -e`.
+  __tmuxmcp_before='{ __tmuxmcp_first "$?" && \builtin :; } 2>/dev/null'
   __tmuxmcp_after='{ __tmuxmcp_last "$?"; } 2>/dev/null'
   __tmuxmcp_install() {
     if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 501)); then
