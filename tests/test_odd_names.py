@@ -136,6 +136,14 @@ def test_names_that_the_user_made_readonly(shell: Shell):
     shell.enter(b"two words")
 
 
+@LIKE_SH
+def test_a_name_of_the_machine_cannot_end_the_sequence(shell: Shell):
+    name = "HOSTNAME" if shell.program == "bash" else "HOST"
+    shell.run(f"{name}=" + quoted(b"box\x07\x1b\\\n%41/../etc 1", shell.program))
+    shell.enter(b"two words")
+    assert shell.told().split(b"/")[0] == b"box41..etc1"
+
+
 @pytest.mark.anyio
 async def test_prompt_commands_of_bash_before_5_1(
     broker: Broker, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -52,7 +52,10 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     fi
     __tmuxmcp_n=$((__tmuxmcp_n + 1))
     __tmuxmcp_open=1
-    \builtin printf '%s\e]7;file://%s%s\a' "$__tmuxmcp_tell" "${HOSTNAME-}" "$__tmuxmcp_urlpath" >/dev/tty
+    # The user may set HOSTNAME, and what it holds must not end the sequence.
+    __tmuxmcp_host=${HOSTNAME-}
+    __tmuxmcp_tell+=$'\e]7;file://'"${__tmuxmcp_host//[!A-Za-z0-9._-]/}$__tmuxmcp_urlpath"$'\a'
+    \builtin printf %s "$__tmuxmcp_tell" >/dev/tty
     \builtin return "$1"
   }
 

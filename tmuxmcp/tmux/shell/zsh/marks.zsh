@@ -33,7 +33,8 @@ __tmuxmcp_precmd() {
   __tmuxmcp_job=
   __tmuxmcp_open=1
   __tmuxmcp_n+=1
-  builtin print -rn -- $done_mark$'\e]7;file://'$HOST$__tmuxmcp_urlpath$'\a' >/dev/tty
+  # The user may set HOST, and what it holds must not end the sequence.
+  builtin print -rn -- $done_mark$'\e]7;file://'${HOST//[^A-Za-z0-9._-]/}$__tmuxmcp_urlpath$'\a' >/dev/tty
   return code
 }
 
