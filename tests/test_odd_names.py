@@ -144,6 +144,33 @@ def test_a_name_of_the_machine_cannot_end_the_sequence(shell: Shell):
     assert shell.told().split(b"/")[0] == b"box41..etc1"
 
 
+@ALL
+def test_a_directory_that_was_renamed_or_is_another_one_now(shell: Shell):
+    for name in ("old", "v1", "v2"):
+        (shell.top / name).mkdir()
+    shell.run(f"cd '{shell.top}/old'")
+    assert shell.run("mv ../old ../new")["cwd"] == f"{shell.top}/new"
+    (shell.top / "old").mkdir()
+    assert shell.run("true")["cwd"] == f"{shell.top}/new"
+    (shell.top / "now").symlink_to("v1")
+    assert shell.run(f"cd '{shell.top}/now'")["cwd"] == f"{shell.top}/now"
+    assert shell.run("ln -sfn v2 ../now")["cwd"] == f"{shell.top}/v1"
+
+
+@LIKE_SH
+def test_a_directory_that_the_user_only_says(shell: Shell):
+    shell.run("cd /usr/lib")
+    assert shell.run("PWD=/etc")["cwd"] == "/usr/lib"
+    assert shell.run("unset PWD; set -u")["cwd"] == "/usr/lib"
+
+
+@pytest.mark.parametrize("program", ["bash"])
+def test_a_locale_that_the_user_made_readonly_in_bash(shell: Shell):
+    (shell.top / "ä").mkdir()
+    shell.run("readonly LC_ALL=C.UTF-8; set -e")
+    assert shell.run(f"cd {shell.top}/ä")["cwd"] == f"{shell.top}/ä"
+
+
 @pytest.mark.anyio
 async def test_prompt_commands_of_bash_before_5_1(
     broker: Broker, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

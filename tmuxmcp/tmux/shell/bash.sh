@@ -44,17 +44,22 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
 
   # First of the prompt commands: the command is done. Written to the terminal itself, whatever `exec >file` did.
   __tmuxmcp_first() {
-    \builtin local LC_ALL=C
-    __tmuxmcp_url "$PWD"
+    # Not told, so that the broker asks the kernel, where PWD names another directory: this one was renamed, or a
+    # link changed, or the user set it. Nor where a readonly LC_ALL hides the bytes of a name.
+    __tmuxmcp_urlpath=
+    [[ ${PWD-} -ef . ]] && \builtin local LC_ALL=C && __tmuxmcp_url "$PWD"
     __tmuxmcp_tell=
     if ((__tmuxmcp_n > 0)); then
-      __tmuxmcp_tell=$'\e]133;D;'"$1;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;cwd=$__tmuxmcp_urlpath"$'\a'
+      __tmuxmcp_tell=$'\e]133;D;'"$1;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n"
+      __tmuxmcp_tell+=${__tmuxmcp_urlpath:+";cwd=$__tmuxmcp_urlpath"}$'\a'
+    fi
+    if [[ $__tmuxmcp_urlpath ]]; then
+      # The user may set HOSTNAME, and what it holds must not end the sequence.
+      __tmuxmcp_host=${HOSTNAME-}
+      __tmuxmcp_tell+=$'\e]7;file://'"${__tmuxmcp_host//[!A-Za-z0-9._-]/}$__tmuxmcp_urlpath"$'\a'
     fi
     __tmuxmcp_n=$((__tmuxmcp_n + 1))
     __tmuxmcp_open=1
-    # The user may set HOSTNAME, and what it holds must not end the sequence.
-    __tmuxmcp_host=${HOSTNAME-}
-    __tmuxmcp_tell+=$'\e]7;file://'"${__tmuxmcp_host//[!A-Za-z0-9._-]/}$__tmuxmcp_urlpath"$'\a'
     \builtin printf %s "$__tmuxmcp_tell" >/dev/tty
     \builtin return "$1"
   }

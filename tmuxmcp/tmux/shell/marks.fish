@@ -47,13 +47,16 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
 
     function __tmuxmcp_prompt --on-event fish_prompt
         test -n "$__tmuxmcp_status"; or set -g __tmuxmcp_status $status
+        # Not told where PWD names another directory, as in bash.sh; nor before fish 3.6, which cannot say.
+        set -l path
+        builtin test "$PWD" -ef . 2>/dev/null; and set path (builtin string escape --style=url -- $PWD)
         if test $__tmuxmcp_n -gt 0
-            __tmuxmcp_mark "D;$__tmuxmcp_status" ";cwd="(builtin string escape --style=url -- $PWD)
+            __tmuxmcp_mark "D;$__tmuxmcp_status" ";cwd="$path
         end
         set -g __tmuxmcp_status
         set -g __tmuxmcp_job
         set -g __tmuxmcp_n (builtin math $__tmuxmcp_n + 1)
-        builtin printf '\e]7;file://%s%s\a' $hostname (builtin string escape --style=url -- $PWD) >/dev/tty
+        set -q path[1]; and builtin printf '\e]7;file://%s%s\a' $hostname $path >/dev/tty
         __tmuxmcp_mark A
         __tmuxmcp_mark B
         for mode in (builtin bind --list-modes)

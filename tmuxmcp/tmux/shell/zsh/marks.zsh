@@ -21,20 +21,23 @@ __tmuxmcp_url() {
 
 # Before the user's own precmd functions: the command is done. Written to the terminal, whatever `exec >file` did.
 __tmuxmcp_precmd() {
-  local code=$? done_mark=
+  local code=$? tell=
   if [[ -n $__tmuxmcp_open ]]; then
     return code
   fi
-  __tmuxmcp_url $PWD
+  # Not told where PWD names another directory, as in bash.sh.
+  __tmuxmcp_urlpath=
+  [[ $PWD -ef . ]] && __tmuxmcp_url $PWD
   if (( __tmuxmcp_n > 0 )); then
-    done_mark=$'\e]133;D;'"$code;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;cwd=$__tmuxmcp_urlpath"
-    done_mark+=${__tmuxmcp_job:+;job=$__tmuxmcp_job}$'\a'
+    tell=$'\e]133;D;'"$code;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n"
+    tell+=${__tmuxmcp_urlpath:+;cwd=$__tmuxmcp_urlpath}${__tmuxmcp_job:+;job=$__tmuxmcp_job}$'\a'
   fi
+  # The user may set HOST, and what it holds must not end the sequence.
+  [[ -z $__tmuxmcp_urlpath ]] || tell+=$'\e]7;file://'${HOST//[^A-Za-z0-9._-]/}$__tmuxmcp_urlpath$'\a'
   __tmuxmcp_job=
   __tmuxmcp_open=1
   __tmuxmcp_n+=1
-  # The user may set HOST, and what it holds must not end the sequence.
-  builtin print -rn -- $done_mark$'\e]7;file://'${HOST//[^A-Za-z0-9._-]/}$__tmuxmcp_urlpath$'\a' >/dev/tty
+  builtin print -rn -- $tell >/dev/tty
   return code
 }
 
