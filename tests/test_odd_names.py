@@ -171,6 +171,25 @@ def test_a_locale_that_the_user_made_readonly_in_bash(shell: Shell):
     assert shell.run(f"cd {shell.top}/ä")["cwd"] == f"{shell.top}/ä"
 
 
+@pytest.mark.parametrize("program", ["zsh"])
+def test_options_come_back_in_zsh_whatever_separates_fields(shell: Shell):
+    shell.run("setopt correct correct_all; IFS=_o")
+    assert set(shell.run("setopt")["output"].split()) >= {"correct", "correctall"}
+    assert "interactivecomments" not in shell.run("setopt")["output"]
+
+
+def test_files_of_zsh_where_words_are_split(agent: Agent, tmp_path: Path):
+    if shutil.which("zsh") is None:
+        pytest.skip("zsh is not installed")
+    home = tmp_path / "two words"
+    home.mkdir()
+    (home / ".zshrc").write_text("MINE=yes\n")
+    made = agent.call("create_session", program="zsh", args=["-o", "sh_word_split"], env={"ZDOTDIR": str(home)})
+    seen = agent.run('echo "$MINE $ZDOTDIR"', session_id=made["session_id"])
+    assert (seen["output"], seen["evidence"]) == (f"yes {home}\n", "marks")
+    agent.call("destroy_session", session_id=made["session_id"], force=True)
+
+
 @pytest.mark.anyio
 async def test_prompt_commands_of_bash_before_5_1(
     broker: Broker, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

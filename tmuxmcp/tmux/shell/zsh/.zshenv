@@ -3,22 +3,22 @@
 #
 # TMUXMCP_NORCS stands for `zsh -f`, with which not even this file would be read.
 
-'builtin' 'typeset' -gH __tmuxmcp_home=${ZDOTDIR-}
+'builtin' 'typeset' -gH "__tmuxmcp_home=${ZDOTDIR-}"
 if [[ -n ${TMUXMCP_ZDOTDIR+set} ]]; then
-  'builtin' 'export' ZDOTDIR=$TMUXMCP_ZDOTDIR
+  'builtin' 'export' "ZDOTDIR=$TMUXMCP_ZDOTDIR"
 else
   'builtin' 'unset' ZDOTDIR
 fi
 
 if [[ -o interactive && -o zle && -n ${TMUXMCP_NONCE-} && $ZSH_VERSION == (5.<1->*|<6->.*) ]]; then
-  'builtin' 'typeset' -gH __tmuxmcp_aid=$TMUXMCP_NONCE __tmuxmcp_histfile=${TMUXMCP_HISTFILE-}
+  'builtin' 'typeset' -gH "__tmuxmcp_aid=$TMUXMCP_NONCE" "__tmuxmcp_histfile=${TMUXMCP_HISTFILE-}"
   # The functions get zsh's own options, whatever the user sets: no alias, trace or strictness reaches into them.
   'builtin' 'emulate' -R zsh -o no_aliases -c 'builtin . $__tmuxmcp_home/marks.zsh'
 
   # These do not: they change the user's. Their standard error is closed to `set -x`.
   __tmuxmcp_as_typed() {
     if [[ -n $__tmuxmcp_back ]]; then
-      'builtin' 'setopt' ${=__tmuxmcp_back}
+      'builtin' 'setopt' ${(s: :)__tmuxmcp_back}
       __tmuxmcp_back= histchars=$__tmuxmcp_histchars
     fi
   } 2>/dev/null
