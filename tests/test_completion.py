@@ -19,6 +19,7 @@ SHELLS = ["bash", "zsh", "fish"]
 BASH = """
 source "$1"; shift
 line="$*"
+IFS=$SEPARATORS
 COMP_WORDS=(); for word; do
     if [[ $word == --*=* ]]; then COMP_WORDS+=("${word%%=*}" =); [[ -z ${word#*=} ]] || COMP_WORDS+=("${word#*=}")
     else COMP_WORDS+=("$word"); fi
@@ -36,6 +37,7 @@ zpty z zsh -f -i
 for each in "PROMPT=; autoload -Uz compinit; compinit -u -D; source ${(q)script}" \
     'compadd() { local -a hits; builtin compadd -O hits "$@"; print -rl -- "<${^hits[@]}>"; builtin compadd "$@" }' \
     'finished() { print -r -- "<<"END">>" }; zle -N finished; bindkey "^X" finished; bindkey "^I" complete-word' \
+    'IFS=$SEPARATORS' \
     'setopt no_beep; print -r -- "<<"READY">>"'
 do zpty -w z "$each"; done
 zpty -r -m z ready '*<<READY>>*'
@@ -63,8 +65,8 @@ def cli():
         yield command_line
 
 
-def offered(cli, shell: str, *words: str) -> set[str]:
-    """What Tab offers behind these words; the last one is begun."""
+def offered(cli, shell: str, *words: str, separators: str = " \t\n") -> set[str]:
+    """What Tab offers behind these words; the last one is begun. `separators`: the user's IFS."""
     script = str(cli.home / f"complete.{shell}")
     line = ["tmuxmcp", *words]
     if shell == "bash":
@@ -73,7 +75,8 @@ def offered(cli, shell: str, *words: str) -> set[str]:
         argv = ["fish", "--no-config", "-c", 'source $argv[1]; complete -C "$argv[2]"', script, " ".join(line)]
     else:
         argv = ["zsh", "-f", "-c", ZSH, "zsh", script, *line]
-    done = subprocess.run(argv, env=cli.env | {"TERM": "xterm"}, cwd=cli.work, capture_output=True, text=True,
+    env = cli.env | {"TERM": "xterm", "SEPARATORS": separators}
+    done = subprocess.run(argv, env=env, cwd=cli.work, capture_output=True, text=True,
                           timeout=SOON_S, check=False, stdin=subprocess.DEVNULL)  # fmt: skip
     assert done.stderr == "", done
     if shell == "zsh":
@@ -118,6 +121,13 @@ def test_values_of_settings(cli, shell):
     assert {each.removeprefix("--results=") for each in offered(cli, shell, "serve", "--results=")} == {
         "both", "text", "structured",
     }  # fmt: skip
+
+
+def test_fields_separated_by_something_else(cli, shell):
+    for separators in ("/", "e", ""):
+        assert offered(cli, shell, "read", "", separators=separators) == {"alpha", "beta"}
+        seen = offered(cli, shell, "read", "--view", "", separators=separators)
+        assert seen == offered(cli, shell, "read", "--view", "")
 
 
 def test_files_where_nothing_better_is_known(cli, shell):

@@ -189,7 +189,7 @@ _tmuxmcp_flags() {{
 }}
 
 _tmuxmcp() {{
-    local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} verb='' place=0 i REPLY
+    local IFS=$' \\t\\n' cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} verb='' place=0 i REPLY
     for ((i = 1; i < COMP_CWORD; i++)); do
         if [[ -z $verb ]]; then
             [[ ${{COMP_WORDS[i]}} == -* ]] || verb=${{COMP_WORDS[i]}}
