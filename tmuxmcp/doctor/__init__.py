@@ -211,7 +211,7 @@ def _ask(tmux: Tmux, running: int | None) -> Check:
     try:
         if tmux.alive():
             return Check("socket", True, f"{socket}: our server answers")
-        foreign = tmux.run("show-options", "-g").returncode == 0
+        foreign = tmux.answers()
     except TmuxUnavailable:
         return Check("socket", True, f"{socket}: a server of another version answers")  # see `server`
     except TmuxFailed as error:
@@ -232,7 +232,7 @@ def check_server(tmux: Tmux) -> Check:
     fix = "Put the tmux that started it first on PATH, or end its sessions with that one."
     try:
         answer = tmux.run("display-message", "-p", "#{version} #{pid}")
-        if answer.returncode:
+        if not answer.stdout:
             tmux.alive()  # tells other versions from no server
             return Check("server", True, "none runs")
     except TmuxMcpError as error:

@@ -236,6 +236,9 @@ class Tmux:
     def run(self, *args: str, timeout_s: float = 5.0) -> subprocess.CompletedProcess[str]:
         """Run one tmux process; for what must work without the control client.
 
+        Its return code is 0 whatever happened where the host program ignores SIGCHLD, or waits for all children
+        itself: judge by what it printed.
+
         Raises:
             TmuxFailed: it did not end in time.
         """
@@ -265,15 +268,17 @@ class Tmux:
         if not self.socket.exists():
             return False
         done = self.run("show-options", "-gqv", "@tmuxmcp_server")
-        if done.returncode == 0:
-            return bool(done.stdout)
         if "protocol version mismatch" in done.stderr or "open terminal failed" in done.stderr:
             raise TmuxUnavailable(
                 f"The server on {self.socket} was started by another version of tmux than {self.binary} "
                 f"({self.version}).",
                 hint="Put that tmux first on PATH, or end its sessions with it.",
             )
-        return False
+        return bool(done.stdout)
+
+    def answers(self) -> bool:
+        """Whether any server of this tmux answers on the socket; each has global options."""
+        return bool(self.run("show-options", "-g").stdout)
 
     @asynccontextmanager
     async def undisturbed(self) -> AsyncIterator[None]:
@@ -304,8 +309,7 @@ class Tmux:
     async def _revive_or_start(self) -> None:
         if await anyio.to_thread.run_sync(self.alive):
             return
-        answer = await anyio.to_thread.run_sync(self.run, "show-options", "-g")
-        if answer.returncode == 0:
+        if await anyio.to_thread.run_sync(self.answers):
             raise self._foreign()
         if await self._recreate_socket():
             return
@@ -352,7 +356,7 @@ class Tmux:
         server = libtmux.Server(socket_path=self.socket, config_file=str(config_file()), tmux_bin=wrapper)
         mark = ["set-option", "-g", "@tmuxmcp_server", "1"]
         done = server.cmd("start-server", ";", *mark, ";", "display-message", "-p", "#{pid}")
-        if done.returncode != 0 or not done.stdout:
+        if not done.stdout:
             raise TmuxFailed(f"The tmux server did not start: {' '.join(done.stderr) or 'no reason given'}.")
         number = self.state_dir / "tmux.pid"
         number.touch(mode=0o600)
