@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ class Agent:
         mode: str = "auto",
         person: Callable[[str], str] | None = None,
         errors: Path | None = None,
+        start: Sequence[str] = ("-m", "tmuxmcp"),
         **variables: str,
     ) -> None:
         self.state_dir = state_dir
@@ -56,7 +57,7 @@ class Agent:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._parameters = StdioServerParameters(
             command=sys.executable,
-            args=["-m", "tmuxmcp", "serve", "--state-dir", str(state_dir), "--log-level", "warning", *arguments],
+            args=[*start, "serve", "--state-dir", str(state_dir), "--log-level", "warning", *arguments],
             env={"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm", **variables},
             cwd=str(home),
         )

@@ -10,14 +10,56 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent import Agent, eventually
 from tests.conftest import SLOW
 from tmuxmcp.host import bubblewrap
+
+START = """
+import os, signal, sys
+for name in sys.argv[1].split():
+    signal.signal(getattr(signal, name), signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, {getattr(signal, name) for name in sys.argv[2].split()})
+os.execv(sys.executable, [sys.executable, "-m", "tmuxmcp", *sys.argv[3:]])
+"""
+PARENTS = pytest.mark.parametrize(
+    "parent",
+    [("SIGCHLD", ""), ("", "SIGCHLD SIGTERM SIGINT SIGHUP SIGUSR1"), ("SIGHUP SIGPIPE SIGINT SIGQUIT SIGTERM", "")],
+    ids=["SIGCHLD ignored", "blocked", "ignored"],
+)
+CLEAN = "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n"
+SHOW = "grep Sig[BI] /proc/self/status"
 
 
 @pytest.fixture
 def environment(state_dir: Path, tmp_path: Path) -> dict[str, str]:
     kept = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C.UTF-8"}
     return kept | {"TMUXMCP_STATE_DIR": str(state_dir), "TMUXMCP_PROGRAM": "bash"}
+
+
+@PARENTS
+def test_command_line(parent: tuple[str, str], environment: dict[str, str]):
+    def run(command: str) -> tuple[str, int]:
+        argv = [sys.executable, "-c", START, *parent, "run", command]
+        done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=30 * SLOW, check=False)
+        return done.stdout, done.returncode
+
+    assert run("echo hi") == ("hi\n", 0)
+    assert run("(exit 7)") == ("", 7)
+    assert run("exit 8")[1] == 8
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@PARENTS
+def test_stdio_server(parent: tuple[str, str], state_dir: Path):
+    with Agent(state_dir, "bash", start=("-c", START, *parent)) as agent:
+        assert agent.run(f"{SHOW}; (exit 7)")["output"] == CLEAN
+        assert agent.run("(exit 7)")["exit_code"] == 7
+        ended = agent.call("run_process", argv=["sh", "-c", f"{SHOW}; exit 5"])
+        assert (ended["stdout"], ended["rc"]) == (CLEAN, 5)
+        program = agent.call("create_session", program="sh", args=["-c", "exit 6"])["session_id"]
+        eventually(lambda: agent.call("get_session", session_id=program)["exit_code"] == 6)
+        agent.server.send_signal(signal.SIGTERM)
+        agent.server.wait(10 * SLOW)
 
 
 LIBRARY = """

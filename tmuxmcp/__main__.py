@@ -16,6 +16,9 @@ def main() -> int:
     gc.disable()
     try:
         from tmuxmcp.cli import main as command_line
+        from tmuxmcp.host import signals
+
+        signals.reset()
 
         status = command_line()
     except KeyboardInterrupt:  # while it was imported
