@@ -63,7 +63,7 @@ def test_stdio_server(parent: tuple[str, str], state_dir: Path):
 
 
 LIBRARY = """
-import json, os, signal, sys
+import json, os, signal, sys, threading
 import anyio
 import tmuxmcp
 
@@ -82,15 +82,24 @@ def reap(*_):
     except ChildProcessError:
         pass
 
+def with_all_blocked():
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    anyio.run(main)
+
 host = sys.argv[1]
-mine = {"ignores SIGCHLD": signal.SIG_IGN, "waits for all": reap}[host]
-signal.signal(signal.SIGCHLD, mine)
-anyio.run(main)
-assert signal.getsignal(signal.SIGCHLD) is mine
+if host == "blocks all in its thread":
+    thread = threading.Thread(target=with_all_blocked)
+    thread.start()
+    thread.join()
+else:
+    mine = {"ignores SIGCHLD": signal.SIG_IGN, "waits for all": reap}[host]
+    signal.signal(signal.SIGCHLD, mine)
+    anyio.run(main)
+    assert signal.getsignal(signal.SIGCHLD) is mine
 """
 
 
-@pytest.mark.parametrize("host", ["ignores SIGCHLD", "waits for all"])
+@pytest.mark.parametrize("host", ["ignores SIGCHLD", "waits for all", "blocks all in its thread"])
 def test_library_in_a_program_with_signals_of_its_own(host: str, environment: dict[str, str]):
     done = subprocess.run(
         [sys.executable, "-c", LIBRARY, host], env=environment, capture_output=True, text=True, timeout=60 * SLOW

@@ -250,6 +250,7 @@ def main(fd: int) -> None:
     os.set_inheritable(fd, False)
     for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP):
         _signal.signal(number, _signal.SIG_IGN)  # meant for others; we go when everybody has
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, [])  # the host program's thread may block SIGCHLD
     work = read_work(fd)
     adopt_orphans()
     supervisor = Supervisor(fd)

@@ -15,6 +15,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -99,6 +100,19 @@ def check_private_directory(path: Path) -> None:
 def pipe_command(*argv: str) -> str:
     """A shell command for `pipe-pane`, which expands strftime and formats in it."""
     return shlex.join(argv).replace("%", "%%").replace("#", "##")
+
+
+def _unblocking() -> str:
+    """Words before a command that runs without the signals that this thread blocks, if it blocks any.
+
+    tmux and all that it starts inherit them, and without SIGCHLD nobody is told that a program ended. Unblocked here,
+    a signal could end the host program, which waits for it elsewhere.
+    """
+    if not signal.pthread_sigmask(signal.SIG_BLOCK, []):
+        return ""
+    code = "import _signal, os, sys; _signal.pthread_sigmask(_signal.SIG_SETMASK, [])"
+    code += "; [_signal.signal(n, _signal.SIG_DFL) for n in (_signal.SIGPIPE, _signal.SIGXFSZ)]"  # Python ignores them
+    return shlex.join([sys.executable, "-I", "-S", "-c", f"{code}; os.execvp(sys.argv[1], sys.argv[1:])"]) + " "
 
 
 class Tmux:
@@ -348,7 +362,8 @@ class Tmux:
 
         wrapper = self.state_dir / "tmux"
         variables = shlex.join(f"{name}={value}" for name, value in self.environment().items())
-        script = f'#!/bin/sh\ncd / && umask 077 && exec env -i {variables} {shlex.quote(self.binary)} -u "$@"\n'
+        words = f'env -i {variables} {shlex.quote(self.binary)} -u "$@"'
+        script = f"#!/bin/sh\ncd / && umask 077 && exec {_unblocking()}{words}\n"
         wrapper.write_text(script)
         wrapper.chmod(0o700)
         if self.socket.exists() and not stat.S_ISSOCK(self.socket.lstat().st_mode):
