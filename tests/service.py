@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,9 @@ boss     admin   {TOKENS["boss"]}
 class Service:
     """One server process. Sessions outlive it: their tmux server is ended with the state directory."""
 
-    def __init__(self, state_dir: Path, *arguments: str, module: str = "tmuxmcp", **variables: str) -> None:
+    def __init__(
+        self, state_dir: Path, *arguments: str, start: Sequence[str] = ("-m", "tmuxmcp"), **variables: str
+    ) -> None:
         home = state_dir / "home"
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         tokens = state_dir / "tokens"
@@ -43,7 +45,7 @@ class Service:
         if "--no-token" not in words:
             words += ["--token-file", str(tokens)]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", module, *words, "--program", "bash"],
+            [sys.executable, *start, *words, "--program", "bash"],
             env={"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", **variables},
             cwd=home,
             stdin=subprocess.DEVNULL,

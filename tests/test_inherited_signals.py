@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from tests.agent import Agent, eventually
 from tests.conftest import SLOW
+from tests.service import Service
 from tmuxmcp.host import bubblewrap
 
 START = """
@@ -116,3 +118,14 @@ def test_sandbox_that_does_not_work_is_not_used(tmp_path: Path):
         assert not bubblewrap.works(str(forbidden))
     finally:
         signal.signal(signal.SIGCHLD, before)
+
+
+def test_service_started_with_nohup_outlives_its_terminal(state_dir: Path):
+    service = Service(state_dir, start=("-c", START, "SIGHUP", ""))
+    try:
+        assert service.result("run", command="echo up")["output"] == "up\n"
+        service.process.send_signal(signal.SIGHUP)
+        assert service.result("run", command="echo still up")["output"] == "still up\n"
+    finally:
+        status, _ = service.stop(signal.SIGTERM)
+    assert (status, re.findall(rb"(\w+): stopping", service.said)) == (0, [b"SIGTERM"])

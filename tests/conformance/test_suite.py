@@ -32,7 +32,7 @@ def outcomes(state_dir: Path, tmp_path: Path) -> Iterator[Callable[..., Outcomes
     services: list[Service] = []
 
     def run(module: str, *runs: str) -> Outcomes:
-        service = Service(state_dir, "--no-token", module=module, PYTHONPATH=str(ROOT), PATH=os.environ["PATH"])
+        service = Service(state_dir, "--no-token", start=("-m", module), PYTHONPATH=str(ROOT), PATH=os.environ["PATH"])
         services.append(service)
         with ThreadPoolExecutor(len(runs)) as pool:
             return dict(zip(runs, pool.map(lambda run: suite(run, service.url, tmp_path), runs), strict=True))

@@ -47,8 +47,6 @@ QUICK_S = 0.5
 GRACE_S = 2
 """Then it is ended, and has so long for that."""
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
 WHERE = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:]+):)?(?P<port>\d{1,5})\Z")
 
 
@@ -164,7 +162,10 @@ async def _on_signal(
     *,
     task_status: anyio.abc.TaskStatus[None],
 ) -> None:
-    with anyio.open_signal_receiver(*SIGNALS) as signals:
+    ends = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup does
+        ends.append(signal.SIGHUP)
+    with anyio.open_signal_receiver(*ends) as signals:
         task_status.started()
         async for number in signals:
             if server.should_exit:
