@@ -26,7 +26,8 @@ REPOSITORY = "https://github.com/tmuxmcp/tmuxmcp"
 ASKED = ("program", "tools", "max_sessions", "state_dir", "log_level")
 """The settings that a person may want to give where a server is installed; the rest is for the settings file."""
 
-BUNDLED = ("pyproject.toml", "README.md", "LICENSE", "tmux.conf", "tmuxmcp")
+BUNDLED = ("pyproject.toml", "README.md", "LICENSE", "tmux.conf")
+"""What a bundle holds besides the package."""
 
 
 def project() -> dict[str, Any]:
@@ -110,19 +111,18 @@ def build(directory: Path) -> list[Path]:
     command = [sys.executable, "-m", "hatchling", "build", "-d", str(directory)]
     subprocess.run(command, cwd=ROOT, check=True, stdout=sys.stderr)
     bundle = directory / f"tmuxmcp-{tmuxmcp.__version__}.mcpb"
-    write_bundle(bundle)
+    write_bundle(bundle, directory / f"tmuxmcp-{tmuxmcp.__version__}-py3-none-any.whl")
     return [*sorted(set(directory.iterdir()) - before - {bundle}), bundle]
 
 
-def write_bundle(path: Path) -> None:
-    """An MCP Bundle is a zip file with a manifest."""
+def write_bundle(path: Path, wheel: Path) -> None:
+    """An MCP Bundle is a zip file with a manifest; its package is the wheel's."""
+    with zipfile.ZipFile(wheel) as built:
+        package = sorted(name for name in built.namelist() if (ROOT / name).is_file())
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as bundle:
         bundle.writestr("manifest.json", descriptions()["manifest.json"])
-        for name in BUNDLED:
-            top = ROOT / name
-            for file in sorted(top.rglob("*")) if top.is_dir() else [top]:
-                if file.is_file() and "__pycache__" not in file.parts:
-                    bundle.write(file, file.relative_to(ROOT))
+        for name in (*BUNDLED, *package):
+            bundle.write(ROOT / name, name)
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ import shutil
 import site
 import subprocess
 import sys
+import tarfile
 import tempfile
 import venv
 import zipfile
@@ -22,7 +23,15 @@ from tests.conftest import SLOW, end_server
 from tmuxmcp.config import PREFIX, Settings
 
 ROOT = Path(__file__).parents[1]
-DATA = ("tmux/tmux.conf", "tmux/launcher.sh", "tmux/sink.sh", "tmux/shell/bash.sh", "tmux/shell/zsh/.zshenv")
+KINDS = {".py", ".sh", ".zsh", ".fish"}
+"""What the package consists of, besides `tmux.conf` and zsh's .zshenv."""
+
+STRAYS = (
+    *("tmuxmcp/x.orig", "tmuxmcp/x.rej", "tmuxmcp/x.py~", "tmuxmcp/.DS_Store", "tmuxmcp/#x.py#", "tmuxmcp/.#x.py"),
+    *("tmuxmcp/broker/.x.py.swp", "tmuxmcp/broker/.x.py.swo", "tmuxmcp/tmux/shell/zsh/..zshenv.swp", "tmuxmcp/notes"),
+    *("tmuxmcp/__pycache__/x.pyc", "tmuxmcp/core.123", "tests/.x.py.swp", "docs/index.md~", "scripts/test.orig"),
+)
+"""What editors, tools and people leave behind."""
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +40,26 @@ def scripts() -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The wheel, the sdist and the bundle, by suffix."""
-    directory = tmp_path_factory.mktemp("dist")
-    subprocess.run([sys.executable, ROOT / "scripts" / "package.py", directory], check=True, capture_output=True)
+def tracked() -> set[str]:
+    """What git knows of this checkout, as it is now."""
+    try:
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this is no git checkout")
+    return {name for name in listed.stdout.split("\0") if name and (ROOT / name).exists()}
+
+
+@pytest.fixture(scope="module")
+def built(tracked: set[str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The wheel, the sdist and the bundle, by suffix; from a checkout where all sorts of things lie about."""
+    checkout, directory = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("dist")
+    for name in (*tracked, *STRAYS):
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        if name in tracked:
+            shutil.copy2(ROOT / name, checkout / name)
+        else:
+            (checkout / name).touch()
+    subprocess.run([sys.executable, checkout / "scripts" / "package.py", directory], check=True, capture_output=True)
     return {path.suffix: path for path in directory.iterdir()}
 
 
@@ -91,10 +116,30 @@ def test_wheel_works_in_a_fresh_environment(
     assert demo.returncode == 0, demo.stderr
 
 
-def test_archives_hold_the_same_and_what_it_runs_on(built: dict[str, Path], tmp_path: Path) -> None:
+def test_package_consists_of_what_it_runs_on(tracked: set[str]) -> None:
+    odd = [name for name in tracked if name.startswith("tmuxmcp/") and Path(name).suffix not in KINDS]
+    assert odd == ["tmuxmcp/tmux/shell/zsh/.zshenv"]
+
+
+def test_archives_hold_what_git_tracks_and_nothing_else(built: dict[str, Path], tracked: set[str]) -> None:
+    package = {name for name in tracked if name.startswith("tmuxmcp/")}
+    with zipfile.ZipFile(built[".whl"]) as wheel:
+        assert {name for name in wheel.namelist() if ".dist-info/" not in name} == package | {"tmuxmcp/tmux/tmux.conf"}
+    with zipfile.ZipFile(built[".mcpb"]) as bundle:
+        assert set(bundle.namelist()) == package | {
+            *("manifest.json", "pyproject.toml", "README.md", "LICENSE", "tmux.conf")
+        }
+    with tarfile.open(built[".gz"]) as sdist:
+        names = {name.partition("/")[2] for name in sdist.getnames()}
+    folders = ("tmuxmcp/", "tests/", "docs/", "scripts/", "requirements/")
+    assert names == {name for name in tracked if name.startswith(folders)} | {
+        *("PKG-INFO", "pyproject.toml", "README.md", "LICENSE", "tmux.conf", ".gitignore")
+    }
+
+
+def test_wheel_of_the_sdist_holds_the_same(built: dict[str, Path], tmp_path: Path) -> None:
     with zipfile.ZipFile(built[".whl"]) as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    assert {f"tmuxmcp/{name}" for name in DATA} <= names
     subprocess.run(["tar", "-xf", built[".gz"], "-C", tmp_path], check=True)
     (unpacked,) = tmp_path.iterdir()
     subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel"], cwd=unpacked, check=True)
@@ -104,10 +149,8 @@ def test_archives_hold_the_same_and_what_it_runs_on(built: dict[str, Path], tmp_
 
 def test_bundle_holds_a_project_that_uv_can_run(built: dict[str, Path]) -> None:
     with zipfile.ZipFile(built[".mcpb"]) as bundle:
-        names = set(bundle.namelist())
         manifest = json.loads(bundle.read("manifest.json"))
-    assert {"pyproject.toml", "tmux.conf", "README.md", manifest["server"]["entry_point"]} <= names
-    assert not [name for name in names if "__pycache__" in name or name.startswith(("tests", ".git"))]
+        assert manifest["server"]["entry_point"] in bundle.namelist()
 
 
 @pytest.mark.slow
