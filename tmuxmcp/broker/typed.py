@@ -38,7 +38,7 @@ TOLD_BY_BEGINNING = 2000
 ENDING = 12
 """Characters at a command's end by which it is told where a terminal shows no more of it."""
 
-PROMPT_JOB = "prompt"
+PROMPT_JOB = "prompted"
 """What a keyed shell is given instead of a command's name, to have it say at which prompt it is."""
 
 LOOK_FIRST = "Look with read view=screen before you run it again."

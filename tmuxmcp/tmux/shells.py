@@ -67,7 +67,7 @@ def draws_after_mark(program: str) -> bool:
 
 
 def command_keys(job: str, text: bytes) -> bytes:
-    """What a shell that listens is told: the job's name, by which its marks call it, sizes, the command.
+    """What a shell that listens is told: the job's name of eight characters, for its marks, sizes, the command.
 
     By the size, in characters or in bytes, it sees that all has come and nothing else.
     """

@@ -11,6 +11,8 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
     set -g __tmuxmcp_aid $TMUXMCP_NONCE
     set -g __tmuxmcp_n 0
     set -g __tmuxmcp_job
+    set -g __tmuxmcp_next
+    set -g __tmuxmcp_given
     set -g __tmuxmcp_status
     switch "$TMUXMCP_HISTFILE"
         case ''
@@ -41,7 +43,14 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
         end
     end
 
+    # A Ctrl-C can end each of these functions, and come between a command and its name: only marks of the very text that
+    # was given carry that name.
     function __tmuxmcp_preexec --on-event fish_preexec
+        set -g __tmuxmcp_job
+        if contains -- "$argv[1]" "$__tmuxmcp_given " "$__tmuxmcp_given"
+            set -g __tmuxmcp_job $__tmuxmcp_next
+        end
+        set -g __tmuxmcp_next
         __tmuxmcp_mark C
     end
 
@@ -67,10 +76,14 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
     function __tmuxmcp_run
         set -l given
         set -l size
+        set -l job
         __tmuxmcp_mark 'P;k=g'
-        builtin read -z __tmuxmcp_job </dev/tty
+        builtin read -z job </dev/tty
         builtin read -z size </dev/tty
         builtin read -z given </dev/tty
+        # A name has eight characters; what somebody typed meanwhile stands before it.
+        set -g __tmuxmcp_next (builtin string sub --start=-8 -- "$job")[-1]
+        set -g __tmuxmcp_given "$given"
         # In characters, or in bytes where the locale knows no others.
         if not contains -- (builtin string length -- "$given") (builtin string split ' ' -- $size)
             __tmuxmcp_not_run r
@@ -95,6 +108,8 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
     function __tmuxmcp_not_run
         __tmuxmcp_mark A
         __tmuxmcp_mark B
+        set -g __tmuxmcp_job $__tmuxmcp_next
+        set -g __tmuxmcp_next
         __tmuxmcp_mark "P;k=$argv[1]"
         set -g __tmuxmcp_job
     end
@@ -102,6 +117,8 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
     # fish does not run it, and says why; here between marks, as if it had been run.
     function __tmuxmcp_refuse
         builtin printf '%s\n' $argv[1] >/dev/tty
+        set -g __tmuxmcp_job $__tmuxmcp_next
+        set -g __tmuxmcp_next
         __tmuxmcp_mark C
         set -l fish (status fish-path)
         $fish --no-config --no-execute -c $argv[1] </dev/null >/dev/tty 2>&1

@@ -91,7 +91,8 @@ __tmuxmcp_take() {
     # Not by the paste widget, which gives up after KEYTIMEOUT.
     if builtin read -rt 5 -d $'\0' job && builtin read -rt 5 -d $'\0' size &&
       IFS= builtin read -rt 5 -d $'\0' given && [[ $size == *" ${#given}" ]]; then
-      __tmuxmcp_job=$job
+      # A name has eight characters; what somebody typed meanwhile stands before it.
+      __tmuxmcp_job=${job[-8,-1]}
       # While the line editor runs, the terminal turns newlines into returns.
       BUFFER=${given//$'\r'/$'\n'}
       # At its end, the editor says nothing more when it leaves: an error of syntax comes right after its last newline.
@@ -99,7 +100,7 @@ __tmuxmcp_take() {
       return 0
     fi </dev/tty
   fi
-  builtin print -rn -- $'\e]133;P;k=r;'"$tag${job:+;job=$job}"$'\a' >/dev/tty
+  builtin print -rn -- $'\e]133;P;k=r;'"$tag${job:+;job=${job[-8,-1]}}"$'\a' >/dev/tty
   return 1
 }
 
