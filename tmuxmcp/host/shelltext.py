@@ -4,7 +4,8 @@ A word that only the shell can know (an expansion, a substitution) is None. Text
 adds a command of which nothing is known: a rule that could have matched it then counts as matched. The grammar is
 bash's, which sh and zsh share for the most part; fish's own syntax mostly counts as not understood.
 
-Pure: text in, commands out. The parser (tree-sitter, with its bash grammar) is imported at first use.
+Pure: text in, commands out. The parser (tree-sitter, with its bash grammar) is imported at first use, and there are
+texts that crash it: `parse` runs in a process of its own alone (`parser.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Programs that run another program of their arguments: env, sudo, xargs, find -exec, `bash -c`, ssh.
 
-Pure. A program that is not in these tables and runs others all the same is not seen through.
+Pure; runs where shell text is parsed (`parser.py`). A program that is not in these tables and runs others all the
+same is not seen through.
 """
 
 from __future__ import annotations
