@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 import shutil
 import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import anyio
 import psutil
 import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.settings import BrokerSettings
+from tmuxmcp.host import parsing as parsing_module
+from tmuxmcp.host.parsing import Parsing
+from tmuxmcp.host.shelltext import Command
 
 T = TypeVar("T")
 
@@ -88,3 +94,36 @@ async def broker(anyio_backend: str, state_dir: Path, home: Path) -> AsyncIterat
     """A broker on a tmux server of its own."""
     async with Broker.open(BrokerSettings(state_dir=state_dir, program="bash")) as opened:
         yield opened
+
+
+class Reasons(logging.Handler):
+    """Collects why there was no answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.seen.add(record.getMessage().rpartition(": ")[2])
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """The process that parses shell text, for tests that run in no event loop."""
+
+    portal: BlockingPortal
+    parsing: Parsing
+    reasons: Reasons
+
+    def __call__(self, text: str) -> list[Command]:
+        return self.portal.call(self.parsing.of_text, text, "/w", "/home/me")
+
+
+@pytest.fixture(scope="session")
+def commands() -> Iterator[Parsed]:
+    """What a shell text would run in `/w`, `~` being `/home/me`."""
+    reasons = Reasons()
+    parsing_module.log.addHandler(reasons)
+    with start_blocking_portal() as portal, closing(portal.call(Parsing)) as parsing:
+        yield Parsed(portal, parsing, reasons)
+    parsing_module.log.removeHandler(reasons)

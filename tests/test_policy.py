@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
+import random
 import re
 import subprocess
 import sys
+import termios
+from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
+import psutil
 import pytest
 from mcp import MCPError
 from mcp.types import ElicitResult
 
-from tests.agent import Agent, ToolFailed
+from tests.agent import Agent, ToolFailed, eventually
 from tests.service import Service
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.broker.call import Call
+from tmuxmcp.broker.settings import BrokerSettings
 
 ERAS = ["auto", "legacy"]
 
@@ -60,6 +68,89 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
     finally:
         end_server(state_dir)
         shutil.rmtree(state_dir, ignore_errors=True)
+
+
+def parser_of(agent: Agent) -> psutil.Process:
+    """The process that parses for a server."""
+    (found,) = [each for each in agent.server.children() if "/host/parser.py" in " ".join(each.cmdline())]
+    return found
+
+
+def has_tree_sitter(process: psutil.Process) -> bool:
+    return any("tree_sitter" in each.path for each in process.memory_maps())
+
+
+def test_text_that_crashes_its_parser_is_denied_and_the_server_lives(guarded: Agent):
+    """On the plane of U+E0D2E, tree-sitter-bash reads behind the end of a table."""
+    rng = random.Random(2)
+    for text in ["{\U000e0d2e", *(f"{{{chr(rng.randrange(0xE0000, 0xE1000))} a" for _ in range(20))]:
+        denied(guarded, "run", command=text)
+        denied(guarded, "run", command="true; touch x")
+        assert guarded.run("true")["exit_code"] == 0
+    denied(guarded, "run_process", argv=["bash", "-c", "{\U000e0d2e"])
+    assert not has_tree_sitter(guarded.server)
+    assert has_tree_sitter(parser_of(guarded))
+
+
+def test_killed_or_stopped_parser_is_replaced(guarded: Agent):
+    guarded.run("true")
+    for end in (psutil.Process.kill, psutil.Process.terminate):
+        end(parser_of(guarded))
+        assert guarded.run("true")["exit_code"] == 0
+    parser_of(guarded).suspend()
+    assert "cannot be told" in denied(guarded, "run", command="true")
+    assert guarded.run("true")["exit_code"] == 0
+    denied(guarded, "run", command="touch x")
+
+
+@pytest.mark.parametrize("how", ["stops", "is killed", "is killed, the parser is at work", "is killed, it is stopped"])
+def test_parser_ends_with_its_server(state_dir: Path, how: str):
+    with Agent(state_dir, **policy({"program": "touch", "action": "deny"})) as agent:
+        agent.run("true")
+        parser = parser_of(agent)
+        if how.endswith("work"):
+            agent.portal.start_task_soon(agent.client.call_tool, "run", {"command": "<<a\n" * 16_000})
+            begun_s = parser.cpu_times().user
+            eventually(lambda: parser.cpu_times().user > begun_s + 0.1)
+        if how.endswith("stopped"):
+            parser.suspend()
+        if how != "stops":
+            agent.kill()
+    eventually(lambda: not parser.is_running() or parser.status() == psutil.STATUS_ZOMBIE)
+
+
+@pytest.mark.anyio
+async def test_broker_that_is_closed_keeps_no_parser(state_dir: Path):
+    settings = BrokerSettings(state_dir=state_dir, policy=({"program": "touch", "action": "deny"},))
+    async with Broker.open(settings) as broker:
+        before = psutil.Process().children()
+        await broker.gate.call("run_process", False, Call(), {"argv": ["ls"]}, broker.health)
+        (parser,) = {*psutil.Process().children()} - {*before}
+        assert "/host/parser.py" in " ".join(parser.cmdline())
+    assert not parser.is_running()
+
+
+def test_what_one_call_leaves_typed_counts_for_the_next_one_that_is_under_way(guarded: Agent):
+    guarded.run("true")
+    parser = parser_of(guarded)
+    parser.suspend()
+    eventually(lambda: parser.status() == psutil.STATUS_STOPPED)  # until then it may still read
+    first = guarded.portal.start_task_soon(guarded.client.call_tool, "send", {"text": "true\nto"})
+    eventually(lambda: waiting_bytes(parser))
+    second = guarded.portal.start_task_soon(guarded.client.call_tool, "send", {"text": "uch x", "enter": True})
+    guarded.call("list_sessions")
+    parser.resume()
+    assert not first.result(20).is_error
+    assert second.result(20).meta["tmuxmcp/error"]["code"] == "POLICY_DENIED"
+    guarded.call("send", key="C-u")
+
+
+def waiting_bytes(process: psutil.Process) -> int:
+    """So many has its standard input that it has not read."""
+    found = array("i", [0])
+    with open(f"/proc/{process.pid}/fd/0", "rb") as pipe:
+        fcntl.ioctl(pipe, termios.FIONREAD, found)
+    return found[0]
 
 
 def test_the_agent_sees_the_reason_and_nothing_runs(guarded: Agent):

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conftest import Parsed
 from tmuxmcp.broker.actions import Place, Typed, action_of, pending_after, typed
+from tmuxmcp.host.policy import Action
 from tmuxmcp.host.shelltext import UNKNOWN
 
 SHELL = Place("a", "/w", "shell_prompt", "bash")
@@ -33,12 +37,24 @@ def test_what_a_shell_gets(pending: str | None, text: str, keys: list[str], resu
     assert typed(pending, text, keys) == result
 
 
-def programs(tool: str, place: Place = SHELL, pending: str | None = "", **arguments: Any) -> list[str | None]:
-    action = action_of(tool, False, arguments, place, pending, ["/bin/bash", "-l"], "/base")
-    return [command.program for command in action.commands]
+Acting = Callable[..., Action]
 
 
-def test_what_would_run():
+@pytest.fixture
+def action(commands: Parsed) -> Acting:
+    def act(tool: str, place: Place = SHELL, pending: str | None = "", base: str = "/base", **arguments: Any) -> Action:
+        given = (arguments, place, commands.parsing, pending, ["/bin/bash", "-l"], base)
+        return commands.portal.call(action_of, tool, False, *given)
+
+    return act
+
+
+@pytest.fixture
+def programs(action: Acting) -> Callable[..., list[str | None]]:
+    return lambda *words, **arguments: [command.program for command in action(*words, **arguments).commands]
+
+
+def test_what_would_run(programs: Callable[..., list[str | None]]):
     assert programs("run", command="a; b $(c)") == ["a", "b", "c"]
     assert programs("send", text="a", enter=True) == ["a"]
     assert programs("send", text="a") == []
@@ -65,23 +81,31 @@ def test_what_would_run():
         (Place("a", "/w", "running", ""), None),
     ],
 )
-def test_text_is_a_command_where_a_shell_may_read_it(place: Place, program: str | None):
+def test_text_is_a_command_where_a_shell_may_read_it(
+    programs: Callable[..., list[str | None]], place: Place, program: str | None
+):
     assert programs("send", place, text="a", enter=True) == [program]
 
 
-def test_lines_of_the_history_cannot_be_known():
-    action = action_of("send", False, {"keys": ["Up", "Enter"]}, SHELL)
-    assert action.commands == (UNKNOWN,)
+def test_lines_of_the_history_cannot_be_known(action: Acting):
+    assert action("send", keys=["Up", "Enter"]).commands == (UNKNOWN,)
     assert pending_after("", {"key": "Up"}) is None
 
 
-def test_keys_of_text_and_of_keys():
-    action = action_of("send", False, {"text": "a\x03\x1b\t\n", "keys": ["^D", "x"], "enter": True}, SHELL)
-    assert action.keys == ("C-c", "Escape", "Tab", "Enter", "C-d", "x", "Enter")
+def test_keys_of_text_and_of_keys(action: Acting):
+    assert action("send", text="a\x03\x1b\t\n", keys=["^D", "x"], enter=True).keys == (
+        "C-c",
+        "Escape",
+        "Tab",
+        "Enter",
+        "C-d",
+        "x",
+        "Enter",
+    )
 
 
-def test_files_are_told_by_both_of_their_names(tmp_path: Any):
+def test_files_are_told_by_both_of_their_names(action: Acting, tmp_path: Path):
     (tmp_path / "link").symlink_to("/etc")
-    action = action_of("read_file", True, {"path": "link/passwd"}, Place(), base=str(tmp_path))
-    assert set(action.paths) == {str(tmp_path / "link/passwd"), "/etc/passwd"}
-    assert action_of("create_session", False, {"cwd": "/x/../y"}, Place()).paths == ("/y",)
+    looked = action("read_file", Place(), base=str(tmp_path), path="link/passwd")
+    assert set(looked.paths) == {str(tmp_path / "link/passwd"), "/etc/passwd"}
+    assert action("create_session", Place(), cwd="/x/../y").paths == ("/y",)

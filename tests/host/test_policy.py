@@ -1,14 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.conftest import Parsed
 from tmuxmcp.errors import InvalidArgument
-from tmuxmcp.host.policy import Action, judge, match_words
+from tmuxmcp.host.policy import Action, Verdict, judge, match_words
 from tmuxmcp.host.rules import parse_policy
-from tmuxmcp.host.shelltext import UNKNOWN, Command, parse
-from tmuxmcp.host.wrapped import unwrapped
+from tmuxmcp.host.shelltext import UNKNOWN, Command
 
 
 @pytest.fixture(autouse=True)
@@ -16,13 +17,14 @@ def _home(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HOME", "/home/me")
 
 
-def run(text: str, tool: str = "run", **facts: Any) -> Action:
-    commands = [each for command in parse(text, ("/w",), "/home/me") for each in unwrapped(command)]
-    return Action(tool, commands=tuple(commands), text=text, **facts)
+def run(text: str) -> Action:
+    return Action("run", text=text)
 
 
-def decided(action: Action, *entries: Any) -> str:
-    return judge(action, parse_policy(entries)).decision
+def judged(commands: Parsed, action: Action, *entries: Any) -> Verdict:
+    if action.text is not None and not action.commands:
+        action = replace(action, commands=tuple(commands(action.text)))
+    return judge(action, parse_policy(entries))
 
 
 DENY_RM = {"program": "rm", "action": "deny"}
@@ -141,16 +143,16 @@ DENY_ALL = {"action": "deny"}
     ],
     ids=str,
 )
-def test_decisions(entries: list[Any], action: Action, decision: str):
-    assert decided(action, *entries) == decision
+def test_decisions(commands: Parsed, entries: list[Any], action: Action, decision: str):
+    assert judged(commands, action, *entries).decision == decision
 
 
-def test_verdict_says_which_rule_and_why():
-    verdict = judge(run("a; rm x"), parse_policy([ALLOW_GIT, DENY_RM | {"reason": "keep files"}]))
+def test_verdict_says_which_rule_and_why(commands: Parsed):
+    verdict = judged(commands, run("a; rm x"), ALLOW_GIT, DENY_RM | {"reason": "keep files"})
     assert (verdict.rule, verdict.reason) == ("2", "keep files")
-    unsure = judge(run("$X"), parse_policy([DENY_RM]))
+    unsure = judged(commands, run("$X"), DENY_RM)
     assert "cannot be told" in unsure.reason
-    assert judge(run("sudo x"), parse_policy(["standard"])).rule == "standard"
+    assert judged(commands, run("sudo x"), "standard").rule == "standard"
 
 
 @pytest.mark.parametrize(
@@ -210,4 +212,5 @@ def test_words_match_patterns(patterns: list[str], words: tuple[str | None, ...]
 
 
 def test_what_is_not_known_matches_nothing_that_allows():
-    assert decided(Action("run", commands=(UNKNOWN,), text="?"), {"argv": ["a"], "action": "allow"}, DENY_ALL) == "deny"
+    unknown = Action("run", commands=(UNKNOWN,), text="?")
+    assert judge(unknown, parse_policy([{"argv": ["a"], "action": "allow"}, DENY_ALL])).decision == "deny"

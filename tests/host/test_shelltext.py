@@ -8,16 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tmuxmcp.host.shelltext import MOST_CWDS, UNKNOWN, Command, parse
-from tmuxmcp.host.wrapped import unwrapped
+from tests.conftest import Parsed
+from tmuxmcp.host.shelltext import MOST_CWDS, UNKNOWN, Command
 
 
-def commands(text: str) -> list[Command]:
-    return [each for command in parse(text, ("/w",), "/home/me") for each in unwrapped(command)]
-
-
-def argvs(text: str) -> list[tuple[str | None, ...]]:
-    return [each.argv for each in commands(text)]
+def argvs(commands: list[Command]) -> list[tuple[str | None, ...]]:
+    return [each.argv for each in commands]
 
 
 RM = [
@@ -117,8 +113,8 @@ RM = [
 
 
 @pytest.mark.parametrize("text", RM)
-def test_programs_are_seen_through(text: str):
-    assert "rm" in [argv[0].rsplit("/", 1)[-1] for argv in argvs(text) if argv and argv[0]]
+def test_programs_are_seen_through(commands: Parsed, text: str):
+    assert "rm" in [argv[0].rsplit("/", 1)[-1] for argv in argvs(commands(text)) if argv and argv[0]]
     assert UNKNOWN not in commands(text)
 
 
@@ -158,8 +154,8 @@ UNKNOWABLE = [
 
 
 @pytest.mark.parametrize("text", UNKNOWABLE)
-def test_what_cannot_be_known_is_said(text: str):
-    assert None in [argv[0] for argv in argvs(text) if argv]
+def test_what_cannot_be_known_is_said(commands: Parsed, text: str):
+    assert None in [argv[0] for argv in argvs(commands(text)) if argv]
 
 
 @pytest.mark.parametrize(
@@ -179,8 +175,8 @@ def test_what_cannot_be_known_is_said(text: str):
         ("git commit -m 'x !y'", ("git", "commit", "-m", "x !y")),
     ],
 )
-def test_words(text: str, words: tuple[str | None, ...]):
-    assert argvs(text)[0] == words
+def test_words(commands: Parsed, text: str, words: tuple[str | None, ...]):
+    assert argvs(commands(text))[0] == words
 
 
 @pytest.mark.parametrize(
@@ -197,7 +193,7 @@ def test_words(text: str, words: tuple[str | None, ...]):
         ("a <<E > x\nb\nE", ("x",)),
     ],
 )
-def test_files_of_redirections(text: str, files: tuple[str | None, ...]):
+def test_files_of_redirections(commands: Parsed, text: str, files: tuple[str | None, ...]):
     assert commands(text)[0].files == files
 
 
@@ -214,7 +210,7 @@ def test_files_of_redirections(text: str, files: tuple[str | None, ...]):
         (f"{'cd x;' * MOST_CWDS} a", {None}),
     ],
 )
-def test_directories_that_a_text_may_be_in(text: str, cwds: set[str | None]):
+def test_directories_that_a_text_may_be_in(commands: Parsed, text: str, cwds: set[str | None]):
     assert set(commands(text)[-1].cwds) == cwds
 
 
@@ -229,20 +225,25 @@ def test_directories_that_a_text_may_be_in(text: str, cwds: set[str | None]):
         ("a[1]=2", "a[1]="),
     ],
 )
-def test_assignments_and_declarations_are_commands(text: str, first: str):
-    assert (first,) in argvs(text)
+def test_assignments_and_declarations_are_commands(commands: Parsed, text: str, first: str):
+    assert (first,) in argvs(commands(text))
 
 
-def test_deep_nesting_is_not_understood_and_ends():
-    assert UNKNOWN in parse("$(" * 5000 + "a" + ")" * 5000)
-    assert UNKNOWN in parse("(" * 3000 + "rm" + ")" * 3000)
+def test_deep_nesting_is_not_understood_and_ends(commands: Parsed):
+    assert UNKNOWN in commands("$(" * 5000 + "a" + ")" * 5000)
+    assert UNKNOWN in commands("(" * 3000 + "rm" + ")" * 3000)
 
 
-@given(st.text())
+FAR = st.text(st.sampled_from("{$([;'\" a") | st.characters(min_codepoint=0xE0000, max_codepoint=0xE0FFF), max_size=8)
+"""With characters that crash tree-sitter-bash now and then."""
+
+
+@given(st.text() | FAR)
 @settings(max_examples=300, deadline=None)
-def test_any_text_has_an_answer(text: str):
-    for command in parse(text, ("/w",), "/h"):
-        assert all(isinstance(each, Command) for each in unwrapped(command))
+def test_no_text_is_too_much_for_us(commands: Parsed, text: str):
+    """For the parser it may be, but then it ends without a word."""
+    commands(text)
+    assert commands.reasons.seen <= {"the text ended it"}
 
 
 PIECES = ["rm", "a", " ", "  ", ";", "&&", "|", "\n", "'", '"', "$(", ")", "`", "{ ", "; }", "\\", "<", ">x", "#"]
@@ -250,7 +251,7 @@ PIECES = ["rm", "a", " ", "  ", ";", "&&", "|", "\n", "'", '"', "$(", ")", "`", 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12))
 @settings(max_examples=60, deadline=None)
-def test_nothing_runs_unseen(pieces: list[str]):
+def test_nothing_runs_unseen(commands: Parsed, pieces: list[str]):
     """bash runs it in an empty directory with an `rm` of ours: what it ran, we have seen or not understood.
 
     No `(` stands alone among the pieces: a function that calls itself would be no joke.
@@ -273,4 +274,4 @@ def test_nothing_runs_unseen(pieces: list[str]):
             timeout=20,
         )
         if mark.exists():
-            assert {"rm", None} & {argv[0] for argv in argvs(text) if argv}
+            assert {"rm", None} & {argv[0] for argv in argvs(commands(text)) if argv}

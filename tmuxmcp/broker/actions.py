@@ -7,17 +7,16 @@ completion or a line of the history cannot be known, and then counts as not unde
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 from tmuxmcp.broker.readiness import Waiting
 from tmuxmcp.broker.session import Session
 from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.host.parsing import Parsing
 from tmuxmcp.host.policy import Action
-from tmuxmcp.host.shelltext import SHELLS, UNKNOWN, Command, parse
-from tmuxmcp.host.wrapped import unwrapped
+from tmuxmcp.host.shelltext import SHELLS, Command
 from tmuxmcp.terminal.keys import parse_key, parse_keys
 
 RELAYS = frozenset(
@@ -62,11 +61,12 @@ class Typed:
     entered: bool = False
 
 
-def action_of(
+async def action_of(
     tool: str,
     read_only: bool,
     arguments: Mapping[str, Any],
     place: Place,
+    parsing: Parsing,
     pending: str | None = "",
     program: Sequence[str] = (),
     base: str = "",
@@ -79,27 +79,27 @@ def action_of(
         base: what relative paths of files are relative to.
     """
     text: str | None = None
-    commands: Iterator[Command] = iter(())
+    commands: list[Command] = []
     paths: tuple[str, ...] = ()
     keys = _keys(arguments) if tool == "send" else ()
     cwd = arguments.get("cwd") or place.cwd
     if tool == "run":
         text = arguments["command"]
-        commands = _of_text(text, cwd)
+        commands = await _of_text(text, cwd, parsing)
     elif tool == "send" and place.takes_commands and not place.secret:
         done = typed(pending, arguments.get("text", ""), keys[_controls(arguments) :])
         if done.entered:
             text = done.submitted
-            commands = _of_text(text, cwd)
+            commands = await _of_text(text, cwd, parsing)
             if pending:
                 # A signal or the person may have cleared the line meanwhile: then this is all that the shell gets.
                 alone = typed("", arguments.get("text", ""), keys[_controls(arguments) :]).submitted
-                commands = chain(commands, _of_text(alone, cwd))
+                commands += await _of_text(alone, cwd, parsing)
     elif tool == "send":
-        commands = iter([Command((place.foreground or None,))])
+        commands = [Command((place.foreground or None,))]
     elif tool in ("create_session", "run_process"):
         argv = arguments.get("argv") or [arguments.get("program") or "", *arguments.get("args", ())]
-        commands = unwrapped(Command(tuple(argv if argv[0] else program), cwds=(cwd,)))
+        commands = await parsing.of_program(argv if argv[0] else program, cwd)
     given = [arguments[name] for name in ("cwd",) if arguments.get(name)]
     if tool in FILES and arguments.get("path"):
         given.append(arguments["path"])
@@ -108,12 +108,8 @@ def action_of(
     return Action(tool, read_only, tuple(commands), text, paths, hosts, place.mode, keys)
 
 
-def _of_text(text: str | None, cwd: str | None) -> Iterator[Command]:
-    if text is None:
-        yield UNKNOWN
-        return
-    for command in parse(text, (cwd,), os.path.expanduser("~")):
-        yield from unwrapped(command)
+def _of_text(text: str | None, cwd: str | None, parsing: Parsing) -> Awaitable[list[Command]]:
+    return parsing.of_text(text, cwd, os.path.expanduser("~"))
 
 
 def _spellings(path: str, base: str) -> set[str]:

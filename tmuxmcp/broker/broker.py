@@ -151,6 +151,7 @@ class Broker:
                 task_group.start_soon(self.destroy_session, session_id, True)
 
     def _close(self) -> None:
+        self.gate.close()
         self.registry.close()
         self.tmux.close()
         self.watcher.close()

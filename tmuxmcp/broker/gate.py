@@ -23,6 +23,7 @@ from tmuxmcp.broker.session import Session
 from tmuxmcp.broker.settings import BrokerSettings
 from tmuxmcp.errors import ConfirmationDeclined, IoError, PolicyDenied, TmuxMcpError, shortage
 from tmuxmcp.host.audit import Audit, OpenLine
+from tmuxmcp.host.parsing import Parsing
 from tmuxmcp.host.redact import Redactor
 from tmuxmcp.host.sandbox import meets
 from tmuxmcp.terminal.plain import sanitize
@@ -74,6 +75,7 @@ class Gate:
         self._audit = Audit(settings.state_dir)
         self._told = False
         self._typed: OrderedDict[str, str | None] = OrderedDict()
+        self._parsing = Parsing()
         self.policy = self._parse()
 
     def _parse(self) -> Policy | None:
@@ -84,6 +86,10 @@ class Gate:
 
         policy = parse_policy(self.settings.policy)
         return None if policy.allows_everything else policy
+
+    def close(self) -> None:
+        """Let go of what was started for judging."""
+        self._parsing.close()
 
     async def call(
         self, tool: str, read_only: bool, call: Call, arguments: Mapping[str, Any], function: Function
@@ -141,7 +147,7 @@ class Gate:
         from tmuxmcp.host.policy import judge
 
         assert self.policy
-        action = self._action(tool, read_only, arguments, place)
+        action = await self._action(tool, read_only, arguments, place)
         verdict = judge(action, self.policy)
         record.verdict(verdict)
         if verdict.decision == "deny":
@@ -154,14 +160,17 @@ class Gate:
             await self._confirm(tool, call, arguments, place, verdict)
         self._remember(tool, arguments, place)
 
-    def _action(self, tool: str, read_only: bool, arguments: Mapping[str, Any], place: Place) -> Action:
+    async def _action(self, tool: str, read_only: bool, arguments: Mapping[str, Any], place: Place) -> Action:
         from tmuxmcp.broker.actions import action_of
 
         settings = self.settings
         program = [settings.program or launch.user_shell(), *settings.program_args]
-        pending = self._typed.get(place.session_id, "")
         base = settings.files_root if tool in machine.FILE_TOOLS and settings.files_root else settings.cwd
-        return action_of(tool, read_only, arguments, place, pending, program, base)
+        while True:
+            pending = self._typed.get(place.session_id, "")
+            action = await action_of(tool, read_only, arguments, place, self._parsing, pending, program, base)
+            if self._typed.get(place.session_id, "") == pending:
+                return action  # otherwise another call has typed meanwhile
 
     def _remember(self, tool: str, arguments: Mapping[str, Any], place: Place) -> None:
         """What now stands in a shell's line without Enter: the next `send` may end it."""

@@ -6,6 +6,7 @@ import argparse
 import os
 import shlex
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,10 @@ from tmuxmcp.cli.service import effective
 from tmuxmcp.errors import InvalidArgument, PermissionDenied, PolicyDenied, SessionNotFound
 
 if TYPE_CHECKING:
+    from tmuxmcp.broker.actions import Place
     from tmuxmcp.broker.confirmations import Confirmation, Confirmations
     from tmuxmcp.config import Settings
+    from tmuxmcp.host.policy import Action
 
 ACTIONS = ("test", "pending", "confirm", "decline")
 
@@ -43,7 +46,9 @@ def policy(options: argparse.Namespace) -> int:
 
 
 def _test(settings: Settings, options: argparse.Namespace) -> int:
-    from tmuxmcp.broker.actions import Place, action_of
+    import anyio
+
+    from tmuxmcp.broker.actions import Place
     from tmuxmcp.faces.operations import OPERATIONS
     from tmuxmcp.host.policy import judge
     from tmuxmcp.host.rules import TOOLS, parse_policy
@@ -55,7 +60,7 @@ def _test(settings: Settings, options: argparse.Namespace) -> int:
     row = OPERATIONS.get(options.tool)
     cwd = os.path.abspath(os.path.expanduser(options.cwd or settings.cwd or os.getcwd()))
     place = Place(cwd=cwd, mode=options.mode)
-    action = action_of(options.tool, bool(row and row.read_only), _arguments(options), place, base=cwd)
+    action = anyio.run(_action, options, bool(row and row.read_only), place)
     verdict = judge(action, parse_policy(settings.policy))
     if options.json:
         output.write_json({"verdict": verdict.decision, "reason": verdict.reason, "rule": verdict.rule or None})
@@ -64,6 +69,14 @@ def _test(settings: Settings, options: argparse.Namespace) -> int:
         rule = f" [rule {verdict.rule}]" if verdict.rule else ""
         output.write(f"{verdict.decision}{why}{rule}\n")
     return 0 if verdict.decision == "allow" else PolicyDenied.exit_status
+
+
+async def _action(options: argparse.Namespace, read_only: bool, place: Place) -> Action:
+    from tmuxmcp.broker.actions import action_of
+    from tmuxmcp.host.parsing import Parsing
+
+    with closing(Parsing()) as parsing:
+        return await action_of(options.tool, read_only, _arguments(options), place, parsing, base=place.cwd or "")
 
 
 def _arguments(options: argparse.Namespace) -> dict[str, Any]:

@@ -27,7 +27,7 @@ PARSER = Path(__file__).with_name("parser.py")
 PACKAGES = ("tmuxmcp", "tree_sitter", "tree_sitter_bash")
 
 LIMIT_S = 5.0
-"""For a question and its answer: for a process that gets no processor time, the parser itself limits what it takes."""
+"""For a question and its answer, by the clock: the process may be stopped. It limits its processor time itself."""
 
 START_S = 20.0
 """For a start, which takes 0.1 s on a quiet machine."""
