@@ -172,28 +172,27 @@ UNUSUAL = [
 """What makes the line editor show less of a command, or none of it, or take pastes for keys."""
 
 
+SHOWN_OR_NOT = [
+    ("echo a; (exit 3)", "a\n", 3),
+    (LONG, LONG[5:] + "\n", 0),
+    ("echo a\necho b\n(exit 4)", "a\nb\n", 4),
+    ("for i in 1 2\ndo\n  echo $i\ndone", "1\n2\n", 0),
+    ("cat <<'END'\n\ttab ' \" \\ \\n !x $y\nEND", "\ttab ' \" \\ \\n !x $y\n", 0),
+    ("echo 'a\tb'", "a\tb\n", 0),
+    ("echo \u00e9\u6f22", "\u00e9\u6f22\n", 0),
+    ("# nothing", "", 0),
+    ("nosuchcommand", "bash: nosuchcommand: command not found\n", 127),
+]
+"""Command, output, status."""
+
+
 @pytest.mark.parametrize("before", UNUSUAL)
-@pytest.mark.parametrize(
-    ("command", "output", "status"),
-    [
-        ("echo a; (exit 3)", "a\n", 3),
-        (LONG, LONG[5:] + "\n", 0),
-        ("echo a\necho b\n(exit 4)", "a\nb\n", 4),
-        ("for i in 1 2\ndo\n  echo $i\ndone", "1\n2\n", 0),
-        ("cat <<'END'\n\ttab ' \" \\ \\n !x $y\nEND", "\ttab ' \" \\ \\n !x $y\n", 0),
-        ("echo 'a\tb'", "a\tb\n", 0),
-        ("echo \u00e9\u6f22", "\u00e9\u6f22\n", 0),
-        ("# nothing", "", 0),
-        ("nosuchcommand", "bash: nosuchcommand: command not found\n", 127),
-    ],
-)
-def test_what_a_line_editor_shows_does_not_decide(
-    shell: Callable[..., dict], before: str, command: str, output: str, status: int
-):
+def test_what_a_line_editor_shows_does_not_decide(shell: Callable[..., dict], before: str):
     shell(before)
-    result = shell(command, timeout_ms=5000)
-    assert (result["output"], result["exit_code"], result["completed"]) == (output, status, True), result
-    assert ("echo is off" in (result["note"] or "")) is ("-echo" in before and not command.startswith("#"))
+    for command, output, status in SHOWN_OR_NOT:
+        result = shell(command, timeout_ms=5000)
+        assert (result["output"], result["exit_code"], result["completed"]) == (output, status, True), result
+        assert ("echo is off" in (result["note"] or "")) is ("-echo" in before and not command.startswith("#"))
 
 
 def test_a_question_where_nothing_is_echoed(agent: Agent, shell: Callable[..., dict]):

@@ -23,8 +23,8 @@ from tmuxmcp.broker.broker import Broker
 pytestmark = pytest.mark.anyio
 
 MANY = bool(os.environ.get("TMUXMCP_TEST_MANY"))
-STALLS = 1500 if MANY else 60
-KILLS = 60 if MANY else 8
+STALLS = 1500 if MANY else 40
+KILLS = 60 if MANY else 5
 
 
 def writer_of(broker: Broker, session_id: str) -> list[psutil.Process]:
