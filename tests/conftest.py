@@ -119,7 +119,7 @@ class Parsed:
         return self.portal.call(self.parsing.of_text, text, "/w", "/home/me")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def commands() -> Iterator[Parsed]:
     """What a shell text would run in `/w`, `~` being `/home/me`."""
     reasons = Reasons()

@@ -260,10 +260,12 @@ def test_cancelled_a_moment_after_it_was_asked(server: Server):
         server.cancel(asked)
         server.cancel(asked)
         server.cancel(asked + 1000)
-        if tool == "run":  # it may have begun: end it
-            while server.result_of(server.call("signal", signal="INT", session_id="a")).get("isError"):
-                pass
-            server.result_of(server.call("read", session_id="a", wait_for="ready"))
+        if tool == "run":  # it may have begun, or begin yet: end it
+            ready = False
+            while not ready:
+                server.result_of(server.call("signal", signal="INT", session_id="a"))
+                read = server.call("read", session_id="a", wait_for="ready", timeout_ms=2000)
+                ready = server.result_of(read)["structuredContent"]["outcome"] == "ready"
     server.result_of(server.call("send", key="C-c", session_id="a"))
     ran = server.call("run", command="echo fine", session_id="a")
     assert server.result_of(ran)["structuredContent"]["output"] == "fine\n"
