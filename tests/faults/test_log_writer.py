@@ -57,6 +57,8 @@ def wrong(ran: r.RunResult, output: str, status: int) -> str:
     note = ran.note or ""
     if any(said in note for said in ("refused", "not begun", "othing was run")):
         return "it ran"
+    if "omebody else typed" in note:
+        return "nobody did"
     if not ran.completed or ran.exit_code not in (status, None):
         return "it ended"
     if ran.exit_code is not None and ran.output == output:

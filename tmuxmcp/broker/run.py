@@ -179,8 +179,8 @@ async def _show_prompt(session: Session, pane: Pane) -> None:
         await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, shells.SHOW_PROMPT)])
         return
     asked_at = session.log.size()
-    if await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, shells.KEY)]):
-        await _marked(session, lambda: session.track.listens >= asked_at)
+    asked = await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, shells.KEY)])
+    if asked and await _answers(session, asked_at):  # else it asks a question of its own, which nothing may answer
         await _listen_no_more(session, pane)
 
 
@@ -210,7 +210,8 @@ async def _type(session: Session, pane: Pane, text: str, data: bytes) -> Job:
     if not keyed and re.search(rb"[\x00-\x1f]", data) and not _takes_pastes(session):
         data = shells.one_line(data)
     line = data.decode("utf-8", "surrogateescape")
-    job = Job(text, line, time.monotonic(), track.number, track.prompt_end, session.log.size())
+    job = Job(text, line, time.monotonic(), session.log.size())
+    job.at(track)
     claim = f"{session.meta.nonce}-{track.number}-{track.prompt_end}"
     before = [
         command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_claim", claim),
@@ -260,6 +261,7 @@ async def _listening(session: Session, pane: Pane, job: Job) -> None:
         asked_at = session.log.size()  # its answer was not recorded
         await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, shells.KEY)])
         if await _answers(session, asked_at):
+            job.at(session.track)  # zsh has drawn another prompt
             return
     await panes.set_option(session.tmux, pane, "claim", "")  # the prompt may be the same one
     raise _typed_at(session)

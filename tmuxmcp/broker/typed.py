@@ -22,7 +22,7 @@ from tmuxmcp.broker.results import Evidence, Outcome
 from tmuxmcp.broker.session import Session
 from tmuxmcp.broker.wait import all_logged
 from tmuxmcp.errors import TmuxMcpError
-from tmuxmcp.terminal.marks import Finished, ShellState
+from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
 from tmuxmcp.terminal.plain import plain
 from tmuxmcp.tmux import shells
 
@@ -94,14 +94,14 @@ class Job:
     typed: str
     """What the line editor was given for it."""
     begun: float
-    number: int
-    """Of the prompt it was typed at."""
-    prompt_end: int
     sent_at: int
     """Size of the log when it was typed."""
+    number: int = 0
+    """Of the prompt it was typed at."""
+    prompt_end: int = 0
     name: str = ""
     """By which the shell's marks call it, if it was given by key."""
-    next_number: int = field(init=False)
+    next_number: int = 0
     """Commands before this prompt have been looked at."""
     foreign: bool = False
     """Somebody else typed as well."""
@@ -112,8 +112,10 @@ class Job:
     asked_prompt: bool = False
     """The shell was asked to show its prompt anew."""
 
-    def __post_init__(self) -> None:
-        self.next_number = self.number
+    def at(self, track: ShellTrack) -> None:
+        """Take note of the prompt that it is typed at: the one that the shell shows now."""
+        self.number = self.next_number = track.number
+        self.prompt_end = track.prompt_end
 
 
 @dataclass(frozen=True)
