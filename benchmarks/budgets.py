@@ -26,8 +26,8 @@ from benchmarks import readiness, service, terminal
 from benchmarks.common import Row, workshop
 from benchmarks.wire import Wire
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.session import Session
-from tmuxmcp.broker.settings import BrokerSettings
+from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux.panes import keys
 
 HERE = Path(__file__).parent

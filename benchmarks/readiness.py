@@ -25,8 +25,8 @@ import anyio
 
 from benchmarks.common import Row, workshop
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.session import Session
-from tmuxmcp.broker.settings import BrokerSettings
+from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.sessions.session import Session
 
 LATE_S = 0.5
 AT_ONCE = 3

@@ -8,14 +8,12 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import anyio
 
 from benchmarks.budgets import Row
-from tmuxmcp.broker.log import PIECE, RawLog
-from tmuxmcp.broker.search import search
+from tmuxmcp.record.log import PIECE, RawLog
+from tmuxmcp.record.search import search
 from tmuxmcp.terminal.plain import plain
 
 LINE = b"2026-01-01 INFO some module: request 12345 took 17 ms\r\n"
@@ -56,9 +54,8 @@ def searching(quick: bool) -> list[Row]:
         log = RawLog(Path(directory))
         block = LINE * 100 + b"\x1b[31mWARN\x1b[0m disk is full\r\n"
         log.path.write_bytes(block * (size // len(block)))
-        session: Any = SimpleNamespace(log=log, cols=80, rows=24, id="a")
         for name, pattern in (("1 line in 100", "WARN"), ("nearly every line", r"took\s+\d+ ms$"), ("none", "needle")):
-            ours = seconds(lambda pattern=pattern: anyio.run(search, session, pattern, 100, 0), 3)
+            ours = seconds(lambda pattern=pattern: anyio.run(search, log, 80, 24, "a", pattern, 100, 0), 3)
             grep = ["grep", "-acE", pattern.replace("$", "")]
             floor = seconds(lambda grep=grep: subprocess.run([*grep, log.path], capture_output=True, check=False), 3)
             rows.append(

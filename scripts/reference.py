@@ -18,10 +18,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from tmuxmcp import errors
-from tmuxmcp.broker import results
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.cli import arguments
 from tmuxmcp.config import PREFIX, Settings, home
+from tmuxmcp.contract import results
 from tmuxmcp.faces import rpc
 from tmuxmcp.faces.mcp import TOOL_SETS
 from tmuxmcp.faces.metrics import METRICS

@@ -21,7 +21,7 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.settings import BrokerSettings
+from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.host import parsing as parsing_module
 from tmuxmcp.host.parsing import Parsing
 from tmuxmcp.host.shelltext import Command

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.test_cli import SOON_S, CommandLine, Terminal, own_command_line
-from tmuxmcp.broker import kept
-from tmuxmcp.broker.log import RawLog
+from tmuxmcp.record.log import RawLog
+from tmuxmcp.sessions import kept
 from tmuxmcp.terminal.plain import plain
 
 

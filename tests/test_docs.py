@@ -17,9 +17,9 @@ import pytest
 
 from tests.conftest import SLOW, end_server
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.call import Call
 from tmuxmcp.cli.arguments import VERBS
 from tmuxmcp.config import Settings
+from tmuxmcp.contract.call import Call
 from tmuxmcp.errors import all_errors
 from tmuxmcp.faces.operations import OPERATIONS
 

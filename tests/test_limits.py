@@ -10,10 +10,10 @@ import pytest
 from tests.broker.test_end import alive, numbers
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.settings import BrokerSettings
+from tmuxmcp.contract.limits import Limits
+from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import ResourceLimit
 from tmuxmcp.host import cgroup, inherited
-from tmuxmcp.host.limits import Limits
 
 pytestmark = pytest.mark.anyio
 

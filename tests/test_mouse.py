@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import eventually
-from tmuxmcp.broker import results as r
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract import results as r
 from tmuxmcp.errors import InvalidArgument, SessionExited, Unsupported, WrongMode
 
 pytestmark = pytest.mark.anyio

@@ -25,8 +25,8 @@ from mcp.types import ElicitResult
 from tests.agent import Agent, ToolFailed, eventually
 from tests.service import Service
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.call import Call
-from tmuxmcp.broker.settings import BrokerSettings
+from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.settings import BrokerSettings
 
 ERAS = ["auto", "legacy"]
 

@@ -18,8 +18,8 @@ import pytest
 from tests.agent import Agent, eventually
 from tests.conftest import SLOW
 from tests.steps import CLEAN, PATH, Case, Step, Terminal, an_agent, first, keys, line, missing, over
-from tmuxmcp.broker import readiness
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.readiness import kernel as readiness
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
 

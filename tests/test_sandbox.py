@@ -16,16 +16,16 @@ import pytest
 
 from tests.broker.test_end import alive
 from tests.conftest import eventually
-from tmuxmcp.broker import creation
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.call import Call
-from tmuxmcp.broker.end import process_tree
-from tmuxmcp.broker.settings import BrokerSettings
+from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.limits import Level, Wish
+from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import PolicyDenied, ProgramNotFound, Unsupported
 from tmuxmcp.faces.operations import OPERATIONS
 from tmuxmcp.host import bubblewrap, landlock, sandbox, seccomp
 from tmuxmcp.host.project import Project, judge
-from tmuxmcp.host.sandbox import Level, Wish
+from tmuxmcp.sessions import creation
+from tmuxmcp.sessions.end import process_tree
 
 pytestmark = pytest.mark.anyio
 

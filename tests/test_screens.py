@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from tests.conftest import eventually
-from tmuxmcp.broker import results as r
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.call import Call
+from tmuxmcp.contract import results as r
+from tmuxmcp.contract.call import Call
 from tmuxmcp.faces.text import render
 
 pytestmark = pytest.mark.anyio

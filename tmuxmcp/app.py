@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.abc
 
-from tmuxmcp.broker.settings import BrokerSettings
 from tmuxmcp.config import Settings, load_settings
+from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError, shortage
 from tmuxmcp.host.redact import Redactor
 

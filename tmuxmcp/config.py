@@ -17,8 +17,8 @@ from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, field_
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
 
+from tmuxmcp.contract.limits import Limits
 from tmuxmcp.errors import InvalidArgument, IoError
-from tmuxmcp.host.limits import Limits
 
 PREFIX = "TMUXMCP_"
 TOOL_SETS = ("core", "process", "human", "files", "recording")

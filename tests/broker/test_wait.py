@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tmuxmcp.broker.wait import compile_pattern, search_pattern, without_echo
+from tmuxmcp.broker.wait import without_echo
 from tmuxmcp.errors import InvalidPattern
+from tmuxmcp.terminal.patterns import compile_pattern, search_pattern
 
 
 @pytest.mark.parametrize(

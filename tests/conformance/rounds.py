@@ -25,7 +25,7 @@ from mcp.types import (
 )
 
 from tests.conformance.forms import asked, object_of, prompt, said, tool, words
-from tmuxmcp.broker.call import Question
+from tmuxmcp.contract.call import Question
 from tmuxmcp.faces.elicit import Asking, NeedsInput
 
 Context = ServerRequestContext[Any, Any]

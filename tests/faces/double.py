@@ -11,8 +11,9 @@ from typing import Any
 
 import anyio
 
-from tmuxmcp.broker import results as r
-from tmuxmcp.broker.call import Admission, Call
+from tmuxmcp.broker.admission import Admission
+from tmuxmcp.contract import results as r
+from tmuxmcp.contract.call import Call
 from tmuxmcp.errors import SessionNotFound
 from tmuxmcp.faces.mcp import build_server
 from tmuxmcp.faces.stdio import serve

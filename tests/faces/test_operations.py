@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.faces.double import EXAMPLES, RUN, Double
-from tmuxmcp.broker.call import Call
+from tmuxmcp.contract.call import Call
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.faces.operations import OPERATIONS
 

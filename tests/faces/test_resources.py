@@ -14,7 +14,7 @@ from mcp.types import PromptReference, ResourceTemplateReference, ResourceUpdate
 
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.results import ReadResult
+from tmuxmcp.contract.results import ReadResult
 from tmuxmcp.errors import TmuxUnavailable
 from tmuxmcp.faces.mcp import build_server
 from tmuxmcp.faces.operations import OPERATIONS

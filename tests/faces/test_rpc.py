@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.faces.double import EXAMPLES, Double
-from tmuxmcp.broker.call import Call
+from tmuxmcp.contract.call import Call
 from tmuxmcp.faces.operations import OPERATIONS
 from tmuxmcp.faces.rpc import Rpc
 

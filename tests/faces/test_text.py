@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.faces.double import EXAMPLES, PROCESS, READ, RUN
-from tmuxmcp.broker import results as r
+from tmuxmcp.contract import results as r
 from tmuxmcp.faces.text import footer, render
 
 

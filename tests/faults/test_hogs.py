@@ -13,9 +13,9 @@ from tests.broker.test_end import alive, numbers
 from tests.conftest import SLOW, eventually
 from tests.test_limits import daemon, kept, needs
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.end import process_tree
-from tmuxmcp.broker.settings import BrokerSettings
-from tmuxmcp.host.limits import Limits
+from tmuxmcp.contract.limits import Limits
+from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.sessions.end import process_tree
 
 pytestmark = pytest.mark.anyio
 

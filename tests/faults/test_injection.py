@@ -16,8 +16,8 @@ import pytest
 
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.call import Call
-from tmuxmcp.broker.settings import BrokerSettings
+from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.faces.operations import OPERATIONS, Operation
 

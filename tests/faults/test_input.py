@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.settings import BrokerSettings
+from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import TmuxMcpError
 
 pytestmark = pytest.mark.anyio

@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from tests.conftest import eventually
-from tmuxmcp.broker import results as r
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract import results as r
 
 pytestmark = pytest.mark.anyio
 

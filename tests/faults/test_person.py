@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from tests.conftest import SLOW, TMUX
-from tmuxmcp.broker import results as r
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract import results as r
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.tmux import shells
 

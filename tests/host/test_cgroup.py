@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tmuxmcp.contract.limits import Limits
 from tmuxmcp.host import cgroup, inherited, processes
 from tmuxmcp.host.cgroup import Place
-from tmuxmcp.host.limits import Limits
 
 GROUPS = cgroup.places()
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tmuxmcp.host.limits import Limits, rlimits
+from tmuxmcp.contract.limits import Limits
+from tmuxmcp.host.limits import rlimits
 
 NAMES = tuple(Limits.model_fields)
 LIMITS = st.fixed_dictionaries({}, optional={name: st.integers(3, 10_000) for name in NAMES}).map(

@@ -13,10 +13,11 @@ import psutil
 import pytest
 
 from tests.conftest import eventually
-from tmuxmcp.broker.call import no_progress
+from tmuxmcp.contract.call import no_progress
+from tmuxmcp.contract.limits import Limits
 from tmuxmcp.errors import CwdNotFound, InvalidArgument, IoError, ProgramNotFound, ResourceLimit, TmuxMcpError
 from tmuxmcp.host import process
-from tmuxmcp.host.limits import Limits, rlimits
+from tmuxmcp.host.limits import rlimits
 from tmuxmcp.host.output import carry
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,8 @@ import anyio
 import pytest
 
 from tests.conftest import eventually
-from tmuxmcp.broker.log import RawLog
+from tmuxmcp.host.environment import find_program
+from tmuxmcp.record.log import RawLog
 from tmuxmcp.tmux import launch, panes
 from tmuxmcp.tmux.panes import NewPane, Pane
 from tmuxmcp.tmux.server import Tmux
@@ -95,7 +96,7 @@ async def launch_pane(
     session_id = session_id or f"s{next(_numbers)}"
     directory = tmux.state_dir / "sessions" / session_id
     directory.mkdir(mode=0o700, parents=True)
-    executable = executable or launch.find_program(argv[0], env["PATH"], cwd)
+    executable = executable or find_program(argv[0], env["PATH"], cwd)
     launch.write_spec(directory, executable=executable, argv=argv, env=env, cwd=cwd, umask=umask)
     RawLog(directory).create()
     options = panes.options_of(

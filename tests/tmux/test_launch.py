@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tmuxmcp.errors import CwdNotFound, InvalidArgument, ProgramNotFound
+from tmuxmcp.host.environment import find_cwd, find_program, session_environment
 from tmuxmcp.tmux import launch
 from tmuxmcp.tmux.step import read_spec
 
@@ -20,7 +21,7 @@ from tmuxmcp.tmux.step import read_spec
 
 def environment(own: dict[str, str], **named: object) -> dict[str, str]:
     arguments = {"allow": [], "settings_env": {}, "env": {}, "term": "tmux-256color", **named}
-    return launch.session_environment(own, **arguments)  # type: ignore[arg-type]
+    return session_environment(own, **arguments)  # type: ignore[arg-type]
 
 
 def test_what_is_allowed_passes_and_nothing_else() -> None:
@@ -82,36 +83,36 @@ def program(tmp_path: Path) -> Path:
 
 def test_program_is_found_on_the_sessions_path_and_beside_its_directory(program: Path, tmp_path: Path) -> None:
     for name in ("tool", str(program)):
-        assert launch.find_program(name, str(program.parent), "/") == str(program)
+        assert find_program(name, str(program.parent), "/") == str(program)
     for name in ("./bin/tool", "bin/../bin/tool"):
-        assert launch.find_program(name, "/nowhere", str(tmp_path)) == str(program)
+        assert find_program(name, "/nowhere", str(tmp_path)) == str(program)
 
 
 def test_program_in_the_home_directory(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert launch.find_program("~/bin/tool", "", "/") == str(program)
+    assert find_program("~/bin/tool", "", "/") == str(program)
 
 
 @pytest.mark.parametrize("name", ["no-such-program", "/nowhere/x", "./x", "/etc", "/etc/passwd", "ls -l"])
 def test_program_that_is_not_there(name: str) -> None:
     with pytest.raises(ProgramNotFound) as caught:
-        launch.find_program(name, "/usr/bin:/bin", "/")
+        find_program(name, "/usr/bin:/bin", "/")
     assert caught.value.details["program"] == name
 
 
 @pytest.mark.parametrize("name", ["", "a\0b"])
 def test_name_of_no_program(name: str) -> None:
     with pytest.raises(InvalidArgument):
-        launch.find_program(name, "/bin", "/")
+        find_program(name, "/bin", "/")
 
 
 def test_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    assert launch.find_cwd("") == launch.find_cwd("~") == launch.find_cwd(".") == str(tmp_path)
+    assert find_cwd("") == find_cwd("~") == find_cwd(".") == str(tmp_path)
     for bad in ("/nowhere", "/etc/passwd", "a\0b"):
         with pytest.raises(CwdNotFound):
-            launch.find_cwd(bad)
+            find_cwd(bad)
 
 
 # ---- the file for the launcher ---------------------------------------------------------------------

@@ -20,7 +20,7 @@ import pytest
 
 from tests.conftest import SLOW, eventually
 from tests.tmux.conftest import SENTINEL, launch_pane
-from tmuxmcp.broker.log import RawLog
+from tmuxmcp.record.log import RawLog
 from tmuxmcp.tmux.launch import PACKAGE
 from tmuxmcp.tmux.server import Tmux
 

@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tmuxmcp.broker.readiness import Waiting
-from tmuxmcp.broker.session import Session
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.host.parsing import Parsing
 from tmuxmcp.host.policy import Action
 from tmuxmcp.host.shelltext import SHELLS, Command
+from tmuxmcp.readiness.kernel import Waiting
+from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.keys import parse_key, parse_keys
 
 RELAYS = frozenset(

@@ -17,22 +17,18 @@ from typing import Literal
 
 import anyio
 
-from tmuxmcp.broker import facts, health, identity, mouse, reap, run, search, sending
-from tmuxmcp.broker import results as r
-from tmuxmcp.broker.call import Admission, Call
-from tmuxmcp.broker.creation import Creation
-from tmuxmcp.broker.end import end_processes, process_tree, signal_group, signal_session
+from tmuxmcp.broker import facts, health, mouse, run, sending
+from tmuxmcp.broker.admission import Admission
 from tmuxmcp.broker.gate import Gate
-from tmuxmcp.broker.log import LogWatcher
 from tmuxmcp.broker.machine import Machine
 from tmuxmcp.broker.reading import Asked, Reading, clamp, notes
-from tmuxmcp.broker.registry import Registry
-from tmuxmcp.broker.repair import Repair
 from tmuxmcp.broker.sending import check_size, typing
-from tmuxmcp.broker.session import Session
-from tmuxmcp.broker.settings import BrokerSettings
-from tmuxmcp.broker.wait import Answer, Wait, compile_pattern, wait_for
+from tmuxmcp.broker.wait import Answer, Wait, wait_for
 from tmuxmcp.broker.watch import Watch
+from tmuxmcp.contract import results as r
+from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.limits import Limits, Wish
+from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import (
     InvalidArgument,
     TmuxMcpError,
@@ -40,9 +36,16 @@ from tmuxmcp.errors import (
     Unsupported,
 )
 from tmuxmcp.host import cgroup
-from tmuxmcp.host.limits import Limits
-from tmuxmcp.host.sandbox import Wish
+from tmuxmcp.record import search
+from tmuxmcp.record.log import LogWatcher
+from tmuxmcp.sessions import identity, reap
+from tmuxmcp.sessions.creation import Creation
+from tmuxmcp.sessions.end import end_processes, process_tree, signal_group, signal_session
+from tmuxmcp.sessions.registry import Registry
+from tmuxmcp.sessions.repair import Repair
+from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.modes import SHELLS
+from tmuxmcp.terminal.patterns import compile_pattern
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command as tmux_command
 from tmuxmcp.tmux.server import Tmux
@@ -454,7 +457,8 @@ class Broker:
         Raises:
             InvalidPattern, SessionNotFound
         """
-        return await search.search(await self._find(session_id, call), pattern, limit, context)
+        session = await self._find(session_id, call)
+        return await search.search(session.log, session.cols, session.rows, session.id, pattern, limit, context)
 
     # ---- operations: the terminal --------------------------------------------------------------
 

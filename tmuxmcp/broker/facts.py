@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tmuxmcp.broker import results as r
 from tmuxmcp.broker.reading import cursor_of, taken_notice, title_of
-from tmuxmcp.broker.session import Session
+from tmuxmcp.contract import results as r
+from tmuxmcp.sessions.session import Session
 
 
 def summary(session: Session) -> r.SessionSummary:

@@ -15,24 +15,24 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from tmuxmcp.broker import machine
-from tmuxmcp.broker.call import Call, Question
+from tmuxmcp.broker.audit_line import Record
 from tmuxmcp.broker.confirmations import Confirmations
-from tmuxmcp.broker.record import Record
-from tmuxmcp.broker.results import Result
-from tmuxmcp.broker.session import Session
-from tmuxmcp.broker.settings import BrokerSettings
+from tmuxmcp.contract.call import Call, Question
+from tmuxmcp.contract.results import Result
+from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import ConfirmationDeclined, IoError, PolicyDenied, TmuxMcpError, shortage
 from tmuxmcp.host.audit import Audit, OpenLine
+from tmuxmcp.host.environment import is_secret_name, user_shell
 from tmuxmcp.host.parsing import Parsing
 from tmuxmcp.host.redact import Redactor
 from tmuxmcp.host.sandbox import meets
+from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.plain import sanitize
-from tmuxmcp.tmux import launch
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.actions import Place
-    from tmuxmcp.broker.registry import Registry
     from tmuxmcp.host.policy import Action, Policy, Verdict
+    from tmuxmcp.sessions.registry import Registry
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +164,7 @@ class Gate:
         from tmuxmcp.broker.actions import action_of
 
         settings = self.settings
-        program = [settings.program or launch.user_shell(), *settings.program_args]
+        program = [settings.program or user_shell(), *settings.program_args]
         base = settings.files_root if tool in machine.FILE_TOOLS and settings.files_root else settings.cwd
         while True:
             pending = self._typed.get(place.session_id, "")
@@ -309,5 +309,5 @@ def _question(tool: str, arguments: Mapping[str, Any], place: Place, verdict: Ve
 
 def _without_values(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: "(secret)" if launch.is_secret_name(str(name)) else each for name, each in value.items()}
+        return {name: "(secret)" if is_secret_name(str(name)) else each for name, each in value.items()}
     return value

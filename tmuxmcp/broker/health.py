@@ -9,11 +9,11 @@ from pathlib import Path
 import anyio
 
 import tmuxmcp
-from tmuxmcp.broker import results as r
-from tmuxmcp.broker.registry import Registry
-from tmuxmcp.broker.settings import BrokerSettings
+from tmuxmcp.contract import results as r
+from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.host import cgroup, sandbox
+from tmuxmcp.sessions.registry import Registry
 
 LIMITS = ("max_sessions", "max_calls", "max_wait_ms", "max_bytes", "max_input_bytes", "log_max_bytes")
 """The settings that a caller may run into."""

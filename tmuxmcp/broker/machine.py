@@ -13,16 +13,17 @@ from functools import partial
 
 import anyio
 
-from tmuxmcp.broker import results as r
-from tmuxmcp.broker.call import Call
 from tmuxmcp.broker.reading import clamp
-from tmuxmcp.broker.session import iso
-from tmuxmcp.broker.settings import BrokerSettings
+from tmuxmcp.contract import results as r
+from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.limits import Limits
+from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, PolicyDenied, ResourceLimit
 from tmuxmcp.host import output, process
+from tmuxmcp.host.environment import session_environment
 from tmuxmcp.host.files import Entry, Files
-from tmuxmcp.host.limits import Limits, rlimits
-from tmuxmcp.tmux import launch
+from tmuxmcp.host.limits import rlimits
+from tmuxmcp.sessions.session import iso
 
 FILE_TOOLS = ("read_file", "write_file", "list_directory")
 """Operations whose relative paths begin at `files_root`."""
@@ -72,7 +73,7 @@ class Machine:
         """
         settings = self._settings
         named = settings.env | dict(env)
-        found = launch.session_environment(
+        found = session_environment(
             os.environ, allow=settings.env_allow, settings_env=settings.env, env=dict(env), term="dumb"
         )
         if "COLORTERM" not in named:

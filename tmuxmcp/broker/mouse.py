@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from tmuxmcp.broker.screens import look
 from tmuxmcp.broker.sending import not_typed, typed
-from tmuxmcp.broker.session import Session
 from tmuxmcp.errors import InvalidArgument, Unsupported, WrongMode
+from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.mouse import encode
 from tmuxmcp.terminal.widths import text_width
 from tmuxmcp.tmux import panes

@@ -5,16 +5,17 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 
-from tmuxmcp.broker import results as r
 from tmuxmcp.broker import views
-from tmuxmcp.broker.call import Call
-from tmuxmcp.broker.registry import Registry
 from tmuxmcp.broker.screens import NOTHING, Change, Screens, Shown, change, look
-from tmuxmcp.broker.session import Session
-from tmuxmcp.broker.settings import BrokerSettings
 from tmuxmcp.broker.views import Piece
-from tmuxmcp.broker.wait import Answer, Wait, compile_pattern, wait_for
+from tmuxmcp.broker.wait import Answer, Wait, wait_for
+from tmuxmcp.contract import results as r
+from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.sessions.registry import Registry
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.patterns import compile_pattern
 from tmuxmcp.terminal.sanitize import sanitize
 from tmuxmcp.tmux.panes import Pane
 

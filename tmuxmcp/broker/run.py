@@ -17,13 +17,13 @@ from dataclasses import replace
 import anyio
 
 from tmuxmcp.broker import typed
-from tmuxmcp.broker.call import Progress
-from tmuxmcp.broker.log import FLOOD_BYTES
-from tmuxmcp.broker.readiness import Waiting
-from tmuxmcp.broker.session import Session
 from tmuxmcp.broker.typed import Job, Look, Ran, Rest
 from tmuxmcp.broker.wait import PROGRESS_EVERY_S, Asking, all_logged, last_line
+from tmuxmcp.contract.call import Progress
 from tmuxmcp.errors import IncompleteCommand, InvalidArgument, NotAShell, SessionBusy, TimedOut
+from tmuxmcp.readiness.kernel import Waiting
+from tmuxmcp.record.log import FLOOD_BYTES
+from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.tmux import panes, shells
 from tmuxmcp.tmux.control import command
@@ -418,7 +418,7 @@ def running_since(session: Session) -> str | None:
     """When the foreground program began; ISO 8601."""
     import psutil
 
-    from tmuxmcp.broker.session import iso
+    from tmuxmcp.sessions.session import iso
 
     foreground = session.foreground()
     try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 
-from tmuxmcp.broker.session import Session
+from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.capture import Capture, Styled, parse_capture, styled_rows
 from tmuxmcp.terminal.render import changed_rows
 from tmuxmcp.tmux import panes

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import anyio
 
 from tmuxmcp.broker import fonts
-from tmuxmcp.broker import results as r
 from tmuxmcp.broker.screens import Shown, look
-from tmuxmcp.broker.session import Session
+from tmuxmcp.contract import results as r
 from tmuxmcp.errors import SessionNotFound, Unsupported
+from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal import markup, picture
 from tmuxmcp.terminal.snapshot import Cursor, Snapshot
 

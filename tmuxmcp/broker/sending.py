@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import anyio
 
-from tmuxmcp.broker import results as r
 from tmuxmcp.broker import run
-from tmuxmcp.broker.call import Call
 from tmuxmcp.broker.reading import Asked, Reading, taken_notice
-from tmuxmcp.broker.session import Session
-from tmuxmcp.broker.settings import BrokerSettings
 from tmuxmcp.broker.wait import ESCAPE_S, Wait
+from tmuxmcp.contract import results as r
+from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, NoInput, ResourceLimit, TmuxFailed
+from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.keys import parse_key, parse_keys
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command as tmux_command

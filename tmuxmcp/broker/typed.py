@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import takewhile
 
-from tmuxmcp.broker.readiness import KernelFacts, Verdict, Waiting
-from tmuxmcp.broker.repair import sink_of
-from tmuxmcp.broker.results import Evidence, Outcome
-from tmuxmcp.broker.session import Session
 from tmuxmcp.broker.wait import all_logged
+from tmuxmcp.contract.results import Evidence, Outcome
 from tmuxmcp.errors import TmuxMcpError
+from tmuxmcp.readiness.kernel import KernelFacts, Verdict, Waiting
+from tmuxmcp.sessions.repair import sink_of
+from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
 from tmuxmcp.terminal.plain import plain
 from tmuxmcp.tmux import shells

@@ -6,7 +6,7 @@ import base64
 from dataclasses import dataclass
 
 from tmuxmcp.broker.screens import Shown
-from tmuxmcp.broker.session import Session
+from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.plain import unfinished_character
 from tmuxmcp.terminal.render import ansi_row, numbered
 

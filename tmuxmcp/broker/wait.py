@@ -14,14 +14,14 @@ from typing import Any
 
 import anyio
 
-from tmuxmcp.broker.call import Progress, no_progress
-from tmuxmcp.broker.log import FLOOD_BYTES
-from tmuxmcp.broker.readiness import KernelFacts, Process, Verdict, Waiting
-from tmuxmcp.broker.results import Evidence, Outcome
 from tmuxmcp.broker.screens import look
-from tmuxmcp.broker.session import Session
-from tmuxmcp.errors import InvalidPattern
+from tmuxmcp.contract.call import Progress, no_progress
+from tmuxmcp.contract.results import Evidence, Outcome
+from tmuxmcp.readiness.kernel import KernelFacts, Process, Verdict, Waiting
+from tmuxmcp.record.log import FLOOD_BYTES
+from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
+from tmuxmcp.terminal.patterns import search_pattern
 from tmuxmcp.terminal.plain import plain
 from tmuxmcp.tmux import shells
 from tmuxmcp.tmux.control import command
@@ -46,9 +46,6 @@ SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.001, 0.05
 
 PATTERN_BYTES = 256 * 1024
 """Raw bytes back from the end of the log in which a pattern is looked for."""
-
-PATTERN_TIMEOUT_S = 0.5
-"""Longest time one search may take: a pattern can be exponential."""
 
 SCREEN_EVERY_S = 0.05
 """Least time between two looks at the screen."""
@@ -108,40 +105,6 @@ class Answer:
     waited_ms: int
     settled: tuple[KernelFacts | None, Verdict] | None = None
     """What the kernel said when the program was found ready: it may do something for itself right afterwards."""
-
-
-def compile_pattern(pattern: str) -> Any:
-    """A regular expression whose searches can be timed out.
-
-    Raises:
-        InvalidPattern: it does not compile.
-    """
-    import regex
-
-    try:
-        return regex.compile(pattern, regex.MULTILINE)
-    except regex.error as error:
-        raise InvalidPattern(
-            f"The pattern {pattern!r} is no regular expression: {error}.",
-            hint="Escape special characters: ( ) [ ] { } . * + ? ^ $ | \\",
-            pattern=pattern,
-        ) from None
-
-
-def search_pattern(pattern: Any, text: str) -> str | None:
-    """What the pattern matches in `text`; an empty match counts.
-
-    Raises:
-        InvalidPattern: the search takes too long.
-    """
-    try:
-        match = pattern.search(text, timeout=PATTERN_TIMEOUT_S)
-    except TimeoutError:
-        raise InvalidPattern(
-            f"The pattern {pattern.pattern!r} takes too long to search for.",
-            hint="Avoid nested repetition such as (a+)+.",
-        ) from None
-    return match.group(0) if match else None
 
 
 def without_echo(text: str, typed: str) -> str:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import anyio
 import anyio.abc
 
-from tmuxmcp.broker.registry import Registry
 from tmuxmcp.errors import TmuxMcpError
+from tmuxmcp.sessions.registry import Registry
 
 log = logging.getLogger(__name__)
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from tmuxmcp.broker import kept
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import session_id
+from tmuxmcp.cli.calling import CALL, with_broker
 from tmuxmcp.cli.service import effective
-from tmuxmcp.cli.sessions import CALL, with_broker
 from tmuxmcp.errors import InvalidArgument, SessionNotFound
+from tmuxmcp.sessions import kept
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
-    from tmuxmcp.broker.session import Session
+    from tmuxmcp.sessions.session import Session
 
 PIECE = 1 << 20
 """Raw bytes read at once."""

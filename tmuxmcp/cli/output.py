@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from tmuxmcp.errors import Internal, TmuxMcpError
 
 if TYPE_CHECKING:
-    from tmuxmcp.broker.results import Result
+    from tmuxmcp.contract.results import Result
 
 OURS_IN_RUN = 125
 """Exit status of `run` for what is not the command's own: as of docker, env and timeout."""

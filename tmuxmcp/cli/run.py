@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import anyio
 
 from tmuxmcp.cli import output
-from tmuxmcp.cli.sessions import CALL, FOREVER_MS, MOST_BYTES, exists, telling, with_broker
+from tmuxmcp.cli.calling import CALL, FOREVER_MS, MOST_BYTES, exists, telling, with_broker
 from tmuxmcp.errors import InvalidArgument, TimedOut, TmuxMcpError
 
 if TYPE_CHECKING:
-    from tmuxmcp.broker import results as r
     from tmuxmcp.broker.broker import Broker
+    from tmuxmcp.contract import results as r
 
 SHORT = 64 * 1024
 """Bytes of output that come with the result itself; what is longer is read in pieces."""

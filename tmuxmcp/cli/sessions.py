@@ -3,56 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import shlex
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import anyio
-
-from tmuxmcp.broker.call import Call
 from tmuxmcp.broker.confirmations import Confirmations
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import program_words, session_id
-from tmuxmcp.cli.service import effective
-from tmuxmcp.errors import InvalidArgument, SessionExited, SessionNotFound, TimedOut
+from tmuxmcp.cli.calling import CALL, MOST_BYTES, telling, with_broker
+from tmuxmcp.cli.table import table_of
+from tmuxmcp.errors import InvalidArgument, SessionExited, TimedOut
 
 if TYPE_CHECKING:
-    from tmuxmcp.broker import results as r
     from tmuxmcp.broker.broker import Broker
-    from tmuxmcp.host.limits import Limits
-
-CALL = Call(caller="cli")
-"""All command lines of a user are one caller: they share a default session and a read cursor."""
-
-FOREVER_MS = 10 * 365 * 24 * 3600 * 1000
-"""The clamp on waits is there for MCP clients, who give up after a minute; a person has Ctrl-C."""
-
-MOST_BYTES = 16 * 1024 * 1024
-"""The contract's largest `max_bytes`: what a person or a pipe reads is not cut as a model's is."""
-
-
-def with_broker(options: argparse.Namespace, work: Callable[[Broker, argparse.Namespace], Awaitable[int]]) -> int:
-    """Open a broker, do the work and let go of the sessions."""
-    from tmuxmcp.app import open_broker, setup_logging
-
-    settings, origins = effective(options)
-    setup_logging("warning" if origins["log_level"] == "default" else settings.log_level, settings.log_format)
-    # A session outlives the command that made it, whatever `on_exit` says of servers.
-    settings = settings.model_copy(update={"max_wait_ms": FOREVER_MS, "on_exit": "keep"})
-
-    async def opened() -> int:
-        async with open_broker(settings) as broker:
-            return await work(broker, options)
-
-    gc.enable()
-    return anyio.run(opened)
+    from tmuxmcp.contract import results as r
+    from tmuxmcp.contract.limits import Limits
 
 
 def new(options: argparse.Namespace) -> int:
@@ -101,16 +68,6 @@ def attach(options: argparse.Namespace) -> int:
         return status
     environment = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
     os.execve(options.argv[0], options.argv, environment)
-
-
-@contextmanager
-def telling() -> Iterator[Call]:
-    """A call that tells a person at the terminal how it goes; what it told is erased at the end."""
-    progress = output.Progress()
-    try:
-        yield replace(CALL, progress=progress)
-    finally:
-        progress.erase()
 
 
 async def _new(broker: Broker, options: argparse.Namespace) -> int:
@@ -215,34 +172,6 @@ async def _list(broker: Broker, options: argparse.Namespace) -> int:
     return 0
 
 
-def table_of(result: r.ListSessionsResult) -> list[tuple[str, ...]]:
-    """The sessions as rows with a heading."""
-    return [("ID", "MODE", "PROGRAM", "PID", "SIZE", "AGE", "CWD"), *(_row(each) for each in result.sessions)]
-
-
-def _row(session: r.SessionSummary) -> tuple[str, ...]:
-    mode: str = session.mode
-    if session.exited and (session.exit_signal or session.exit_code is not None):
-        mode += f" {session.exit_signal or session.exit_code}"
-    return (
-        session.session_id,
-        mode,
-        session.program,
-        str(session.pid or "-"),
-        f"{session.cols}x{session.rows}",
-        _age(session.created_at),
-        session.cwd or "-",
-    )
-
-
-def _age(created_at: str) -> str:
-    seconds = max(int((datetime.now(UTC) - datetime.fromisoformat(created_at)).total_seconds()), 0)
-    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
-        if seconds >= size:
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"
-
-
 async def _view(broker: Broker, options: argparse.Namespace) -> int:
     colours = output.coloured(sys.stdout)
     result = await broker.read(
@@ -286,7 +215,7 @@ async def _kill(broker: Broker, options: argparse.Namespace) -> int:
 def _limits(words: dict[str, str]) -> Limits:
     from pydantic import ValidationError
 
-    from tmuxmcp.host.limits import Limits
+    from tmuxmcp.contract.limits import Limits
 
     try:
         return Limits.model_validate_strings(words)
@@ -316,12 +245,3 @@ def _wait_status(options: argparse.Namespace, result: r.ReadResult | None) -> in
         return 0
     output.note(f"timed out after {result.waited_ms} ms; the program goes on")
     return TimedOut.exit_status
-
-
-async def exists(broker: Broker, name: str) -> bool:
-    """Whether a session has this id."""
-    try:
-        await broker.get_session(name, call=CALL)
-    except SessionNotFound:
-        return False
-    return True

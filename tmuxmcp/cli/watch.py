@@ -15,15 +15,16 @@ import anyio
 
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import session_id
-from tmuxmcp.cli.sessions import CALL, MOST_BYTES, table_of, with_broker
+from tmuxmcp.cli.calling import CALL, MOST_BYTES, with_broker
 from tmuxmcp.cli.stage import Stage
+from tmuxmcp.cli.table import table_of
 from tmuxmcp.errors import SessionNotFound
 from tmuxmcp.terminal.capture import clip
 from tmuxmcp.terminal.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from tmuxmcp.broker import results as r
     from tmuxmcp.broker.broker import Broker
+    from tmuxmcp.contract import results as r
 
 FRAME_S = 0.05
 """The screen is drawn at most so often; programs draw in many small steps."""

@@ -30,16 +30,16 @@ import anyio
 from tmuxmcp import __version__
 from tmuxmcp.app import broker_settings
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.call import Call
-from tmuxmcp.broker.reap import disk_use
-from tmuxmcp.broker.settings import BrokerSettings
 from tmuxmcp.config import PREFIX, Settings, default_config_file, home, load_with_origins
+from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.limits import Wish
+from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.doctor import surroundings
 from tmuxmcp.doctor.check import Check
 from tmuxmcp.errors import PermissionDenied, TmuxFailed, TmuxMcpError, TmuxUnavailable, Unsupported
 from tmuxmcp.host import cgroup, sandbox
-from tmuxmcp.host.sandbox import Wish
-from tmuxmcp.tmux import launch
+from tmuxmcp.host.environment import find_program, session_environment, user_shell
+from tmuxmcp.sessions.reap import disk_use
 from tmuxmcp.tmux.server import SOCKET_PATH_LIMIT, Tmux, check_private_directory, find_tmux
 
 CHECK_S = 5.0
@@ -306,7 +306,7 @@ def _size(number: float) -> str:
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    return launch.session_environment(
+    return session_environment(
         os.environ, allow=settings.env_allow, settings_env=settings.env, env={}, term=settings.term
     )
 
@@ -330,11 +330,11 @@ def check_locale(settings: Settings) -> Check:
 
 def check_program(settings: Settings) -> Check:
     """The program of a default session exists, and is a shell that tells where commands end."""
-    program = settings.program or launch.user_shell()
+    program = settings.program or user_shell()
     asked = "setting program" if settings.program else "login shell"
     fix = 'Set program = "bash" in the settings file.'
     try:
-        path = launch.find_program(program, _environment(settings)["PATH"], os.getcwd())
+        path = find_program(program, _environment(settings)["PATH"], os.getcwd())
     except TmuxMcpError as error:
         return Check("program", False, f"{asked}: {error.message}", fix)
     if os.path.basename(path) not in SHELLS and not settings.program:
@@ -412,11 +412,11 @@ def check_sandbox(wish: Wish) -> Check:
 
 def probe_shells(settings: BrokerSettings, tmux: Tmux) -> list[Check]:
     """Each shell's version, and whether its marks come: in sessions on a server of our own, which ends again."""
-    env = launch.session_environment(
+    env = session_environment(
         os.environ, allow=settings.env_allow, settings_env=settings.env, env={}, term=settings.term
     )
     paths = {name: path for name in SHELLS if (path := shutil.which(name, path=env["PATH"]))}
-    login = launch.user_shell()
+    login = user_shell()
     if os.path.basename(login) in SHELLS:
         paths[os.path.basename(login)] = login
     absent = [Check(name, True, "not installed") for name in SHELLS if name not in paths]

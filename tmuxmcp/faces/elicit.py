@@ -23,7 +23,7 @@ from mcp.types import (
     InputRequiredResult,
 )
 
-from tmuxmcp.broker.call import Ask, Question
+from tmuxmcp.contract.call import Ask, Question
 from tmuxmcp.errors import ConfirmationDeclined
 
 LONGEST_S = 300

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from tmuxmcp import __version__
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.call import ALL_SCOPES, Call
+from tmuxmcp.contract.call import ALL_SCOPES, Call
 from tmuxmcp.errors import Cancelled
 from tmuxmcp.faces.entrance import GONE, MAX_BODY, TOKEN, Entrance
 from tmuxmcp.faces.mcp import Context, Results, build_server

@@ -36,8 +36,8 @@ from mcp.types import (
 )
 
 from tmuxmcp import __version__
-from tmuxmcp.broker.call import ALL_SCOPES, Call, Progress
-from tmuxmcp.broker.results import Result, ScreenshotResult
+from tmuxmcp.contract.call import ALL_SCOPES, Call, Progress
+from tmuxmcp.contract.results import Result, ScreenshotResult
 from tmuxmcp.errors import Internal, InvalidArgument, TmuxMcpError
 from tmuxmcp.faces.elicit import Asking, NeedsInput
 from tmuxmcp.faces.operations import OPERATIONS, Operation

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from tmuxmcp.broker import results as r
+from tmuxmcp.contract import results as r
+from tmuxmcp.contract.limits import Limits
 from tmuxmcp.errors import InvalidArgument, Unauthorized
-from tmuxmcp.host.limits import Limits
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
-    from tmuxmcp.broker.call import Call
+    from tmuxmcp.contract.call import Call
 
 MAX_BYTES = 16 * 1024 * 1024
 DEFAULT_SESSION = "Left out: your own default session"

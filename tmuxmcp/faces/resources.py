@@ -26,7 +26,7 @@ from mcp.types import (
     TextResourceContents,
 )
 
-from tmuxmcp.broker.call import Call
+from tmuxmcp.contract.call import Call
 from tmuxmcp.errors import InvalidArgument, SessionNotFound, TmuxMcpError, Unsupported
 from tmuxmcp.faces.operations import OPERATIONS
 from tmuxmcp.faces.portable import portable

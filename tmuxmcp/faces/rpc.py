@@ -19,7 +19,7 @@ from pydantic.json_schema import models_json_schema
 
 from tmuxmcp import __version__
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.call import Call
+from tmuxmcp.contract.call import Call
 from tmuxmcp.errors import Internal, InvalidArgument, ResourceLimit, TmuxMcpError, all_errors
 from tmuxmcp.faces.operations import OPERATIONS, Operation
 from tmuxmcp.faces.portable import portable

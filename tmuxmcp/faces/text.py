@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tmuxmcp.broker import results as r
+from tmuxmcp.contract import results as r
 from tmuxmcp.terminal.plain import sanitize
 
 PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,~-]+")

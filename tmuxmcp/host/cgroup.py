@@ -16,7 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tmuxmcp.host.limits import MIB, Limits
+from tmuxmcp.contract.limits import Limits
+from tmuxmcp.host.limits import MIB
 
 CONTROLLERS = ("memory", "pids", "cpu")
 OF_LIMIT = {"memory_mb": "memory", "processes": "pids", "cpu_percent": "cpu"}

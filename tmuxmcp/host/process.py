@@ -24,9 +24,9 @@ import anyio
 import psutil
 
 from tmuxmcp.errors import CwdNotFound, InvalidArgument, IoError, ProgramNotFound, ResourceLimit
+from tmuxmcp.host.environment import find_cwd, find_program
 from tmuxmcp.host.limits import Rlimit
 from tmuxmcp.host.output import Ends
-from tmuxmcp.tmux import launch
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
@@ -89,10 +89,10 @@ def find(argv: Sequence[str], *, cwd: str, env: Mapping[str, str], rlimits: Sequ
     if any("\0" in word for word in argv):
         raise InvalidArgument("An argument cannot hold NUL.", hint="Give such data as stdin_base64.")
     try:
-        where = launch.find_cwd(cwd)
+        where = find_cwd(cwd)
     except FileNotFoundError:
         raise CwdNotFound("The broker's own directory is gone.", hint="Give an existing directory as cwd.") from None
-    return Program(launch.find_program(argv[0], env.get("PATH", ""), where), argv, env, where, rlimits)
+    return Program(find_program(argv[0], env.get("PATH", ""), where), argv, env, where, rlimits)
 
 
 async def run(program: Program, *, stdin: bytes, timeout_s: float, max_output_bytes: int, progress: Progress) -> Ended:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tmuxmcp.tmux.launch import is_secret_name
+from tmuxmcp.host.environment import is_secret_name
 
 HARMLESS = re.compile(r"(?:true|false|yes|no|on|off|none|null|enabled|disabled|default|\d{1,5})\Z", re.IGNORECASE)
 SHORTEST = 5

@@ -8,14 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Literal
 
+from tmuxmcp.contract.limits import Level, Wish
 from tmuxmcp.errors import Unsupported
 from tmuxmcp.host import bubblewrap, landlock, seccomp
 from tmuxmcp.host.project import Identity
 
-Level = Literal["none", "limits", "landlock", "bubblewrap"]
-Wish = Literal["none", "auto", "required"]
 WISHES: tuple[Wish, ...] = ("none", "auto", "required")
 
 

@@ -1,4 +1,4 @@
-"""Regular expressions that are meant for single lines, made fit for a whole text of lines. Pure.
+"""Regular expressions of callers: compiled, searched for within a time, and made fit for a whole text of lines. Pure.
 
 One search over a megabyte costs little; twenty thousand searches over its lines cost fifty times as much. But in a
 whole text `\\s`, `[^x]` and their like match line ends, which no line has: they are rewritten so that they do not.
@@ -8,6 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
+
+from tmuxmcp.errors import InvalidPattern
+
+PATTERN_TIMEOUT_S = 0.5
+"""Longest time one search may take: a pattern can be exponential."""
 
 _TOKEN = re.compile(
     r"""\\(?P<escape>.)
@@ -21,6 +27,40 @@ _TOKEN = re.compile(
 _WITHOUT_LINE_END = {"s": r"[^\S\n]", "W": r"[^\w\n]", "D": r"[^\d\n]", "A": "^", "Z": "$"}
 _LINE_HAS = frozenset("dwSbBt")
 _SAFE_FLAGS = frozenset("imua-")
+
+
+def compile_pattern(pattern: str) -> Any:
+    """A regular expression whose searches can be timed out.
+
+    Raises:
+        InvalidPattern: it does not compile.
+    """
+    import regex
+
+    try:
+        return regex.compile(pattern, regex.MULTILINE)
+    except regex.error as error:
+        raise InvalidPattern(
+            f"The pattern {pattern!r} is no regular expression: {error}.",
+            hint="Escape special characters: ( ) [ ] { } . * + ? ^ $ | \\",
+            pattern=pattern,
+        ) from None
+
+
+def search_pattern(pattern: Any, text: str) -> str | None:
+    """What the pattern matches in `text`; an empty match counts.
+
+    Raises:
+        InvalidPattern: the search takes too long.
+    """
+    try:
+        match = pattern.search(text, timeout=PATTERN_TIMEOUT_S)
+    except TimeoutError:
+        raise InvalidPattern(
+            f"The pattern {pattern.pattern!r} takes too long to search for.",
+            hint="Avoid nested repetition such as (a+)+.",
+        ) from None
+    return match.group(0) if match else None
 
 
 def whole_text_pattern(pattern: str) -> str | None:

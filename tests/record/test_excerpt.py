@@ -1,0 +1,293 @@
+"""Clean text of a bounded size whose offsets tell the truth."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import SLOW
+from tmuxmcp.record.excerpt import Reader
+from tmuxmcp.record.log import RawLog
+from tmuxmcp.record.place import Place, Places
+from tmuxmcp.terminal.plain import ends_full_screen, plain, unfinished_character
+
+MARKER = 160
+MARKED = re.compile(r"\[\.\.\. ([\d,]+) bytes left out; read since=(\d+) gives them \.\.\.\]\n")
+
+
+@contextmanager
+def reader_of(data: bytes) -> Iterator[Reader]:
+    with tempfile.TemporaryDirectory() as directory:
+        log = RawLog(Path(directory))
+        log.path.write_bytes(data)
+        yield Reader(log, 80, 24)
+
+
+def size(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+def clean(data: bytes) -> str:
+    return plain(data, 80, 24).text
+
+
+words = st.text(
+    st.characters(codec="utf-8", exclude_characters="\r\n", exclude_categories=["Cc", "Cf", "Cs"]), max_size=60
+)
+line_output = st.lists(words.map(lambda word: word.encode() + b"\r\n"), max_size=80).map(b"".join)
+"""Lines, as programs print them."""
+
+drawing = st.lists(
+    st.one_of(
+        words.map(str.encode),
+        st.sampled_from([b"\r", b"\n", b"\r\n", b"\x1b[31m", b"\x1b[0m", b"\x1b[K", b"\b", b"\t", b"\x07"]),
+        st.sampled_from([b"\x1b[2J", b"\x1b[5;5H", b"\x1b[A", b"\x1b]0;title\x07", b"\x1b[?1049h", b"\x1b[?1049l"]),
+        st.binary(max_size=8),
+    ),
+    max_size=60,
+).map(b"".join)
+"""Anything."""
+
+limits = st.one_of(st.integers(min_value=16, max_value=400), st.integers(min_value=16, max_value=4000))
+
+
+@settings(deadline=None, max_examples=300)
+@given(line_output, limits)
+def test_chained_pieces_are_the_whole(data: bytes, limit: int) -> None:
+    with reader_of(data) as reader:
+        offset, pieces = 0, []
+        while offset < len(data):
+            piece = reader.from_start(offset, len(data), limit)
+            assert size(piece.text) <= limit
+            assert piece.next_offset > offset
+            assert piece.truncated == (piece.next_offset < len(data))
+            assert piece.omitted_bytes == len(data) - piece.next_offset
+            pieces.append(piece.text)
+            offset = piece.next_offset
+    assert "".join(pieces) == clean(data)
+
+
+@settings(deadline=None, max_examples=300)
+@given(drawing, limits)
+def test_pieces_of_anything_are_bounded_and_come_to_an_end(data: bytes, limit: int) -> None:
+    with reader_of(data) as reader:
+        offset = 0
+        while offset < len(data):
+            piece = reader.from_start(offset, len(data), limit)
+            assert size(piece.text) <= limit
+            assert offset < piece.next_offset <= len(data)
+            offset = piece.next_offset
+
+
+@settings(deadline=None, max_examples=300)
+@given(drawing, limits)
+def test_both_ends_are_bounded(data: bytes, limit: int) -> None:
+    with reader_of(data) as reader:
+        excerpt = reader.both_ends(0, len(data), limit)
+    assert size(excerpt.text) <= limit + MARKER
+    assert excerpt.next_offset == len(data)
+
+
+@settings(deadline=None, max_examples=300)
+@given(line_output, limits)
+def test_head_what_was_left_out_and_tail_are_the_whole(data: bytes, limit: int) -> None:
+    with reader_of(data) as reader:
+        excerpt = reader.both_ends(0, len(data), limit)
+        marked = MARKED.search(excerpt.text)
+        if not marked:
+            assert not excerpt.truncated
+            assert excerpt.text == clean(data)
+            return
+        omitted, since = int(marked[1].replace(",", "")), int(marked[2])
+        assert excerpt.truncated
+        assert excerpt.omitted_bytes == omitted
+        head, tail = excerpt.text[: marked.start()], excerpt.text[marked.end() :]
+    middle = clean(data[since : since + omitted])
+    if not clean(data[:since]).endswith("\n"):
+        head = head.removesuffix("\n")  # the line with the marker is one of its own
+    assert head + middle + tail == clean(data)
+
+
+def test_short_output_is_given_whole() -> None:
+    with reader_of(b"one\r\ntwo\r\n$ ") as reader:
+        for excerpt in (reader.both_ends(0, 12, 100), reader.from_start(0, 12, 100)):
+            assert (excerpt.text, excerpt.truncated, excerpt.omitted_bytes) == ("one\ntwo\n$ ", False, 0)
+            assert (excerpt.next_offset, excerpt.lost_before) == (12, 0)
+        assert reader.both_ends(5, 10, 100).text == "two\n"
+        assert reader.both_ends(5, 5, 100).text == ""
+
+
+@pytest.mark.parametrize("unit", ["x", "é", "日", "😀", "a\x1b[31mb\x1b[0m"])
+def test_giant_line_is_cut_between_characters(unit: str) -> None:
+    data = (unit * 400_000).encode()
+    with reader_of(data) as reader:
+        begun = time.monotonic()
+        excerpt = reader.both_ends(0, len(data), 1000)
+        piece = reader.from_start(0, len(data), 1000)
+        after = reader.from_start(piece.next_offset, len(data), 1000)
+        assert time.monotonic() - begun < 5 * SLOW
+    assert "\ufffd" not in excerpt.text + piece.text + after.text
+    assert size(excerpt.text) <= 1000 + MARKER
+    assert size(piece.text) > 900
+    assert piece.text + after.text == clean(data[: after.next_offset])
+
+
+def test_progress_bar_of_megabytes_is_one_line() -> None:
+    bar = b"".join(b"\r[%-50s] %3d%%" % (b"#" * (percent // 2), percent) for percent in range(101))
+    data = b"start\r\n" + bar * 200 + b"\r\ndone\r\n"
+    assert len(data) > 1_000_000
+    with reader_of(data) as reader:
+        excerpt = reader.both_ends(0, len(data), 1000)
+        longer = reader.both_ends(0, len(data), 300)
+    assert excerpt.text == "start\n[" + "#" * 50 + "] 100%\ndone\n"
+    assert not excerpt.truncated
+    assert longer.text == excerpt.text
+
+
+def test_progress_bar_that_is_too_long_for_that_is_small_all_the_same() -> None:
+    bar = b"".join(b"\r\x1b[2K[%-50s] %3d%%" % (b"#" * (percent // 2), percent) for percent in range(101))
+    data = b"start\r\n" + bar * 1000 + b"\r\ndone\r\n"
+    with reader_of(data) as reader:
+        begun = time.monotonic()
+        excerpt = reader.both_ends(0, len(data), 1000)
+        assert time.monotonic() - begun < 5 * SLOW
+    assert excerpt.text.startswith("start\n")
+    assert excerpt.text.endswith("] 100%\ndone\n")
+    assert size(excerpt.text) <= 1000
+
+
+def test_head_that_is_gone_is_told() -> None:
+    data = b"".join(b"line %06d\r\n" % number for number in range(20_000))
+    with reader_of(b"") as reader:
+        with reader.log.path.open("wb") as file:  # a hole up to 64 KiB
+            file.seek(65536)
+            file.write(data[65536:])
+        for excerpt in (reader.both_ends(0, len(data), 1000), reader.from_start(0, len(data), 1000)):
+            assert excerpt.text.startswith("[... the first 65,536 bytes are no longer kept ...]\n")
+            assert "\0" not in excerpt.text
+            assert excerpt.lost_before == 65536
+            assert excerpt.truncated
+        assert reader.from_start(0, len(data), 1000).omitted_bytes > 65536
+        assert reader.from_start(70_000, len(data), 1000).lost_before == 0
+
+
+def test_head_that_goes_while_it_is_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"".join(b"line %06d\r\n" % number for number in range(20_000))
+    with reader_of(data) as reader:
+        heads = iter([0, 65536])
+        monkeypatch.setattr(RawLog, "head", lambda _: next(heads, 65536))
+        excerpt = reader.from_start(0, len(data), 1000)
+    assert excerpt.lost_before == 65536
+    assert clean(data[65536:]).startswith(excerpt.text.split("\n", 1)[1])
+
+
+def numberless(text: str) -> str:
+    """Without how much was drawn: that depends on where a read ended."""
+    return re.sub(r"program: [\d,]+ bytes", "program: N bytes", text)
+
+
+FULL_SCREEN = (
+    "héé\r\n\x1b]0;title\x07\x1b[31mred\x1b[0m\r\n"
+    "\x1b[?1049h\x1b[2J\x1b[1;1H~ one\x1b[2;1H~ 日\r\n\x1b[3;5Hx\x1b[?25;1049l"
+    "日本 \x1b[1mdone\x1b[m\r\n\x1b[?1049hagain\x1b[?1049l$ "
+).encode()
+SHOWN = (
+    "héé\nred\n[full-screen program: N bytes of screen drawing left out]\n"
+    "日本 done\n[full-screen program: N bytes of screen drawing left out]\n$ "
+)
+
+
+def read_in_pieces(data: bytes, cuts: list[int], view: str = "both_ends") -> str:
+    """What the reads show that a session's cursor makes."""
+    with reader_of(data) as reader:
+        places, text = Places(reader.log), ""
+        for start, end in pairwise([0, *sorted(cuts), len(data)]):
+            one = Reader(reader.log, 80, 24, places)  # each read has one of its own
+            start -= unfinished_character(data[:start])
+            text += getattr(one, view)(start, end - unfinished_character(data[:end]), 4000).text
+    return numberless(text)
+
+
+@pytest.mark.parametrize("view", ["both_ends", "from_start"])
+def test_full_screen_stretch_is_told_once_wherever_reads_cut_it(view: str):
+    assert read_in_pieces(FULL_SCREEN, [], view) == SHOWN
+    for cut in range(1, len(FULL_SCREEN)):
+        assert read_in_pieces(FULL_SCREEN, [cut], view) == SHOWN, (cut, FULL_SCREEN[cut - 10 : cut])
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.integers(1, len(FULL_SCREEN) - 1), max_size=8, unique=True))
+def test_full_screen_stretch_is_told_once_in_many_reads(cuts: list[int]):
+    assert read_in_pieces(FULL_SCREEN, cuts) == SHOWN
+
+
+def test_long_full_screen_program_is_told_once():
+    drawing = b"".join(b"\x1b[%d;1H~ line %d" % (number % 24, number) for number in range(200_000))
+    data = b"$ vi\r\n\x1b[?1049h" + drawing + b"\x1b[?1049l$ "
+    cuts = [100, 5000, 700_000, 700_001, 2_900_000, len(data) - 3]
+    assert read_in_pieces(data, cuts) == "$ vi\n[full-screen program: N bytes of screen drawing left out]\n$ "
+    with reader_of(data) as reader:  # nobody read what came before
+        assert reader.from_start(1_000_000, len(data), 1000).text == "$ "
+        assert reader.both_ends(100_000, 2_900_000, 1000).text == ""
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.lists(st.sampled_from([b"\x1b[?1049h", b"\x1b[?1049l", b"text\r\n", b"\x1b[3;3H"]), max_size=30).map(b"".join),
+    st.lists(st.integers(0, 200), max_size=20),
+)
+def test_places_say_the_same_in_any_order(data: bytes, offsets: list[int]):
+    with reader_of(data) as reader:
+        places = Places(reader.log)
+        for offset in offsets:
+            offset = min(offset, len(data))
+            assert places.inside(offset) == ends_full_screen(data[:offset])
+
+
+def test_place_near_a_head_that_is_gone():
+    with reader_of(b"") as reader:
+        with reader.log.path.open("wb") as file:
+            file.seek(65536)
+            file.write(b"gone \x1b[?1049h\x1b[31mx")
+        assert Places(reader.log).at(reader.log.size(), 80) == Place(inside=True)
+        assert Places(reader.log).at(65536 + 5, 80).inside is False
+        assert Places(reader.log).at(65536 + 16, 80) == Place(cut=b"\x1b[3", inside=True)
+
+
+def test_progress_bar_in_many_reads_shows_its_states():
+    data = b" 10%\r 50%\r100%\r\n"
+    assert read_in_pieces(data, [4, 9]) == " 10% 50%100%\n"
+    typed = b"$ lss\b\x1b[K -l\r\n"
+    assert read_in_pieces(typed, [2]) == "$ ls -l\n"
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.text("aé日😀\n", max_size=40), st.integers(1, 8))
+def test_what_does_not_fit_is_passed_over_and_counted(text: str, limit: int):
+    data = text.replace("\n", "\r\n").encode()
+    with reader_of(data) as reader:
+        offset, seen = 0, ""
+        while offset < len(data):
+            piece = reader.from_start(offset, len(data), limit)
+            assert size(piece.text) <= limit
+            assert offset < piece.next_offset
+            passed_over = 0 if piece.text else piece.next_offset - offset
+            assert piece.omitted_bytes == len(data) - piece.next_offset + passed_over
+            seen, offset = seen + piece.text, piece.next_offset
+    assert seen == "".join(char for char in clean(data) if size(char) <= limit)
+
+
+def test_bytes_that_are_no_characters_are_passed_one_by_one():
+    data = b"\x80" * 50 + b"end"
+    with reader_of(data) as reader:
+        piece = reader.from_start(0, len(data), 6)
+        assert (piece.text, piece.next_offset, piece.omitted_bytes) == ("\ufffd\ufffd", 2, 51)

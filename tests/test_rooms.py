@@ -1,0 +1,101 @@
+"""The walls of the house: which room may import which, and that no import goes round in a circle."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tmuxmcp
+
+PACKAGE = Path(tmuxmcp.__file__).parent
+
+BELOW_BROKER = {"contract", "errors", "host", "readiness", "record", "sessions", "terminal", "tmux"}
+MAY_IMPORT = {
+    "errors": set(),
+    "contract": {"errors"},
+    "terminal": {"contract", "errors"},
+    "host": {"contract", "errors", "terminal"},
+    "tmux": {"contract", "errors", "host", "terminal"},
+    "readiness": {"contract", "errors", "host", "terminal"},
+    "record": {"contract", "errors", "host", "terminal"},
+    "sessions": BELOW_BROKER - {"sessions"},
+    "broker": BELOW_BROKER,
+    "faces": {"broker", "contract", "errors", "terminal"},
+    "clients": {"errors"},
+    "config": {"contract", "errors", "host"},
+    "app": {"broker", "config", "contract", "errors", "faces", "host"},
+    "doctor": BELOW_BROKER | {"app", "broker", "clients", "config", "faces"},
+    "demo": {"cli", "tmux"},
+    "cli": BELOW_BROKER - {"readiness", "record", "tmux"}
+    | {"app", "broker", "clients", "config", "demo", "doctor", "faces"},
+    "__init__": {"app", "config", "errors"},
+    "__main__": {"cli", "host"},
+}
+"""By room or module of the package: what else of the package it may import."""
+
+SOURCES = {
+    ".".join(("tmuxmcp", *file.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"): file
+    for file in PACKAGE.rglob("*.py")
+}
+
+
+def typing_only(tree: ast.AST) -> set[ast.AST]:
+    """Imports under `if TYPE_CHECKING`: they are not done when the program runs."""
+    guarded = (node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
+    return {each for node in guarded for statement in node.body for each in ast.walk(statement)}
+
+
+def imports_of(file: Path, *, when_run: bool = False) -> Iterator[str]:
+    """Modules of the package that a file imports, at its beginning or later; `from tmuxmcp import x` counts as x."""
+    tree = ast.parse(file.read_text())
+    skipped = typing_only(tree) if when_run else set()
+    for node in ast.walk(tree):
+        if node in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names if each.name.partition(".")[0] == "tmuxmcp")
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "tmuxmcp":
+            whole = [f"{node.module}.{each.name}" for each in node.names]
+            yield from (name if name in SOURCES else node.module or "" for name in whole)
+        assert not isinstance(node, ast.ImportFrom) or not node.level, f"{file} imports relatively"
+
+
+def room_of(module: str) -> str:
+    return module.removeprefix("tmuxmcp").removeprefix(".").partition(".")[0] or "__init__"
+
+
+@pytest.mark.parametrize("room", sorted({room_of(module) for module in SOURCES}))
+def test_room_imports_only_what_it_may(room: str):
+    for module, file in SOURCES.items():
+        if room_of(module) != room:
+            continue
+        for imported in imports_of(file):
+            # Everybody may ask for the version.
+            allowed = {room, *MAY_IMPORT[room], "__init__"}
+            assert room_of(imported) in allowed, f"{file.relative_to(PACKAGE)} imports {imported}"
+
+
+def test_rooms_that_are_listed_exist():
+    assert set(MAY_IMPORT) == {room_of(module) for module in SOURCES}
+
+
+def test_no_import_goes_round_in_a_circle():
+    """Also not through imports inside functions, which only put a circle off."""
+    graph = {
+        module: {each for each in imports_of(file, when_run=True) if each != "tmuxmcp"}
+        for module, file in SOURCES.items()
+    }
+    while leaves := [module for module, imported in graph.items() if not imported & graph.keys() - {module}]:
+        for leaf in leaves:
+            del graph[leaf]
+    assert not graph, f"these import each other: {sorted(graph)}"
+
+
+def test_architecture_page_names_every_room():
+    page = Path(__file__).parents[1].joinpath("docs", "explanation", "architecture.md").read_text()
+    rooms = {room_of(module) for module in SOURCES} - {"__init__", "__main__"}
+    missing = {room for room in rooms if f"{room}/" not in page and f"{room}.py" not in page}
+    assert not missing, f"architecture.md does not name {sorted(missing)}"

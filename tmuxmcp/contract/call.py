@@ -1,0 +1,48 @@
+"""Who calls, how to tell them that a long call is still going on, and how to ask the person behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+Progress = Callable[[float, str], Awaitable[None]]
+"""`await progress(elapsed_s, last_line)`; called at most once a second."""
+
+ALL_SCOPES = frozenset({"read", "write", "admin"})
+"""read: look; write: make, type into and end sessions; admin: also end the default sessions of other clients."""
+
+
+async def no_progress(elapsed_s: float, last_line: str) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a person is asked before something is done."""
+
+    message: str
+    digest: str
+    """Of the exact action, where it happens and what is in front there: an answer to it is for nothing else."""
+
+
+Ask = Callable[[Question], Awaitable[bool | None]]
+"""`await ask(question)`: True when the person agrees, False when not, None when nobody can be asked."""
+
+
+async def nobody(question: Question) -> None:
+    """There is nobody who could be asked."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of an operation."""
+
+    caller: str = "library"
+    """Whose read cursors and default session are meant: `[A-Za-z0-9_-]+`, stable across restarts of the broker."""
+    scopes: frozenset[str] = ALL_SCOPES
+    """What the caller may do."""
+    progress: Progress = no_progress
+    ask: Ask = nobody
+    call_id: str = field(default_factory=lambda: uuid4().hex[:12])
+    """Correlation id: in the result's `_meta`, in the logs."""

@@ -1,0 +1,403 @@
+"""What each operation answers: the contract's fields, in the order a model reads them.
+
+Small fields first, big text last: clients that cut a long result keep its head. A field that is
+named here is always present; what is not known is `None`, never guessed. Sizes are bytes, times
+milliseconds, offsets byte offsets into the session's raw log, rows and columns 0-based but in sizes.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tmuxmcp.contract.limits import Level
+
+Mode = Literal[
+    "shell_prompt",
+    "running",
+    "line_input",
+    "password",
+    "pager",
+    "editor",
+    "fullscreen",
+    "stopped",
+    "exited",
+    "lost",
+    "unknown",
+]
+Evidence = Literal["marks", "kernel", "prompt", "quiet"]
+Outcome = Literal["ready", "idle", "matched", "exited", "timeout", "immediate"]
+View = Literal["new", "screen", "diff", "scrollback", "raw"]
+WaitFor = Literal["none", "ready", "idle", "pattern", "changed", "exit"]
+KeptBy = Literal["cgroup", "rlimit", "broker", "nobody"]
+
+
+class Result(BaseModel):
+    """Base of all results."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_serialization_defaults_required=True)
+
+
+class CursorPosition(Result):
+    """Where the terminal's cursor is."""
+
+    row: int
+    col: int
+    visible: bool
+
+
+class Foreground(Result):
+    """The program that the terminal's input goes to."""
+
+    pid: int
+    command: str
+    """Its command line, bounded."""
+
+
+class Usage(Result):
+    """What the session's processes use together."""
+
+    cpu_ms: int
+    rss_bytes: int
+    processes: int
+
+
+class AppliedLimit(Result):
+    """A limit of a session, and who sees to it."""
+
+    name: str
+    """As in `limits`."""
+    value: float
+    kept_by: KeptBy
+
+
+class Highlight(Result):
+    """A stretch of reverse video: the chosen row of a menu, a search hit."""
+
+    row: int
+    col: int
+    text: str
+
+
+class CreateSessionResult(Result):
+    """A session that was made."""
+
+    session_id: str
+    program: str
+    args: list[str]
+    pid: int
+    """The program's own, not its launcher's."""
+    cwd: str | None
+    rows: int
+    cols: int
+    mode: Mode
+    ready: bool
+    attach_command: str
+    note: str | None = None
+
+
+class DestroySessionResult(Result):
+    """A session that is gone."""
+
+    session_id: str
+    destroyed: bool
+    exit_code: int | None
+    exit_signal: str | None
+    duration_ms: int
+    survivors: list[int]
+    """Processes of the session that could not be ended."""
+
+
+class SessionSummary(Result):
+    """A row of `list_sessions`."""
+
+    session_id: str
+    program: str
+    mode: Mode
+    ready: bool
+    exited: bool
+    exit_code: int | None
+    exit_signal: str | None
+    pid: int | None
+    cwd: str | None
+    title: str
+    rows: int
+    cols: int
+    created_at: str
+    last_activity_at: str | None
+    output_bytes: int
+
+
+class ListSessionsResult(Result):
+    count: int
+    sessions: list[SessionSummary]
+
+
+class SessionFacts(Result):
+    """All that is known of one session."""
+
+    session_id: str
+    program: str
+    args: list[str]
+    pid: int | None
+    created_at: str
+    """ISO 8601, UTC."""
+    cwd: str | None
+    rows: int
+    cols: int
+    cursor: CursorPosition | None
+    title: str
+    mode: Mode
+    foreground: Foreground | None
+    ready: bool
+    exited: bool
+    exit_code: int | None
+    exit_signal: str | None
+    healthy: bool
+    """False when something is wrong with the session that its owner should know; `note` says what."""
+    last_activity_at: str | None
+    output_bytes: int
+    alternate_screen: bool
+    recording: bool
+    taken_over: bool
+    usage: Usage | None
+    attach_command: str
+    watch_url: str | None
+    sandbox: Level = "none"
+    """What it runs in."""
+    limits: list[AppliedLimit] = Field(default_factory=list)
+    """What it may use at most."""
+    note: str | None = None
+
+
+class RunResult(Result):
+    """The outcome of one command in a live shell."""
+
+    session_id: str
+    exit_code: int | None
+    completed: bool
+    outcome: Outcome
+    evidence: Evidence | None
+    duration_ms: int
+    cwd: str | None
+    mode: Mode
+    truncated: bool
+    output_bytes: int
+    """Raw bytes the command printed so far."""
+    omitted_bytes: int
+    """Raw bytes left out of `output`."""
+    start_offset: int
+    end_offset: int
+    effective_timeout_ms: int | None = None
+    """Set when the time asked for was shortened to `max_wait_ms`."""
+    sanitized: bool = False
+    """Invisible characters were replaced by `<U+XXXX>`."""
+    note: str | None = None
+    output: str
+
+
+class ReadResult(Result):
+    """What a session shows or printed."""
+
+    session_id: str
+    view: View
+    outcome: Outcome
+    evidence: Evidence | None
+    mode: Mode
+    exited: bool
+    exit_code: int | None
+    rows: int
+    cols: int
+    cursor: CursorPosition | None
+    title: str = ""
+    """What the program calls its window."""
+    matched: str | None
+    """The text that `pattern` matched."""
+    waited_ms: int
+    effective_timeout_ms: int | None = None
+    has_new_content: bool
+    truncated: bool
+    omitted_bytes: int
+    next_offset: int
+    """Where the next piece starts: give it as `since`."""
+    screen_id: str | None = None
+    """What the screen shows, as a name of it: `read view=diff screen_id=...` tells what has changed since."""
+    changed_rows: list[int] | None = None
+    """With view=diff: the rows in `content`; null when that is the whole screen."""
+    encoding: Literal["base64"] | None = None
+    sanitized: bool = False
+    highlights: list[Highlight] = Field(default_factory=list)
+    note: str | None = None
+    content: str
+
+
+class SendResult(Result):
+    """What was typed, and what the session answered."""
+
+    session_id: str
+    sent_bytes: int
+    note: str | None = None
+    result: ReadResult | None
+
+
+class Match(Result):
+    """A line in which a pattern was found."""
+
+    line: int
+    """Its number in the clean text of all that is kept, from 0."""
+    offset: int
+    """Where it begins in the log: give it to `read` as `since`."""
+    text: str
+    """The line; with `context`, the lines around it as well, one below the other."""
+
+
+class SearchResult(Result):
+    """Where a pattern was found in what a session printed."""
+
+    session_id: str
+    total: int
+    """Lines that match, also those that are not among `matches`."""
+    context: int
+    """As asked for: before the matching line stand so many lines in `text`, or as many as there are."""
+    truncated: bool
+    """Not all of them are among `matches`, or not everything was searched; `note` says which."""
+    note: str | None = None
+    matches: list[Match]
+    """The first of them, in the order they were printed."""
+
+
+class ResizeResult(Result):
+    session_id: str
+    rows: int
+    cols: int
+    scrollback_lines: int
+
+
+class SignalResult(Result):
+    session_id: str
+    delivered: bool
+    pids: list[int]
+
+
+class MouseResult(Result):
+    session_id: str
+    sent: bool
+    row: int
+    """Where: on_text's first column."""
+    col: int
+
+
+class ProcessUsage(Result):
+    """What a process and its descendants used, as far as the kernel tells."""
+
+    cpu_ms: int
+    max_rss_kb: int
+    """Of the largest of them; what starts them counts, so never under about 9,000."""
+
+
+class RunProcessResult(Result):
+    """How a process ended, and what it printed."""
+
+    rc: int | None
+    """Exit code; null if a signal ended it."""
+    signal: str | None
+    """The signal that ended it, without SIG."""
+    timed_out: bool
+    """The time was up: it was ended with all its descendants."""
+    truncated: bool
+    """The middle of a stream was left out."""
+    encoding: Literal["utf-8", "base64"]
+    """Of both streams; base64 if one of them is not UTF-8."""
+    duration_ms: int
+    usage: ProcessUsage
+    stdout_bytes: int
+    """Bytes printed in all."""
+    stderr_bytes: int
+    """Bytes printed in all."""
+    effective_timeout_ms: int | None = None
+    """Set when the time asked for was shortened: to `max_wait_ms`, or `duration_s` of the limits."""
+    note: str | None = None
+    stderr: str
+    """What it printed there."""
+    stdout: str
+    """What it printed there."""
+
+
+class ReadFileResult(Result):
+    """A piece of a file."""
+
+    size: int
+    """Bytes of the whole file."""
+    offset: int
+    """Where `data` begins in the file."""
+    next_offset: int
+    """Where the next piece starts: give it as `offset`."""
+    truncated: bool
+    """There is more of what was asked for."""
+    encoding: Literal["utf-8", "base64"]
+    """base64 if the piece is not UTF-8."""
+    data: str
+    """The bytes from `offset` to `next_offset`."""
+
+
+class WriteFileResult(Result):
+    """A file that was written."""
+
+    bytes: int
+    """How many it has now."""
+
+
+class DirectoryEntry(Result):
+    """A name in a directory; links are not followed."""
+
+    name: str
+    type: Literal["file", "directory", "symlink", "fifo", "socket", "char_device", "block_device", "other"]
+    """What it is."""
+    mode: str
+    """Permissions, octal: `0644`."""
+    size: int
+    """Bytes."""
+    mtime: str
+    """When it was last written; ISO 8601, UTC."""
+
+
+class ListDirectoryResult(Result):
+    """What is in a directory, by name."""
+
+    count: int
+    truncated: bool
+    """There are more than `limit`."""
+    entries: list[DirectoryEntry]
+    """In the order of their names."""
+
+
+class ScreenshotResult(Result):
+    session_id: str
+    format: Literal["png", "svg", "html"]
+    mime_type: str
+    rows: int
+    cols: int
+    width: int | None
+    """In pixels; of a page, null."""
+    height: int | None
+    bytes: int
+    """Size of the picture."""
+    data: str | None
+    """The picture, base64 for PNG; null over MCP, where it is a content block of its own."""
+
+
+class Check(Result):
+    name: str
+    ok: bool
+    message: str
+
+
+class HealthResult(Result):
+    version: str
+    tmux_version: str | None
+    python_version: str
+    uptime_s: float
+    sessions: int
+    limits: dict[str, int]
+    checks: list[Check]

@@ -1,0 +1,49 @@
+"""The plain values that the broker works with; `app` makes them from the settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tmuxmcp.contract.limits import Limits, Wish
+
+
+@dataclass(frozen=True)
+class BrokerSettings:
+    """What `config.Settings` says, as far as the broker needs it."""
+
+    state_dir: Path
+    program: str = ""
+    program_args: tuple[str, ...] = ()
+    cwd: str = ""
+    rows: int = 24
+    cols: int = 80
+    term: str = "tmux-256color"
+    on_exit: str = "keep"
+    history: str = "session"
+    prompt_pattern: str = ""
+    integration: bool = True
+    max_sessions: int = 32
+    idle_timeout_s: float = 86_400
+    max_duration_s: float = 0
+    retention_days: float = 7
+    state_max_bytes: int = 2 * 1024 * 1024 * 1024
+    max_wait_ms: int = 50_000
+    max_bytes: int = 8192
+    log_max_bytes: int = 256 * 1024 * 1024
+    scrollback_lines: int = 5000
+    max_input_bytes: int = 1024 * 1024
+    env_allow: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    max_calls: int = 64
+    policy: tuple[Any, ...] = ()
+    """Rules as the settings file has them; `host.policy` reads them."""
+    audit: str = "best-effort"
+    files_root: str = ""
+    sandbox: Wish = "none"
+    sandbox_network: bool = True
+    sandbox_write: tuple[str, ...] = ()
+    own_files: tuple[Path, ...] = ()
+    """Settings and tokens: no sandbox lets anybody write to them."""

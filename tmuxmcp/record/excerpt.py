@@ -1,0 +1,245 @@
+"""A stretch of a log as clean text of a bounded size: head and tail with one line between, or a first piece.
+
+Cuts are made in the raw bytes, at a line's end where there is one, so that offsets name exactly what was left out
+and another read can fetch it. Nothing here holds more than a bounded part of the stretch.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tmuxmcp.record.log import PIECE, RawLog
+from tmuxmcp.record.place import Place, Places
+from tmuxmcp.terminal.plain import PlainText, ends_full_screen, plain
+
+WHOLE = 2 * 1024 * 1024
+"""Bytes: a stretch up to this is cleaned as a whole (20-40 ms), so that a long progress bar becomes its one line."""
+
+SCROLLBACK_BYTES = 16 * 1024 * 1024
+"""Raw bytes, from the end, in which lines of scrollback are looked for."""
+
+AGAIN = 5
+"""How often a stretch is read again when its head goes while it is read: a flood into a small log."""
+
+WINDOW = 64
+"""Raw bytes looked at for each byte of text that may be returned: drawing can be mostly escape sequences."""
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """A piece of what was printed."""
+
+    text: str
+    truncated: bool
+    omitted_bytes: int
+    """Raw bytes not in the text."""
+    next_offset: int
+    """Behind the last raw byte that the text stands for."""
+    sanitized: bool
+    lost_before: int = 0
+    """Offset of the first byte that the log still has, if the stretch began before it."""
+
+
+class Reader:
+    """Makes excerpts of one log for a pane of one size."""
+
+    def __init__(self, log: RawLog, cols: int, rows: int, places: Places | None = None) -> None:
+        self.log, self.cols, self.rows = log, cols, rows
+        self._places = places or Places(log)
+
+    def both_ends(self, start: int, end: int, max_bytes: int) -> Excerpt:
+        """All of the stretch, or its head and its tail with a line between that says how to get the rest."""
+        return self._while_kept(start, lambda: self._both_ends(start, end, max_bytes))
+
+    def from_start(self, start: int, end: int, max_bytes: int) -> Excerpt:
+        """The first piece of the stretch, up to a whole line where it can.
+
+        Not even one character may fit: it is passed over, and counted as left out.
+        """
+        return self._while_kept(start, lambda: self._from_start(start, end, max_bytes))
+
+    def _while_kept(self, start: int, make: Callable[[], Excerpt]) -> Excerpt:
+        """Make it again when the log gave its head back meanwhile: what was read from there is nothing."""
+        for _ in range(AGAIN):
+            excerpt = make()
+            if self.log.head() <= max(start, excerpt.lost_before):
+                break
+        return excerpt
+
+    def _both_ends(self, start: int, end: int, max_bytes: int) -> Excerpt:
+        start, lost = self._kept(start, end)
+        start, place = self._behind_drawing(start, end)
+        whole = self._whole(start, end, max_bytes, place)
+        if whole:
+            return Excerpt(_with_lost(whole.text, lost), bool(lost), lost, end, whole.sanitized, start if lost else 0)
+        marker_room = min(160, max_bytes // 4)
+        budget = max_bytes - marker_room
+        head, head_end = self._first(start, end, budget // 2, place)
+        tail, tail_start = self._last(head_end, end, budget - budget // 2)
+        omitted = tail_start - head_end
+        text = head.text + ("" if head.text.endswith("\n") or not head.text else "\n")
+        text += f"[... {omitted:,} bytes left out; read since={head_end} gives them ...]\n" + tail.text
+        sanitized = head.sanitized or tail.sanitized
+        return Excerpt(_with_lost(text, lost), True, omitted + lost, end, sanitized, start if lost else 0)
+
+    def _from_start(self, start: int, end: int, max_bytes: int) -> Excerpt:
+        start, lost = self._kept(start, end)
+        start, place = self._behind_drawing(start, end)
+        whole = self._whole(start, end, max_bytes, place)
+        if whole:
+            return Excerpt(_with_lost(whole.text, lost), bool(lost), lost, end, whole.sanitized, start if lost else 0)
+        text, stop = self._first(start, end, max_bytes, place)
+        left_out = lost
+        if stop == start:
+            stop = start + _one(self.log.read(start, 4))
+            left_out += stop - start
+        omitted = end - stop + left_out
+        return Excerpt(_with_lost(text.text, lost), omitted > 0, omitted, stop, text.sanitized, start if lost else 0)
+
+    def draws_at(self, offset: int) -> bool:
+        """Whether a full-screen program draws there that began before."""
+        return self._places.inside(offset)
+
+    def last_lines(self, end: int, count: int) -> list[str]:
+        """The newest `count` lines before `end`, or as many of them as the newest `SCROLLBACK_BYTES` hold."""
+        wanted = count + 1
+        limit = max(self.log.head(), end - SCROLLBACK_BYTES)
+        while True:
+            start, newlines, data = self._back(end, limit, wanted)
+            place = Place(inside=self._places.inside(start))
+            lines = self._clean(data, place).text.splitlines()
+            if len(lines) >= wanted or start <= limit:
+                return lines[len(lines) - count :] if count < len(lines) else lines
+            wanted = max(wanted, newlines) * 2  # many a line was drawn over another
+
+    def _back(self, end: int, limit: int, newlines: int) -> tuple[int, int, bytes]:
+        """So many newlines back from `end`: where that is, how many there were, and what is behind it."""
+        start, found = end, 0
+        pieces: list[bytes] = []
+        while start > limit and found < newlines:
+            begin = max(start - PIECE, limit)
+            piece = self.log.read(begin, start - begin)
+            if not piece:
+                break
+            found += piece.count(b"\n")
+            pieces.append(piece)
+            start = begin
+        return start, found, b"".join(reversed(pieces))
+
+    def _kept(self, start: int, end: int) -> tuple[int, int]:
+        """Where the stretch can begin, and how many bytes before that are gone."""
+        head = min(self.log.head(), end)
+        return (head, head - start) if head > start else (start, 0)
+
+    def _behind_drawing(self, start: int, end: int) -> tuple[int, Place]:
+        """Where text begins, and how: what a full-screen program draws that was told before needs not be read."""
+        place = self._places.at(start, self.cols)
+        if not place.inside or end - start <= WHOLE:
+            return start, place
+        behind, inside = self._places.behind_drawing(start, end)
+        return behind, Place(inside=inside)
+
+    def _clean(self, data: bytes, place: Place) -> PlainText:
+        return plain(place.cut + data, self.cols, self.rows, col=place.col, inside=place.inside)
+
+    def _whole(self, start: int, end: int, max_bytes: int, place: Place) -> PlainText | None:
+        if end - start > max(WHOLE, max_bytes):
+            return None
+        text = self._clean(b"".join(self.log.pieces(start, end)), place)
+        return text if _size(text) <= max_bytes else None
+
+    def _first(self, start: int, end: int, budget: int, place: Place) -> tuple[PlainText, int]:
+        """The longest beginning that fits, and where it ends."""
+
+        def clean(data: bytes) -> PlainText:
+            return self._clean(data, place)
+
+        data = _window(budget, end - start, lambda size: self.log.read(start, size), clean)
+        cuts = _cuts(data, len(data) == end - start)
+        fits = _most(cuts, lambda cut: _size(clean(data[:cut])) <= budget)
+        if fits == 0:
+            fits = _sound_cut(data, _most(range(len(data) + 1), lambda cut: _size(clean(data[:cut])) <= budget))
+        return _limited(clean(data[:fits]), budget), start + fits
+
+    def _last(self, start: int, end: int, budget: int) -> tuple[PlainText, int]:
+        """The longest end that fits, and where it begins."""
+        before = False
+
+        def clean(data: bytes, cut: int) -> PlainText:
+            return self._clean(data[cut:], Place(inside=ends_full_screen(data[:cut], before)))
+
+        data = _window(budget, end - start, lambda size: self.log.read(end - size, size), lambda all: clean(all, 0))
+        before = self._places.inside(end - len(data))
+        cuts = [len(data) - cut for cut in reversed(_cuts(data, False))]
+        fits = _most(cuts, lambda size: _size(clean(data, len(data) - size)) <= budget)
+        if fits == 0:
+            fits = _most(range(len(data) + 1), lambda size: _size(clean(data, len(data) - size)) <= budget)
+            fits = len(data) - _sound_cut(data, len(data) - fits)
+        text = clean(data, len(data) - fits)
+        return (text if _size(text) <= 2 * budget else _limited(text, budget)), end - fits
+
+
+def _size(text: PlainText) -> int:
+    return len(text.text.encode("utf-8", "replace"))
+
+
+def _window(budget: int, available: int, read: Callable[[int], bytes], clean: Callable[[bytes], PlainText]) -> bytes:
+    """Enough raw bytes to fill the budget, if there are as many."""
+    size = budget
+    while True:
+        size = min(size * 2, available, WINDOW * max(budget, 1024))
+        data = read(size)
+        if size >= min(available, WINDOW * max(budget, 1024)) or _size(clean(data)) > budget:
+            return data
+
+
+def _one(data: bytes) -> int:
+    """Bytes of the first character."""
+    size = 1
+    while size < len(data) and data[0] >= 0xC0 and data[size] & 0xC0 == 0x80:
+        size += 1
+    return size
+
+
+def _with_lost(text: str, lost: int) -> str:
+    return f"[... the first {lost:,} bytes are no longer kept ...]\n{text}" if lost else text
+
+
+def _cuts(data: bytes, to_the_end: bool) -> list[int]:
+    """Where the bytes can be cut without breaking a line."""
+    cuts = [0]
+    at = data.find(b"\n")
+    while at >= 0:
+        cuts.append(at + 1)
+        at = data.find(b"\n", at + 1)
+    if to_the_end:
+        cuts.append(len(data))
+    return cuts
+
+
+def _most(cuts: list[int] | range, fits: Callable[[int], bool]) -> int:
+    """The last of the rising `cuts` that fits, found by halving; 0 when none does."""
+    index = bisect_right(cuts, False, key=lambda cut: not fits(cut))
+    return cuts[index - 1] if index else 0
+
+
+def _sound_cut(data: bytes, cut: int) -> int:
+    """`cut`, moved back where it would split a character or an escape sequence."""
+    if cut >= len(data):
+        return cut
+    escape = data.rfind(b"\x1b", max(0, cut - 32), cut)
+    if escape > 0 and not any(0x40 <= byte <= 0x7E and byte != 0x5B for byte in data[escape + 1 : cut]):
+        cut = escape
+    char = cut
+    while char > max(0, cut - 3) and data[char] & 0xC0 == 0x80:
+        char -= 1
+    return char if data[char] >= 0xC0 else cut
+
+
+def _limited(text: PlainText, budget: int) -> PlainText:
+    data = text.text.encode("utf-8", "replace")
+    if len(data) <= budget:
+        return text
+    return PlainText(data[:budget].decode("utf-8", "ignore"), text.sanitized)

@@ -1,0 +1,50 @@
+"""`meta.json`: what a session is, for when its pane is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass
+class Meta:
+    """What a session is; from the pane's options, or from `meta.json` when the pane is gone."""
+
+    session_id: str
+    program: str
+    args: list[str]
+    created_at: str
+    owner: str
+    nonce: str
+    marks: bool
+    """Its program was given our start-up file."""
+    cwd: str
+    cols: int
+    rows: int
+    scrollback_lines: int
+    destroyed: bool = False
+    bounds: dict[str, Any] = field(default_factory=dict)
+    """As `SessionBounds`."""
+
+    def save(self, directory: Path) -> None:
+        """Write `meta.json`."""
+        write_atomically(directory / "meta.json", json.dumps(vars(self), indent=1))
+
+    @classmethod
+    def load(cls, directory: Path) -> Meta | None:
+        """Read `meta.json`; None when there is none that can be read."""
+        try:
+            return cls(**json.loads((directory / "meta.json").read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a small file: a reader sees the old text or the new."""
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    with open(new, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(text)
+    new.replace(path)

@@ -1,0 +1,94 @@
+"""What has to be known of an offset of a log to go on from there as if all before it had been read, too.
+
+A reader may begin anywhere: in the middle of a line, of an escape sequence, of a character, of what a full-screen
+program draws. All of it is found by looking back over a bounded part of the log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tmuxmcp.record.log import PIECE, RawLog
+from tmuxmcp.terminal.plain import column_behind, first_leave, last_switch, unfinished
+
+LINE_BYTES = 4096
+"""How far back the beginning of a line, of a title or of a sequence is looked for."""
+
+SCREEN_BYTES = 16 * 1024 * 1024
+"""How far back the beginning of a full-screen program is looked for (10 ms)."""
+
+SWITCH_BYTES = 64
+"""Longer than what switches to the other screen."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """How a stretch begins."""
+
+    cut: bytes = b""
+    """The beginning of a sequence or character whose rest comes first."""
+    col: int = 0
+    """The cursor's column."""
+    inside: bool = False
+    """A full-screen program draws there, and has begun before."""
+
+
+class Places:
+    """Finds places in one log; remembers the last one, so that little is read again."""
+
+    def __init__(self, log: RawLog) -> None:
+        self._log = log
+        self._from = self._to = 0
+        self._inside = False
+        """So it is everywhere between these offsets."""
+
+    def at(self, offset: int, cols: int) -> Place:
+        """The place at an offset, in a pane of so many columns."""
+        begin = max(offset - LINE_BYTES, self._log.head())
+        before = self._log.read(begin, max(offset - begin, 0))
+        if not before:
+            return Place()
+        cut = unfinished(before)
+        whole = before[: len(before) - cut]
+        if self.inside(offset - cut):
+            return Place(before[len(whole) :], 0, True)
+        newline = whole.rfind(b"\n")
+        col = column_behind(whole[newline + 1 :], cols) if newline >= 0 or begin == 0 else 0
+        return Place(before[len(whole) :], col)
+
+    def inside(self, offset: int) -> bool:
+        """Whether a full-screen program draws there, as far as one can look back."""
+        if self._from <= offset <= self._to:
+            return self._inside
+        known = self._to if offset > self._to else 0
+        stop = max(known, offset - SCREEN_BYTES, self._log.head())
+        found = self._look_back(offset, stop)
+        if found is None and stop == known:
+            found = self._inside if known else False
+            start = self._from if known else 0
+        else:
+            start = stop if found is None else offset
+        if offset > self._to:
+            self._from, self._to, self._inside = start, offset, bool(found)
+        return bool(found)
+
+    def behind_drawing(self, start: int, end: int) -> tuple[int, bool]:
+        """Where the full-screen program that draws at `start` ends, or how far was looked; whether it still draws."""
+        for at in range(start, min(end, start + SCREEN_BYTES), PIECE):
+            data = self._log.read(at, min(PIECE + SWITCH_BYTES, end - at))
+            left = first_leave(data)
+            if left is not None:
+                return at + left, False
+        return min(end, start + SCREEN_BYTES), True
+
+    def _look_back(self, offset: int, stop: int) -> bool | None:
+        """What the last switch between `stop` and `offset` says; None: there is none."""
+        at, head = offset, self._log.head()
+        while at > stop:
+            begin = max(at - PIECE, stop)
+            read_from = max(begin - SWITCH_BYTES, head)
+            found = last_switch(self._log.read(read_from, at - read_from))
+            if found is not None:
+                return found
+            at = begin
+        return None

@@ -1,0 +1,248 @@
+"""`search`: a regular expression over the clean text of all that a session printed, not only its scrollback.
+
+The log is cleaned a piece at a time, in a thread: nothing here holds more than a few megabytes, and the event loop
+goes on. A line matches or does not, as in grep. Most patterns are put to a whole piece of text at once, which is
+what makes 100 MB a matter of seconds; those that could match beyond a line's end are put to each line.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from tmuxmcp.contract.results import Match, SearchResult
+from tmuxmcp.errors import InvalidPattern
+from tmuxmcp.record.log import RawLog
+from tmuxmcp.terminal.patterns import compile_pattern, whole_text_pattern
+from tmuxmcp.terminal.plain import Part, ends_full_screen, needs_grid, parts
+from tmuxmcp.terminal.sanitize import sanitize
+
+PIECE = 1 << 20
+"""Bytes read at once."""
+
+HELD = 4 << 20
+"""Bytes kept back at most until a line, or what moves up and down, has come to its end."""
+
+SEARCH_S = 30.0
+"""Longest time of a search; 100 MB of plain text take about one second."""
+
+PATTERN_S = 2.0
+"""Longest time that the pattern may take for one piece; it can be exponential."""
+
+LINE = 400
+"""Characters of a line that are shown."""
+
+SHOWN = 256 * 1024
+"""Characters of all lines that are shown."""
+
+
+async def search(
+    log: RawLog, cols: int, rows: int, session_id: str, pattern: str, limit: int, context: int
+) -> SearchResult:
+    """Search all that is kept of a session's log.
+
+    Args:
+        cols, rows: size of its terminal.
+
+    Raises:
+        InvalidPattern: the pattern does not compile, or takes too long.
+    """
+    job = _Search(log, cols, rows, pattern, limit, context)
+    try:
+        await anyio.to_thread.run_sync(job.run, abandon_on_cancel=True)
+    finally:
+        job.stopped = True
+    return SearchResult(
+        session_id=session_id,
+        total=job.total,
+        context=context,
+        truncated=job.truncated,
+        note=job.note(),
+        matches=[Match(line=each.line, offset=each.offset, text="\n".join(each.lines)) for each in job.found],
+    )
+
+
+@dataclass
+class _Found:
+    line: int
+    offset: int
+    lines: list[str]
+    wanted: int
+    """Lines after it that are still to come."""
+
+
+@dataclass
+class _Search:
+    """One search; `run` in a thread, `stopped` set from outside."""
+
+    log: RawLog
+    cols: int
+    rows: int
+    source: str
+    limit: int
+    context: int
+    found: list[_Found] = field(default_factory=list)
+    total: int = 0
+    stopped: bool = False
+    out_of_time_at: int | None = None
+    shown: int = 0
+    line: int = 0
+    """Number of the next line."""
+
+    def run(self) -> None:
+        self.pattern = compile_pattern(self.source)
+        whole = whole_text_pattern(self.source)
+        self.whole = compile_pattern(whole) if whole is not None else None
+        self.before: deque[str] = deque(maxlen=self.context)
+        deadline = time.monotonic() + SEARCH_S
+        for start, raw, part in _parts_of(self.log, self.cols, self.rows):
+            if self.stopped:
+                return
+            if time.monotonic() > deadline:
+                self.out_of_time_at = start
+                return
+            self._search(start, raw, part)
+
+    @property
+    def truncated(self) -> bool:
+        return self.total > len(self.found) or self.out_of_time_at is not None
+
+    def note(self) -> str | None:
+        notes = []
+        head = self.log.head()
+        if head:
+            notes.append(f"Offsets before {head} are no longer kept; lines are counted from there.")
+        if self.out_of_time_at is not None:
+            notes.append(f"Stopped after {SEARCH_S:.0f} s at offset {self.out_of_time_at}: total counts up to there.")
+        if self.total > len(self.found):
+            notes.append(f"The first {len(self.found)} of {self.total} are shown: narrow the pattern or raise limit.")
+        return " ".join(notes) or None
+
+    @property
+    def _full(self) -> bool:
+        return len(self.found) >= self.limit or self.shown >= SHOWN
+
+    def _search(self, start: int, raw: bytes, part: Part) -> None:
+        text = sanitize(part.text)[0]
+        text += "" if text.endswith("\n") else "\n"
+        if self._full and not any(found.wanted for found in self.found[-self.context - 1 :]):
+            self.total += self._count(text)
+            return
+        hits = set(self._matching_lines(text))
+        if hits or self.context:
+            self._keep(text, hits, _Offsets(start, raw, part, text))
+        self.total += len(hits)
+        self.line += text.count("\n")
+
+    def _keep(self, text: str, hits: set[int], offsets: _Offsets) -> None:
+        lines = text[:-1].split("\n")
+        numbers = range(len(lines)) if self.context else sorted(hits)
+        for number in numbers:
+            line = lines[number]
+            for found in self.found[-self.context :] if self.context else ():
+                if found.wanted and self.shown < SHOWN:
+                    found.lines.append(self._cut(line))
+                found.wanted = max(found.wanted - 1, 0)
+            if number in hits and not self._full:
+                before = [self._cut(each) for each in self.before]
+                shown = [*before, self._cut(line, around=True)]
+                self.found.append(_Found(self.line + number, offsets.of(number), shown, self.context))
+            self.before.append(line)
+
+    def _cut(self, line: str, around: bool = False) -> str:
+        """A line of a bounded length; of a long one that matches, the part around the match."""
+        self.shown += min(len(line), LINE) + 1
+        if len(line) <= LINE:
+            return line
+        match = self._try(lambda: self.pattern.search(line, timeout=PATTERN_S)) if around else None
+        begin = max(min(match.start() - LINE // 4, len(line) - LINE), 0) if match else 0
+        return "…" * (begin > 0) + line[begin : begin + LINE] + "…" * (begin + LINE < len(line))
+
+    def _matching_lines(self, text: str) -> Iterator[int]:
+        """Numbers of the lines that match, from 0."""
+        if self.whole is None:
+            for number, line in enumerate(text[:-1].split("\n")):
+                if self._try(lambda line=line: self.pattern.search(line, timeout=PATTERN_S)):
+                    yield number
+            return
+        number = at = 0
+        for match in self._try(lambda: list(self.whole.finditer(text, timeout=PATTERN_S))):
+            number += text.count("\n", at, match.start())
+            at = match.start()
+            yield number
+
+    def _count(self, text: str) -> int:
+        if self.whole is None:
+            return sum(1 for _ in self._matching_lines(text))
+        return len(self._try(lambda: self.whole.findall(text, timeout=PATTERN_S)))
+
+    def _try(self, search: Any) -> Any:
+        try:
+            return search()
+        except TimeoutError:
+            raise InvalidPattern(
+                f"The pattern {self.source!r} takes too long to search for.",
+                hint="Avoid nested repetition such as (a+)+.",
+                pattern=self.source,
+            ) from None
+
+
+class _Offsets:
+    """Where the lines of a part begin in the log."""
+
+    def __init__(self, start: int, raw: bytes, part: Part, text: str) -> None:
+        self._start, self._raw = start, raw
+        self._at, self._line = part.start, 0
+        # Lines that were moved about, or stand in a string that is left out, are found where the part begins.
+        newlines = raw.count(b"\n", part.start, part.end)
+        self._known = not part.drawn and text.count("\n") - newlines in (0, 1)
+
+    def of(self, line: int) -> int:
+        """Of one of the rising line numbers."""
+        while self._known and self._line < line:
+            self._at = self._raw.find(b"\n", self._at) + 1
+            self._line += 1
+        return self._start + self._at
+
+
+def _parts_of(log: RawLog, cols: int, rows: int) -> Iterator[tuple[int, bytes, Part]]:
+    """The clean text of all that is kept: offset of a piece, the piece, a part of its text."""
+    start = at = log.head()
+    end, rest, inside = log.size(), b"", False
+    while at < end:
+        data = log.read(at, min(PIECE, end - at))
+        if not data:  # its head was given back meanwhile
+            if log.head() <= at:
+                return
+            start = at = log.head()
+            rest = b""
+            continue
+        rest, at = rest + data, at + len(data)
+        cut = len(rest) if at >= end else _whole(rest)
+        if cut:
+            piece, rest = rest[:cut], rest[cut:]
+            yield from _parts_of_piece(start, piece, cols, rows, inside)
+            inside, start = ends_full_screen(piece, inside), start + cut
+
+
+def _whole(data: bytes) -> int:
+    """Where it can be cut: behind a line, and not between what may move up and down."""
+    if len(data) < HELD and needs_grid(data):
+        return 0
+    cut = data.rfind(b"\n") + 1
+    return cut or (len(data) if len(data) >= HELD else 0)
+
+
+def _parts_of_piece(start: int, piece: bytes, cols: int, rows: int, inside: bool) -> Iterator[tuple[int, bytes, Part]]:
+    ended = True
+    for part in parts(piece, cols, rows, inside=inside):
+        if part.text and (ended or part.text != "\n"):
+            yield start, piece, part
+            ended = part.text.endswith("\n")
+        else:
+            ended = True  # the end of a line that was given without

@@ -1,0 +1,95 @@
+"""What a new session is bound by: its limits and who keeps each of them, its groups, its mark."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from tmuxmcp.contract.limits import Level, Limits
+from tmuxmcp.contract.results import AppliedLimit, KeptBy
+from tmuxmcp.host import cgroup, inherited
+from tmuxmcp.host.inherited import NO_MARK, Mark
+from tmuxmcp.host.limits import rlimits
+from tmuxmcp.host.processes import now_s
+
+BY_BROKER = ("duration_s",)
+BY_CGROUP = ("cpu_percent",)
+"""Nothing else can keep them."""
+
+
+@dataclass(frozen=True)
+class SessionBounds:
+    """How a session is held; `meta.json` keeps it, as any broker may have to end the session."""
+
+    limits: dict[str, float] = field(default_factory=dict)
+    kept_by: dict[str, KeptBy] = field(default_factory=dict)
+    groups: list[str] = field(default_factory=list)
+    """Directories of its control groups."""
+    mark: Mark = NO_MARK
+    """By which its processes are found that have left everything else."""
+    sandbox: Level = "none"
+    born_s: float = 0
+    """When it was made, by `processes.now_s`: none of its processes is older."""
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> SessionBounds:
+        """As read from a file; nothing that is known, when that is of another version."""
+        try:
+            signals, queues = values.get("mark", NO_MARK)
+            return cls(**{**values, "mark": (signals, queues)})
+        except (TypeError, ValueError):
+            return cls()
+
+    @property
+    def confine(self) -> list[tuple[str, str]]:
+        """What the launcher's step does (`confine.py`)."""
+        given = Limits.model_validate({name: self.limits[name] for name, by in self.kept_by.items() if by == "rlimit"})
+        rows = [*inherited.rlimits(self.mark), *rlimits(given)]
+        joined = [("group", directory) for directory in self.groups]
+        return joined + [("limit", " ".join(map(str, row))) for row in rows]
+
+    @property
+    def applied(self) -> list[AppliedLimit]:
+        """What a caller is told."""
+        return [AppliedLimit(name=name, value=value, kept_by=self.kept_by[name]) for name, value in self.limits.items()]
+
+    @property
+    def note(self) -> str | None:
+        """What a caller should know who believes in these limits, or in this sandbox."""
+        said = []
+        loose = [name for name, by in self.kept_by.items() if by == "nobody"]
+        if loose:
+            said.append(f"Not enforced here, as no cgroup keeps it and root has no such limit: {', '.join(loose)}.")
+        if self.sandbox == "limits":
+            said.append("The best sandbox here keeps no files apart: the session can read and write what you can.")
+        return " ".join(said) or None
+
+
+def bind(limits: Limits, key: str, server: int, sandbox: Level) -> SessionBounds:
+    """Make a session's groups, and say who keeps which limit.
+
+    Args:
+        key: what the session's processes are known by (`launch.session_mark`).
+        server: process id of the tmux server, below whose groups the session's are.
+    """
+    groups = cgroup.make(cgroup.places(server or "self"), key, limits)
+    given = limits.model_dump(exclude_none=True)
+    return SessionBounds(
+        limits=given,
+        kept_by={name: _keeper(name, groups) for name in given},
+        groups=list(groups.directories),
+        mark=inherited.mark_of(key, server or "self"),
+        sandbox=sandbox,
+        born_s=now_s(),
+    )
+
+
+def _keeper(name: str, groups: cgroup.Groups) -> KeptBy:
+    if name in groups.kept:
+        return "cgroup"
+    if name in BY_BROKER:
+        return "broker"
+    if name in BY_CGROUP or (name == "processes" and os.geteuid() == 0):
+        return "nobody"
+    return "rlimit"

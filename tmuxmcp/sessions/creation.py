@@ -1,0 +1,375 @@
+"""Making sessions: what runs in them, where their files lie, how many there may be."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import secrets
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from tmuxmcp.contract.limits import Level, Limits, Wish
+from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.errors import (
+    CwdNotFound,
+    InvalidArgument,
+    IoError,
+    MaxSessions,
+    PolicyDenied,
+    ProgramNotFound,
+    SessionExists,
+    TimedOut,
+    TmuxFailed,
+    Unsupported,
+)
+from tmuxmcp.host import cgroup, sandbox
+from tmuxmcp.host.environment import find_cwd, find_program, session_environment, user_shell
+from tmuxmcp.host.project import Identity, judge
+from tmuxmcp.host.sandbox import Around, Sandbox, choose, tighter
+from tmuxmcp.record.meta import Meta
+from tmuxmcp.sessions.bounds import bind
+from tmuxmcp.sessions.registry import ID, Registry
+from tmuxmcp.sessions.session import Session, iso
+from tmuxmcp.tmux import launch, panes, shells
+from tmuxmcp.tmux.panes import NewPane
+
+LOCK_S = 10
+"""How long another broker may take to make a session."""
+
+
+SPARE_DESCRIPTORS = 64
+"""What tmux server and broker need beside those of their sessions."""
+
+OWN = "within"
+"""Directory of a session that can be seen in its sandbox: history, temporary files."""
+
+WORK = "work"
+"""Directory in that one where a session works that has no project."""
+
+RAISED = {"PROGRAM_NOT_FOUND": ProgramNotFound, "CWD_NOT_FOUND": CwdNotFound, "UNSUPPORTED": Unsupported}
+"""What the launcher's step says when it cannot start the program."""
+
+
+class Creation:
+    """Makes sessions; one at a time on a state directory, whatever the number of brokers."""
+
+    def __init__(self, registry: Registry, settings: BrokerSettings) -> None:
+        self.registry = registry
+        self.settings = settings
+        self._turn = anyio.Lock()
+        """In the order in which they came: a file's lock goes to whoever looks at the right moment."""
+        self.made: set[str] = set()
+        """Ids of the sessions that were made here."""
+
+    @asynccontextmanager
+    async def lock(self) -> AsyncIterator[None]:
+        """While this is open, nobody else makes a session: two could not share a name or its directory.
+
+        Raises:
+            TimedOut: another broker does not come to an end.
+        """
+        async with self._turn, self._other_brokers_wait():
+            yield
+
+    @asynccontextmanager
+    async def _other_brokers_wait(self) -> AsyncIterator[None]:
+        fd = os.open(self.registry.state_dir / "sessions.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            deadline = time.monotonic() + LOCK_S
+            while True:
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise TimedOut(
+                            "Another broker has been making a session for too long.", hint="Try again."
+                        ) from None
+                await anyio.sleep(0.002)
+            yield
+        finally:
+            os.close(fd)
+
+    async def create(
+        self,
+        *,
+        program: str = "",
+        args: Sequence[str] = (),
+        name: str = "",
+        rows: int | None = None,
+        cols: int | None = None,
+        env: dict[str, str] | None = None,
+        cwd: str = "",
+        scrollback: int | None = None,
+        limits: Limits | None = None,
+        wish: Wish = "none",
+        owner: str = "",
+    ) -> Session:
+        settings = self.settings
+        if name and not ID.match(name):
+            raise InvalidArgument(
+                f"{name!r} cannot be a session's name.", hint="Letters, digits, _ and -, at most 64; no leading _ or -."
+            )
+        if not program:
+            program = settings.program or user_shell()
+            args = list(args) or list(settings.program_args)
+        session_id = name or f"sess_{secrets.token_hex(4)}"
+        where, notice = find_cwd(cwd or settings.cwd), None
+        level = await anyio.to_thread.run_sync(choose, tighter(wish, settings.sandbox))
+        writable: dict[str, Identity] = {}
+        if level != "none":
+            where, writable, notice = await anyio.to_thread.run_sync(self._project, cwd, where, session_id)
+        environment = session_environment(
+            os.environ, allow=settings.env_allow, settings_env=settings.env, env=env or {}, term=settings.term
+        )
+        executable = find_program(program, environment["PATH"], where)
+        await self._make_room(session_id)
+        directory = self._fresh_directory(session_id)
+        box = self._sandbox(level, writable, directory)
+        nonce = secrets.token_hex(8)
+        integration = shells.Integration(list(args), {}, False)
+        if settings.integration:
+            integration = shells.integrate(
+                executable,
+                args,
+                nonce=nonce,
+                directory=directory / OWN if box.level != "none" else directory,
+                history=settings.history,
+                environment=environment,
+            )
+        mark = launch.session_mark(directory)
+        tightest = (limits or Limits()).within(settings.limits)
+        bounds = bind(tightest, mark["TMUXMCP_KEY"], self.registry.tmux.pid, level)
+        meta = Meta(
+            session_id=session_id,
+            program=program,
+            args=list(args),
+            created_at=iso(time.time()),
+            owner=owner,
+            nonce=nonce,
+            marks=integration.marks,
+            cwd=where,
+            cols=cols or settings.cols,
+            rows=rows or settings.rows,
+            scrollback_lines=settings.scrollback_lines if scrollback is None else scrollback,
+            bounds=vars(bounds),
+        )
+        environment |= {"TMUXMCP_SESSION": session_id, **mark, **integration.env, **box.env}
+        try:
+            _write_spec(
+                directory,
+                box,
+                bounds.confine,
+                executable=executable,
+                argv=[program, *integration.args],
+                env=environment,
+                cwd=where,
+                umask=_umask(),
+            )
+            session = await self._start(meta, directory)
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            cgroup.remove(bounds.groups)
+            raise
+        await self._started_or_failed(session)
+        session.notice = notice
+        self.made.add(session.id)
+        return session
+
+    def _project(self, given: str, where: str, session_id: str) -> tuple[str, dict[str, Identity], str | None]:
+        """Where a session in a sandbox works, what it can write to, and what its caller should know of that.
+
+        Raises:
+            PolicyDenied: it may not work in the directory that the caller gave.
+        """
+        writable = self._beside()
+        try:
+            project = judge(where, self._ours())
+            path, closed = project.path, project.closed
+        except OSError as error:
+            path, closed = where, f"it cannot be looked at ({error.strerror})"
+        if not closed:
+            return path, writable | {path: project.identity}, None
+        if given:
+            raise PolicyDenied(
+                f"A session in a sandbox cannot work in {path}: {closed}.",
+                hint="Give the directory of a project as cwd, such as one in your home directory.",
+            )
+        own = os.path.realpath(self.registry.directory(session_id) / OWN / WORK)
+        notice = f"It works in an empty directory of its own, as in a sandbox it cannot work in {path}: {closed}. "
+        return own, writable, notice + "To work elsewhere, make a session with cwd."
+
+    def _beside(self) -> dict[str, Identity]:
+        """What `sandbox_write` names, as far as it is there.
+
+        Raises:
+            PolicyDenied: one of them is a link, which a session may have made, to where none may write.
+        """
+        found: dict[str, Identity] = {}
+        for path in self.settings.sandbox_write:
+            with suppress(OSError):  # nothing there, or nothing that we could write to
+                target = judge(path, self._ours())
+                if target.closed and target.path != path:
+                    raise PolicyDenied(
+                        f"No sandbox is made: {path} of sandbox_write leads to {target.path}, and {target.closed}.",
+                        hint="If it shall be written to, the person names it by its real path in sandbox_write.",
+                    )
+                found[target.path] = target.identity
+        found.pop("/", None)
+        return found
+
+    def _ours(self) -> list[str]:
+        settings = self.settings
+        return [str(path) for path in (settings.state_dir, launch.PACKAGE.parent, *settings.own_files)]
+
+    def _sandbox(self, level: Level, writable: dict[str, Identity], directory: Path) -> Sandbox:
+        """What is done for a sandbox; makes the directory that is the session's own in it."""
+        if level == "none":
+            return Sandbox()
+        own = Path(os.path.realpath(directory)) / OWN
+        for name in ("tmp", WORK):
+            (own / name).mkdir(mode=0o700, parents=True)
+        around = Around(
+            writable=writable,
+            state_dir=os.path.realpath(self.settings.state_dir),
+            own=str(own),
+            code=str(launch.PACKAGE),
+            network=self.settings.sandbox_network,
+        )
+        return sandbox.plan(level, around)
+
+    async def _make_room(self, session_id: str) -> None:
+        await self.registry.look_again()
+        live = [session for session in self.registry.sessions.values() if not session.exited]
+        if any(session.id == session_id for session in live):
+            raise SessionExists(
+                f"A session {session_id} is running.",
+                hint="Use it by its id, destroy it first, or choose another name.",
+                session_id=session_id,
+            )
+        most = min(self.settings.max_sessions, sessions_by_descriptors(self.registry.tmux.pid))
+        if len(live) >= most:
+            setting = "max_sessions" if most == self.settings.max_sessions else "the limit of open files"
+            raise MaxSessions(
+                f"{len(live)} sessions are open, as many as {setting} allows.",
+                hint=f"Destroy one: {', '.join(session.id for session in live[:10])}.",
+                limit=most,
+            )
+        ended = self.registry.sessions.pop(session_id, None)
+        if ended:
+            if ended.pane:
+                await panes.kill_session(self.registry.tmux, ended.pane)
+            ended.close()
+        if await panes.has_session(self.registry.tmux, session_id):  # before an older session's files are put aside
+            raise SessionExists(
+                f"The tmux server has a session named {session_id} that somebody else made or renamed.",
+                hint=f"Choose another name, or rename that one: "
+                f"tmux -S {shlex.quote(str(self.registry.tmux.socket))} rename-session -t ={session_id} NEW_NAME",
+                session_id=session_id,
+            )
+
+    def _fresh_directory(self, session_id: str) -> Path:
+        """An empty directory for a new session; what an earlier one of that name left is kept beside it."""
+        directory = self.registry.directory(session_id)
+        if directory.exists():
+            generation = 1
+            while (kept := directory.with_name(f"{session_id}.{generation}")).exists():
+                generation += 1
+            directory.rename(kept)
+        try:
+            directory.mkdir(mode=0o700)
+        except OSError as error:
+            raise IoError(f"{directory} cannot be made: {error.strerror}.") from error
+        return directory
+
+    async def _start(self, meta: Meta, directory: Path) -> Session:
+        meta.save(directory)
+        session = Session(self.registry.tmux, self.registry.watcher, directory, meta, None)
+        session.log.create()
+        token = secrets.token_hex(8)
+        options = panes.options_of(
+            session_id=meta.session_id,
+            program=meta.program,
+            args=meta.args,
+            created=meta.created_at,
+            owner=meta.owner,
+            log=str(session.log.path),
+            scrollback=meta.scrollback_lines,
+            nonce=meta.nonce,
+        )
+        new = NewPane(
+            options=options,
+            argv=launch.launcher_argv(directory, token),
+            pipe=launch.sink_argv(directory, self.settings.log_max_bytes),
+            cols=meta.cols,
+            rows=meta.rows,
+            history_limit=max(meta.scrollback_lines, 1),
+        )
+        session.close()
+        pane = await panes.new_session(self.registry.tmux, new)
+        session = Session(self.registry.tmux, self.registry.watcher, directory, meta, pane)
+        self.registry.sessions[meta.session_id] = session
+        return session
+
+    async def _started_or_failed(self, session: Session) -> None:
+        """Wait until the launcher has become the program.
+
+        Raises:
+            ProgramNotFound, CwdNotFound, TmuxFailed: it could not; nothing is left.
+        """
+        with anyio.move_on_after(10):
+            while not session.begun and "\n" not in session.report and session.leader_alive():
+                await anyio.sleep(0.001)
+        session.let_begin()
+        try:
+            code, reason = session.report.split("\n", 1)
+        except ValueError:
+            if session.begun:
+                return
+            said = session.last_text().strip() if session.bounds.sandbox == "bubblewrap" else ""
+            code, reason = "TMUX_ERROR", said or "its launcher did not start the program"
+        await self.registry.forget(session)
+        raised = RAISED.get(code, TmuxFailed)
+        hint = "Check program and cwd."
+        if session.bounds.sandbox != "none":
+            hint += " In its sandbox, what lies in /tmp or the state directory is not to be seen, but for the cwd."
+        raise raised(f"{session.meta.program!r} could not be started: {reason}.", hint=hint)
+
+
+def _write_spec(directory: Path, box: Sandbox, confine: list[tuple[str, str]], **program: Any) -> None:
+    if box.wrapper:
+        launch.write_wrapped_spec(directory, box.wrapper, confine=confine, within=box.confine, **program)
+        return
+    if box.confine:
+        confine = [*confine, ("report", str(directory / "error")), *box.confine]
+    launch.write_spec(directory, confine=confine, **program)
+
+
+def sessions_by_descriptors(server: int) -> int:
+    """How many sessions the descriptors allow: of a session the tmux server has two open, and the broker.
+
+    With none left, tmux clients would hang. The server may have another limit than we: somebody else started it.
+    """
+    known = [resource.getrlimit(resource.RLIMIT_NOFILE)[0]]
+    with suppress(OSError):
+        rows = Path(f"/proc/{server}/limits").read_text().splitlines()
+        words = [row.split()[3] for row in rows if row.startswith("Max open files")]
+        known += [int(word) for word in words if word.isdecimal()]
+    counts = [max((limit - SPARE_DESCRIPTORS) // 2, 1) for limit in known if limit != resource.RLIM_INFINITY]
+    return min(counts, default=sys.maxsize)
+
+
+def _umask() -> int:
+    """The broker's own umask, which sessions inherit."""
+    value = os.umask(0o077)
+    os.umask(value)
+    return value

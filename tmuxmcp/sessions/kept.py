@@ -1,0 +1,122 @@
+"""What is kept of a session, whatever became of it: its directory read without tmux, without starting anything.
+
+Running, ended, lost, destroyed, or an earlier one of the same name (`ID.1`): the log is the same file in each case.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from tmuxmcp.errors import SessionNotFound
+from tmuxmcp.record.log import LogWatcher, RawLog
+from tmuxmcp.record.meta import Meta
+from tmuxmcp.sessions.repair import sink_of
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.plain import begun_full_screen, ends_full_screen, plain, unfinished
+from tmuxmcp.tmux.server import Tmux
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(\.[0-9]+)?\Z")
+"""A session id, or that and the generation of an earlier session."""
+
+HELD = 4 << 20
+"""Bytes kept back at most until a line, or a full-screen program, has come to its end."""
+
+
+def find(state_dir: Path, name: str, owner: str = "") -> Session:
+    """The session as its files tell it, without a pane.
+
+    Args:
+        name: a directory in `sessions`: an id, or `ID.1` for an earlier session of that name.
+        owner: without a name, the newest default session of this caller is meant.
+
+    Raises:
+        SessionNotFound: nothing is kept under this name.
+    """
+    sessions = state_dir / "sessions"
+    directory = _newest_of(sessions, owner) if not name else sessions / name
+    if not NAME.match(name or directory.name) or not (directory / "out.raw").exists():
+        kept = sorted(path.parent.name for path in sessions.glob("*/out.raw"))
+        raise SessionNotFound(
+            f"Nothing is kept of a session {name!r}." if name else "There is no default session.",
+            hint=f"There are: {', '.join(kept) or 'none'}.",
+            session_id=name,
+        )
+    meta = Meta.load(directory) or Meta(directory.name, "", [], "", "", "", False, "/", 80, 24, 0)
+    meta.cols, meta.rows = _last_size(directory, meta)
+    return Session(Tmux(state_dir), LogWatcher(inotify=False), directory, meta, None)
+
+
+def _newest_of(sessions: Path, owner: str) -> Path:
+    metas = [(path.parent, Meta.load(path.parent)) for path in sessions.glob("*/meta.json")]
+    own = [(meta.created_at, directory) for directory, meta in metas if meta and meta.owner == owner]
+    return max(own, default=("", sessions / "-"))[1]
+
+
+def _last_size(directory: Path, meta: Meta) -> tuple[int, int]:
+    """Columns and rows after the last resize."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        for line in reversed((directory / "events.jsonl").read_bytes().splitlines()):
+            if b'"resize"' in line:
+                event = json.loads(line)
+                return int(event["cols"]), int(event["rows"])
+    return meta.cols, meta.rows
+
+
+def seems_running(session: Session) -> bool:
+    """Whether its tmux server, and its program or what writes its log, may still be there; only tmux knows it."""
+    if session.tmux.running_pid() is None:
+        return False
+    if sink_of(session.directory)[1]:
+        return True
+    return bool(session.pid and psutil.pid_exists(session.pid))
+
+
+def start_of_tail(log: RawLog, end: int, lines: int) -> int:
+    """Offset at which the last `lines` raw lines before `end` begin."""
+    at, head, piece = end, log.head(), 1 << 16
+    ended = end > head and log.read(end - 1, 1) == b"\n"
+    wanted = lines + ended
+    while at > head and wanted > 0:
+        begin = max(at - piece, head)
+        data = log.read(begin, at - begin)
+        position = len(data)
+        while wanted > 0 and (position := data.rfind(b"\n", 0, position)) >= 0:
+            wanted -= 1
+            if wanted == 0:
+                return begin + position + 1
+        at = begin
+    return at if wanted > 0 else end
+
+
+class LogText:
+    """Clean text of a log as it comes: whole lines, and what a full-screen program drew as the one line it becomes."""
+
+    def __init__(self, cols: int, rows: int) -> None:
+        self._cols, self._rows = cols, rows
+        self._rest = b""
+        self._inside = False
+
+    def feed(self, data: bytes) -> str:
+        """Take bytes; give the lines that are complete."""
+        self._rest += data
+        begun = begun_full_screen(self._rest)
+        cut = self._rest.rfind(b"\n", 0, begun) + 1
+        if not cut and len(self._rest) > HELD:
+            cut = len(self._rest) - unfinished(self._rest)
+        done, self._rest = self._rest[:cut], self._rest[cut:]
+        return self._clean(done)
+
+    def end(self) -> str:
+        """Give what is left."""
+        done, self._rest = self._rest, b""
+        return self._clean(done)
+
+    def _clean(self, data: bytes) -> str:
+        text = plain(data, self._cols, self._rows, inside=self._inside).text if data else ""
+        self._inside = ends_full_screen(data, self._inside)
+        return text

@@ -1,0 +1,183 @@
+"""Ends what nobody wants any more, and keeps the state directory within its bounds.
+
+Done by whatever broker is there: each of them, now and then, and the next one to start. Nothing that computes is
+ended for being silent: idle is a session whose program waits for input, or has ended.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from tmuxmcp.errors import TmuxMcpError
+from tmuxmcp.host import cgroup
+from tmuxmcp.record.meta import Meta
+from tmuxmcp.sessions import identity
+from tmuxmcp.sessions.session import Session
+
+log = logging.getLogger(__name__)
+
+ORPHAN_IDLE_S = 3600
+"""How long the idle default session of a caller that is gone is kept for its return."""
+
+DAY_S = 86400
+
+YOUNG_S = 60
+"""A directory written to within this time may be a session's that another broker is making."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How long what is kept; 0: for ever."""
+
+    idle_timeout_s: float
+    max_duration_s: float
+    retention_days: float
+    state_max_bytes: int
+
+
+@dataclass(frozen=True)
+class Age:
+    """What is judged of one session; times in seconds."""
+
+    age_s: float
+    idle_s: float
+    """Since anything was printed or typed."""
+    resting: bool
+    """Its program waits for input, or has ended."""
+    orphan: bool
+    """It is a default session, and its caller is gone."""
+    watched: bool
+    """A person is attached."""
+    duration_s: float = 0
+    """Its own limit; 0: none."""
+    cpu_s: float = 0
+    """Processor time of all that ran in it, as far as a group counted it."""
+    cpu_seconds: float = 0
+    """Its own limit of that; 0: none."""
+
+
+def reason_to_end(session: Age, bounds: Bounds) -> str | None:
+    """Why a session is to be ended; pure."""
+    if bounds.max_duration_s and session.age_s > bounds.max_duration_s:
+        return f"it is older than max_duration_s ({bounds.max_duration_s:g})"
+    if session.duration_s and session.age_s > session.duration_s:
+        return f"it is older than its limit duration_s ({session.duration_s:g})"
+    if session.cpu_seconds and session.cpu_s > session.cpu_seconds:
+        return f"it has computed for longer than its limit cpu_seconds ({session.cpu_seconds:g})"
+    if not session.resting or session.watched:
+        return None
+    if bounds.idle_timeout_s and session.idle_s > bounds.idle_timeout_s:
+        return f"it was idle for longer than idle_timeout_s ({bounds.idle_timeout_s:g})"
+    if session.orphan and session.idle_s > ORPHAN_IDLE_S:
+        return "its caller is gone"
+    return None
+
+
+def interval_s(bounds: Bounds, sessions: Iterable[Session]) -> float:
+    """Time between two looks."""
+    limits = [bounds.idle_timeout_s, bounds.max_duration_s]
+    for session in sessions:
+        limits += [session.bounds.limits.get(name, 0) for name in ("duration_s", "cpu_seconds")]
+    return min([60.0, *(max(limit / 4, 0.1) for limit in limits if limit)])
+
+
+def age_of(session: Session, state_dir: Path, watched: bool) -> Age:
+    """What is to be judged of a session."""
+    now = time.time()
+    created = _seconds(session.meta.created_at, now)
+    active = created
+    for name in ("out.raw", "events.jsonl"):
+        with suppress(OSError):
+            active = max(active, (session.directory / name).stat().st_mtime)
+    owner = session.meta.owner
+    return Age(
+        age_s=now - created,
+        idle_s=now - active,
+        resting=session.exited or session.look()[1].ready,
+        orphan=bool(owner) and (state_dir / "callers" / owner).exists() and not identity.is_alive(state_dir, owner),
+        watched=watched,
+        duration_s=session.bounds.limits.get("duration_s", 0),
+        cpu_s=(cgroup.cpu_ms(session.bounds.groups) or 0) / 1000,
+        cpu_seconds=session.bounds.limits.get("cpu_seconds", 0),
+    )
+
+
+def _seconds(iso: str, otherwise: float) -> float:
+    try:
+        return datetime.fromisoformat(iso).timestamp()
+    except ValueError:
+        return otherwise
+
+
+async def end_idle(
+    sessions: Iterable[Session],
+    state_dir: Path,
+    bounds: Bounds,
+    watched: set[str],
+    end: Callable[[str], Awaitable[object]],
+) -> list[str]:
+    """End what has a reason to be ended; return what was."""
+    ended = []
+    for session in list(sessions):
+        if session.pane is None:
+            continue
+        reason = reason_to_end(age_of(session, state_dir, session.id in watched), bounds)
+        if reason:
+            log.info("session %s is ended: %s", session.id, reason)
+            with suppress(TmuxMcpError):
+                await end(session.id)
+                ended.append(session.id)
+    return ended
+
+
+def remove_old(state_dir: Path, bounds: Bounds, live: set[str]) -> list[str]:
+    """Remove directories of sessions that are gone: those too old, and the oldest while all take too much room.
+
+    Args:
+        live: ids of sessions that tmux knows; theirs are never touched.
+    """
+    gone = sorted(_gone(state_dir / "sessions", live), key=lambda pair: pair[1])
+    removed = []
+    now = time.time()
+    total = disk_use(state_dir) if bounds.state_max_bytes else 0
+    for directory, ended in gone:
+        old = bounds.retention_days and now - ended > bounds.retention_days * DAY_S
+        full = bounds.state_max_bytes and total > bounds.state_max_bytes
+        if not old and not full:
+            continue
+        total -= disk_use(directory)
+        shutil.rmtree(directory, ignore_errors=True)
+        removed.append(directory.name)
+    return removed
+
+
+def _gone(directory: Path, live: set[str]) -> Iterable[tuple[Path, float]]:
+    """Directories of sessions that are gone, and when they were last written to."""
+    for path in directory.iterdir():
+        if path.name in live:
+            continue
+        meta = Meta.load(path)
+        if meta is None and "." not in path.name:
+            continue  # being made at this moment
+        with suppress(OSError):
+            written = max(entry.stat().st_mtime for entry in (path, *path.iterdir()))
+            if time.time() - written > YOUNG_S:
+                yield path, written
+
+
+def disk_use(path: Path) -> int:
+    """Bytes that the files below a directory take on the disk; holes take none."""
+    total = 0
+    for directory, _, names in os.walk(path):
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(directory, name)).st_blocks * 512
+    return total

@@ -1,0 +1,163 @@
+"""All sessions of one state directory: taken up from tmux, found by id, lost and forgotten.
+
+Nothing here is remembered that tmux and the files do not say: other brokers and people make and end sessions too.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from tmuxmcp.errors import SessionNotFound, TmuxFailed
+from tmuxmcp.host import cgroup
+from tmuxmcp.record.log import LogWatcher
+from tmuxmcp.record.meta import Meta
+from tmuxmcp.sessions.repair import Repair
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.tmux import panes
+from tmuxmcp.tmux.panes import Pane
+from tmuxmcp.tmux.server import Tmux
+
+log = logging.getLogger(__name__)
+
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
+
+
+class Registry:
+    """The sessions that one broker knows."""
+
+    def __init__(self, tmux: Tmux, watcher: LogWatcher, state_dir: Path, log_max_bytes: int) -> None:
+        self.tmux = tmux
+        self.watcher = watcher
+        self.state_dir = state_dir
+        self.log_max_bytes = log_max_bytes
+        self.sessions: dict[str, Session] = {}
+        self._read: dict[str, tuple[int, int]] = {}
+        """By id, the `meta.json` that a session without a pane was last read from, also when it was destroyed."""
+
+    async def adopt(self) -> None:
+        """Take up every session that tmux knows, and mend what broke while nobody looked."""
+        for pane in await panes.list_panes(self.tmux):
+            session = self.take_up(pane)
+            if session:
+                await Repair.mend(session, self.log_max_bytes)
+
+    def take_up(self, pane: Pane) -> Session | None:
+        known = self.sessions.get(pane.id)
+        if known and known.pane and known.pane.pane_id == pane.pane_id and known.meta.nonce == pane.options["nonce"]:
+            known.see(pane)
+            return known
+        meta = self._meta_of(pane)
+        if meta is None:
+            log.warning("pane %s says it is session %r, which cannot be", pane.pane_id, pane.options["id"])
+            return None
+        if known:
+            known.close()
+        session = Session(self.tmux, self.watcher, self.directory(pane.id), meta, pane)
+        self.sessions[pane.id] = session
+        return session
+
+    def _meta_of(self, pane: Pane) -> Meta | None:
+        """What a session is, from its pane alone; `meta.json` adds what tmux does not know."""
+        options = pane.options
+        if not ID.match(options["id"]):
+            return None
+        written = Meta.load(self.directory(options["id"]))
+        if written and written.nonce == options["nonce"]:
+            return written
+        try:
+            return Meta(
+                session_id=options["id"],
+                program=json.loads(options["program"]),
+                args=json.loads(options["args"]),
+                created_at=options["created"],
+                owner=options["owner"],
+                nonce=options["nonce"],
+                marks=bool(options["nonce"]),
+                cwd="/",
+                cols=pane.cols,
+                rows=pane.rows,
+                scrollback_lines=pane.scrollback or 0,
+            )
+        except ValueError:
+            return None
+
+    def directory(self, session_id: str) -> Path:
+        return self.state_dir / "sessions" / session_id
+
+    def session_of(self, log_path: Path) -> Session | None:
+        return self.sessions.get(log_path.parent.name)
+
+    async def existing(self, session_id: str) -> Session:
+        session = self.sessions.get(session_id)
+        if session and await session.refresh():
+            return session
+        if ID.match(session_id):
+            for pane in await panes.list_panes(self.tmux):
+                if pane.id == session_id:
+                    found = self.take_up(pane)
+                    if found:
+                        return found
+            left = self.lost(session_id)
+            if left:
+                return left
+        raise SessionNotFound(
+            f"There is no session {session_id!r}.",
+            hint=f"Sessions are: {', '.join(sorted(self.sessions)) or 'none'}. Make one with create_session.",
+            session_id=session_id,
+        )
+
+    def lost(self, session_id: str) -> Session | None:
+        """A session of which only the log is left: its pane was killed, or its tmux server ended."""
+        session = self.sessions.pop(session_id, None)
+        if session:
+            session.close()
+        self._read[session_id] = self._written(session_id)
+        meta = Meta.load(self.directory(session_id))
+        if meta is None or meta.destroyed:
+            return None
+        session = Session(self.tmux, self.watcher, self.directory(session_id), meta, None)
+        self.sessions[session_id] = session
+        return session
+
+    async def look_again(self) -> None:
+        """Take in what other brokers and people did."""
+        seen = set()
+        for pane in await panes.list_panes(self.tmux):
+            session = self.take_up(pane)
+            if session:
+                seen.add(session.id)
+        on_disk = {path.parent.name for path in self.directory("").glob("*/meta.json") if ID.match(path.parent.name)}
+        for session_id in (on_disk | set(self.sessions)) - seen:
+            known = self.sessions.get(session_id)
+            if (known and known.pane) or self._written(session_id) != self._read.get(session_id):
+                self.lost(session_id)
+
+    def _written(self, session_id: str) -> tuple[int, int]:
+        """Which `meta.json` there is: it is replaced, never changed."""
+        try:
+            state = os.stat(self.directory(session_id) / "meta.json")
+        except OSError:
+            return (0, 0)
+        return (state.st_ino, state.st_mtime_ns)
+
+    async def forget(self, session: Session) -> None:
+        # First, so that no other broker takes a session whose pane has gone for a lost one.
+        session.meta.destroyed = True
+        with suppress(OSError):
+            session.meta.save(session.directory)
+        if session.pane:
+            with suppress(TmuxFailed):
+                await panes.kill_session(self.tmux, session.pane)
+        self.sessions.pop(session.id, None)
+        session.close()
+        cgroup.remove(session.bounds.groups)
+
+    def close(self) -> None:
+        """Let go of all; they live on."""
+        for session in self.sessions.values():
+            session.close()
