@@ -18,14 +18,15 @@ from typing import Any
 from pydantic import BaseModel
 
 from tmuxmcp import errors
-from tmuxmcp.broker.broker import Broker
 from tmuxmcp.cli import arguments
 from tmuxmcp.config import PREFIX, Settings, home
 from tmuxmcp.contract import results
+from tmuxmcp.contract.operations import OPERATIONS
+from tmuxmcp.contract.request import Operation
+from tmuxmcp.contract.settings import DEFAULTS, TOOL_SETS
 from tmuxmcp.faces import rpc
-from tmuxmcp.faces.mcp import TOOL_SETS
+from tmuxmcp.faces.mcp import select
 from tmuxmcp.faces.metrics import METRICS
-from tmuxmcp.faces.operations import OPERATIONS, Operation
 from tmuxmcp.terminal.keys import parse_keys
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
@@ -259,7 +260,7 @@ def tools() -> list[str]:
         "- Every result and every error carries a correlation id in `_meta` under `tmuxmcp/call`.",
         "",
         "Sets of tools, for the setting `tools`: "
-        + "; ".join(f"`{name}`: {', '.join(map(code, names))}" for name, names in TOOL_SETS.items())
+        + "; ".join(f"`{name}`: {', '.join(map(code, names))}" for name in TOOL_SETS if (names := select([name])))
         + ".",
         "The other names that the setting knows add nothing in this version.",
         "",
@@ -282,29 +283,29 @@ def tools() -> list[str]:
 
 
 def _operation(operation: Operation) -> Iterator[str]:
-    hints = ("read_only", "destructive", "idempotent", "open_world")
-    said = [hint.replace("_", " ") for hint in hints if getattr(operation, hint)]
+    hints = {"read only": operation.read_only, "destructive": operation.destructive}
+    hints |= {"idempotent": operation.repeatable, "open world": operation.open_world}
+    said = [hint for hint, is_so in hints.items() if is_so]
     yield from (f"## {operation.name}", "", operation.description, "")
     if said:
-        yield from (f"Hints to clients: {', '.join(said)}.", "")
-    rows = list(_arguments(operation.input))
+        yield from (f"Acts on: {operation.acts}. Hints to clients: {', '.join(said)}.", "")
+    rows = list(_arguments(operation))
     if rows:
         yield from table(("argument", "type", "default", "range", "meaning"), rows)
     else:
         yield from ("No arguments.", "")
-    yield from ("Result:", "", *_fields(operation.output))
-    codes = _raised(getattr(Broker, operation.name))
+    yield from ("Result:", "", *_fields(operation.result))
+    codes = _raised(operation.request)
     if codes:
         links = ", ".join(f"[`{each}`](errors.md#{each.lower()})" for each in codes)
         yield from (f"Errors: {links}.", "")
 
 
-def _arguments(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
-    properties = model.model_json_schema()["properties"]
-    own = [name for name in properties if name in model.__annotations__]
-    for name in [*own, *(name for name in properties if name not in own)]:
-        schema, field = properties[name], model.model_fields[name]
-        default = "required" if field.is_required() else code(json.dumps(field.default))
+def _arguments(operation: Operation) -> Iterator[tuple[str, ...]]:
+    properties = operation.schema(DEFAULTS)["properties"]
+    for name, field in operation.arguments.items():
+        schema = properties[name]
+        default = "required" if field.is_required() else code(json.dumps(schema["default"]))
         meaning = field.description or schema.get("description") or ARGUMENTS.get(name, "")
         yield code(name), _type(schema), default, _range(schema), meaning
 
@@ -393,7 +394,7 @@ def _inner_models() -> list[type[BaseModel]]:
     names = {
         name
         for row in OPERATIONS.values()
-        for name in row.output.model_json_schema(mode="serialization").get("$defs", ())
+        for name in row.result.model_json_schema(mode="serialization").get("$defs", ())
     }
     return [getattr(results, name) for name in sorted(names)]
 

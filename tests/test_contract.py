@@ -22,9 +22,9 @@ from tests.conftest import end_server
 from tmuxmcp.cli import main
 from tmuxmcp.cli.arguments import parse
 from tmuxmcp.config import Settings
+from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.errors import all_errors
-from tmuxmcp.faces.mcp import TOOL_SETS, as_tool, select
-from tmuxmcp.faces.operations import OPERATIONS
+from tmuxmcp.faces.mcp import as_tool, select
 
 NEEDED: Any = object()
 """The argument has no default."""
@@ -171,7 +171,7 @@ def test_choices(name: str, argument: str):
 
 def test_sets_of_tools():
     for name, tools in SETS.items():
-        assert set(TOOL_SETS[name]) == set(tools.split())
+        assert set(select([name])) == set(tools.split())
     assert set(select(["all"])) == set(OPERATIONS)
 
 

@@ -20,8 +20,8 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.cli.arguments import VERBS
 from tmuxmcp.config import Settings
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.errors import all_errors
-from tmuxmcp.faces.operations import OPERATIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -53,8 +53,8 @@ def test_reference_is_what_the_code_says(name: str):
     ("page", "entries"),
     [
         ("tools.md", [f"\n## {name}\n" for name in OPERATIONS]),
-        ("tools.md", [f"\n| `{name}` | " for row in OPERATIONS.values() for name in row.input.model_fields]),
-        ("tools.md", [f"\n| `{name}` | " for row in OPERATIONS.values() for name in row.output.model_fields]),
+        ("tools.md", [f"\n| `{name}` | " for row in OPERATIONS.values() for name in row.arguments]),
+        ("tools.md", [f"\n| `{name}` | " for row in OPERATIONS.values() for name in row.result.model_fields]),
         ("settings.md", [f"\n| `{name}` | " for name in Settings.model_fields]),
         ("settings.md", [f"| `TMUXMCP_{name.upper()}` | " for name in Settings.model_fields]),
         ("errors.md", [f"\n## {error.code}\n" for error in all_errors()]),
@@ -195,7 +195,7 @@ async def test_calls_are_answered_as_shown(page: Path, broker: Broker):
         answer = re.search(r"^```json\n(.*?)^```$", block.string[block.end() :], re.MULTILINE | re.DOTALL)
         assert answer
         row = OPERATIONS[block["mark"].removeprefix("call: ")]
-        result = (await row.call(broker, Call(), json.loads(block["body"]))).model_dump()
+        result = (await broker.perform(row, json.loads(block["body"]), Call())).model_dump()
         wanted = json.loads(answer[1])
         assert {name: result[name] for name in wanted} == wanted
 

@@ -26,6 +26,7 @@ from tests.agent import Agent, ToolFailed, eventually
 from tests.service import Service
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.requests import RunProcess
 from tmuxmcp.contract.settings import BrokerSettings
 
 ERAS = ["auto", "legacy"]
@@ -124,7 +125,7 @@ async def test_broker_that_is_closed_keeps_no_parser(state_dir: Path):
     settings = BrokerSettings(state_dir=state_dir, policy=({"program": "touch", "action": "deny"},))
     async with Broker.open(settings) as broker:
         before = psutil.Process().children()
-        await broker.gate.call("run_process", False, Call(), {"argv": ["ls"]}, broker.health)
+        await broker.do(RunProcess(["ls"]), Call())
         (parser,) = {*psutil.Process().children()} - {*before}
         assert "/host/parser.py" in " ".join(parser.cmdline())
     assert not parser.is_running()

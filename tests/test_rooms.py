@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "demo": {"cli", "tmux"},
     "cli": BELOW_BROKER - {"readiness", "record", "tmux"}
     | {"app", "broker", "clients", "config", "demo", "doctor", "faces"},
-    "__init__": {"app", "config", "errors"},
+    "__init__": {"app", "broker", "config", "contract", "errors"},
     "__main__": {"cli", "host"},
 }
 """By room or module of the package: what else of the package it may import."""

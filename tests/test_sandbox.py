@@ -19,9 +19,9 @@ from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.limits import Level, Wish
+from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import PolicyDenied, ProgramNotFound, Unsupported
-from tmuxmcp.faces.operations import OPERATIONS
 from tmuxmcp.host import bubblewrap, landlock, sandbox, seccomp
 from tmuxmcp.host.project import Project, judge
 from tmuxmcp.sessions import creation
@@ -271,7 +271,7 @@ async def test_tools_that_act_outside_are_refused(state_dir: Path, home: Path, w
             ("list_directory", {"path": str(home)}),
         ):
             with pytest.raises(PolicyDenied, match="outside the sandbox") as denied:
-                await OPERATIONS[tool].call(broker, Call(), arguments)
+                await broker.perform(OPERATIONS[tool], arguments, Call())
             assert "Use run" in denied.value.hint
     assert os.listdir(home) == [".ssh"]
 
@@ -280,12 +280,12 @@ async def test_agents_do_not_type_into_sessions_without_the_sandbox(state_dir: P
     agent = Call(caller="agent")
     async with Broker.open(BrokerSettings(state_dir=state_dir, program="bash")) as broker:
         await broker.create_session(name="other")
-        earlier = (await broker.run("echo earlier", call=agent)).session_id
+        earlier = (await broker.by("agent").run("echo earlier")).session_id
 
     async with Broker.open(BrokerSettings(state_dir=state_dir, program="bash", sandbox="auto")) as broker:
 
         async def call(tool: str, **arguments: object) -> Any:
-            return await OPERATIONS[tool].call(broker, agent, arguments)
+            return await broker.perform(OPERATIONS[tool], arguments, agent)
 
         for tool, arguments in (("run", {"command": "touch ~/made"}), ("send", {"text": "touch ~/made\n"})):
             for session_id in ({}, {"session_id": "other"}):
@@ -301,7 +301,7 @@ async def test_agents_do_not_type_into_sessions_without_the_sandbox(state_dir: P
 
 async def test_tools_that_act_outside_work_beside_one_session_in_a_sandbox(broker: Broker, project: Path) -> None:
     await broker.create_session("bash", name="a", cwd=str(project), sandbox="auto")
-    assert (await OPERATIONS["run_process"].call(broker, Call(), {"argv": ["echo", "x"]})).stdout == "x\n"
+    assert (await broker.perform(OPERATIONS["run_process"], {"argv": ["echo", "x"]}, Call())).stdout == "x\n"
 
 
 # ---- a terminal like any other ---------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.operations import Operations
 from tmuxmcp.faces.text import render
 
 pytestmark = pytest.mark.anyio
@@ -24,14 +24,13 @@ async def draw(broker: Broker, sequence: str) -> None:
         await broker.create_session("sh", ["-c", "stty raw -echo; echo here; exec cat"], name="a")
         await broker.read(session_id="a", wait_for="pattern", pattern="here")
     await broker.send(sequence, session_id="a", read="none")
-    marker = Call(caller="drawing")
     size = broker.registry.sessions["a"].log.size
     before = size()
-    await broker.send("\x1b[s\x1b[u", session_id="a", read="none", call=marker)
+    await broker.by("drawing").send("\x1b[s\x1b[u", session_id="a", read="none")
     await eventually(lambda: size() >= before + 6)
 
 
-async def diff(broker: Broker, **arguments: Any) -> r.ReadResult:
+async def diff(broker: Operations, **arguments: Any) -> r.ReadResult:
     return await broker.read("diff", "a", **arguments)
 
 
@@ -65,12 +64,12 @@ async def test_diff_since_a_given_screen_and_of_an_unknown_one(broker: Broker):
 
 async def test_each_caller_has_a_last_look_of_its_own(broker: Broker):
     await draw(broker, "\x1b[2J\x1b[1;1Hone")
-    await broker.read("screen", "a", call=Call("early"))
+    await broker.by("early").read("screen", "a")
     await draw(broker, "\x1b[2;1Htwo")
-    await broker.read("screen", "a", call=Call("late"))
+    await broker.by("late").read("screen", "a")
     await draw(broker, "\x1b[3;1Hthree")
-    assert (await diff(broker, call=Call("early"))).changed_rows == [1, 2]
-    assert (await diff(broker, call=Call("late"))).changed_rows == [2]
+    assert (await diff(broker.by("early"))).changed_rows == [1, 2]
+    assert (await diff(broker.by("late"))).changed_rows == [2]
 
 
 async def test_a_row_whose_look_alone_changed_is_a_changed_row(broker: Broker):

@@ -21,7 +21,7 @@ from tests.agent import eventually
 from tests.conftest import TMUX, end_server
 from tests.conftest import eventually as soon
 from tests.service import SLOW, TOKENS, Service, bearer
-from tmuxmcp.faces.operations import OPERATIONS
+from tmuxmcp.contract.operations import OPERATIONS
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 
@@ -128,7 +128,7 @@ def test_a_large_head_is_refused(service: Service):
 
 def test_rpc_answers_as_the_table_says(service: Service):
     result = service.result("run", command="echo hi", session_id=named(service))
-    assert list(result) == list(OPERATIONS["run"].output.model_fields)
+    assert list(result) == list(OPERATIONS["run"].result.model_fields)
     assert (result["output"], result["exit_code"]) == ("hi\n", 0)
 
 

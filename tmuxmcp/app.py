@@ -37,7 +37,7 @@ def broker_settings(settings: Settings) -> BrokerSettings:
 
 
 @asynccontextmanager
-async def open_broker(settings: Settings | None = None) -> AsyncIterator[Broker]:
+async def open_broker(settings: Settings | None = None, caller: str = "library") -> AsyncIterator[Broker]:
     """A running broker: finds every session of the state directory, and lets go of them at the end.
 
         async with tmuxmcp.open_broker() as broker:
@@ -45,6 +45,7 @@ async def open_broker(settings: Settings | None = None) -> AsyncIterator[Broker]
 
     Args:
         settings: the settings; left out: variables, the settings file and defaults.
+        caller: whose default session and read cursors are meant: letters, digits, `_` and `-`.
 
     Raises:
         TmuxUnavailable: tmux is missing or too old.
@@ -53,7 +54,7 @@ async def open_broker(settings: Settings | None = None) -> AsyncIterator[Broker]
     from tmuxmcp.broker.broker import Broker
 
     try:
-        async with Broker.open(broker_settings(settings or load_settings())) as broker:
+        async with Broker.open(broker_settings(settings or load_settings()), caller) as broker:
             yield broker
     except BaseExceptionGroup as group:
         # The broker's task group wraps what passes through it, the caller's own exceptions too.
@@ -87,7 +88,11 @@ async def serve_stdio(settings: Settings) -> None:
     log.info("serving %s on stdio", key)
     async with late_broker(settings, key) as broker:
         server = mcp.build_server(
-            broker, tools=settings.tools, results=settings.results, caller=lambda _: broker.caller
+            broker,
+            settings=broker_settings(settings),
+            tools=settings.tools,
+            results=settings.results,
+            caller=lambda _: broker.caller,
         )
         await stdio.serve(server)
 
@@ -127,7 +132,14 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
     with listener.bind(host, port, only_loopback=accepted is None) as opened:
         async with open_broker(settings) as broker:
             hosts = listener.hosts_of(opened, host) | set(settings.allowed_hosts)
-            service = http.Service(broker, tokens=accepted, hosts=hosts, tools=settings.tools, results=settings.results)
+            service = http.Service(
+                broker,
+                tokens=accepted,
+                hosts=hosts,
+                settings=broker_settings(settings),
+                tools=settings.tools,
+                results=settings.results,
+            )
             address = ":".join(map(str, opened.getsockname()[:2]))
             log.info("serving %s on http://%s", settings.state_dir, address)
             async with service.run():

@@ -8,6 +8,8 @@ import pytest
 
 from tests.conftest import Parsed
 from tmuxmcp.broker.actions import Place, Typed, action_of, pending_after, typed
+from tmuxmcp.contract.operations import OPERATIONS
+from tmuxmcp.contract.requests import Send
 from tmuxmcp.host.policy import Action
 from tmuxmcp.host.shelltext import UNKNOWN
 
@@ -43,8 +45,8 @@ Acting = Callable[..., Action]
 @pytest.fixture
 def action(commands: Parsed) -> Acting:
     def act(tool: str, place: Place = SHELL, pending: str | None = "", base: str = "/base", **arguments: Any) -> Action:
-        given = (arguments, place, commands.parsing, pending, ["/bin/bash", "-l"], base)
-        return commands.portal.call(action_of, tool, False, *given)
+        request = OPERATIONS[tool].parse(arguments)
+        return commands.portal.call(action_of, request, place, commands.parsing, pending, ["/bin/bash", "-l"], base)
 
     return act
 
@@ -89,7 +91,7 @@ def test_text_is_a_command_where_a_shell_may_read_it(
 
 def test_lines_of_the_history_cannot_be_known(action: Acting):
     assert action("send", keys=["Up", "Enter"]).commands == (UNKNOWN,)
-    assert pending_after("", {"key": "Up"}) is None
+    assert pending_after("", Send(key="Up")) is None
 
 
 def test_keys_of_text_and_of_keys(action: Acting):

@@ -10,8 +10,8 @@ import pytest
 from tmuxmcp.broker.admission import Admission
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.errors import ResourceLimit
-from tmuxmcp.faces.operations import OPERATIONS
 
 ONE = Call(caller="one")
 
@@ -37,13 +37,13 @@ def test_a_call_that_fails_counts_no_more() -> None:
 
 @pytest.mark.anyio
 async def test_waits_of_one_client_do_not_pile_up(broker: Broker) -> None:
-    broker.admit = Admission(3).admit
+    broker._admission = Admission(3)
     await broker.create_session("cat", name="a")
     failed: list[str] = []
 
     async def wait() -> None:
         try:
-            await OPERATIONS["read"].call(broker, ONE, {"session_id": "a", "wait_for": "exit", "timeout_ms": 600})
+            await broker.perform(OPERATIONS["read"], {"session_id": "a", "wait_for": "exit", "timeout_ms": 600}, ONE)
         except ResourceLimit as error:
             failed.append(error.code)
 
@@ -51,4 +51,4 @@ async def test_waits_of_one_client_do_not_pile_up(broker: Broker) -> None:
         for _ in range(5):
             tasks.start_soon(wait)
     assert failed == ["RESOURCE_LIMIT"] * 2
-    assert (await OPERATIONS["health"].call(broker, ONE, {})).limits["max_calls"] == 64  # type: ignore[attr-defined]
+    assert (await broker.perform(OPERATIONS["health"], {}, ONE)).limits["max_calls"] == 64  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ import pytest
 
 from tests.agent import Agent
 from tests.clients import MODULES, node
-from tmuxmcp.faces.operations import OPERATIONS
+from tmuxmcp.contract.operations import OPERATIONS
 
 pytestmark = pytest.mark.slow
 

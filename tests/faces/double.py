@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 import anyio
 
-from tmuxmcp.broker.admission import Admission
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.operations import Operations
+from tmuxmcp.contract.request import Operation, R, Request
+from tmuxmcp.contract.requests import Run
 from tmuxmcp.errors import SessionNotFound
 from tmuxmcp.faces.mcp import build_server
 from tmuxmcp.faces.stdio import serve
@@ -175,36 +178,22 @@ EXAMPLES: dict[str, r.Result] = {
 }
 
 
-class OpenGate:
-    """Lets everything through."""
-
-    async def call(self, tool: str, read_only: bool, call: Call, arguments: dict[str, Any], function: Any) -> r.Result:
-        result: r.Result = await function()
-        return result
-
-    def refused(self, tool: str, call: Call, error: Exception) -> None:
-        pass
-
-
-class Double:
+class Double(Operations):
     """Records calls, and answers with the example of each operation."""
-
-    gate = OpenGate()
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, dict[str, Any], Call]] = []
-        self.admit = Admission(64).admit
         self.started, self.cancelled = anyio.Event(), anyio.Event()
 
-    def __getattr__(self, name: str) -> Any:
-        async def answer(*, call: Call, **arguments: Any) -> r.Result:
-            self.calls.append((name, arguments, call))
-            return EXAMPLES[name]
+    async def perform(self, operation: Operation, arguments: Mapping[str, Any], call: Call) -> r.Result:
+        return await self.do(operation.parse(arguments), call)
 
-        return answer
+    async def do(self, request: Request[R], call: Call | None = None) -> R:
+        call, name = call or Call(), request.operation.name
+        self.calls.append((name, request.arguments(), call))
+        return cast("R", await self._ran(request.command, call) if isinstance(request, Run) else EXAMPLES[name])
 
-    async def run(self, *, call: Call, command: str, **arguments: Any) -> r.RunResult:
-        self.calls.append(("run", {"command": command, **arguments}, call))
+    async def _ran(self, command: str, call: Call) -> r.RunResult:
         print("printed by the double")  # must not land in the protocol
         self.started.set()
         match command.split():

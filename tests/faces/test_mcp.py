@@ -15,9 +15,9 @@ from mcp import Client
 
 from tests.faces.double import EXAMPLES, READ, RUN, Double, source
 from tmuxmcp import __version__
+from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.errors import TmuxUnavailable
 from tmuxmcp.faces.mcp import INSTRUCTIONS, as_result, build_server, lean, select, stdio_identity
-from tmuxmcp.faces.operations import OPERATIONS
 from tmuxmcp.faces.portable import portable
 from tmuxmcp.faces.text import footer, render
 
@@ -75,7 +75,7 @@ async def test_tools_carry_all_hints(connect):
             row, hints = OPERATIONS[name], tool.annotations
             assert tool.title == row.title
             assert (hints.read_only_hint, hints.destructive_hint) == (row.read_only, row.destructive)
-            assert (hints.idempotent_hint, hints.open_world_hint) == (row.idempotent, row.open_world)
+            assert (hints.idempotent_hint, hints.open_world_hint) == (row.repeatable, row.open_world)
             large = "anthropic/maxResultSizeChars" in (tool.meta or {})
             assert large == (name in ("run", "send", "read", "run_process", "read_file"))
 
@@ -319,7 +319,7 @@ async def test_many_calls_at_once_do_not_wait_for_each_other(connect, double):
 
 async def test_names_that_are_not_utf8_arrive_readable(mode):
     class Odd(Double):
-        async def run(self, **arguments):
+        async def _ran(self, command, call):
             return RUN.model_copy(update={"cwd": os.fsdecode(b"/\xff"), "output": "\ud800"})
 
     async with Client(build_server(partial(source, Odd())), mode=mode) as client:

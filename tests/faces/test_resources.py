@@ -14,10 +14,10 @@ from mcp.types import PromptReference, ResourceTemplateReference, ResourceUpdate
 
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.results import ReadResult
 from tmuxmcp.errors import TmuxUnavailable
 from tmuxmcp.faces.mcp import build_server
-from tmuxmcp.faces.operations import OPERATIONS
 from tmuxmcp.faces.prompts import RECIPES
 from tmuxmcp.faces.resources import parse_uri
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.faces.double import EXAMPLES, Double
 from tmuxmcp.contract.call import Call
-from tmuxmcp.faces.operations import OPERATIONS
+from tmuxmcp.contract.operations import OPERATIONS
+from tmuxmcp.contract.settings import DEFAULTS
 from tmuxmcp.faces.rpc import Rpc
 
 JSON = st.recursive(
@@ -72,7 +73,7 @@ def least(schema: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_operation_is_a_method(name: str):
-    schema = OPERATIONS[name].input.model_json_schema()
+    schema = OPERATIONS[name].schema(DEFAULTS)
     params = {each: least(schema["properties"][each]) for each in schema.get("required", ())}
     got = answer(json.dumps({"jsonrpc": "2.0", "id": 1, "method": name, "params": params}).encode())
     assert got["result"] == EXAMPLES[name].model_dump(mode="json")

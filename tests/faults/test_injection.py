@@ -17,9 +17,10 @@ import pytest
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.operations import OPERATIONS
+from tmuxmcp.contract.request import Operation
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import TmuxMcpError
-from tmuxmcp.faces.operations import OPERATIONS, Operation
 
 pytestmark = pytest.mark.anyio
 
@@ -142,7 +143,7 @@ def kinds(annotation: Any) -> set[str]:
 
 def strings_of(operation: Operation) -> list[tuple[str, str]]:
     """Arguments that take any text, and how."""
-    fields = operation.input.model_fields.items()
+    fields = operation.arguments.items()
     return [(name, kind) for name, field in fields for kind in sorted(kinds(field.annotation))]
 
 
@@ -156,7 +157,7 @@ def test_every_string_is_seen() -> None:
 def base(operation: Operation) -> dict[str, Any]:
     """Arguments with which it does something small."""
     given = {}
-    for name, field in operation.input.model_fields.items():
+    for name, field in operation.arguments.items():
         if name in QUICK:
             given[name] = QUICK[name]
         elif field.is_required() or name == "session_id":
@@ -238,7 +239,7 @@ async def test_no_text_of_an_argument_is_run(armed: Broker, tmp_path: Path, name
         for number, arguments in enumerate(filled(operation, argument, kind, [*corpus(canary), *REFUSED])):
             if number % 10 == 0 or name == "destroy_session":
                 await target(armed)
-            assert await outcome(operation.call(armed, Call(), arguments)) != "INTERNAL", (argument, arguments)
+            assert await outcome(armed.perform(operation, arguments, Call())) != "INTERNAL", (argument, arguments)
             assert not os.path.exists(canary), (argument, arguments)  # noqa: ASYNC240 - as above
     await target(armed)
     await unharmed(armed, canary, pid)

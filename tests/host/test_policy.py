@@ -184,8 +184,8 @@ def test_wrong_rules_are_refused_with_their_number(entries: list[Any], said: str
 
 
 def test_names_are_those_of_the_tables():
+    from tmuxmcp.contract.operations import OPERATIONS
     from tmuxmcp.contract.results import Mode
-    from tmuxmcp.faces.operations import OPERATIONS
     from tmuxmcp.host.rules import MODES, TOOLS
 
     assert set(OPERATIONS) <= TOOLS

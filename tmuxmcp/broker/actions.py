@@ -7,10 +7,12 @@ completion or a line of the history cannot be known, and then counts as not unde
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tmuxmcp.contract import requests as q
+from tmuxmcp.contract.request import FilePath, Request
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.host.parsing import Parsing
 from tmuxmcp.host.policy import Action
@@ -28,7 +30,6 @@ RELAYS = frozenset(
 ENTERS = frozenset({"Enter", "KPEnter", "C-m", "C-j", "C-o"})
 CLEARS = frozenset({"C-c", "C-u", "C-d", "C-z"})
 MOST_TYPED = 64 * 1024
-FILES = ("read_file", "write_file", "list_directory", "start_recording", "stop_recording")
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,7 @@ class Typed:
 
 
 async def action_of(
-    tool: str,
-    read_only: bool,
-    arguments: Mapping[str, Any],
+    request: Request[Any],
     place: Place,
     parsing: Parsing,
     pending: str | None = "",
@@ -80,32 +79,43 @@ async def action_of(
     """
     text: str | None = None
     commands: list[Command] = []
-    paths: tuple[str, ...] = ()
-    keys = _keys(arguments) if tool == "send" else ()
-    cwd = arguments.get("cwd") or place.cwd
-    if tool == "run":
-        text = arguments["command"]
-        commands = await _of_text(text, cwd, parsing)
-    elif tool == "send" and place.takes_commands and not place.secret:
-        done = typed(pending, arguments.get("text", ""), keys[_controls(arguments) :])
-        if done.entered:
-            text = done.submitted
-            commands = await _of_text(text, cwd, parsing)
-            if pending:
-                # A signal or the person may have cleared the line meanwhile: then this is all that the shell gets.
-                alone = typed("", arguments.get("text", ""), keys[_controls(arguments) :]).submitted
-                commands += await _of_text(alone, cwd, parsing)
-    elif tool == "send":
-        commands = [Command((place.foreground or None,))]
-    elif tool in ("create_session", "run_process"):
-        argv = arguments.get("argv") or [arguments.get("program") or "", *arguments.get("args", ())]
-        commands = await parsing.of_program(argv if argv[0] else program, cwd)
-    given = [arguments[name] for name in ("cwd",) if arguments.get(name)]
-    if tool in FILES and arguments.get("path"):
-        given.append(arguments["path"])
+    keys: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    match request:
+        case q.Run():
+            text = request.command
+            commands = await _of_text(text, place.cwd, parsing)
+        case q.Send():
+            keys = _keys(request)
+            text, commands = await _of_typing(request, keys, place, parsing, pending)
+        case q.CreateSession():
+            argv = [request.program, *request.args] if request.program else program
+            commands = await parsing.of_program(argv, request.cwd or place.cwd)
+            hosts = (request.host,) if request.host else ()
+        case q.RunProcess():
+            argv = request.argv if request.argv[0] else program
+            commands = await parsing.of_program(argv, request.cwd or place.cwd)
+    given = [value for _, value, _ in request.marked(FilePath) if value]
     paths = tuple(each for path in given for each in _spellings(path, base))
-    hosts = (arguments["host"],) if arguments.get("host") else ()
-    return Action(tool, read_only, tuple(commands), text, paths, hosts, place.mode, keys)
+    row = request.operation
+    return Action(row.name, row.read_only, tuple(commands), text, paths, hosts, place.mode, keys)
+
+
+async def _of_typing(
+    request: q.Send, keys: tuple[str, ...], place: Place, parsing: Parsing, pending: str | None
+) -> tuple[str | None, list[Command]]:
+    """The shell text that a `send` has run, and its commands; else the program in front, which gets the keys."""
+    if place.secret or not place.takes_commands:
+        return None, [Command((place.foreground or None,))]
+    behind = keys[_controls(request.text) :]
+    done = typed(pending, request.text, behind)
+    if not done.entered:
+        return None, []
+    commands = await _of_text(done.submitted, place.cwd, parsing)
+    if pending:
+        # A signal or the person may have cleared the line meanwhile: then this is all that the shell gets.
+        commands += await _of_text(typed("", request.text, behind).submitted, place.cwd, parsing)
+    return done.submitted, commands
 
 
 def _of_text(text: str | None, cwd: str | None, parsing: Parsing) -> Awaitable[list[Command]]:
@@ -118,21 +128,20 @@ def _spellings(path: str, base: str) -> set[str]:
     return {whole} if "\0" in whole else {whole, os.path.realpath(whole)}  # the operation refuses NUL
 
 
-def _keys(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+def _keys(request: q.Send) -> tuple[str, ...]:
     """Every key that `send` presses: control characters in its text, then the keys; a wrong one presses none."""
-    found = [_key_of(char) for char in arguments.get("text", "") if char < " " or char == "\x7f"]
+    found = [_key_of(char) for char in request.text if char < " " or char == "\x7f"]
     try:
-        if arguments.get("key"):
-            held = {name: bool(arguments.get(name)) for name in ("ctrl", "alt", "shift")}
-            found += parse_key(arguments["key"], **held)
-        found += parse_keys(arguments["keys"]) if arguments.get("keys") else []
+        if request.key:
+            found += parse_key(request.key, ctrl=request.ctrl, alt=request.alt, shift=request.shift)
+        found += parse_keys(request.keys) if request.keys else []
     except InvalidArgument:
         return ()  # the operation itself says what is wrong
-    return (*found, *(["Enter"] if arguments.get("enter") else []))
+    return (*found, *(["Enter"] if request.enter else []))
 
 
-def _controls(arguments: Mapping[str, Any]) -> int:
-    return sum(char < " " or char == "\x7f" for char in arguments.get("text", ""))
+def _controls(text: str) -> int:
+    return sum(char < " " or char == "\x7f" for char in text)
 
 
 def _key_of(char: str) -> str:
@@ -168,9 +177,9 @@ def _add(line: str | None, text: str) -> str | None:
     return line + text
 
 
-def pending_after(pending: str | None, arguments: Mapping[str, Any]) -> str | None:
+def pending_after(pending: str | None, request: q.Send) -> str | None:
     """What a `send` leaves in a shell's line."""
-    return typed(pending, arguments.get("text", ""), _keys(arguments)[_controls(arguments) :]).pending
+    return typed(pending, request.text, _keys(request)[_controls(request.text) :]).pending
 
 
 def place_of(session: Session | None, cwd: str | None = None) -> Place:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.request import Content, Operation, Request
+from tmuxmcp.contract.results import Result
 from tmuxmcp.errors import ConfirmationDeclined, InvalidArgument, PolicyDenied, TmuxMcpError
 from tmuxmcp.host.redact import Redactor, hide_arguments, hide_options
 from tmuxmcp.sessions.session import iso
@@ -23,19 +25,18 @@ NOT_AT_A_PROMPT = frozenset({"WRONG_MODE", "NOT_A_SHELL", "SESSION_BUSY"})
 class Record:
     """The line of one call, as far as it is known."""
 
-    def __init__(self, tool: str, call: Call, arguments: Mapping[str, Any], redactor: Redactor) -> None:
+    def __init__(self, operation: Operation, call: Call, request: Request[Any] | None, redactor: Redactor) -> None:
+        """Begin the line of a call; without a request, of one whose arguments are not understood."""
         self._redactor = redactor
         self._begun = time.monotonic()
         self._facts: dict[str, Any] = {
             "time": iso(time.time()),
             "call_id": call.call_id,
             "client": call.caller,
-            "tool": tool,
-            "session_id": arguments.get("session_id") or None,
-            **_what(tool, arguments),
-            "cwd": arguments.get("cwd") or None,
-            "env": sorted(arguments.get("env") or {}),
-            "bytes_in": _bytes_in(arguments),
+            "tool": operation.name,
+            "session_id": request.session or None if request else None,
+            **_what(request),
+            "bytes_in": _bytes_in(request) if request else 0,
             "bytes_out": 0,
             "duration_ms": 0,
             "outcome": "started",
@@ -54,7 +55,7 @@ class Record:
         """Take in what the policy says."""
         self._facts["policy"] = {"verdict": verdict.decision, "rule": verdict.rule or None, "reason": verdict.reason}
 
-    def result(self, result: Any) -> None:
+    def result(self, result: Result) -> None:
         """It was done."""
         self._facts["outcome"] = "ok"
         self._facts["session_id"] = getattr(result, "session_id", None) or self._facts["session_id"]
@@ -86,35 +87,44 @@ class Record:
                 self._facts[name] = None
 
 
-def _what(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _what(request: Request[Any] | None) -> dict[str, Any]:
     """The argv or the command; of typed text only its length, which `bytes_in` has, and the names of keys."""
-    found: dict[str, Any] = {}
-    if tool in ("run_process", "create_session"):
-        argv = arguments.get("argv") or [arguments.get("program", ""), *arguments.get("args", ())]
-        found["argv"] = hide_arguments(argv)
-    elif tool == "run":
-        found["command"] = hide_options(arguments.get("command", ""))
-    elif tool == "send":
-        found["keys"] = _key_names(arguments)
-    return found | {name: arguments[name] for name in ("path", "host", "signal") if arguments.get(name)}
+    where: dict[str, Any] = {"cwd": None, "env": []}
+    match request:
+        case q.RunProcess():
+            where = {"argv": hide_arguments(request.argv), "cwd": request.cwd or None, "env": sorted(request.env)}
+        case q.CreateSession():
+            argv = hide_arguments([request.program, *request.args])
+            where = {"argv": argv, "cwd": request.cwd or None, "env": sorted(request.env)}
+            where |= {"host": request.host} if request.host else {}
+        case q.Run():
+            where = {"command": hide_options(request.command)} | where
+        case q.Send():
+            where = {"keys": _key_names(request)} | where
+        case q.ReadFile() | q.WriteFile() | q.ListDirectory():
+            where = ({"path": request.path} if request.path else {}) | where
+        case q.Signal() | q.DestroySession():
+            where = {"signal": request.signal} | where
+    return where
 
 
-def _key_names(arguments: Mapping[str, Any]) -> list[str]:
+def _key_names(request: q.Send) -> list[str]:
     """Keys that are no characters, by tmux's names; of a wrong one nothing, it may be anything."""
     try:
-        names = parse_key(arguments["key"]) if arguments.get("key") else []
-        names += parse_keys(arguments["keys"]) if arguments.get("keys") else []
+        names = parse_key(request.key) if request.key else []
+        names += parse_keys(request.keys) if request.keys else []
     except InvalidArgument:
         names = []
-    return [name for name in names if len(name) > 1] + (["Enter"] if arguments.get("enter") else [])
+    return [name for name in names if len(name) > 1] + (["Enter"] if request.enter else [])
 
 
-def _bytes_in(arguments: Mapping[str, Any]) -> int:
-    texts = [arguments.get(name) for name in ("command", "text", "data", "stdin", "stdin_base64")]
-    return sum(len(each.encode("utf-8", "surrogateescape")) for each in texts if isinstance(each, str))
+def _bytes_in(request: Request[Any]) -> int:
+    return sum(_size(value) for _, value, _ in request.marked(Content))
 
 
-def _bytes_out(result: Any) -> int:
-    inner = getattr(result, "result", None) or result
-    texts = [getattr(inner, name, None) for name in ("output", "content", "data", "stdout", "stderr")]
-    return sum(len(each.encode("utf-8", "surrogateescape")) for each in texts if isinstance(each, str))
+def _bytes_out(result: Result) -> int:
+    return sum(_size(getattr(result, name)) for name in result.contents) + sum(map(_bytes_out, result.parts))
+
+
+def _size(text: str | None) -> int:
+    return len((text or "").encode("utf-8", "surrogateescape"))

@@ -1,6 +1,6 @@
-"""The gate in front of every operation that a face calls: the policy judges it, the audit writes it down.
+"""The gate in front of every operation that an agent calls: the policy judges it, the audit writes it down.
 
-What calls the broker as a library, the command line among it, is the person's own and does not pass here.
+What the person calls, at a command line or from a program, does not pass here.
 """
 
 from __future__ import annotations
@@ -11,43 +11,37 @@ import logging
 import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tmuxmcp.broker import machine
 from tmuxmcp.broker.audit_line import Record
 from tmuxmcp.broker.confirmations import Confirmations
+from tmuxmcp.broker.target import Target
 from tmuxmcp.contract.call import Call, Question
+from tmuxmcp.contract.request import Bound, Content, Operation, Request
+from tmuxmcp.contract.requests import CreateSession, Run, RunProcess, Send
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import ConfirmationDeclined, IoError, PolicyDenied, TmuxMcpError, shortage
+from tmuxmcp.errors import ConfirmationDeclined, IoError, PolicyDenied, TmuxMcpError, Unauthorized, shortage
 from tmuxmcp.host.audit import Audit, OpenLine
 from tmuxmcp.host.environment import is_secret_name, user_shell
 from tmuxmcp.host.parsing import Parsing
 from tmuxmcp.host.redact import Redactor
 from tmuxmcp.host.sandbox import meets
-from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.plain import sanitize
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.actions import Place
     from tmuxmcp.host.policy import Action, Policy, Verdict
-    from tmuxmcp.sessions.registry import Registry
 
 log = logging.getLogger(__name__)
 
-Function = Callable[[], Awaitable[Result]]
+Find = Callable[[], Awaitable[Target]]
+Act = Callable[[Target], Awaitable[Result]]
 
 MOST_TYPED = 1000
 """Sessions whose half-typed lines are remembered."""
-
-WITHOUT_SESSION = frozenset(
-    {"create_session", "list_sessions", "run_process", "read_file", "write_file", "list_directory", "health"}
-)
-"""Tools that concern no session that is there; all others mean the caller's default session when they name none."""
-
-TYPING = frozenset({"run", "send", "mouse"})
-"""Tools by which a session does what the caller says."""
 
 SHOWN = 2000
 """Characters of a command that a person is shown when asked."""
@@ -64,11 +58,18 @@ def _shortages_told() -> Iterator[None]:
         raise
 
 
+@dataclass(frozen=True)
+class Judged:
+    """A target, and how it was when it was judged."""
+
+    target: Target
+    place: Place
+
+
 class Gate:
     """Policy and audit of one broker."""
 
-    def __init__(self, registry: Registry, settings: BrokerSettings) -> None:
-        self.registry = registry
+    def __init__(self, settings: BrokerSettings) -> None:
         self.settings = settings
         self.redactor = Redactor(os.environ)
         self.redactor.learn_environment(settings.env)
@@ -91,110 +92,124 @@ class Gate:
         """Let go of what was started for judging."""
         self._parsing.close()
 
-    async def call(
-        self, tool: str, read_only: bool, call: Call, arguments: Mapping[str, Any], function: Function
-    ) -> Result:
-        """Do an operation, if the policy lets it; write down what came of it.
+    async def call(self, request: Request[Any], call: Call, find: Find, act: Act) -> Result:
+        """Do an operation, if its caller may and the policy lets it; write down what came of it.
+
+        Args:
+            find: finds the session that is meant, as it is now.
+            act: does it, in the session that was judged.
 
         Raises:
+            Unauthorized: the caller lacks the scope.
             PolicyDenied: a rule forbids it, or nobody can be asked; the session is outside the sandbox.
             ConfirmationDeclined: the person did not agree.
             IoError: the audit is strict and cannot be written; the disk is full.
             ResourceLimit: no file descriptors are left.
         """
-        self._learn(arguments)
-        record = Record(tool, call, arguments, self.redactor)
-        place = None
-        if self.policy or self.settings.audit == "strict":
-            with _shortages_told():
-                place = await self._place(tool, arguments, call)
+        try:
+            authorize(request, call.scopes)
+        except Unauthorized as error:
+            self.refused(request.operation, call, error)
+            raise
+        self._learn(request)
+        record = Record(request.operation, call, request, self.redactor)
+        with _shortages_told():
+            target = await find()
+            place = await self._place(target) if self.policy or self.settings.audit == "strict" else None
         if place:
             record.see(place)
         with self._recorded(record), _shortages_told():
             if self.policy and place:
-                await self._permit(tool, read_only, call, arguments, place, record)
-            if tool in TYPING and self.settings.sandbox != "none":
-                await self._keep_inside(tool, arguments.get("session_id", ""), call)
-            result = await function()
+                target = await self._permit(request, call, Judged(target, place), find, record)
+            if request.operation.types and self.settings.sandbox != "none":
+                await self._keep_inside(request, target)
+            result = await act(target)
             record.result(result)
             return result
 
-    def refused(self, tool: str, call: Call, error: TmuxMcpError) -> None:
-        """Write down a call whose arguments are not even understood."""
-        with self._recorded(Record(tool, call, {}, self.redactor)) as record:
+    def refused(self, operation: Operation, call: Call, error: TmuxMcpError) -> None:
+        """Write down a call that was not even judged: its arguments are not understood, or it lacks the scope."""
+        with self._recorded(Record(operation, call, None, self.redactor)) as record:
             record.error(error)
 
-    def _learn(self, arguments: Mapping[str, Any]) -> None:
-        env = arguments.get("env")
-        if isinstance(env, Mapping) and env:
-            self.redactor.learn_environment(env)
+    def _learn(self, request: Request[Any]) -> None:
+        if isinstance(request, CreateSession | RunProcess) and request.env:
+            self.redactor.learn_environment(request.env)
 
-    async def _keep_inside(self, tool: str, session_id: str, call: Call) -> None:
+    async def _keep_inside(self, request: Request[Any], target: Target) -> None:
         """Sessions outside the sandbox, made by a person or before the setting, are not for agents to type into."""
-        session = await self._session(session_id, call)
+        session = target.session
         if session and await session.refresh() and not meets(session.bounds.sandbox, self.settings.sandbox):
+            name = request.operation.name
             raise PolicyDenied(
-                f"{tool} was not done: session {session.id} is outside the sandbox that the setting sandbox demands.",
+                f"{name} was not done: session {session.id} is outside the sandbox that the setting sandbox demands.",
                 hint="Make a session with create_session; if this was your default session, destroy it first.",
                 session_id=session.id,
             )
 
     # ---- the policy ----------------------------------------------------------------------------
 
-    async def _permit(
-        self, tool: str, read_only: bool, call: Call, arguments: Mapping[str, Any], place: Place, record: Record
-    ) -> None:
+    async def _permit(self, request: Request[Any], call: Call, judged: Judged, find: Find, record: Record) -> Target:
+        """The target for which it is permitted: looked for anew after a person was asked.
+
+        Raises:
+            PolicyDenied, ConfirmationDeclined
+        """
         from tmuxmcp.host.policy import judge
 
         assert self.policy
-        action = await self._action(tool, read_only, arguments, place)
-        verdict = judge(action, self.policy)
+        verdict = judge(await self._action(request, judged.place), self.policy)
         record.verdict(verdict)
         if verdict.decision == "deny":
             raise PolicyDenied(
-                f"{tool} was not done: {verdict.reason}.",
+                f"{request.operation.name} was not done: {verdict.reason}.",
                 hint="The person's policy says so. Find another way, or ask them.",
                 rule=verdict.rule,
             )
         if verdict.decision == "confirm":
-            await self._confirm(tool, call, arguments, place, verdict)
-        self._remember(tool, arguments, place)
+            judged = await self._confirm(request, call, judged, find, verdict)
+        self._remember(request, judged.place)
+        return judged.target
 
-    async def _action(self, tool: str, read_only: bool, arguments: Mapping[str, Any], place: Place) -> Action:
+    async def _action(self, request: Request[Any], place: Place) -> Action:
         from tmuxmcp.broker.actions import action_of
 
         settings = self.settings
         program = [settings.program or user_shell(), *settings.program_args]
-        base = settings.files_root if tool in machine.FILE_TOOLS and settings.files_root else settings.cwd
+        base = settings.files_root if request.operation.acts == "file" and settings.files_root else settings.cwd
         while True:
             pending = self._typed.get(place.session_id, "")
-            action = await action_of(tool, read_only, arguments, place, self._parsing, pending, program, base)
+            action = await action_of(request, place, self._parsing, pending, program, base)
             if self._typed.get(place.session_id, "") == pending:
                 return action  # otherwise another call has typed meanwhile
 
-    def _remember(self, tool: str, arguments: Mapping[str, Any], place: Place) -> None:
+    def _remember(self, request: Request[Any], place: Place) -> None:
         """What now stands in a shell's line without Enter: the next `send` may end it."""
-        if tool != "send" or not place.takes_commands or place.secret:
+        if not isinstance(request, Send) or not place.takes_commands or place.secret:
             return
         from tmuxmcp.broker.actions import pending_after
 
-        self._typed[place.session_id] = pending_after(self._typed.get(place.session_id, ""), arguments)
+        self._typed[place.session_id] = pending_after(self._typed.get(place.session_id, ""), request)
         while len(self._typed) > MOST_TYPED:
             self._typed.popitem(last=False)
 
-    async def _confirm(
-        self, tool: str, call: Call, arguments: Mapping[str, Any], place: Place, verdict: Verdict
-    ) -> None:
-        digest = digest_of(tool, call, arguments, place)
+    async def _confirm(self, request: Request[Any], call: Call, judged: Judged, find: Find, verdict: Verdict) -> Judged:
+        """Ask the person; what they agreed to, as it is now.
+
+        Raises:
+            PolicyDenied: nobody can be asked here.
+            ConfirmationDeclined: they did not agree, or it is something else by now.
+        """
+        name, digest = request.operation.name, digest_of(request, call, judged.place)
         confirmations = Confirmations(self.settings.state_dir)
         if confirmations.take(digest):
-            return
-        message = self.redactor.text(_question(tool, arguments, place, verdict))
+            return judged
+        message = self.redactor.text(_question(request, judged.place, verdict))
         answer = await call.ask(Question(message, digest))
         if answer is None:
             opened = confirmations.open(digest, message, call.caller)
             raise PolicyDenied(
-                f"{tool} was not done: a person must confirm it ({verdict.reason}), and this client cannot ask one.",
+                f"{name} was not done: a person must confirm it ({verdict.reason}), and this client cannot ask one.",
                 hint=f"Have the person run `tmuxmcp policy confirm {opened}` in a terminal of theirs, then make "
                 "exactly the same call again.",
                 rule=verdict.rule,
@@ -202,43 +217,30 @@ class Gate:
             )
         if not answer:
             raise ConfirmationDeclined(
-                f"{tool} was not done: the person did not agree ({verdict.reason}).",
+                f"{name} was not done: the person did not agree ({verdict.reason}).",
                 hint="Do not try it in another way; ask them what they want.",
                 rule=verdict.rule,
             )
-        if digest_of(tool, call, arguments, await self._place(tool, arguments, call)) != digest:
+        target = await find()
+        judged = Judged(target, await self._place(target))
+        if digest_of(request, call, judged.place) != digest:
             raise ConfirmationDeclined(
-                f"{tool} was not done: its session changed while the person was asked, so the answer is void.",
+                f"{name} was not done: its session changed while the person was asked, so the answer is void.",
                 hint="Look at the session; make the call again if it is still right.",
                 rule=verdict.rule,
             )
+        return judged
 
-    async def _place(self, tool: str, arguments: Mapping[str, Any], call: Call) -> Place:
+    async def _place(self, target: Target) -> Place:
         from tmuxmcp.broker.actions import place_of
 
-        session = None if tool in WITHOUT_SESSION else await self._session(arguments.get("session_id", ""), call)
+        session = target.session
         if session is None:
             return place_of(None, self.settings.cwd or os.getcwd())
         if self.policy and self.policy.looks_at_modes:  # the kernel tells the rest
             await session.refresh()
         await session.scan()
         return place_of(session)
-
-    async def _session(self, session_id: str, call: Call) -> Session | None:
-        """The session that is meant, if it is there already; where it is not, the operation itself says so."""
-        if not session_id:
-            return self._own(call)
-        known = self.registry.sessions.get(session_id)
-        if known and known.pane:
-            return known
-        with suppress(TmuxMcpError):
-            return await self.registry.existing(session_id)
-        return None
-
-    def _own(self, call: Call) -> Session | None:
-        """The caller's default session, if it is there."""
-        mine = (each for each in self.registry.sessions.values() if each.meta.owner == call.caller)
-        return next((each for each in mine if not each.exited), None)
 
     # ---- the audit -----------------------------------------------------------------------------
 
@@ -285,25 +287,51 @@ class Gate:
         error.details = self.redactor.value(error.details)
 
 
-def digest_of(tool: str, call: Call, arguments: Mapping[str, Any], place: Place) -> str:
+def authorize(request: Request[Any], scopes: frozenset[str]) -> None:
+    """Whether a caller with these scopes may do it.
+
+    Raises:
+        Unauthorized: no.
+    """
+    operation = request.operation
+    if operation.scope not in scopes:
+        raise Unauthorized(
+            f"{operation.name} needs the scope {operation.scope}; your token has "
+            f"{', '.join(sorted(scopes)) or 'none'}.",
+            hint="Ask for a token with that scope.",
+            scope=operation.scope,
+        )
+    if "write" not in scopes and operation.target == "default" and not request.session:
+        raise Unauthorized(
+            "A token that may only read has no default session.",
+            hint="Give a session_id; list_sessions lists them.",
+            scope="write",
+        )
+
+
+def digest_of(request: Request[Any], call: Call, place: Place) -> str:
     """What an answer is bound to: who wants what, where, and what is in front there."""
-    what = [tool, call.caller, dict(arguments), place.session_id, place.cwd, place.foreground]
+    where = [place.session_id, place.cwd, place.foreground]
+    what = [request.operation.name, call.caller, request.arguments(), *where]
     return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _question(tool: str, arguments: Mapping[str, Any], place: Place, verdict: Verdict) -> str:
+def _question(request: Request[Any], place: Place, verdict: Verdict) -> str:
     """What a person is asked; the agent's own words stand indented and can do nothing to a terminal."""
+    bounds, contents = request.operation.marks(Bound), request.operation.marks(Content)
     shown = {
-        name: "(not shown)" if name in ("stdin", "stdin_base64", "data") else _without_values(value)
-        for name, value in arguments.items()
-        if name not in ("session_id", "timeout_ms", "max_bytes", "max_output_bytes") and value
+        name: _without_values(value) if name not in contents or contents[name].shown else "(not shown)"
+        for name, value in request.arguments().items()
+        if name not in bounds
     }
-    what = arguments["command"] if list(shown) == ["command"] else json.dumps(shown, ensure_ascii=False, default=str)
+    alone = isinstance(request, Run) and list(shown) == ["command"]
+    what = shown["command"] if alone else json.dumps(shown, ensure_ascii=False, default=str)
     text = sanitize(what)[0].replace("\n", "\n    ")
     if len(text) > SHOWN:
         text = f"{text[: SHOWN - 500]}\n    ... ({len(text) - SHOWN} characters) ...\n    {text[-500:]}"
     where = f"in session {place.session_id} ({place.foreground or place.mode}, " if place.session_id else "("
-    return f"An agent wants to {tool} {where}{sanitize(place.cwd or 'directory unknown')[0]}):\n\n    {text}\n\n\
+    name = request.operation.name
+    return f"An agent wants to {name} {where}{sanitize(place.cwd or 'directory unknown')[0]}):\n\n    {text}\n\n\
 {verdict.reason[:1].upper()}{verdict.reason[1:]}."
 
 

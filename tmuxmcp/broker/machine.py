@@ -8,12 +8,13 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
 import anyio
 
 from tmuxmcp.broker.reading import clamp
+from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.limits import Limits
@@ -25,9 +26,6 @@ from tmuxmcp.host.files import Entry, Files
 from tmuxmcp.host.limits import rlimits
 from tmuxmcp.sessions.session import iso
 
-FILE_TOOLS = ("read_file", "write_file", "list_directory")
-"""Operations whose relative paths begin at `files_root`."""
-
 
 class Machine:
     """What one broker does on its machine."""
@@ -35,32 +33,21 @@ class Machine:
     def __init__(self, settings: BrokerSettings) -> None:
         self._settings = settings
 
-    async def run_process(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        stdin: str,
-        stdin_base64: str,
-        timeout_ms: int,
-        max_output_bytes: int,
-        limits: Limits,
-        call: Call,
-    ) -> r.RunProcessResult:
-        """See `Broker.run_process`."""
+    async def run_process(self, request: q.RunProcess, call: Call) -> r.RunProcessResult:
+        """Run one program without a terminal until it has ended; it ends with the time, or the call."""
         self._refuse_outside("run_process")
-        data, limits = self._input(stdin, stdin_base64), limits.within(self._settings.limits)
-        allowed_ms, _ = clamp(self._settings, timeout_ms)
+        limits = (request.limits or Limits()).within(self._settings.limits)
+        data = self._input(request.stdin, request.stdin_base64)
+        timeout_ms, (allowed_ms, _) = request.timeout_ms, clamp(self._settings, request.timeout_ms)
         if limits.duration_s is not None:
             allowed_ms = min(allowed_ms, round(limits.duration_s * 1000))
-        where = cwd or self._settings.cwd
-        program = process.find(argv, cwd=where, env=self.environment(env), rlimits=rlimits(limits))
+        where, env = request.cwd or self._settings.cwd, self.environment(request.env)
+        program = process.find(request.argv, cwd=where, env=env, rlimits=rlimits(limits))
         ended = await process.run(
             program,
             stdin=data,
             timeout_s=allowed_ms / 1000,
-            max_output_bytes=max_output_bytes,
+            max_output_bytes=request.max_output_bytes,
             progress=call.progress,
         )
         return _process_result(ended, allowed_ms if allowed_ms < timeout_ms else None, _unkept(limits))
@@ -80,21 +67,19 @@ class Machine:
             del found["COLORTERM"]
         return found
 
-    async def read_file(
-        self, path: str, offset: int | None, max_bytes: int, start_line: int | None, end_line: int | None
-    ) -> r.ReadFileResult:
-        """See `Broker.read_file`."""
+    async def read_file(self, request: q.ReadFile) -> r.ReadFileResult:
+        """A piece of a file: bytes from `offset`, or lines from `start_line` to `end_line`."""
         self._refuse_outside("read_file")
-        by_line = start_line is not None or end_line is not None
-        if by_line and offset is not None:
+        path, first, last = request.path, request.start_line or 1, request.end_line
+        by_line = request.start_line is not None or last is not None
+        if by_line and request.offset is not None:
             raise InvalidArgument("offset goes with bytes, start_line and end_line with lines.", hint="Give one kind.")
-        first = start_line or 1
-        if end_line is not None and end_line < first:
-            raise InvalidArgument(f"end_line {end_line} is before line {first}.", hint="Both are included.")
+        if last is not None and last < first:
+            raise InvalidArgument(f"end_line {last} is before line {first}.", hint="Both are included.")
         if by_line:
-            work = partial(self._files().read_lines, path, first, end_line, max_bytes)
+            work = partial(self._files().read_lines, path, first, last, request.max_bytes)
         else:
-            work = partial(self._files().read, path, offset or 0, max_bytes)
+            work = partial(self._files().read, path, request.offset or 0, request.max_bytes)
         piece = await anyio.to_thread.run_sync(work)
         text = output.decode(piece.data, partial=piece.truncated)
         if text is None or (piece.data and not text):
@@ -110,21 +95,22 @@ class Machine:
             data=data,
         )
 
-    async def write_file(
-        self, path: str, data: str, encoding: str, mode: str | int | None, create_dirs: bool
-    ) -> r.WriteFileResult:
-        """See `Broker.write_file`."""
+    async def write_file(self, request: q.WriteFile) -> r.WriteFileResult:
+        """Write a whole file; readers see the old one or the new one."""
         self._refuse_outside("write_file")
-        content = decode_base64("data", data) if encoding == "base64" else data.encode("utf-8", "surrogateescape")
+        data, mode = request.data, request.mode
+        encoded = request.encoding == "base64"
+        content = decode_base64("data", data) if encoded else data.encode("utf-8", "surrogateescape")
         self._check_size("data", len(content), "Write it in a session, or raise the setting.")
         permissions = int(mode, 8) if isinstance(mode, str) else mode
-        work = partial(self._files().write, path, content, permissions, create_dirs)
+        work = partial(self._files().write, request.path, content, permissions, request.create_dirs)
         return r.WriteFileResult(bytes=await anyio.to_thread.run_sync(work))
 
-    async def list_directory(self, path: str, limit: int) -> r.ListDirectoryResult:
-        """See `Broker.list_directory`."""
+    async def list_directory(self, request: q.ListDirectory) -> r.ListDirectoryResult:
+        """What is in a directory, by name; nothing is followed."""
         self._refuse_outside("list_directory")
-        found, truncated = await anyio.to_thread.run_sync(self._files().list_directory, path, limit)
+        work = partial(self._files().list_directory, request.path, request.limit)
+        found, truncated = await anyio.to_thread.run_sync(work)
         return r.ListDirectoryResult(count=len(found), truncated=truncated, entries=[_entry(each) for each in found])
 
     def _refuse_outside(self, tool: str) -> None:

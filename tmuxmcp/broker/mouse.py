@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tmuxmcp.broker.screens import look
 from tmuxmcp.broker.sending import not_typed, typed
+from tmuxmcp.contract.requests import Mouse
 from tmuxmcp.errors import InvalidArgument, Unsupported, WrongMode
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.mouse import encode
@@ -19,20 +18,7 @@ Place = tuple[int, int]
 """Row and column, from 0."""
 
 
-@dataclass(frozen=True)
-class Event:
-    """What is done with the mouse, and where."""
-
-    action: str
-    """`click press release move scroll_up scroll_down`."""
-    row: int | None
-    col: int | None
-    on_text: str
-    button: str
-    """Empty: the left one, and none for `move`."""
-
-
-async def act(session: Session, event: Event) -> Place:
+async def act(session: Session, event: Mouse) -> Place:
     """Hand the event to the program; give its place.
 
     Raises:
@@ -45,7 +31,7 @@ async def act(session: Session, event: Event) -> Place:
     asked = await panes.mouse_modes(session.tmux, pane)
     _check_modes(event, asked)
     place = await _text_place(session, event) if event.on_text else _place(session, event)
-    data = encode(event.action, *place, event.button)
+    data = encode(event.action, *place, event.button or "")
     async with session.input_lock:
         # Not in another program that came in between.
         if not await panes.type_input(session.tmux, pane, data, condition="#{mouse_sgr_flag}"):
@@ -55,7 +41,7 @@ async def act(session: Session, event: Event) -> Place:
     return place
 
 
-def _check_modes(event: Event, asked: panes.MouseModes) -> None:
+def _check_modes(event: Mouse, asked: panes.MouseModes) -> None:
     if not asked.any:
         raise WrongMode(
             "The program has not asked for mouse events: they would arrive as typed text.",
@@ -73,7 +59,7 @@ def _check_modes(event: Event, asked: panes.MouseModes) -> None:
         )
 
 
-def _place(session: Session, event: Event) -> Place:
+def _place(session: Session, event: Mouse) -> Place:
     if event.row is None or event.col is None:
         if event.action.startswith("scroll") and event.row is event.col is None:
             return session.rows // 2, session.cols // 2
@@ -84,7 +70,7 @@ def _place(session: Session, event: Event) -> Place:
     return event.row, event.col
 
 
-async def _text_place(session: Session, event: Event) -> Place:
+async def _text_place(session: Session, event: Mouse) -> Place:
     """Where a text stands on the screen: its first column."""
     if event.col is not None:
         raise InvalidArgument("Give col or on_text, not both.", hint="row and on_text: the text in that row.")

@@ -9,6 +9,7 @@ from tmuxmcp.broker import views
 from tmuxmcp.broker.screens import NOTHING, Change, Screens, Shown, change, look
 from tmuxmcp.broker.views import Piece
 from tmuxmcp.broker.wait import Answer, Wait, wait_for
+from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.settings import BrokerSettings
@@ -25,24 +26,8 @@ DRAWN = ("fullscreen", "editor", "pager")
 MOST_HIGHLIGHTS = 50
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What a caller wants to see, and after which wait: the arguments that `read` and `send` share, and read's own."""
-
-    view: str
-    """A view's name, or `auto`."""
-    wait_for: str
-    timeout_ms: int
-    format: str = "plain"
-    pattern: str = ""
-    idle_ms: int = 300
-    prompt_pattern: str = ""
-    max_bytes: int | None = None
-    since: int | None = None
-    offset: int | None = None
-    limit: int = 1000
-    screen_id: str = ""
-    """A screen that was seen before, for `diff` and for the wait `changed`; else the caller's last look."""
+Asked = q.Read | q.Send
+"""What a caller wants to see, and after which wait."""
 
 
 class Reading:
@@ -61,17 +46,16 @@ class Reading:
         """
         if asked.wait_for == "pattern" and not asked.pattern:
             raise InvalidArgument("wait_for=pattern needs a pattern.", hint="Give a regular expression as pattern.")
-        prompt = asked.prompt_pattern or self.settings.prompt_pattern
         return Wait(
             want=asked.wait_for,
             timeout_ms=clamp(self.settings, asked.timeout_ms)[0],
             idle_ms=asked.idle_ms,
             pattern=compile_pattern(asked.pattern) if asked.pattern else None,
-            prompt_pattern=compile_pattern(prompt) if prompt else None,
+            prompt_pattern=compile_pattern(asked.prompt_pattern) if asked.prompt_pattern else None,
             progress=call.progress,
         )
 
-    async def read(self, session: Session, asked: Asked, wait: Wait, call: Call) -> r.ReadResult:
+    async def read(self, session: Session, asked: q.Read, wait: Wait, call: Call) -> r.ReadResult:
         """Wait for new text or the screen, and read.
 
         Raises:
@@ -94,14 +78,14 @@ class Reading:
         """
         if wait.want != "changed":
             return
-        seen = "" if now else asked.screen_id or self.screens.last(session.id, call.caller)
+        seen = "" if now else _screen_id(asked) or self.screens.last(session.id, call.caller)
         wait.screen_id = seen or (await look(session) or NOTHING).id
 
     async def waited(self, session: Session, asked: Asked, wait: Wait, call: Call) -> r.ReadResult:
         """Wait, and read."""
         answer = await wait_for(session, wait)
         await session.scan()
-        view = await self._chosen(session, asked.view, call)
+        view = await self._chosen(session, asked.view if isinstance(asked, q.Read) else asked.read, call)
         if view in ("new", "scrollback", "raw"):
             seen = self._log(session, view, asked, call)
             if view != "scrollback" and wait.want != "none":
@@ -123,16 +107,17 @@ class Reading:
 
     def _log(self, session: Session, view: str, asked: Asked, call: Call) -> _Seen:
         """A view of what was printed."""
-        start = session.cursor_of(call.caller) if asked.since is None else asked.since
+        since = asked.since if isinstance(asked, q.Read) else None
+        start = session.cursor_of(call.caller) if since is None else since
         end = session.log.size()
-        limit = asked.max_bytes or self.settings.max_bytes
-        if view == "scrollback":
-            return _Seen(view, views.scrollback(session, asked.offset, asked.limit, limit, end), start, end > start)
+        if view == "scrollback" and isinstance(asked, q.Read):
+            piece = views.scrollback(session, asked.offset, asked.limit, asked.max_bytes, end)
+            return _Seen(view, piece, start, end > start)
         if view == "raw":
-            piece = views.raw(session, start, end, limit)
+            piece = views.raw(session, start, end, asked.max_bytes)
         else:
-            piece = views.text(session, start, end, limit, contiguous=asked.since is not None)
-        if asked.since is None:
+            piece = views.text(session, start, end, asked.max_bytes, contiguous=since is not None)
+        if since is None:
             session.move_cursor(call.caller, piece.next_offset)
         return _Seen(view, piece, start, end > start)
 
@@ -143,12 +128,12 @@ class Reading:
             view: `screen`, `diff`, or `auto` for the better of both.
         """
         end = session.log.size()
-        limit = asked.max_bytes or self.settings.max_bytes
+        limit = asked.max_bytes
         shown = await look(session)
         if shown is None:
             await self.registry.existing(session.id)  # destroyed, or lost
             shown = NOTHING
-        since = asked.screen_id or self.screens.last(session.id, call.caller)
+        since = _screen_id(asked) or self.screens.last(session.id, call.caller)
         changed = Change(None) if view == "screen" else change(self.screens.find(since), shown, since)
         self.screens.showed(session.id, call.caller, shown)
         if changed.rows is not None:
@@ -158,6 +143,11 @@ class Reading:
         if view == "diff":
             return _Seen(view, piece, end, True, shown, None, changed.note)
         return _Seen("screen", piece, end, end > session.cursor_of(call.caller), shown)
+
+
+def _screen_id(asked: Asked) -> str:
+    """A screen that was seen before, for `diff` and for the wait `changed`; else the caller's last look is meant."""
+    return asked.screen_id if isinstance(asked, q.Read) else ""
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import anyio
 
 from tmuxmcp.broker import run
-from tmuxmcp.broker.reading import Asked, Reading, taken_notice
+from tmuxmcp.broker.reading import Reading, taken_notice
 from tmuxmcp.broker.wait import ESCAPE_S, Wait
+from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.settings import BrokerSettings
@@ -49,36 +49,25 @@ class Typing:
         return self.text.encode("utf-8", "surrogateescape")
 
 
-def typing(
-    settings: BrokerSettings,
-    text: str,
-    key: str,
-    keys: Sequence[str],
-    modifiers: tuple[bool, bool, bool],
-    enter: bool,
-    bracketed_paste: str,
-) -> Typing:
+def typing(settings: BrokerSettings, request: q.Send) -> Typing:
     """What a caller wants typed; a wrong key refuses all of it.
-
-    Args:
-        modifiers: ctrl, alt, shift.
 
     Raises:
         NoInput, InvalidKey, InvalidArgument, ResourceLimit
     """
-    ctrl, alt, shift = modifiers
-    names = parse_key(key, ctrl=ctrl, alt=alt, shift=shift) if key else []
-    if not key and any(modifiers):
+    key, held = request.key, {"ctrl": request.ctrl, "alt": request.alt, "shift": request.shift}
+    names = parse_key(key, **held) if key else []
+    if not key and any(held.values()):
         raise InvalidArgument("ctrl, alt and shift go with key.", hint='For Ctrl-C: key="c", ctrl=true.')
-    names += parse_keys(keys) if keys else []
-    names += ["Enter"] if enter else []
-    if not text and not names:
+    names += parse_keys(request.keys) if request.keys else []
+    names += ["Enter"] if request.enter else []
+    if not request.text and not names:
         raise NoInput("There is nothing to send.", hint="Give text, key, keys or enter.")
-    check_size(settings, text)
-    return Typing(text, names, bracketed_paste)
+    check_size(settings, request.text)
+    return Typing(request.text, names, request.bracketed_paste)
 
 
-async def send(reading: Reading, session: Session, what: Typing, asked: Asked, wait: Wait, call: Call) -> r.SendResult:
+async def send(reading: Reading, session: Session, what: Typing, asked: q.Send, wait: Wait, call: Call) -> r.SendResult:
     """Type it, then wait and read.
 
     Raises:
@@ -99,7 +88,7 @@ async def send(reading: Reading, session: Session, what: Typing, asked: Asked, w
         wait.settle_s = ESCAPE_S
     session.write_event("input", bytes=len(what.data), keys=len(what.keys))
     sent = len(what.data) + len(what.keys)
-    if asked.view == "none":
+    if asked.read == "none":
         return r.SendResult(session_id=session.id, sent_bytes=sent, note=taken_notice(session), result=None)
     await typed(session.tmux)
     result = await reading.waited(session, asked, wait, call)

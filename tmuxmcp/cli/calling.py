@@ -6,7 +6,6 @@ import argparse
 import gc
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import anyio
@@ -18,8 +17,9 @@ from tmuxmcp.errors import SessionNotFound
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
+    from tmuxmcp.contract.operations import Operations
 
-CALL = Call(caller="cli")
+CALLER = "cli"
 """All command lines of a user are one caller: they share a default session and a read cursor."""
 
 FOREVER_MS = 10 * 365 * 24 * 3600 * 1000
@@ -39,7 +39,7 @@ def with_broker(options: argparse.Namespace, work: Callable[[Broker, argparse.Na
     settings = settings.model_copy(update={"max_wait_ms": FOREVER_MS, "on_exit": "keep"})
 
     async def opened() -> int:
-        async with open_broker(settings) as broker:
+        async with open_broker(settings, CALLER) as broker:
             return await work(broker, options)
 
     gc.enable()
@@ -47,11 +47,11 @@ def with_broker(options: argparse.Namespace, work: Callable[[Broker, argparse.Na
 
 
 @contextmanager
-def telling() -> Iterator[Call]:
-    """A call that tells a person at the terminal how it goes; what it told is erased at the end."""
+def telling(broker: Broker) -> Iterator[Operations]:
+    """Operations that tell a person at the terminal how they go; what they told is erased at the end."""
     progress = output.Progress()
     try:
-        yield replace(CALL, progress=progress)
+        yield broker.by(Call(CALLER, progress=progress, person=True))
     finally:
         progress.erase()
 
@@ -59,7 +59,7 @@ def telling() -> Iterator[Call]:
 async def exists(broker: Broker, name: str) -> bool:
     """Whether a session has this id."""
     try:
-        await broker.get_session(name, call=CALL)
+        await broker.get_session(name)
     except SessionNotFound:
         return False
     return True

@@ -138,7 +138,8 @@ def _follows(action: argparse.Action) -> str | None:
 
 def _setting_values(name: str) -> str:
     """The values of a setting that has few."""
-    from tmuxmcp.config import TOOL_SETS, Settings
+    from tmuxmcp.config import Settings
+    from tmuxmcp.contract.settings import TOOL_SETS
 
     field = Settings.model_fields.get(name)
     if name == "tools":

@@ -12,7 +12,7 @@ import anyio
 
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import session_id
-from tmuxmcp.cli.calling import CALL, with_broker
+from tmuxmcp.cli.calling import CALLER, with_broker
 from tmuxmcp.cli.service import effective
 from tmuxmcp.errors import InvalidArgument, SessionNotFound
 from tmuxmcp.sessions import kept
@@ -36,7 +36,7 @@ def log(options: argparse.Namespace) -> int:
     if options.follow and options.json:
         raise InvalidArgument("--follow has no end to print as JSON.", hint="Leave one of them out.")
     settings, _ = effective(options)
-    session = kept.find(settings.state_dir, session_id(options), CALL.caller)
+    session = kept.find(settings.state_dir, session_id(options), CALLER)
     name = session.directory.name
     following = options.follow and "." not in name and kept.seems_running(session)
     printer = _Printer(session, options, following)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tmuxmcp.broker.actions import Place
     from tmuxmcp.broker.confirmations import Confirmation, Confirmations
     from tmuxmcp.config import Settings
+    from tmuxmcp.contract.request import Request
     from tmuxmcp.host.policy import Action
 
 ACTIONS = ("test", "pending", "confirm", "decline")
@@ -49,7 +50,6 @@ def _test(settings: Settings, options: argparse.Namespace) -> int:
     import anyio
 
     from tmuxmcp.broker.actions import Place
-    from tmuxmcp.faces.operations import OPERATIONS
     from tmuxmcp.host.policy import judge
     from tmuxmcp.host.rules import TOOLS, parse_policy
 
@@ -57,10 +57,8 @@ def _test(settings: Settings, options: argparse.Namespace) -> int:
         raise InvalidArgument(f"There is no tool {options.tool!r}.", hint=f"Tools: {', '.join(sorted(TOOLS))}.")
     if not options.words and options.tool in ("run", "send", "run_process"):
         raise InvalidArgument("There is no COMMAND to judge.", hint="See `tmuxmcp policy --help`.")
-    row = OPERATIONS.get(options.tool)
     cwd = os.path.abspath(os.path.expanduser(options.cwd or settings.cwd or os.getcwd()))
-    place = Place(cwd=cwd, mode=options.mode)
-    action = anyio.run(_action, options, bool(row and row.read_only), place)
+    action = anyio.run(_action, options, Place(cwd=cwd, mode=options.mode))
     verdict = judge(action, parse_policy(settings.policy))
     if options.json:
         output.write_json({"verdict": verdict.decision, "reason": verdict.reason, "rule": verdict.rule or None})
@@ -71,29 +69,41 @@ def _test(settings: Settings, options: argparse.Namespace) -> int:
     return 0 if verdict.decision == "allow" else PolicyDenied.exit_status
 
 
-async def _action(options: argparse.Namespace, read_only: bool, place: Place) -> Action:
+async def _action(options: argparse.Namespace, place: Place) -> Action:
     from tmuxmcp.broker.actions import action_of
+    from tmuxmcp.contract.operations import OPERATIONS
     from tmuxmcp.host.parsing import Parsing
+    from tmuxmcp.host.policy import Action
 
+    request = _request(options)
+    if request is None:
+        row = OPERATIONS.get(options.tool)
+        return Action(options.tool, bool(row and row.read_only), mode=place.mode)
     with closing(Parsing()) as parsing:
-        return await action_of(options.tool, read_only, _arguments(options), place, parsing, base=place.cwd or "")
+        return await action_of(request, place, parsing, base=place.cwd or "")
 
 
-def _arguments(options: argparse.Namespace) -> dict[str, Any]:
-    """The words as the tool's arguments."""
+def _request(options: argparse.Namespace) -> Request[Any] | None:
+    """What the words say to the tool; None of a tool that has no use for them."""
+    from tmuxmcp.contract import requests as q
+
     words: list[str] = options.words
     text = words[0] if len(words) == 1 else shlex.join(words)
     match options.tool:
         case "run":
-            return {"command": text}
+            return q.Run(text)
         case "send":
-            return {"text": text, "enter": True}
+            return q.Send(text, enter=True)
         case "run_process":
-            return {"argv": words}
+            return q.RunProcess(words)
         case "create_session":
-            return {"program": words[0], "args": words[1:]} if words else {}
+            return q.CreateSession("".join(words[:1]), words[1:])
+        case "read_file" | "list_directory" if words:
+            return q.ReadFile(words[0]) if options.tool == "read_file" else q.ListDirectory(words[0])
+        case "write_file" if words:
+            return q.WriteFile(words[0], data="")
         case _:
-            return {"path": words[0]} if words else {}
+            return None
 
 
 def _pending(asked: Confirmations, options: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from tmuxmcp.cli import output
-from tmuxmcp.cli.calling import CALL, FOREVER_MS, MOST_BYTES, exists, telling, with_broker
+from tmuxmcp.cli.calling import FOREVER_MS, MOST_BYTES, exists, telling, with_broker
 from tmuxmcp.errors import InvalidArgument, TimedOut, TmuxMcpError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(broker: Broker, options: argparse.Namespace) -> int:
     name, text = await _command(broker, options)
-    facts = await broker.get_session(name, call=CALL)
+    facts = await broker.get_session(name)
     output.note(facts.note)
     timeout_ms = FOREVER_MS if options.timeout_ms is None else options.timeout_ms
     result = await _interruptible(broker, facts.session_id, text, timeout_ms, MOST_BYTES if options.json else SHORT)
@@ -102,12 +102,12 @@ async def _interruptible(
                         tg.cancel_scope.cancel()
                     last = now
                     with suppress(TmuxMcpError):
-                        await broker.signal("INT", session_id=session_id, call=CALL)
+                        await broker.signal("INT", session_id=session_id)
 
         tg.start_soon(listen)
         try:
-            with telling() as call:
-                result = await broker.run(text, session_id, timeout_ms=timeout_ms, max_bytes=max_bytes, call=call)
+            with telling(broker) as operations:
+                result = await operations.run(text, session_id, timeout_ms=timeout_ms, max_bytes=max_bytes)
         except TmuxMcpError as error:
             failed = error
         tg.cancel_scope.cancel()
@@ -123,7 +123,7 @@ async def _pieces(broker: Broker, result: r.RunResult) -> AsyncIterator[str]:
     at, rest = result.start_offset, b""
     while at < result.end_offset:
         size = min(PIECE, result.end_offset - at)
-        raw = await broker.read("raw", result.session_id, since=at, max_bytes=size, call=CALL)
+        raw = await broker.read("raw", result.session_id, since=at, max_bytes=size)
         output.note(raw.note)
         data = rest + base64.b64decode(raw.content)
         if raw.next_offset <= at:

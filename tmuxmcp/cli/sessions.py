@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tmuxmcp.broker.confirmations import Confirmations
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import program_words, session_id
-from tmuxmcp.cli.calling import CALL, MOST_BYTES, telling, with_broker
+from tmuxmcp.cli.calling import MOST_BYTES, telling, with_broker
 from tmuxmcp.cli.table import table_of
 from tmuxmcp.errors import InvalidArgument, SessionExited, TimedOut
 
@@ -75,7 +75,7 @@ async def _new(broker: Broker, options: argparse.Namespace) -> int:
     given = _given(options, "name", "rows", "cols", "cwd", "sandbox")
     if options.limit:
         given["limits"] = _limits(dict(options.limit))
-    result = await broker.create_session(program, args, env=dict(options.env or []), call=CALL, **given)
+    result = await broker.create_session(program, args, env=dict(options.env or []), **given)
     if options.json:
         output.write_result(result)
         return 0
@@ -89,14 +89,13 @@ async def _new(broker: Broker, options: argparse.Namespace) -> int:
 async def _send(broker: Broker, options: argparse.Namespace) -> int:
     session, text = await _send_words(broker, options)
     given = _wait_arguments(options)
-    with telling() as call:
-        result = await broker.send(
+    with telling(broker) as operations:
+        result = await operations.send(
             text,
             keys=options.key or [],
             enter=options.enter,
             session_id=session,
             read="none" if options.wait_for == "none" else "auto",  # the next `read` gets all of it
-            call=call,
             **given,
         )
     if options.json:
@@ -120,14 +119,14 @@ async def _send_words(broker: Broker, options: argparse.Namespace) -> tuple[str,
     # One word that could be neither name nor typing error of a name is text.
     if not all(char.isalnum() or char in "_-" for char in words[0]):
         return "", words[0]
-    await broker.get_session(words[0], call=CALL)
+    await broker.get_session(words[0])
     return words[0], ""
 
 
 async def _read(broker: Broker, options: argparse.Namespace) -> int:
     given = _wait_arguments(options) | _given(options, "view", "since", "offset", "limit", "format")
-    with telling() as call:
-        result = await broker.read(session_id=session_id(options), call=call, **given)
+    with telling(broker) as operations:
+        result = await operations.read(session_id=session_id(options), **given)
     if options.json:
         output.write_result(result)
     elif result.encoding == "base64":
@@ -148,8 +147,8 @@ async def _search(broker: Broker, options: argparse.Namespace) -> int:
     if len(words) > (2 if options.session is None else 1):
         raise InvalidArgument("There is one PATTERN to search for.", hint="Put it into quotes.")
     session = options.session if options.session is not None else words[0] if len(words) == 2 else ""
-    with telling() as call:
-        result = await broker.search(words[-1], session, call=call, **_given(options, "limit", "context"))
+    with telling(broker) as operations:
+        result = await operations.search(words[-1], session, **_given(options, "limit", "context"))
     if options.json:
         output.write_result(result)
     else:
@@ -161,7 +160,7 @@ async def _search(broker: Broker, options: argparse.Namespace) -> int:
 
 
 async def _list(broker: Broker, options: argparse.Namespace) -> int:
-    result = await broker.list_sessions(include_exited=options.all, call=CALL)
+    result = await broker.list_sessions(include_exited=options.all)
     if options.json:
         output.write_result(result)
         return 0
@@ -174,9 +173,7 @@ async def _list(broker: Broker, options: argparse.Namespace) -> int:
 
 async def _view(broker: Broker, options: argparse.Namespace) -> int:
     colours = output.coloured(sys.stdout)
-    result = await broker.read(
-        view="screen", session_id=session_id(options), format="ansi" if colours else "plain", call=CALL
-    )
+    result = await broker.read(view="screen", session_id=session_id(options), format="ansi" if colours else "plain")
     if options.json:
         output.write_result(result)
     else:
@@ -186,7 +183,7 @@ async def _view(broker: Broker, options: argparse.Namespace) -> int:
 
 
 async def _attach(broker: Broker, options: argparse.Namespace) -> int:
-    facts = await broker.get_session(session_id(options), call=CALL)
+    facts = await broker.get_session(session_id(options))
     if facts.mode == "lost":
         raise SessionExited(
             f"Session {facts.session_id} is lost: its pane is gone.",
@@ -204,7 +201,7 @@ async def _attach(broker: Broker, options: argparse.Namespace) -> int:
 
 async def _kill(broker: Broker, options: argparse.Namespace) -> int:
     given = _given(options, "force", "signal", "grace_ms")
-    result = await broker.destroy_session(session_id(options), call=CALL, **given)
+    result = await broker.destroy_session(session_id(options), **given)
     if options.json:
         output.write_result(result)
     elif result.survivors:

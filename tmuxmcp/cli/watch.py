@@ -15,7 +15,7 @@ import anyio
 
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import session_id
-from tmuxmcp.cli.calling import CALL, MOST_BYTES, with_broker
+from tmuxmcp.cli.calling import MOST_BYTES, with_broker
 from tmuxmcp.cli.stage import Stage
 from tmuxmcp.cli.table import table_of
 from tmuxmcp.errors import SessionNotFound
@@ -74,14 +74,14 @@ async def _look(broker: Broker, session_id: str, format: Any) -> View | None:
     try:
         session = await broker.registry.existing(session_id)
         change = session.growth.next_change()
-        result = await broker.read("screen", session_id, format=format, max_bytes=MOST_BYTES, call=CALL)
+        result = await broker.read("screen", session_id, format=format, max_bytes=MOST_BYTES)
     except SessionNotFound:
         return None
     return View(result, sanitize(session.pane.title)[0] if session.pane else "", change)
 
 
 async def _watched(broker: Broker, options: argparse.Namespace) -> str:
-    return (await broker.get_session(session_id(options), call=CALL)).session_id
+    return (await broker.get_session(session_id(options))).session_id
 
 
 def _ended(session_id: str, last: View | None) -> str:
@@ -163,7 +163,7 @@ def _print(view: View, options: argparse.Namespace) -> None:
 async def _list_live(broker: Broker, options: argparse.Namespace) -> int:
     async with Stage.open() as stage:
         while not stage.left.is_set():
-            found = await broker.list_sessions(include_exited=options.all, call=CALL)
+            found = await broker.list_sessions(include_exited=options.all)
             cols, lines = stage.size
             rows = clip(output.table(table_of(found)), cols)
             if len(rows) >= lines:
@@ -176,7 +176,7 @@ async def _list_live(broker: Broker, options: argparse.Namespace) -> int:
 
 async def _list_plain(broker: Broker, options: argparse.Namespace) -> int:
     while True:
-        found = await broker.list_sessions(include_exited=options.all, call=CALL)
+        found = await broker.list_sessions(include_exited=options.all)
         if options.json:
             output.write_result(found)
         else:

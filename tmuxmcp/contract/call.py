@@ -44,5 +44,7 @@ class Call:
     """What the caller may do."""
     progress: Progress = no_progress
     ask: Ask = nobody
+    person: bool = False
+    """The person whose machine it is: a command line, a Python program. No policy judges it, no audit has it."""
     call_id: str = field(default_factory=lambda: uuid4().hex[:12])
     """Correlation id: in the result's `_meta`, in the logs."""

@@ -7,7 +7,7 @@ milliseconds, offsets byte offsets into the session's raw log, rows and columns 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -37,6 +37,14 @@ class Result(BaseModel):
     """Base of all results."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", json_schema_serialization_defaults_required=True)
+
+    contents: ClassVar[tuple[str, ...]] = ()
+    """Names of the fields that hold what a program printed, or what a file holds."""
+
+    @property
+    def parts(self) -> list[Result]:
+        """Results inside of this one that have such fields."""
+        return []
 
 
 class CursorPosition(Result):
@@ -174,6 +182,8 @@ class SessionFacts(Result):
 class RunResult(Result):
     """The outcome of one command in a live shell."""
 
+    contents = ("output",)
+
     session_id: str
     exit_code: int | None
     completed: bool
@@ -199,6 +209,8 @@ class RunResult(Result):
 
 class ReadResult(Result):
     """What a session shows or printed."""
+
+    contents = ("content",)
 
     session_id: str
     view: View
@@ -239,6 +251,10 @@ class SendResult(Result):
     sent_bytes: int
     note: str | None = None
     result: ReadResult | None
+
+    @property
+    def parts(self) -> list[Result]:
+        return [self.result] if self.result else []
 
 
 class Match(Result):
@@ -299,6 +315,8 @@ class ProcessUsage(Result):
 class RunProcessResult(Result):
     """How a process ended, and what it printed."""
 
+    contents = ("stdout", "stderr")
+
     rc: int | None
     """Exit code; null if a signal ended it."""
     signal: str | None
@@ -326,6 +344,8 @@ class RunProcessResult(Result):
 
 class ReadFileResult(Result):
     """A piece of a file."""
+
+    contents = ("data",)
 
     size: int
     """Bytes of the whole file."""
@@ -373,6 +393,8 @@ class ListDirectoryResult(Result):
 
 
 class ScreenshotResult(Result):
+    contents = ("data",)
+
     session_id: str
     format: Literal["png", "svg", "html"]
     mime_type: str

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from tmuxmcp.contract.limits import Limits, Wish
+
+ToolSet = Literal["core", "process", "human", "files", "recording"]
+TOOL_SETS: tuple[ToolSet, ...] = get_args(ToolSet)
+"""Names of the sets in which tools are offered. A set whose operations do not exist yet offers nothing."""
 
 
 @dataclass(frozen=True)
@@ -47,3 +51,7 @@ class BrokerSettings:
     sandbox_write: tuple[str, ...] = ()
     own_files: tuple[Path, ...] = ()
     """Settings and tokens: no sandbox lets anybody write to them."""
+
+
+DEFAULTS = BrokerSettings(state_dir=Path())
+"""As they are where nothing is set; they name no state directory."""

@@ -31,7 +31,6 @@ from tmuxmcp import __version__
 from tmuxmcp.app import broker_settings
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.config import PREFIX, Settings, default_config_file, home, load_with_origins
-from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.limits import Wish
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.doctor import surroundings
@@ -470,7 +469,7 @@ async def _probe(broker: Broker, name: str, path: str, told: dict[str, str]) -> 
     step = "no prompt came"
     try:
         with anyio.move_on_after(CHECK_S):
-            await broker.create_session(path, name=name, wait_ready=False, call=Call())
+            await broker.create_session(path, name=name, wait_ready=False)
             session = await broker.registry.existing(name)
             while not session.at_prompt:
                 change = session.growth.next_change()
@@ -478,7 +477,7 @@ async def _probe(broker: Broker, name: str, path: str, told: dict[str, str]) -> 
                 with anyio.move_on_after(0.05):
                     await change.wait()
             step = "`true` did not end"
-            ran = await broker.run("true", name, call=Call())
+            ran = await broker.run("true", name)
             told[name] = "" if (ran.exit_code, ran.evidence) == (0, "marks") else f"`true` gave {ran.outcome}"
             return
         told[name] = f"{step} within {CHECK_S:g} s"

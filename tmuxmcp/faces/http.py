@@ -21,6 +21,7 @@ from starlette.routing import Route
 from tmuxmcp import __version__
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import ALL_SCOPES, Call
+from tmuxmcp.contract.settings import DEFAULTS, BrokerSettings
 from tmuxmcp.errors import Cancelled
 from tmuxmcp.faces.entrance import GONE, MAX_BODY, TOKEN, Entrance
 from tmuxmcp.faces.mcp import Context, Results, build_server
@@ -51,6 +52,7 @@ class Service:
         *,
         tokens: Tokens | None,
         hosts: Iterable[str],
+        settings: BrokerSettings = DEFAULTS,
         tools: Sequence[str] = ("core",),
         results: Results = "both",
     ) -> None:
@@ -59,6 +61,7 @@ class Service:
         Args:
             tokens: those that are accepted; None: none is asked for.
             hosts: exact values of the Host header.
+            settings: whose values the schemas give as defaults.
             tools: names of the tool sets that MCP offers; /rpc has every operation.
         """
         self._broker = broker
@@ -68,9 +71,10 @@ class Service:
             log.info("the client %s is the caller %s", name, self._callers[name])
         self.metrics = Metrics()
         self._subscriptions = Subscriptions(self._opened, self.metrics.dropped)
-        self._rpc = Rpc(broker, self.metrics.call)
+        self._rpc = Rpc(broker, self.metrics.call, settings)
         self._server = build_server(
             self._opened,
+            settings=settings,
             tools=tools,
             results=results,
             caller=lambda ctx: self._caller(_scope(ctx)),

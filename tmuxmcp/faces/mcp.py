@@ -37,10 +37,12 @@ from mcp.types import (
 
 from tmuxmcp import __version__
 from tmuxmcp.contract.call import ALL_SCOPES, Call, Progress
+from tmuxmcp.contract.operations import OPERATIONS
+from tmuxmcp.contract.request import Operation
 from tmuxmcp.contract.results import Result, ScreenshotResult
+from tmuxmcp.contract.settings import DEFAULTS, BrokerSettings
 from tmuxmcp.errors import Internal, InvalidArgument, TmuxMcpError
 from tmuxmcp.faces.elicit import Asking, NeedsInput
-from tmuxmcp.faces.operations import OPERATIONS, Operation
 from tmuxmcp.faces.portable import portable
 from tmuxmcp.faces.prompts import get_prompt, list_prompts
 from tmuxmcp.faces.resources import BrokerSource, Resources
@@ -55,17 +57,6 @@ Caller = str | Callable[[Context], str]
 
 CALL_META, ERROR_META, RESULT_META = "tmuxmcp/call", "tmuxmcp/error", "tmuxmcp/result"
 
-BESIDE_CORE: dict[str, tuple[str, ...]] = {
-    "process": ("run_process",),
-    "files": ("read_file", "write_file", "list_directory"),
-}
-TOOL_SETS: dict[str, tuple[str, ...]] = {
-    "core": tuple(name for name in OPERATIONS if not any(name in names for names in BESIDE_CORE.values())),
-    **BESIDE_CORE,
-}
-"""Tools by set. A set whose operations do not exist yet offers nothing."""
-
-LONG_RESULTS = ("run", "send", "read", "run_process", "read_file")
 MAX_RESULT_CHARS = 500_000
 """What Claude Code may show of a result that was asked for with a large `max_bytes`: the most it accepts."""
 
@@ -121,6 +112,7 @@ def stdio_identity() -> str:
 def build_server(
     broker: BrokerSource,
     *,
+    settings: BrokerSettings = DEFAULTS,
     tools: Sequence[str] = ("core", "process", "human"),
     results: Results = "both",
     caller: Caller = "mcp",
@@ -132,6 +124,7 @@ def build_server(
 
     Args:
         broker: gives the broker; awaited at each call, so that the client is greeted while it opens.
+        settings: whose values the tools' schemas give as defaults.
         tools: names of tool sets, or `all`.
         results: what a result holds: text, structured content, or both.
         caller: whose read cursors and default session are meant; a function is asked once the broker is open.
@@ -140,7 +133,7 @@ def build_server(
         subscriptions: the subscribers; left out: its own.
     """
     offered = select(tools)
-    listed = ListToolsResult(tools=[as_tool(row, results) for row in offered.values()])
+    listed = ListToolsResult(tools=[as_tool(row, results, settings) for row in offered.values()])
 
     def call_of(ctx: Context) -> Call:
         who = caller if isinstance(caller, str) else caller(ctx)
@@ -159,7 +152,7 @@ def build_server(
             opened = await broker()
             call = replace(call_of(ctx), call_id=call_id, ask=ask)
             async with around(ctx, operation.name):
-                result = await operation.call(opened, call, params.arguments or {})
+                result = await opened.perform(operation, params.arguments or {}, call)
             return as_result(result, results, call_id)
         except NeedsInput as needed:
             return needed.result
@@ -203,25 +196,24 @@ def build_server(
 
 def select(sets: Sequence[str]) -> dict[str, Operation]:
     """The operations of some tool sets, in the order of the table."""
-    wanted = {name for s in (TOOL_SETS if "all" in sets else sets) for name in TOOL_SETS.get(s, ())}
-    return {name: row for name, row in OPERATIONS.items() if name in wanted}
+    return {name: row for name, row in OPERATIONS.items() if "all" in sets or row.tools in sets}
 
 
-def as_tool(operation: Operation, results: Results) -> Tool:
-    """A row of the table as MCP lists it."""
+def as_tool(operation: Operation, results: Results, settings: BrokerSettings = DEFAULTS) -> Tool:
+    """An operation as MCP lists it, with the defaults that these settings make."""
     return Tool(
         name=operation.name,
         title=operation.title,
         description=operation.description,
-        input_schema=without_nulls(lean(operation.input.model_json_schema())),
-        output_schema=None if results == "text" else lean(operation.output.model_json_schema(mode="serialization")),
+        input_schema=without_nulls(lean(operation.schema(settings))),
+        output_schema=None if results == "text" else lean(operation.result.model_json_schema(mode="serialization")),
         annotations=ToolAnnotations(
             read_only_hint=operation.read_only,
             destructive_hint=operation.destructive,
-            idempotent_hint=operation.idempotent,
+            idempotent_hint=operation.repeatable,
             open_world_hint=operation.open_world,
         ),
-        _meta={"anthropic/maxResultSizeChars": MAX_RESULT_CHARS} if operation.name in LONG_RESULTS else None,
+        _meta={"anthropic/maxResultSizeChars": MAX_RESULT_CHARS} if operation.long else None,
     )
 
 

@@ -26,9 +26,10 @@ from mcp.types import (
     TextResourceContents,
 )
 
+from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.request import R, Request
 from tmuxmcp.errors import InvalidArgument, SessionNotFound, TmuxMcpError, Unsupported
-from tmuxmcp.faces.operations import OPERATIONS
 from tmuxmcp.faces.portable import portable
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ URI = re.compile(rf"{SESSIONS}(?:/([A-Za-z0-9][A-Za-z0-9_-]{{0,63}})/({'|'.join(
 
 MAX_BYTES = 1 << 20
 """Most bytes of text in one resource."""
+
+MOST_LINES = 100_000
+"""Most lines in one resource."""
 
 MOST_COMPLETIONS = 100
 """As many as the protocol allows."""
@@ -117,23 +121,22 @@ class Resources:
         if address is None:
             raise InvalidArgument(f"There is no resource {uri[:200]!r}.", hint=f"{SESSIONS} lists the sessions.")
         if not address.part:
-            listed = await self._do(ctx, "list_sessions")
+            listed = await self._do(ctx, q.ListSessions())
             return json.dumps(portable(listed.model_dump(mode="json")), ensure_ascii=False), "application/json"
         if address.part == "recording":
-            await self._do(ctx, "get_session", session_id=address.session_id)
+            await self._do(ctx, q.GetSession(address.session_id))
             raise Unsupported(f"There is no recording of session {address.session_id}.", hint="Read its history.")
-        view: dict[str, Any] = {"view": "screen"}
+        request = q.Read("screen", address.session_id, max_bytes=MAX_BYTES)
         if address.part == "history":
-            view = {"view": "scrollback", "limit": 100_000}
-        shown = await self._do(ctx, "read", session_id=address.session_id, max_bytes=MAX_BYTES, **view)
-        return shown.content, "text/plain"
+            request = q.Read("scrollback", address.session_id, limit=MOST_LINES, max_bytes=MAX_BYTES)
+        return (await self._do(ctx, request)).content, "text/plain"
 
-    async def _do(self, ctx: Context, name: str, **arguments: Any) -> Any:
-        return await OPERATIONS[name].call(await self._broker(), self._call_of(ctx), arguments)
+    async def _do(self, ctx: Context, request: Request[R]) -> R:
+        return await (await self._broker()).do(request, self._call_of(ctx))
 
     async def _session_ids(self, ctx: Context) -> list[str]:
         try:
-            return [each.session_id for each in (await self._do(ctx, "list_sessions")).sessions]
+            return [each.session_id for each in (await self._do(ctx, q.ListSessions())).sessions]
         except TmuxMcpError as error:
             raise failed(error, SESSIONS) from None
 

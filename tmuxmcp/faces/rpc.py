@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any
 from uuid import uuid4
 
@@ -20,8 +19,10 @@ from pydantic.json_schema import models_json_schema
 from tmuxmcp import __version__
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.operations import OPERATIONS
+from tmuxmcp.contract.request import Operation
+from tmuxmcp.contract.settings import DEFAULTS, BrokerSettings
 from tmuxmcp.errors import Internal, InvalidArgument, ResourceLimit, TmuxMcpError, all_errors
-from tmuxmcp.faces.operations import OPERATIONS, Operation
 from tmuxmcp.faces.portable import portable
 
 log = logging.getLogger(__name__)
@@ -48,8 +49,13 @@ class Reply:
 class Rpc:
     """Answers JSON-RPC for one broker."""
 
-    def __init__(self, broker: Broker, measure: Callable[[str], AbstractContextManager[None]]) -> None:
-        self._broker, self._measure = broker, measure
+    def __init__(
+        self,
+        broker: Broker,
+        measure: Callable[[str], AbstractContextManager[None]],
+        settings: BrokerSettings = DEFAULTS,
+    ) -> None:
+        self._broker, self._measure, self._settings = broker, measure, settings
 
     async def answer(self, body: bytes, call: Call) -> Reply:
         """Do what a body asks for: one call, or a batch of which one begins when the one before has ended.
@@ -90,7 +96,7 @@ class Rpc:
 
     async def _call(self, method: str, params: Any, call: Call) -> Json:
         if method == DISCOVER:
-            return {"result": openrpc()}
+            return {"result": openrpc(self._settings)}
         operation = OPERATIONS.get(method)
         if operation is None:
             error = InvalidArgument(f"There is no method {method[:100]!r}.", hint=f"{DISCOVER} describes all.")
@@ -110,7 +116,7 @@ class Rpc:
     async def _do(self, operation: Operation, params: Any, call: Call) -> Any:
         if not isinstance(params, dict):
             raise InvalidArgument("params is an object: arguments go by name.", hint=_takes(operation))
-        result = await operation.call(self._broker, call, params)
+        result = await self._broker.perform(operation, params, call)
         return portable(result.model_dump(mode="json"))
 
 
@@ -158,40 +164,36 @@ def _id_of(asked: Any) -> Any:
 
 
 def _takes(operation: Operation) -> str:
-    return f"{operation.name} takes: {', '.join(operation.input.model_fields) or 'none'}."
+    return f"{operation.name} takes: {', '.join(operation.arguments) or 'none'}."
 
 
 # ---- OpenRPC -----------------------------------------------------------------------------------
 
 
-@cache
-def openrpc() -> Json:
-    """The table as an OpenRPC 1.3 document."""
-    rows = OPERATIONS.values()
-    models = [(row.input, "validation") for row in rows] + [(row.output, "serialization") for row in rows]
-    found, schemas = models_json_schema(models, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
-    del found
+def openrpc(settings: BrokerSettings) -> Json:
+    """All operations as an OpenRPC 1.3 document, with the defaults that these settings make."""
+    models: list[Any] = [(row.result, "serialization") for row in OPERATIONS.values()]
+    _, schemas = models_json_schema(models, ref_template="#/components/schemas/{model}")
     return {
         "openrpc": "1.3.2",
         "info": {"title": "tmuxmcp", "version": __version__, "description": "Terminal sessions for agents, on tmux"},
-        "methods": [_method(row, schemas["$defs"]) for row in rows],
+        "methods": [_method(row, settings) for row in OPERATIONS.values()],
         "components": {"schemas": schemas["$defs"], "errors": {each.code: _described(each) for each in all_errors()}},
     }
 
 
-def _method(row: Operation, schemas: Json) -> Json:
-    model = schemas[row.input.__name__]
-    required = model.get("required", ())
+def _method(row: Operation, settings: BrokerSettings) -> Json:
+    schema = row.schema(settings)
     return {
         "name": row.name,
         "summary": row.title,
         "description": row.description,
         "paramStructure": "by-name",
         "params": [
-            {"name": name, "required": name in required, "schema": schema}
-            for name, schema in model.get("properties", {}).items()
+            {"name": name, "required": name in schema.get("required", ()), "schema": each}
+            for name, each in schema.get("properties", {}).items()
         ],
-        "result": {"name": "result", "schema": {"$ref": f"#/components/schemas/{row.output.__name__}"}},
+        "result": {"name": "result", "schema": {"$ref": f"#/components/schemas/{row.result.__name__}"}},
         "errors": [{"$ref": f"#/components/errors/{each.code}"} for each in all_errors()],
         "x-scope": row.scope,
     }

@@ -8,16 +8,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.host.commandfacts import words_of
 from tmuxmcp.host.policy import STRICTNESS, Policy, Rule
 
 TIERS = ("read-only", "standard", "full")
 CONDITIONS = ("tool", "program", "argv", "command", "path", "host", "mode", "keys")
-TOOLS = words_of(
-    "create_session destroy_session list_sessions get_session run send read search resize signal mouse screenshot "
-    "start_recording stop_recording request_user_input run_process read_file write_file list_directory health"
-)
+TOOLS = frozenset(OPERATIONS) | words_of("start_recording stop_recording request_user_input")
+"""What a rule may name: all that there is, and what is still to come."""
+
 MODES = words_of("shell_prompt running line_input password pager editor fullscreen stopped exited lost unknown")
 
 SYSTEM = ("bin", "boot", "dev", "etc", "lib", "opt", "root", "sbin", "usr", "var")

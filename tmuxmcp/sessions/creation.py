@@ -10,14 +10,15 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
 
-from tmuxmcp.contract.limits import Level, Limits, Wish
+from tmuxmcp.contract.limits import Level, Limits
+from tmuxmcp.contract.requests import CreateSession
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import (
     CwdNotFound,
@@ -99,37 +100,29 @@ class Creation:
         finally:
             os.close(fd)
 
-    async def create(
-        self,
-        *,
-        program: str = "",
-        args: Sequence[str] = (),
-        name: str = "",
-        rows: int | None = None,
-        cols: int | None = None,
-        env: dict[str, str] | None = None,
-        cwd: str = "",
-        scrollback: int | None = None,
-        limits: Limits | None = None,
-        wish: Wish = "none",
-        owner: str = "",
-    ) -> Session:
-        settings = self.settings
+    async def create(self, request: CreateSession, owner: str = "") -> Session:
+        """Start what a request says, all that the settings say filled in.
+
+        Raises:
+            SessionExists, MaxSessions, ProgramNotFound, CwdNotFound, PolicyDenied, InvalidArgument, TmuxFailed
+        """
+        settings, name = self.settings, request.name
         if name and not ID.match(name):
             raise InvalidArgument(
                 f"{name!r} cannot be a session's name.", hint="Letters, digits, _ and -, at most 64; no leading _ or -."
             )
+        program, args = request.program, request.args
         if not program:
             program = settings.program or user_shell()
-            args = list(args) or list(settings.program_args)
+            args = args or list(settings.program_args)
         session_id = name or f"sess_{secrets.token_hex(4)}"
-        where, notice = find_cwd(cwd or settings.cwd), None
-        level = await anyio.to_thread.run_sync(choose, tighter(wish, settings.sandbox))
+        where, notice = find_cwd(request.cwd or settings.cwd), None
+        level = await anyio.to_thread.run_sync(choose, tighter(request.sandbox, settings.sandbox))
         writable: dict[str, Identity] = {}
         if level != "none":
-            where, writable, notice = await anyio.to_thread.run_sync(self._project, cwd, where, session_id)
+            where, writable, notice = await anyio.to_thread.run_sync(self._project, request.cwd, where, session_id)
         environment = session_environment(
-            os.environ, allow=settings.env_allow, settings_env=settings.env, env=env or {}, term=settings.term
+            os.environ, allow=settings.env_allow, settings_env=settings.env, env=request.env, term=settings.term
         )
         executable = find_program(program, environment["PATH"], where)
         await self._make_room(session_id)
@@ -147,7 +140,7 @@ class Creation:
                 environment=environment,
             )
         mark = launch.session_mark(directory)
-        tightest = (limits or Limits()).within(settings.limits)
+        tightest = (request.limits or Limits()).within(settings.limits)
         bounds = bind(tightest, mark["TMUXMCP_KEY"], self.registry.tmux.pid, level)
         meta = Meta(
             session_id=session_id,
@@ -158,9 +151,9 @@ class Creation:
             nonce=nonce,
             marks=integration.marks,
             cwd=where,
-            cols=cols or settings.cols,
-            rows=rows or settings.rows,
-            scrollback_lines=settings.scrollback_lines if scrollback is None else scrollback,
+            cols=request.cols,
+            rows=request.rows,
+            scrollback_lines=request.scrollback_lines,
             bounds=vars(bounds),
         )
         environment |= {"TMUXMCP_SESSION": session_id, **mark, **integration.env, **box.env}

@@ -4,8 +4,8 @@ import pytest
 
 from tests.faces.double import EXAMPLES, RUN, Double
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.errors import InvalidArgument
-from tmuxmcp.faces.operations import OPERATIONS
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ REQUIRED = {
 def test_every_operation_has_an_example_here():
     assert set(EXAMPLES) == set(OPERATIONS)
     for name, row in OPERATIONS.items():
-        assert isinstance(EXAMPLES[name], row.output)
+        assert isinstance(EXAMPLES[name], row.result)
 
 
 @pytest.mark.parametrize("row", OPERATIONS.values(), ids=str)
@@ -40,14 +40,14 @@ def test_descriptions_are_sentences(row):
 async def test_only_given_arguments_are_passed_on(name):
     double, call = Double(), Call()
     given = REQUIRED.get(name, {})
-    assert await OPERATIONS[name].call(double, call, given) == EXAMPLES[name]
+    assert await double.perform(OPERATIONS[name], given, call) == EXAMPLES[name]
     assert double.calls == [(name, given, call)]
 
 
 async def test_text_is_passed_on_as_it_is():
     double = Double()
     for text in ("null", "[1]", '{"a": 1}', " 1 ", "\x00", "'\"\\"):
-        await OPERATIONS["send"].call(double, Call(), {"text": text})
+        await double.perform(OPERATIONS["send"], {"text": text}, Call())
         assert double.calls[-1][1] == {"text": text}
     assert RUN.output == "hi\n"
 
@@ -81,7 +81,7 @@ async def test_text_is_passed_on_as_it_is():
 async def test_wrong_arguments_are_named_and_do_nothing(name, arguments, problem):
     double = Double()
     with pytest.raises(InvalidArgument) as caught:
-        await OPERATIONS[name].call(double, Call(), arguments)
+        await double.perform(OPERATIONS[name], arguments, Call())
     assert [p["argument"] for p in caught.value.details["problems"]] == [problem]
     assert problem in caught.value.message
     assert caught.value.hint.startswith(f"{name} takes: ")

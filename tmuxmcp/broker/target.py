@@ -1,0 +1,115 @@
+"""Which session a call means: found once, before the gate judges the call, and handed on to what does it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tmuxmcp.broker.wait import Answer, Wait, wait_for
+from tmuxmcp.contract import requests as q
+from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.request import Request
+from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.errors import InvalidArgument, TmuxMcpError
+from tmuxmcp.sessions.creation import Creation
+from tmuxmcp.sessions.registry import Registry
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.patterns import compile_pattern
+
+READY_MS = 5000
+"""How long a default session's program may take until it is ready."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The session that a call means, as far as there is one."""
+
+    session: Session | None = None
+    """None: the call concerns no session, or the caller's default session, which is still to be made."""
+    error: TmuxMcpError | None = None
+    """Why there is none of that id."""
+
+
+class Targets:
+    """Finds the sessions that calls mean, and makes default sessions."""
+
+    def __init__(self, registry: Registry, creation: Creation, settings: BrokerSettings) -> None:
+        self._registry, self._creation, self._settings = registry, creation, settings
+        self._destroyed: dict[str, str] = {}
+        """By caller: its default session that was destroyed last; it is told so when it gets another."""
+
+    async def of(self, request: Request[Any], call: Call) -> Target:
+        """The session that a request means, as it is now."""
+        kind = request.operation.target
+        if kind == "none":
+            return Target()
+        if request.session:
+            try:
+                return Target(await self._named(request))
+            except TmuxMcpError as error:
+                return Target(error=error)
+        if kind == "named":
+            name = request.operation.name
+            return Target(error=InvalidArgument(f"{name} needs a session_id.", hint="list_sessions gives them."))
+        return Target(await self._own(call))
+
+    async def session(self, target: Target, call: Call) -> Session:
+        """The session of a target; the caller's default session is made now if there is none.
+
+        Raises:
+            SessionNotFound: there is none of that id.
+            MaxSessions, TmuxFailed: the default session cannot be made.
+        """
+        if target.error:
+            raise target.error
+        return target.session or await self._default(call)
+
+    def destroyed(self, session: Session) -> None:
+        """Take note that a session was destroyed: its owner is told when it gets another."""
+        if session.meta.owner:
+            self._destroyed[session.meta.owner] = session.id
+
+    async def wait_ready(self, session: Session, timeout_ms: int, call: Call) -> Answer:
+        """Wait until the program of a session is ready, no longer than any wait may take."""
+        prompt = compile_pattern(self._settings.prompt_pattern) if self._settings.prompt_pattern else None
+        timeout_ms = min(timeout_ms, self._settings.max_wait_ms)
+        wait = Wait("ready", timeout_ms, prompt_pattern=prompt, sent_at=0, progress=call.progress)
+        return await wait_for(session, wait)
+
+    async def _named(self, request: Request[Any]) -> Session:
+        known = self._registry.sessions.get(request.session)
+        if known and known.pane and _asks_tmux_itself(request):
+            return known
+        return await self._registry.existing(request.session)
+
+    async def _own(self, call: Call) -> Session | None:
+        """The caller's default session, if its program runs."""
+        for session in self._registry.sessions.values():
+            if session.meta.owner == call.caller and await session.refresh() and not session.exited:
+                return session
+        return None
+
+    async def _default(self, call: Call) -> Session:
+        async with self._creation.lock():
+            ended = None
+            await self._registry.look_again()
+            for session in self._registry.sessions.values():
+                if session.meta.owner == call.caller:
+                    if not session.exited:
+                        return session
+                    ended = session
+            made = await self._creation.create(q.CreateSession().filled(self._settings), owner=call.caller)
+            if ended:
+                ended.meta.owner = ""
+                ended.meta.save(ended.directory)
+            ended_id = self._destroyed.pop(call.caller, ended.id if ended else "")
+            if ended_id:
+                anew = f"Your default session {ended_id} had ended; this one was made anew."
+                made.notice = " ".join(filter(None, (anew, made.notice)))
+        await self.wait_ready(made, READY_MS, call)
+        return made
+
+
+def _asks_tmux_itself(request: Request[Any]) -> bool:
+    """Whether the operation begins by asking tmux how the pane is."""
+    return isinstance(request, q.Screenshot) or (isinstance(request, q.Read) and request.view in ("screen", "diff"))

@@ -1,0 +1,259 @@
+"""The operations, each a request to a result. Who may do it, and which session is meant, is settled before."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from typing import Any
+
+import anyio
+
+from tmuxmcp.broker import facts, health, mouse, run, sending
+from tmuxmcp.broker.machine import Machine
+from tmuxmcp.broker.reading import Reading, clamp, notes
+from tmuxmcp.broker.target import Target, Targets
+from tmuxmcp.contract import requests as q
+from tmuxmcp.contract import results as r
+from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.request import Request
+from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.errors import InvalidArgument, Unauthorized, Unsupported
+from tmuxmcp.record import search
+from tmuxmcp.sessions.creation import Creation
+from tmuxmcp.sessions.end import end_processes, process_tree, signal_group, signal_session
+from tmuxmcp.sessions.registry import Registry
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.modes import SHELLS
+from tmuxmcp.tmux import panes
+
+DRAIN_S = 12
+"""How long the launcher may need until the log holds everything: it gives up after 10 s."""
+
+
+class Verbs:
+    """What one broker does for its callers."""
+
+    def __init__(self, registry: Registry, creation: Creation, targets: Targets, settings: BrokerSettings) -> None:
+        self._registry, self._creation, self._targets, self._settings = registry, creation, targets, settings
+        self._reading = Reading(registry, settings)
+        self._machine = Machine(settings)
+        self._started = time.monotonic()
+        self.limited = anyio.Event()
+        """Set when there is a new session with limits; whoever looks after them puts a fresh event here."""
+
+    async def act(self, request: Request[Any], call: Call, target: Target) -> r.Result:
+        """Do what a request says.
+
+        Raises:
+            TmuxMcpError: as the request's docstring has it.
+        """
+        match request:
+            case q.CreateSession():
+                return await self._create_session(request, call)
+            case q.DestroySession():
+                return await self._destroy_session(request, call, target)
+            case q.ListSessions():
+                return await self._list_sessions(request)
+            case q.GetSession():
+                return await self._get_session(await self._targets.session(target, call))
+            case q.Run():
+                return await self._run(request, call, target)
+            case q.Send():
+                return await self._send(request, call, target)
+            case q.Read():
+                return await self._read(request, call, target)
+            case q.Search():
+                return await self._search(request, await self._targets.session(target, call))
+            case q.Resize():
+                return await self._resize(request, call, target)
+            case q.Signal():
+                return _signal(request, await self._targets.session(target, call))
+            case q.Screenshot():
+                return await self._screenshot(request, call, target)
+            case q.Mouse():
+                return await _mouse(request, await self._targets.session(target, call))
+            case q.RunProcess():
+                return await self._machine.run_process(request, call)
+            case q.ReadFile():
+                return await self._machine.read_file(request)
+            case q.WriteFile():
+                return await self._machine.write_file(request)
+            case q.ListDirectory():
+                return await self._machine.list_directory(request)
+            case q.Health():
+                uptime_s = time.monotonic() - self._started
+                return await health.look(self._registry, self._settings, uptime_s=uptime_s)
+            case _:
+                raise NotImplementedError(request.operation.name)
+
+    def attach_command(self, session: Session) -> str:
+        """How a person watches: by the tmux session's name, which a script may have changed."""
+        target = session.pane.attach_target if session.pane else f"={session.id}"
+        # A target holds nothing that quotes do not keep; without them zsh takes =word for the path of a command.
+        return f"tmux -S {shlex.quote(str(self._registry.tmux.socket))} attach -r -t '{target}'"
+
+    # ---- making and ending ---------------------------------------------------------------------
+
+    async def _create_session(self, request: q.CreateSession, call: Call) -> r.CreateSessionResult:
+        if request.record or request.host:
+            what = "be recorded" if request.record else "run on another host"
+            raise Unsupported(f"A session cannot {what} yet.", hint="Leave record and host out; its log is kept.")
+        async with self._creation.lock():
+            session = await self._creation.create(request)
+        if session.bounds.limits:
+            self.limited.set()
+        # A shell that was given a script or -c shows no prompt.
+        shell = session.meta.marks or (os.path.basename(session.meta.program) in SHELLS and not session.meta.args)
+        ready = False
+        if request.wait_ready is True or (request.wait_ready == "auto" and shell):
+            answer = await self._targets.wait_ready(session, request.ready_timeout_ms, call)
+            ready = answer.outcome == "ready"
+        await session.refresh()
+        return r.CreateSessionResult(
+            session_id=session.id,
+            program=session.meta.program,
+            args=session.meta.args,
+            pid=session.pid or 0,
+            cwd=session.cwd(),
+            rows=session.rows,
+            cols=session.cols,
+            mode=session.mode(),
+            ready=ready or session.look()[1].ready,
+            attach_command=self.attach_command(session),
+            note=notes(session, 0, 0, session.bounds.note),
+        )
+
+    async def _destroy_session(self, request: q.DestroySession, call: Call, target: Target) -> r.DestroySessionResult:
+        begun = time.monotonic()
+        session = await self._targets.session(target, call)
+        _may_end(session, call)
+        name, grace_ms = ("KILL", 0) if request.force else (request.signal, request.grace_ms)
+        survivors = await end_processes(session, process_tree(session), name, grace_ms)
+        with anyio.move_on_after(DRAIN_S):
+            while (now := await session.refresh()) and not now.dead and not survivors:
+                await anyio.sleep(0.005)
+        code, signal = session.exit_status
+        await self._registry.forget(session)
+        self._targets.destroyed(session)
+        return r.DestroySessionResult(
+            session_id=session.id,
+            destroyed=True,
+            exit_code=code,
+            exit_signal=signal,
+            duration_ms=int((time.monotonic() - begun) * 1000),
+            survivors=survivors,
+        )
+
+    # ---- looking -------------------------------------------------------------------------------
+
+    async def _list_sessions(self, request: q.ListSessions) -> r.ListSessionsResult:
+        await self._registry.look_again()
+        found = []
+        for session in sorted(self._registry.sessions.values(), key=lambda each: each.meta.created_at):
+            if session.exited and not request.include_exited:
+                continue
+            await session.scan()
+            found.append(facts.summary(session))
+        return r.ListSessionsResult(count=len(found), sessions=found)
+
+    async def _get_session(self, session: Session) -> r.SessionFacts:
+        await run.at_rest(session)
+        return facts.of(session, self.attach_command(session))
+
+    # ---- commands, keys, reading ---------------------------------------------------------------
+
+    async def _run(self, request: q.Run, call: Call, target: Target) -> r.RunResult:
+        sending.check_size(self._settings, request.command)
+        limit, effective = clamp(self._settings, request.timeout_ms)
+        session = await self._targets.session(target, call)
+        ran = await run.run(session, request.command, limit, call.progress)
+        excerpt = session.reader.both_ends(ran.start, ran.end, request.max_bytes)
+        if session.cursor_of(call.caller) < ran.end:
+            session.move_cursor(call.caller, ran.end)
+        return r.RunResult(
+            session_id=session.id,
+            exit_code=ran.exit_code,
+            completed=ran.completed,
+            outcome=ran.outcome,
+            evidence=ran.evidence,
+            duration_ms=ran.duration_ms,
+            cwd=ran.cwd if ran.cwd is not None else session.cwd(),
+            mode="shell_prompt" if ran.completed and ran.outcome == "ready" else session.mode(),
+            truncated=excerpt.truncated,
+            output_bytes=ran.end - ran.start,
+            omitted_bytes=excerpt.omitted_bytes,
+            start_offset=ran.start,
+            end_offset=ran.end,
+            effective_timeout_ms=effective,
+            sanitized=excerpt.sanitized,
+            note=notes(session, ran.start, ran.end, ran.note),
+            output=excerpt.text,
+        )
+
+    async def _send(self, request: q.Send, call: Call, target: Target) -> r.SendResult:
+        what, wait = sending.typing(self._settings, request), self._reading.wait(request, call)
+        session = await self._targets.session(target, call)
+        return await sending.send(self._reading, session, what, request, wait, call)
+
+    async def _read(self, request: q.Read, call: Call, target: Target) -> r.ReadResult:
+        wait = self._reading.wait(request, call)
+        session = await self._targets.session(target, call)
+        return await self._reading.read(session, request, wait, call)
+
+    async def _search(self, request: q.Search, session: Session) -> r.SearchResult:
+        size = (session.cols, session.rows)
+        return await search.search(session.log, *size, session.id, request.pattern, request.limit, request.context)
+
+    # ---- the terminal --------------------------------------------------------------------------
+
+    async def _resize(self, request: q.Resize, call: Call, target: Target) -> r.ResizeResult:
+        rows, cols, lines = request.rows, request.cols, request.scrollback_lines
+        if rows is None and cols is None and lines is None:
+            raise InvalidArgument("There is nothing to change.", hint="Give rows, cols or scrollback_lines.")
+        session = await self._targets.session(target, call)
+        pane, tmux = session.live(), self._registry.tmux
+        if rows is not None or cols is not None:
+            rows, cols = rows or session.rows, cols or session.cols
+            if not await panes.resize_window(tmux, pane, cols, rows):
+                await session.alive()
+            session.write_event("resize", cols=cols, rows=rows)
+        if lines is not None:
+            await panes.set_option(tmux, pane, "scrollback", str(lines))
+        await session.refresh()
+        return r.ResizeResult(
+            session_id=session.id, rows=session.rows, cols=session.cols, scrollback_lines=session.scrollback_lines
+        )
+
+    async def _screenshot(self, request: q.Screenshot, call: Call, target: Target) -> r.ScreenshotResult:
+        from tmuxmcp.broker import screenshot  # late: few callers draw
+
+        if request.at_ms is not None:
+            raise Unsupported("Only the screen of now can be drawn.", hint="Leave at_ms out.")
+        session = await self._targets.session(target, call)
+        return (await screenshot.take(session, request.format)).result(session.id)
+
+
+def _signal(request: q.Signal, session: Session) -> r.SignalResult:
+    pane = session.live()
+    if request.target == "foreground":
+        pids = signal_group(pane.leader, request.signal)
+    else:
+        pids = signal_session(session, request.signal)
+    return r.SignalResult(session_id=session.id, delivered=bool(pids), pids=pids)
+
+
+async def _mouse(request: q.Mouse, session: Session) -> r.MouseResult:
+    row, col = await mouse.act(session, request)
+    return r.MouseResult(session_id=session.id, sent=True, row=row, col=col)
+
+
+def _may_end(session: Session, call: Call) -> None:
+    """Named sessions are everybody's; a client's default session is its own."""
+    if "admin" not in call.scopes and session.meta.owner not in ("", call.caller):
+        raise Unauthorized(
+            f"Session {session.id} is the default session of another client.",
+            hint="A token with the scope admin may end it.",
+            session_id=session.id,
+            scope="admin",
+        )

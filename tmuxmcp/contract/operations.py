@@ -1,0 +1,94 @@
+"""Every operation as a method, typed as its request and its result are: `await broker.run("true")`.
+
+No argument is spelled here: a method takes what its request takes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from typing import Any, Generic, ParamSpec, cast, overload
+
+from pydantic import ValidationError
+
+from tmuxmcp.contract import requests as q
+from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.request import MADE, Operation, R, Request
+
+P = ParamSpec("P")
+
+OPERATIONS: Mapping[str, Operation] = MADE
+"""All operations by name, in the order of `requests`."""
+
+
+class Method(Generic[P, R]):
+    """A method that makes a request of its arguments and has it done."""
+
+    def __init__(self, request: Callable[P, Request[R]]) -> None:
+        self._request = cast("type[Request[R]]", request)
+        self.__doc__ = request.__doc__
+
+    @overload
+    def __get__(self, broker: None, owner: type) -> Method[P, R]: ...
+    @overload
+    def __get__(self, broker: Operations, owner: type) -> Callable[P, Coroutine[Any, Any, R]]: ...
+    def __get__(self, broker: Operations | None, owner: type) -> Method[P, R] | Callable[P, Coroutine[Any, Any, R]]:
+        if broker is None:
+            return self
+
+        async def method(*args: Any, **named: Any) -> R:
+            try:
+                request = self._request(*args, **named)
+            except ValidationError as error:
+                raise self._request.operation.invalid(error) from None
+            return await broker.do(request)
+
+        method.__doc__ = self.__doc__
+        return method
+
+
+class Operations(ABC):
+    """Has operations done, in the name of one caller."""
+
+    @abstractmethod
+    async def do(self, request: Request[R], call: Call | None = None) -> R:
+        """Do one operation.
+
+        Args:
+            call: who wants it; left out: the caller whose operations these are.
+
+        Raises:
+            TmuxMcpError: what the operation raises.
+        """
+
+    def by(self, caller: Call | str) -> Operations:
+        """The same operations in the name of another caller: of a person's, if it is given by its name alone."""
+        return _By(self, Call(caller, person=True) if isinstance(caller, str) else caller)
+
+    create_session = Method(q.CreateSession)
+    destroy_session = Method(q.DestroySession)
+    list_sessions = Method(q.ListSessions)
+    get_session = Method(q.GetSession)
+    run = Method(q.Run)
+    send = Method(q.Send)
+    read = Method(q.Read)
+    search = Method(q.Search)
+    resize = Method(q.Resize)
+    signal = Method(q.Signal)
+    screenshot = Method(q.Screenshot)
+    mouse = Method(q.Mouse)
+    run_process = Method(q.RunProcess)
+    read_file = Method(q.ReadFile)
+    write_file = Method(q.WriteFile)
+    list_directory = Method(q.ListDirectory)
+    health = Method(q.Health)
+
+
+class _By(Operations):
+    def __init__(self, whose: Operations, call: Call) -> None:
+        self._whose, self._call = whose, call
+
+    async def do(self, request: Request[R], call: Call | None = None) -> R:
+        # Each call has an id of its own.
+        return await self._whose.do(request, call or replace(self._call, call_id=Call().call_id))

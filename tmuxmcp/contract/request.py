@@ -1,0 +1,253 @@
+"""What every request has: the facts of its operation, checked arguments, defaults from the settings, a JSON schema.
+
+A request is a frozen dataclass below `Request`, made one by `@operation`, whose words are all that is said of the
+operation anywhere: MCP tools, JSON-RPC, the command line, Python and the reference documentation are made from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, cast, dataclass_transform
+
+import pydantic.dataclasses
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from tmuxmcp.contract.results import Result
+from tmuxmcp.contract.settings import BrokerSettings, ToolSet
+from tmuxmcp.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+Acts = Literal["pane", "process", "file", "network", "nothing"]
+"""What an operation touches: a session's terminal, processes beside it, files, the network; or it only looks."""
+
+Target = Literal["default", "named", "none"]
+"""Whose session: the one that is named, else the caller's default session; only one that is named; no session."""
+
+R = TypeVar("R", bound=Result, covariant=True)
+T = TypeVar("T")
+
+UNSET = -1
+"""A number that is left out: the setting's is taken."""
+
+MOST_PROBLEMS = 20
+"""Wrong arguments that one error names."""
+
+
+@dataclass(frozen=True)
+class FromSetting:
+    """Marks an argument that, left out, is what a setting says."""
+
+    setting: str
+    only_told: bool = False
+    """The operation itself makes one of the argument and the setting; a schema says the setting's."""
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """Marks an argument that is shortened to a setting."""
+
+    setting: str
+
+
+@dataclass(frozen=True)
+class Content:
+    """Marks text that goes into a session, a process or a file: the audit counts its bytes and does not have it."""
+
+    shown: bool = True
+    """A person who is asked to confirm sees it."""
+
+
+@dataclass(frozen=True)
+class FilePath:
+    """Marks the path of a file or directory, which rules of the policy are put to."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Marks how long or how much: it says nothing of what is done."""
+
+
+class Request(Generic[R]):
+    """What a caller wants done, and by its type what the answer is."""
+
+    operation: ClassVar[Operation]
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments that are not as they are when left out, by name."""
+        defaults = self.operation.defaults
+        given = ((name, getattr(self, name)) for name in self.operation.arguments)
+        return {name: value for name, value in given if name not in defaults or value != defaults[name]}
+
+    def filled(self, settings: BrokerSettings) -> Self:
+        """The request with what the settings say in place of what was left out."""
+        defaults = self.operation.defaults
+        changes = {
+            name: getattr(settings, mark.setting)
+            for name, value, mark in self.marked(FromSetting)
+            if not mark.only_told and value == defaults[name]
+        }
+        return dataclasses.replace(self, **changes) if changes else self  # type: ignore[type-var]  # it is a dataclass
+
+    def marked(self, kind: type[T]) -> Iterator[tuple[str, Any, T]]:
+        """The arguments with a mark: name, value and mark of each."""
+        for name, mark in self.operation.marks(kind).items():
+            yield name, getattr(self, name), mark
+
+    @property
+    def session(self) -> str:
+        """Id of the session that is named; empty: none."""
+        return str(getattr(self, "session_id", ""))
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What is known of one operation, beside its arguments."""
+
+    request: type[Request[Result]]
+    result: type[Result]
+    title: str
+    tools: ToolSet | None
+    """The set of tools that it is offered in; None: in none but `all`."""
+    acts: Acts
+    target: Target
+    types: bool
+    """It has a session do what the caller says."""
+    read_only: bool
+    destructive: bool
+    repeatable: bool
+    """Asking twice does no more than asking once."""
+    open_world: bool
+    """The call can reach beyond this machine: whatever a terminal runs."""
+    long: bool
+    """Its result can be as long as a caller wants."""
+
+    @cached_property
+    def name(self) -> str:
+        """Name of the MCP tool, the JSON-RPC method, the Python method."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", self.request.__name__).lower()
+
+    @cached_property
+    def description(self) -> str:
+        """What a model needs to know of it."""
+        return " ".join((self.request.__doc__ or "").partition("\n\n")[0].split())
+
+    @property
+    def scope(self) -> str:
+        """The scope that a caller needs: `read` to look at sessions, and at nothing else of the machine."""
+        return "read" if self.read_only and self.acts == "nothing" else "write"
+
+    @cached_property
+    def arguments(self) -> Mapping[str, FieldInfo]:
+        """Name and meaning of each argument, in order."""
+        return cast("Mapping[str, FieldInfo]", self.request.__pydantic_fields__)  # type: ignore[attr-defined]  # set by pydantic
+
+    @cached_property
+    def defaults(self) -> dict[str, Any]:
+        """What an argument is that is left out, by name."""
+        known = ((name, field) for name, field in self.arguments.items() if not field.is_required())
+        return {name: field.get_default(call_default_factory=True) for name, field in known}
+
+    @cached_property
+    def _marks(self) -> dict[type, dict[str, Any]]:
+        found: dict[type, dict[str, Any]] = {}
+        for name, field in self.arguments.items():
+            for mark in field.metadata:
+                found.setdefault(type(mark), {})[name] = mark
+        return found
+
+    def marks(self, kind: type[T]) -> Mapping[str, T]:
+        """The marks of one kind, by argument."""
+        return self._marks.get(kind, {})
+
+    def parse(self, arguments: Mapping[str, Any]) -> Request[Result]:
+        """Make the request of arguments that came from outside.
+
+        Raises:
+            InvalidArgument: naming every argument that is wrong, and why.
+        """
+        try:
+            return self.request(**arguments)
+        except ValidationError as error:
+            raise self.invalid(error) from None
+
+    def invalid(self, error: ValidationError) -> InvalidArgument:
+        """What a caller is told whose arguments are wrong."""
+        names = list(self.arguments)
+        problems = [
+            {"argument": _argument(item["loc"], names) or "(all)", "problem": item["msg"]}
+            for item in error.errors(include_url=False, include_input=False)
+        ][:MOST_PROBLEMS]
+        return InvalidArgument(
+            "; ".join(f"{p['argument']}: {p['problem']}" for p in problems) + ".",
+            hint=f"{self.name} takes: {', '.join(names) or 'none'}.",
+            problems=problems,
+        )
+
+    @cached_property
+    def _schema(self) -> dict[str, Any]:
+        schema = TypeAdapter(self.request).json_schema()
+        for name in self.arguments.keys() & self.defaults.keys():
+            schema["properties"][name]["default"] = self.defaults[name]
+        return {name: value for name, value in schema.items() if name not in ("title", "description")}
+
+    def schema(self, settings: BrokerSettings) -> dict[str, Any]:
+        """The JSON schema of its arguments, with the defaults that these settings make."""
+        properties = {name: dict(each) for name, each in self._schema.get("properties", {}).items()}
+        for name, mark in self.marks(FromSetting).items():
+            properties[name]["default"] = getattr(settings, mark.setting)
+        for name, most in self.marks(AtMost).items():
+            properties[name]["default"] = min(properties[name]["default"], getattr(settings, most.setting))
+        return self._schema | {"properties": properties}
+
+
+def _argument(loc: tuple[str | int, ...], names: list[str]) -> str:
+    """An argument's name; one that was given by its position is called by it."""
+    first, *rest = (*loc, "")[: len(loc)] or ("",)
+    if isinstance(first, int) and first < len(names):
+        first = names[first]
+    return ".".join(str(part) for part in (first, *rest))
+
+
+MADE: dict[str, Operation] = {}
+"""The operations whose requests were imported, by name."""
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(Field,))
+def operation(
+    title: str,
+    result: type[Result],
+    *,
+    tools: ToolSet | None = None,
+    acts: Acts,
+    target: Target = "none",
+    types: bool = False,
+    read_only: bool = False,
+    destructive: bool = False,
+    repeatable: bool = False,
+    open_world: bool = False,
+    long: bool = False,
+) -> Callable[[type[T]], type[T]]:
+    """Make a class the request of an operation: exact types, unknown arguments refused.
+
+    The first paragraph of its docstring is what a model reads.
+
+    Args:
+        acts, target, ...: as `Operation` has them.
+    """
+
+    def made(cls: type[T]) -> type[T]:
+        strict = ConfigDict(extra="forbid", strict=True)
+        request = cast("type[Any]", pydantic.dataclasses.dataclass(cls, frozen=True, config=strict))
+        row = Operation(
+            request, result, title, tools, acts, target, types, read_only, destructive, repeatable, open_world, long
+        )
+        request.operation = MADE[row.name] = row
+        return cast("type[T]", request)
+
+    return made

@@ -1,0 +1,394 @@
+"""All operations: one request each, with the facts of the operation in the line above it.
+
+The docstring is what a model reads; the order is that of every list. What a caller leaves out and a setting says is
+marked `FromSetting`. `operations` has each as a method.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, WithJsonSchema
+
+from tmuxmcp.contract import results as r
+from tmuxmcp.contract.limits import Limits, Wish
+from tmuxmcp.contract.request import (
+    UNSET,
+    AtMost,
+    Bound,
+    Content,
+    FilePath,
+    FromSetting,
+    Request,
+    operation,
+)
+from tmuxmcp.contract.results import WaitFor
+
+MAX_BYTES = 16 * 1024 * 1024
+"""The most that one result can be asked to hold."""
+
+SessionId = Annotated[str, Field(description="Left out: your own default session"), Bound()]
+MaxBytes = Annotated[
+    int, Field(ge=1, le=MAX_BYTES, description="Most bytes of text to return"), FromSetting("max_bytes"), Bound()
+]
+TimeoutMs = Annotated[
+    int, Field(ge=0, description="Longest wait; what runs goes on afterwards"), AtMost("max_wait_ms"), Bound()
+]
+Rows = Annotated[int, Field(ge=1, le=500)]
+Cols = Annotated[int, Field(ge=1, le=500)]
+Lines = Annotated[int, Field(ge=0, le=1_000_000)]
+SignalName = Literal["INT", "TERM", "HUP", "KILL", "QUIT", "TSTP", "CONT", "USR1", "USR2"]
+Format = Annotated[Literal["plain", "ansi"], Field(description="ansi: screen with colours")]
+Pattern = Annotated[str, Field(description="Regex for wait_for=pattern, over new text and screen")]
+IdleMs = Annotated[int, Field(ge=1, le=60_000, description="Silence that counts as idle")]
+PromptPattern = Annotated[
+    str, Field(description="Regex of a prompt that counts as ready"), FromSetting("prompt_pattern")
+]
+Env = Annotated[dict[str, str], Field(description="Added to the environment")]
+
+LIMITS_SCHEMA = {
+    "type": "object",
+    "description": "Any of " + " ".join(Limits.model_fields),
+    "additionalProperties": {"type": "number"},
+}
+"""In a sixth of the words that the model would make."""
+
+SomeLimits = Annotated[Limits | None, WithJsonSchema(LIMITS_SCHEMA)]
+
+
+# ---- sessions ------------------------------------------------------------------------------------
+
+
+@operation("Create session", r.CreateSessionResult, tools="core", acts="pane", open_world=True)
+class CreateSession(Request[r.CreateSessionResult]):
+    """Start a program in a terminal of its own that lives on when you disconnect. Not needed for shell
+    commands: run makes a default session. Give a name to find it again and to share it.
+
+    Raises:
+        SessionExists, MaxSessions, ProgramNotFound, CwdNotFound, PolicyDenied, InvalidArgument, Unsupported,
+        TmuxFailed
+    """
+
+    program: Annotated[
+        str, Field(description="Program to run; left out: the login shell"), FromSetting("program", only_told=True)
+    ] = ""
+    args: Annotated[list[str], Field(description="Its arguments, exact: no shell splits them")] = Field(
+        default_factory=list
+    )
+    name: Annotated[str, Field(description="Becomes the session id")] = ""
+    rows: Annotated[Rows, FromSetting("rows")] = UNSET
+    cols: Annotated[Cols, FromSetting("cols")] = UNSET
+    env: Env = Field(default_factory=dict)
+    cwd: Annotated[str, Field(description="Working directory"), FilePath(), FromSetting("cwd", only_told=True)] = ""
+    wait_ready: Annotated[Literal["auto"] | bool, Field(description="auto: wait if it is a shell")] = "auto"
+    ready_timeout_ms: Annotated[int, Field(ge=0), AtMost("max_wait_ms"), Bound()] = 5000
+    scrollback_lines: Annotated[Lines, FromSetting("scrollback_lines")] = UNSET
+    limits: SomeLimits = None
+    sandbox: Annotated[Wish, FromSetting("sandbox", only_told=True)] = "none"
+    record: bool = False
+    host: str = ""
+
+
+@operation(
+    "Destroy session",
+    r.DestroySessionResult,
+    tools="core",
+    acts="pane",
+    target="named",
+    destructive=True,
+    repeatable=True,
+)
+class DestroySession(Request[r.DestroySessionResult]):
+    """End a session and every process in it. Its log stays on disk.
+
+    Raises:
+        SessionNotFound, Unauthorized
+    """
+
+    session_id: Annotated[str, Field(description="Session id"), Bound()]
+    force: Annotated[bool, Field(description="Kill at once")] = False
+    signal: SignalName = "TERM"
+    grace_ms: Annotated[int, Field(ge=0, le=60_000, description="Time to end before it is killed")] = 2000
+
+
+@operation("List sessions", r.ListSessionsResult, tools="core", acts="nothing", read_only=True, repeatable=True)
+class ListSessions(Request[r.ListSessionsResult]):
+    """All sessions, with what each is doing."""
+
+    include_exited: bool = True
+
+
+@operation(
+    "Get session", r.SessionFacts, tools="core", acts="nothing", target="default", read_only=True, repeatable=True
+)
+class GetSession(Request[r.SessionFacts]):
+    """All facts about one session: program, foreground process, mode, cursor, exit status, usage.
+
+    Raises:
+        SessionNotFound
+    """
+
+    session_id: SessionId = ""
+
+
+# ---- commands and keys ---------------------------------------------------------------------------
+
+
+@operation(
+    "Run command",
+    r.RunResult,
+    tools="core",
+    acts="pane",
+    target="default",
+    types=True,
+    destructive=True,
+    open_world=True,
+    long=True,
+)
+class Run(Request[r.RunResult]):
+    """Run a command in a live shell and get its complete output and exit code in one call. cd, export and
+    functions persist. Still running at timeout_ms: completed is false, it goes on; then use read with
+    wait_for=ready. For programs that ask or draw (REPL, vim, less) use send.
+
+    Raises:
+        NotAShell, SessionBusy, IncompleteCommand, SessionExited, SessionNotFound, ResourceLimit
+    """
+
+    command: Annotated[str, Field(description="Shell command; may have several lines"), Content()]
+    session_id: SessionId = ""
+    timeout_ms: TimeoutMs = 30_000
+    max_bytes: MaxBytes = UNSET
+
+
+@operation(
+    "Send input",
+    r.SendResult,
+    tools="core",
+    acts="pane",
+    target="default",
+    types=True,
+    destructive=True,
+    open_world=True,
+    long=True,
+)
+class Send(Request[r.SendResult]):
+    """Type text and press keys in a session, wait until the program has dealt with it, and return what it
+    printed or its screen. Order: text, key, keys, Enter.
+
+    Raises:
+        NoInput, InvalidKey, InvalidPattern, InvalidArgument, SessionExited, SessionNotFound, ResourceLimit
+    """
+
+    text: Annotated[str, Field(description="Typed as it is"), Content()] = ""
+    key: Annotated[str, Field(description="One key: Up, F5, C-c, M-x, Enter, Down*5")] = ""
+    keys: Annotated[list[str], Field(description="Keys in order, after text")] = Field(default_factory=list)
+    ctrl: bool = False
+    alt: bool = False
+    shift: bool = False
+    enter: Annotated[bool, Field(description="Press Enter at the end")] = False
+    session_id: SessionId = ""
+    bracketed_paste: Literal["auto", "always", "never"] = "auto"
+    read: Annotated[
+        Literal["auto", "none", "new", "screen", "diff"],
+        Field(description="auto: changed rows of a full-screen program, else new text; none: do not wait"),
+    ] = "auto"
+    wait_for: Annotated[WaitFor, Field(description="When to return")] = "ready"
+    timeout_ms: TimeoutMs = 5000
+    format: Format = "plain"
+    pattern: Pattern = ""
+    idle_ms: IdleMs = 300
+    prompt_pattern: PromptPattern = ""
+    max_bytes: MaxBytes = UNSET
+
+
+@operation("Read output", r.ReadResult, tools="core", acts="nothing", target="default", read_only=True, long=True)
+class Read(Request[r.ReadResult]):
+    """New output of a session since your last read, its screen, or raw bytes; can first wait for ready
+    (program waits for input), idle, a pattern, or exit.
+
+    Raises:
+        InvalidPattern, InvalidArgument, SessionNotFound
+    """
+
+    view: Annotated[
+        Literal["new", "screen", "diff", "scrollback", "raw"],
+        Field(description="new: text since your last read; diff: changed screen rows; raw: log bytes, base64"),
+    ] = "new"
+    session_id: SessionId = ""
+    since: Annotated[int | None, Field(ge=0, description="Start at this offset; moves no cursor")] = None
+    offset: Annotated[int | None, Field(ge=0, description="scrollback: first line, 0 the oldest; else the last")] = None
+    limit: Annotated[int, Field(ge=1, le=100_000, description="scrollback: most lines")] = 1000
+    wait_for: WaitFor = "none"
+    timeout_ms: TimeoutMs = 30_000
+    format: Format = "plain"
+    pattern: Pattern = ""
+    idle_ms: IdleMs = 300
+    prompt_pattern: PromptPattern = ""
+    max_bytes: MaxBytes = UNSET
+    screen_id: Annotated[str, Field(description="diff, changed: since this screen, not your last look")] = ""
+
+
+@operation(
+    "Search output", r.SearchResult, tools="core", acts="nothing", target="default", read_only=True, repeatable=True
+)
+class Search(Request[r.SearchResult]):
+    """Find a regex in everything a session printed, also what scrolled away. Each match has an offset for
+    read since=.
+
+    Raises:
+        InvalidPattern, SessionNotFound
+    """
+
+    pattern: Annotated[str, Field(description="Regex, put to each line; (?i) ignores case")]
+    session_id: SessionId = ""
+    limit: Annotated[int, Field(ge=1, le=10_000, description="Most matches to return")] = 100
+    context: Annotated[int, Field(ge=0, le=50, description="Lines around each match, in its text")] = 0
+
+
+# ---- the terminal --------------------------------------------------------------------------------
+
+
+@operation("Resize terminal", r.ResizeResult, tools="core", acts="pane", target="default", repeatable=True)
+class Resize(Request[r.ResizeResult]):
+    """Set a session's terminal size, and how many lines its scrollback keeps.
+
+    Raises:
+        SessionExited, SessionNotFound, InvalidArgument
+    """
+
+    rows: Rows | None = None
+    cols: Cols | None = None
+    scrollback_lines: Annotated[Lines | None, Field(description="Lines that scrollback keeps")] = None
+    session_id: SessionId = ""
+
+
+@operation("Send signal", r.SignalResult, tools="core", acts="pane", target="default", destructive=True)
+class Signal(Request[r.SignalResult]):
+    """Send a signal to the foreground program or to all processes of a session.
+
+    Raises:
+        SessionExited, SessionNotFound
+    """
+
+    signal: SignalName
+    target: Annotated[Literal["foreground", "session"], Field(description="Who gets it")] = "foreground"
+    session_id: SessionId = ""
+
+
+@operation(
+    "Screenshot", r.ScreenshotResult, tools="core", acts="nothing", target="default", read_only=True, repeatable=True
+)
+class Screenshot(Request[r.ScreenshotResult]):
+    """A picture of the screen with its colours. For its text use read: it costs less.
+
+    Raises:
+        Unsupported, SessionNotFound
+    """
+
+    format: Literal["png", "svg", "html"] = "png"
+    at_ms: Annotated[int | None, Field(ge=0, description="Time in the session's history; left out: now")] = None
+    session_id: SessionId = ""
+
+
+@operation(
+    "Mouse",
+    r.MouseResult,
+    tools="core",
+    acts="pane",
+    target="default",
+    types=True,
+    destructive=True,
+    open_world=True,
+)
+class Mouse(Request[r.MouseResult]):
+    """Click, drag or scroll in a program that listens to the mouse; rows and columns from 0.
+
+    Raises:
+        WrongMode, Unsupported, InvalidArgument, SessionExited, SessionNotFound
+    """
+
+    action: Literal["click", "press", "release", "move", "scroll_up", "scroll_down"]
+    row: Annotated[int | None, Field(ge=0)] = None
+    col: Annotated[int | None, Field(ge=0)] = None
+    on_text: Annotated[str, Field(description="Or a text of the screen; with row: of that row")] = ""
+    button: Literal["left", "middle", "right"] | None = None
+    session_id: SessionId = ""
+
+
+# ---- the machine ---------------------------------------------------------------------------------
+
+
+@operation(
+    "Run process", r.RunProcessResult, tools="process", acts="process", destructive=True, open_world=True, long=True
+)
+class RunProcess(Request[r.RunProcessResult]):
+    """Run one program without terminal or shell until it ends: exit code, stdout and stderr apart. All that
+    it starts ends with it. For what asks, draws, or should go on use run or create_session.
+
+    Raises:
+        PolicyDenied, ProgramNotFound, CwdNotFound, InvalidArgument, ResourceLimit, IoError
+    """
+
+    argv: Annotated[list[str], Field(min_length=1, description="Program and arguments, exact: no shell")]
+    cwd: Annotated[str, Field(description="Working directory"), FilePath(), FromSetting("cwd", only_told=True)] = ""
+    env: Env = Field(default_factory=dict)
+    stdin: Annotated[str, Content(shown=False)] = ""
+    stdin_base64: Annotated[str, Content(shown=False)] = ""
+    timeout_ms: Annotated[int, Field(ge=1, description="It is ended then"), AtMost("max_wait_ms"), Bound()] = 30_000
+    max_output_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES, description="Of each stream"), Bound()] = 65_536
+    limits: SomeLimits = None
+
+
+Path = Annotated[
+    str, Field(description="Absolute, with ~, or relative to files_root or the working directory"), FilePath()
+]
+
+
+@operation("Read file", r.ReadFileResult, tools="files", acts="file", read_only=True, repeatable=True, long=True)
+class ReadFile(Request[r.ReadFileResult]):
+    """A file or a piece of it: bytes from offset, or lines. Base64 if it is not UTF-8.
+
+    Raises:
+        PolicyDenied, FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, ResourceLimit, IoError
+    """
+
+    path: Path
+    offset: Annotated[int | None, Field(ge=0, le=2**62, description="First byte")] = None
+    max_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES), Bound()] = 65_536
+    start_line: Annotated[int | None, Field(ge=1, description="First line, from 1; instead of offset")] = None
+    end_line: Annotated[int | None, Field(ge=1, description="Last line, included")] = None
+
+
+@operation("Write file", r.WriteFileResult, tools="files", acts="file", destructive=True, repeatable=True)
+class WriteFile(Request[r.WriteFileResult]):
+    """Write a whole file at one stroke, in place of what was there.
+
+    Raises:
+        PolicyDenied, FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, ResourceLimit, IoError
+    """
+
+    path: Path
+    data: Annotated[str, Content(shown=False)]
+    encoding: Annotated[Literal["utf-8", "base64"], Field(description="Of data")] = "utf-8"
+    mode: Annotated[
+        Annotated[str, Field(pattern="^(0o)?0?[0-7]{3}$")] | Annotated[int, Field(ge=0, le=0o777)] | None,
+        Field(description='Octal, "0644"; left out: as it was'),
+    ] = None
+    create_dirs: Annotated[bool, Field(description="Make directories that are missing")] = False
+
+
+@operation("List directory", r.ListDirectoryResult, tools="files", acts="file", read_only=True, repeatable=True)
+class ListDirectory(Request[r.ListDirectoryResult]):
+    """Names, types, modes, sizes and times in a directory.
+
+    Raises:
+        PolicyDenied, FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, IoError
+    """
+
+    path: Path
+    limit: Annotated[int, Field(ge=1, le=10_000, description="Most entries")] = 1000
+
+
+@operation("Health", r.HealthResult, tools="core", acts="nothing", read_only=True, repeatable=True)
+class Health(Request[r.HealthResult]):
+    """Versions, limits and checks of this server."""
