@@ -24,7 +24,7 @@ from tmuxmcp.config import PREFIX, Settings
 
 ROOT = Path(__file__).parents[1]
 KINDS = {".py", ".sh", ".zsh", ".fish"}
-"""What the package consists of, besides `tmux.conf` and zsh's .zshenv."""
+"""What the package consists of, besides `tmux.conf`, zsh's .zshenv and the mark of a typed package (PEP 561)."""
 
 STRAYS = (
     *("tmuxmcp/x.orig", "tmuxmcp/x.rej", "tmuxmcp/x.py~", "tmuxmcp/.DS_Store", "tmuxmcp/#x.py#", "tmuxmcp/.#x.py"),
@@ -118,7 +118,7 @@ def test_wheel_works_in_a_fresh_environment(
 
 def test_package_consists_of_what_it_runs_on(tracked: set[str]) -> None:
     odd = [name for name in tracked if name.startswith("tmuxmcp/") and Path(name).suffix not in KINDS]
-    assert odd == ["tmuxmcp/tmux/shell/zsh/.zshenv"]
+    assert set(odd) == {"tmuxmcp/py.typed", "tmuxmcp/tmux/shell/zsh/.zshenv"}
 
 
 def test_archives_hold_what_git_tracks_and_nothing_else(built: dict[str, Path], tracked: set[str]) -> None:

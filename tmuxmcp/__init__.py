@@ -1,6 +1,7 @@
 """tmuxmcp: a terminal broker for AI agents over tmux.
 
-`open_broker` gives a running broker, whose methods are the operations; `Settings` are its settings.
+`open_broker` gives a running broker, whose methods are the operations; `Settings` are its settings. Each method makes
+one of `requests` and answers with one of `results`; `Call` says in whose name.
 """
 
 from __future__ import annotations
@@ -8,24 +9,44 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Settings", "TmuxMcpError", "__version__", "open_broker"]
+__all__ = [
+    "Broker",
+    "Call",
+    "Operations",
+    "Settings",
+    "TmuxMcpError",
+    "__version__",
+    "open_broker",
+    "requests",
+    "results",
+]
 
 if TYPE_CHECKING:
     from tmuxmcp.app import open_broker
+    from tmuxmcp.broker.broker import Broker
     from tmuxmcp.config import Settings
+    from tmuxmcp.contract import requests, results
+    from tmuxmcp.contract.call import Call
+    from tmuxmcp.contract.operations import Operations
     from tmuxmcp.errors import TmuxMcpError
 
 _HOMES = {
     "open_broker": "tmuxmcp.app",
+    "Broker": "tmuxmcp.broker.broker",
     "Settings": "tmuxmcp.config",
+    "Call": "tmuxmcp.contract.call",
+    "Operations": "tmuxmcp.contract.operations",
     "TmuxMcpError": "tmuxmcp.errors",
 }
+_MODULES = {"requests": "tmuxmcp.contract.requests", "results": "tmuxmcp.contract.results"}
 
 
 def __getattr__(name: str) -> Any:
     """Import the public names when they are first used: `tmuxmcp --version` must not pay for them."""
     from importlib import import_module
 
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,10 +18,10 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
 from tmuxmcp.contract.limits import Limits
+from tmuxmcp.contract.settings import TOOL_SETS
 from tmuxmcp.errors import InvalidArgument, IoError
 
 PREFIX = "TMUXMCP_"
-TOOL_SETS = ("core", "process", "human", "files", "recording")
 Words = Annotated[list[str], NoDecode]
 
 
@@ -44,73 +44,85 @@ class Settings(BaseSettings):
         default_factory=lambda: home() / ".local" / "state" / "tmuxmcp",
         description="Directory of the socket, the logs and what is known of each session",
     )
-    program: str = Field("", description="Program of a default session; empty: the login shell")
-    program_args: Words = Field([], description="Its arguments")
-    cwd: str = Field("", description="Working directory of new sessions; empty: the broker's own")
-    rows: int = Field(24, ge=1, le=500, description="Rows of a new session's terminal")
-    cols: int = Field(80, ge=1, le=500, description="Columns of a new session's terminal")
-    term: str = Field("tmux-256color", pattern=r"^[A-Za-z0-9._+-]+$", description="TERM inside sessions")
+    program: str = Field(default="", description="Program of a default session; empty: the login shell")
+    program_args: Words = Field(default=[], description="Its arguments")
+    cwd: str = Field(default="", description="Working directory of new sessions; empty: the broker's own")
+    rows: int = Field(default=24, ge=1, le=500, description="Rows of a new session's terminal")
+    cols: int = Field(default=80, ge=1, le=500, description="Columns of a new session's terminal")
+    term: str = Field(default="tmux-256color", pattern=r"^[A-Za-z0-9._+-]+$", description="TERM inside sessions")
     tools: Words = Field(
-        ["core", "process", "human"],
+        default=["core", "process", "human"],
         description="Sets of tools to offer: core, process, human, files, recording, all",
     )
-    results: Literal["both", "text", "structured"] = Field("both", description="What a tool result holds")
+    results: Literal["both", "text", "structured"] = Field(default="both", description="What a tool result holds")
     on_exit: Literal["keep", "destroy"] = Field(
-        "keep", description="What becomes of the sessions that a server made when it ends in good order"
+        default="keep", description="What becomes of the sessions that a server made when it ends in good order"
     )
     history: Literal["session", "user", "none"] = Field(
-        "session",
+        default="session",
         description="Where shells keep history: a file of the session's own, the user's own file, nowhere",
     )
-    prompt_pattern: str = Field("", description="Regex of a prompt that counts as ready where nothing else can tell")
-    integration: bool = Field(True, description="Load the start-up files by which shells mark commands")
-    max_sessions: int = Field(32, ge=1, le=1000, description="Most live sessions at once")
-    idle_timeout_s: float = Field(
-        86_400, ge=0, description="Seconds after which a session that waits for input is ended; 0: never"
+    prompt_pattern: str = Field(
+        default="", description="Regex of a prompt that counts as ready where nothing else can tell"
     )
-    max_duration_s: float = Field(0, ge=0, description="Seconds that a session may live; 0: no limit")
-    retention_days: float = Field(7, ge=0, description="Days that logs of ended sessions are kept; 0: for ever")
+    integration: bool = Field(default=True, description="Load the start-up files by which shells mark commands")
+    max_sessions: int = Field(default=32, ge=1, le=1000, description="Most live sessions at once")
+    idle_timeout_s: float = Field(
+        default=86_400, ge=0, description="Seconds after which a session that waits for input is ended; 0: never"
+    )
+    max_duration_s: float = Field(default=0, ge=0, description="Seconds that a session may live; 0: no limit")
+    retention_days: float = Field(default=7, ge=0, description="Days that logs of ended sessions are kept; 0: for ever")
     state_max_bytes: int = Field(
-        2 * 1024 * 1024 * 1024,
+        default=2 * 1024 * 1024 * 1024,
         ge=0,
         description="Most bytes of the state directory: the oldest logs of ended sessions go first; 0: no limit",
     )
-    max_wait_ms: int = Field(50_000, ge=1, description="Longest wait of one call, in milliseconds")
-    max_bytes: int = Field(8192, ge=1, le=16 * 1024 * 1024, description="Most bytes of text in a result")
+    max_wait_ms: int = Field(default=50_000, ge=1, description="Longest wait of one call, in milliseconds")
+    max_bytes: int = Field(default=8192, ge=1, le=16 * 1024 * 1024, description="Most bytes of text in a result")
     log_max_bytes: int = Field(
-        256 * 1024 * 1024, ge=1024 * 1024, description="Most bytes of raw output kept for each session"
+        default=256 * 1024 * 1024, ge=1024 * 1024, description="Most bytes of raw output kept for each session"
     )
-    scrollback_lines: int = Field(5000, ge=0, le=1_000_000, description="Lines of scrollback of a new session")
-    max_input_bytes: int = Field(1024 * 1024, ge=1, description="Most bytes typed by one call")
-    env_allow: Words = Field([], description="Variables passed to sessions beside the usual ones; NAME or PREFIX*")
-    env: dict[str, str] = Field({}, description="Variables set in every session")
+    scrollback_lines: int = Field(default=5000, ge=0, le=1_000_000, description="Lines of scrollback of a new session")
+    max_input_bytes: int = Field(default=1024 * 1024, ge=1, description="Most bytes typed by one call")
+    env_allow: Words = Field(
+        default=[], description="Variables passed to sessions beside the usual ones; NAME or PREFIX*"
+    )
+    env: dict[str, str] = Field(default={}, description="Variables set in every session")
     limits: Limits = Field(
-        Limits(),
+        default=Limits(),
         description="What a session may use at most: memory_mb, cpu_seconds, cpu_percent, processes, open_files, "
         "file_mb, duration_s; a caller can only ask for less",
     )
     sandbox: Literal["none", "auto", "required"] = Field(
-        "none",
+        default="none",
         description="What sessions run in: nothing, the best sandbox that this machine can do, or one that keeps "
         "files apart and else no session; a caller can only ask for more",
     )
-    sandbox_network: bool = Field(True, description="Whether there is a network in a sandbox")
-    sandbox_write: Words = Field([], description="Directories that can be written to in a sandbox, beside the cwd")
-    max_calls: int = Field(64, ge=1, description="Most calls of one client at once")
+    sandbox_network: bool = Field(default=True, description="Whether there is a network in a sandbox")
+    sandbox_write: Words = Field(
+        default=[], description="Directories that can be written to in a sandbox, beside the cwd"
+    )
+    max_calls: int = Field(default=64, ge=1, description="Most calls of one client at once")
     policy: Annotated[list[Any], NoDecode] = Field(
-        [], description="Rules for what agents may do, and a tier: read-only, standard or full; see the how-to"
+        default=[], description="Rules for what agents may do, and a tier: read-only, standard or full; see the how-to"
     )
     audit: Literal["best-effort", "strict", "off"] = Field(
-        "best-effort", description="One line for each call in audit.jsonl; strict: nothing is done without it"
+        default="best-effort", description="One line for each call in audit.jsonl; strict: nothing is done without it"
     )
-    http: str = Field("off", description="Where serve listens for HTTP: HOST:PORT; off: it speaks on stdin and stdout")
-    token_file: Path | None = Field(None, description="File of the tokens that HTTP clients send; only you may read it")
+    http: str = Field(
+        default="off", description="Where serve listens for HTTP: HOST:PORT; off: it speaks on stdin and stdout"
+    )
+    token_file: Path | None = Field(
+        default=None, description="File of the tokens that HTTP clients send; only you may read it"
+    )
     allowed_hosts: Words = Field(
-        [], description="Names beside the loopback ones that HTTP answers to: NAME or NAME:PORT, exact"
+        default=[], description="Names beside the loopback ones that HTTP answers to: NAME or NAME:PORT, exact"
     )
-    files_root: str = Field("", description="Directory beneath which the file tools stay; empty: no such bound")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="How much is logged to stderr")
-    log_format: Literal["text", "json"] = Field("text", description="Form of the log")
+    files_root: str = Field(default="", description="Directory beneath which the file tools stay; empty: no such bound")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="How much is logged to stderr"
+    )
+    log_format: Literal["text", "json"] = Field(default="text", description="Form of the log")
 
     _file: Path = PrivateAttr(default_factory=default_config_file)
 

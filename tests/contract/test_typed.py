@@ -1,0 +1,55 @@
+"""What a type checker and a program know of the library's methods."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import tmuxmcp
+from tmuxmcp.contract.operations import OPERATIONS
+
+RIGHT = """
+import tmuxmcp
+
+async def use(broker: tmuxmcp.Broker) -> int | None:
+    ran: tmuxmcp.results.RunResult = await broker.run("true", timeout_ms=5000)
+    seen: tmuxmcp.results.ReadResult = await broker.by("me").read("screen", ran.session_id)
+    async with tmuxmcp.open_broker(tmuxmcp.Settings(rows=30)) as other:
+        facts: tmuxmcp.results.SessionFacts = await other.do(tmuxmcp.requests.GetSession("a"), tmuxmcp.Call("me"))
+    return ran.exit_code or len(seen.content) or facts.pid
+"""
+WRONG = """
+import tmuxmcp
+
+async def use(broker: tmuxmcp.Broker) -> None:
+    await broker.run(1)
+    await broker.run("true", timeout="5")
+    await broker.read(view="everything")
+    (await broker.run("true")).no_such_field
+"""
+
+
+def checked(program: str, directory: Path) -> str:
+    """What mypy says of a program that uses the package."""
+    (directory / "program.py").write_text(program)
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(directory / "cache"), "program.py"]
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False).stdout
+
+
+def test_a_type_checker_knows_arguments_and_results(tmp_path: Path):
+    assert checked(RIGHT, tmp_path).startswith("Success")
+    said = checked(WRONG, tmp_path)
+    wrong_lines = {int(line.split(":")[1]) for line in said.splitlines() if ": error: " in line}
+    assert wrong_lines == {5, 6, 7, 8}, said
+
+
+def test_every_operation_is_a_method_with_its_words():
+    for name, row in OPERATIONS.items():
+        method = getattr(tmuxmcp.Operations, name)
+        assert " ".join(method.__doc__.split()).startswith(row.description)
+
+
+def test_public_names_are_there():
+    for name in tmuxmcp.__all__:
+        assert getattr(tmuxmcp, name) is not None
