@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tmuxmcp.terminal.marks import LONGEST_MARK, Mark, MarkScanner, ShellState, ShellTrack
+from tmuxmcp.terminal.marks import LONGEST_MARK, Finished, Mark, MarkScanner, ShellState, ShellTrack
 
 NONCE = "n0nce"
 
@@ -90,11 +90,17 @@ def test_no_bytes_raise(data: bytes):
     found(data, A1)
 
 
-def track(*marks: bytes) -> ShellTrack:
-    shell = ShellTrack()
+def followed(*marks: bytes) -> tuple[ShellTrack, list[Finished]]:
+    """What the marks say, and the commands that they finish."""
+    shell, commands = ShellTrack(), []
     for each in found(*marks):
-        shell.apply(each)
-    return shell
+        shell, finished = shell.apply(each)
+        commands += [finished] if finished else []
+    return shell, commands
+
+
+def track(*marks: bytes) -> ShellTrack:
+    return followed(*marks)[0]
 
 
 @pytest.mark.parametrize(
@@ -127,9 +133,7 @@ def test_state_follows_the_marks(marks: list[bytes], state: ShellState):
 
 
 def test_a_finished_command_knows_where_its_output_lies():
-    shell = ShellTrack()
-    results = [shell.apply(each) for each in found(STREAM)]
-    done = next(each for each in results if each)
+    (done,) = followed(STREAM)[1]
     assert STREAM[done.output_start : done.output_end] == b"out\x1b[0m\r\n"
     assert STREAM[done.echo_start : done.echo_end] == b"ls\r\n"
     assert (done.status, done.cwd) == (3, "/a b")
@@ -137,17 +141,14 @@ def test_a_finished_command_knows_where_its_output_lies():
 
 @given(st.lists(st.tuples(st.sampled_from("ABCDEP"), st.integers(1, 3)), max_size=30))
 def test_no_size_is_negative_whatever_marks_come(kinds: list[tuple[str, int]]):
-    shell = ShellTrack()
     stream = b"".join(mark(kind, number, *["0"] * (kind == "D")) + b"x" for kind, number in kinds)
-    for finished in filter(None, map(shell.apply, found(stream))):
+    for finished in followed(stream)[1]:
         start = finished.echo_end if finished.output_start is None else finished.output_start
         assert finished.echo_start <= finished.echo_end <= start <= finished.output_end
 
 
 def test_nothing_ran_has_no_output():
-    shell = ShellTrack()
-    done = [shell.apply(each) for each in found(A1, B1, b"# x\r\n", D1)][-1]
-    assert done is not None
+    (done,) = followed(A1, B1, b"# x\r\n", D1)[1]
     assert done.output_start is None
 
 

@@ -257,7 +257,7 @@ class Session:
             self._scanner = MarkScanner(self.meta.nonce, self._scanned)
             return True
         for mark in self._scanner.feed(data):
-            finished = self.track.apply(mark)
+            self.track, finished = self.track.apply(mark)
             if finished:
                 self.commands.append(finished)
         self._scanned = position + len(data)

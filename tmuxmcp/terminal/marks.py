@@ -12,7 +12,7 @@ in pieces or at the wrong moment.
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -126,7 +126,7 @@ class Finished:
     """The command, if it was given by our key."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class ShellTrack:
     """What the marks so far say; a value that can be written down and taken up again.
 
@@ -153,10 +153,11 @@ class ShellTrack:
     listens: int = 0
     """Where the shell last said that it listens for a command."""
 
-    def apply(self, mark: Mark) -> Finished | None:
-        """Take one mark in; return the command that it finished, if it did."""
+    def apply(self, mark: Mark) -> tuple[ShellTrack, Finished | None]:
+        """What the marks say with this one more, and the command that it finished, if it did."""
         handler = _NEXT.get((self.state, mark.kind))
-        return handler(self, mark) if handler else None
+        track = handler(self, mark) if handler else self
+        return track, self._finished(track, mark) if mark.kind == "D" and track is not self else None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for `from_dict`."""
@@ -168,68 +169,63 @@ class ShellTrack:
         refused = values.get("refused")
         return cls(**{**values, "state": ShellState(values["state"]), "refused": tuple(refused) if refused else None})
 
-    def _prompt_begins(self, mark: Mark) -> None:
-        if mark.number >= self.number:
-            self.number = mark.number
-            self.prompt_start = mark.start
+    def _prompt_begins(self, mark: Mark) -> ShellTrack:
+        return replace(self, number=mark.number, prompt_start=mark.start) if mark.number >= self.number else self
 
-    def _prompt_after_lost_marks(self, mark: Mark) -> None:
+    def _prompt_after_lost_marks(self, mark: Mark) -> ShellTrack:
         """A later prompt shows that the command is over: its last mark was not recorded."""
-        if mark.number > self.number:
-            self.state = ShellState.STARTING
-            self._prompt_begins(mark)
+        if mark.number <= self.number:
+            return self
+        return replace(self, state=ShellState.STARTING)._prompt_begins(mark)
 
-    def _prompt_ends(self, mark: Mark) -> None:
-        if mark.number > self.number:  # where it began was not recorded
-            self._prompt_begins(mark)
-        if mark.number == self.number:
-            self.prompt_end = mark.end
-            self.state = ShellState.PROMPT
-            self.job, self.ended = "", None
+    def _prompt_ends(self, mark: Mark) -> ShellTrack:
+        # Of a later prompt it was not recorded where it began.
+        track = self._prompt_begins(mark) if mark.number > self.number else self
+        if mark.number != track.number:
+            return track
+        return replace(track, prompt_end=mark.end, state=ShellState.PROMPT, job="", ended=None)
 
-    def _prompt_ends_after_lost_marks(self, mark: Mark) -> None:
-        if mark.number > self.number:
-            self._prompt_ends(mark)
+    def _prompt_ends_after_lost_marks(self, mark: Mark) -> ShellTrack:
+        return self._prompt_ends(mark) if mark.number > self.number else self
 
-    def _listens_after_lost_marks(self, mark: Mark) -> None:
+    def _listens_after_lost_marks(self, mark: Mark) -> ShellTrack:
         """The shell answers our key at a later prompt, of which nothing was recorded."""
         if mark.number > self.number and mark.why in ("g", "r"):
-            self._prompt_ends(mark)
-            self._asks(mark)
+            return self._prompt_ends(mark)._asks(mark)
+        return self
 
-    def _asks(self, mark: Mark) -> None:
+    def _asks(self, mark: Mark) -> ShellTrack:
         if mark.number > self.number:
-            self._listens_after_lost_marks(mark)
+            return self._listens_after_lost_marks(mark)
         if mark.number != self.number:
-            return
+            return self
         if mark.why == "g":
-            self.listens = mark.start
-        elif mark.job or mark.why == "r":
-            self.refused = (mark.why, mark.job, mark.start)
-        else:
-            self.state = ShellState.CONTINUATION
+            return replace(self, listens=mark.start)
+        if mark.job or mark.why == "r":
+            return replace(self, refused=(mark.why, mark.job, mark.start))
+        return replace(self, state=ShellState.CONTINUATION)
 
-    def _output_begins(self, mark: Mark) -> None:
-        if mark.number == self.number:
-            self.state = ShellState.RUNNING
-            self.echo_end = mark.start
-            self.output_start = mark.end
-            self.job, self.ended = mark.job, None
+    def _output_begins(self, mark: Mark) -> ShellTrack:
+        if mark.number != self.number:
+            return self
+        return replace(
+            self, state=ShellState.RUNNING, echo_end=mark.start, output_start=mark.end, job=mark.job, ended=None
+        )
 
-    def _output_ends(self, mark: Mark) -> None:
-        if mark.number == self.number:
-            self.ended = mark.start
+    def _output_ends(self, mark: Mark) -> ShellTrack:
+        return replace(self, ended=mark.start) if mark.number == self.number else self
 
-    def _done(self, mark: Mark) -> Finished | None:
+    def _done(self, mark: Mark) -> ShellTrack:
         if mark.number != self.number or mark.status is None:
-            return None
-        ran = self.state is ShellState.RUNNING
-        self.state = ShellState.STARTING
-        self.status = mark.status
-        end = self.output_end = mark.start if self.ended is None else self.ended
-        self.cwd = mark.cwd or self.cwd
-        start = self.output_start if ran else None
-        echo_end = self.echo_end if ran else end
+            return self
+        end = mark.start if self.ended is None else self.ended
+        return replace(self, state=ShellState.STARTING, status=mark.status, output_end=end, cwd=mark.cwd or self.cwd)
+
+    def _finished(self, after: ShellTrack, mark: Mark) -> Finished:
+        """The command that was under way, and is done after this mark."""
+        assert mark.status is not None
+        ran, end = self.state is ShellState.RUNNING, after.output_end
+        start, echo_end = (self.output_start, self.echo_end) if ran else (None, end)
         return Finished(mark.number, mark.status, self.prompt_end, start, echo_end, end, mark.cwd, mark.job)
 
 
