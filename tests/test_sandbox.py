@@ -321,20 +321,24 @@ async def test_run_is_exact(boxed: Broker, project: Path) -> None:
 @levels(LEVELS)
 async def test_keys_of_the_terminal_and_job_control(boxed: Broker) -> None:
     await boxed.send("sleep 600", enter=True, session_id="a", wait_for="none")
-    await eventually(lambda: foreground(boxed) == "sleep 600")
+    await eventually(lambda: is_in_front(boxed, "sleep 600"))
     sent = await boxed.send(key="C-z", session_id="a")
     assert sent.result
     assert "Stopped" in sent.result.content
     await boxed.send("fg", enter=True, session_id="a", wait_for="none")
-    await eventually(lambda: foreground(boxed) == "sleep 600")
+    await eventually(lambda: is_in_front(boxed, "sleep 600"))
     sent = await boxed.send(key="C-c", session_id="a")
     assert (await boxed.run("echo here $?", session_id="a")).output == "here 130\n"
     assert (await boxed.get_session("a")).mode == "shell_prompt"
 
 
-def foreground(broker: Broker) -> str:
-    found = broker.registry.sessions["a"].foreground()
-    return found.command if found else ""
+async def mode_is(broker: Broker, session_id: str, mode: str) -> bool:
+    return (await broker.registry.sessions[session_id].look()).mode == mode
+
+
+async def is_in_front(broker: Broker, command: str) -> bool:
+    found = (await broker.registry.sessions["a"].look()).foreground
+    return found is not None and found.command == command
 
 
 @levels(LEVELS)
@@ -365,7 +369,7 @@ async def test_full_screen_programs_and_programs_of_their_own(boxed: Broker, pro
     )
     assert (made.ready, (await boxed.get_session("p")).mode) == (True, "line_input")
     sent = await boxed.send("import time; time.sleep(600)", enter=True, session_id="p", wait_for="none")
-    await eventually(lambda: boxed.registry.sessions["p"].mode() == "running")
+    await eventually(lambda: mode_is(boxed, "p", "running"))
     sent = await boxed.send(key="C-c", session_id="p")
     assert sent.result
     assert "KeyboardInterrupt" in sent.result.content

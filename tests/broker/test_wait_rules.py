@@ -38,6 +38,10 @@ async def started(broker: Broker, *argv: str, ready: bool = True) -> Session:
     return broker.registry.sessions[made.session_id]
 
 
+async def mode_is(session: Session, mode: str) -> bool:
+    return (await session.look()).mode == mode
+
+
 # ---- how long it must have waited for input ------------------------------------------------------
 
 CAT = Process(7, "cat", "S", "wait_woken", True, wakes=3)
@@ -73,7 +77,7 @@ def test_a_new_program_that_has_printed_since_it_waits_is_settled_soon():
 async def test_a_program_that_has_not_woken_for_what_was_sent_is_not_ready(broker: Broker):
     """What was sent is still on its way to it, for longer than a program settles."""
     session = await started(broker, "cat")
-    pane, before, size = session.live(), session.look()[1].process, session.log.size()
+    pane, look = session.live(), await session.look()
 
     async def type_later() -> None:
         await anyio.sleep(SETTLE_S * 5)
@@ -81,9 +85,9 @@ async def test_a_program_that_has_not_woken_for_what_was_sent_is_not_ready(broke
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(type_later)
-        answer = await wait_for(session, Wait("ready", 10_000, sent_at=size, before=before))
+        answer = await wait_for(session, Wait("ready", 10_000, sent_at=look.size, before=look.verdict.process))
     assert answer.outcome == "ready"
-    assert session.log.read(size, 100) == b"hello\r\nhello\r\n"
+    assert session.log.read(look.size, 100) == b"hello\r\nhello\r\n"
 
 
 # ---- everything printed is in the log ------------------------------------------------------------
@@ -157,7 +161,7 @@ async def test_an_answer_holds_all_that_was_printed_before_it(broker: Broker):
 
 async def test_a_wait_looks_the_less_the_longer_nothing_happens(broker: Broker, monkeypatch: pytest.MonkeyPatch):
     session = await started(broker, "sleep", "600", ready=False)
-    await eventually(lambda: session.mode() == "running")
+    await eventually(lambda: mode_is(session, "running"))
     looks, look = [], TtyWitness.look
 
     def counted(witness: TtyWitness, leader: int) -> object:

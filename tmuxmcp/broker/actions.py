@@ -17,8 +17,7 @@ from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.host.parsing import Parsing
 from tmuxmcp.host.policy import Action
 from tmuxmcp.host.shelltext import SHELLS, Command
-from tmuxmcp.readiness.kernel import Waiting
-from tmuxmcp.sessions.session import Session
+from tmuxmcp.sessions.look import Look
 from tmuxmcp.terminal.keys import parse_key, parse_keys
 
 RELAYS = frozenset(
@@ -182,18 +181,14 @@ def pending_after(pending: str | None, request: q.Send) -> str | None:
     return typed(pending, request.text, _keys(request)[_controls(request.text) :]).pending
 
 
-def place_of(session: Session | None, cwd: str | None = None) -> Place:
-    """Where an action would happen: a session as it is now, or none yet."""
-    if session is None:
-        return Place(cwd=cwd)
-    facts, verdict = session.look()
-    foreground = session.foreground()
-    words = foreground.command.split() if foreground else []
+def place_of(session_id: str, look: Look) -> Place:
+    """Where an action would happen in a session."""
+    words = look.foreground.command.split() if look.foreground else []
     return Place(
-        session_id=session.id,
-        cwd=session.cwd(),
-        mode=session.mode_by(facts, verdict),
+        session_id=session_id,
+        cwd=look.cwd,
+        mode=look.mode,
         foreground=os.path.basename(words[0]).lstrip("-") if words else "",
-        secret=verdict.waiting is Waiting.SECRET,
-        hidden=verdict.hidden,
+        secret=look.secret,
+        hidden=look.verdict.hidden,
     )

@@ -4,42 +4,41 @@ from __future__ import annotations
 
 from tmuxmcp.broker.reading import cursor_of, taken_notice, title_of
 from tmuxmcp.contract import results as r
+from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 
 
-def summary(session: Session) -> r.SessionSummary:
+def summary(session: Session, look: Look) -> r.SessionSummary:
     """A session as `list_sessions` shows it."""
-    code, name = session.exit_status
-    facts, verdict = session.look()
+    code, name = look.exit_status
     return r.SessionSummary(
         session_id=session.id,
         program=session.meta.program,
-        mode=session.mode_by(facts, verdict),
-        ready=verdict.ready,
-        exited=session.exited,
+        mode=look.mode,
+        ready=look.ready,
+        exited=look.exited,
         exit_code=code,
         exit_signal=name,
-        pid=session.pid,
-        cwd=session.cwd(),
-        title=title_of(session),
-        rows=session.rows,
-        cols=session.cols,
+        pid=look.pid,
+        cwd=look.cwd,
+        title=title_of(look.pane),
+        rows=look.rows,
+        cols=look.cols,
         created_at=session.meta.created_at,
         last_activity_at=session.last_activity(),
-        output_bytes=session.log.size(),
+        output_bytes=look.size,
     )
 
 
-def of(session: Session, attach_command: str) -> r.SessionFacts:
+def of(session: Session, look: Look, attach_command: str) -> r.SessionFacts:
     """All facts of a session."""
-    pane = session.pane
     return r.SessionFacts(
-        **dict(summary(session)),
+        **dict(summary(session, look)),
         args=session.meta.args,
-        cursor=cursor_of(pane),
-        foreground=session.foreground(),
-        healthy=_recorded(session),
-        alternate_screen=bool(pane and pane.alternate_screen),
+        cursor=cursor_of(look.pane),
+        foreground=look.foreground,
+        healthy=_recorded(look),
+        alternate_screen=look.alternate_screen,
         recording=False,
         taken_over=False,
         usage=session.usage(),
@@ -47,16 +46,16 @@ def of(session: Session, attach_command: str) -> r.SessionFacts:
         watch_url=None,
         sandbox=session.bounds.sandbox,
         limits=session.bounds.applied,
-        note=_note(session),
+        note=_note(session, look),
     )
 
 
-def _recorded(session: Session) -> bool:
-    return session.exited or bool(session.pane and session.pane.piped)
+def _recorded(look: Look) -> bool:
+    return look.exited or bool(look.pane and look.pane.piped)
 
 
-def _note(session: Session) -> str | None:
+def _note(session: Session, look: Look) -> str | None:
     notice = taken_notice(session)
-    if session.pane and session.pane.respawned:
+    if look.replaced:
         return "Somebody has put another program into its pane (respawn-pane): run cannot be used."
-    return notice or (None if _recorded(session) else "Its output is not being recorded at this moment.")
+    return notice or (None if _recorded(look) else "Its output is not being recorded at this moment.")

@@ -232,15 +232,14 @@ class Gate:
         return judged
 
     async def _place(self, target: Target) -> Place:
-        from tmuxmcp.broker.actions import place_of
+        from tmuxmcp.broker.actions import Place, place_of
 
         session = target.session
         if session is None:
-            return place_of(None, self.settings.cwd or os.getcwd())
+            return Place(cwd=self.settings.cwd or os.getcwd())
         if self.policy and self.policy.looks_at_modes:  # the kernel tells the rest
             await session.refresh()
-        await session.scan()
-        return place_of(session)
+        return place_of(session.id, await session.look())
 
     # ---- the audit -----------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tmuxmcp.broker.screens import look
+from tmuxmcp.broker.screens import shown_by
 from tmuxmcp.broker.sending import not_typed, typed
 from tmuxmcp.contract.requests import Mouse
 from tmuxmcp.errors import InvalidArgument, Unsupported, WrongMode
@@ -74,7 +74,7 @@ async def _text_place(session: Session, event: Mouse) -> Place:
     """Where a text stands on the screen: its first column."""
     if event.col is not None:
         raise InvalidArgument("Give col or on_text, not both.", hint="row and on_text: the text in that row.")
-    shown = await look(session)
+    shown = await shown_by(session)
     found = [
         (row, col)
         for row, text in enumerate(shown.texts if shown else [])

@@ -6,7 +6,7 @@ import platform
 from dataclasses import dataclass
 
 from tmuxmcp.broker import views
-from tmuxmcp.broker.screens import NOTHING, Change, Screens, Shown, change, look
+from tmuxmcp.broker.screens import NOTHING, Change, Screens, Shown, change, shown_by
 from tmuxmcp.broker.views import Piece
 from tmuxmcp.broker.wait import Answer, Wait, wait_for
 from tmuxmcp.contract import requests as q
@@ -14,6 +14,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.patterns import compile_pattern
@@ -79,47 +80,47 @@ class Reading:
         if wait.want != "changed":
             return
         seen = "" if now else _screen_id(asked) or self.screens.last(session.id, call.caller)
-        wait.screen_id = seen or (await look(session) or NOTHING).id
+        wait.screen_id = seen or (await shown_by(session) or NOTHING).id
 
     async def waited(self, session: Session, asked: Asked, wait: Wait, call: Call) -> r.ReadResult:
         """Wait, and read."""
         answer = await wait_for(session, wait)
-        await session.scan()
-        view = await self._chosen(session, asked.view if isinstance(asked, q.Read) else asked.read, call)
-        if view in ("new", "scrollback", "raw"):
-            seen = self._log(session, view, asked, call)
-            if view != "scrollback" and wait.want != "none":
-                await session.refresh()
-        else:
+        view = _view(asked)
+        if view in ("screen", "diff"):
             seen = await self._screen(session, view, asked, call)
+        else:
+            seen = await self._new_or_screen(session, wait, asked, call)
         effective = clamp(self.settings, asked.timeout_ms)[1] if wait.want != "none" else None
         return _result(session, answer, seen, effective)
 
-    async def _chosen(self, session: Session, view: str, call: Call) -> str:
-        """The view that was asked for; for `auto` new text, if no program draws the whole screen."""
+    async def _new_or_screen(self, session: Session, wait: Wait, asked: Asked, call: Call) -> _Seen:
+        """A view of what was printed; for `auto` of the screen, if a program draws the whole of it."""
+        view = _view(asked)
+        if view == "auto" or (view != "scrollback" and wait.want != "none"):
+            await session.refresh()
+        look = await session.look()
         if view != "auto":
-            return view
-        await session.refresh()
-        if session.pane and (session.pane.alternate_screen or session.mode() in DRAWN):
-            return "auto"
+            return self._log(session, look, view, asked, call)
+        if look.alternate_screen or look.mode in DRAWN:
+            return await self._screen(session, "auto", asked, call)
         self.screens.forget(session.id, call.caller)
-        return "new"
+        return self._log(session, look, "new", asked, call)
 
-    def _log(self, session: Session, view: str, asked: Asked, call: Call) -> _Seen:
+    def _log(self, session: Session, look: Look, view: str, asked: Asked, call: Call) -> _Seen:
         """A view of what was printed."""
         since = asked.since if isinstance(asked, q.Read) else None
         start = session.cursor_of(call.caller) if since is None else since
-        end = session.log.size()
+        end = look.size
         if view == "scrollback" and isinstance(asked, q.Read):
             piece = views.scrollback(session, asked.offset, asked.limit, asked.max_bytes, end)
-            return _Seen(view, piece, start, end > start)
+            return _Seen(view, look, piece, start, end > start)
         if view == "raw":
             piece = views.raw(session, start, end, asked.max_bytes)
         else:
             piece = views.text(session, start, end, asked.max_bytes, contiguous=since is not None)
         if since is None:
             session.move_cursor(call.caller, piece.next_offset)
-        return _Seen(view, piece, start, end > start)
+        return _Seen(view, look, piece, start, end > start)
 
     async def _screen(self, session: Session, view: str, asked: Asked, call: Call) -> _Seen:
         """A view of what is visible: all of it, or what has changed; nothing for a session that is lost.
@@ -129,20 +130,26 @@ class Reading:
         """
         end = session.log.size()
         limit = asked.max_bytes
-        shown = await look(session)
+        shown = await shown_by(session)
         if shown is None:
             await self.registry.existing(session.id)  # destroyed, or lost
             shown = NOTHING
         since = _screen_id(asked) or self.screens.last(session.id, call.caller)
+        look = await session.look()
         changed = Change(None) if view == "screen" else change(self.screens.find(since), shown, since)
         self.screens.showed(session.id, call.caller, shown)
         if changed.rows is not None:
             piece = views.diff(shown, changed.rows, asked.format, limit, end)
-            return _Seen("diff", piece, end, bool(changed.rows), shown, changed.rows, changed.note)
+            return _Seen("diff", look, piece, end, bool(changed.rows), shown, changed.rows, changed.note)
         piece = views.screen(shown, asked.format, limit, end)
         if view == "diff":
-            return _Seen(view, piece, end, True, shown, None, changed.note)
-        return _Seen("screen", piece, end, end > session.cursor_of(call.caller), shown)
+            return _Seen(view, look, piece, end, True, shown, None, changed.note)
+        return _Seen("screen", look, piece, end, end > session.cursor_of(call.caller), shown)
+
+
+def _view(asked: Asked) -> str:
+    """The view that was asked for, or `auto`."""
+    return asked.view if isinstance(asked, q.Read) else asked.read
 
 
 def _screen_id(asked: Asked) -> str:
@@ -155,6 +162,7 @@ class _Seen:
     """What a read gives."""
 
     view: str
+    look: Look
     piece: Piece
     start: int
     """Where in the log it begins."""
@@ -166,21 +174,20 @@ class _Seen:
 
 
 def _result(session: Session, answer: Answer, seen: _Seen, effective_timeout_ms: int | None) -> r.ReadResult:
-    code, _ = session.exit_status
-    piece, shown = seen.piece, seen.shown
+    look, piece, shown = seen.look, seen.piece, seen.shown
     stretches = shown.capture.reversed[:MOST_HIGHLIGHTS] if shown else []
     return r.ReadResult(
         session_id=session.id,
         view=seen.view,  # type: ignore[arg-type]
         outcome=answer.outcome,
         evidence=answer.evidence,
-        mode=_mode(session, answer),
-        exited=session.exited,
-        exit_code=code,
-        rows=session.rows,
-        cols=session.cols,
-        cursor=cursor_of(session.pane),
-        title=title_of(session),
+        mode=_mode(look, answer),
+        exited=look.exited,
+        exit_code=look.exit_status[0],
+        rows=look.rows,
+        cols=look.cols,
+        cursor=cursor_of(look.pane),
+        title=title_of(look.pane),
         matched=answer.matched,
         waited_ms=answer.waited_ms,
         effective_timeout_ms=effective_timeout_ms,
@@ -198,10 +205,9 @@ def _result(session: Session, answer: Answer, seen: _Seen, effective_timeout_ms:
     )
 
 
-def _mode(session: Session, answer: Answer) -> r.Mode:
+def _mode(look: Look, answer: Answer) -> r.Mode:
     """Its mode now; when it was ready and does something for itself at this moment, the mode in which it was ready."""
-    mode = session.mode()
-    return session.mode_by(*answer.settled) if mode in ("running", "unknown") and answer.settled else mode
+    return answer.settled.mode if answer.settled and look.mode in ("running", "unknown") else look.mode
 
 
 def clamp(settings: BrokerSettings, timeout_ms: int) -> tuple[int, int | None]:
@@ -232,7 +238,7 @@ def cursor_of(pane: Pane | None) -> r.CursorPosition | None:
     return r.CursorPosition(row=pane.cursor_row, col=pane.cursor_col, visible=pane.cursor_visible)
 
 
-def title_of(session: Session) -> str:
-    """The title that its program has set, safe to show; until then tmux calls it after the machine."""
-    title = session.pane.title if session.pane else ""
+def title_of(pane: Pane | None) -> str:
+    """The title that a pane's program has set, safe to show; until then tmux calls it after the machine."""
+    title = pane.title if pane else ""
     return "" if title == platform.node() else sanitize(title)[0]

@@ -17,12 +17,14 @@ from dataclasses import replace
 import anyio
 
 from tmuxmcp.broker import typed
-from tmuxmcp.broker.typed import Job, Look, Ran, Rest
+from tmuxmcp.broker.typed import Job, Ran, Rest
 from tmuxmcp.broker.wait import PROGRESS_EVERY_S, Asking, all_logged, last_line
 from tmuxmcp.contract.call import Progress
+from tmuxmcp.contract.results import Mode
 from tmuxmcp.errors import IncompleteCommand, InvalidArgument, NotAShell, SessionBusy, TimedOut
 from tmuxmcp.readiness.kernel import Waiting
 from tmuxmcp.record.log import FLOOD_BYTES
+from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.tmux import panes, shells
@@ -38,6 +40,9 @@ UNMARKED_MS = 250
 LISTENS_S = 1.0
 """A shell at its prompt that does not answer our key for so long is in another mode: a search, a menu."""
 
+ABANDONED_S = 2.0
+"""How long a shell may take to show a new prompt after C-c."""
+
 KEYS_OF_TERMINALS = "\x03\x11\x13\x1a\x1c"
 """C-c, C-q, C-s, C-z, C-\\: signals and flow control stay on in line editors, also inside a paste (termios(3))."""
 
@@ -51,14 +56,14 @@ async def run(session: Session, text: str, timeout_ms: int, progress: Progress) 
         NotAShell, SessionBusy, IncompleteCommand, SessionExited, InvalidArgument
     """
     if session.running:
-        raise _busy(session, session.running)
+        raise _busy(session, await session.look(), session.running)
     data = command_bytes(text)
     session.running = text
     try:
         with session.watcher.waiting(session.log.path):
             deadline = time.monotonic() + timeout_ms / 1000
-            pane = await _at_prompt(session, deadline)
-            job = await _type(session, pane, text, data)
+            look = await _at_prompt(session, deadline)
+            job = await _type(session, look, text, data)
             return await _finish(session, job, deadline, progress)
     finally:
         session.running = ""
@@ -84,33 +89,32 @@ def command_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-async def _at_prompt(session: Session, deadline: float) -> Pane:
+async def _at_prompt(session: Session, deadline: float) -> Look:
     """Wait until the shell shows a prompt; say so when it is not going to. The session was refreshed just now."""
-    pane = session.live()
-    if not session.meta.marks:
-        hint = "Use send for it, or make a session with program bash, zsh or fish: their commands can be told apart."
-        raise _not_a_shell(session, "its program sends no command marks", hint)
     begun = time.monotonic()
     limit = min(deadline, begun + PROMPT_MS / 1000)
     waiting_since: float | None = None
     asked = 0
-    while True:
-        change = session.growth.next_change()
-        await session.scan()
-        facts, verdict = session.look()
-        in_front = facts is None or (facts.foreground in (None, session.pid) and not facts.canonical)
-        if session.track.state is ShellState.PROMPT and in_front:
-            return pane
-        if session.track.state is ShellState.CONTINUATION and in_front:
+    async for look in session.looks(0.01, limit):
+        pane = session.live()
+        if not look.marks:
+            hint = (
+                "Use send for it, or make a session with program bash, zsh or fish: their commands can be told apart."
+            )
+            raise _not_a_shell(session, look, "its program sends no command marks", hint)
+        in_front = _may_listen(look)
+        if look.shell.state is ShellState.PROMPT and in_front:
+            return look
+        if look.shell.state is ShellState.CONTINUATION and in_front:
             # Somebody left a command unfinished there.
             await panes.type_input(session.tmux, pane, b"", after=[panes.keys(pane, ["C-c"])])
         now = time.monotonic()
-        if not verdict.ready:
+        if not look.ready:
             waiting_since = None
         elif waiting_since is None:
             waiting_since = now
-        elif now - waiting_since > UNMARKED_MS / 1000 and await all_logged(session, session.log.size()):
-            if in_front and asked < 2 and session.gaps(session.track.prompt_end, session.log.size()):
+        elif now - waiting_since > UNMARKED_MS / 1000 and await all_logged(session, look.size):
+            if in_front and asked < 2 and session.gaps(look.shell.prompt_end, look.size):
                 # The mark of its prompt was not recorded: have it show that, or else draw another.
                 asked, waiting_since = asked + 1, None
                 if asked == 1:
@@ -118,59 +122,76 @@ async def _at_prompt(session: Session, deadline: float) -> Pane:
                 else:
                     await panes.type_input(session.tmux, pane, b"", after=[panes.keys(pane, ["C-c"])])
                 continue
-            raise _not_a_shell(session, f"{_front(session)} is in front and waits for input")
-        if session.track.state is ShellState.RUNNING and not verdict.ready and now - begun > _patience_s(session):
-            raise _busy(session)
-        if now >= limit:
-            if session.track.state is ShellState.RUNNING:
-                raise _busy(session)
-            raise TimedOut(
-                f"The shell of session {session.id} showed no prompt within {int((now - begun) * 1000)} ms.",
-                hint="Look at it with read view=screen.",
-            )
-        if not session.leader_alive():
-            await session.alive()
-        with anyio.move_on_after(0.01):
-            await change.wait()
+            raise _not_a_shell(session, look, f"{_front(look)} is in front and waits for input")
+        if look.shell.state is ShellState.RUNNING and not look.ready and now - begun > _patience_s(session, look):
+            raise _busy(session, look)
+    if look.shell.state is ShellState.RUNNING:
+        raise _busy(session, look)
+    raise TimedOut(
+        f"The shell of session {session.id} showed no prompt within {int((time.monotonic() - begun) * 1000)} ms.",
+        hint="Look at it with read view=screen.",
+    )
 
 
-def _patience_s(session: Session) -> float:
+def _may_listen(look: Look) -> bool:
+    """Whether the session's own program reads keys, as far as the kernel tells."""
+    facts = look.facts
+    return facts is None or (facts.foreground in (None, look.pid) and not facts.canonical)
+
+
+def _patience_s(session: Session, look: Look) -> float:
     """How long a shell that seems to run a command is given to come to its prompt."""
     # Where the mark of the end may have been lost, it is asked for another prompt, and draws that.
-    return 8 * UNMARKED_MS / 1000 if session.gaps(session.track.prompt_end, session.log.size()) else 0.02
+    return 8 * UNMARKED_MS / 1000 if session.gaps(look.shell.prompt_end, look.size) else 0.02
 
 
-async def prompt_drawn(session: Session) -> None:
+async def prompt_drawn(session: Session) -> Scan:
     """Wait for the prompt of a shell that has just finished a command, for a moment.
 
     What is typed before it is there is echoed twice: by the terminal, and by the shell's line editor.
     """
-    if not session.meta.marks:
-        return
-    await session.scan()
-    if session.track.state is not ShellState.STARTING or not session.track.number:
-        return
-    with session.watcher.waiting(session.log.path), anyio.move_on_after(UNMARKED_MS / 1000):
-        while session.track.state is ShellState.STARTING:
-            change = session.growth.next_change()
-            await session.scan()
-            with anyio.move_on_after(0.01):
-                await change.wait()
+    scan = await session.scan()
+    if not _between_prompts(scan):
+        return scan
+    with session.watcher.waiting(session.log.path):
+        async for scan in session.scans(0.01, time.monotonic() + UNMARKED_MS / 1000):
+            if not _between_prompts(scan):
+                break
+    return scan
 
 
-async def at_rest(session: Session) -> None:
+def _between_prompts(scan: Scan) -> bool:
+    between = scan.marks and scan.shell.state is ShellState.STARTING and scan.shell.number > 0
+    return between and not scan.exited
+
+
+async def at_rest(session: Session) -> Look:
     """Let a shell whose command is over come to its next prompt, for a moment: it is neither busy nor hung.
 
     `run` answers at the mark that ends the command; the prompt comes after it.
     """
     await prompt_drawn(session)
-    with anyio.move_on_after(UNMARKED_MS / 1000):
-        while session.track.state is ShellState.PROMPT:
-            facts, verdict = session.look()
-            if verdict.waiting is not Waiting.BUSY or facts is None or facts.foreground != session.pid:
-                return
-            await anyio.sleep(0.001)
-            await session.scan()
+    look = await session.look()
+    if _comes_to_rest(look):
+        async for look in session.looks(0.001, time.monotonic() + UNMARKED_MS / 1000):
+            if not _comes_to_rest(look):
+                break
+    return look
+
+
+def _comes_to_rest(look: Look) -> bool:
+    """Whether its shell has drawn its prompt, and still does something for itself."""
+    own = look.facts is not None and look.own_shell_in_front
+    return own and look.shell.state is ShellState.PROMPT and look.waiting is Waiting.BUSY
+
+
+async def place_after(session: Session, ran: Ran) -> tuple[str | None, Mode]:
+    """Working directory and mode after a command: as its marks say, or else by a look."""
+    at_prompt = ran.completed and ran.outcome == "ready"
+    if at_prompt and ran.cwd is not None:
+        return ran.cwd, "shell_prompt"
+    look = await session.look()
+    return look.cwd if ran.cwd is None else ran.cwd, "shell_prompt" if at_prompt else look.mode
 
 
 async def _show_prompt(session: Session, pane: Pane) -> None:
@@ -188,31 +209,28 @@ async def _listen_no_more(session: Session, pane: Pane) -> bool:
     """End the listening of a shell that was given our key; whether it says that it did."""
     asked_at = session.log.size()
     await panes.type_input(session.tmux, pane, shells.refused_keys(typed.PROMPT_JOB))
-    return await _marked(session, lambda: _refusal(session, asked_at)[1] == typed.PROMPT_JOB)
+    return bool(await _marked(session, lambda scan: _refusal(scan, asked_at)[1] == typed.PROMPT_JOB))
 
 
-async def _marked(session: Session, met: Callable[[], bool]) -> bool:
+async def _marked(session: Session, met: Callable[[Scan], bool]) -> Scan | None:
     """Wait until the marks in the log say so, for as long as a shell may take to answer a key."""
-    with anyio.move_on_after(LISTENS_S):
-        while session.leader_alive():
-            change = session.growth.next_change()
-            await session.scan()
-            if met():
-                return True
-            with anyio.move_on_after(0.02):
-                await change.wait()
-    return False
+    async for scan in session.scans(0.02, time.monotonic() + LISTENS_S):
+        if met(scan):
+            return scan
+        if not scan.launcher_alive:
+            break
+    return None
 
 
-async def _type(session: Session, pane: Pane, text: str, data: bytes) -> Job:
-    track = session.track
+async def _type(session: Session, look: Look, text: str, data: bytes) -> Job:
+    pane, shell = session.live(), look.shell
     keyed = shells.keyed(session.meta.program)
-    if not keyed and re.search(rb"[\x00-\x1f]", data) and not _takes_pastes(session):
+    if not keyed and re.search(rb"[\x00-\x1f]", data) and not _takes_pastes(look):
         data = shells.one_line(data)
     line = data.decode("utf-8", "surrogateescape")
-    job = Job(text, line, time.monotonic(), session.log.size())
-    job.at(track)
-    claim = f"{session.meta.nonce}-{track.number}-{track.prompt_end}"
+    job = Job(text, line, time.monotonic(), look.size)
+    job.at(shell)
+    claim = f"{session.meta.nonce}-{shell.number}-{shell.prompt_end}"
     before = [
         command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_claim", claim),
         # Twice where nothing answers it: the first one ends a search or half a key, and may be taken for text.
@@ -237,16 +255,16 @@ async def _type(session: Session, pane: Pane, text: str, data: bytes) -> Job:
                 done = await panes.type_input(session.tmux, pane, data)
     if not done:
         await session.alive()
-        raise _busy(session)  # another broker was first at this prompt
+        raise _busy(session, await session.look())  # another broker was first at this prompt
     session.write_event("input", bytes=len(text.encode("utf-8", "surrogateescape")), keys=1)
     return job
 
 
-def _takes_pastes(session: Session) -> bool:
+def _takes_pastes(look: Look) -> bool:
     """Whether the line editor asked for bracketed paste when it showed this prompt: on a dumb terminal it does not."""
-    end = session.track.prompt_end
-    start = max(session.track.output_end, end - typed.ECHO_LIMIT)
-    return session.log.read(start, end - start).rpartition(b"\x1b[?2004")[2].startswith(b"h")
+    end = look.shell.prompt_end
+    start = max(look.shell.output_end, end - typed.ECHO_LIMIT)
+    return look.log.read(start, end - start).rpartition(b"\x1b[?2004")[2].startswith(b"h")
 
 
 async def _listening(session: Session, pane: Pane, job: Job) -> None:
@@ -257,31 +275,32 @@ async def _listening(session: Session, pane: Pane, job: Job) -> None:
     """
     if await _answers(session, job.sent_at):
         return
-    if typed.may_miss(session, job.sent_at) and await _listen_no_more(session, pane):
+    if typed.may_miss(session, await session.scan(), job.sent_at) and await _listen_no_more(session, pane):
         asked_at = session.log.size()  # its answer was not recorded
         await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, shells.KEY)])
-        if await _answers(session, asked_at):
-            job.at(session.track)  # zsh has drawn another prompt
+        answer = await _answers(session, asked_at)
+        if answer:
+            job.at(answer.shell)  # zsh has drawn another prompt
             return
     await panes.set_option(session.tmux, pane, "claim", "")  # the prompt may be the same one
     raise _typed_at(session)
 
 
-async def _answers(session: Session, asked_at: int) -> bool:
-    """Whether the shell answers our key, that it listens."""
-    await _marked(session, lambda: session.track.listens >= asked_at or bool(_refusal(session, asked_at)[0]))
-    return session.track.listens >= asked_at
+async def _answers(session: Session, asked_at: int) -> Scan | None:
+    """What the marks say once the shell answers our key, that it listens; None: it does not."""
+    scan = await _marked(session, lambda scan: scan.shell.listens >= asked_at or bool(_refusal(scan, asked_at)[0]))
+    return scan if scan and scan.shell.listens >= asked_at else None
 
 
-def _refusal(session: Session, since: int) -> tuple[str, str]:
+def _refusal(scan: Scan, since: int) -> tuple[str, str]:
     """Why the shell did not take what was given to it by key, and under which name; empty if it did not say so."""
-    why, name, at = session.track.refused or ("", "", 0)
+    why, name, at = scan.shell.refused or ("", "", 0)
     return (why, name) if at >= since else ("", "")
 
 
-def _not_taken(session: Session, job: Job) -> str:
+def _not_taken(scan: Scan, job: Job) -> str:
     """Why the shell did not take our command; empty if it did not say so."""
-    why, name = _refusal(session, job.sent_at)
+    why, name = _refusal(scan, job.sent_at)
     return why if name in ("", job.name) else ""
 
 
@@ -296,45 +315,37 @@ def _typed_at(session: Session) -> SessionBusy:
 
 async def _finish(session: Session, job: Job, deadline: float, progress: Progress) -> Ran:
     told, asking, rest = time.monotonic(), Asking(), Rest()
-    while True:
-        change = session.growth.next_change()
-        await session.scan()
-        session.growth.flood = session.log.size() - job.sent_at > FLOOD_BYTES
-        ran = typed.done(session, job)
+    async for scan in session.scans(0.02, deadline):
+        session.growth.flood = scan.size - job.sent_at > FLOOD_BYTES
+        ran = typed.done(session, scan, job)
         if ran is None:
-            look = await Look.at(session)
-            ran = typed.done(session, job) or await _not_done(session, job, look, rest)
+            scan = look = await session.look()
+            ran = typed.done(session, look, job) or await _not_done(session, job, look, rest)
             ran = ran or await _asks(session, job, look, asking)
+        if ran is None and (scan.exited or scan.replaced):
+            ran = _exited(session, scan, job)
         if ran:
             return ran
-        if not session.leader_alive():
-            pane = await session.refresh()
-            if pane is None or pane.dead or pane.respawned:
-                await session.scan()
-                return typed.done(session, job) or _exited(session, job)
         now = time.monotonic()
-        if now >= deadline:
-            session.save_checkpoint()  # whoever comes next need not look for its beginning
-            return typed.unfinished(session, job, "timeout")
         if now - told >= PROGRESS_EVERY_S:
             told = now
-            await progress(now - job.begun, last_line(session))
-        with anyio.move_on_after(min(0.02, deadline - now)):
-            await change.wait()
+            await progress(now - job.begun, last_line(scan))
+    session.save_checkpoint()  # whoever comes next need not look for its beginning
+    return typed.unfinished(session, scan, job, "timeout")
 
 
 async def _not_done(session: Session, job: Job, look: Look, rest: Rest) -> Ran | None:
     """What became of our command, if the shell did not run it, or what it said at the end is not in the log."""
-    why = _not_taken(session, job)
+    why = _not_taken(look, job)
     if why:
         raise _incomplete(session) if why == "s" else _typed_at(session)
-    alone = session.track.number == job.number and not job.foreign and not job.doubtful
-    if session.track.state is ShellState.CONTINUATION and alone:
+    alone = look.shell.number == job.number and not job.foreign and not job.doubtful
+    if look.shell.state is ShellState.CONTINUATION and alone:
         await _abandon(session, job)
     if not await rest.proven(session, look):
         return None
-    ran = typed.settled(session, job)
-    if ran is None and typed.misses_its_end(session, job) and not job.asked_prompt:
+    ran = typed.settled(session, look, job)
+    if ran is None and typed.misses_its_end(session, look, job) and not job.asked_prompt:
         job.asked_prompt = True
         await _show_prompt(session, session.live())
     return ran
@@ -344,12 +355,9 @@ async def _abandon(session: Session, job: Job) -> None:
     """Take an unfinished command back, and say so."""
     pane = await session.alive()
     await panes.type_input(session.tmux, pane, b"", after=[panes.keys(pane, ["C-c"])])
-    with anyio.move_on_after(2):
-        while session.track.state is not ShellState.PROMPT or session.track.number == job.number:
-            change = session.growth.next_change()
-            await session.scan()
-            with anyio.move_on_after(0.02):
-                await change.wait()
+    async for scan in session.scans(0.02, time.monotonic() + ABANDONED_S):
+        if scan.shell.state is ShellState.PROMPT and scan.shell.number != job.number:
+            break
     raise _incomplete(session)
 
 
@@ -361,28 +369,28 @@ def _incomplete(session: Session) -> IncompleteCommand:
     )
 
 
-def _exited(session: Session, job: Job) -> Ran:
-    code, name = session.exit_status
-    ran = typed.unfinished(session, job, "exited")
+def _exited(session: Session, scan: Scan, job: Job) -> Ran:
+    code, name = scan.exit_status
+    ran = typed.unfinished(session, scan, job, "exited")
     note = f"The shell was ended by SIG{name}." if name else ran.note
     return replace(ran, exit_code=code, completed=code is not None, note=note)
 
 
 async def _asks(session: Session, job: Job, look: Look, asking: Asking) -> Ran | None:
     """What our command printed, if it now wants input: who called can give it."""
-    if session.track.state is not ShellState.RUNNING:
+    if look.shell.state is not ShellState.RUNNING:
         return None
-    verdict = await asking.settled(session, look.verdict)
-    await session.scan()
-    if verdict is None or verdict.process is None or session.track.state is not ShellState.RUNNING:
+    settled = await asking.settled(session, look)
+    if settled is None or settled.verdict.process is None or settled.shell.state is not ShellState.RUNNING:
         return None
-    if verdict.process.pid == session.pid and typed.misses_its_end(session, job):
+    process = settled.verdict.process
+    if process.pid == settled.pid and typed.misses_its_end(session, settled, job):
         return None  # it may be at its prompt
-    ran = typed.unfinished(session, job, "ready")
+    ran = typed.unfinished(session, settled, job, "ready")
     if ran.evidence is None:
         return None  # another command's question
-    who = f"`{verdict.process.name}`"
-    match verdict.waiting:
+    who = f"`{process.name}`"
+    match settled.waiting:
         case Waiting.SECRET:
             what = f"{who} asks for a secret: have the person type it with `tmuxmcp attach --take {session.id}`"
         case Waiting.LINE:
@@ -395,14 +403,12 @@ async def _asks(session: Session, job: Job, look: Look, asking: Asking) -> Ran |
     return replace(ran, evidence="kernel", note=note)
 
 
-def _front(session: Session) -> str:
-    foreground = session.foreground()
-    return f"`{foreground.command}`" if foreground else "another program"
+def _front(look: Look) -> str:
+    return f"`{look.foreground.command}`" if look.foreground else "another program"
 
 
-def _busy(session: Session, text: str = "") -> SessionBusy:
-    foreground = session.foreground()
-    since = running_since(session)
+def _busy(session: Session, look: Look, text: str = "") -> SessionBusy:
+    foreground, since = look.foreground, running_since(look)
     what = text.strip().split("\n")[0][:200] or (foreground.command if foreground else "a command")
     return SessionBusy(
         f"Session {session.id} runs `{what}`" + (f" since {since}." if since else "."),
@@ -414,25 +420,24 @@ def _busy(session: Session, text: str = "") -> SessionBusy:
     )
 
 
-def running_since(session: Session) -> str | None:
+def running_since(look: Look) -> str | None:
     """When the foreground program began; ISO 8601."""
     import psutil
 
     from tmuxmcp.sessions.session import iso
 
-    foreground = session.foreground()
     try:
-        return iso(psutil.Process(foreground.pid).create_time()) if foreground else None
+        return iso(psutil.Process(look.foreground.pid).create_time()) if look.foreground else None
     except psutil.Error:
         return None
 
 
-def _not_a_shell(session: Session, why: str, hint: str = "") -> NotAShell:
-    foreground = session.foreground()
+def _not_a_shell(session: Session, look: Look, why: str, hint: str = "") -> NotAShell:
+    foreground = look.foreground
     return NotAShell(
         f"run needs the session's own shell at its prompt, but in session {session.id} {why}.",
         hint=hint or "Use send for it, quit it first, or run the command in another session.",
         session_id=session.id,
         foreground=foreground.command if foreground else None,
-        waiting=session.look()[1].waiting.value if foreground else Waiting.UNKNOWN.value,
+        waiting=look.waiting.value if foreground else Waiting.UNKNOWN.value,
     )

@@ -67,7 +67,7 @@ NOTHING = Shown(0, 0, (), (0, 0, False))
 """What a lost session shows."""
 
 
-async def look(session: Session) -> Shown | None:
+async def shown_by(session: Session) -> Shown | None:
     """What a session shows now, and take in what tmux says of its pane; None when that is gone."""
     captured = await panes.capture_pane(session.tmux, session.pane) if session.pane else None
     if captured is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import anyio
 
 from tmuxmcp.broker import fonts
-from tmuxmcp.broker.screens import Shown, look
+from tmuxmcp.broker.screens import Shown, shown_by
 from tmuxmcp.contract import results as r
 from tmuxmcp.errors import SessionNotFound, Unsupported
 from tmuxmcp.sessions.session import Session
@@ -57,7 +57,7 @@ async def take(session: Session, format: str) -> Picture:
         Unsupported: Pillow or a font is missing.
         SessionNotFound: its pane is gone, and its screen with it.
     """
-    shown = await look(session)
+    shown = await shown_by(session)
     if shown is None:
         raise SessionNotFound(
             f"Session {session.id} is lost: there is no screen any more.",

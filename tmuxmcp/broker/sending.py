@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
-
-import anyio
 
 from tmuxmcp.broker import run
 from tmuxmcp.broker.reading import Reading, taken_notice
@@ -14,6 +13,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, NoInput, ResourceLimit, TmuxFailed
+from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.keys import parse_key, parse_keys
 from tmuxmcp.tmux import panes
@@ -29,6 +29,9 @@ TTY_FULL = 4000
 """Unread bytes at which a terminal takes no more: of 4096 the kernel keeps a few (N_TTY_BUF_SIZE, tty_ldisc.c)."""
 
 PASTE_BEGIN, PASTE_END = b"\x1b[200~", b"\x1b[201~"
+
+ESCAPES_AFTER_S = 0.2
+"""How long a program may take to read text before the Escape that follows it is typed."""
 
 QUEUE_S = 0.5
 """How long a program that reads slowly is given before more input is refused."""
@@ -76,11 +79,11 @@ async def send(reading: Reading, session: Session, what: Typing, asked: q.Send, 
     pane = session.live()
     await run.prompt_drawn(session)
     data, bracketed, newlines = _pasted(what.data, what.bracketed_paste, pane.alternate_screen)
-    _check_lines(session, data)
-    await _check_queue(session, reading.settings, len(data) + len(what.keys))
-    wait.start_offset = wait.sent_at = session.log.size()
+    look = await _with_room(session, reading.settings, len(data) + len(what.keys))
+    _check_lines(look, data)
+    wait.start_offset = wait.sent_at = look.size
     wait.typed, wait.screen = what.text, False
-    wait.before = session.look()[1].process
+    wait.before = look.verdict.process
     await reading.before(session, asked, wait, call, now=True)
     async with session.input_lock:
         await _type(session, pane, data, what.keys, bracketed, newlines)
@@ -106,9 +109,9 @@ async def _type(session: Session, pane: Pane, data: bytes, names: list[str], bra
     if data and names and names[0] == "Escape":
         if await panes.type_input(session.tmux, pane, data, after=behind, bracketed=bracketed):
             await typed(session.tmux)
-            with anyio.move_on_after(0.2):
-                while not session.look()[1].ready:
-                    await anyio.sleep(0.001)
+            async for look in session.looks(0.001, time.monotonic() + ESCAPES_AFTER_S):
+                if look.ready:
+                    break
         data, behind = b"", []
     if not await panes.type_input(session.tmux, pane, data, after=[*behind, *after], bracketed=bracketed):
         await not_typed(session)
@@ -145,9 +148,8 @@ def check_size(settings: BrokerSettings, text: str) -> None:
         )
 
 
-def _check_lines(session: Session, data: bytes) -> None:
-    facts, _ = session.look()
-    if facts is None or not facts.canonical or len(data) <= CANONICAL_LINE:
+def _check_lines(look: Look, data: bytes) -> None:
+    if look.facts is None or not look.facts.canonical or len(data) <= CANONICAL_LINE:
         return
     longest = max(len(line) for line in data.split(b"\n"))
     if longest > CANONICAL_LINE:
@@ -157,34 +159,31 @@ def _check_lines(session: Session, data: bytes) -> None:
         )
 
 
-async def _check_queue(session: Session, settings: BrokerSettings, size: int) -> None:
-    """Refuse what would only queue up: what a full terminal does not take waits in the tmux server, without limit.
+async def _with_room(session: Session, settings: BrokerSettings, size: int) -> Look:
+    """A look at a terminal that takes so much more; what a full one does not take waits in the tmux server.
 
     Raises:
         ResourceLimit: the program does not read, and as much as one call may type waits for it already.
     """
     queued = session.typed + size
-    with anyio.move_on_after(QUEUE_S):
-        while full := _full(session):
-            if queued <= settings.max_input_bytes:
-                break
-            await anyio.sleep(0.01)
-    if not full:
-        session.typed = size
-    elif queued > settings.max_input_bytes:
+    too_much = queued > settings.max_input_bytes
+    async for look in session.looks(0.01, time.monotonic() + (QUEUE_S if too_much else 0)):
+        if not _full(look):
+            session.typed = size
+            return look
+    if too_much:
         raise ResourceLimit(
             f"The program of session {session.id} does not read its input: {session.typed:,} bytes wait for it, and "
             f"{size:,} more would exceed max_input_bytes ({settings.max_input_bytes:,}).",
             hint="Wait until it reads (wait_for=ready), interrupt it (key C-c, or signal), or destroy the session.",
             limit="max_input_bytes",
         )
-    else:
-        session.typed = queued
+    session.typed = queued
+    return look
 
 
-def _full(session: Session) -> bool:
-    facts, _ = session.look()
-    return facts is not None and facts.unread >= TTY_FULL
+def _full(look: Look) -> bool:
+    return look.facts is not None and look.facts.unread >= TTY_FULL
 
 
 def _pasted(data: bytes, wanted: str, full_screen: bool) -> tuple[bytes, bool, bytes]:

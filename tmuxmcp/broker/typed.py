@@ -19,7 +19,7 @@ from itertools import takewhile
 from tmuxmcp.broker.wait import all_logged
 from tmuxmcp.contract.results import Evidence, Outcome
 from tmuxmcp.errors import TmuxMcpError
-from tmuxmcp.readiness.kernel import KernelFacts, Verdict, Waiting
+from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.repair import sink_of
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
@@ -118,28 +118,6 @@ class Job:
         self.prompt_end = track.prompt_end
 
 
-@dataclass(frozen=True)
-class Look:
-    """One look at a session: first what the kernel says, then the log's end with all marks up to it."""
-
-    facts: KernelFacts | None
-    verdict: Verdict
-    size: int
-    """Of the log; its marks are known up to here."""
-
-    @classmethod
-    async def at(cls, session: Session) -> Look:
-        """Look now."""
-        facts, verdict = session.look()
-        await session.scan()
-        return cls(facts, verdict, session.log.size())
-
-    def at_editor(self, session: Session) -> bool:
-        """The session's own shell waits for keys, and has read all that was typed."""
-        own = self.facts is not None and self.facts.foreground == session.pid
-        return own and self.verdict.waiting is Waiting.EDITOR
-
-
 class Rest:
     """Tells when a shell waits for keys and nothing is on its way: neither to it nor into the log.
 
@@ -155,7 +133,7 @@ class Rest:
     async def proven(self, session: Session, look: Look) -> bool:
         """Whether it is so, by this look and those before it."""
         now = time.monotonic()
-        seen = (look.size, look.verdict.process.wakes) if look.at_editor(session) and look.verdict.process else None
+        seen = (look.size, look.verdict.process.wakes) if look.at_editor and look.verdict.process else None
         if seen is None or seen != self._seen:
             self._seen, self._since, self._passed_on = seen or (-1, 0), now, False
             return False
@@ -246,9 +224,9 @@ def behind_echo(data: bytes) -> int:
 # ---- what became of it -----------------------------------------------------------------------------
 
 
-def done(session: Session, job: Job) -> Ran | None:
+def done(session: Session, scan: Scan, job: Job) -> Ran | None:
     """The result, if the shell has finished what is certainly our command."""
-    for finished in session.commands:
+    for finished in scan.commands:
         if finished.number < job.next_number or finished.echo_start < job.prompt_end:
             continue
         if job.asked_prompt and finished.output_start is None and not finished.job:
@@ -272,35 +250,34 @@ def _showed_something(session: Session, finished: Finished) -> bool:
     return bool(plain(data, session.cols, session.rows).text.strip())
 
 
-def settled(session: Session, job: Job) -> Ran | None:
+def settled(session: Session, scan: Scan, job: Job) -> Ran | None:
     """What became of it, now that nothing is under way (`Rest`); None when even that does not tell."""
-    track = session.track
-    gaps = session.gaps(job.sent_at, session.log.size())
+    shell = scan.shell
+    gaps = session.gaps(job.sent_at, scan.size)
     if job.doubtful:
         finished, echo = job.doubtful[-1]
         if len(job.doubtful) > 1 or job.foreign or echo is Echo.OTHER:
-            return _unknown(session, job, finished)
+            return _unknown(scan, job, finished)
         return _ran(session, job, finished, _NOTES.get(echo))
-    if track.state is ShellState.PROMPT and track.number > job.number and gaps:
-        return _over(session, job) if not job.foreign else _unknown(session, job)
+    if shell.state is ShellState.PROMPT and shell.number > job.number and gaps:
+        return _over(session, scan, job) if not job.foreign else _unknown(scan, job)
     if gaps and job.asked_prompt:
-        return _unknown(session, job)
-    if not gaps and track.state is ShellState.PROMPT:
-        return _refused(session, job) if track.number == job.number else _unknown(session, job)
+        return _unknown(scan, job)
+    if not gaps and shell.state is ShellState.PROMPT:
+        return _refused(scan, job) if shell.number == job.number else _unknown(scan, job)
     return None
 
 
-def misses_its_end(session: Session, job: Job) -> bool:
+def misses_its_end(session: Session, scan: Scan, job: Job) -> bool:
     """Where the shell waits for keys: whether that may be its prompt, of which the log does not tell."""
-    track = session.track
-    if job.doubtful or (track.state is ShellState.PROMPT and track.number > job.number):
+    if job.doubtful or (scan.shell.state is ShellState.PROMPT and scan.shell.number > job.number):
         return False
-    return may_miss(session, job.sent_at)
+    return may_miss(session, scan, job.sent_at)
 
 
-def may_miss(session: Session, offset: int) -> bool:
+def may_miss(session: Session, scan: Scan, offset: int) -> bool:
     """Whether something that was printed behind this offset may not be in the log."""
-    return not sink_of(session.directory)[1] or bool(session.gaps(offset, session.log.size()))
+    return not sink_of(session.directory)[1] or bool(session.gaps(offset, scan.size))
 
 
 def _ran(session: Session, job: Job, finished: Finished, note: str | None = None) -> Ran:
@@ -332,10 +309,10 @@ def _joined(*notes: str | None) -> str | None:
     return " ".join(filter(None, notes)) or None
 
 
-def _over(session: Session, job: Job) -> Ran:
+def _over(session: Session, scan: Scan, job: Job) -> Ran:
     """The shell is at a later prompt, and what it said of our command was not recorded."""
     start = job.sent_at + behind_echo(session.log.read(job.sent_at, ECHO_LIMIT))
-    end = max(start, session.track.prompt_start)
+    end = max(start, scan.shell.prompt_start)
     status = shells.status_variable(session.meta.program)
     note = (
         "It is over; its exit status and some of its output were not recorded. "
@@ -344,24 +321,25 @@ def _over(session: Session, job: Job) -> Ran:
     return Ran("ready", None, True, "marks", start, end, None, since(job), note)
 
 
-def _refused(session: Session, job: Job) -> Ran | None:
+def _refused(scan: Scan, job: Job) -> Ran | None:
     """The shell took the line and drew the same prompt anew, without running anything; else None."""
-    shown = session.log.read(job.sent_at, min(max(session.track.prompt_start - job.sent_at, 0), ECHO_LIMIT))
+    end = scan.shell.prompt_start
+    shown = scan.log.read(job.sent_at, min(max(end - job.sent_at, 0), ECHO_LIMIT))
     taken = behind_echo(shown)
     if not taken:
         return None
     if not job.name:
-        text = plain(shown[:taken], session.cols, session.rows).text
+        text = plain(shown[:taken], scan.cols, scan.rows).text
         if compared(job.typed, text, text) is Echo.OTHER:
             return None
     note = "The shell refused the line before running it (history expansion?): put ! into single quotes."
     start = job.sent_at + taken
-    return Ran("ready", None, False, "marks", start, session.track.prompt_start, None, since(job), note)
+    return Ran("ready", None, False, "marks", start, end, None, since(job), note)
 
 
-def _unknown(session: Session, job: Job, finished: Finished | None = None) -> Ran:
+def _unknown(scan: Scan, job: Job, finished: Finished | None = None) -> Ran:
     """The shell is at its prompt again, and what became of our command cannot be told."""
-    start, end = job.sent_at, session.log.size()
+    start, end = job.sent_at, scan.size
     if finished:
         first = job.doubtful[0][0]
         start, end = first.output_start or first.echo_start, finished.output_end
@@ -379,9 +357,9 @@ def _unknown(session: Session, job: Job, finished: Finished | None = None) -> Ra
     return Ran("ready", None, False, None, start, max(start, end), None, since(job), f"{note} {LOOK_FIRST}")
 
 
-def unfinished(session: Session, job: Job, outcome: Outcome) -> Ran:
+def unfinished(session: Session, scan: Scan, job: Job, outcome: Outcome) -> Ran:
     """What our command printed so far, if it runs; what is known of it, if that is not known."""
-    track, end = session.track, session.log.size()
+    track, end = scan.shell, scan.size
     start, note = end, foreign_note(job)
     evidence: Evidence | None = None
     if track.state is ShellState.RUNNING and track.number >= job.next_number:

@@ -110,16 +110,17 @@ class Verbs:
             answer = await self._targets.wait_ready(session, request.ready_timeout_ms, call)
             ready = answer.outcome == "ready"
         await session.refresh()
+        look = await session.look()
         return r.CreateSessionResult(
             session_id=session.id,
             program=session.meta.program,
             args=session.meta.args,
-            pid=session.pid or 0,
-            cwd=session.cwd(),
-            rows=session.rows,
-            cols=session.cols,
-            mode=session.mode(),
-            ready=ready or session.look()[1].ready,
+            pid=look.pid or 0,
+            cwd=look.cwd,
+            rows=look.rows,
+            cols=look.cols,
+            mode=look.mode,
+            ready=ready or look.ready,
             attach_command=self.attach_command(session),
             note=notes(session, 0, 0, session.bounds.note),
         )
@@ -153,13 +154,11 @@ class Verbs:
         for session in sorted(self._registry.sessions.values(), key=lambda each: each.meta.created_at):
             if session.exited and not request.include_exited:
                 continue
-            await session.scan()
-            found.append(facts.summary(session))
+            found.append(facts.summary(session, await session.look()))
         return r.ListSessionsResult(count=len(found), sessions=found)
 
     async def _get_session(self, session: Session) -> r.SessionFacts:
-        await run.at_rest(session)
-        return facts.of(session, self.attach_command(session))
+        return facts.of(session, await run.at_rest(session), self.attach_command(session))
 
     # ---- commands, keys, reading ---------------------------------------------------------------
 
@@ -171,6 +170,7 @@ class Verbs:
         excerpt = session.reader.both_ends(ran.start, ran.end, request.max_bytes)
         if session.cursor_of(call.caller) < ran.end:
             session.move_cursor(call.caller, ran.end)
+        cwd, mode = await run.place_after(session, ran)
         return r.RunResult(
             session_id=session.id,
             exit_code=ran.exit_code,
@@ -178,8 +178,8 @@ class Verbs:
             outcome=ran.outcome,
             evidence=ran.evidence,
             duration_ms=ran.duration_ms,
-            cwd=ran.cwd if ran.cwd is not None else session.cwd(),
-            mode="shell_prompt" if ran.completed and ran.outcome == "ready" else session.mode(),
+            cwd=cwd,
+            mode=mode,
             truncated=excerpt.truncated,
             output_bytes=ran.end - ran.start,
             omitted_bytes=excerpt.omitted_bytes,

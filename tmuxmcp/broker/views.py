@@ -88,7 +88,7 @@ def raw(session: Session, start: int, end: int, limit: int) -> Piece:
 def text(session: Session, start: int, end: int, limit: int, *, contiguous: bool) -> Piece:
     """Clean lines: the first that fit, or both ends of all."""
     reader = session.reader
-    if end == session.log.size() and end > start:  # the rest of a character is still to come
+    if end > start:  # the rest of a character is still to come
         end -= unfinished_character(session.log.read(max(end - 3, start), min(3, end - start)))
     excerpt = reader.from_start(start, end, limit) if contiguous else reader.both_ends(start, end, limit)
     if not excerpt.text and end > start and reader.draws_at(end):

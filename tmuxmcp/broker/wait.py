@@ -12,13 +12,12 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-import anyio
-
-from tmuxmcp.broker.screens import look
+from tmuxmcp.broker.screens import shown_by
 from tmuxmcp.contract.call import Progress, no_progress
 from tmuxmcp.contract.results import Evidence, Outcome
-from tmuxmcp.readiness.kernel import KernelFacts, Process, Verdict, Waiting
+from tmuxmcp.readiness.kernel import Process, Waiting
 from tmuxmcp.record.log import FLOOD_BYTES
+from tmuxmcp.sessions.look import Look, Scan, Wakes
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.terminal.patterns import search_pattern
@@ -103,8 +102,8 @@ class Answer:
     evidence: Evidence | None
     matched: str | None
     waited_ms: int
-    settled: tuple[KernelFacts | None, Verdict] | None = None
-    """What the kernel said when the program was found ready: it may do something for itself right afterwards."""
+    settled: Look | None = None
+    """The look that found the program ready: it may do something for itself right afterwards."""
 
 
 def without_echo(text: str, typed: str) -> str:
@@ -148,7 +147,7 @@ class _Watch:
     differs_since: float | None = None
     """When the screen was first seen changed."""
     told: float = field(default=0.0)
-    settled: tuple[KernelFacts | None, Verdict] | None = None
+    settled: Look | None = None
 
 
 async def wait_for(session: Session, wait: Wait) -> Answer:
@@ -159,86 +158,85 @@ async def wait_for(session: Session, wait: Wait) -> Answer:
     size = session.log.size()
     watch = _Watch(begun, size if wait.sent_at is None else wait.sent_at, size, begun, told=begun)
     deadline = begun + wait.timeout_ms / 1000
-    step = SHORTEST_LOOK_S
-    with session.watcher.waiting(session.log.path) as growth:
-        while True:
-            change = growth.next_change()
-            answer = await _check(session, wait, watch)
-            now = time.monotonic()
-            if answer is None and now >= deadline:
-                answer = ("exited" if session.exited else "timeout", None, None)
-            if answer:
-                outcome, evidence, matched = answer
-                return Answer(outcome, evidence, matched, int((now - begun) * 1000), watch.settled)
-            await _tell(session, wait, watch, now)
-            quiet_for = now - watch.changed
-            step = min(max(SHORTEST_LOOK_S, quiet_for / 8), LONGEST_LOOK_S)
-            with anyio.move_on_after(min(step, max(deadline - now, 0))):
-                await change.wait()
+
+    def step_s() -> float:
+        return min(max(SHORTEST_LOOK_S, (time.monotonic() - watch.changed) / 8), LONGEST_LOOK_S)
+
+    # Only `ready` needs the kernel's word.
+    seen: Wakes[Look] | Wakes[Scan] = (session.looks if wait.want == "ready" else session.scans)(step_s, deadline)
+    with session.watcher.waiting(session.log.path):
+        async for scan in seen:
+            found = await _check(session, scan, wait, watch)
+            if found:
+                return _answer(found, watch)
+            await _tell(scan, wait, watch)
+    return _answer(("exited" if scan.exited else "timeout", None, None), watch)
 
 
 _Found = tuple[Outcome, Evidence | None, str | None]
 
 
-async def _check(session: Session, wait: Wait, watch: _Watch) -> _Found | None:
-    await session.scan()
+def _answer(found: _Found, watch: _Watch) -> Answer:
+    outcome, evidence, matched = found
+    return Answer(outcome, evidence, matched, int((time.monotonic() - watch.begun) * 1000), watch.settled)
+
+
+async def _check(session: Session, scan: Scan, wait: Wait, watch: _Watch) -> _Found | None:
     now = time.monotonic()
-    size = session.log.size()
-    if size != watch.size:
-        watch.size, watch.changed = size, now
-        session.growth.flood = size - watch.begun_at > FLOOD_BYTES
-    if not session.leader_alive():
-        await session.refresh()
+    if scan.size != watch.size:
+        watch.size, watch.changed = scan.size, now
+        session.growth.flood = scan.size - watch.begun_at > FLOOD_BYTES
     if wait.want == "pattern":
-        found = await _pattern(session, wait, watch, now)
+        found = await _pattern(session, scan, wait, watch, now)
         if found is not None:
             return "matched", None, found
-    if wait.want == "changed" and await _changed(session, wait, watch, now):
+    if wait.want == "changed" and await _changed(session, scan, wait, watch, now):
         return "matched", None, None
-    if session.exited:
+    if scan.exited:
         return "exited", None, None
     quiet_ms = (now - watch.changed) * 1000
     if wait.want == "idle" and quiet_ms >= wait.idle_ms:
         return "idle", "quiet", None
-    if wait.want == "ready":
-        evidence = await _ready(session, wait, watch, now)
+    if isinstance(scan, Look):
+        evidence = await _ready(session, scan, wait, watch, now)
         if evidence:
             return "ready", evidence, None
     return None
 
 
-async def _ready(session: Session, wait: Wait, watch: _Watch, now: float) -> Evidence | None:
-    facts, verdict = session.look()
-    own_shell = facts is None or facts.foreground == session.pid
-    if verdict.waiting is Waiting.UNKNOWN:
+async def _ready(session: Session, look: Look, wait: Wait, watch: _Watch, now: float) -> Evidence | None:
+    shown = look.shell.state is ShellState.PROMPT
+    if look.waiting is Waiting.UNKNOWN:
         watch.ready_since = None
-        if facts is None and session.track.state is ShellState.PROMPT and now - watch.changed >= SETTLE_S * 5:
+        if look.facts is None and shown and now - watch.changed >= SETTLE_S * 5:
             return "marks"
         watch.unknown_since = watch.unknown_since or now
-        return await _by_eye(session, wait, watch, now)
+        return _by_eye(look, wait, watch, now)
     watch.unknown_since = None
-    if not verdict.ready or verdict.process is None:
+    process = look.verdict.process
+    if not look.ready or process is None:
         watch.ready_since = None
         return None
-    editing = verdict.waiting is Waiting.EDITOR
-    if session.meta.marks and own_shell and editing and not session.at_prompt and now - watch.changed < 0.1:
+    if look.marks and look.at_editor and not look.at_prompt and now - watch.changed < 0.1:
         return None  # its prompt is on the way
     if watch.ready_since is None:
         watch.ready_since = now
     # A prompt that is newer than the wait: nothing to be seen settling.
-    new_prompt = session.track.state is ShellState.PROMPT and own_shell and session.track.prompt_end > watch.begun_at
+    new_prompt = shown and look.own_shell_in_front and look.shell.prompt_end > watch.begun_at
     new_prompt = new_prompt and not shells.draws_after_mark(session.meta.program)
-    if not new_prompt and now - max(watch.ready_since, watch.changed) < _settle_s(wait, watch, verdict.process):
+    if not new_prompt and now - max(watch.ready_since, watch.changed) < _settle_s(wait, watch, process):
         return None
     asked = time.monotonic()
     logged = await all_logged(session, watch.size)
     slower = watch.answer_s * 1.5
     watch.answer_s = (time.monotonic() - asked) / 2
-    settled = session.look()
-    if not logged or not settled[1].ready or (watch.answer_s > slower and watch.answer_s > SETTLE_S):
+    settled = await session.look()
+    if not logged or not settled.ready or (watch.answer_s > slower and watch.answer_s > SETTLE_S):
         return None
+    if settled.size != look.size:
+        return None  # it has just printed something
     watch.settled = settled
-    return "marks" if session.at_prompt and own_shell else "kernel"
+    return "marks" if settled.at_prompt and settled.own_shell_in_front else "kernel"
 
 
 def _settle_s(wait: Wait, watch: _Watch, process: Process) -> float:
@@ -273,70 +271,73 @@ class Asking:
         self._name = ""
         self._since = 0.0
 
-    async def settled(self, session: Session, verdict: Verdict) -> Verdict | None:
-        """The kernel's verdict, once it has stood for a while and all before it is printed."""
-        now, size = time.monotonic(), session.log.size()
-        name = verdict.process.name if verdict.process and verdict.ready else ""
-        if not name or size != self._size or name != self._name:
-            self._size, self._name, self._since = size, name, now
+    async def settled(self, session: Session, look: Look) -> Look | None:
+        """A last look, once the kernel's verdict has stood for a while and all before it is printed."""
+        now, process = time.monotonic(), look.verdict.process
+        name = process.name if process and look.ready else ""
+        if not name or look.size != self._size or name != self._name:
+            self._size, self._name, self._since = look.size, name, now
             return None
-        if now - self._since < (LISTENS_FOR_KEYS_S if verdict.waiting is Waiting.EDITOR else ASKS_S):
+        if now - self._since < (LISTENS_FOR_KEYS_S if look.waiting is Waiting.EDITOR else ASKS_S):
             return None
-        return verdict if await all_logged(session, size) and session.look()[1].ready else None
+        if not await all_logged(session, look.size):
+            return None
+        last = await session.look()
+        return last if last.ready else None
 
 
-async def _by_eye(session: Session, wait: Wait, watch: _Watch, now: float) -> Evidence | None:
+def _by_eye(look: Look, wait: Wait, watch: _Watch, now: float) -> Evidence | None:
     """Where the kernel cannot tell: a prompt that the caller described, or silence."""
     quiet = now - max(watch.changed, watch.unknown_since or now)
-    if wait.prompt_pattern is not None and quiet >= SETTLE_S and watch.size > wait.start_offset:
-        text = without_echo(_new_text(session, wait), wait.typed)
+    if wait.prompt_pattern is not None and quiet >= SETTLE_S and look.size > wait.start_offset:
+        text = without_echo(_new_text(look, wait), wait.typed)
         last = text.rsplit("\n", 1)[-1]
         if last and search_pattern(wait.prompt_pattern, last) is not None:
             return "prompt"
     return "quiet" if quiet * 1000 >= wait.idle_ms else None
 
 
-def _new_text(session: Session, wait: Wait) -> str:
-    end = session.log.size()
-    start = max(wait.start_offset, end - PATTERN_BYTES, session.log.head())
-    return plain(b"".join(session.log.pieces(start, end)), session.cols, session.rows).text
+def _new_text(scan: Scan, wait: Wait) -> str:
+    start = max(wait.start_offset, scan.size - PATTERN_BYTES, scan.log.head())
+    return plain(b"".join(scan.log.pieces(start, scan.size)), scan.cols, scan.rows).text
 
 
-async def _pattern(session: Session, wait: Wait, watch: _Watch, now: float) -> str | None:
-    if watch.size > wait.start_offset:
-        found = search_pattern(wait.pattern, without_echo(_new_text(session, wait), wait.typed))
+async def _pattern(session: Session, scan: Scan, wait: Wait, watch: _Watch, now: float) -> str | None:
+    if scan.size > wait.start_offset:
+        found = search_pattern(wait.pattern, without_echo(_new_text(scan, wait), wait.typed))
         if found is not None:
             return found
-    if not (wait.screen or (session.pane and session.pane.alternate_screen)) or now - watch.screen_at < SCREEN_EVERY_S:
+    if not (wait.screen or scan.alternate_screen) or now - watch.screen_at < SCREEN_EVERY_S:
         return None
     watch.screen_at = now
-    shown = await look(session)
+    shown = await shown_by(session)
     if shown is None or not (wait.screen or (session.pane and session.pane.alternate_screen)):
         return None
     return search_pattern(wait.pattern, "\n".join(shown.capture.rows))
 
 
-async def _changed(session: Session, wait: Wait, watch: _Watch, now: float) -> bool:
+async def _changed(session: Session, scan: Scan, wait: Wait, watch: _Watch, now: float) -> bool:
     """Whether the screen is another one, and its program has come to the end of drawing it."""
     due = SCREEN_EVERY_S if watch.size != watch.screen_of else UNPRINTED_S
     if watch.screen_of < 0 or now - watch.screen_at >= due:
         watch.screen_at, watch.screen_of = now, watch.size
-        shown = await look(session)
+        shown = await shown_by(session)
         differs = shown is not None and shown.id != wait.screen_id
         watch.differs_since = (watch.differs_since or now) if differs else None
     if watch.differs_since is None:
         return False
     drawn = watch.screen_of == watch.size and now - watch.changed >= DRAWN_S
-    return drawn or session.exited or now - watch.differs_since >= DRAWING_S
+    return drawn or scan.exited or now - watch.differs_since >= DRAWING_S
 
 
-async def _tell(session: Session, wait: Wait, watch: _Watch, now: float) -> None:
+async def _tell(scan: Scan, wait: Wait, watch: _Watch) -> None:
+    now = time.monotonic()
     if now - watch.told < PROGRESS_EVERY_S:
         return
     watch.told = now
-    await wait.progress(now - watch.begun, last_line(session))
+    await wait.progress(now - watch.begun, last_line(scan))
 
 
-def last_line(session: Session) -> str:
+def last_line(scan: Scan) -> str:
     """The last line that a session printed, for progress reports."""
-    return session.last_text().rstrip().rsplit("\n", 1)[-1][:200]
+    return scan.last_text.rstrip().rsplit("\n", 1)[-1][:200]

@@ -190,16 +190,14 @@ class _Follower:
             session = self._registry.sessions.get(self._id)
             if session is None:
                 return None
-        size = session.log.size()
-        if size != self._size or not session.leader_alive():
-            self._size = size
+        if session.log.size() != self._size or not session.leader_alive():
             await session.refresh()
-        await session.scan()
-        facts, verdict = session.look()
+        look = await session.look()
+        self._size = look.size
         return State(
             made=session.meta.created_at,
-            mode=session.mode_by(facts, verdict),
-            ready=verdict.ready,
-            size=(session.cols, session.rows),
-            printed=size if self._output else 0,
+            mode=look.mode,
+            ready=look.ready,
+            size=(look.cols, look.rows),
+            printed=look.size if self._output else 0,
         )

@@ -471,11 +471,9 @@ async def _probe(broker: Broker, name: str, path: str, told: dict[str, str]) -> 
         with anyio.move_on_after(CHECK_S):
             await broker.create_session(path, name=name, wait_ready=False)
             session = await broker.registry.existing(name)
-            while not session.at_prompt:
-                change = session.growth.next_change()
-                await session.scan()
-                with anyio.move_on_after(0.05):
-                    await change.wait()
+            async for scan in session.scans(0.05):
+                if scan.at_prompt:
+                    break
             step = "`true` did not end"
             ran = await broker.run("true", name)
             told[name] = "" if (ran.exit_code, ran.evidence) == (0, "marks") else f"`true` gave {ran.outcome}"

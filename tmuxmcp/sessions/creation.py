@@ -328,7 +328,7 @@ class Creation:
         except ValueError:
             if session.begun:
                 return
-            said = session.last_text().strip() if session.bounds.sandbox == "bubblewrap" else ""
+            said = (await session.scan()).last_text.strip() if session.bounds.sandbox == "bubblewrap" else ""
             code, reason = "TMUX_ERROR", said or "its launcher did not start the program"
         await self.registry.forget(session)
         raised = RAISED.get(code, TmuxFailed)

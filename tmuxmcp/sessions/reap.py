@@ -20,6 +20,7 @@ from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.host import cgroup
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.sessions import identity
+from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 
 log = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ def interval_s(bounds: Bounds, sessions: Iterable[Session]) -> float:
     return min([60.0, *(max(limit / 4, 0.1) for limit in limits if limit)])
 
 
-def age_of(session: Session, state_dir: Path, watched: bool) -> Age:
+def age_of(session: Session, look: Look, state_dir: Path, watched: bool) -> Age:
     """What is to be judged of a session."""
     now = time.time()
     created = _seconds(session.meta.created_at, now)
@@ -101,7 +102,7 @@ def age_of(session: Session, state_dir: Path, watched: bool) -> Age:
     return Age(
         age_s=now - created,
         idle_s=now - active,
-        resting=session.exited or session.look()[1].ready,
+        resting=look.exited or look.ready,
         orphan=bool(owner) and (state_dir / "callers" / owner).exists() and not identity.is_alive(state_dir, owner),
         watched=watched,
         duration_s=session.bounds.limits.get("duration_s", 0),
@@ -129,7 +130,7 @@ async def end_idle(
     for session in list(sessions):
         if session.pane is None:
             continue
-        reason = reason_to_end(age_of(session, state_dir, session.id in watched), bounds)
+        reason = reason_to_end(age_of(session, await session.look(), state_dir, session.id in watched), bounds)
         if reason:
             log.info("session %s is ended: %s", session.id, reason)
             with suppress(TmuxMcpError):

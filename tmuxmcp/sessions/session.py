@@ -7,10 +7,12 @@ time (`marks.json`) or hold what nobody else knows (`cursors/`, `events.jsonl`).
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import time
 from collections import deque
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,18 +22,17 @@ import anyio
 import anyio.lowlevel
 import psutil
 
-from tmuxmcp.contract.results import Foreground, Mode, Usage
+from tmuxmcp.contract.results import Usage
 from tmuxmcp.errors import SessionExited
 from tmuxmcp.readiness import kernel as readiness
-from tmuxmcp.readiness.kernel import KernelFacts, TtyWitness, Verdict, Waiting, judge
 from tmuxmcp.record.excerpt import Reader
 from tmuxmcp.record.log import PIECE, LogWatcher, RawLog
 from tmuxmcp.record.meta import Meta, write_atomically
 from tmuxmcp.record.place import Places
 from tmuxmcp.sessions.bounds import SessionBounds
-from tmuxmcp.terminal.marks import Finished, MarkScanner, ShellState, ShellTrack
-from tmuxmcp.terminal.modes import SHELLS, ModeFacts, mode_of
-from tmuxmcp.terminal.plain import plain
+from tmuxmcp.sessions.look import Look, Scan, Seen, Terminal, Wakes
+from tmuxmcp.terminal.marks import Finished, MarkScanner, ShellTrack
+from tmuxmcp.terminal.modes import SHELLS
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
@@ -45,6 +46,9 @@ EVENTS_LIMIT = 1 << 20
 
 READY, BEGUN = "ready", "begun"
 """What `error` holds when there is none, of a session in a sandbox (`tmux/step.py`)."""
+
+MOST_COMMANDS = 64
+"""Finished commands that are remembered: more than one wait or `run` can miss."""
 
 SMALL_INPUT = 4096
 """Bytes that a terminal takes itself: less is not written down."""
@@ -62,7 +66,7 @@ class Session:
         """As last seen; None: lost, tmux no longer knows it."""
         self.log = RawLog(directory)
         self.growth = watcher.add(self.log.path)
-        self.commands: deque[Finished] = deque(maxlen=64)
+        self._commands: deque[Finished] = deque(maxlen=MOST_COMMANDS)
         """What the shell finished, newest last."""
         self.input_lock = anyio.Lock()
         self.running: str = ""
@@ -72,11 +76,11 @@ class Session:
         self.mended = (0, 0.0)
         """How often its sink was put back, and when last."""
         self._scanner = MarkScanner(meta.nonce)
-        self.track = ShellTrack()
+        self._track = ShellTrack()
         self._scanned = self._checkpoint = 0
         self._load_checkpoint()
         self._places = Places(self.log)
-        self._witness: TtyWitness | None = None
+        self._terminal = Terminal()
         self._pid: int | None = None
         self._cursors: dict[str, int] = {}
         self.see(pane)
@@ -166,10 +170,8 @@ class Session:
 
     def see(self, pane: Pane | None) -> None:
         """Take in what tmux says of its pane."""
-        if pane and (self._witness is None or self._witness.tty != pane.tty):
-            if self._witness:
-                self._witness.close()
-            self._witness = TtyWitness(pane.tty)
+        if pane:
+            self._terminal.see(pane)
         if pane and pane.respawned:  # by a script: it is not our shell that runs there now
             self.meta.marks = False
             self._pid = pane.leader
@@ -233,12 +235,53 @@ class Session:
             return None, signal_name(code - 128)
         return code, None
 
-    # ---- the log and the marks -----------------------------------------------------------------
+    # ---- looking at it --------------------------------------------------------------------------
 
-    async def scan(self) -> None:
-        """Take in the marks of everything printed so far."""
+    async def look(self) -> Look:
+        """Look at it now: the kernel first, then the log to its end, with all marks."""
+        facts, verdict = self._terminal.look(self.pane)
+        pid = self.pid
+        scan = await self.scan()
+        return Look(**vars(scan), facts=facts, verdict=verdict, pid=pid, started_in=self.meta.cwd)
+
+    async def scan(self) -> Scan:
+        """Read the log to its end, with all marks."""
+        told = self._told()  # first: of a program that has ended, the log then holds everything
         while self._scan_some():
             await anyio.lowlevel.checkpoint()
+        size = self._scanned if self.meta.marks else self.log.size()
+        return Scan(**told, size=size, shell=self._track, commands=tuple(self._commands))
+
+    def _told(self) -> dict[str, Any]:
+        """What a scan says that is not in the log."""
+        return {
+            "pane": self.pane,
+            "launcher_alive": self.leader_alive(),
+            "exit_status": self.exit_status,
+            "log": self.log,
+            "cols": self.cols,
+            "rows": self.rows,
+            "program": os.path.basename(self.meta.program),
+            "marks": self.meta.marks,
+        }
+
+    def looks(self, step_s: float | Callable[[], float], deadline: float = math.inf) -> Wakes[Look]:
+        """Look at once, whenever its log has grown, and after each step, until the deadline (`time.monotonic()`).
+
+        When its launcher has gone, tmux is asked for its end before the look.
+        """
+        return Wakes(self.growth.next_change, lambda: self._at_end(self.look), step_s, deadline)
+
+    def scans(self, step_s: float | Callable[[], float], deadline: float = math.inf) -> Wakes[Scan]:
+        """The same without the kernel's word: where the log alone decides."""
+        return Wakes(self.growth.next_change, lambda: self._at_end(self.scan), step_s, deadline)
+
+    async def _at_end(self, see: Callable[[], Awaitable[Seen]]) -> Seen:
+        if not self.leader_alive():
+            await self.refresh()
+        return await see()
+
+    # ---- the log and the marks -----------------------------------------------------------------
 
     def _scan_some(self) -> bool:
         """Scan a piece; True while there is more. Not interrupted, so that several callers may scan."""
@@ -257,9 +300,9 @@ class Session:
             self._scanner = MarkScanner(self.meta.nonce, self._scanned)
             return True
         for mark in self._scanner.feed(data):
-            self.track, finished = self.track.apply(mark)
+            self._track, finished = self._track.apply(mark)
             if finished:
-                self.commands.append(finished)
+                self._commands.append(finished)
         self._scanned = position + len(data)
         if self._scanned - self._checkpoint >= CHECKPOINT_BYTES:
             self.save_checkpoint()
@@ -270,7 +313,7 @@ class Session:
         if not self.meta.marks or self._checkpoint == self._scanned:
             return
         self._checkpoint = self._scanned
-        state = {"nonce": self.meta.nonce, "offset": self._scanner.offset, "track": self.track.as_dict()}
+        state = {"nonce": self.meta.nonce, "offset": self._scanner.offset, "track": self._track.as_dict()}
         with suppress(OSError):
             write_atomically(self.directory / "marks.json", json.dumps(state))
 
@@ -278,25 +321,13 @@ class Session:
         try:
             state = json.loads((self.directory / "marks.json").read_text())
             if state["nonce"] == self.meta.nonce and state["offset"] <= self.log.size():
-                self.track = ShellTrack.from_dict(state["track"])
+                self._track = ShellTrack.from_dict(state["track"])
                 self._scanned = self._checkpoint = int(state["offset"])
                 self._scanner = MarkScanner(self.meta.nonce, self._scanned)
         except (OSError, ValueError, KeyError, TypeError):
             pass  # it only saves time
 
-    @property
-    def at_prompt(self) -> bool:
-        """The marks say that its shell waits at a prompt."""
-        return self.meta.marks and self.track.state in (ShellState.PROMPT, ShellState.CONTINUATION)
-
     # ---- the kernel ----------------------------------------------------------------------------
-
-    def look(self) -> tuple[KernelFacts | None, Verdict]:
-        """What the kernel says of its terminal now."""
-        if self.pane is None or self.pane.dead or self._witness is None:
-            return None, Verdict(Waiting.UNKNOWN, "it has ended")
-        facts = self._witness.look(self.pane.leader)
-        return facts, judge(facts)
 
     def sink_rests(self) -> bool:
         """Whether the sink sleeps, as far as can be told: then it has written all that tmux gave it."""
@@ -317,55 +348,6 @@ class Session:
         except PermissionError:
             pass
         return True
-
-    def mode(self) -> Mode:
-        """Its mode now, from the last look at everything."""
-        facts, verdict = self.look()
-        return self.mode_by(facts, verdict)
-
-    def mode_by(self, facts: KernelFacts | None, verdict: Verdict) -> Mode:
-        """Its mode, from these facts."""
-        own_shell = facts is None or facts.foreground == self.pid
-        mode = mode_of(
-            ModeFacts(
-                lost=self.pane is None,
-                exited=self.exited,
-                at_prompt=self.at_prompt and own_shell,
-                in_command=own_shell
-                and self.track.state is ShellState.RUNNING
-                and bool(verdict.process and verdict.process.name == os.path.basename(self.meta.program)),
-                waiting=verdict.waiting.value,
-                alternate_screen=bool(self.pane and self.pane.alternate_screen),
-                command=verdict.process.name if verdict.process else "",
-                hidden_line=self.last_text().rsplit("\n", 1)[-1] if verdict.hidden else "",
-            )
-        )
-        return mode  # type: ignore[return-value]
-
-    def last_text(self) -> str:
-        """The end of what it printed, as clean text."""
-        end = self.log.size()
-        return plain(self.log.read(max(end - 2048, 0), 2048), self.cols, self.rows).text
-
-    def foreground(self) -> Foreground | None:
-        """The program that input goes to."""
-        if self.pane is None or self.pane.dead:
-            return None
-        group = readiness.foreground_group(self.pane.leader)
-        if group is None:
-            return None
-        try:
-            words = psutil.Process(group).cmdline() or [psutil.Process(group).name()]
-        except psutil.Error:
-            return None
-        return Foreground(pid=group, command=printable(" ".join(words))[:200])
-
-    def cwd(self) -> str | None:
-        """The working directory of its shell or program."""
-        if not self.exited and self.pid:
-            with suppress(OSError):
-                return printable(os.readlink(f"/proc/{self.pid}/cwd"))
-        return self.track.cwd or self.meta.cwd
 
     def usage(self) -> Usage | None:
         """What its processes use together."""
@@ -457,8 +439,7 @@ class Session:
         """Let go of what is open; the session lives on."""
         self.save_checkpoint()
         self.watcher.remove(self.log.path)
-        if self._witness:
-            self._witness.close()
+        self._terminal.close()
 
 
 def signal_name(number: int) -> str:
@@ -472,8 +453,3 @@ def signal_name(number: int) -> str:
 def iso(seconds: float) -> str:
     """A time as ISO 8601 in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def printable(text: str) -> str:
-    """Text from the system, safe for JSON: undecodable bytes replaced."""
-    return os.fsencode(text).decode("utf-8", "replace")

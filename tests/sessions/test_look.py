@@ -1,0 +1,174 @@
+"""One look at a session: what it holds belongs together, and nothing else tells what a session does."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+
+import anyio
+import pytest
+
+import tmuxmcp
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.readiness.kernel import KernelFacts, TtyWitness
+from tmuxmcp.sessions.look import Look, Scan, Wakes
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.marks import ShellState
+
+pytestmark = pytest.mark.anyio
+linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
+
+PACKAGE = Path(tmuxmcp.__file__).parent
+
+
+def nodes() -> Iterator[tuple[str, ast.AST]]:
+    """Every part of the package's code, with the module that it stands in."""
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            yield path.relative_to(PACKAGE).as_posix(), node
+
+
+def test_only_a_look_asks_the_kernel_about_a_terminal() -> None:
+    asking = {module for module, node in nodes() if isinstance(node, ast.Name) and node.id == "TtyWitness"}
+    assert asking == {"sessions/look.py"}
+    judging = {module for module, node in nodes() if isinstance(node, ast.Attribute) and node.attr == "_terminal"}
+    assert judging == {"sessions/session.py"}
+
+
+def test_what_the_marks_say_is_read_from_a_scan() -> None:
+    kept = {"_track", "_commands", "_scanned", "_scanner"}
+    for module, node in nodes():
+        if isinstance(node, ast.Attribute) and node.attr in kept:
+            assert isinstance(node.value, ast.Name), ast.unparse(node)
+            assert node.value.id == "self" or module == "sessions/session.py", f"{module}: {ast.unparse(node)}"
+
+
+def test_a_session_itself_does_not_say_what_it_does() -> None:
+    judged = {"mode", "ready", "waiting", "secret", "at_prompt", "at_editor", "foreground", "cwd", "shell", "last_text"}
+    assert judged <= {*dir(Look), *Scan.__dataclass_fields__}
+    assert not judged & set(dir(Session))
+
+
+@linux
+async def test_what_is_printed_while_the_kernel_answers_is_in_the_look(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await broker.create_session("bash", name="a")
+    session = broker.registry.sessions["a"]
+    before = await session.look()
+    ask = TtyWitness.look
+
+    def answers_slowly(witness: TtyWitness, leader: int) -> KernelFacts | None:
+        facts = ask(witness, leader)
+        with session.log.path.open("ab") as log:
+            log.write(b"\x1b]133;C;aid=%s;n=%d\x07" % (session.meta.nonce.encode(), before.shell.number))
+        return facts
+
+    monkeypatch.setattr(TtyWitness, "look", answers_slowly)
+    look = await session.look()
+    assert (before.shell.state, look.shell.state) == (ShellState.PROMPT, ShellState.RUNNING)
+    assert look.size == os.stat(session.log.path).st_size > before.size
+
+
+async def test_a_look_does_not_change(broker: Broker) -> None:
+    await broker.create_session("bash", name="a")
+    session = broker.registry.sessions["a"]
+    look = await session.look()
+    said = vars(look).copy()
+    await broker.run("true", "a")
+    assert (await session.look()).commands != look.commands
+    assert {name: vars(look)[name] for name in said} == said
+    with pytest.raises(FrozenInstanceError):
+        look.shell.number = 7  # type: ignore[misc]
+
+
+async def test_the_last_line_is_that_of_the_look(broker: Broker) -> None:
+    await broker.create_session("cat", name="a")
+    session = broker.registry.sessions["a"]
+    look = await session.look()
+    with session.log.path.open("ab") as log:
+        log.write(b"later")
+    assert look.last_text == ""
+    assert (await session.scan()).last_text == "later"
+
+
+# ---- looking again and again ---------------------------------------------------------------------
+
+
+class Growing:
+    """Something that is seen, and changes."""
+
+    def __init__(self) -> None:
+        self.event = anyio.Event()
+        self.seen: list[float] = []
+
+    def change(self) -> None:
+        self.event.set()
+        self.event = anyio.Event()
+
+    async def see(self) -> Scan:
+        self.seen.append(time.monotonic())
+        return None  # type: ignore[return-value]
+
+    def wakes(self, step_s: float, deadline: float) -> Wakes[Scan]:
+        return Wakes(lambda: self.event, self.see, step_s, deadline)
+
+
+async def test_a_change_wakes_at_once() -> None:
+    growing = Growing()
+    async with anyio.create_task_group() as tasks:
+        async for _ in growing.wakes(3600, time.monotonic() + 60):
+            if len(growing.seen) == 5:
+                break
+            tasks.start_soon(changed_by_another, growing)
+    assert len(growing.seen) == 5
+
+
+async def changed_by_another(growing: Growing) -> None:
+    growing.change()
+
+
+async def test_a_change_while_it_is_looked_at_is_not_missed() -> None:
+    growing = Growing()
+
+    async def see() -> Scan:
+        growing.change()
+        return await growing.see()
+
+    with anyio.fail_after(60):
+        async for _ in Wakes(lambda: growing.event, see, 3600):
+            if len(growing.seen) == 5:
+                break
+
+
+async def test_it_looks_after_each_step_until_the_deadline() -> None:
+    growing = Growing()
+    deadline = time.monotonic() + 0.5
+    async for _ in growing.wakes(0.1, deadline):
+        pass
+    assert time.monotonic() >= deadline
+    assert 2 <= len(growing.seen) <= 6
+
+
+async def test_it_looks_once_when_the_deadline_is_over() -> None:
+    growing = Growing()
+    async for _ in growing.wakes(3600, time.monotonic() - 1):
+        pass
+    assert len(growing.seen) == 1
+
+
+async def test_an_end_is_asked_of_tmux_when_the_launcher_has_gone(broker: Broker) -> None:
+    await broker.create_session("cat", name="a")
+    session = broker.registry.sessions["a"]
+    session.live()
+    await broker.send(key="C-d", session_id="a", wait_for="none")
+    with session.watcher.waiting(session.log.path), anyio.fail_after(60):
+        async for scan in session.scans(0.05):
+            if scan.exited:
+                break
+    assert scan.exit_status == (0, None)
