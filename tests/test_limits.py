@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.test_end import alive, numbers
 from tests.conftest import eventually
+from tests.sessions.test_end import alive, numbers
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.limits import Limits
 from tmuxmcp.contract.settings import BrokerSettings

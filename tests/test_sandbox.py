@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.broker.test_end import alive
 from tests.conftest import eventually
+from tests.sessions.test_end import alive
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.limits import Level, Wish

@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.broker.test_end import alive, numbers
 from tests.conftest import SLOW, eventually
+from tests.sessions.test_end import alive, numbers
 from tests.test_limits import daemon, kept, needs
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.limits import Limits
