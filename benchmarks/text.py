@@ -12,6 +12,7 @@ from pathlib import Path
 import anyio
 
 from benchmarks.budgets import Row
+from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import PIECE, RawLog
 from tmuxmcp.record.search import search
 from tmuxmcp.terminal.plain import plain
@@ -51,7 +52,7 @@ def searching(quick: bool) -> list[Row]:
     rows = []
     size = 20_000_000 if quick else 100_000_000
     with tempfile.TemporaryDirectory() as directory:
-        log = RawLog(Path(directory))
+        log = RawLog(SessionDirectory(Path(directory)))
         block = LINE * 100 + b"\x1b[31mWARN\x1b[0m disk is full\r\n"
         log.path.write_bytes(block * (size // len(block)))
         for name, pattern in (("1 line in 100", "WARN"), ("nearly every line", r"took\s+\d+ ms$"), ("none", "needle")):

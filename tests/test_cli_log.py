@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.test_cli import SOON_S, CommandLine, Terminal, own_command_line
+from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.sessions import kept
 from tmuxmcp.terminal.plain import plain
@@ -235,7 +236,7 @@ def test_text_of_a_long_full_screen_program_is_bounded(monkeypatch):
 def test_start_of_tail(tmp_path: Path, ended: bytes):
     lines = [b"%d" % number * (number % 50) for number in range(5000)]
     data = b"\n".join(lines) + ended
-    log = RawLog(tmp_path)
+    log = RawLog(SessionDirectory(tmp_path))
     log.path.write_bytes(data)
     for count in (0, 1, 2, 1000, 4999, 5000, 6000):
         start = kept.start_of_tail(log, len(data), count)

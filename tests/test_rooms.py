@@ -29,8 +29,7 @@ MAY_IMPORT = {
     "app": {"broker", "config", "contract", "errors", "faces", "host"},
     "doctor": BELOW_BROKER | {"app", "broker", "clients", "config", "faces"},
     "demo": {"cli", "tmux"},
-    "cli": BELOW_BROKER - {"readiness", "record", "tmux"}
-    | {"app", "broker", "clients", "config", "demo", "doctor", "faces"},
+    "cli": BELOW_BROKER - {"readiness", "tmux"} | {"app", "broker", "clients", "config", "demo", "doctor", "faces"},
     "__init__": {"app", "broker", "config", "contract", "errors"},
     "__main__": {"cli", "host"},
 }

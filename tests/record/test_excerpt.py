@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import SLOW
+from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.excerpt import Reader
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.place import Place, Places
@@ -27,7 +28,7 @@ MARKED = re.compile(r"\[\.\.\. ([\d,]+) bytes left out; read since=(\d+) gives t
 @contextmanager
 def reader_of(data: bytes) -> Iterator[Reader]:
     with tempfile.TemporaryDirectory() as directory:
-        log = RawLog(Path(directory))
+        log = RawLog(SessionDirectory(Path(directory)))
         log.path.write_bytes(data)
         yield Reader(log, 80, 24)
 

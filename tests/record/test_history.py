@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.record import history
-from tmuxmcp.record.history import History, of_session, resizes_of
+from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.history import History, of_session
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.sessions import kept
 from tmuxmcp.terminal.replay import Replay, Resize, blank
@@ -17,7 +17,7 @@ from tmuxmcp.terminal.replay import Replay, Resize, blank
 
 @pytest.fixture
 def log(tmp_path: Path) -> RawLog:
-    log = RawLog(tmp_path)
+    log = RawLog(SessionDirectory(tmp_path))
     log.create()
     return log
 
@@ -78,18 +78,6 @@ def test_a_change_of_size_is_a_screen_to_begin_with(log: RawLog, monkeypatch: py
     at, later = past.screen_at(2000), past.screen_at(2500)
     assert (at.certain, at.snapshot) == (True, blank(30, 3, 2000))
     assert (later.certain, later.snapshot.cols, later.snapshot.rows) == (False, 30, 3)
-
-
-def test_changes_of_size_are_read_from_the_events(tmp_path: Path) -> None:
-    assert resizes_of(tmp_path) == []
-    events = [
-        json.dumps({"offset": 5, "event": "input", "bytes": 1}),
-        json.dumps({"offset": 7, "event": "resize", "cols": 90, "rows": 30}),
-        '{"event": "resize"',
-        '{"event": "resize"}',
-    ]
-    (tmp_path / "events.jsonl").write_text("\n".join(events))
-    assert resizes_of(tmp_path) == [Resize(7, 90, 30)]
 
 
 @pytest.mark.anyio

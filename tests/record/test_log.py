@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import SLOW, eventually
 from tmuxmcp.errors import IoError
+from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import PIECE, LogWatcher, RawLog
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 def test_new_log_is_empty_and_private(tmp_path: Path) -> None:
-    log = RawLog(tmp_path)
+    log = RawLog(SessionDirectory(tmp_path))
     log.create()
     assert log.path.stat().st_mode & 0o777 == 0o600
     assert (log.size(), log.head(), log.read(0, 10), list(log.pieces(0, 10))) == (0, 0, b"", [])
@@ -31,12 +32,12 @@ def test_new_log_is_empty_and_private(tmp_path: Path) -> None:
 
 
 def test_log_that_is_gone_holds_nothing(tmp_path: Path) -> None:
-    log = RawLog(tmp_path)
+    log = RawLog(SessionDirectory(tmp_path))
     assert (log.size(), log.head(), log.read(0, 10), list(log.pieces(0, 10))) == (0, 0, b"", [])
 
 
 def test_read_and_pieces(tmp_path: Path) -> None:
-    log = RawLog(tmp_path)
+    log = RawLog(SessionDirectory(tmp_path))
     text = os.urandom(2 * PIECE + 5)
     log.path.write_bytes(text)
     assert log.size() == len(text)
@@ -47,7 +48,7 @@ def test_read_and_pieces(tmp_path: Path) -> None:
 
 
 def test_offsets_are_true_where_the_head_was_given_back(tmp_path: Path) -> None:
-    log = RawLog(tmp_path)
+    log = RawLog(SessionDirectory(tmp_path))
     with log.path.open("wb") as file:  # a hole of 1 MiB
         file.seek(1 << 20)
         file.write(b"kept")
@@ -57,7 +58,7 @@ def test_offsets_are_true_where_the_head_was_given_back(tmp_path: Path) -> None:
 
 
 def test_offsets_are_true_where_the_log_was_emptied(tmp_path: Path) -> None:
-    log = RawLog(tmp_path)
+    log = RawLog(SessionDirectory(tmp_path))
     log.path.write_bytes(b"kept")
     (tmp_path / "out.base").write_text("1000\n")
     assert (log.head(), log.size(), log.read(999, 9), log.read(1001, 2)) == (1000, 1004, b"", b"ep")

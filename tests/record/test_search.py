@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tmuxmcp.contract.results import SearchResult
 from tmuxmcp.errors import InvalidPattern
 from tmuxmcp.record import search as module
+from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.excerpt import Reader
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.terminal.plain import plain
@@ -24,7 +25,7 @@ from tmuxmcp.terminal.plain import plain
 
 @pytest.fixture
 def log(tmp_path: Path) -> RawLog:
-    return RawLog(tmp_path)
+    return RawLog(SessionDirectory(tmp_path))
 
 
 def search(log: RawLog, pattern: str, limit: int = 100, context: int = 0, cols: int = 80) -> SearchResult:
@@ -225,7 +226,7 @@ def test_finds_what_matches_line_by_line(pattern: str, lines: list[str], ended: 
         return
     data = "\r\n".join(lines).encode() + b"\r\n" * ended
     with tempfile.TemporaryDirectory() as directory:
-        log = RawLog(Path(directory))
+        log = RawLog(SessionDirectory(Path(directory)))
         log.path.write_bytes(data)
         shown = plain(data, 80, 24).text
         expected = [line for line in re.split("\n", shown.removesuffix("\n")) if compiled.search(line)] if shown else []

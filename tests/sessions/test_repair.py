@@ -6,7 +6,6 @@ import json
 import os
 import resource
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,19 +14,24 @@ import anyio
 import psutil
 import pytest
 
-from tests.agent import eventually as soon
 from tests.conftest import SLOW, TMUX, eventually
 from tmuxmcp.broker import broker as broker_module
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import LogWatcher
-from tmuxmcp.sessions.repair import Repair, sink_of
+from tmuxmcp.record.sink import Sink, sink_of
+from tmuxmcp.sessions.repair import Repair
 
 pytestmark = pytest.mark.anyio
 
 
 def directory_of(state_dir: Path, session_id: str) -> Path:
     return state_dir / "sessions" / session_id
+
+
+def sink(directory: Path) -> Sink:
+    return sink_of(SessionDirectory(directory))
 
 
 def sinks(directory: Path) -> list[psutil.Process]:
@@ -56,7 +60,7 @@ def gaps(directory: Path) -> list[int]:
 
 async def back(directory: Path, number: int, timeout: float = 5) -> None:
     """The sink of this number runs: within a second on a quiet machine."""
-    await eventually(lambda: sink_of(directory) == (number, True), timeout)
+    await eventually(lambda: sink(directory) == (number, True), timeout)
 
 
 def tmux(state_dir: Path, *args: str) -> str:
@@ -123,7 +127,7 @@ async def test_new_sink_that_has_said_nothing_yet_is_not_mended(
         await second.get_session("a")
         for number in range(2, 12):
             kill_sink(directory)
-            await eventually(lambda: not sink_of(directory)[1])
+            await eventually(lambda: not sink(directory).alive)
             for each in (first, second):
                 await Repair.mend(each.registry.sessions["a"], settings.log_max_bytes)
             await back(directory, number)
@@ -138,7 +142,7 @@ async def test_sink_that_died_while_no_broker_ran_is_mended_at_adoption(state_di
     kill_sink(directory)
     tmux(state_dir, "send-keys", "-t", "=a:", "unheard", "Enter")
     async with Broker.open(settings) as second:
-        assert sink_of(directory)[0] == 2 or await eventually(lambda: sink_of(directory)[0] == 2)
+        assert sink(directory).number == 2 or await eventually(lambda: sink(directory).number == 2)
         await second.send(text="heard\n", session_id="a", wait_for="pattern", pattern="heard")
         read = await second.read(session_id="a", since=0)
     assert "heard" in read.content
@@ -154,7 +158,7 @@ async def test_adoption_leaves_a_healthy_sink_alone(state_dir: Path, home: Path)
             async with Broker.open(settings):
                 pass
     for number in range(5):
-        assert sink_of(directory_of(state_dir, f"a{number}")) == (1, True)
+        assert sink(directory_of(state_dir, f"a{number}")) == (1, True)
         assert gaps(directory_of(state_dir, f"a{number}")) == []
 
 
@@ -210,9 +214,9 @@ async def test_full_disk_is_told_and_recording_goes_on_when_there_is_room(
         (small_disk / "ballast").write_bytes(bytes(600 << 10))
         await broker.send(text="seq 200000", enter=True, session_id="a", wait_for="none")
         directory = small_disk / "a"
-        await eventually(lambda: not sink_of(directory)[1], 10)
+        await eventually(lambda: not sink(directory).alive, 10)
         (small_disk / "ballast").unlink()
-        await eventually(lambda: sink_of(directory)[1] and gaps(directory), 15)
+        await eventually(lambda: sink(directory).alive and gaps(directory), 15)
         await broker.send(key="c-c", session_id="a", wait_for="none")
         await broker.send(text="echo room again", enter=True, session_id="a", wait_for="pattern", pattern="room again")
 
@@ -234,40 +238,6 @@ async def test_idle_broker_and_server_sleep(state_dir: Path, home: Path) -> None
             return wake_ups() - before < 10
 
         await eventually(quiet, 20)
-
-
-# ---- whose process it is ---------------------------------------------------------------------------
-
-
-def test_no_sink_yet(tmp_path: Path) -> None:
-    assert sink_of(tmp_path) == (0, False)
-    (tmp_path / "sink.pid").write_text("")
-    assert sink_of(tmp_path) == (0, False)
-
-
-def test_process_id_that_is_used_again_is_no_sink(tmp_path: Path) -> None:
-    (tmp_path / "sink.pid").write_text(f"{os.getpid()} 3\n")
-    assert sink_of(tmp_path) == (3, False)
-
-
-def test_sink_of_a_session_with_a_longer_name_is_not_ours(tmp_path: Path) -> None:
-    other = tmp_path / "ab"
-    with subprocess.Popen(
-        [sys.executable, "-c", "input()", "/x/sink.sh", str(other)], stdin=subprocess.PIPE
-    ) as process:
-        soon(lambda: psutil.Process(process.pid).cmdline()[-1:] == [str(other)])  # its exec is under way
-        for directory, expected in ((tmp_path / "a", False), (other, True)):
-            directory.mkdir()
-            (directory / "sink.pid").write_text(f"{process.pid} 1\n")
-            assert sink_of(directory) == (1, expected)
-
-
-def test_ended_process_that_nobody_collected_is_no_sink(tmp_path: Path) -> None:
-    process = subprocess.Popen(["true", "/sink.sh", str(tmp_path)])
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    (tmp_path / "sink.pid").write_text(f"{process.pid} 1\n")
-    assert sink_of(tmp_path) == (1, False)
-    process.wait()
 
 
 async def test_shell_whose_end_of_a_command_was_not_recorded_can_be_used_again(

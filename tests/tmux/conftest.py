@@ -14,6 +14,7 @@ import pytest
 
 from tests.conftest import eventually
 from tmuxmcp.host.environment import find_program
+from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.tmux import launch, panes
 from tmuxmcp.tmux.panes import NewPane, Pane
@@ -97,8 +98,8 @@ async def launch_pane(
     directory = tmux.state_dir / "sessions" / session_id
     directory.mkdir(mode=0o700, parents=True)
     executable = executable or find_program(argv[0], env["PATH"], cwd)
-    launch.write_spec(directory, executable=executable, argv=argv, env=env, cwd=cwd, umask=umask)
-    RawLog(directory).create()
+    launch.write_spec(directory / "spec", executable=executable, argv=argv, env=env, cwd=cwd, umask=umask)
+    RawLog(SessionDirectory(directory)).create()
     options = panes.options_of(
         session_id=session_id,
         program=argv[0],

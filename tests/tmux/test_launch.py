@@ -124,8 +124,8 @@ texts = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=
 def test_spec_is_read_as_it_was_written(argv: list[str], env: dict[str, str], cwd: str) -> None:
     confine = [("limit", "7 64 64"), ("group", "/sys/a=b")]
     with TemporaryDirectory() as name:
-        launch.write_spec(Path(name), executable="/x", argv=argv, env=env, cwd=cwd, umask=0o27, confine=confine)
         path = Path(name, "spec")
+        launch.write_spec(path, executable="/x", argv=argv, env=env, cwd=cwd, umask=0o27, confine=confine)
         assert path.stat().st_mode & 0o777 == 0o600
         assert read_spec(str(path)) == (
             *(cwd, 0o27, "/x", [os.fsencode(word) for word in argv]),
@@ -137,7 +137,7 @@ def test_spec_is_read_as_it_was_written(argv: list[str], env: dict[str, str], cw
 
 def test_argument_with_nul_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="NUL"):
-        launch.write_spec(tmp_path, executable="/x", argv=["a\0b"], env={}, cwd="/", umask=0)
+        launch.write_spec(tmp_path / "spec", executable="/x", argv=["a\0b"], env={}, cwd="/", umask=0)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -14,7 +14,7 @@ def integrated(program: str, *args: str, history: str = "session", **environment
         f"/usr/bin/{program}",
         args,
         nonce="n0nce",
-        directory=Path("/state/s1"),
+        own_history=Path("/state/s1/history"),
         history=history,
         environment={"HOME": "/home/me", **environment},
     )

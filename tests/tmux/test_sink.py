@@ -20,6 +20,7 @@ import pytest
 
 from tests.conftest import SLOW, eventually
 from tests.tmux.conftest import SENTINEL, launch_pane
+from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.tmux.launch import PACKAGE
 from tmuxmcp.tmux.server import Tmux
@@ -42,7 +43,7 @@ class Sink:
     """A running sink and what was fed to it."""
 
     def __init__(self, directory: Path, env: dict[str, str], max_bytes: int = MAX) -> None:
-        self.log = RawLog(directory)
+        self.log = RawLog(SessionDirectory(directory))
         self.directory = directory
         argv = ["/bin/sh", str(PACKAGE / "sink.sh"), str(directory), str(max_bytes), "1"]
         self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, env={**os.environ, **env})
@@ -113,7 +114,7 @@ def directory(tmp_path: Path) -> Path:
     """A session's directory with an empty log; its name is awkward."""
     path = tmp_path / "a %H #(id) 'dir\""
     path.mkdir()
-    RawLog(path).create()
+    RawLog(SessionDirectory(path)).create()
     return path
 
 
@@ -227,7 +228,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 async def test_full_disk_ends_it(small_disk: Path) -> None:
-    RawLog(small_disk).create()
+    RawLog(SessionDirectory(small_disk)).create()
     sink = Sink(small_disk, {})
     stdin = sink.process.stdin
     assert stdin
@@ -243,7 +244,7 @@ for start in range(0, 30_000_000, 16_000):
     sys.stdout.write("".join("%014d\\n" % number for number in range(start, start + 16_000, 16)))"""
     launched = await launch_pane(tmux, [sys.executable, "-IS", "-c", code], log_max_bytes=MAX)
     assert (await launched.ended(30)).exit_code == 0
-    log = RawLog(launched.directory)
+    log = RawLog(SessionDirectory(launched.directory))
     assert os.stat(log.path).st_blocks * 512 < 1.5 * MAX
     text = SENTINEL.sub(b"", b"".join(log.pieces(log.head(), log.size())))
     assert len(text) >= MAX

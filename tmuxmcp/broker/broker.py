@@ -27,6 +27,7 @@ from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError
 from tmuxmcp.host import cgroup
+from tmuxmcp.record.directory import sessions_dir
 from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.sessions import identity, reap
 from tmuxmcp.sessions.creation import Creation
@@ -74,7 +75,7 @@ class Broker(Operations):
         async with anyio.create_task_group() as task_group:
             try:
                 await broker.tmux.open(task_group)
-                (settings.state_dir / "sessions").mkdir(mode=0o700, exist_ok=True)
+                sessions_dir(settings.state_dir).mkdir(mode=0o700, exist_ok=True)
                 task_group.start_soon(broker.watcher.run)
                 task_group.start_soon(Repair(broker.watcher, broker.registry.session_of, settings.log_max_bytes).run)
                 await broker.registry.adopt()

@@ -165,20 +165,20 @@ async def _with_room(session: Session, settings: BrokerSettings, size: int) -> L
     Raises:
         ResourceLimit: the program does not read, and as much as one call may type waits for it already.
     """
-    queued = session.typed + size
+    queued = session.queued.bytes + size
     too_much = queued > settings.max_input_bytes
     async for look in session.looks(0.01, time.monotonic() + (QUEUE_S if too_much else 0)):
         if not _full(look):
-            session.typed = size
+            session.queued.bytes = size
             return look
     if too_much:
         raise ResourceLimit(
-            f"The program of session {session.id} does not read its input: {session.typed:,} bytes wait for it, and "
-            f"{size:,} more would exceed max_input_bytes ({settings.max_input_bytes:,}).",
+            f"The program of session {session.id} does not read its input: {session.queued.bytes:,} bytes wait for it, "
+            f"and {size:,} more would exceed max_input_bytes ({settings.max_input_bytes:,}).",
             hint="Wait until it reads (wait_for=ready), interrupt it (key C-c, or signal), or destroy the session.",
             limit="max_input_bytes",
         )
-    session.typed = queued
+    session.queued.bytes = queued
     return look
 
 

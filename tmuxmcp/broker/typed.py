@@ -19,8 +19,8 @@ from itertools import takewhile
 from tmuxmcp.broker.wait import all_logged
 from tmuxmcp.contract.results import Evidence, Outcome
 from tmuxmcp.errors import TmuxMcpError
+from tmuxmcp.record.sink import sink_of
 from tmuxmcp.sessions.look import Look, Scan
-from tmuxmcp.sessions.repair import sink_of
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
 from tmuxmcp.terminal.plain import plain
@@ -147,7 +147,7 @@ class Rest:
 
 async def _passed_on(session: Session, size: int) -> bool:
     """Whether the log has a writer, and holds all that was printed; false as well while that cannot be told."""
-    if not sink_of(session.directory)[1]:
+    if not sink_of(session.directory).alive:
         session.watcher.doubt(session.log.path)  # what the sink started may still write, so nobody was told
         return False
     try:
@@ -277,7 +277,7 @@ def misses_its_end(session: Session, scan: Scan, job: Job) -> bool:
 
 def may_miss(session: Session, scan: Scan, offset: int) -> bool:
     """Whether something that was printed behind this offset may not be in the log."""
-    return not sink_of(session.directory)[1] or bool(session.gaps(offset, scan.size))
+    return not sink_of(session.directory).alive or bool(session.gaps(offset, scan.size))
 
 
 def _ran(session: Session, job: Job, finished: Finished, note: str | None = None) -> Ran:
@@ -374,7 +374,7 @@ def unfinished(session: Session, scan: Scan, job: Job, outcome: Outcome) -> Ran:
             note = _NOTES.get(echo, note)
     elif outcome == "timeout":
         note = f"It was typed, and whether the shell has taken it cannot be told yet. {LOOK_FIRST}"
-    if outcome == "timeout" and not sink_of(session.directory)[1]:
+    if outcome == "timeout" and not sink_of(session.directory).alive:
         note = _joined(note, "At this moment the log has no writer: some output may not be recorded.")
     return Ran(outcome, None, False, evidence, start, end, None, since(job), note)
 

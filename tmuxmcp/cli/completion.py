@@ -7,7 +7,6 @@ presses Tab waits for it.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import tomllib
 from collections.abc import Iterator
@@ -18,6 +17,8 @@ from typing import Any, Literal, get_args, get_origin
 
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import VERBS, Parser
+from tmuxmcp.record.directory import SessionDirectory, directories
+from tmuxmcp.record.meta import Meta
 
 WHAT_FOLLOWS = {
     "session": "@sessions",
@@ -73,10 +74,10 @@ def _state_dir(options: argparse.Namespace) -> Path:
 
 def _kept(state_dir: Path, gone: bool) -> Iterator[str]:
     """Ids of sessions; with `gone` also of those of which only a log is left."""
-    for path in state_dir.glob("sessions/*/meta.json"):
-        with suppress(OSError, ValueError, AttributeError):
-            if gone or not ("." in path.parent.name or json.loads(path.read_text()).get("destroyed")):
-                yield path.parent.name
+    for directory in directories(state_dir, SessionDirectory.meta):
+        meta = None if gone or directory.is_earlier else Meta.load(directory)
+        if gone or (meta and not meta.destroyed):
+            yield directory.name
 
 
 # ---- what there is to complete -------------------------------------------------------------------

@@ -38,6 +38,7 @@ from tmuxmcp.doctor.check import Check
 from tmuxmcp.errors import PermissionDenied, TmuxFailed, TmuxMcpError, TmuxUnavailable, Unsupported
 from tmuxmcp.host import cgroup, sandbox
 from tmuxmcp.host.environment import find_program, session_environment, user_shell
+from tmuxmcp.record.directory import sessions_dir
 from tmuxmcp.sessions.reap import disk_use
 from tmuxmcp.tmux.server import SOCKET_PATH_LIMIT, Tmux, check_private_directory, find_tmux
 
@@ -265,7 +266,7 @@ def check_state_dir(path: Path) -> Check:
         check_private_directory(path)
     except PermissionDenied as error:
         return Check(name, False, error.message, error.hint)
-    for each in (path, path / "sessions"):
+    for each in (path, sessions_dir(path)):
         if each.exists() and not os.access(each, os.W_OK | os.X_OK):
             return Check(name, False, f"{each} cannot be written to", f"Run `chmod 700 {shlex.quote(str(each))}`.")
     return Check(name, True, f"{path}, yours alone")

@@ -26,6 +26,8 @@ class Around:
     state_dir: str
     own: str
     """The session's own directory in it that is to be seen within."""
+    temporary: str
+    """Directory for temporary files in that one."""
     code: str
     """Where our start-up files and the launcher's step are."""
     network: bool = True
@@ -121,7 +123,6 @@ def plan(level: Level, around: Around) -> Sandbox:
 
 
 def _landlock(around: Around, readable: list[str]) -> Sandbox:
-    temporary = os.path.join(around.own, "tmp")
     hidden = [os.path.realpath(path) for path in (around.state_dir, *bubblewrap.OWN)]
     words = [("no_new_privs", ""), ("drop_capabilities", "")]
     words += landlock.words(
@@ -133,7 +134,8 @@ def _landlock(around: Around, readable: list[str]) -> Sandbox:
     )
     words += _filter(False, around.network, ptrace=True, truncate=landlock.version() >= 3)
     # zsh takes no notice of TMPDIR.
-    return Sandbox("landlock", words, env={"TMPDIR": temporary, "TMPPREFIX": os.path.join(temporary, "zsh")})
+    env = {"TMPDIR": around.temporary, "TMPPREFIX": os.path.join(around.temporary, "zsh")}
+    return Sandbox("landlock", words, env=env)
 
 
 def _filter(unix_sockets: bool, network: bool, ptrace: bool, truncate: bool = True) -> list[tuple[str, str]]:

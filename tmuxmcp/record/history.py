@@ -8,12 +8,12 @@ with an empty screen somewhat before, and says so.
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.events import Events
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.terminal.replay import Replay, Resize, blank
@@ -89,25 +89,9 @@ class History:
             self._kept.popitem(last=False)
 
 
-def of_session(directory: Path) -> History:
+def of_session(directory: SessionDirectory) -> History:
     """The history of the session, running or not, whose files lie in this directory."""
     meta = Meta.load(directory)
     cols, rows = (meta.cols, meta.rows) if meta else (80, 24)
-    return History(RawLog(directory), cols, rows, resizes_of(directory))
-
-
-def resizes_of(directory: Path) -> list[Resize]:
-    """Read the changes of size from a session's `events.jsonl`; a line that cannot be read is left out."""
-    found = []
-    try:
-        lines = (directory / "events.jsonl").read_bytes().splitlines()
-    except OSError:
-        return []
-    for line in lines:
-        if b'"resize"' in line:
-            try:
-                event = json.loads(line)
-                found.append(Resize(int(event["offset"]), int(event["cols"]), int(event["rows"])))
-            except (ValueError, KeyError, TypeError):
-                continue
-    return found
+    resizes = [Resize(each.offset, each.cols, each.rows) for each in Events(directory).resizes()]
+    return History(RawLog(directory), cols, rows, resizes)

@@ -18,6 +18,7 @@ from typing import Any
 import anyio
 
 from tmuxmcp.errors import IoError
+from tmuxmcp.record.directory import SessionDirectory
 
 PIECE = 1 << 18
 """Bytes read at once: large enough for the fast paths of the parsers, small beside the memory budget."""
@@ -39,9 +40,9 @@ FLOOD_PAUSE_S = 0.005
 class RawLog:
     """One session's `out.raw`, opened for each read: no descriptor is kept for an idle session."""
 
-    def __init__(self, directory: Path) -> None:
-        self.path = directory / "out.raw"
-        self._base_path = str(directory / "out.base")
+    def __init__(self, directory: SessionDirectory) -> None:
+        self.path = directory.log
+        self._base_path = str(directory.base)
 
     def create(self) -> None:
         """Make the empty file, for the owner alone.

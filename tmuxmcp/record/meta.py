@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tmuxmcp.record.directory import SessionDirectory
+
 
 @dataclass
 class Meta:
@@ -29,15 +31,15 @@ class Meta:
     bounds: dict[str, Any] = field(default_factory=dict)
     """As `SessionBounds`."""
 
-    def save(self, directory: Path) -> None:
+    def save(self, directory: SessionDirectory) -> None:
         """Write `meta.json`."""
-        write_atomically(directory / "meta.json", json.dumps(vars(self), indent=1))
+        write_atomically(directory.meta, json.dumps(vars(self), indent=1))
 
     @classmethod
-    def load(cls, directory: Path) -> Meta | None:
+    def load(cls, directory: SessionDirectory) -> Meta | None:
         """Read `meta.json`; None when there is none that can be read."""
         try:
-            return cls(**json.loads((directory / "meta.json").read_text()))
+            return cls(**json.loads(directory.meta.read_text()))
         except (OSError, ValueError, TypeError):
             return None
 

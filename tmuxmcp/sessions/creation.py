@@ -23,7 +23,6 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import (
     CwdNotFound,
     InvalidArgument,
-    IoError,
     MaxSessions,
     PolicyDenied,
     ProgramNotFound,
@@ -36,6 +35,7 @@ from tmuxmcp.host import cgroup, sandbox
 from tmuxmcp.host.environment import find_cwd, find_program, session_environment, user_shell
 from tmuxmcp.host.project import Identity, judge
 from tmuxmcp.host.sandbox import Around, Sandbox, choose, tighter
+from tmuxmcp.record.directory import SessionDirectory, make_directory
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.sessions.bounds import bind
 from tmuxmcp.sessions.registry import ID, Registry
@@ -49,12 +49,6 @@ LOCK_S = 10
 
 SPARE_DESCRIPTORS = 64
 """What tmux server and broker need beside those of their sessions."""
-
-OWN = "within"
-"""Directory of a session that can be seen in its sandbox: history, temporary files."""
-
-WORK = "work"
-"""Directory in that one where a session works that has no project."""
 
 RAISED = {"PROGRAM_NOT_FOUND": ProgramNotFound, "CWD_NOT_FOUND": CwdNotFound, "UNSUPPORTED": Unsupported}
 """What the launcher's step says when it cannot start the program."""
@@ -126,7 +120,7 @@ class Creation:
         )
         executable = find_program(program, environment["PATH"], where)
         await self._make_room(session_id)
-        directory = self._fresh_directory(session_id)
+        directory = make_directory(self.registry.state_dir, session_id)
         box = self._sandbox(level, writable, directory)
         nonce = secrets.token_hex(8)
         integration = shells.Integration(list(args), {}, False)
@@ -135,11 +129,11 @@ class Creation:
                 executable,
                 args,
                 nonce=nonce,
-                directory=directory / OWN if box.level != "none" else directory,
+                own_history=directory.history if box.level == "none" else directory.history_within,
                 history=settings.history,
                 environment=environment,
             )
-        mark = launch.session_mark(directory)
+        mark = launch.session_mark(directory.path)
         tightest = (request.limits or Limits()).within(settings.limits)
         bounds = bind(tightest, mark["TMUXMCP_KEY"], self.registry.tmux.pid, level)
         meta = Meta(
@@ -162,6 +156,7 @@ class Creation:
                 directory,
                 box,
                 bounds.confine,
+                mark,
                 executable=executable,
                 argv=[program, *integration.args],
                 env=environment,
@@ -170,7 +165,7 @@ class Creation:
             )
             session = await self._start(meta, directory)
         except BaseException:
-            shutil.rmtree(directory, ignore_errors=True)
+            shutil.rmtree(directory.path, ignore_errors=True)
             cgroup.remove(bounds.groups)
             raise
         await self._started_or_failed(session)
@@ -197,7 +192,7 @@ class Creation:
                 f"A session in a sandbox cannot work in {path}: {closed}.",
                 hint="Give the directory of a project as cwd, such as one in your home directory.",
             )
-        own = os.path.realpath(self.registry.directory(session_id) / OWN / WORK)
+        own = str(self.registry.directory(session_id).resolved().work_within)
         notice = f"It works in an empty directory of its own, as in a sandbox it cannot work in {path}: {closed}. "
         return own, writable, notice + "To work elsewhere, make a session with cwd."
 
@@ -224,17 +219,18 @@ class Creation:
         settings = self.settings
         return [str(path) for path in (settings.state_dir, launch.PACKAGE.parent, *settings.own_files)]
 
-    def _sandbox(self, level: Level, writable: dict[str, Identity], directory: Path) -> Sandbox:
+    def _sandbox(self, level: Level, writable: dict[str, Identity], directory: SessionDirectory) -> Sandbox:
         """What is done for a sandbox; makes the directory that is the session's own in it."""
         if level == "none":
             return Sandbox()
-        own = Path(os.path.realpath(directory)) / OWN
-        for name in ("tmp", WORK):
-            (own / name).mkdir(mode=0o700, parents=True)
+        directory = directory.resolved()
+        for path in (directory.within, directory.temporary_within, directory.work_within):
+            path.mkdir(mode=0o700)
         around = Around(
             writable=writable,
             state_dir=os.path.realpath(self.settings.state_dir),
-            own=str(own),
+            own=str(directory.within),
+            temporary=str(directory.temporary_within),
             code=str(launch.PACKAGE),
             network=self.settings.sandbox_network,
         )
@@ -270,21 +266,7 @@ class Creation:
                 session_id=session_id,
             )
 
-    def _fresh_directory(self, session_id: str) -> Path:
-        """An empty directory for a new session; what an earlier one of that name left is kept beside it."""
-        directory = self.registry.directory(session_id)
-        if directory.exists():
-            generation = 1
-            while (kept := directory.with_name(f"{session_id}.{generation}")).exists():
-                generation += 1
-            directory.rename(kept)
-        try:
-            directory.mkdir(mode=0o700)
-        except OSError as error:
-            raise IoError(f"{directory} cannot be made: {error.strerror}.") from error
-        return directory
-
-    async def _start(self, meta: Meta, directory: Path) -> Session:
+    async def _start(self, meta: Meta, directory: SessionDirectory) -> Session:
         meta.save(directory)
         session = Session(self.registry.tmux, self.registry.watcher, directory, meta, None)
         session.log.create()
@@ -301,8 +283,8 @@ class Creation:
         )
         new = NewPane(
             options=options,
-            argv=launch.launcher_argv(directory, token),
-            pipe=launch.sink_argv(directory, self.settings.log_max_bytes),
+            argv=launch.launcher_argv(directory.path, token),
+            pipe=launch.sink_argv(directory.path, self.settings.log_max_bytes),
             cols=meta.cols,
             rows=meta.rows,
             history_limit=max(meta.scrollback_lines, 1),
@@ -320,11 +302,11 @@ class Creation:
             ProgramNotFound, CwdNotFound, TmuxFailed: it could not; nothing is left.
         """
         with anyio.move_on_after(10):
-            while not session.begun and "\n" not in session.report and session.leader_alive():
+            while not session.begun and "\n" not in session.start.report and session.leader_alive():
                 await anyio.sleep(0.001)
-        session.let_begin()
+        session.start.let_begin()
         try:
-            code, reason = session.report.split("\n", 1)
+            code, reason = session.start.report.split("\n", 1)
         except ValueError:
             if session.begun:
                 return
@@ -338,13 +320,24 @@ class Creation:
         raise raised(f"{session.meta.program!r} could not be started: {reason}.", hint=hint)
 
 
-def _write_spec(directory: Path, box: Sandbox, confine: list[tuple[str, str]], **program: Any) -> None:
+def _write_spec(
+    directory: SessionDirectory, box: Sandbox, confine: list[tuple[str, str]], mark: dict[str, str], **program: Any
+) -> None:
     if box.wrapper:
-        launch.write_wrapped_spec(directory, box.wrapper, confine=confine, within=box.confine, **program)
+        launch.write_wrapped_spec(
+            directory.spec,
+            directory.spec_within,
+            box.wrapper,
+            report=directory.report,
+            mark=mark,
+            confine=confine,
+            within=box.confine,
+            **program,
+        )
         return
     if box.confine:
-        confine = [*confine, ("report", str(directory / "error")), *box.confine]
-    launch.write_spec(directory, confine=confine, **program)
+        confine = [*confine, ("report", str(directory.report)), *box.confine]
+    launch.write_spec(directory.spec, confine=confine, **program)
 
 
 def sessions_by_descriptors(server: int) -> int:

@@ -47,7 +47,7 @@ def process_tree(session: Session) -> list[int]:
     pane = session.pane
     # The id of a launcher that ended may be another process's by now.
     leader = 0 if pane is None or pane.dead else pane.leader
-    ((name, value),) = launch.session_mark(session.directory).items()
+    ((name, value),) = launch.session_mark(session.directory.path).items()
     variable = f"{name}={value}".encode()
     children: dict[int, list[int]] = {}
     todo = [*([leader] if leader else []), *cgroup.members(session.bounds.groups)]
@@ -61,7 +61,7 @@ def process_tree(session: Session) -> list[int]:
         if pid not in found:
             found.add(pid)
             todo += children.get(pid, [])
-    spared = {os.getpid(), *session.wrappers} | (set() if pane and pane.respawned else {leader})
+    spared = {os.getpid(), *session.start.wrappers} | (set() if pane and pane.respawned else {leader})
     return sorted(found - spared)
 
 

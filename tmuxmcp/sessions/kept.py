@@ -5,17 +5,17 @@ Running, ended, lost, destroyed, or an earlier one of the same name (`ID.1`): th
 
 from __future__ import annotations
 
-import json
 import re
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
 from tmuxmcp.errors import SessionNotFound
+from tmuxmcp.record.directory import SessionDirectory, directories
+from tmuxmcp.record.events import Events
 from tmuxmcp.record.log import LogWatcher, RawLog
 from tmuxmcp.record.meta import Meta
-from tmuxmcp.sessions.repair import sink_of
+from tmuxmcp.record.sink import sink_of
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.plain import begun_full_screen, ends_full_screen, plain, unfinished
 from tmuxmcp.tmux.server import Tmux
@@ -37,10 +37,9 @@ def find(state_dir: Path, name: str, owner: str = "") -> Session:
     Raises:
         SessionNotFound: nothing is kept under this name.
     """
-    sessions = state_dir / "sessions"
-    directory = _newest_of(sessions, owner) if not name else sessions / name
-    if not NAME.match(name or directory.name) or not (directory / "out.raw").exists():
-        kept = sorted(path.parent.name for path in sessions.glob("*/out.raw"))
+    directory = SessionDirectory.of(state_dir, name) if name else _newest_of(state_dir, owner)
+    if not NAME.match(name or directory.name) or not directory.log.exists():
+        kept = sorted(each.name for each in directories(state_dir, SessionDirectory.log))
         raise SessionNotFound(
             f"Nothing is kept of a session {name!r}." if name else "There is no default session.",
             hint=f"There are: {', '.join(kept) or 'none'}.",
@@ -51,27 +50,23 @@ def find(state_dir: Path, name: str, owner: str = "") -> Session:
     return Session(Tmux(state_dir), LogWatcher(inotify=False), directory, meta, None)
 
 
-def _newest_of(sessions: Path, owner: str) -> Path:
-    metas = [(path.parent, Meta.load(path.parent)) for path in sessions.glob("*/meta.json")]
-    own = [(meta.created_at, directory) for directory, meta in metas if meta and meta.owner == owner]
-    return max(own, default=("", sessions / "-"))[1]
+def _newest_of(state_dir: Path, owner: str) -> SessionDirectory:
+    metas = [(each, Meta.load(each)) for each in directories(state_dir, SessionDirectory.meta)]
+    own = [(meta.created_at, directory.name) for directory, meta in metas if meta and meta.owner == owner]
+    return SessionDirectory.of(state_dir, max(own, default=("", "-"))[1])
 
 
-def _last_size(directory: Path, meta: Meta) -> tuple[int, int]:
+def _last_size(directory: SessionDirectory, meta: Meta) -> tuple[int, int]:
     """Columns and rows after the last resize."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        for line in reversed((directory / "events.jsonl").read_bytes().splitlines()):
-            if b'"resize"' in line:
-                event = json.loads(line)
-                return int(event["cols"]), int(event["rows"])
-    return meta.cols, meta.rows
+    resizes = Events(directory).resizes()
+    return (resizes[-1].cols, resizes[-1].rows) if resizes else (meta.cols, meta.rows)
 
 
 def seems_running(session: Session) -> bool:
     """Whether its tmux server, and its program or what writes its log, may still be there; only tmux knows it."""
     if session.tmux.running_pid() is None:
         return False
-    if sink_of(session.directory)[1]:
+    if sink_of(session.directory).alive:
         return True
     return bool(session.pid and psutil.pid_exists(session.pid))
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.host import cgroup
+from tmuxmcp.record.directory import SessionDirectory, sessions_dir
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.sessions import identity
 from tmuxmcp.sessions.look import Look
@@ -95,9 +96,9 @@ def age_of(session: Session, look: Look, state_dir: Path, watched: bool) -> Age:
     now = time.time()
     created = _seconds(session.meta.created_at, now)
     active = created
-    for name in ("out.raw", "events.jsonl"):
+    for path in (session.directory.log, session.directory.events):
         with suppress(OSError):
-            active = max(active, (session.directory / name).stat().st_mtime)
+            active = max(active, path.stat().st_mtime)
     owner = session.meta.owner
     return Age(
         age_s=now - created,
@@ -145,7 +146,7 @@ def remove_old(state_dir: Path, bounds: Bounds, live: set[str]) -> list[str]:
     Args:
         live: ids of sessions that tmux knows; theirs are never touched.
     """
-    gone = sorted(_gone(state_dir / "sessions", live), key=lambda pair: pair[1])
+    gone = sorted(_gone(state_dir, live), key=lambda pair: pair[1])
     removed = []
     now = time.time()
     total = disk_use(state_dir) if bounds.state_max_bytes else 0
@@ -160,13 +161,13 @@ def remove_old(state_dir: Path, bounds: Bounds, live: set[str]) -> list[str]:
     return removed
 
 
-def _gone(directory: Path, live: set[str]) -> Iterable[tuple[Path, float]]:
+def _gone(state_dir: Path, live: set[str]) -> Iterable[tuple[Path, float]]:
     """Directories of sessions that are gone, and when they were last written to."""
-    for path in directory.iterdir():
+    for path in sessions_dir(state_dir).iterdir():
         if path.name in live:
             continue
-        meta = Meta.load(path)
-        if meta is None and "." not in path.name:
+        directory = SessionDirectory(path)
+        if Meta.load(directory) is None and not directory.is_earlier:
             continue  # being made at this moment
         with suppress(OSError):
             written = max(entry.stat().st_mtime for entry in (path, *path.iterdir()))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tmuxmcp.errors import SessionNotFound, TmuxFailed
 from tmuxmcp.host import cgroup
+from tmuxmcp.record.directory import SessionDirectory, directories
 from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.sessions.repair import Repair
@@ -86,8 +87,8 @@ class Registry:
         except ValueError:
             return None
 
-    def directory(self, session_id: str) -> Path:
-        return self.state_dir / "sessions" / session_id
+    def directory(self, session_id: str) -> SessionDirectory:
+        return SessionDirectory.of(self.state_dir, session_id)
 
     def session_of(self, log_path: Path) -> Session | None:
         return self.sessions.get(log_path.parent.name)
@@ -131,7 +132,8 @@ class Registry:
             session = self.take_up(pane)
             if session:
                 seen.add(session.id)
-        on_disk = {path.parent.name for path in self.directory("").glob("*/meta.json") if ID.match(path.parent.name)}
+        written = directories(self.state_dir, SessionDirectory.meta)
+        on_disk = {directory.name for directory in written if ID.match(directory.name)}
         for session_id in (on_disk | set(self.sessions)) - seen:
             known = self.sessions.get(session_id)
             if (known and known.pane) or self._written(session_id) != self._read.get(session_id):
@@ -140,7 +142,7 @@ class Registry:
     def _written(self, session_id: str) -> tuple[int, int]:
         """Which `meta.json` there is: it is replaced, never changed."""
         try:
-            state = os.stat(self.directory(session_id) / "meta.json")
+            state = os.stat(self.directory(session_id).meta)
         except OSError:
             return (0, 0)
         return (state.st_ino, state.st_mtime_ns)

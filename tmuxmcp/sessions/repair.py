@@ -8,16 +8,15 @@ reader: sinks are numbered, and all but a session's first begin with a gap.
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import anyio
 
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.record.log import LogWatcher
+from tmuxmcp.record.sink import sink_of
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import launch, panes
 
@@ -93,8 +92,8 @@ class Repair:
         if not await needs_mending(session):
             return
         assert session.pane
-        number = max(session.pane.sink, sink_of(session.directory)[0]) + 1
-        sink = launch.sink_argv(session.directory, log_max_bytes, number)
+        number = max(session.pane.sink, sink_of(session.directory).number) + 1
+        sink = launch.sink_argv(session.directory.path, log_max_bytes, number)
         if await panes.pipe_again(session.tmux, session.pane, sink, number):
             log.warning("session %s: output was not recorded for a moment; its sink is back", session.id)
         await session.refresh()
@@ -116,20 +115,3 @@ async def needs_mending(session: Session) -> bool:
                 return True
             await anyio.sleep(0.005)  # the new one is about to write down its number, or the old one ends
     return True
-
-
-def sink_of(directory: Path) -> tuple[int, bool]:
-    """The number of the sink that last wrote down that it is there, and whether it still is; 0: none ever did."""
-    try:
-        pid, number = map(int, (directory / "sink.pid").read_text().split())
-    except (OSError, ValueError):
-        return 0, False
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return number, False
-    # Process ids are used again.
-    with suppress(OSError):
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        return number, os.fsencode(directory) in words and any(word.endswith(b"/sink.sh") for word in words)
-    return number, True

@@ -6,7 +6,6 @@ time (`marks.json`) or hold what nobody else knows (`cursors/`, `events.jsonl`).
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import signal
@@ -15,7 +14,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -25,10 +23,17 @@ import psutil
 from tmuxmcp.contract.results import Usage
 from tmuxmcp.errors import SessionExited
 from tmuxmcp.readiness import kernel as readiness
+from tmuxmcp.record.checkpoint import Checkpoint
+from tmuxmcp.record.cursors import Cursors
+from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.events import Events
 from tmuxmcp.record.excerpt import Reader
 from tmuxmcp.record.log import PIECE, LogWatcher, RawLog
-from tmuxmcp.record.meta import Meta, write_atomically
+from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.place import Places
+from tmuxmcp.record.queued import QueuedInput
+from tmuxmcp.record.sink import sink_pid
+from tmuxmcp.record.start import Start
 from tmuxmcp.sessions.bounds import SessionBounds
 from tmuxmcp.sessions.look import Look, Scan, Seen, Terminal, Wakes
 from tmuxmcp.terminal.marks import Finished, MarkScanner, ShellTrack
@@ -40,24 +45,16 @@ from tmuxmcp.tmux.server import Tmux
 CHECKPOINT_BYTES = 1 << 20
 """How much is scanned between two checkpoints: what a killed broker's successor scans again, at most."""
 
-EVENTS_LIMIT = 1 << 20
-"""Bytes of `events.jsonl`; of what comes after that only gaps are written down."""
-
-
-READY, BEGUN = "ready", "begun"
-"""What `error` holds when there is none, of a session in a sandbox (`tmux/step.py`)."""
-
 MOST_COMMANDS = 64
 """Finished commands that are remembered: more than one wait or `run` can miss."""
-
-SMALL_INPUT = 4096
-"""Bytes that a terminal takes itself: less is not written down."""
 
 
 class Session:
     """One agent session. State changes happen in plain functions, between two awaits."""
 
-    def __init__(self, tmux: Tmux, watcher: LogWatcher, directory: Path, meta: Meta, pane: Pane | None) -> None:
+    def __init__(
+        self, tmux: Tmux, watcher: LogWatcher, directory: SessionDirectory, meta: Meta, pane: Pane | None
+    ) -> None:
         self.tmux = tmux
         self.watcher = watcher
         self.directory = directory
@@ -65,6 +62,10 @@ class Session:
         self.pane: Pane | None = None
         """As last seen; None: lost, tmux no longer knows it."""
         self.log = RawLog(directory)
+        self.start = Start(directory)
+        self.events = Events(directory)
+        self.queued = QueuedInput(directory)
+        self._cursors = Cursors(directory)
         self.growth = watcher.add(self.log.path)
         self._commands: deque[Finished] = deque(maxlen=MOST_COMMANDS)
         """What the shell finished, newest last."""
@@ -82,7 +83,6 @@ class Session:
         self._places = Places(self.log)
         self._terminal = Terminal()
         self._pid: int | None = None
-        self._cursors: dict[str, int] = {}
         self.see(pane)
 
     # ---- identity ------------------------------------------------------------------------------
@@ -120,45 +120,13 @@ class Session:
     def pid(self) -> int | None:
         """Process id of the program; the launcher's step writes it down."""
         if self._pid is None:
-            with suppress(OSError, ValueError):
-                self._pid = int((self.directory / "pid").read_text())
-        if self._pid is None and self.report in (READY, BEGUN):
-            self._pid = self._pid_within()
+            self._pid = self.start.pid
         return self._pid
-
-    @property
-    def report(self) -> str:
-        """What the launcher's step says: nothing yet, `READY`, or a code and a reason, on two lines."""
-        with suppress(OSError):
-            return (self.directory / "error").read_text()
-        return ""
 
     @property
     def begun(self) -> bool:
         """The launcher has become the program, as far as it tells: in a sandbox exactly."""
-        return self.pid is not None and (self.bounds.sandbox == "none" or self.report in (READY, BEGUN))
-
-    def let_begin(self) -> None:
-        """Let the program begin that waits until its process id is known: in a sandbox of bubblewrap's."""
-        if self.pid is not None and self.report == READY:
-            (self.directory / "error").write_text(BEGUN)
-
-    @property
-    def wrappers(self) -> list[int]:
-        """Process ids of what is around the program in a sandbox of bubblewrap's: it ends with the program."""
-        with suppress(OSError, ValueError, psutil.Error):
-            outer = psutil.Process(int((self.directory / "wrapper").read_text()))
-            return [outer.pid, *(child.pid for child in outer.children())]
-        return []
-
-    def _pid_within(self) -> int | None:
-        """The program, which is the first process below the two of bwrap; written down, as it may lose its parents."""
-        with suppress(psutil.Error, IndexError):
-            children = psutil.Process(self.wrappers[1]).children()
-            pid = min(children, key=lambda child: child.create_time()).pid
-            write_atomically(self.directory / "pid", str(pid))
-            return pid
-        return None
+        return self.pid is not None and (self.bounds.sandbox == "none" or self.start.succeeded)
 
     # ---- the pane ------------------------------------------------------------------------------
 
@@ -313,29 +281,21 @@ class Session:
         if not self.meta.marks or self._checkpoint == self._scanned:
             return
         self._checkpoint = self._scanned
-        state = {"nonce": self.meta.nonce, "offset": self._scanner.offset, "track": self._track.as_dict()}
-        with suppress(OSError):
-            write_atomically(self.directory / "marks.json", json.dumps(state))
+        Checkpoint(self.meta.nonce, self._scanner.offset, self._track).save(self.directory)
 
     def _load_checkpoint(self) -> None:
-        try:
-            state = json.loads((self.directory / "marks.json").read_text())
-            if state["nonce"] == self.meta.nonce and state["offset"] <= self.log.size():
-                self._track = ShellTrack.from_dict(state["track"])
-                self._scanned = self._checkpoint = int(state["offset"])
-                self._scanner = MarkScanner(self.meta.nonce, self._scanned)
-        except (OSError, ValueError, KeyError, TypeError):
-            pass  # it only saves time
+        found = Checkpoint.load(self.directory)
+        if found and found.nonce == self.meta.nonce and found.offset <= self.log.size():
+            self._track = found.track
+            self._scanned = self._checkpoint = found.offset
+            self._scanner = MarkScanner(self.meta.nonce, found.offset)
 
     # ---- the kernel ----------------------------------------------------------------------------
 
     def sink_rests(self) -> bool:
         """Whether the sink sleeps, as far as can be told: then it has written all that tmux gave it."""
-        try:
-            pid = int((self.directory / "sink.pid").read_text().split()[0])
-        except (OSError, ValueError, IndexError):
-            return True
-        return readiness.sleeps(pid)
+        pid = sink_pid(self.directory)
+        return pid is None or readiness.sleeps(pid)
 
     def leader_alive(self) -> bool:
         """Whether the launcher still runs; when it does not, tmux knows the exit status in a moment."""
@@ -372,68 +332,21 @@ class Session:
 
     # ---- what is written beside the log --------------------------------------------------------
 
-    @property
-    def typed(self) -> int:
-        """Bytes typed since its terminal last had room, by whatever broker: at most that many are queued in tmux."""
-        with suppress(OSError, ValueError):
-            return int((self.directory / "typed").read_text())
-        return 0
-
-    @typed.setter
-    def typed(self, size: int) -> None:
-        path = self.directory / "typed"
-        with suppress(OSError):
-            if size > SMALL_INPUT or path.exists():
-                write_atomically(path, str(size))
-
     def cursor_of(self, caller: str) -> int:
         """How far this caller has read; 0 for one who never did."""
-        offset = self._cursors.get(caller)
-        if offset is None:
-            offset = 0
-            with suppress(OSError, ValueError):
-                offset = int((self.directory / "cursors" / caller).read_text())
-            self._cursors[caller] = offset
-        return min(offset, self.log.size())
+        return min(self._cursors.of(caller), self.log.size())
 
     def move_cursor(self, caller: str, offset: int) -> None:
-        """Remember how far this caller has read; also after a kill, and without a rename's 0.2 ms."""
-        self._cursors[caller] = offset
-        path = self.directory / "cursors" / caller
-        with suppress(OSError):
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-            try:
-                os.pwrite(fd, b"%020d" % offset, 0)
-            finally:
-                os.close(fd)
+        """Remember how far this caller has read."""
+        self._cursors.move(caller, offset)
 
     def write_event(self, kind: str, **values: Any) -> None:
-        """Append to `events.jsonl`: what happened at which offset."""
-        event = {"time": iso(time.time()), "offset": self.log.size(), "event": kind, **values}
-        path = self.directory / "events.jsonl"
-        with suppress(OSError):
-            fd = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-            try:
-                if kind == "gap" or os.fstat(fd).st_size < EVENTS_LIMIT:
-                    os.write(fd, (json.dumps(event) + "\n").encode())
-            finally:
-                os.close(fd)
+        """Write down what happened, here and now."""
+        self.events.append(kind, iso(time.time()), self.log.size(), **values)
 
     def gaps(self, start: int, end: int) -> list[int]:
         """Offsets between `start` and `end` at which output was lost."""
-        try:
-            events = (self.directory / "events.jsonl").read_bytes()
-        except OSError:
-            return []
-        found = []
-        if b'"gap"' in events:  # hardly ever: the many others need not be parsed
-            for line in events.splitlines():
-                with suppress(ValueError, KeyError, TypeError):
-                    event = json.loads(line)
-                    if event["event"] == "gap" and start <= event["offset"] <= end:
-                        found.append(int(event["offset"]))
-        return found
+        return self.events.gaps(start, end)
 
     def close(self) -> None:
         """Let go of what is open; the session lives on."""

@@ -14,11 +14,10 @@ from pathlib import Path
 from tmuxmcp.errors import InvalidArgument
 
 PACKAGE = Path(__file__).parent
-WITHIN = "spec.within"
 
 
 def write_spec(
-    directory: Path,
+    path: Path,
     *,
     executable: str,
     argv: Sequence[str],
@@ -26,13 +25,11 @@ def write_spec(
     cwd: str,
     umask: int,
     confine: Sequence[tuple[str, str]] = (),
-    name: str = "spec",
 ) -> None:
     """Write what the launcher's step reads: fields that end with NUL, in a file for the owner alone.
 
     Args:
         confine: what the step does to itself before, as words and values of `confine.py`.
-        name: of the file.
 
     Raises:
         InvalidArgument: an argument holds NUL.
@@ -42,15 +39,18 @@ def write_spec(
     fields = [cwd, str(umask), executable]
     for words in (argv, _pairs(env.items()), _pairs(confine)):
         fields += [str(len(words)), *words]
-    fd = os.open(directory / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(b"".join(os.fsencode(field) + b"\0" for field in fields))
 
 
 def write_wrapped_spec(
-    directory: Path,
+    path: Path,
+    path_within: Path,
     wrapper: Sequence[str],
     *,
+    report: Path,
+    mark: Mapping[str, str],
     executable: str,
     argv: Sequence[str],
     env: Mapping[str, str],
@@ -62,18 +62,20 @@ def write_wrapped_spec(
     """Write what the step reads that becomes a wrapper, and what the step within reads that becomes the program.
 
     Args:
+        path: of the first of these files; path_within: of the second.
         wrapper: its words; the last of them start the step within.
+        report: the file in which failures are told.
+        mark: `session_mark`, all that the wrapper gets as environment.
         confine: what the first of them does to itself.
         within: what the second does.
 
     Raises:
         InvalidArgument: an argument holds NUL.
     """
-    write_spec(directory, executable=executable, argv=argv, env=env, cwd=cwd, umask=umask, confine=within, name=WITHIN)
-    outer = [*confine, ("report", str(directory / "error")), ("keep_report", ""), ("hand", str(directory / WITHIN))]
+    write_spec(path_within, executable=executable, argv=argv, env=env, cwd=cwd, umask=umask, confine=within)
+    outer = [*confine, ("report", str(report)), ("keep_report", ""), ("hand", str(path_within))]
     # Nothing of the caller's variables: by LD_PRELOAD the wrapper would run his code, outside.
-    marked = session_mark(directory)
-    write_spec(directory, executable=wrapper[0], argv=wrapper, env=marked, cwd="/", umask=umask, confine=outer)
+    write_spec(path, executable=wrapper[0], argv=wrapper, env=mark, cwd="/", umask=umask, confine=outer)
 
 
 def _pairs(pairs: Iterable[tuple[str, str]]) -> list[str]:

@@ -32,13 +32,13 @@ class Integration:
 
 
 def integrate(
-    program: str, args: Sequence[str], *, nonce: str, directory: Path, history: str, environment: Mapping[str, str]
+    program: str, args: Sequence[str], *, nonce: str, own_history: Path, history: str, environment: Mapping[str, str]
 ) -> Integration:
     """Have a shell load our start-up file, where there is one for it and it is interactive.
 
     Args:
         program: path of the executable.
-        directory: the session's, where a history of its own lies.
+        own_history: the file of a history that is the session's own.
         history: `session`, `user` or `none`.
         environment: the session's.
     """
@@ -46,7 +46,7 @@ def integrate(
     integration = of_shell(args, environment) if of_shell else None
     if integration is None:
         return Integration(list(args), {}, False)
-    history_file = {"session": str(directory / "history"), "none": "none"}.get(history, "")
+    history_file = {"session": str(own_history), "none": "none"}.get(history, "")
     env = {"TMUXMCP_NONCE": nonce, "TMUXMCP_HISTFILE": history_file, **integration.env}
     return Integration(integration.args, env, True)
 

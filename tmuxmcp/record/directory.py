@@ -1,0 +1,240 @@
+"""A session's directory, `STATE/sessions/ID/`: what lies there, who writes it, who reads it.
+
+Only this module spells these names, and the scripts of `tmux/`, which run without the package. Names and contents
+are fixed: brokers of several versions may work on one state directory.
+
+Everything there is the owner's alone: files have mode 0600, directories 0700. A small file is replaced, never changed
+in place: what is about to replace `NAME` is called `NAME.PID.new` or `NAME.new`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, overload
+
+from tmuxmcp.errors import IoError
+
+Party = Literal["broker", "launcher", "step", "sink", "shell"]
+"""Who writes or reads: any broker, the scripts `launcher.sh`, `step.py` and `sink.sh`, what runs in the session."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file or a directory of every session; asked of one session's directory, it is its path there."""
+
+    name: str
+    holds: str
+    writers: tuple[Party, ...]
+    readers: tuple[Party, ...]
+    is_directory: bool = False
+
+    @property
+    def mode(self) -> int:
+        """Its permissions."""
+        return 0o700 if self.is_directory else 0o600
+
+    @overload
+    def __get__(self, directory: None, _: type) -> Entry: ...
+    @overload
+    def __get__(self, directory: SessionDirectory, _: type) -> Path: ...
+    def __get__(self, directory: SessionDirectory | None, _: type) -> Entry | Path:
+        return self if directory is None else directory.path / self.name
+
+
+@dataclass(frozen=True)
+class SessionDirectory:
+    """One session's directory, and the path of each file in it."""
+
+    path: Path
+
+    # ---- what was printed ----------------------------------------------------------------------
+
+    log = Entry(
+        "out.raw",
+        "all bytes that the terminal printed; holes where the head was given back",
+        writers=("sink",),
+        readers=("broker", "launcher", "sink"),
+    )
+    base = Entry(
+        "out.base",
+        "offset of the first byte of `out.raw`, where the file system knows no holes",
+        writers=("sink",),
+        readers=("broker", "launcher", "sink"),
+    )
+    keep = Entry(
+        "out.keep",
+        "the newest part of `out.raw` while that is emptied, where the file system knows no holes",
+        writers=("sink",),
+        readers=("sink",),
+    )
+    sink = Entry(
+        "sink.pid",
+        "process id and number of the sink",
+        writers=("sink",),
+        readers=("broker", "launcher"),
+    )
+
+    # ---- what happened, and how far readers have come ------------------------------------------
+
+    meta = Entry(
+        "meta.json",
+        "program, arguments, size, when it was made, whether it was destroyed",
+        writers=("broker",),
+        readers=("broker",),
+    )
+    events = Entry(
+        "events.jsonl",
+        "one JSON object a line: input (sizes only), resize, gap, exit; with time and offset",
+        writers=("broker", "sink", "launcher"),
+        readers=("broker",),
+    )
+    checkpoint = Entry(
+        "marks.json",
+        "what the shell's marks said up to an offset",
+        writers=("broker",),
+        readers=("broker",),
+    )
+    cursors = Entry(
+        "cursors",
+        "a file for each caller: how far it has read",
+        writers=("broker",),
+        readers=("broker",),
+        is_directory=True,
+    )
+    queued = Entry(
+        "typed",
+        "bytes that may wait for a program that does not read",
+        writers=("broker",),
+        readers=("broker",),
+    )
+
+    # ---- the start of its program --------------------------------------------------------------
+
+    spec = Entry(
+        "spec",
+        "arguments and environment, until the program has started",
+        writers=("broker",),
+        readers=("step",),
+    )
+    spec_within = Entry(
+        "spec.within",
+        "the same for the step within a sandbox of bubblewrap's",
+        writers=("broker",),
+        readers=("step",),
+    )
+    pid = Entry(
+        "pid",
+        "process id of the program",
+        writers=("step", "broker"),
+        readers=("broker",),
+    )
+    wrapper = Entry(
+        "wrapper",
+        "process id of bwrap, when that is around the program",
+        writers=("step",),
+        readers=("broker",),
+    )
+    report = Entry(
+        "error",
+        "why the program could not be started; `ready` or `begun` once it was, in a sandbox",
+        writers=("step", "broker"),
+        readers=("broker", "step"),
+    )
+    launcher_said = Entry(
+        "launcher.err",
+        "what the launcher's shell said",
+        writers=("launcher",),
+        readers=("launcher",),
+    )
+
+    # ---- the session's own ---------------------------------------------------------------------
+
+    history = Entry(
+        "history",
+        "the shell's own history, with the setting `history = session`",
+        writers=("shell",),
+        readers=("shell",),
+    )
+    within = Entry(
+        "within",
+        "all of the directory that can be seen in a sandbox",
+        writers=("broker",),
+        readers=("shell",),
+        is_directory=True,
+    )
+    history_within = Entry(
+        "within/history",
+        "its history, when it is in a sandbox",
+        writers=("shell",),
+        readers=("shell",),
+    )
+    temporary_within = Entry(
+        "within/tmp",
+        "temporary files, when it is in a sandbox",
+        writers=("shell",),
+        readers=("shell",),
+        is_directory=True,
+    )
+    work_within = Entry(
+        "within/work",
+        "where a session in a sandbox works that has no other directory",
+        writers=("shell",),
+        readers=("shell",),
+        is_directory=True,
+    )
+
+    @classmethod
+    def of(cls, state_dir: Path, name: str) -> SessionDirectory:
+        """The directory of a session, or of an earlier one of the same name: `ID.1`."""
+        return cls(sessions_dir(state_dir) / name)
+
+    @property
+    def name(self) -> str:
+        """The session's id; of an earlier session of that id with its generation behind a dot."""
+        return self.path.name
+
+    @property
+    def is_earlier(self) -> bool:
+        """It is kept of an earlier session, whose id another one has now."""
+        return "." in self.name
+
+    def resolved(self) -> SessionDirectory:
+        """The same by its real path, without links."""
+        return SessionDirectory(Path(os.path.realpath(self.path)))
+
+
+ENTRIES: tuple[Entry, ...] = tuple(each for each in vars(SessionDirectory).values() if isinstance(each, Entry))
+"""Everything that may lie in a session's directory."""
+
+
+def sessions_dir(state_dir: Path) -> Path:
+    """Where the directories of all sessions lie."""
+    return state_dir / "sessions"
+
+
+def directories(state_dir: Path, holding: Entry) -> Iterator[SessionDirectory]:
+    """The directories of all sessions, also of earlier ones, in which this file lies."""
+    for path in sessions_dir(state_dir).glob(f"*/{holding.name}"):
+        yield SessionDirectory(path.parent)
+
+
+def make_directory(state_dir: Path, session_id: str) -> SessionDirectory:
+    """Make an empty directory for a new session; what an earlier one of that name left is kept beside it.
+
+    Raises:
+        IoError: it cannot be made.
+    """
+    directory = SessionDirectory.of(state_dir, session_id)
+    if directory.path.exists():
+        generation = 1
+        while (kept := directory.path.with_name(f"{session_id}.{generation}")).exists():
+            generation += 1
+        directory.path.rename(kept)
+    try:
+        directory.path.mkdir(mode=0o700)
+    except OSError as error:
+        raise IoError(f"{directory.path} cannot be made: {error.strerror}.") from error
+    return directory

@@ -1,0 +1,44 @@
+"""Who writes a session's log: its sink, as that one wrote itself down."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from tmuxmcp.record.directory import SessionDirectory
+
+
+class Sink(NamedTuple):
+    """The sink that last wrote down that it is there."""
+
+    number: int
+    """A pane's sinks are numbered; 0: none ever was there."""
+    alive: bool
+
+
+def sink_pid(directory: SessionDirectory) -> int | None:
+    """Process id of the sink that last wrote down that it is there."""
+    try:
+        return int(directory.sink.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def sink_of(directory: SessionDirectory) -> Sink:
+    """Read who the sink is, and whether it still is there."""
+    try:
+        pid, number = map(int, directory.sink.read_text().split())
+    except (OSError, ValueError):
+        return Sink(0, False)
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return Sink(number, False)
+    # Process ids are used again.
+    with suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        ours = os.fsencode(directory.path) in words and any(word.endswith(b"/sink.sh") for word in words)
+        return Sink(number, ours)
+    return Sink(number, True)

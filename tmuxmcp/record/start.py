@@ -1,0 +1,61 @@
+"""How the start of a session's program went, as the launcher's step writes it down (`tmux/step.py`)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import psutil
+
+from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.meta import write_atomically
+
+READY, BEGUN = "ready", "begun"
+"""What `error` holds when there is none, of a session in a sandbox."""
+
+
+class Start:
+    """The files `error`, `pid` and `wrapper` of one session."""
+
+    def __init__(self, directory: SessionDirectory) -> None:
+        self._directory = directory
+
+    @property
+    def report(self) -> str:
+        """What the step says: nothing yet, `READY`, `BEGUN`, or a code and a reason, on two lines."""
+        with suppress(OSError):
+            return self._directory.report.read_text()
+        return ""
+
+    @property
+    def succeeded(self) -> bool:
+        """The step says that it becomes the program: it does so in a sandbox alone."""
+        return self.report in (READY, BEGUN)
+
+    def let_begin(self) -> None:
+        """Let the program begin that waits until its process id is known: in a sandbox of bubblewrap's."""
+        if self.pid is not None and self.report == READY:
+            self._directory.report.write_text(BEGUN)
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the program, once it is known."""
+        with suppress(OSError, ValueError):
+            return int(self._directory.pid.read_text())
+        return self._pid_within() if self.succeeded else None
+
+    @property
+    def wrappers(self) -> list[int]:
+        """Process ids of what is around the program in a sandbox of bubblewrap's: it ends with the program."""
+        with suppress(OSError, ValueError, psutil.Error):
+            outer = psutil.Process(int(self._directory.wrapper.read_text()))
+            return [outer.pid, *(child.pid for child in outer.children())]
+        return []
+
+    def _pid_within(self) -> int | None:
+        """The program, which is the first process below the two of bwrap; written down, as it may lose its parents."""
+        with suppress(psutil.Error, IndexError):
+            children = psutil.Process(self.wrappers[1]).children()
+            pid = min(children, key=lambda child: child.create_time()).pid
+            write_atomically(self._directory.pid, str(pid))
+            return pid
+        return None
