@@ -8,7 +8,6 @@ itself.
 from __future__ import annotations
 
 import json
-import os
 import re
 import secrets
 import time
@@ -16,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from tmuxmcp.host.atomically import write_atomically
 
 FORGOTTEN_S = 600
 MOST_OPEN = 100
@@ -93,11 +94,7 @@ class Confirmations:
 
     def _save(self, question: Confirmation) -> None:
         self.directory.mkdir(mode=0o700, exist_ok=True)
-        new = self.directory / f"{question.id}.{os.getpid()}.new"
-        fd = os.open(new, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "w") as file:
-            json.dump(asdict(question), file)
-        new.replace(self.directory / f"{question.id}.json")
+        write_atomically(self.directory / f"{question.id}.json", json.dumps(asdict(question)))
 
     def _remove(self, question_id: str) -> bool:
         """Remove it; False when somebody else was first."""

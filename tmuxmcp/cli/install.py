@@ -9,8 +9,8 @@ import argparse
 import difflib
 import os
 import shutil
+import stat
 import sys
-import tempfile
 from datetime import datetime
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import parse
 from tmuxmcp.clients import CLIENTS, Client, edited
 from tmuxmcp.errors import IoError
+from tmuxmcp.host.atomically import write_atomically
 
 NOT_INSTALLED = ("/archive-v0/", "/builds-v0/")
 """Parts of a path in uv's cache, where `uvx` runs programs from: nothing there lasts."""
@@ -95,18 +96,8 @@ def _replace(path: Path, text: str) -> None:
     target = Path(os.path.realpath(path))  # a link to where somebody keeps their files stays one
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        fd, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(fd, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            if target.exists():
-                shutil.copymode(target, name)
-            os.replace(name, target)
-        except OSError:
-            os.unlink(name)
-            raise
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
+        write_atomically(target, text, mode=mode, to_disk=True)
     except OSError as error:
         raise IoError(f"{path} cannot be written: {error.strerror}.") from error
 

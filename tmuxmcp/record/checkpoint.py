@@ -6,8 +6,8 @@ import json
 from contextlib import suppress
 from dataclasses import dataclass
 
+from tmuxmcp.host.atomically import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.meta import write_atomically
 from tmuxmcp.terminal.marks import ShellTrack
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from tmuxmcp.host.atomically import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 
 
@@ -42,11 +41,3 @@ class Meta:
             return cls(**json.loads(directory.meta.read_text()))
         except (OSError, ValueError, TypeError):
             return None
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a small file: a reader sees the old text or the new."""
-    new = path.with_name(f"{path.name}.{os.getpid()}.new")
-    with open(new, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(text)
-    new.replace(path)

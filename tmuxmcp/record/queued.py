@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from tmuxmcp.host.atomically import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.meta import write_atomically
 
 SMALL_BYTES = 4096
 """What a terminal takes itself: less is not written down."""

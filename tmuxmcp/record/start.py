@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import psutil
 
+from tmuxmcp.host.atomically import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.meta import write_atomically
 
 READY, BEGUN = "ready", "begun"
 """What `error` holds when there is none, of a session in a sandbox."""
