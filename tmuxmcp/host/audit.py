@@ -13,6 +13,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from tmuxmcp.host import locks
+
 FILE_BYTES = 10 * 1024 * 1024
 FILES = 5
 """So many files of that size are kept: `audit.jsonl`, `audit.jsonl.1` ..."""
@@ -67,19 +69,13 @@ class Audit:
         """Put the file aside when it is full; somebody who has it open still writes to the right one."""
         if not self._is_full():
             return
-        lock = os.open(self.path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not self._is_full():
-                return  # another broker has just done it
+        with locks.if_free(self.path.with_suffix(".lock")) as free:
+            if not free or not self._is_full():
+                return  # another broker does it at this moment, or has just done it
             for number in range(FILES - 1, 0, -1):
                 older = self._numbered(number - 1)
                 if older.exists():
                     older.replace(self._numbered(number))
-        except BlockingIOError:
-            pass  # another broker does it at this moment
-        finally:
-            os.close(lock)
 
     def _is_full(self) -> bool:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import resource
 import secrets
@@ -31,7 +30,7 @@ from tmuxmcp.errors import (
     TmuxFailed,
     Unsupported,
 )
-from tmuxmcp.host import cgroup, sandbox
+from tmuxmcp.host import cgroup, locks, sandbox
 from tmuxmcp.host.environment import find_cwd, find_program, session_environment, user_shell
 from tmuxmcp.host.project import Identity, judge
 from tmuxmcp.host.sandbox import Around, Sandbox, choose, tighter
@@ -77,22 +76,10 @@ class Creation:
 
     @asynccontextmanager
     async def _other_brokers_wait(self) -> AsyncIterator[None]:
-        fd = os.open(self.registry.state_dir / "sessions.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        try:
-            deadline = time.monotonic() + LOCK_S
-            while True:
-                try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise TimedOut(
-                            "Another broker has been making a session for too long.", hint="Try again."
-                        ) from None
-                await anyio.sleep(0.002)
+        async with locks.held(self.registry.state_dir / "sessions.lock", patience_s=LOCK_S) as held:
+            if not held:
+                raise TimedOut("Another broker has been making a session for too long.", hint="Try again.")
             yield
-        finally:
-            os.close(fd)
 
     async def create(self, request: CreateSession, owner: str = "") -> Session:
         """Start what a request says, all that the settings say filled in.

@@ -7,7 +7,6 @@ it; the claim is a lock on a file, which the system lets go of when the process 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import time
@@ -15,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tmuxmcp.errors import ResourceLimit
+from tmuxmcp.host import locks
 
 MOST_CLAIMS = 1000
 
@@ -46,14 +46,12 @@ def claim(state_dir: Path, key: str) -> str:
 
 def _take(path: Path) -> bool:
     # Kept open on purpose: the lock is the claim.
-    fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(fd), os.stat(path)):  # not forgotten between these two lines
+    fd = locks.open_lock(path)
+    with suppress(FileNotFoundError):
+        # Not forgotten between these two lines?
+        if locks.take(fd) and os.path.samestat(os.fstat(fd), os.stat(path)):
             os.utime(fd)
             return True
-    except (BlockingIOError, FileNotFoundError):
-        pass
     os.close(fd)
     return False
 
@@ -64,10 +62,10 @@ def _forget(directory: Path) -> None:
         with suppress(OSError):
             if time.time() - path.stat().st_mtime < FORGOTTEN_S:
                 continue
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            fd = locks.open_lock(path, make=False)
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()
+                if locks.take(fd):
+                    path.unlink()
             finally:
                 os.close(fd)
 
@@ -75,13 +73,10 @@ def _forget(directory: Path) -> None:
 def is_alive(state_dir: Path, identity: str) -> bool:
     """Whether some process holds this identity now."""
     try:
-        fd = os.open(state_dir / "callers" / identity, os.O_RDWR | os.O_CLOEXEC)
+        fd = locks.open_lock(state_dir / "callers" / identity, make=False)
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two who look do not see each other
-    except BlockingIOError:
-        return True
+        return not locks.take(fd, shared=True)  # two who look do not see each other
     finally:
         os.close(fd)
-    return False

@@ -6,7 +6,6 @@ variables have no influence. Everything after the start goes through the control
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import re
@@ -25,6 +24,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from tmuxmcp.errors import InvalidArgument, PermissionDenied, TmuxFailed, TmuxUnavailable
+from tmuxmcp.host import locks
 from tmuxmcp.tmux.control import CONTROL_SESSION, ControlClient, Reply, command, sequence
 
 log = logging.getLogger(__name__)
@@ -302,23 +302,14 @@ class Tmux:
         hello: it tells the news to all control clients, also to one that cannot take any yet.
         """
         await self._connect()
-        async with self._locked(fcntl.LOCK_SH):
+        async with self._locked(shared=True):
             yield
 
     @asynccontextmanager
-    async def _locked(self, kind: int = fcntl.LOCK_EX, patience_s: float = LOCK_S) -> AsyncIterator[None]:
-        """Agree with other brokers; the lock ends with its process, and nobody waits for it for ever."""
-        fd = os.open(self.state_dir / "tmux.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        try:
-            with anyio.move_on_after(patience_s):
-                while True:
-                    with suppress(BlockingIOError):
-                        fcntl.flock(fd, kind | fcntl.LOCK_NB)
-                        break
-                    await anyio.sleep(0.002)
+    async def _locked(self, *, shared: bool = False, patience_s: float = LOCK_S) -> AsyncIterator[None]:
+        """Agree with other brokers; when the time is up, go on without."""
+        async with locks.held(self.state_dir / "tmux.lock", patience_s=patience_s, shared=shared):
             yield
-        finally:
-            os.close(fd)
 
     async def _revive_or_start(self) -> None:
         if await anyio.to_thread.run_sync(self.alive):
