@@ -7,7 +7,6 @@ import os
 import shlex
 import sys
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tmuxmcp.cli import output
@@ -157,13 +156,15 @@ def _check_person() -> None:
     """
     import psutil
 
+    from tmuxmcp.host import proc
+
     inside = not sys.stdin.isatty() or "TMUXMCP_KEY" in os.environ
     for process in psutil.Process().parents():
         try:
-            environment = Path(f"/proc/{process.pid}/environ").read_bytes()
+            environment = proc.environment(process.pid)
         except OSError:
             continue
-        inside |= environment.startswith(b"TMUXMCP_KEY=") or b"\0TMUXMCP_KEY=" in environment
+        inside |= any(variable.startswith(b"TMUXMCP_KEY=") for variable in environment)
     if inside:
         raise PermissionDenied(
             "Only a person confirms: this is no terminal of yours, or a session of an agent.",

@@ -36,7 +36,7 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.doctor import surroundings
 from tmuxmcp.doctor.check import Check
 from tmuxmcp.errors import PermissionDenied, TmuxFailed, TmuxMcpError, TmuxUnavailable, Unsupported
-from tmuxmcp.host import cgroup, sandbox
+from tmuxmcp.host import cgroup, proc, sandbox
 from tmuxmcp.host.environment import find_program, session_environment, user_shell
 from tmuxmcp.record.directory import sessions_dir
 from tmuxmcp.sessions.reap import disk_use
@@ -351,7 +351,7 @@ def check_kernel() -> Check:
         try:
             deadline = time.monotonic() + 2
             while channel in ("", "0") and time.monotonic() < deadline:  # it is still on its way to sleep
-                channel = Path(f"/proc/{child.pid}/wchan").read_text().strip()
+                channel = proc.wait_channel(f"/proc/{child.pid}")
                 time.sleep(0.005)
         except OSError as error:
             channel = f"({error.strerror})"

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
-from pathlib import Path
 
+from tmuxmcp.host import proc
 from tmuxmcp.host.limits import Rlimit
 
 RLIMIT_SIGPENDING, RLIMIT_MSGQUEUE = 11, 12
@@ -64,11 +64,7 @@ def mark_on(pid: int) -> Mark:
 
 def _hard_limits(pid: int | str) -> dict[str, int]:
     """The two limits of a process."""
-    found = {}
     with suppress(OSError):
-        for line in Path(f"/proc/{pid}/limits").read_text().splitlines():
-            for name, unlimited in UNLIMITED.items():
-                if line.startswith(name):
-                    word = line.removeprefix(name).split()[1]
-                    found[name] = unlimited if word == "unlimited" else int(word)
-    return found
+        hard = {title: values[1] for title, values in proc.limits(pid).items() if title in UNLIMITED}
+        return {title: UNLIMITED[title] if word == "unlimited" else int(word) for title, word in hard.items()}
+    return {}

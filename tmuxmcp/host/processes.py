@@ -6,10 +6,10 @@ import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 
+from tmuxmcp.host import proc
 from tmuxmcp.host.inherited import NO_MARK, Mark, mark_on
 
 SLACK_S = 1.0
@@ -36,16 +36,8 @@ def born_since(since_s: float) -> list[Row]:
     """All processes that began at that time or later, by `now_s`."""
     if not os.path.isdir("/proc/self"):
         return _by_psutil()
-    found = []
-    ticks = os.sysconf("SC_CLK_TCK")
-    for name in os.listdir("/proc"):
-        if name.isdecimal():
-            with suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb", buffering=0) as file:
-                # Its name, in parentheses, may hold anything (proc_pid_stat(5)).
-                words = file.read(4096).rsplit(b")", 1)[1].split()
-                if int(words[19]) / ticks >= since_s - SLACK_S:
-                    found.append(Row(int(name), int(words[1]), int(words[3])))
-    return found
+    rows = proc.all_stats()
+    return [Row(pid, stat.parent, stat.session) for pid, stat in rows if stat.born_s >= since_s - SLACK_S]
 
 
 def _by_psutil() -> list[Row]:
@@ -59,7 +51,7 @@ def _by_psutil() -> list[Row]:
 def marked(pid: int, variable: bytes, mark: Mark) -> bool:
     """Whether a process of ours was started with this `NAME=VALUE`, or has the mark."""
     with suppress(OSError):
-        if b"\0" + variable + b"\0" in b"\0" + Path(f"/proc/{pid}/environ").read_bytes():
+        if variable in proc.environment(pid):
             return True
     with suppress(OSError):
         return mark != NO_MARK and os.stat(f"/proc/{pid}").st_uid == os.getuid() and mark_on(pid) == mark

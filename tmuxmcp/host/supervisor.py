@@ -114,7 +114,10 @@ class Supervisor:
 
 
 def process_parents() -> dict[int, int]:
-    """Each process's parent; without zombies, which no signal reaches (proc(5), stat)."""
+    """Each process's parent; without zombies, which no signal reaches.
+
+    As host/proc.py reads them; the package cannot be imported here.
+    """
     parents = {}
     try:
         names = os.listdir("/proc")

@@ -21,7 +21,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from pathlib import Path
+
+from tmuxmcp.host import proc
 
 TTY_READ = {"wait_woken", "n_tty_read"}
 """Wait channels of read(2) on a tty; inotify and TCP sockets sleep in the first one as well."""
@@ -252,18 +253,11 @@ class TtyWitness:
             self._fd = -1
 
 
-def _stat(process: int | str) -> list[str]:
-    """Fields of /proc/PID/stat from the third on: the name may hold anything."""
-    path = f"/proc/{process}" if isinstance(process, int) else process
-    with open(path + "/stat", "rb") as file:
-        return file.read().rsplit(b")", 1)[1].decode().split()
-
-
 def foreground_group(leader: int) -> int | None:
     """The foreground process group of the leader's terminal; None when there is none."""
     try:
-        group = int(_stat(leader)[5])
-    except (OSError, IndexError, ValueError):
+        group = proc.stat(f"/proc/{leader}").foreground
+    except OSError:
         return None
     return group if group > 0 else None
 
@@ -273,21 +267,14 @@ def sleeps(pid: int) -> bool:
 
     One that somebody has stopped does not sleep: it may have something to do.
     """
-    with suppress(OSError, IndexError):
-        return all(_stat(each)[0] not in "RDTt" for each in (pid, *_children(pid, [pid])))
+    with suppress(OSError):
+        return all(proc.stat(f"/proc/{each}").state not in "RDTt" for each in (pid, *proc.children(pid, [pid])))
     return True
 
 
 def session_members(leader: int) -> dict[int, int]:
     """All processes of the leader's session (setsid(2)): process id -> process group."""
-    members: dict[int, int] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdecimal():
-            with suppress(OSError, IndexError):
-                fields = _stat(int(entry))
-                if int(fields[3]) == leader:
-                    members[int(entry)] = int(fields[2])
-    return members
+    return {pid: stat.group for pid, stat in proc.all_stats() if stat.session == leader}
 
 
 def _members(leader: int, group: int, terminal: int) -> tuple[Process, ...]:
@@ -299,40 +286,32 @@ def _members(leader: int, group: int, terminal: int) -> tuple[Process, ...]:
         if pid in seen:
             continue
         seen.add(pid)
-        with suppress(OSError, IndexError, ValueError):
-            fields = _stat(pid)
-            threads = _threads(pid) if int(fields[17]) > 1 else [pid]
-            todo += _children(pid, threads)
-            if int(fields[2]) == group:
+        with suppress(OSError):
+            stat = proc.stat(f"/proc/{pid}")
+            threads = _threads(pid) if stat.threads > 1 else [pid]
+            todo += proc.children(pid, threads)
+            if stat.group == group:
                 found.append(_process(pid, threads, terminal))
     if not found:  # the kernel lists no children, or they were adopted by another process
         for pid, its_group in session_members(leader).items():
             if its_group == group:
-                with suppress(OSError, IndexError, ValueError):
+                with suppress(OSError):
                     found.append(_process(pid, _threads(pid), terminal))
     return tuple(found)
 
 
 def _threads(pid: int) -> list[int]:
-    return sorted(int(entry) for entry in os.listdir(f"/proc/{pid}/task"))[:MOST_THREADS]
-
-
-def _children(pid: int, threads: list[int]) -> list[int]:
-    found: list[int] = []
-    for thread in threads:
-        with suppress(OSError):
-            found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
-    return found
+    return proc.threads(pid)[:MOST_THREADS]
 
 
 def _process(pid: int, threads: list[int], terminal: int) -> Process:
     """One process, told by the thread that says most: one that computes, one at the terminal, the main one."""
-    name = _name(pid)
+    name = proc.name(pid)
     best: tuple[int, str, Process] | None = None
     for thread in threads:
         path = f"/proc/{pid}/task/{thread}"
-        with suppress(OSError, IndexError):
-            state = _stat(path)[0]
+        with suppress(OSError):
+            state = proc.stat(path).state
             channel = _channel(path) if state == "S" else None
             waits = on_terminal(pid, path, channel, terminal) if state == "S" else None
             rank = _rank(state, channel, waits)
@@ -434,26 +413,19 @@ def _link(path: str) -> str:
         return ""
 
 
-def _name(pid: int) -> str:
-    with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-        return file.read().rstrip("\n")
-
-
 def _channel(path: str) -> str | None:
     try:
-        with open(path + "/wchan") as file:
-            return file.read().split(".")[0]
+        return proc.wait_channel(path).split(".")[0]  # without what a compiler adds: `n_tty_read.isra.0`
     except OSError:
         return None
 
 
 def _wakes(path: str) -> int:
     """How often a thread has gone to sleep of its own will."""
-    with suppress(OSError, ValueError, IndexError), open(path + "/status") as file:
-        return int(file.read().split("voluntary_ctxt_switches:", 1)[1].split()[0])
+    with suppress(OSError):
+        return int(proc.status(path, "voluntary_ctxt_switches"))
     return 0
 
 
 def _age_s(pid: int) -> float:
-    begun = int(_stat(pid)[19]) / os.sysconf("SC_CLK_TCK")
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - begun
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - proc.stat(f"/proc/{pid}").born_s

@@ -30,7 +30,7 @@ from tmuxmcp.errors import (
     TmuxFailed,
     Unsupported,
 )
-from tmuxmcp.host import cgroup, locks, sandbox
+from tmuxmcp.host import cgroup, locks, proc, sandbox
 from tmuxmcp.host.environment import find_cwd, find_program, session_environment, user_shell
 from tmuxmcp.host.project import Identity, judge
 from tmuxmcp.host.sandbox import Around, Sandbox, choose, tighter
@@ -334,9 +334,8 @@ def sessions_by_descriptors(server: int) -> int:
     """
     known = [resource.getrlimit(resource.RLIMIT_NOFILE)[0]]
     with suppress(OSError):
-        rows = Path(f"/proc/{server}/limits").read_text().splitlines()
-        words = [row.split()[3] for row in rows if row.startswith("Max open files")]
-        known += [int(word) for word in words if word.isdecimal()]
+        soft = proc.limits(server)["Max open files"][0]
+        known += [int(soft)] if soft.isdecimal() else []
     counts = [max((limit - SPARE_DESCRIPTORS) // 2, 1) for limit in known if limit != resource.RLIM_INFINITY]
     return min(counts, default=sys.maxsize)
 

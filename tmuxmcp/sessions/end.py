@@ -10,7 +10,7 @@ from contextlib import suppress
 import anyio
 import psutil
 
-from tmuxmcp.host import cgroup
+from tmuxmcp.host import cgroup, proc
 from tmuxmcp.host.processes import born_since, marked
 from tmuxmcp.readiness.kernel import foreground_group, session_members
 from tmuxmcp.sessions.session import Session
@@ -127,8 +127,6 @@ def _send(pid: int, name: str) -> bool:
 def _ignores(pid: int, name: str) -> bool:
     """Whether a process ignores a signal (SigIgn in proc(5))."""
     number = getattr(signals, f"SIG{name}")
-    with suppress(OSError, ValueError), open(f"/proc/{pid}/status") as file:
-        for line in file:
-            if line.startswith("SigIgn:"):
-                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    with suppress(OSError):
+        return bool(int(proc.status(f"/proc/{pid}", "SigIgn"), 16) >> (number - 1) & 1)
     return False

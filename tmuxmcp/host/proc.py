@@ -1,0 +1,105 @@
+"""What Linux says of processes in /proc (proc(5)): raw facts, which others judge.
+
+Each function raises OSError where there is nothing to read: the process has ended, it is another user's, or the system
+has no /proc. A path is a process's directory there or, with `task/TID` below it, a thread's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+"""The unit of the kernel's times."""
+
+STAT_BYTES = 4096
+"""More than 52 numbers and a name take."""
+
+TITLE_COLUMNS = 25
+"""In which `limits` names a limit; the values follow."""
+
+
+class Stat(NamedTuple):
+    """What `stat` says of a process or thread, as far as we use it."""
+
+    state: str
+    """One letter."""
+    parent: int
+    group: int
+    """Process group id."""
+    session: int
+    """Process id of its session leader (setsid(2))."""
+    foreground: int
+    """Process group that its terminal's input goes to; -1: it has no terminal."""
+    threads: int
+    born_s: float
+    """When it began, by the clock CLOCK_BOOTTIME."""
+
+
+def stat(path: str) -> Stat:
+    """State and relations of a process or thread."""
+    with open(path + "/stat", "rb", buffering=0) as file:
+        # Its name, in parentheses, may hold anything.
+        words = file.read(STAT_BYTES).rpartition(b")")[2].split()
+    if len(words) < 20:
+        raise ProcessLookupError(path)
+    numbers = (int(words[1]), int(words[2]), int(words[3]), int(words[5]), int(words[17]))
+    return Stat(words[0].decode(), *numbers, int(words[19]) / TICKS_A_SECOND)
+
+
+def all_stats() -> Iterator[tuple[int, Stat]]:
+    """All processes that can be seen, by their ids."""
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            with suppress(OSError):
+                yield int(name), stat(f"/proc/{name}")
+
+
+def threads(pid: int) -> list[int]:
+    """A process's threads in the order of their ids."""
+    return sorted(int(name) for name in os.listdir(f"/proc/{pid}/task"))
+
+
+def children(pid: int, of_threads: list[int]) -> list[int]:
+    """The children of some of a process's threads; none where the kernel does not list them."""
+    found: list[int] = []
+    for thread in of_threads:
+        with suppress(OSError):
+            found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+    return found
+
+
+def name(pid: int) -> str:
+    """What the kernel calls a process: 15 bytes of its program's name, or what it calls itself."""
+    with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+        return file.read().rstrip("\n")
+
+
+def wait_channel(path: str) -> str:
+    """The kernel function that it sleeps in; `0` or empty: it runs, or the kernel does not tell."""
+    with open(path + "/wchan") as file:
+        return file.read().strip()
+
+
+def status(path: str, field: str) -> str:
+    """A field of `status`, such as `SigIgn`."""
+    with open(path + "/status", encoding="utf-8", errors="replace") as file:
+        _, found, value = file.read().partition(f"\n{field}:")
+    if not found:
+        raise ProcessLookupError(path)
+    return value.partition("\n")[0].strip()
+
+
+def environment(pid: int) -> list[bytes]:
+    """A process's variables as NAME=VALUE, as they were when it began."""
+    return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+
+
+def limits(pid: int | str) -> dict[str, tuple[str, str]]:
+    """A process's limits by their titles, the soft and the hard one: a number each, or `unlimited`."""
+    rows = Path(f"/proc/{pid}/limits").read_text().splitlines()[1:]
+    words = {row[:TITLE_COLUMNS].rstrip(): row[TITLE_COLUMNS:].split() for row in rows}
+    return {title: (soft, hard) for title, (soft, hard, *_) in words.items()}
