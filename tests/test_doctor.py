@@ -16,6 +16,7 @@ import pytest
 
 from tests.test_cli import COMMAND, SOON_S, TMUX, CommandLine, own_command_line
 from tmuxmcp import doctor
+from tmuxmcp.host import proc
 
 SHELLS = [name for name in ("bash", "zsh", "fish") if shutil.which(name)]
 QUICK = {"TMUXMCP_INTEGRATION": "false"}
@@ -249,7 +250,7 @@ def test_packages_that_are_missing_or_old(monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 def test_kernel_that_tells_nothing(monkeypatch):
-    monkeypatch.setattr(Path, "read_text", lambda _: "0\n")
+    monkeypatch.setattr(proc, "wait_channel", lambda _: "0")
     assert "prompt_pattern" in doctor.check_kernel().fix
 
 

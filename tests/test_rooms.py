@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "config": {"contract", "errors", "host"},
     "app": {"broker", "config", "contract", "errors", "faces", "host"},
     "doctor": BELOW_BROKER | {"app", "broker", "clients", "config", "faces"},
-    "demo": {"cli", "tmux"},
+    "demo": {"cli", "contract", "tmux"},
     "cli": BELOW_BROKER - {"readiness", "tmux"} | {"app", "broker", "clients", "config", "demo", "doctor", "faces"},
     "__init__": {"app", "broker", "config", "contract", "errors"},
     "__main__": {"cli", "host"},

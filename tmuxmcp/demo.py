@@ -26,6 +26,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from tmuxmcp.cli import output
+from tmuxmcp.contract.times import ms_since
 from tmuxmcp.tmux.server import find_tmux
 
 LINES = 40
@@ -180,7 +181,7 @@ class Demo:
                 [process] = [each for each in psutil.Process().children() if each.pid not in before]
                 tools = Tools(client, process)
                 names = [tool.name for tool in (await client.list_tools()).tools]
-                self.show.check(f"the server answers and offers {len(names)} tools", "run" in names, _ms_since(begun))
+                self.show.check(f"the server answers and offers {len(names)} tools", "run" in names, ms_since(begun))
                 yield tools
 
     async def _session(self, tools: Tools) -> None:
@@ -264,7 +265,7 @@ class Tools:
         """Call a tool and return its structured result."""
         begun = time.monotonic()
         result = await self.client.call_tool(name, arguments, read_timeout_seconds=30)
-        self.took_ms = _ms_since(begun)
+        self.took_ms = ms_since(begun)
         if result.is_error or result.structured_content is None:
             raise RuntimeError(f"{name}: {getattr(result.content[0], 'text', 'no text')}")
         structured: dict[str, Any] = result.structured_content
@@ -308,7 +309,3 @@ def _tail(path: Path) -> str:
         return "\n".join(path.read_text(errors="replace").splitlines()[-20:])
     except OSError:
         return ""
-
-
-def _ms_since(begun: float) -> int:
-    return int((time.monotonic() - begun) * 1000)

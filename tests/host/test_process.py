@@ -18,7 +18,7 @@ from tmuxmcp.contract.limits import Limits
 from tmuxmcp.errors import CwdNotFound, InvalidArgument, IoError, ProgramNotFound, ResourceLimit, TmuxMcpError
 from tmuxmcp.host import process
 from tmuxmcp.host.limits import rlimits
-from tmuxmcp.host.output import carry
+from tmuxmcp.host.output import PIPE_BYTES, carry
 
 pytestmark = pytest.mark.anyio
 
@@ -271,7 +271,7 @@ async def test_the_event_loop_stays_free():
         tg.start_soon(others)
         ended = await run("head", "-c", "20000000", "/dev/zero")
         tg.cancel_scope.cancel()
-    assert turns > ended.stdout.size / process.CHUNK / 2
+    assert turns > ended.stdout.size / PIPE_BYTES / 2
 
 
 # ---- limits -------------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.request import Content, Operation, Request
 from tmuxmcp.contract.results import Result
+from tmuxmcp.contract.times import iso, ms_since
 from tmuxmcp.errors import ConfirmationDeclined, InvalidArgument, PolicyDenied, TmuxMcpError
 from tmuxmcp.host.redact import Redactor, hide_arguments, hide_options
-from tmuxmcp.sessions.session import iso
 from tmuxmcp.terminal.keys import parse_key, parse_keys
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Record:
 
     def entry(self) -> dict[str, Any]:
         """The line, without secrets."""
-        self._facts["duration_ms"] = int((time.monotonic() - self._begun) * 1000)
+        self._facts["duration_ms"] = ms_since(self._begun)
         entry: dict[str, Any] = self._redactor.value(self._facts)
         return entry
 

@@ -19,12 +19,12 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.limits import Limits
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import InvalidArgument, PolicyDenied, ResourceLimit
 from tmuxmcp.host import output, process
 from tmuxmcp.host.environment import session_environment
 from tmuxmcp.host.files import Entry, Files
 from tmuxmcp.host.limits import rlimits
-from tmuxmcp.sessions.session import iso
 
 
 class Machine:

@@ -18,9 +18,10 @@ import anyio
 
 from tmuxmcp.broker import typed
 from tmuxmcp.broker.typed import Job, Ran, Rest
-from tmuxmcp.broker.wait import PROGRESS_EVERY_S, Asking, all_logged, last_line
-from tmuxmcp.contract.call import Progress
+from tmuxmcp.broker.wait import Asking, all_logged, last_line
+from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress
 from tmuxmcp.contract.results import Mode
+from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import IncompleteCommand, InvalidArgument, NotAShell, SessionBusy, TimedOut
 from tmuxmcp.readiness.kernel import Waiting
 from tmuxmcp.record.log import FLOOD_BYTES
@@ -423,8 +424,6 @@ def _busy(session: Session, look: Look, text: str = "") -> SessionBusy:
 def running_since(look: Look) -> str | None:
     """When the foreground program began; ISO 8601."""
     import psutil
-
-    from tmuxmcp.sessions.session import iso
 
     try:
         return iso(psutil.Process(look.foreground.pid).create_time()) if look.foreground else None

@@ -18,6 +18,7 @@ from itertools import takewhile
 
 from tmuxmcp.broker.wait import all_logged
 from tmuxmcp.contract.results import Evidence, Outcome
+from tmuxmcp.contract.times import ms_since
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.record.sink import sink_of
 from tmuxmcp.sessions.look import Look, Scan
@@ -386,4 +387,4 @@ def foreign_note(job: Job) -> str | None:
 
 def since(job: Job) -> int:
     """Milliseconds since it was typed."""
-    return int((time.monotonic() - job.begun) * 1000)
+    return ms_since(job.begun)

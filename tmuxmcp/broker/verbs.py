@@ -18,6 +18,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.times import ms_since
 from tmuxmcp.errors import InvalidArgument, Unauthorized, Unsupported
 from tmuxmcp.record import search
 from tmuxmcp.sessions.creation import Creation
@@ -142,7 +143,7 @@ class Verbs:
             destroyed=True,
             exit_code=code,
             exit_signal=signal,
-            duration_ms=int((time.monotonic() - begun) * 1000),
+            duration_ms=ms_since(begun),
             survivors=survivors,
         )
 

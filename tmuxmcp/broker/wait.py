@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tmuxmcp.broker.screens import shown_by
-from tmuxmcp.contract.call import Progress, no_progress
+from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress, no_progress
 from tmuxmcp.contract.results import Evidence, Outcome
 from tmuxmcp.readiness.kernel import Process, Waiting
 from tmuxmcp.record.log import FLOOD_BYTES
@@ -57,8 +57,6 @@ DRAWN_S = 0.02
 
 DRAWING_S = 0.25
 """Longest wait for that end."""
-
-PROGRESS_EVERY_S = 1.0
 
 ASKS_S = 0.05
 """A command that waits so long for a line, without printing, asks for it."""

@@ -12,10 +12,8 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from tmuxmcp import __version__
+from tmuxmcp.contract.words import SIGNALS, WAITS
 from tmuxmcp.errors import InvalidArgument
-
-SIGNALS = ("INT", "TERM", "HUP", "KILL", "QUIT", "TSTP", "CONT", "USR1", "USR2")
-WAITS = ("ready", "idle", "pattern", "changed", "exit", "none")
 
 PAIRS = ("env", "limits")
 """Settings that are tables: a flag gives one entry."""
@@ -151,7 +149,7 @@ def _add_timeout(parser: Parser, text: str) -> None:
 
 
 def _add_wait(parser: Parser, text: str) -> None:
-    parser.add_argument("--wait", "--wait-for", choices=WAITS, dest="wait_for", help=text)
+    parser.add_argument("--wait", "--wait-for", choices=sorted(WAITS, key="none".__eq__), dest="wait_for", help=text)
     parser.add_argument("--pattern", metavar="REGEX", help="what --wait pattern waits for")
     parser.add_argument("--idle-ms", type=_count, metavar="MS", help="silence that counts as idle (300)")
     _add_timeout(parser, "longest wait; exit status 124 if a --wait ends so")

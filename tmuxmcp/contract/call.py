@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from uuid import uuid4
 
 Progress = Callable[[float, str], Awaitable[None]]
-"""`await progress(elapsed_s, last_line)`; called at most once a second."""
+"""`await progress(elapsed_s, last_line)`; called at most once in `PROGRESS_EVERY_S`."""
+
+PROGRESS_EVERY_S = 1.0
 
 ALL_SCOPES = frozenset({"read", "write", "admin"})
 """read: look; write: make, type into and end sessions; admin: also end the default sessions of other clients."""

@@ -22,7 +22,7 @@ from tmuxmcp.contract.request import (
     Request,
     operation,
 )
-from tmuxmcp.contract.results import WaitFor
+from tmuxmcp.contract.words import SignalName, WaitFor
 
 MAX_BYTES = 16 * 1024 * 1024
 """The most that one result can be asked to hold."""
@@ -37,7 +37,6 @@ TimeoutMs = Annotated[
 Rows = Annotated[int, Field(ge=1, le=500)]
 Cols = Annotated[int, Field(ge=1, le=500)]
 Lines = Annotated[int, Field(ge=0, le=1_000_000)]
-SignalName = Literal["INT", "TERM", "HUP", "KILL", "QUIT", "TSTP", "CONT", "USR1", "USR2"]
 Format = Annotated[Literal["plain", "ansi"], Field(description="ansi: screen with colours")]
 Pattern = Annotated[str, Field(description="Regex for wait_for=pattern, over new text and screen")]
 IdleMs = Annotated[int, Field(ge=1, le=60_000, description="Silence that counts as idle")]

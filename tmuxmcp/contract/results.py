@@ -29,7 +29,6 @@ Mode = Literal[
 Evidence = Literal["marks", "kernel", "prompt", "quiet"]
 Outcome = Literal["ready", "idle", "matched", "exited", "timeout", "immediate"]
 View = Literal["new", "screen", "diff", "scrollback", "raw"]
-WaitFor = Literal["none", "ready", "idle", "pattern", "changed", "exit"]
 KeptBy = Literal["cgroup", "rlimit", "broker", "nobody"]
 
 

@@ -30,6 +30,7 @@ import anyio
 from tmuxmcp import __version__
 from tmuxmcp.app import broker_settings
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.broker.health import FREE_BYTES
 from tmuxmcp.config import PREFIX, Settings, default_config_file, home, load_with_origins
 from tmuxmcp.contract.limits import Wish
 from tmuxmcp.contract.settings import BrokerSettings
@@ -44,9 +45,6 @@ from tmuxmcp.tmux.server import SOCKET_PATH_LIMIT, Tmux, check_private_directory
 
 CHECK_S = 5.0
 """Longest time of one check."""
-
-FREE_BYTES = 100 << 20
-"""Less free space than this is too little: logs stop where the disk is full."""
 
 SHELLS = ("bash", "zsh", "fish")
 """Those that tell where commands begin and end."""

@@ -7,6 +7,9 @@ import codecs
 from dataclasses import dataclass, field
 from typing import Literal
 
+PIPE_BYTES = 64 * 1024
+"""Bytes read at once: what a pipe holds (pipe(7))."""
+
 Encoding = Literal["utf-8", "base64"]
 
 MARKER_ROOM = 48

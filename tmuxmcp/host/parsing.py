@@ -19,6 +19,7 @@ from typing import Any
 import anyio
 
 from tmuxmcp.errors import shortage
+from tmuxmcp.host.output import PIPE_BYTES
 from tmuxmcp.host.shelltext import UNKNOWN, Command
 
 log = logging.getLogger(__name__)
@@ -34,9 +35,6 @@ START_S = 20.0
 
 MOST_BYTES = 16 * 1024 * 1024
 """Of a question, and of an answer."""
-
-CHUNK = 65536
-"""Bytes read at once: what a pipe holds."""
 
 
 class Parsing:
@@ -155,7 +153,7 @@ async def _read(process: subprocess.Popen[bytes]) -> bytes:
     received, size = bytearray(), 5
     while len(received) < size:
         try:
-            piece = os.read(process.stdout.fileno(), CHUNK)
+            piece = os.read(process.stdout.fileno(), PIPE_BYTES)
         except BlockingIOError:
             await anyio.wait_readable(process.stdout)
             continue

@@ -9,12 +9,11 @@ from __future__ import annotations
 import errno
 import marshal
 import os
-import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,10 +22,12 @@ from typing import Any
 import anyio
 import psutil
 
+from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress
 from tmuxmcp.errors import CwdNotFound, InvalidArgument, IoError, ProgramNotFound, ResourceLimit
 from tmuxmcp.host.environment import find_cwd, find_program
 from tmuxmcp.host.limits import Rlimit
-from tmuxmcp.host.output import Ends
+from tmuxmcp.host.output import PIPE_BYTES, Ends
+from tmuxmcp.host.signals import signal_name
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
@@ -40,13 +41,6 @@ DRAIN_S = 0.2
 """How long the pipes of a program that is gone are read on: somebody outside of its tree may hold them."""
 
 KILLED = "Something killed the supervisor of this process, so its status is not known; it was ended."
-
-CHUNK = 65536
-"""Bytes read at once: what a pipe holds."""
-
-PROGRESS_EVERY_S = 1.0
-
-Progress = Callable[[float, str], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -141,13 +135,6 @@ def _ended(report: dict[str, Any], timed_out: bool, out: Ends, err: Ends) -> End
         left=report["left"],
         survivors=report["survivors"],
     )
-
-
-def signal_name(number: int) -> str:
-    """A signal's name without SIG; real-time signals, which Python does not name, as kill(1) does."""
-    with suppress(ValueError):
-        return signal.Signals(number).name.removeprefix("SIG")
-    return f"RTMIN+{number - signal.SIGRTMIN}"
 
 
 @asynccontextmanager
@@ -271,7 +258,7 @@ class _Child:
             while view:
                 await anyio.wait_writable(fd)
                 with suppress(BlockingIOError):
-                    view = view[os.write(fd, view[:CHUNK]) :]
+                    view = view[os.write(fd, view[:PIPE_BYTES]) :]
         self.process.stdin.close()
 
     async def send(self, data: bytes) -> None:
@@ -293,7 +280,7 @@ class _Child:
                 return message
             await anyio.wait_readable(self.control)
             try:
-                piece = self.control.recv(CHUNK)
+                piece = self.control.recv(PIPE_BYTES)
             except BlockingIOError:
                 continue
             except ConnectionResetError:
@@ -332,7 +319,7 @@ async def _collect(fd: int, ends: Ends, closed: anyio.Event) -> None:
     while True:
         await anyio.wait_readable(fd)
         try:
-            data = os.read(fd, CHUNK)
+            data = os.read(fd, PIPE_BYTES)
         except BlockingIOError:
             continue
         if not data:

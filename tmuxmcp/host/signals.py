@@ -1,7 +1,4 @@
-"""Signals that our parent ignored or blocked: a process inherits both (signal(7)).
-
-For processes of our own only. A program that uses the library keeps its signals, and what it starts resets itself.
-"""
+"""Signals: their names, and those that our parent ignored or blocked."""
 
 from __future__ import annotations
 
@@ -11,8 +8,19 @@ import signal
 def reset() -> None:
     """Have children waited for and every signal delivered; at the entrance.
 
+    What our parent ignored or blocked, we inherit (signal(7)). For processes of our own only: a program that uses the
+    library keeps its signals, and what it starts resets itself.
+
     While SIGCHLD is ignored, the kernel throws away how children ended, and Python reports 0 for each of them.
     """
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def signal_name(number: int) -> str:
+    """A signal's name without SIG; real-time signals, which Python does not name, as kill(1) does."""
+    try:
+        return signal.Signals(number).name.removeprefix("SIG")
+    except ValueError:
+        return f"RTMIN+{number - signal.SIGRTMIN}"

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -19,6 +18,7 @@ import anyio
 from tmuxmcp.contract.limits import Level, Limits
 from tmuxmcp.contract.requests import CreateSession
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import (
     CwdNotFound,
     InvalidArgument,
@@ -38,7 +38,7 @@ from tmuxmcp.record.directory import SessionDirectory, make_directory
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.sessions.bounds import bind
 from tmuxmcp.sessions.registry import ID, Registry
-from tmuxmcp.sessions.session import Session, iso
+from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import launch, panes, shells
 from tmuxmcp.tmux.panes import NewPane
 

@@ -13,7 +13,6 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any
 
 import anyio
@@ -21,7 +20,9 @@ import anyio.lowlevel
 import psutil
 
 from tmuxmcp.contract.results import Usage
+from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import SessionExited
+from tmuxmcp.host.signals import signal_name
 from tmuxmcp.readiness import kernel as readiness
 from tmuxmcp.record.checkpoint import Checkpoint
 from tmuxmcp.record.cursors import Cursors
@@ -353,16 +354,3 @@ class Session:
         self.save_checkpoint()
         self.watcher.remove(self.log.path)
         self._terminal.close()
-
-
-def signal_name(number: int) -> str:
-    """A signal's name without SIG; real-time signals, which Python does not name, as kill(1) does."""
-    try:
-        return signal.Signals(number).name.removeprefix("SIG")
-    except ValueError:
-        return f"RTMIN+{number - signal.SIGRTMIN}"
-
-
-def iso(seconds: float) -> str:
-    """A time as ISO 8601 in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
