@@ -6,6 +6,7 @@ marked `FromSetting`. `operations` has each as a method.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, WithJsonSchema
@@ -71,7 +72,7 @@ class CreateSession(Request[r.CreateSessionResult]):
     program: Annotated[
         str, Field(description="Program to run; left out: the login shell"), FromSetting("program", only_told=True)
     ] = ""
-    args: Annotated[list[str], Field(description="Its arguments, exact: no shell splits them")] = Field(
+    args: Annotated[Sequence[str], Field(description="Its arguments, exact: no shell splits them")] = Field(
         default_factory=list
     )
     name: Annotated[str, Field(description="Becomes the session id")] = ""
@@ -180,7 +181,7 @@ class Send(Request[r.SendResult]):
 
     text: Annotated[str, Field(description="Typed as it is"), Content()] = ""
     key: Annotated[str, Field(description="One key: Up, F5, C-c, M-x, Enter, Down*5")] = ""
-    keys: Annotated[list[str], Field(description="Keys in order, after text")] = Field(default_factory=list)
+    keys: Annotated[Sequence[str], Field(description="Keys in order, after text")] = Field(default_factory=list)
     ctrl: bool = False
     alt: bool = False
     shift: bool = False
@@ -328,7 +329,7 @@ class RunProcess(Request[r.RunProcessResult]):
         PolicyDenied, ProgramNotFound, CwdNotFound, InvalidArgument, ResourceLimit, IoError
     """
 
-    argv: Annotated[list[str], Field(min_length=1, description="Program and arguments, exact: no shell")]
+    argv: Annotated[Sequence[str], Field(min_length=1, description="Program and arguments, exact: no shell")]
     cwd: Annotated[str, Field(description="Working directory"), FilePath(), FromSetting("cwd", only_told=True)] = ""
     env: Env = Field(default_factory=dict)
     stdin: Annotated[str, Content(shown=False)] = ""
