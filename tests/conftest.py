@@ -19,12 +19,17 @@ import anyio
 import psutil
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
+from hypothesis import HealthCheck, settings
 
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.host import parsing as parsing_module
 from tmuxmcp.host.parsing import Parsing
 from tmuxmcp.host.shelltext import Command
+
+settings.register_profile("tmuxmcp", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tmuxmcp")
+# How fast examples are made says how busy the machine is, and nothing of the code.
 
 T = TypeVar("T")
 
