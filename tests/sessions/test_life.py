@@ -1,0 +1,130 @@
+"""A session's life: the table of what can happen to it, and what then becomes of it."""
+
+from __future__ import annotations
+
+import itertools
+import typing
+
+import pytest
+
+from tmuxmcp.sessions.life import (
+    OVER,
+    TRANSITIONS,
+    Begun,
+    Destroyed,
+    Ended,
+    Ending,
+    Event,
+    Gone,
+    ImpossibleEvent,
+    Life,
+    Reason,
+    Runs,
+    RunsAnother,
+    Starts,
+    State,
+    Told,
+)
+
+# ---- the table -----------------------------------------------------------------------------------
+
+EVENTS: dict[type, Event] = {
+    type(event): event
+    for event in (
+        Starts(),
+        Begun(),
+        Runs(),
+        RunsAnother(),
+        Ended(3),
+        Gone(),
+        Ending(Reason.IDLE),
+        Destroyed(),
+    )
+}
+
+WAYS: dict[State, list[Event]] = {
+    State.UNSEEN: [],
+    State.STARTING: [Starts()],
+    State.RUNNING: [Runs()],
+    State.REPLACED: [RunsAnother()],
+    State.ENDED: [Ended(0)],
+    State.LOST: [Gone()],
+    State.DESTROYED: [Runs(), Destroyed()],
+}
+"""How a session comes into each state."""
+
+
+def life(*events: Event) -> Life:
+    lived = Life()
+    for event in events:
+        lived.apply(event)
+    return lived
+
+
+def test_every_state_and_every_event_stands_in_the_table() -> None:
+    assert set(TRANSITIONS) == set(State) == set(WAYS)
+    assert set(EVENTS) == set(typing.get_args(Event))
+    assert {event for row in TRANSITIONS.values() for event in row} == set(EVENTS)
+
+
+@pytest.mark.parametrize(("state", "kind"), [*itertools.product(State, EVENTS)])
+def test_an_event_leads_where_the_table_says_or_is_an_error(state: State, kind: type[Event]) -> None:
+    lived = life(*WAYS[state])
+    assert lived.state is state
+    if kind in TRANSITIONS[state]:
+        lived.apply(EVENTS[kind])
+        assert lived.state is TRANSITIONS[state][kind]
+    else:
+        with pytest.raises(ImpossibleEvent):
+            lived.apply(EVENTS[kind])
+        assert lived.state is state
+
+
+@pytest.mark.parametrize("state", [*State])
+def test_whatever_tmux_tells_can_come(state: State) -> None:
+    assert set(typing.get_args(Told)) <= set(TRANSITIONS[state])
+
+
+@pytest.mark.parametrize("state", [*State])
+def test_what_is_over_has_an_end_and_nothing_else_has(state: State) -> None:
+    lived = life(*WAYS[state])
+    assert (lived.end is not None) == lived.over == (state in OVER)
+
+
+ENDS: dict[str, tuple[list[Event], tuple[Reason, str] | None]] = {
+    "a status": ([Runs(), Ended(3)], (Reason.EXIT, "")),
+    "a signal": ([Runs(), Ended(None, "KILL")], (Reason.SIGNAL, "")),
+    "tmux learns of the signal later": ([Runs(), Ended(), Ended(None, "KILL")], (Reason.SIGNAL, "")),
+    "the pane is gone": ([Runs(), Gone()], (Reason.LOST, "")),
+    "the pane goes after the end": ([Runs(), Ended(3), Gone()], (Reason.EXIT, "")),
+    "destroyed": ([Runs(), Ending(Reason.DESTROYED, "c"), Ended(None, "HUP"), Destroyed()], (Reason.DESTROYED, "c")),
+    "for being idle": ([Runs(), Ending(Reason.IDLE), Gone(), Destroyed()], (Reason.IDLE, "")),
+    "destroyed after its end": ([Runs(), Ended(3), Ending(Reason.DESTROYED, "c"), Destroyed()], (Reason.EXIT, "")),
+    "by another broker": ([Runs(), Destroyed()], (Reason.DESTROYED, "")),
+    "by another broker, told late": ([Runs(), Gone(), Destroyed()], (Reason.DESTROYED, "")),
+    "lives again": ([Runs(), Ended(3), RunsAnother()], None),
+    "ends again": ([Runs(), Ending(Reason.IDLE), Ended(3), RunsAnother(), Ended(4)], (Reason.EXIT, "")),
+}
+
+
+@pytest.mark.parametrize(("events", "expected"), ENDS.values(), ids=ENDS.keys())
+def test_the_reason_of_its_end(events: list[Event], expected: tuple[Reason, str] | None) -> None:
+    end = life(*events).end
+    assert (end and (end.reason, end.by)) == expected
+
+
+def test_the_time_of_its_end_is_when_it_was_first_told() -> None:
+    lived = life(Runs(), Ended())
+    first = lived.end
+    lived.apply(Ended(3))
+    assert first
+    assert lived.end
+    assert lived.end.at_s == first.at_s
+
+
+def test_a_status_is_known_while_tmux_knows_it() -> None:
+    assert life(Runs(), Ended(3)).exit_status == (3, None)
+    assert life(Runs(), Ended(3), Destroyed()).exit_status == (3, None)
+    for later in (Gone(), RunsAnother()):
+        assert life(Runs(), Ended(3), later).exit_status == (None, None)
+    assert life(Gone(), Ended(3)).exit_status == (None, None)  # an answer that was on its way

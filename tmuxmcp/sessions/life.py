@@ -1,0 +1,290 @@
+"""A session's life: its states, what happens to it, and what then becomes of it. Pure.
+
+    UNSEEN --Starts--> STARTING --Begun--> RUNNING <--> REPLACED
+       |                  |                   |            |
+       +------------------+----- Ended -------+------------+---> ENDED
+       +------------------+----- Gone --------+------------+---> LOST
+                          +----- Destroyed ---+------------+---> DESTROYED
+
+Everything that moves a session from one state to another stands in `TRANSITIONS`. What tmux tells can come in every
+state, since scripts and people do what they like and an answer may be on its way; of anything else, what is not in
+the table is a mistake of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tmuxmcp.terminal.modes import SHELLS
+from tmuxmcp.tmux.panes import Pane
+
+
+class State(StrEnum):
+    """Where in its life a session is."""
+
+    UNSEEN = "unseen"
+    """It was just found or is about to be made: tmux has told nothing of it."""
+    STARTING = "starting"
+    """Its launcher has not become the program yet."""
+    RUNNING = "running"
+    REPLACED = "replaced"
+    """A script has put another program into its pane."""
+    ENDED = "ended"
+    """Its program has ended; the pane still shows the last screen."""
+    LOST = "lost"
+    """Its pane is gone, and no broker took it away: its log is left."""
+    DESTROYED = "destroyed"
+    """It was ended on purpose, and every broker forgets it."""
+
+
+OVER = frozenset({State.ENDED, State.LOST, State.DESTROYED})
+"""States in which nothing runs in it."""
+
+
+class Reason(StrEnum):
+    """Why nothing runs in it any more."""
+
+    EXIT = "exit"
+    SIGNAL = "signal"
+    CPU = "cpu"
+    """It has computed for longer than its limit."""
+    DURATION = "duration"
+    """It is older than it may become."""
+    IDLE = "idle"
+    """Nobody has used it for too long."""
+    DESTROYED = "destroyed"
+    LOST = "lost"
+
+
+# ---- what happens to it --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Starts:
+    """This broker is making it."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """Its launcher has become the program."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """tmux tells: a program runs in its pane, under our launcher."""
+
+
+@dataclass(frozen=True)
+class RunsAnother:
+    """tmux tells: a program runs in its pane, but our launcher is not the pane's leader."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """tmux tells: the pane is dead."""
+
+    exit_code: int | None = None
+    exit_signal: str | None = None
+
+
+@dataclass(frozen=True)
+class Gone:
+    """tmux tells: there is no such pane."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """A broker is about to end it; what is told of its end after that has this reason."""
+
+    reason: Reason
+    by: str = ""
+    """Which caller wanted it; empty: the broker itself, by a setting or a limit."""
+
+
+@dataclass(frozen=True)
+class Destroyed:
+    """A broker has written down that it is destroyed, or has removed its files."""
+
+
+Told = Runs | RunsAnother | Ended | Gone
+Event = Starts | Begun | Told | Ending | Destroyed
+
+TRANSITIONS: dict[State, dict[type[Event], State]] = {
+    State.UNSEEN: {
+        Starts: State.STARTING,
+        Runs: State.RUNNING,
+        RunsAnother: State.REPLACED,
+        Ended: State.ENDED,
+        Gone: State.LOST,
+    },
+    State.STARTING: {
+        Begun: State.RUNNING,
+        Runs: State.STARTING,
+        RunsAnother: State.REPLACED,
+        Ended: State.ENDED,
+        Gone: State.LOST,
+        Ending: State.STARTING,
+        Destroyed: State.DESTROYED,
+    },
+    State.RUNNING: {
+        Runs: State.RUNNING,
+        RunsAnother: State.REPLACED,
+        Ended: State.ENDED,
+        Gone: State.LOST,
+        Ending: State.RUNNING,
+        Destroyed: State.DESTROYED,
+    },
+    State.REPLACED: {
+        Runs: State.RUNNING,
+        RunsAnother: State.REPLACED,
+        Ended: State.ENDED,
+        Gone: State.LOST,
+        Ending: State.REPLACED,
+        Destroyed: State.DESTROYED,
+    },
+    State.ENDED: {
+        Runs: State.RUNNING,  # a script can let anything run in the pane again
+        RunsAnother: State.REPLACED,
+        Ended: State.ENDED,
+        Gone: State.LOST,
+        Ending: State.ENDED,
+        Destroyed: State.DESTROYED,
+    },
+    State.LOST: {  # tmux never gives a pane's id away again: what else it tells was asked before
+        Runs: State.LOST,
+        RunsAnother: State.LOST,
+        Ended: State.LOST,
+        Gone: State.LOST,
+        Ending: State.LOST,
+        Destroyed: State.DESTROYED,
+    },
+    State.DESTROYED: {  # as above; and two callers may destroy it at once
+        Runs: State.DESTROYED,
+        RunsAnother: State.DESTROYED,
+        Ended: State.DESTROYED,
+        Gone: State.DESTROYED,
+        Ending: State.DESTROYED,
+        Destroyed: State.DESTROYED,
+    },
+}
+
+
+class ImpossibleEvent(RuntimeError):
+    """Something was said to happen to a session that cannot happen in its state: a mistake of ours."""
+
+
+@dataclass(frozen=True)
+class End:
+    """How a session's program came to its end, as far as this broker knows."""
+
+    reason: Reason
+    by: str
+    """The caller who wanted it, if one did."""
+    at_s: float
+    """When this broker learned of it; seconds since 1970."""
+
+
+class Life:
+    """The life of one session, as this broker knows it."""
+
+    def __init__(self) -> None:
+        self.state = State.UNSEEN
+        self.end: End | None = None
+        """None while something runs in it."""
+        self.exit_status: tuple[int | None, str | None] = (None, None)
+        """Exit code and signal name, while tmux knows them; at most one of them."""
+        self._ending: Ending | None = None
+
+    @property
+    def over(self) -> bool:
+        """Nothing runs in it."""
+        return self.state in OVER
+
+    def apply(self, event: Event) -> None:
+        """Take in what has happened.
+
+        Raises:
+            ImpossibleEvent: it cannot have, in this state.
+        """
+        was_over, self.state = self.over, self._after(event)
+        if isinstance(event, Ending) and not self.over:
+            self._ending = event
+        if isinstance(event, Ended) and self.state is not State.LOST:
+            self.exit_status = (event.exit_code, event.exit_signal)
+        elif isinstance(event, Told):
+            self.exit_status = (None, None)
+        if not self.over:
+            self.end = None
+            self._ending = None if was_over else self._ending
+        elif not was_over or self._explains(event):
+            self.end = self._ended(event)
+
+    def _explains(self, event: Event) -> bool:
+        """Whether it tells more of an end that is known already."""
+        match event:
+            case Ended():
+                return self.state is State.ENDED  # tmux may learn the status a moment after the end
+            case Destroyed():
+                # A pane that another broker takes away seems lost until what that has written is read.
+                return self.end is not None and self.end.reason is Reason.LOST
+            case _:
+                return False
+
+    def _after(self, event: Event) -> State:
+        try:
+            return TRANSITIONS[self.state][type(event)]
+        except KeyError:
+            raise ImpossibleEvent(f"{event} in the life of a session that is {self.state}") from None
+
+    def _ended(self, event: Event) -> End:
+        at_s = self.end.at_s if self.end else time.time()
+        if self._ending:
+            return End(self._ending.reason, self._ending.by, at_s)
+        match event:
+            case Ended(exit_signal=None):
+                return End(Reason.EXIT, "", at_s)
+            case Ended():
+                return End(Reason.SIGNAL, "", at_s)
+            case Destroyed():
+                return End(Reason.DESTROYED, "", at_s)
+            case _:
+                return End(Reason.LOST, "", at_s)
+
+
+def told_by(pane: Pane | None, program: str, sandbox: str) -> Told:
+    """What tmux tells by the state of a session's pane; None: it knows no such pane."""
+    if pane is None:
+        return Gone()
+    if pane.dead:
+        return Ended(*_exit_status(pane, program, sandbox))
+    return RunsAnother() if pane.respawned else Runs()
+
+
+def _exit_status(pane: Pane, program: str, sandbox: str) -> tuple[int | None, str | None]:
+    """Exit code and signal name of the program that ended in a pane; at most one of them.
+
+    The launcher's shell cannot tell `exit 130` from death by SIGINT (nor 141 from SIGPIPE): a shell that
+    ends like that exited, because shells catch these; any other program was ended by the signal.
+    """
+    if pane.exit_signal:
+        return None, signal_name(pane.exit_signal)
+    code = pane.exit_code
+    if code is None or os.path.basename(program) in SHELLS:
+        return code, None
+    # bwrap tells every death by a signal as a shell does.
+    ambiguous = {128 + signal.SIGINT, 128 + signal.SIGPIPE}
+    if code in ambiguous or (sandbox == "bubblewrap" and 128 < code < 192):
+        return None, signal_name(code - 128)
+    return code, None
+
+
+def signal_name(number: int) -> str:
+    """A signal's name without SIG; real-time signals, which Python does not name, as kill(1) does."""
+    try:
+        return signal.Signals(number).name.removeprefix("SIG")
+    except ValueError:
+        return f"RTMIN+{number - signal.SIGRTMIN}"
