@@ -1,12 +1,16 @@
-"""A session's life: the table of what can happen to it, and what then becomes of it."""
+"""A session's life: the table of what can happen to it, and the same with real tmux."""
 
 from __future__ import annotations
 
 import itertools
+import shlex
+import subprocess
 import typing
 
 import pytest
 
+from tests.conftest import end_server, eventually
+from tmuxmcp.broker.broker import Broker
 from tmuxmcp.sessions.life import (
     OVER,
     TRANSITIONS,
@@ -25,6 +29,7 @@ from tmuxmcp.sessions.life import (
     State,
     Told,
 )
+from tmuxmcp.sessions.session import Session
 
 # ---- the table -----------------------------------------------------------------------------------
 
@@ -128,3 +133,97 @@ def test_a_status_is_known_while_tmux_knows_it() -> None:
     for later in (Gone(), RunsAnother()):
         assert life(Runs(), Ended(3), later).exit_status == (None, None)
     assert life(Gone(), Ended(3)).exit_status == (None, None)  # an answer that was on its way
+
+
+# ---- with tmux -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def session(broker: Broker) -> Session:
+    await broker.create_session("cat", name="a")
+    made = broker.registry.sessions["a"]
+    assert made.life.state is State.RUNNING
+    return made
+
+
+def script(broker: Broker, words: str) -> None:
+    """What a script does to the tmux server."""
+    subprocess.run(["tmux", "-S", str(broker.settings.state_dir / "tmux.sock"), *shlex.split(words)], check=True)
+
+
+async def told(session: Session) -> tuple[State, Reason | None]:
+    await session.refresh()
+    return session.life.state, session.life.end.reason if session.life.end else None
+
+
+@pytest.mark.anyio
+async def test_a_program_that_exits_has_ended(broker: Broker, session: Session) -> None:
+    await broker.send(key="C-d", session_id="a", wait_for="exit")
+    assert await told(session) == (State.ENDED, Reason.EXIT)
+    assert session.life.exit_status == (0, None)
+
+
+@pytest.mark.anyio
+async def test_a_program_that_a_signal_ends_has_ended(broker: Broker, session: Session) -> None:
+    await broker.signal("KILL", session_id="a")
+
+    async def ended() -> bool:
+        return await told(session) == (State.ENDED, Reason.SIGNAL)
+
+    await eventually(ended)
+    assert session.life.exit_status == (None, "KILL")
+
+
+@pytest.mark.anyio
+async def test_a_session_whose_pane_was_killed_is_lost(broker: Broker, session: Session) -> None:
+    script(broker, "kill-pane -t =a:")
+    assert await told(session) == (State.LOST, Reason.LOST)
+    assert session.pane is None
+    await broker.list_sessions()
+    assert broker.registry.sessions["a"].life.state is State.LOST
+
+
+@pytest.mark.anyio
+async def test_a_session_whose_server_was_killed_is_lost(broker: Broker, session: Session) -> None:
+    end_server(broker.settings.state_dir)
+    assert (await broker.list_sessions()).sessions[0].mode == "lost"
+    assert session.life.state is broker.registry.sessions["a"].life.state is State.LOST
+
+
+@pytest.mark.anyio
+async def test_a_pane_that_a_script_respawns_has_another_program(broker: Broker, session: Session) -> None:
+    script(broker, "respawn-pane -k -t =a: 'exec sleep 600'")
+    assert await told(session) == (State.REPLACED, None)
+    script(broker, "respawn-pane -k -t =a: 'exit 4'")
+
+    async def ended() -> bool:
+        return await told(session) == (State.ENDED, Reason.EXIT)
+
+    await eventually(ended)
+    assert session.life.exit_status == (4, None)
+    script(broker, "respawn-pane -t =a: 'exec sleep 600'")
+    assert await told(session) == (State.REPLACED, None)
+
+
+@pytest.mark.anyio
+async def test_a_destroyed_session_knows_who_wanted_it(broker: Broker, session: Session) -> None:
+    await broker.by("c").destroy_session("a")
+    assert session.life.state is State.DESTROYED
+    assert session.life.end
+    assert (session.life.end.reason, session.life.end.by) == (Reason.DESTROYED, "c")
+
+
+@pytest.mark.anyio
+async def test_a_session_that_another_broker_destroys_is_not_lost(broker: Broker, session: Session) -> None:
+    async with Broker.open(broker.settings) as other:
+        await other.destroy_session("a")
+    assert not (await broker.list_sessions()).sessions
+    assert session.life.state is State.DESTROYED
+    assert session.life.end
+    assert session.life.end.reason is Reason.DESTROYED
+
+
+@pytest.mark.anyio
+async def test_a_session_that_another_broker_finds_runs(broker: Broker, session: Session) -> None:
+    async with Broker.open(broker.settings) as other:
+        assert other.registry.sessions["a"].life.state is State.RUNNING

@@ -11,7 +11,8 @@ import pytest
 
 from tests.agent import Agent
 from tests.agent import eventually as soon
-from tmuxmcp.sessions.reap import DAY_S, ORPHAN_IDLE_S, Age, Bounds, disk_use, reason_to_end, remove_old
+from tmuxmcp.sessions.life import Reason
+from tmuxmcp.sessions.reap import DAY_S, ORPHAN_IDLE_S, Age, Bounds, Due, disk_use, due, remove_old
 
 BOUNDS = Bounds(idle_timeout_s=100, max_duration_s=1000, retention_days=7, state_max_bytes=0)
 
@@ -20,25 +21,29 @@ BOUNDS = Bounds(idle_timeout_s=100, max_duration_s=1000, retention_days=7, state
     ("age", "ended"),
     [
         (Age(age_s=50, idle_s=50, resting=True, orphan=False, watched=False), None),
-        (Age(age_s=500, idle_s=101, resting=True, orphan=False, watched=False), "idle_timeout_s"),
+        (Age(age_s=500, idle_s=101, resting=True, orphan=False, watched=False), ("idle", "idle_timeout_s")),
         (Age(age_s=500, idle_s=101, resting=False, orphan=False, watched=False), None),
         (Age(age_s=500, idle_s=101, resting=True, orphan=False, watched=True), None),
-        (Age(age_s=1001, idle_s=0, resting=False, orphan=False, watched=True), "max_duration_s"),
+        (Age(age_s=1001, idle_s=0, resting=False, orphan=False, watched=True), ("duration", "max_duration_s")),
+        (Age(9, 9, resting=False, orphan=False, watched=True, duration_s=8), ("duration", "duration_s (8)")),
+        (Age(9, 9, resting=False, orphan=False, watched=True, cpu_s=2, cpu_seconds=1), ("cpu", "cpu_seconds (1)")),
         (Age(age_s=500, idle_s=50, resting=True, orphan=True, watched=False), None),
     ],
 )
-def test_who_is_ended(age: Age, ended: str | None):
-    reason = reason_to_end(age, BOUNDS)
-    assert (reason is None) == (ended is None)
-    assert ended is None or ended in str(reason)
+def test_who_is_ended(age: Age, ended: tuple[str, str] | None):
+    found = due(age, BOUNDS)
+    assert (found is None) == (ended is None)
+    if found and ended:
+        assert found.reason == ended[0]
+        assert ended[1] in found.why
 
 
 def test_an_orphan_is_kept_for_its_callers_return():
     bounds = Bounds(0, 0, 0, 0)
     orphan = Age(age_s=9e9, idle_s=ORPHAN_IDLE_S - 1, resting=True, orphan=True, watched=False)
-    assert reason_to_end(orphan, bounds) is None
+    assert due(orphan, bounds) is None
     late = Age(age_s=9e9, idle_s=ORPHAN_IDLE_S + 1, resting=True, orphan=True, watched=False)
-    assert reason_to_end(late, bounds) == "its caller is gone"
+    assert due(late, bounds) == Due(Reason.IDLE, "its caller is gone")
 
 
 def gone(state_dir: Path, name: str, days: float, size: int = 1000) -> Path:

@@ -154,15 +154,13 @@ class Broker(Operations):
                     settings.state_dir,
                     bounds,
                     watched,
-                    partial(self.destroy_session, grace_ms=REAP_GRACE_MS),
+                    partial(self._verbs.end, signal="TERM", grace_ms=REAP_GRACE_MS),
                 )
                 live = {session.id for session in self.registry.sessions.values() if session.pane}
                 removed = await anyio.to_thread.run_sync(reap.remove_old, settings.state_dir, bounds, live)
                 await anyio.to_thread.run_sync(lambda: cgroup.sweep(cgroup.places(self.tmux.pid or "self")))
                 for session_id in removed:
-                    lost = self.registry.sessions.pop(session_id, None)
-                    if lost:
-                        lost.close()
+                    self.registry.drop(session_id)
             with anyio.move_on_after(reap.interval_s(bounds, self.registry.sessions.values())):
                 await self._verbs.limited.wait()
             self._verbs.limited = anyio.Event()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tmuxmcp.broker.reading import cursor_of, taken_notice, title_of
+from tmuxmcp.broker.reading import cursor_of, title_of
 from tmuxmcp.contract import results as r
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
@@ -55,7 +55,7 @@ def _recorded(look: Look) -> bool:
 
 
 def _note(session: Session, look: Look) -> str | None:
-    notice = taken_notice(session)
+    notice = session.take_notice()
     if look.replaced:
         return "Somebody has put another program into its pane (respawn-pane): run cannot be used."
     return notice or (None if _recorded(look) else "Its output is not being recorded at this moment.")

@@ -216,15 +216,9 @@ def clamp(settings: BrokerSettings, timeout_ms: int) -> tuple[int, int | None]:
     return (most, most) if timeout_ms > most else (timeout_ms, None)
 
 
-def taken_notice(session: Session) -> str | None:
-    """What the session's owner is to be told; once."""
-    notice, session.notice = session.notice, None
-    return notice
-
-
 def notes(session: Session, start: int, end: int, *more: str | None) -> str | None:
     """All that is to be said of a result, which covers the log between two offsets."""
-    found = [note for note in (taken_notice(session), *more) if note]
+    found = [note for note in (session.take_notice(), *more) if note]
     gaps = session.gaps(start, end) if end > start else []
     if gaps:
         found.append(f"Output was lost at offset {', '.join(map(str, gaps))}: its recording was interrupted.")

@@ -24,7 +24,6 @@ from tmuxmcp.contract.results import Mode
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import IncompleteCommand, InvalidArgument, NotAShell, SessionBusy, TimedOut
 from tmuxmcp.readiness.kernel import Waiting
-from tmuxmcp.record.log import FLOOD_BYTES
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
@@ -59,15 +58,11 @@ async def run(session: Session, text: str, timeout_ms: int, progress: Progress) 
     if session.running:
         raise _busy(session, await session.look(), session.running)
     data = command_bytes(text)
-    session.running = text
-    try:
-        with session.watcher.waiting(session.log.path):
-            deadline = time.monotonic() + timeout_ms / 1000
-            look = await _at_prompt(session, deadline)
-            job = await _type(session, look, text, data)
-            return await _finish(session, job, deadline, progress)
-    finally:
-        session.running = ""
+    with session.runs(text), session.watcher.waiting(session.log.path):
+        deadline = time.monotonic() + timeout_ms / 1000
+        look = await _at_prompt(session, deadline)
+        job = await _type(session, look, text, data)
+        return await _finish(session, job, deadline, progress)
 
 
 def command_bytes(text: str) -> bytes:
@@ -317,7 +312,7 @@ def _typed_at(session: Session) -> SessionBusy:
 async def _finish(session: Session, job: Job, deadline: float, progress: Progress) -> Ran:
     told, asking, rest = time.monotonic(), Asking(), Rest()
     async for scan in session.scans(0.02, deadline):
-        session.growth.flood = scan.size - job.sent_at > FLOOD_BYTES
+        session.throttle(scan.size - job.sent_at)
         ran = typed.done(session, scan, job)
         if ran is None:
             scan = look = await session.look()

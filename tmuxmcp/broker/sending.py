@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from tmuxmcp.broker import run
-from tmuxmcp.broker.reading import Reading, taken_notice
+from tmuxmcp.broker.reading import Reading
 from tmuxmcp.broker.wait import ESCAPE_S, Wait
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
@@ -92,7 +92,7 @@ async def send(reading: Reading, session: Session, what: Typing, asked: q.Send, 
     session.write_event("input", bytes=len(what.data), keys=len(what.keys))
     sent = len(what.data) + len(what.keys)
     if asked.read == "none":
-        return r.SendResult(session_id=session.id, sent_bytes=sent, note=taken_notice(session), result=None)
+        return r.SendResult(session_id=session.id, sent_bytes=sent, note=session.take_notice(), result=None)
     await typed(session.tmux)
     result = await reading.waited(session, asked, wait, call)
     return r.SendResult(session_id=session.id, sent_bytes=sent, result=result)

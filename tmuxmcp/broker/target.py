@@ -100,12 +100,12 @@ class Targets:
                     ended = session
             made = await self._creation.create(q.CreateSession().filled(self._settings), owner=call.caller)
             if ended:
-                ended.meta.owner = ""
-                ended.meta.save(ended.directory)
+                ended.disown()
             ended_id = self._destroyed.pop(call.caller, ended.id if ended else "")
             if ended_id:
-                anew = f"Your default session {ended_id} had ended; this one was made anew."
-                made.notice = " ".join(filter(None, (anew, made.notice)))
+                notice = made.take_notice()
+                made.tell(f"Your default session {ended_id} had ended; this one was made anew.")
+                made.tell(notice)
         await self.wait_ready(made, READY_MS, call)
         return made
 

@@ -23,6 +23,7 @@ from tmuxmcp.errors import InvalidArgument, Unauthorized, Unsupported
 from tmuxmcp.record import search
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.end import end_processes, process_tree, signal_group, signal_session
+from tmuxmcp.sessions.life import Reason
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.modes import SHELLS
@@ -127,22 +128,29 @@ class Verbs:
         )
 
     async def _destroy_session(self, request: q.DestroySession, call: Call, target: Target) -> r.DestroySessionResult:
-        begun = time.monotonic()
         session = await self._targets.session(target, call)
         _may_end(session, call)
-        name, grace_ms = ("KILL", 0) if request.force else (request.signal, request.grace_ms)
-        survivors = await end_processes(session, process_tree(session), name, grace_ms)
+        signal, grace_ms = ("KILL", 0) if request.force else (request.signal, request.grace_ms)
+        return await self.end(session, Reason.DESTROYED, signal, grace_ms, by=call.caller)
+
+    async def end(
+        self, session: Session, reason: Reason, signal: str, grace_ms: int, by: str = ""
+    ) -> r.DestroySessionResult:
+        """End a session and every process in it, for a reason; `by`: the caller who wants it, if one does."""
+        begun = time.monotonic()
+        session.will_end(reason, by)
+        survivors = await end_processes(session, process_tree(session), signal, grace_ms)
         with anyio.move_on_after(DRAIN_S):
             while (now := await session.refresh()) and not now.dead and not survivors:
                 await anyio.sleep(0.005)
-        code, signal = session.exit_status
+        code, name = session.life.exit_status
         await self._registry.forget(session)
         self._targets.destroyed(session)
         return r.DestroySessionResult(
             session_id=session.id,
             destroyed=True,
             exit_code=code,
-            exit_signal=signal,
+            exit_signal=name,
             duration_ms=ms_since(begun),
             survivors=survivors,
         )

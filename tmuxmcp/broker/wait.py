@@ -16,7 +16,6 @@ from tmuxmcp.broker.screens import shown_by
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress, no_progress
 from tmuxmcp.contract.results import Evidence, Outcome
 from tmuxmcp.readiness.kernel import Process, Waiting
-from tmuxmcp.record.log import FLOOD_BYTES
 from tmuxmcp.sessions.look import Look, Scan, Wakes
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
@@ -183,7 +182,7 @@ async def _check(session: Session, scan: Scan, wait: Wait, watch: _Watch) -> _Fo
     now = time.monotonic()
     if scan.size != watch.size:
         watch.size, watch.changed = scan.size, now
-        session.growth.flood = scan.size - watch.begun_at > FLOOD_BYTES
+        session.throttle(scan.size - watch.begun_at)
     if wait.want == "pattern":
         found = await _pattern(session, scan, wait, watch, now)
         if found is not None:

@@ -35,6 +35,7 @@ from tmuxmcp.host.environment import find_cwd, find_program, session_environment
 from tmuxmcp.host.project import Identity, judge
 from tmuxmcp.host.sandbox import Around, Sandbox, choose, tighter
 from tmuxmcp.record.directory import SessionDirectory, make_directory
+from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.sessions.bounds import bind
 from tmuxmcp.sessions.registry import ID, Registry
@@ -156,7 +157,7 @@ class Creation:
             cgroup.remove(bounds.groups)
             raise
         await self._started_or_failed(session)
-        session.notice = notice
+        session.tell(notice)
         self.made.add(session.id)
         return session
 
@@ -240,11 +241,11 @@ class Creation:
                 hint=f"Destroy one: {', '.join(session.id for session in live[:10])}.",
                 limit=most,
             )
-        ended = self.registry.sessions.pop(session_id, None)
+        ended = self.registry.sessions.get(session_id)
         if ended:
             if ended.pane:
                 await panes.kill_session(self.registry.tmux, ended.pane)
-            ended.close()
+            self.registry.drop(session_id)
         if await panes.has_session(self.registry.tmux, session_id):  # before an older session's files are put aside
             raise SessionExists(
                 f"The tmux server has a session named {session_id} that somebody else made or renamed.",
@@ -255,8 +256,8 @@ class Creation:
 
     async def _start(self, meta: Meta, directory: SessionDirectory) -> Session:
         meta.save(directory)
-        session = Session(self.registry.tmux, self.registry.watcher, directory, meta, None)
-        session.log.create()
+        log = RawLog(directory)
+        log.create()
         token = secrets.token_hex(8)
         options = panes.options_of(
             session_id=meta.session_id,
@@ -264,7 +265,7 @@ class Creation:
             args=meta.args,
             created=meta.created_at,
             owner=meta.owner,
-            log=str(session.log.path),
+            log=str(log.path),
             scrollback=meta.scrollback_lines,
             nonce=meta.nonce,
         )
@@ -276,9 +277,8 @@ class Creation:
             rows=meta.rows,
             history_limit=max(meta.scrollback_lines, 1),
         )
-        session.close()
         pane = await panes.new_session(self.registry.tmux, new)
-        session = Session(self.registry.tmux, self.registry.watcher, directory, meta, pane)
+        session = Session.open(self.registry.tmux, self.registry.watcher, directory, meta, pane, made=True)
         self.registry.sessions[meta.session_id] = session
         return session
 
@@ -296,6 +296,7 @@ class Creation:
             code, reason = session.start.report.split("\n", 1)
         except ValueError:
             if session.begun:
+                session.note_begun()
                 return
             said = (await session.scan()).last_text.strip() if session.bounds.sandbox == "bubblewrap" else ""
             code, reason = "TMUX_ERROR", said or "its launcher did not start the program"

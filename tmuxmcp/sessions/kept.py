@@ -47,7 +47,7 @@ def find(state_dir: Path, name: str, owner: str = "") -> Session:
         )
     meta = Meta.load(directory) or Meta(directory.name, "", [], "", "", "", False, "/", 80, 24, 0)
     meta.cols, meta.rows = _last_size(directory, meta)
-    return Session(Tmux(state_dir), LogWatcher(inotify=False), directory, meta, None)
+    return Session.open(Tmux(state_dir), LogWatcher(inotify=False), directory, meta, None)
 
 
 def _newest_of(state_dir: Path, owner: str) -> SessionDirectory:

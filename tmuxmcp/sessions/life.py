@@ -19,6 +19,7 @@ import time
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tmuxmcp.host.signals import signal_name
 from tmuxmcp.terminal.modes import SHELLS
 from tmuxmcp.tmux.panes import Pane
 
@@ -280,11 +281,3 @@ def _exit_status(pane: Pane, program: str, sandbox: str) -> tuple[int | None, st
     if code in ambiguous or (sandbox == "bubblewrap" and 128 < code < 192):
         return None, signal_name(code - 128)
     return code, None
-
-
-def signal_name(number: int) -> str:
-    """A signal's name without SIG; real-time signals, which Python does not name, as kill(1) does."""
-    try:
-        return signal.Signals(number).name.removeprefix("SIG")
-    except ValueError:
-        return f"RTMIN+{number - signal.SIGRTMIN}"

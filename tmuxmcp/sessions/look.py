@@ -25,6 +25,7 @@ import psutil
 from tmuxmcp.contract.results import Foreground, Mode
 from tmuxmcp.readiness.kernel import KernelFacts, TtyWitness, Verdict, Waiting, judge
 from tmuxmcp.record.log import RawLog
+from tmuxmcp.sessions.life import OVER, State
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
 from tmuxmcp.terminal.modes import ModeFacts, mode_of
 from tmuxmcp.terminal.plain import plain
@@ -40,6 +41,8 @@ class Scan:
 
     pane: Pane | None
     """As tmux last told; None: tmux no longer knows it."""
+    state: State
+    """Where in its life it was then."""
     launcher_alive: bool
     """False: the launcher has gone, which it does when the log holds everything."""
     exit_status: tuple[int | None, str | None]
@@ -60,13 +63,13 @@ class Scan:
 
     @property
     def exited(self) -> bool:
-        """Its program has ended, or its pane is gone."""
-        return self.pane is None or self.pane.dead
+        """Nothing runs in it any more."""
+        return self.state in OVER
 
     @property
     def replaced(self) -> bool:
         """A script has put another program into its pane."""
-        return self.pane is not None and self.pane.respawned
+        return self.state is State.REPLACED
 
     @property
     def alternate_screen(self) -> bool:
@@ -128,7 +131,7 @@ class Look(Scan):
         process = self.verdict.process
         mode = mode_of(
             ModeFacts(
-                lost=self.pane is None,
+                lost=self.state in (State.LOST, State.DESTROYED),
                 exited=self.exited,
                 at_prompt=self.at_prompt and self.own_shell_in_front,
                 in_command=self.own_shell_in_front

@@ -21,6 +21,7 @@ from tmuxmcp.host import cgroup
 from tmuxmcp.record.directory import SessionDirectory, sessions_dir
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.sessions import identity
+from tmuxmcp.sessions.life import Reason, State
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 
@@ -66,20 +67,28 @@ class Age:
     """Its own limit of that; 0: none."""
 
 
-def reason_to_end(session: Age, bounds: Bounds) -> str | None:
-    """Why a session is to be ended; pure."""
+@dataclass(frozen=True)
+class Due:
+    """Why a session is to be ended."""
+
+    reason: Reason
+    why: str
+
+
+def due(session: Age, bounds: Bounds) -> Due | None:
+    """Whether a session is to be ended; pure."""
     if bounds.max_duration_s and session.age_s > bounds.max_duration_s:
-        return f"it is older than max_duration_s ({bounds.max_duration_s:g})"
+        return Due(Reason.DURATION, f"it is older than max_duration_s ({bounds.max_duration_s:g})")
     if session.duration_s and session.age_s > session.duration_s:
-        return f"it is older than its limit duration_s ({session.duration_s:g})"
+        return Due(Reason.DURATION, f"it is older than its limit duration_s ({session.duration_s:g})")
     if session.cpu_seconds and session.cpu_s > session.cpu_seconds:
-        return f"it has computed for longer than its limit cpu_seconds ({session.cpu_seconds:g})"
+        return Due(Reason.CPU, f"it has computed for longer than its limit cpu_seconds ({session.cpu_seconds:g})")
     if not session.resting or session.watched:
         return None
     if bounds.idle_timeout_s and session.idle_s > bounds.idle_timeout_s:
-        return f"it was idle for longer than idle_timeout_s ({bounds.idle_timeout_s:g})"
+        return Due(Reason.IDLE, f"it was idle for longer than idle_timeout_s ({bounds.idle_timeout_s:g})")
     if session.orphan and session.idle_s > ORPHAN_IDLE_S:
-        return "its caller is gone"
+        return Due(Reason.IDLE, "its caller is gone")
     return None
 
 
@@ -124,18 +133,18 @@ async def end_idle(
     state_dir: Path,
     bounds: Bounds,
     watched: set[str],
-    end: Callable[[str], Awaitable[object]],
+    end: Callable[[Session, Reason], Awaitable[object]],
 ) -> list[str]:
     """End what has a reason to be ended; return what was."""
     ended = []
     for session in list(sessions):
-        if session.pane is None:
+        if session.life.state is State.LOST:
             continue
-        reason = reason_to_end(age_of(session, await session.look(), state_dir, session.id in watched), bounds)
-        if reason:
-            log.info("session %s is ended: %s", session.id, reason)
+        ends = due(age_of(session, await session.look(), state_dir, session.id in watched), bounds)
+        if ends:
+            log.info("session %s is ended: %s", session.id, ends.why)
             with suppress(TmuxMcpError):
-                await end(session.id)
+                await end(session, ends.reason)
                 ended.append(session.id)
     return ended
 

@@ -17,6 +17,7 @@ from tmuxmcp.host import cgroup
 from tmuxmcp.record.directory import SessionDirectory, directories
 from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.record.meta import Meta
+from tmuxmcp.sessions.life import Destroyed, Gone
 from tmuxmcp.sessions.repair import Repair
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
@@ -57,8 +58,9 @@ class Registry:
             log.warning("pane %s says it is session %r, which cannot be", pane.pane_id, pane.options["id"])
             return None
         if known:
+            known.see(None)  # its pane is gone: another has its name
             known.close()
-        session = Session(self.tmux, self.watcher, self.directory(pane.id), meta, pane)
+        session = Session.open(self.tmux, self.watcher, self.directory(pane.id), meta, pane)
         self.sessions[pane.id] = session
         return session
 
@@ -114,14 +116,16 @@ class Registry:
 
     def lost(self, session_id: str) -> Session | None:
         """A session of which only the log is left: its pane was killed, or its tmux server ended."""
-        session = self.sessions.pop(session_id, None)
-        if session:
-            session.close()
+        known = self.sessions.pop(session_id, None)
         self._read[session_id] = self._written(session_id)
         meta = Meta.load(self.directory(session_id))
-        if meta is None or meta.destroyed:
+        destroyed = meta is None or meta.destroyed
+        if known:
+            known.life.apply(Destroyed() if destroyed else Gone())
+            known.close()
+        if meta is None or destroyed:
             return None
-        session = Session(self.tmux, self.watcher, self.directory(session_id), meta, None)
+        session = Session.open(self.tmux, self.watcher, self.directory(session_id), meta, None)
         self.sessions[session_id] = session
         return session
 
@@ -148,16 +152,21 @@ class Registry:
         return (state.st_ino, state.st_mtime_ns)
 
     async def forget(self, session: Session) -> None:
-        # First, so that no other broker takes a session whose pane has gone for a lost one.
-        session.meta.destroyed = True
-        with suppress(OSError):
-            session.meta.save(session.directory)
+        """End what is left of it, and forget it."""
+        session.mark_destroyed()  # before its pane goes: no other broker shall take it for lost
         if session.pane:
             with suppress(TmuxFailed):
                 await panes.kill_session(self.tmux, session.pane)
         self.sessions.pop(session.id, None)
         session.close()
         cgroup.remove(session.bounds.groups)
+
+    def drop(self, session_id: str) -> None:
+        """Forget a session whose name or files were given away."""
+        session = self.sessions.pop(session_id, None)
+        if session:
+            session.life.apply(Destroyed())
+            session.close()
 
     def close(self) -> None:
         """Let go of all; they live on."""

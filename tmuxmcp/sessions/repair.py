@@ -39,6 +39,8 @@ class Repair:
         self._watcher = watcher
         self._session_of = session_of
         self._log_max_bytes = log_max_bytes
+        self._mended: dict[Path, tuple[int, float]] = {}
+        """By log: how often its sink was put back, and when last."""
         self._looked_at: set[Path] = set()
         self._again: set[Path] = set()
 
@@ -62,6 +64,7 @@ class Repair:
                 self._again.discard(path)
                 session = self._session_of(path)
                 if session is None or session.exited:
+                    self._mended.pop(path, None)
                     break
                 try:
                     await self._mend_in_time(path, session)
@@ -78,11 +81,11 @@ class Repair:
 
     async def _mend_in_time(self, path: Path, session: Session) -> None:
         if await needs_mending(session):
-            times, at = session.mended
+            times, at = self._mended.get(path, (0, 0.0))
             if time.monotonic() - at > CALM_S:
                 times = 0
             await anyio.sleep(AGAIN_S[min(times, len(AGAIN_S) - 1)])
-            session.mended = (times + 1, time.monotonic())
+            self._mended[path] = (times + 1, time.monotonic())
             await self.mend(session, self._log_max_bytes)
         session.growth.changed()
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 import os
-import signal
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import anyio
@@ -22,23 +21,22 @@ import psutil
 from tmuxmcp.contract.results import Usage
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import SessionExited
-from tmuxmcp.host.signals import signal_name
 from tmuxmcp.readiness import kernel as readiness
 from tmuxmcp.record.checkpoint import Checkpoint
 from tmuxmcp.record.cursors import Cursors
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Events
 from tmuxmcp.record.excerpt import Reader
-from tmuxmcp.record.log import PIECE, LogWatcher, RawLog
+from tmuxmcp.record.log import FLOOD_BYTES, PIECE, Growth, LogWatcher, RawLog
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.place import Places
 from tmuxmcp.record.queued import QueuedInput
 from tmuxmcp.record.sink import sink_pid
 from tmuxmcp.record.start import Start
 from tmuxmcp.sessions.bounds import SessionBounds
+from tmuxmcp.sessions.life import Begun, Destroyed, Ending, Life, Reason, Starts, State, told_by
 from tmuxmcp.sessions.look import Look, Scan, Seen, Terminal, Wakes
 from tmuxmcp.terminal.marks import Finished, MarkScanner, ShellTrack
-from tmuxmcp.terminal.modes import SHELLS
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
@@ -54,37 +52,65 @@ class Session:
     """One agent session. State changes happen in plain functions, between two awaits."""
 
     def __init__(
-        self, tmux: Tmux, watcher: LogWatcher, directory: SessionDirectory, meta: Meta, pane: Pane | None
+        self,
+        tmux: Tmux,
+        watcher: LogWatcher,
+        directory: SessionDirectory,
+        meta: Meta,
+        log: RawLog,
+        growth: Growth,
     ) -> None:
+        """Use `open`; this one reads nothing."""
         self.tmux = tmux
         self.watcher = watcher
         self.directory = directory
         self.meta = meta
+        self.log = log
+        self.growth = growth
+        self.life = Life()
         self.pane: Pane | None = None
-        """As last seen; None: lost, tmux no longer knows it."""
-        self.log = RawLog(directory)
+        """As last seen; None: tmux does not know it."""
         self.start = Start(directory)
         self.events = Events(directory)
         self.queued = QueuedInput(directory)
         self._cursors = Cursors(directory)
-        self.growth = watcher.add(self.log.path)
-        self._commands: deque[Finished] = deque(maxlen=MOST_COMMANDS)
-        """What the shell finished, newest last."""
         self.input_lock = anyio.Lock()
         self.running: str = ""
-        """The command that a `run` of this broker waits for."""
-        self.notice: str | None = None
-        """Something that its owner is told once."""
-        self.mended = (0, 0.0)
-        """How often its sink was put back, and when last."""
+        """The command that a `run` of this broker waits for; set by `runs`."""
+        self._notice: str | None = None
+        self._commands: deque[Finished] = deque(maxlen=MOST_COMMANDS)
+        """What the shell finished, newest last."""
         self._scanner = MarkScanner(meta.nonce)
         self._track = ShellTrack()
         self._scanned = self._checkpoint = 0
-        self._load_checkpoint()
         self._places = Places(self.log)
         self._terminal = Terminal()
         self._pid: int | None = None
-        self.see(pane)
+
+    @classmethod
+    def open(
+        cls,
+        tmux: Tmux,
+        watcher: LogWatcher,
+        directory: SessionDirectory,
+        meta: Meta,
+        pane: Pane | None,
+        *,
+        made: bool = False,
+    ) -> Session:
+        """Take a session up: watch its log, and go on where its marks were last written down.
+
+        Args:
+            pane: as tmux tells; None: it knows none.
+            made: this broker has just made it.
+        """
+        log = RawLog(directory)
+        session = cls(tmux, watcher, directory, meta, log, watcher.add(log.path))
+        session._load_checkpoint()
+        if made:
+            session.life.apply(Starts())
+        session.see(pane)
+        return session
 
     # ---- identity ------------------------------------------------------------------------------
 
@@ -139,12 +165,13 @@ class Session:
 
     def see(self, pane: Pane | None) -> None:
         """Take in what tmux says of its pane."""
-        if pane:
-            self._terminal.see(pane)
-        if pane and pane.respawned:  # by a script: it is not our shell that runs there now
+        self.life.apply(told_by(pane, self.meta.program, self.bounds.sandbox))
+        self.pane = None if self.life.state is State.LOST else pane
+        if self.pane:
+            self._terminal.see(self.pane)
+        if self.pane and self.life.state is State.REPLACED:  # it is not our shell that runs there now
             self.meta.marks = False
-            self._pid = pane.leader
-        self.pane = pane
+            self._pid = self.pane.leader
 
     async def alive(self) -> Pane:
         """The pane, with its program running, asked of tmux now.
@@ -161,14 +188,8 @@ class Session:
         Raises:
             SessionExited: the program has ended, or tmux no longer knows the pane.
         """
-        if self.pane is None:
-            raise SessionExited(
-                f"Session {self.id} is lost: its pane is gone.",
-                hint="Somebody killed it, or the tmux server. Its log can still be read; make a new session.",
-                session_id=self.id,
-            )
-        if self.pane.dead:
-            code, name = self.exit_status
+        if self.life.state is State.ENDED:
+            code, name = self.life.exit_status
             how = f"was ended by SIG{name}" if name else f"ended with exit code {code}"
             raise SessionExited(
                 f"The program of session {self.id} {how}.",
@@ -177,32 +198,63 @@ class Session:
                 exit_code=code,
                 exit_signal=name,
             )
+        if self.pane is None or self.exited:
+            raise SessionExited(
+                f"Session {self.id} is lost: its pane is gone.",
+                hint="Somebody killed it, or the tmux server. Its log can still be read; make a new session.",
+                session_id=self.id,
+            )
         return self.pane
 
     @property
     def exited(self) -> bool:
-        """Its program has ended, as far as tmux was asked."""
-        return self.pane is None or self.pane.dead
+        """Nothing runs in it any more, as far as tmux was asked."""
+        return self.life.over
 
-    @property
-    def exit_status(self) -> tuple[int | None, str | None]:
-        """Exit code and signal name of the ended program; one of them is None.
+    # ---- what this broker does with it ---------------------------------------------------------
 
-        The launcher's shell cannot tell `exit 130` from death by SIGINT (nor 141 from SIGPIPE): a shell that
-        ends like that exited, because shells catch these; any other program was ended by the signal.
-        """
-        if self.pane is None or not self.pane.dead:
-            return None, None
-        if self.pane.exit_signal:
-            return None, signal_name(self.pane.exit_signal)
-        code = self.pane.exit_code
-        if code is None or os.path.basename(self.meta.program) in SHELLS:
-            return code, None
-        # bwrap tells every death by a signal as a shell does.
-        ambiguous = {128 + signal.SIGINT, 128 + signal.SIGPIPE}
-        if code in ambiguous or (self.bounds.sandbox == "bubblewrap" and 128 < code < 192):
-            return None, signal_name(code - 128)
-        return code, None
+    def note_begun(self) -> None:
+        """Note that its launcher has become the program, if it has not ended yet."""
+        if self.life.state is State.STARTING:
+            self.life.apply(Begun())
+
+    def will_end(self, reason: Reason, by: str = "") -> None:
+        """Note why it is about to be ended, and which caller wants it, if one does."""
+        self.life.apply(Ending(reason, by))
+
+    def mark_destroyed(self) -> None:
+        """Write down that it is destroyed, so that no broker takes it for lost."""
+        self.life.apply(Destroyed())
+        self.meta.destroyed = True
+        with suppress(OSError):
+            self.meta.save(self.directory)
+
+    def disown(self) -> None:
+        """From now on it is nobody's default session."""
+        self.meta.owner = ""
+        self.meta.save(self.directory)
+
+    def tell(self, notice: str | None) -> None:
+        """Have its owner told this once, after what is to be told already."""
+        self._notice = " ".join(filter(None, (self._notice, notice))) or None
+
+    def take_notice(self) -> str | None:
+        """What its owner is to be told; once."""
+        notice, self._notice = self._notice, None
+        return notice
+
+    @contextmanager
+    def runs(self, text: str) -> Iterator[None]:
+        """While this is open, a `run` of this broker waits for the command."""
+        self.running = text
+        try:
+            yield
+        finally:
+            self.running = ""
+
+    def throttle(self, seen_bytes: int) -> None:
+        """Wake those who wait less often, once they have seen so much that they need not be told at once."""
+        self.growth.flood = seen_bytes > FLOOD_BYTES
 
     # ---- looking at it --------------------------------------------------------------------------
 
@@ -226,7 +278,8 @@ class Session:
         return {
             "pane": self.pane,
             "launcher_alive": self.leader_alive(),
-            "exit_status": self.exit_status,
+            "state": self.life.state,
+            "exit_status": self.life.exit_status,
             "log": self.log,
             "cols": self.cols,
             "rows": self.rows,
