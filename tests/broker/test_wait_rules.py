@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", rea
 
 
 async def started(broker: Broker, *argv: str, ready: bool = True) -> Session:
-    made = await broker.create_session(program=argv[0], args=argv[1:], wait_ready=ready)
+    made = await broker.create_session(program=argv[0], args=list(argv[1:]), wait_ready=ready)
     assert made.ready or not ready
     return broker.registry.sessions[made.session_id]
 
