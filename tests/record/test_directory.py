@@ -136,7 +136,7 @@ def test_step_and_broker_agree_on_the_words_of_the_report() -> None:
 
 
 def test_page_names_every_file() -> None:
-    named = set(re.findall(r"`([^`]+)`", PAGE.read_text().split("## A session's directory")[1].split("\n## ")[0]))
+    named = set(re.findall(r"`([^`]+)`", PAGE.read_text().split("## A session's directory")[1].split("\n#")[0]))
     assert {each.name for each in ENTRIES} <= {each.removesuffix("/").removesuffix("/CALLER") for each in named}
 
 

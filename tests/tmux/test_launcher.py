@@ -16,6 +16,7 @@ import pytest
 from tests.conftest import eventually
 from tests.tmux.conftest import ENVIRONMENT, Launched, launch_pane
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.record.events import Exited, decode, encode
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.server import Tmux
 
@@ -41,6 +42,20 @@ async def test_exit_code_is_the_programs_own(tmux: Tmux, shell: list[str]) -> No
         launched = await launch_pane(tmux, ["sh", "-c", f"exit {code}"], shell=shell)
         pane = await launched.ended()
         assert (pane.exit_code, pane.exit_signal, launched.output()) == (code, None, b"")
+
+
+@pytest.mark.parametrize(("end", "code", "name"), [("exit 3", 3, None), ("kill -9 $$", None, "KILL")])
+async def test_end_is_written_down_as_an_event(
+    tmux: Tmux, shell: list[str], end: str, code: int | None, name: str | None
+) -> None:
+    launched = await launch_pane(tmux, ["sh", "-c", f"echo out; {end}"], shell=shell)
+    await launched.ended()
+    (line,) = (launched.directory / "events.jsonl").read_bytes().splitlines(keepends=True)
+    event = decode(line)
+    assert isinstance(event, Exited)
+    assert (event.offset, event.exit_code, event.exit_signal) == (len(launched.log()), code, name)
+    assert event.time.startswith("20")
+    assert encode(event) == line
 
 
 async def test_death_by_signal_is_told_and_prints_nothing(tmux: Tmux, shell: list[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -21,6 +20,7 @@ import pytest
 from tests.conftest import SLOW, eventually
 from tests.tmux.conftest import SENTINEL, launch_pane
 from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.events import Gap, decode, encode
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.tmux.launch import PACKAGE
 from tmuxmcp.tmux.server import Tmux
@@ -188,9 +188,11 @@ async def test_killed_copier_is_replaced_and_told(directory: Path) -> None:
         await eventually(lambda old=killed: copier(sink) not in (None, old))
         await sink.feed(5000)
     await sink.kept_is_true()
-    events = [json.loads(line) for line in (directory / "events.jsonl").read_text().splitlines()]
-    assert [(event["event"], event["offset"]) for event in events] == [("gap", 1000), ("gap", 6000), ("gap", 11000)]
-    assert all(event["time"].startswith("20") for event in events)
+    lines = (directory / "events.jsonl").read_bytes().splitlines(keepends=True)
+    events = [decode(line) for line in lines]
+    assert events == [Gap(event.time, offset) for event, offset in zip(events, (1000, 6000, 11_000), strict=True)]
+    assert [encode(event) for event in events] == lines
+    assert all(event.time.startswith("20") for event in events)
     assert sink.end() == 0
 
 

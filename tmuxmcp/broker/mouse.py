@@ -36,7 +36,7 @@ async def act(session: Session, event: Mouse) -> Place:
         # Not in another program that came in between.
         if not await panes.type_input(session.tmux, pane, data, condition="#{mouse_sgr_flag}"):
             await not_typed(session)
-    session.write_event("input", bytes=len(data), keys=0)
+    session.write_input(bytes=len(data), keys=0)
     await typed(session.tmux)
     return place
 

@@ -252,7 +252,7 @@ async def _type(session: Session, look: Look, text: str, data: bytes) -> Job:
     if not done:
         await session.alive()
         raise _busy(session, await session.look())  # another broker was first at this prompt
-    session.write_event("input", bytes=len(text.encode("utf-8", "surrogateescape")), keys=1)
+    session.write_input(bytes=len(text.encode("utf-8", "surrogateescape")), keys=1)
     return job
 
 

@@ -89,7 +89,7 @@ async def send(reading: Reading, session: Session, what: Typing, asked: q.Send, 
         await _type(session, pane, data, what.keys, bracketed, newlines)
     if what.keys and what.keys[-1] == "Escape":
         wait.settle_s = ESCAPE_S
-    session.write_event("input", bytes=len(what.data), keys=len(what.keys))
+    session.write_input(bytes=len(what.data), keys=len(what.keys))
     sent = len(what.data) + len(what.keys)
     if asked.read == "none":
         return r.SendResult(session_id=session.id, sent_bytes=sent, note=session.take_notice(), result=None)

@@ -226,7 +226,7 @@ class Verbs:
             rows, cols = rows or session.rows, cols or session.cols
             if not await panes.resize_window(tmux, pane, cols, rows):
                 await session.alive()
-            session.write_event("resize", cols=cols, rows=rows)
+            session.write_resize(cols, rows)
         if lines is not None:
             await panes.set_option(tmux, pane, "scrollback", str(lines))
         await session.refresh()

@@ -1,73 +1,219 @@
-"""What happened to a session and at which offset of its log: input, changes of size, lost output, its end."""
+"""What happened to a session and at which offset of its log: input, changes of size, lost output, its end.
+
+`events.jsonl` has one JSON object a line. Brokers of several versions append to it, and so do the sink and the
+launcher, which have no codec: their lines are tested against this one. Nothing is ever changed or removed, so a
+reader goes on where it stopped.
+
+A line says `format` only when that is above 1. The number cannot stand in the first line, nor in another file: it would
+be wrong for the next line that an older broker or its sink appends. In every format a kind keeps the meaning of its
+fields, may get more of them, and something else gets a kind of its own. So a reader takes the kinds and the fields
+that it knows, of whatever format, and the number tells it that a line that it cannot read is newer, not torn.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, get_type_hints
 
 from tmuxmcp.record.directory import SessionDirectory
+
+FORMAT = 1
+"""The newest format of a line that is known here."""
 
 LIMIT_BYTES = 1 << 20
 """Bytes of `events.jsonl`; of what comes after that only gaps are written down."""
 
 
+# ---- the kinds of events -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Input:
+    """Something was typed; what it was is not written down."""
+
+    kind: ClassVar = "input"
+
+    time: str
+    """ISO 8601 in UTC; "" where it cannot be read."""
+    offset: int
+    """Size of the log then."""
+    bytes: int
+    keys: int
+    """Named keys beside these bytes."""
+
+
 @dataclass(frozen=True)
 class Resized:
-    """The terminal has had this size since an offset."""
+    """The terminal has another size from here on."""
 
+    kind: ClassVar = "resize"
+
+    time: str
     offset: int
     cols: int
     rows: int
 
 
+@dataclass(frozen=True)
+class Gap:
+    """Output was lost here."""
+
+    kind: ClassVar = "gap"
+
+    time: str
+    offset: int
+
+
+@dataclass(frozen=True)
+class Exited:
+    """The program ended, by itself or by a signal: one of the two is None."""
+
+    kind: ClassVar = "exit"
+
+    time: str
+    offset: int
+    exit_code: int | None
+    exit_signal: str | None
+
+
+Event = Input | Resized | Gap | Exited
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """An event of a newer version: of another kind, or of a format in which its kind cannot be read."""
+
+    kind: str
+    values: dict[str, Any]
+    """The whole line."""
+
+
+_FIELDS: dict[type[Event], dict[str, Any]] = {
+    each: {name: hint for name, hint in get_type_hints(each).items() if name not in ("kind", "time")}
+    for each in (Input, Resized, Gap, Exited)
+}
+_KINDS: dict[str, type[Event]] = {each.kind: each for each in _FIELDS}
+
+
+# ---- one line ----------------------------------------------------------------------------------------
+
+
+def encode(event: Event) -> bytes:
+    """Its line, with the newline."""
+    return json.dumps({"time": event.time, "offset": event.offset, "event": event.kind, **vars(event)}).encode() + b"\n"
+
+
+def decode(line: bytes) -> Event | Unknown | None:
+    """The event of a line; None when it is torn, or no event."""
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(values, dict) or not isinstance(values.get("event"), str):
+        return None
+    kind = _KINDS.get(values["event"])
+    fields = _FIELDS[kind] if kind else {}
+    if kind and all(name in values and _is(values[name], hint) for name, hint in fields.items()):
+        time = values.get("time")
+        return kind(time=time if isinstance(time, str) else "", **{name: values[name] for name in fields})
+    return None if kind and not _is_newer(values) else Unknown(values["event"], values)
+
+
+def _is(value: object, hint: Any) -> bool:
+    return isinstance(value, hint) and not isinstance(value, bool)
+
+
+def _is_newer(values: dict[str, Any]) -> bool:
+    number = values.get("format", 1)
+    return isinstance(number, int) and number > FORMAT
+
+
+def _events_of(lines: Iterable[bytes]) -> Iterator[Event | Unknown]:
+    for line in lines:
+        # To a line that the full disk cut short, the next one was appended; events hold no objects.
+        event = decode(line) or decode(line[max(line.rfind(b"{"), 0) :])
+        if event:
+            yield event
+
+
+_FEW = re.compile(rb'"(?:gap|resize)"')
+"""What is in every line that `Events` keeps: hardly any, and the many others need not be parsed."""
+
+
+def _lines_with(pattern: re.Pattern[bytes], lines: bytes) -> Iterator[bytes]:
+    at = 0
+    while found := pattern.search(lines, at):
+        begin = lines.rfind(b"\n", 0, found.start()) + 1
+        at = lines.find(b"\n", found.end()) + 1
+        yield lines[begin:at]
+
+
+# ---- the file ----------------------------------------------------------------------------------------
+
+
 class Events:
-    """One session's `events.jsonl`: any broker, the sink and the launcher append to it."""
+    """One session's `events.jsonl`."""
 
     def __init__(self, directory: SessionDirectory) -> None:
         self._path = directory.events
+        self._read_to = 0
+        """Size of the file when it was read last, but for a line without an end."""
+        self._gaps: list[Gap] = []
+        self._resizes: list[Resized] = []
 
-    def append(self, kind: str, time: str, offset: int, **values: Any) -> None:
-        """Write down what happened."""
-        event = {"time": time, "offset": offset, "event": kind, **values}
+    def append(self, event: Event) -> None:
+        """Write down what happened; a failure is no reason to fail."""
         with suppress(OSError):
             fd = os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
             try:
-                if kind == "gap" or os.fstat(fd).st_size < LIMIT_BYTES:
-                    os.write(fd, (json.dumps(event) + "\n").encode())
+                if isinstance(event, Gap) or os.fstat(fd).st_size < LIMIT_BYTES:
+                    os.write(fd, encode(event))
             finally:
                 os.close(fd)
 
+    def read(self) -> Iterator[Event | Unknown]:
+        """All that is written down, oldest first; torn lines are left out."""
+        return _events_of(self._lines(0).split(b"\n"))
+
     def gaps(self, start: int, end: int) -> list[int]:
         """Offsets between `start` and `end` at which output was lost."""
-        found = []
-        for event in self._of("gap"):
-            with suppress(ValueError, KeyError, TypeError):
-                if start <= event["offset"] <= end:
-                    found.append(int(event["offset"]))
-        return found
+        self._read_on()
+        return [gap.offset for gap in self._gaps if start <= gap.offset <= end]
 
     def resizes(self) -> list[Resized]:
-        """The changes of size; a line that cannot be read is left out."""
-        found = []
-        for event in self._of("resize"):
-            with suppress(ValueError, KeyError, TypeError):
-                found.append(Resized(int(event["offset"]), int(event["cols"]), int(event["rows"])))
-        return found
+        """The changes of size, oldest first."""
+        self._read_on()
+        return list(self._resizes)
 
-    def _of(self, kind: str) -> list[dict[str, Any]]:
-        """The events of one kind; only lines that may be of it are parsed."""
+    def _read_on(self) -> None:
+        """Take in the gaps and changes of size that anybody wrote down since; mostly that is one look at the size."""
         try:
-            text = self._path.read_bytes()
+            size = os.stat(self._path).st_size
         except OSError:
-            return []
-        found, word = [], f'"{kind}"'.encode()
-        for line in text.splitlines() if word in text else []:
-            if word in line:
-                with suppress(ValueError, KeyError, TypeError):
-                    event = json.loads(line)
-                    if event["event"] == kind:
-                        found.append(event)
-        return found
+            size = 0
+        if size < self._read_to:  # somebody removed or emptied it
+            self._read_to, self._gaps, self._resizes = 0, [], []
+        if size == self._read_to:
+            return
+        data = self._lines(self._read_to)
+        self._read_to += len(data)
+        for event in _events_of(_lines_with(_FEW, data)):
+            if isinstance(event, Gap):
+                self._gaps.append(event)
+            elif isinstance(event, Resized):
+                self._resizes.append(event)
+
+    def _lines(self, start: int) -> bytes:
+        """The whole lines from an offset of the file."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(start)
+                data = file.read()
+        except OSError:
+            return b""
+        return data[: data.rfind(b"\n") + 1]

@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -25,7 +24,7 @@ from tmuxmcp.readiness import kernel as readiness
 from tmuxmcp.record.checkpoint import Checkpoint
 from tmuxmcp.record.cursors import Cursors
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.events import Events
+from tmuxmcp.record.events import Events, Input, Resized
 from tmuxmcp.record.excerpt import Reader
 from tmuxmcp.record.log import FLOOD_BYTES, PIECE, Growth, LogWatcher, RawLog
 from tmuxmcp.record.meta import Meta
@@ -394,9 +393,13 @@ class Session:
         """Remember how far this caller has read."""
         self._cursors.move(caller, offset)
 
-    def write_event(self, kind: str, **values: Any) -> None:
-        """Write down what happened, here and now."""
-        self.events.append(kind, iso(time.time()), self.log.size(), **values)
+    def write_input(self, *, bytes: int, keys: int) -> None:
+        """Write down that so much was typed, here and now."""
+        self.events.append(Input(iso(time.time()), self.log.size(), bytes, keys))
+
+    def write_resize(self, cols: int, rows: int) -> None:
+        """Write down that it has another size, from here on."""
+        self.events.append(Resized(iso(time.time()), self.log.size(), cols, rows))
 
     def gaps(self, start: int, end: int) -> list[int]:
         """Offsets between `start` and `end` at which output was lost."""
