@@ -8,7 +8,11 @@ from dataclasses import dataclass
 
 from tmuxmcp.host.atomically import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.formats import is_newer, numbered, read_values
 from tmuxmcp.terminal.marks import ShellTrack
+
+FORMAT = 1
+"""The newest format of `marks.json` that is known here."""
 
 
 @dataclass(frozen=True)
@@ -21,16 +25,23 @@ class Checkpoint:
     track: ShellTrack
 
     def save(self, directory: SessionDirectory) -> None:
-        """Write it; a failure costs a later broker time alone."""
-        state = {"nonce": self.nonce, "offset": self.offset, "track": self.track.as_dict()}
+        """Write it, but not over one of a newer format; a failure costs a later broker time alone."""
+        if is_newer(read_values(directory.checkpoint), FORMAT):
+            return
+        state = {**numbered(FORMAT), "nonce": self.nonce, "offset": self.offset, "track": self.track.as_dict()}
         with suppress(OSError):
             write_atomically(directory.checkpoint, json.dumps(state))
 
     @classmethod
     def load(cls, directory: SessionDirectory) -> Checkpoint | None:
-        """Read it; None when there is none that can be read."""
+        """Read it; None when there is none that can be read.
+
+        One of a newer format is not: a part of what the marks said may be wrong by itself, and the log says it all.
+        """
+        state = read_values(directory.checkpoint)
+        if is_newer(state, FORMAT):
+            return None
         try:
-            state = json.loads(directory.checkpoint.read_text())
             return cls(state["nonce"], int(state["offset"]), ShellTrack.from_dict(state["track"]))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (AttributeError, ValueError, KeyError, TypeError):
             return None

@@ -85,6 +85,12 @@ class SessionDirectory:
         writers=("broker",),
         readers=("broker",),
     )
+    destroyed = Entry(
+        "destroyed",
+        "nothing: it tells that the session was destroyed by a broker that could not say so in a newer `meta.json`",
+        writers=("broker",),
+        readers=("broker",),
+    )
     events = Entry(
         "events.jsonl",
         "one JSON object a line: input (sizes only), resize, gap, exit; with time and offset",

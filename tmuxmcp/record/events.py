@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, get_type_hints
 
 from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.formats import is_newer, numbered
 
 FORMAT = 1
 """The newest format of a line that is known here."""
@@ -105,7 +106,8 @@ _KINDS: dict[str, type[Event]] = {each.kind: each for each in _FIELDS}
 
 def encode(event: Event) -> bytes:
     """Its line, with the newline."""
-    return json.dumps({"time": event.time, "offset": event.offset, "event": event.kind, **vars(event)}).encode() + b"\n"
+    first = {**numbered(FORMAT), "time": event.time, "offset": event.offset, "event": event.kind}
+    return json.dumps(first | vars(event)).encode() + b"\n"
 
 
 def decode(line: bytes) -> Event | Unknown | None:
@@ -121,16 +123,11 @@ def decode(line: bytes) -> Event | Unknown | None:
     if kind and all(name in values and _is(values[name], hint) for name, hint in fields.items()):
         time = values.get("time")
         return kind(time=time if isinstance(time, str) else "", **{name: values[name] for name in fields})
-    return None if kind and not _is_newer(values) else Unknown(values["event"], values)
+    return None if kind and not is_newer(values, FORMAT) else Unknown(values["event"], values)
 
 
 def _is(value: object, hint: Any) -> bool:
     return isinstance(value, hint) and not isinstance(value, bool)
-
-
-def _is_newer(values: dict[str, Any]) -> bool:
-    number = values.get("format", 1)
-    return isinstance(number, int) and number > FORMAT
 
 
 def _events_of(lines: Iterable[bytes]) -> Iterator[Event | Unknown]:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+from tmuxmcp.errors import Unsupported
 from tmuxmcp.host.atomically import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.formats import is_newer, numbered, read_values
+
+FORMAT = 1
+"""The newest format of `meta.json` that is known here."""
 
 
 @dataclass
@@ -31,13 +37,41 @@ class Meta:
     """As `SessionBounds`."""
 
     def save(self, directory: SessionDirectory) -> None:
-        """Write `meta.json`."""
-        write_atomically(directory.meta, json.dumps(vars(self), indent=1))
+        """Write `meta.json`; keys that another version of the same format added stay.
+
+        Raises:
+            Unsupported: the file is of a newer format, and what is not known here would be lost.
+        """
+        there = read_values(directory.meta)
+        if is_newer(there, FORMAT):
+            raise Unsupported(
+                f"{directory.meta} was written by a newer tmuxmcp, and is not replaced by this one.",
+                hint="Use that version for this session, or upgrade this one.",
+                session_id=self.session_id,
+            )
+        write_atomically(directory.meta, json.dumps({**there, **numbered(FORMAT), **vars(self)}, indent=1))
+
+    def destroy(self, directory: SessionDirectory) -> None:
+        """Write down that it was destroyed: beside a `meta.json` of a newer format, which is not replaced."""
+        self.destroyed = True
+        try:
+            self.save(directory)
+        except Unsupported:
+            directory.destroyed.touch(mode=0o600)
+
+    def disown(self, directory: SessionDirectory) -> None:
+        """It is nobody's default session any more; in a newer format its owner's newest session counts instead."""
+        self.owner = ""
+        with suppress(Unsupported):
+            self.save(directory)
 
     @classmethod
     def load(cls, directory: SessionDirectory) -> Meta | None:
-        """Read `meta.json`; None when there is none that can be read."""
+        """Read `meta.json`, of whatever format; None when there is none that can be read."""
+        there = read_values(directory.meta)
         try:
-            return cls(**json.loads(directory.meta.read_text()))
-        except (OSError, ValueError, TypeError):
+            meta = cls(**{each.name: there[each.name] for each in fields(cls) if each.name in there})
+        except TypeError:
             return None
+        meta.destroyed = bool(meta.destroyed) or directory.destroyed.exists()
+        return meta

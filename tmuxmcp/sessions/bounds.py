@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, get_args
 
 from tmuxmcp.contract.limits import Level, Limits
 from tmuxmcp.contract.results import AppliedLimit, KeptBy
@@ -34,11 +34,18 @@ class SessionBounds:
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> SessionBounds:
-        """As read from a file; nothing that is known, when that is of another version."""
+        """As read from a file; what another version put there and is not known here is left out.
+
+        A sandbox that is not known counts as none, and a limit whose keeper is not known is not told: nobody shall
+        rely on what cannot be judged here.
+        """
         try:
+            known = {each.name: values[each.name] for each in fields(cls) if each.name in values}
+            if known.get("sandbox") not in get_args(Level):
+                known.pop("sandbox", None)
             signals, queues = values.get("mark", NO_MARK)
-            return cls(**{**values, "mark": (signals, queues)})
-        except (TypeError, ValueError):
+            return cls(**{**known, "mark": (signals, queues)})
+        except (AttributeError, TypeError, ValueError):
             return cls()
 
     @property
@@ -52,7 +59,8 @@ class SessionBounds:
     @property
     def applied(self) -> list[AppliedLimit]:
         """What a caller is told."""
-        return [AppliedLimit(name=name, value=value, kept_by=self.kept_by[name]) for name, value in self.limits.items()]
+        kept = {name: by for name, by in self.kept_by.items() if name in self.limits and by in get_args(KeptBy)}
+        return [AppliedLimit(name=name, value=self.limits[name], kept_by=by) for name, by in kept.items()]
 
     @property
     def note(self) -> str | None:

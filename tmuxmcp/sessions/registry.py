@@ -38,7 +38,7 @@ class Registry:
         self.state_dir = state_dir
         self.log_max_bytes = log_max_bytes
         self.sessions: dict[str, Session] = {}
-        self._read: dict[str, tuple[int, int]] = {}
+        self._read: dict[str, tuple[int, int, bool]] = {}
         """By id, the `meta.json` that a session without a pane was last read from, also when it was destroyed."""
 
     async def adopt(self) -> None:
@@ -143,13 +143,14 @@ class Registry:
             if (known and known.pane) or self._written(session_id) != self._read.get(session_id):
                 self.lost(session_id)
 
-    def _written(self, session_id: str) -> tuple[int, int]:
-        """Which `meta.json` there is: it is replaced, never changed."""
+    def _written(self, session_id: str) -> tuple[int, int, bool]:
+        """Which `meta.json` there is, as it is replaced, never changed; and whether `destroyed` is beside it."""
+        directory = self.directory(session_id)
         try:
-            state = os.stat(self.directory(session_id).meta)
+            state = os.stat(directory.meta)
         except OSError:
-            return (0, 0)
-        return (state.st_ino, state.st_mtime_ns)
+            return (0, 0, False)
+        return (state.st_ino, state.st_mtime_ns, directory.destroyed.exists())
 
     async def forget(self, session: Session) -> None:
         """End what is left of it, and forget it."""

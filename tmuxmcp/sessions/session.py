@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -224,14 +225,12 @@ class Session:
     def mark_destroyed(self) -> None:
         """Write down that it is destroyed, so that no broker takes it for lost."""
         self.life.apply(Destroyed())
-        self.meta.destroyed = True
         with suppress(OSError):
-            self.meta.save(self.directory)
+            self.meta.destroy(self.directory)
 
     def disown(self) -> None:
         """From now on it is nobody's default session."""
-        self.meta.owner = ""
-        self.meta.save(self.directory)
+        self.meta.disown(self.directory)
 
     def tell(self, notice: str | None) -> None:
         """Have its owner told this once, after what is to be told already."""
