@@ -12,7 +12,7 @@ from tests.sessions.test_end import alive, numbers
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.limits import Limits
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import ResourceLimit
+from tmuxmcp.errors import InvalidArgument, ResourceLimit
 from tmuxmcp.host import cgroup, inherited
 
 pytestmark = pytest.mark.anyio
@@ -221,6 +221,17 @@ async def test_input_to_a_program_that_never_reads_is_bounded(state_dir: Path, h
             assert caught.value.details["limit"] == "max_input_bytes"
         await broker.send("x" * 1000, session_id="a", read="none")
         assert (await broker.signal("KILL", session_id="a")).delivered
+
+
+async def test_a_line_that_is_refused_does_not_count_as_waiting(broker: Broker) -> None:
+    await broker.create_session("sleep", ["600"], name="a", wait_ready=False)
+    for _ in range(2):
+        await broker.send("x\n" * 4000, session_id="a", read="none")
+    queued = broker.registry.sessions["a"].queued
+    waiting = queued.bytes
+    with pytest.raises(InvalidArgument, match="A line has 5,000 bytes"):
+        await broker.send("y" * 5000, session_id="a")
+    assert queued.bytes == waiting > 8000
 
 
 SLOW_READER = """import sys, time, tty

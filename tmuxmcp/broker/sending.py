@@ -79,8 +79,7 @@ async def send(reading: Reading, session: Session, what: Typing, asked: q.Send, 
     pane = session.live()
     await run.prompt_drawn(session)
     data, bracketed, newlines = _pasted(what.data, what.bracketed_paste, pane.alternate_screen)
-    look = await _with_room(session, reading.settings, len(data) + len(what.keys))
-    _check_lines(look, data)
+    look = await _with_room(session, reading.settings, data, len(what.keys))
     wait.start_offset = wait.sent_at = look.size
     wait.typed, wait.screen = what.text, False
     wait.before = look.verdict.process
@@ -159,15 +158,18 @@ def _check_lines(look: Look, data: bytes) -> None:
         )
 
 
-async def _with_room(session: Session, settings: BrokerSettings, size: int) -> Look:
-    """A look at a terminal that takes so much more; what a full one does not take waits in the tmux server.
+async def _with_room(session: Session, settings: BrokerSettings, data: bytes, keys: int) -> Look:
+    """A look at a terminal that can be given so much; what a full one does not take waits in the tmux server.
 
     Raises:
+        InvalidArgument: a line is longer than the program reads.
         ResourceLimit: the program does not read, and as much as one call may type waits for it already.
     """
+    size = len(data) + keys
     queued = session.queued.bytes + size
     too_much = queued > settings.max_input_bytes
     async for look in session.looks(0.01, time.monotonic() + (QUEUE_S if too_much else 0)):
+        _check_lines(look, data)  # before anything is counted as typed
         if not _full(look):
             session.queued.bytes = size
             return look
