@@ -16,7 +16,7 @@ from tests import conftest
 from tests.agent import Agent, eventually
 from tests.conftest import end_server
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.tmux import shells
+from tmuxmcp.tmux.shells import bash, record
 
 ALL = pytest.mark.parametrize("program", ["bash", "zsh", "fish"])
 LIKE_SH = pytest.mark.parametrize("program", ["bash", "zsh"])
@@ -195,10 +195,10 @@ def test_files_of_zsh_where_words_are_split(agent: Agent, tmp_path: Path):
 async def test_prompt_commands_of_bash_before_5_1(
     broker: Broker, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    text = (shells.SHELL / "bash.sh").read_text()
+    text = (record.START_UP / "bash.sh").read_text()
     assert "< 501" in text
     (tmp_path / "bash.sh").write_text(text.replace("< 501", "< 999"))
-    monkeypatch.setattr(shells, "SHELL", tmp_path)
+    monkeypatch.setattr(bash, "START_UP", tmp_path)
     seen = tmp_path / "seen"
     (home / ".bashrc").write_text(f"PROMPT_COMMAND='echo \"two  words * $?\" >>{seen}'\n")
     await broker.create_session("bash", name="old")

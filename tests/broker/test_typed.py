@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tmuxmcp.broker.typed import Echo, compared
-from tmuxmcp.tmux.shells import one_line
+from tmuxmcp.tmux.shells.bash import BASH
 
 LONG = "echo " + " ".join(f"w{number}" for number in range(900))
 
@@ -49,7 +49,7 @@ def test_the_end_of_a_long_echo_is_compared_as_well() -> None:
 
 @given(st.binary(min_size=1, max_size=60).filter(lambda text: b"\0" not in text))
 def test_a_command_on_one_line_is_the_same_command(text: bytes) -> None:
-    line = one_line(text)
+    line = BASH.one_line(text)
     assert not any(byte < 0x20 or byte == 0x7F for byte in line)
     said = subprocess.run(
         ["bash", "-c", b'eval() { printf %s "$1"; }; ' + line], capture_output=True, check=True, env={"LC_ALL": "C"}

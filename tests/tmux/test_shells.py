@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tmuxmcp.tmux.shells import SHELL, Integration, command_keys, integrate, keyed
+from tmuxmcp.broker.actions import LEAD_TO_SHELLS
+from tmuxmcp.host.shelltext import TEXT_SHELLS
+from tmuxmcp.terminal.modes import PROMPT_SHELLS
+from tmuxmcp.tmux.shells import SHELLS, command_keys, integrate, shell_of, temporary_prefixes
+from tmuxmcp.tmux.shells.record import START_UP, Integration
 
 
 def integrated(program: str, *args: str, history: str = "session", **environment: str) -> Integration:
@@ -20,7 +24,7 @@ def integrated(program: str, *args: str, history: str = "session", **environment
     )
 
 
-BASH, FISH = ["--rcfile", f"{SHELL}/bash.sh"], ["--init-command", f"source '{SHELL}/marks.fish'"]
+BASH, FISH = ["--rcfile", f"{START_UP}/bash.sh"], ["--init-command", f"source '{START_UP}/marks.fish'"]
 
 
 @pytest.mark.parametrize(
@@ -86,9 +90,26 @@ def test_zsh_is_told_where_the_users_own_files_are():
     assert integrated("zsh", "-o", "NO_RCS").env["TMUXMCP_NORCS"] == "1"
 
 
+def test_shell_is_known_by_the_name_of_its_program():
+    assert shell_of("/usr/bin/zsh") is SHELLS["zsh"]
+    assert shell_of("bash") is SHELLS["bash"]
+    assert not shell_of("/usr/bin/less").takes_command_by_key
+    assert not integrated("less").marks
+
+
+@pytest.mark.parametrize("name", SHELLS)
+def test_shell_that_we_start_is_a_shell_everywhere(name: str):
+    """The other lists are of shells in general, whoever starts them."""
+    assert SHELLS[name].name == name
+    assert name in PROMPT_SHELLS
+    assert name in TEXT_SHELLS
+    assert name in LEAD_TO_SHELLS
+
+
+def test_temporary_files_of_zsh_have_a_variable_of_their_own():
+    assert temporary_prefixes() == {"TMPPREFIX": "zsh"}
+
+
 def test_a_command_with_its_sizes():
-    assert keyed("/usr/bin/zsh")
-    assert keyed("fish")
-    assert not keyed("bash")
     assert command_keys("j1", "echo ä;".encode()) == b"j1\0007 8\0echo \xc3\xa4;\0"
     assert command_keys("j1", b"\xff") == b"j1\0001 1\0\xff\0"

@@ -16,12 +16,12 @@ from tmuxmcp.contract.request import FilePath, Request
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.host.parsing import Parsing
 from tmuxmcp.host.policy import Action
-from tmuxmcp.host.shelltext import SHELLS, Command
+from tmuxmcp.host.shelltext import TEXT_SHELLS, Command
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.terminal.keys import parse_key, parse_keys
 
-RELAYS = frozenset(
-    {*SHELLS, "ssh", "mosh-client", "su", "sudo", "login", "docker", "podman", "kubectl", "tmux", "screen", "nsenter"}
+LEAD_TO_SHELLS = TEXT_SHELLS | frozenset(
+    {"ssh", "mosh-client", "su", "sudo", "login", "docker", "podman", "kubectl", "tmux", "screen", "nsenter"}
     | {"chroot", "unshare", "bwrap", "script", "expect", "lxc", "machinectl"}
 )
 """Programs behind which a shell may read what is typed."""
@@ -48,7 +48,7 @@ class Place:
     @property
     def takes_commands(self) -> bool:
         """What is typed may be a command."""
-        return self.mode in (None, "shell_prompt") or self.hidden or self.foreground in RELAYS
+        return self.mode in (None, "shell_prompt") or self.hidden or self.foreground in LEAD_TO_SHELLS
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """`run`: one command in a live shell, its complete output and its exit code, by the shell's own marks.
 
 The command is pasted as one edit into the shell's line editor, in one step with what clears a half-typed line and
-the final Enter: nobody's keys can come in between. Shells with a key for it (`shells.keyed`) are given the command with
-a name, which the marks then carry. `typed` judges what became of it. No lock file says that a shell is busy: its marks
-do.
+the final Enter: nobody's keys can come in between. Shells that listen for one (`takes_command_by_key`) are given the
+command with a name, which the marks then carry. `typed` judges what became of it. No lock file says that a shell is
+busy: its marks do.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.tmux import panes, shells
 from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.panes import Pane
+from tmuxmcp.tmux.shells import shell_of
 
 PROMPT_MS = 5000
 """How long a shell that has just started or finished may take to show its prompt."""
@@ -192,7 +193,7 @@ async def place_after(session: Session, ran: Ran) -> tuple[str | None, Mode]:
 
 async def _show_prompt(session: Session, pane: Pane) -> None:
     """Have a shell that waits for keys say at which prompt it is, by its marks; that changes and runs nothing."""
-    if not shells.keyed(session.meta.program):
+    if not shell_of(session.meta.program).takes_command_by_key:
         await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, shells.SHOW_PROMPT)])
         return
     asked_at = session.log.size()
@@ -220,9 +221,10 @@ async def _marked(session: Session, met: Callable[[Scan], bool]) -> Scan | None:
 
 async def _type(session: Session, look: Look, text: str, data: bytes) -> Job:
     pane, shell = session.live(), look.shell
-    keyed = shells.keyed(session.meta.program)
+    kind = shell_of(session.meta.program)
+    keyed = kind.takes_command_by_key
     if not keyed and re.search(rb"[\x00-\x1f]", data) and not _takes_pastes(look):
-        data = shells.one_line(data)
+        data = kind.one_line(data)
     line = data.decode("utf-8", "surrogateescape")
     job = Job(text, line, time.monotonic(), look.size)
     job.at(shell)
@@ -393,7 +395,7 @@ async def _asks(session: Session, job: Job, look: Look, asking: Asking) -> Ran |
             what = f"{who} waits for a line of input: answer with send"
         case _:
             what = f"{who} waits for keys: use send"
-    status = shells.status_variable(session.meta.program)
+    status = shell_of(session.meta.program).status_variable
     then = f"read wait_for=ready; back at the shell prompt, run `echo {status}` gives its exit code"
     note = " ".join(filter(None, (ran.note, f"Not finished. {what}, then {then}.")))
     return replace(ran, evidence="kernel", note=note)

@@ -25,7 +25,7 @@ from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
 from tmuxmcp.terminal.plain import plain
-from tmuxmcp.tmux import shells
+from tmuxmcp.tmux.shells import shell_of
 
 RESTS_S = 0.03
 """A shell that waits at its prompt for so long, before and after tmux said that nothing is on its way, rests."""
@@ -314,7 +314,7 @@ def _over(session: Session, scan: Scan, job: Job) -> Ran:
     """The shell is at a later prompt, and what it said of our command was not recorded."""
     start = job.sent_at + behind_echo(session.log.read(job.sent_at, ECHO_LIMIT))
     end = max(start, scan.shell.prompt_start)
-    status = shells.status_variable(session.meta.program)
+    status = shell_of(session.meta.program).status_variable
     note = (
         "It is over; its exit status and some of its output were not recorded. "
         f"`echo {status}`, if it is run next, gives the status."

@@ -26,7 +26,7 @@ from tmuxmcp.sessions.end import end_processes, process_tree, signal_group, sign
 from tmuxmcp.sessions.life import Reason
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.modes import SHELLS
+from tmuxmcp.terminal.modes import PROMPT_SHELLS
 from tmuxmcp.tmux import panes
 
 DRAIN_S = 12
@@ -106,7 +106,9 @@ class Verbs:
         if session.bounds.limits:
             self.limited.set()
         # A shell that was given a script or -c shows no prompt.
-        shell = session.meta.marks or (os.path.basename(session.meta.program) in SHELLS and not session.meta.args)
+        shell = session.meta.marks or (
+            os.path.basename(session.meta.program) in PROMPT_SHELLS and not session.meta.args
+        )
         ready = False
         if request.wait_ready is True or (request.wait_ready == "auto" and shell):
             answer = await self._targets.wait_ready(session, request.ready_timeout_ms, call)

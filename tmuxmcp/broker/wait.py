@@ -21,8 +21,8 @@ from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.terminal.patterns import search_pattern
 from tmuxmcp.terminal.plain import plain
-from tmuxmcp.tmux import shells
 from tmuxmcp.tmux.control import command
+from tmuxmcp.tmux.shells import shell_of
 
 SETTLE_S = 0.004
 """A program that waits for input for so long, without printing, is done (measured: 4-10 ms for a dozen programs)."""
@@ -220,7 +220,7 @@ async def _ready(session: Session, look: Look, wait: Wait, watch: _Watch, now: f
         watch.ready_since = now
     # A prompt that is newer than the wait: nothing to be seen settling.
     new_prompt = shown and look.own_shell_in_front and look.shell.prompt_end > watch.begun_at
-    new_prompt = new_prompt and not shells.draws_after_mark(session.meta.program)
+    new_prompt = new_prompt and not shell_of(session.meta.program).draws_after_mark
     if not new_prompt and now - max(watch.ready_since, watch.changed) < _settle_s(wait, watch, process):
         return None
     asked = time.monotonic()

@@ -42,12 +42,10 @@ from tmuxmcp.host.environment import find_program, session_environment, user_she
 from tmuxmcp.record.directory import sessions_dir
 from tmuxmcp.sessions.reap import disk_use
 from tmuxmcp.tmux.server import SOCKET_PATH_LIMIT, Tmux, check_private_directory, find_tmux
+from tmuxmcp.tmux.shells import SHELLS
 
 CHECK_S = 5.0
 """Longest time of one check."""
-
-SHELLS = ("bash", "zsh", "fish")
-"""Those that tell where commands begin and end."""
 
 OWN_VARIABLES = ("SESSION", "KEY", "NONCE", "HISTFILE", "BASH", "RC", "FIRST_PROMPT", "ZDOTDIR", "NORCS", "TOKEN")
 """Variables with our prefix that are no settings: sessions have them."""
@@ -336,7 +334,8 @@ def check_program(settings: Settings) -> Check:
     except TmuxMcpError as error:
         return Check("program", False, f"{asked}: {error.message}", fix)
     if os.path.basename(path) not in SHELLS and not settings.program:
-        return Check("program", False, f"{asked} {path}: `run` needs bash, zsh or fish", fix)
+        known = " or ".join(", ".join(SHELLS).rsplit(", ", 1))
+        return Check("program", False, f"{asked} {path}: `run` needs {known}", fix)
     return Check("program", True, f"{asked} {path}")
 
 
@@ -444,8 +443,10 @@ def _verdict(name: str, path: str, problem: str) -> Check:
     what = f"{path} {number[0] if number else ''}".strip()
     if not problem:
         return Check(name, True, f"{what}: its marks come")
-    if name == "bash" and number and _numbers(number[0]) < (4, 4):
-        return Check(name, False, f"{what} is older than 4.4: `run` cannot work", "Install a newer bash.")
+    oldest = SHELLS[name].oldest_version
+    if number and _numbers(number[0]) < oldest:
+        told = ".".join(map(str, oldest))
+        return Check(name, False, f"{what} is older than {told}: `run` cannot work", f"Install a newer {name}.")
     fix = f"Start it with `tmuxmcp new {path}` and look with `tmuxmcp view`: a start-up file may ask, fail or exec."
     return Check(name, False, f"{what}: {problem}", fix)
 

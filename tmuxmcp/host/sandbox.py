@@ -31,6 +31,8 @@ class Around:
     code: str
     """Where our start-up files and the launcher's step are."""
     network: bool = True
+    temporary_prefixes: Mapping[str, str] = field(default_factory=dict)
+    """Variables of programs that take no notice of TMPDIR, and what their files in it begin with."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,8 @@ def _landlock(around: Around, readable: list[str]) -> Sandbox:
     )
     words += _filter(False, around.network, ptrace=True, truncate=landlock.version() >= 3)
     # zsh takes no notice of TMPDIR.
-    env = {"TMPDIR": around.temporary, "TMPPREFIX": os.path.join(around.temporary, "zsh")}
+    env = {"TMPDIR": around.temporary}
+    env |= {name: os.path.join(around.temporary, end) for name, end in around.temporary_prefixes.items()}
     return Sandbox("landlock", words, env=env)
 
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 Word = str | None
 
-SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "yash"})
+TEXT_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "yash"})
+"""Programs that run the commands of a text, as `sh -c TEXT` does."""
 
 EXPANDED = re.compile(r"(?<!\\)\{[^}]*(?:,|\.\.)|^=")
 """Words that are not what they say: braces with alternatives, and `=name`, which is a path in zsh."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tmuxmcp.host.shelltext import SHELLS, UNKNOWN, Command, Word, parse
+from tmuxmcp.host.shelltext import TEXT_SHELLS, UNKNOWN, Command, Word, parse
 
 MOST_NESTED = 8
 """`env env env ...`: what is deeper counts as not understood."""
@@ -114,7 +114,7 @@ def basename(program: Word) -> Word:
 
 def _inner(name: str, command: Command) -> list[Command]:
     words = command.argv[1:]
-    if name in SHELLS:
+    if name in TEXT_SHELLS:
         return _shell(command, words)
     if name in COMMAND_OPTION:
         return _option_text(command, words, COMMAND_OPTION[name]) + _after(name, command, words)

@@ -42,6 +42,7 @@ from tmuxmcp.sessions.registry import ID, Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import launch, panes, shells
 from tmuxmcp.tmux.panes import NewPane
+from tmuxmcp.tmux.shells.record import Integration
 
 LOCK_S = 10
 """How long another broker may take to make a session."""
@@ -111,7 +112,7 @@ class Creation:
         directory = make_directory(self.registry.state_dir, session_id)
         box = self._sandbox(level, writable, directory)
         nonce = secrets.token_hex(8)
-        integration = shells.Integration(list(args), {}, False)
+        integration = Integration(list(args), {}, False)
         if settings.integration:
             integration = shells.integrate(
                 executable,
@@ -221,6 +222,7 @@ class Creation:
             temporary=str(directory.temporary_within),
             code=str(launch.PACKAGE),
             network=self.settings.sandbox_network,
+            temporary_prefixes=shells.temporary_prefixes(),
         )
         return sandbox.plan(level, around)
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tmuxmcp.host.signals import signal_name
-from tmuxmcp.terminal.modes import SHELLS
+from tmuxmcp.terminal.modes import PROMPT_SHELLS
 from tmuxmcp.tmux.panes import Pane
 
 
@@ -274,7 +274,7 @@ def _exit_status(pane: Pane, program: str, sandbox: str) -> tuple[int | None, st
     if pane.exit_signal:
         return None, signal_name(pane.exit_signal)
     code = pane.exit_code
-    if code is None or os.path.basename(program) in SHELLS:
+    if code is None or os.path.basename(program) in PROMPT_SHELLS:
         return code, None
     # bwrap tells every death by a signal as a shell does.
     ambiguous = {128 + signal.SIGINT, 128 + signal.SIGPIPE}

@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-SHELLS = frozenset({"bash", "zsh", "fish", "sh", "dash", "ash", "ksh", "mksh", "busybox", "tcsh", "csh", "nu", "xonsh"})
+PROMPT_SHELLS = frozenset(
+    {"bash", "zsh", "fish", "sh", "dash", "ash", "ksh", "mksh", "busybox", "tcsh", "csh", "nu", "xonsh"}
+)
+"""Programs whose line editor is a prompt for commands, whoever started them."""
+
 PAGERS = frozenset({"less", "more", "most", "man", "pg", "bat", "moar", "pager", "sensible-pager", "delta"})
 EDITORS = frozenset(
     {"vim", "vi", "nvim", "view", "vimdiff", "vim.basic", "vim.tiny", "rvim", "ex", "nano", "rnano", "pico", "emacs"}
@@ -55,9 +59,8 @@ def mode_of(facts: ModeFacts) -> str:
     if facts.waiting == "line":
         return "line_input"
     if facts.waiting == "editor":
-        return (
-            "shell_prompt" if facts.command in SHELLS and not facts.in_command else _drawn(facts.command, "line_input")
-        )
+        its_prompt = facts.command in PROMPT_SHELLS and not facts.in_command
+        return "shell_prompt" if its_prompt else _drawn(facts.command, "line_input")
     if ASKS_SECRET.search(facts.hidden_line):
         return "password"
     return "running" if facts.waiting == "busy" else "unknown"

@@ -1,0 +1,33 @@
+"""fish: listens for commands after our key; it draws its prompt after it has sent the marks, from an event."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tmuxmcp.tmux.shells.record import START_UP, Integration, Shell
+
+_WITH_VALUE = ("-C", "--init-command", "-d", "--debug", "-o", "--debug-output", "-f", "--features", "--profile")
+_NOT_INTERACTIVE = ("--command", "--no-execute", "--help", "--version", "--print-")
+
+
+def _integrate(args: Sequence[str], environment: Mapping[str, str]) -> Integration | None:
+    words = iter(args)
+    for word in words:
+        if word in _WITH_VALUE:
+            next(words, "")
+        elif not _is_interactive(word):
+            return None
+    file = str(START_UP / "marks.fish").replace("\\", "\\\\").replace("'", "\\'")
+    return Integration([*args, "--init-command", f"source '{file}'"], {}, True)
+
+
+def _is_interactive(word: str) -> bool:
+    """Whether fish(1) is still interactive with it: it is no script, and no option that ends at once."""
+    if word in ("-", "--") or word[:1] != "-":
+        return False
+    if word.startswith("--"):
+        return not word.startswith(_NOT_INTERACTIVE)
+    return word[:2] in _WITH_VALUE or not set(word) & set("cnvh")
+
+
+FISH = Shell("fish", _integrate, takes_command_by_key=True, draws_after_mark=True, status_variable="$status")

@@ -1,0 +1,41 @@
+"""What we know of a shell that we start: one record each, beside this file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+START_UP = Path(__file__).parents[1] / "shell"
+"""Where our start-up files lie."""
+
+
+@dataclass(frozen=True)
+class Integration:
+    """How a shell comes to send marks."""
+
+    args: list[str]
+    env: dict[str, str]
+    marks: bool
+    """False: this program sends none."""
+
+
+@dataclass(frozen=True)
+class Shell:
+    """A shell, by the name of its program."""
+
+    name: str
+    integrate: Callable[[Sequence[str], Mapping[str, str]], Integration | None]
+    """`integrate(args, environment)`: how it loads our start-up file; None when it would not be interactive."""
+    takes_command_by_key: bool = False
+    """It listens for a command after `KEY`; otherwise the command is pasted."""
+    one_line: Callable[[bytes], bytes] = bytes
+    """A command as one line without control characters, for where pastes are taken for keys."""
+    draws_after_mark: bool = False
+    """Its B mark comes before its prompt is drawn."""
+    status_variable: str = "$?"
+    """What its user writes for the exit status of the last command."""
+    temporary_prefix: str = ""
+    """Variable with which its temporary files' paths begin, if it takes no notice of TMPDIR."""
+    oldest_version: tuple[int, ...] = ()
+    """With an older one `run` cannot work; empty: none is known."""
