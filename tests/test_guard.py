@@ -113,6 +113,17 @@ def test_what_is_not_imported(code: str, absent: set[str]):
     assert not absent & modules_of(code)
 
 
+def test_ignored_type_error_says_why():
+    from pathlib import Path
+
+    import tmuxmcp
+
+    for file in Path(tmuxmcp.__file__).parent.rglob("*.py"):
+        for line in file.read_text().splitlines():
+            ignored = line.partition("# type: ignore")[2]
+            assert not ignored or "]  # " in ignored, f"{file.name}: {line.strip()}"
+
+
 def test_only_the_screen_imports_pyte():
     from pathlib import Path
 

@@ -82,6 +82,7 @@ class Machine:
             work = partial(self._files().read, path, request.offset or 0, request.max_bytes)
         piece = await anyio.to_thread.run_sync(work)
         text = output.decode(piece.data, partial=piece.truncated)
+        encoding: output.Encoding
         if text is None or (piece.data and not text):
             encoding, data, size = "base64", base64.b64encode(piece.data).decode(), len(piece.data)
         else:
@@ -91,7 +92,7 @@ class Machine:
             offset=piece.offset,
             next_offset=piece.offset + size,
             truncated=piece.truncated,
-            encoding=encoding,  # type: ignore[arg-type]  # mypy forgets the literal
+            encoding=encoding,
             data=data,
         )
 
@@ -154,7 +155,7 @@ def decode_base64(name: str, text: str) -> bytes:
 def _entry(entry: Entry) -> r.DirectoryEntry:
     return r.DirectoryEntry(
         name=entry.name,
-        type=entry.kind,  # type: ignore[arg-type]
+        type=entry.kind,
         mode=f"{entry.mode:04o}",
         size=entry.size,
         mtime=iso(entry.mtime),

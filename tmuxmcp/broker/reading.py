@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass
+from typing import Literal
 
 from tmuxmcp.broker import views
 from tmuxmcp.broker.screens import NOTHING, Change, Screens, Shown, change, shown_by
@@ -13,6 +14,7 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.words import View
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry
@@ -20,6 +22,9 @@ from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.patterns import compile_pattern
 from tmuxmcp.terminal.sanitize import sanitize
 from tmuxmcp.tmux.panes import Pane
+
+Wanted = View | Literal["auto", "none"]
+"""The view that a call asks for; `auto`: we choose."""
 
 DRAWN = ("fullscreen", "editor", "pager")
 """Modes of programs that draw the whole screen, some without asking for the alternate one."""
@@ -96,6 +101,7 @@ class Reading:
     async def _new_or_screen(self, session: Session, wait: Wait, asked: Asked, call: Call) -> _Seen:
         """A view of what was printed; for `auto` of the screen, if a program draws the whole of it."""
         view = _view(asked)
+        assert view != "none", "who asks for none does not come here"
         if view == "auto" or (view != "scrollback" and wait.want != "none"):
             await session.refresh()
         look = await session.look()
@@ -106,7 +112,7 @@ class Reading:
         self.screens.forget(session.id, call.caller)
         return self._log(session, look, "new", asked, call)
 
-    def _log(self, session: Session, look: Look, view: str, asked: Asked, call: Call) -> _Seen:
+    def _log(self, session: Session, look: Look, view: View, asked: Asked, call: Call) -> _Seen:
         """A view of what was printed."""
         since = asked.since if isinstance(asked, q.Read) else None
         start = session.cursor_of(call.caller) if since is None else since
@@ -122,7 +128,7 @@ class Reading:
             session.move_cursor(call.caller, piece.next_offset)
         return _Seen(view, look, piece, start, end > start)
 
-    async def _screen(self, session: Session, view: str, asked: Asked, call: Call) -> _Seen:
+    async def _screen(self, session: Session, view: Wanted, asked: Asked, call: Call) -> _Seen:
         """A view of what is visible: all of it, or what has changed; nothing for a session that is lost.
 
         Args:
@@ -147,7 +153,7 @@ class Reading:
         return _Seen("screen", look, piece, end, end > session.cursor_of(call.caller), shown)
 
 
-def _view(asked: Asked) -> str:
+def _view(asked: Asked) -> Wanted:
     """The view that was asked for, or `auto`."""
     return asked.view if isinstance(asked, q.Read) else asked.read
 
@@ -161,7 +167,7 @@ def _screen_id(asked: Asked) -> str:
 class _Seen:
     """What a read gives."""
 
-    view: str
+    view: View
     look: Look
     piece: Piece
     start: int
@@ -178,7 +184,7 @@ def _result(session: Session, answer: Answer, seen: _Seen, effective_timeout_ms:
     stretches = shown.capture.reversed[:MOST_HIGHLIGHTS] if shown else []
     return r.ReadResult(
         session_id=session.id,
-        view=seen.view,  # type: ignore[arg-type]
+        view=seen.view,
         outcome=answer.outcome,
         evidence=answer.evidence,
         mode=_mode(look, answer),

@@ -10,6 +10,7 @@ import anyio
 from tmuxmcp.broker import fonts
 from tmuxmcp.broker.screens import Shown, shown_by
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.words import PictureFormat
 from tmuxmcp.errors import SessionNotFound, Unsupported
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal import markup, picture
@@ -22,7 +23,7 @@ MIME = {"png": "image/png", "svg": "image/svg+xml", "html": "text/html"}
 class Picture:
     """A picture of a screen."""
 
-    format: str
+    format: PictureFormat
     data: bytes
     cols: int
     rows: int
@@ -34,7 +35,7 @@ class Picture:
         """As the operation answers."""
         return r.ScreenshotResult(
             session_id=session_id,
-            format=self.format,  # type: ignore[arg-type]
+            format=self.format,
             mime_type=MIME[self.format],
             rows=self.rows,
             cols=self.cols,
@@ -50,7 +51,7 @@ class Picture:
         return base64.b64encode(self.data).decode("ascii") if self.format == "png" else self.data.decode()
 
 
-async def take(session: Session, format: str) -> Picture:
+async def take(session: Session, format: PictureFormat) -> Picture:
     """Draw what a session shows now.
 
     Raises:
@@ -78,7 +79,7 @@ def snapshot_of(shown: Shown, title: str, alive: bool) -> Snapshot:
     return Snapshot(shown.cols, shown.rows, grid(shown.lines, shown.cols, shown.rows), cursor, title=title)
 
 
-def draw(snapshot: Snapshot, format: str) -> Picture:
+def draw(snapshot: Snapshot, format: PictureFormat) -> Picture:
     """Draw any screen; takes some hundredths of a second for a PNG.
 
     Raises:

@@ -23,7 +23,7 @@ from tmuxmcp.contract.request import (
     Request,
     operation,
 )
-from tmuxmcp.contract.words import SignalName, WaitFor
+from tmuxmcp.contract.words import PictureFormat, SignalName, View, WaitFor
 
 MAX_BYTES = 16 * 1024 * 1024
 """The most that one result can be asked to hold."""
@@ -211,7 +211,7 @@ class Read(Request[r.ReadResult]):
     """
 
     view: Annotated[
-        Literal["new", "screen", "diff", "scrollback", "raw"],
+        View,
         Field(description="new: text since your last read; diff: changed screen rows; raw: log bytes, base64"),
     ] = "new"
     session_id: SessionId = ""
@@ -285,7 +285,7 @@ class Screenshot(Request[r.ScreenshotResult]):
         Unsupported, SessionNotFound
     """
 
-    format: Literal["png", "svg", "html"] = "png"
+    format: PictureFormat = "png"
     at_ms: Annotated[int | None, Field(ge=0, description="Time in the session's history; left out: now")] = None
     session_id: SessionId = ""
 

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from tmuxmcp.contract.limits import Level
+from tmuxmcp.contract.words import FileKind, PictureFormat, View
 
 Mode = Literal[
     "shell_prompt",
@@ -28,7 +29,6 @@ Mode = Literal[
 ]
 Evidence = Literal["marks", "kernel", "prompt", "quiet"]
 Outcome = Literal["ready", "idle", "matched", "exited", "timeout", "immediate"]
-View = Literal["new", "screen", "diff", "scrollback", "raw"]
 KeptBy = Literal["cgroup", "rlimit", "broker", "nobody"]
 
 
@@ -371,7 +371,7 @@ class DirectoryEntry(Result):
     """A name in a directory; links are not followed."""
 
     name: str
-    type: Literal["file", "directory", "symlink", "fifo", "socket", "char_device", "block_device", "other"]
+    type: FileKind
     """What it is."""
     mode: str
     """Permissions, octal: `0644`."""
@@ -395,7 +395,7 @@ class ScreenshotResult(Result):
     contents = ("data",)
 
     session_id: str
-    format: Literal["png", "svg", "html"]
+    format: PictureFormat
     mime_type: str
     rows: int
     cols: int

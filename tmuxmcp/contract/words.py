@@ -13,3 +13,11 @@ SignalName = Literal["INT", "TERM", "HUP", "KILL", "QUIT", "TSTP", "CONT", "USR1
 """Signals that a caller may send, without SIG."""
 
 SIGNALS: tuple[str, ...] = get_args(SignalName)
+
+View = Literal["new", "screen", "diff", "scrollback", "raw"]
+"""What of a session a read gives."""
+
+PictureFormat = Literal["png", "svg", "html"]
+
+FileKind = Literal["file", "directory", "symlink", "fifo", "socket", "char_device", "block_device", "other"]
+"""What a name in a directory is."""

@@ -128,7 +128,7 @@ async def serve(
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger().level))
     config = uvicorn.Config(
         app,
-        http=partial(Connection, dropped=dropped),  # type: ignore[arg-type]
+        http=partial(Connection, dropped=dropped),  # type: ignore[arg-type]  # a class is asked for; it is only called
         ws="none",
         lifespan="off",
         log_config=None,
@@ -186,7 +186,7 @@ class Connection(H11Protocol):
         self._head: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(transport)
         _notice_a_dead_peer(transport.get_extra_info("socket"))
         self._head = self.loop.call_later(HEAD_S, self._abort)

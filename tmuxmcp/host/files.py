@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 
+from tmuxmcp.contract.words import FileKind
 from tmuxmcp.errors import (
     FileMissing,
     InvalidArgument,
@@ -40,7 +41,7 @@ CHUNK = 1 << 20
 MAX_NAMES = 1_000_000
 """Names of a directory that are looked at."""
 
-KINDS = {
+KINDS: dict[int, FileKind] = {
     stat.S_IFREG: "file",
     stat.S_IFDIR: "directory",
     stat.S_IFLNK: "symlink",
@@ -68,7 +69,7 @@ class Entry:
     """A name in a directory; nothing of it is followed."""
 
     name: str
-    kind: str
+    kind: FileKind
     mode: int
     size: int
     mtime: float

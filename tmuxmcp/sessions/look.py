@@ -129,7 +129,7 @@ class Look(Scan):
     def mode(self) -> Mode:
         """What its terminal does."""
         process = self.verdict.process
-        mode = mode_of(
+        return mode_of(
             ModeFacts(
                 lost=self.state in (State.LOST, State.DESTROYED),
                 exited=self.exited,
@@ -143,7 +143,6 @@ class Look(Scan):
                 hidden_line=self.last_text.rsplit("\n", 1)[-1] if self.verdict.hidden else "",
             )
         )
-        return mode  # type: ignore[return-value]
 
     @cached_property
     def foreground(self) -> Foreground | None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tmuxmcp.contract.results import Mode
 
 PROMPT_SHELLS = frozenset(
     {"bash", "zsh", "fish", "sh", "dash", "ash", "ksh", "mksh", "busybox", "tcsh", "csh", "nu", "xonsh"}
@@ -42,7 +46,7 @@ class ModeFacts:
     """Behind a program that hides another terminal: the last line printed."""
 
 
-def mode_of(facts: ModeFacts) -> str:
+def mode_of(facts: ModeFacts) -> Mode:
     """The mode; the first row that fits."""
     if facts.lost:
         return "lost"
@@ -66,7 +70,7 @@ def mode_of(facts: ModeFacts) -> str:
     return "running" if facts.waiting == "busy" else "unknown"
 
 
-def _drawn(command: str, otherwise: str) -> str:
+def _drawn(command: str, otherwise: Mode) -> Mode:
     if command in PAGERS:
         return "pager"
     if command in EDITORS:

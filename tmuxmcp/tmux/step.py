@@ -38,7 +38,7 @@ def parse_spec(fields: list[bytes]) -> tuple[str, int, str, list[bytes], dict[by
     args, env, things = lists
     pairs = dict(pair.split(b"=", 1) for pair in env)
     todo = [tuple(os.fsdecode(thing).split("=", 1)) for thing in things]
-    return os.fsdecode(fields[0]), int(fields[1]), os.fsdecode(fields[2]), args, pairs, todo  # type: ignore[return-value]
+    return os.fsdecode(fields[0]), int(fields[1]), os.fsdecode(fields[2]), args, pairs, todo  # type: ignore[return-value]  # split gives two
 
 
 def take_terminal() -> None:
