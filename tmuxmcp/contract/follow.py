@@ -1,0 +1,93 @@
+"""What happens to a session, one value an event: what those who follow it are given.
+
+The screen that comes first is a `Snapshot` of `terminal/snapshot.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tmuxmcp.contract.results import Mode
+
+
+@dataclass(frozen=True)
+class Output:
+    """Bytes that the session printed; the next `Output` goes on behind them."""
+
+    offset: int
+    """Of the first byte."""
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Printed:
+    """The session printed more: stands for `Output` where the bytes are left out."""
+
+    offset: int
+    """Behind the last byte."""
+
+
+@dataclass(frozen=True)
+class Resize:
+    """The terminal has another size."""
+
+    offset: int
+    """Where in the log, as far as that is known: it may be told somewhat later than the output around it."""
+    cols: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Bytes are missing."""
+
+    offset: int
+    until: int
+    """Where the bytes go on. `offset` itself: output was lost here, and nobody knows how much; behind it: the bytes
+    in between are no longer kept."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """The session's shell says that a command has ended."""
+
+    number: int
+    """Of the shell's prompt."""
+    exit_code: int
+    start: int
+    """Where its output begins."""
+    end: int
+    """Behind the last byte of its output."""
+    cwd: str | None
+
+
+@dataclass(frozen=True)
+class ModeChange:
+    """What the session does now; the first one tells how it stands."""
+
+    mode: Mode
+    ready: bool
+    """The program waits for input."""
+
+
+@dataclass(frozen=True)
+class Exit:
+    """The program has ended: this is the last event."""
+
+    code: int | None
+    signal: str | None
+    """Name of the signal that ended it, without SIG. With neither: tmux does not tell."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The pane is gone, somebody killed it or the tmux server: this is the last event."""
+
+
+@dataclass(frozen=True)
+class Destroyed:
+    """The session was destroyed, or another one has its name: this is the last event."""
+
+
+End = Exit | Lost | Destroyed
+Change = Output | Printed | Resize | Gap | Command | ModeChange | End
