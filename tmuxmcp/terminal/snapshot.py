@@ -141,6 +141,8 @@ class Snapshot:
     offset: int = 0
     """Bytes of the log that this is the screen of."""
     state: State = State()
+    approximate: bool = False
+    """Not all that made it is known: something may be missing."""
 
     def text_rows(self) -> list[str]:
         """Give the text of each row, without trailing blanks."""
@@ -221,6 +223,7 @@ def _snapshot(data: dict[str, Any]) -> Snapshot:
         title=data["title"],
         offset=data["offset"],
         state=_state(data["state"], styles, cols),
+        approximate=data.get("approximate", False),
     )
 
 

@@ -396,6 +396,16 @@ async def capture_pane(tmux: Tmux, pane: Pane) -> tuple[Pane, list[str]] | None:
     return (now, printed[1:]) if now and printed else None
 
 
+async def capture_both_screens(tmux: Tmux, pane: Pane, form: str) -> list[str] | None:
+    """A line by this format, the visible rows, and while the alternate screen is on the rows of the main one.
+
+    All of it at one moment; None when the pane is gone.
+    """
+    capture = ("capture-pane", "-p", "-e", "-N", "-t", pane.pane_id)
+    facts = command("display-message", "-p", "-t", pane.pane_id, form)
+    return await guarded(tmux, pane, facts, command(*capture), command(*capture, "-a", "-q"), alive=False)
+
+
 @dataclass(frozen=True)
 class MouseModes:
     """The mouse events that a pane's program has asked for."""

@@ -1,0 +1,68 @@
+"""The screen of a session as a Snapshot at an exact offset of its log, to go on from with the bytes behind it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import anyio
+
+from tmuxmcp.record.events import Events
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.snapshot import Snapshot
+from tmuxmcp.tmux import panes
+from tmuxmcp.tmux.control import command
+
+PAUSES_S = (0, 0.005, 0.01, 0.02, 0.04, 0.08)
+"""Between attempts to find a moment in which nothing is printed."""
+
+REBUILT_BYTES = 64 * 1024
+"""Of a session that prints without a pause, so much is drawn anew: a hundred screens of text; 0.1 s of work."""
+
+
+async def snapshot_of(session: Session) -> Snapshot:
+    """What the session shows now.
+
+    tmux tells the screen but not which bytes made it: it is asked until nothing was printed around its answer. The
+    screen of a session that prints without a pause, or whose pane is gone, is drawn from the end of its log.
+    """
+    for pause_s in PAUSES_S:
+        await anyio.sleep(pause_s)
+        if session.pane is None:
+            break
+        found = await _told_by_tmux(session)
+        if found:
+            return found
+    return _drawn_from_log(session)
+
+
+async def _told_by_tmux(session: Session) -> Snapshot | None:
+    from tmuxmcp.terminal.seed import FORMAT, TAIL_BYTES, seed  # late: it brings the emulator
+
+    assert session.pane
+    size = session.log.size()
+    told = await panes.capture_both_screens(session.tmux, session.pane, FORMAT)
+    if not told or not await _all_logged(session, size):
+        return None
+    begin = max(session.log.head(), size - TAIL_BYTES)
+    height = int(told[0].split(" ")[1])
+    return seed(told[0], told[1 : height + 1], told[height + 1 :], session.log.read(begin, size - begin), size)
+
+
+async def _all_logged(session: Session, size: int) -> bool:
+    """Whether the log, of this size, holds all that tmux has read of the terminal; see `broker/wait.py`."""
+    for _ in range(2):
+        await session.tmux.query(command("display-message", "-p", ""))
+    return session.log.size() == size and session.sink_rests()
+
+
+def _drawn_from_log(session: Session) -> Snapshot:
+    from tmuxmcp.terminal.replay import Replay, Resize, blank  # late: it brings the emulator
+
+    end = session.log.size()
+    start = max(session.log.head(), end - REBUILT_BYTES)
+    size = (session.meta.cols, session.meta.rows) if start == 0 else (session.cols, session.rows)
+    resizes = [Resize(each.offset, each.cols, each.rows) for each in Events(session.directory).resizes()]
+    replay = Replay(blank(*size, start), resizes)
+    for data in session.log.pieces(start, end):
+        replay.feed(data)
+    return replace(replay.snapshot(), approximate=start > 0)
