@@ -14,15 +14,17 @@ from functools import partial
 from typing import Any, cast
 
 import anyio
+import anyio.abc
 
 from tmuxmcp.broker.admission import Admission
 from tmuxmcp.broker.gate import Gate
 from tmuxmcp.broker.target import Target, Targets
 from tmuxmcp.broker.verbs import Verbs
-from tmuxmcp.broker.watch import Watch
+from tmuxmcp.broker.watch import Changed, Watch
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.operations import Operations
 from tmuxmcp.contract.request import Operation, R, Request
+from tmuxmcp.contract.requests import Read
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError
@@ -31,8 +33,10 @@ from tmuxmcp.record.directory import sessions_dir
 from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.sessions import identity, reap
 from tmuxmcp.sessions.creation import Creation
+from tmuxmcp.sessions.follow import Follow
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.repair import Repair
+from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command as tmux_command
 from tmuxmcp.tmux.server import Tmux
@@ -126,6 +130,72 @@ class Broker(Operations):
             self.gate.refused(operation, call, error)
             raise
         return await self.do(request, call)
+
+    def follow(
+        self, session_id: str = "", since: int | None = None, output: bool = True, call: Call | None = None
+    ) -> Follow:
+        """All that happens to a session, until it ends: iterate over the events. Nothing has to be closed.
+
+        An agent's call is judged once, as one of `read`.
+
+        Args:
+            since: offset from which on every byte is given; None: first the screen of now as a `Snapshot`, then every
+                byte behind it.
+            output: False leaves out screen and bytes and costs less; `Printed` says that there is more.
+
+        Raises:
+            SessionNotFound, InvalidArgument, Unauthorized, PolicyDenied: when the iteration begins.
+        """
+        call = call or replace(self._own, call_id=Call().call_id)
+        return Follow(self.registry, partial(self._to_follow, session_id, call), since, output)
+
+    async def _to_follow(self, session_id: str, call: Call) -> Session:
+        request = Read("raw", session_id).filled(self.settings)
+        found: list[Session] = []
+
+        async def find() -> Target:
+            return await self._targets.of(request, call)
+
+        async def take(target: Target) -> Result:
+            found.append(await self._targets.session(target, call))
+            return Result()
+
+        await (take(await find()) if call.person else self.gate.call(request, call, find, take))
+        return found[0]
+
+    async def notify(
+        self,
+        changed: Changed,
+        session_id: str = "",
+        output: bool = False,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Call `changed` after each change of a session, which may come and go meanwhile, until cancelled.
+
+        Args:
+            session_id: empty: each change of any session counts, and when one comes or goes.
+            output: what the session prints counts as well.
+        """
+        if session_id:
+            await self.watch.session(session_id, changed, output, task_status=task_status)
+        else:
+            await self.watch.all(changed, task_status=task_status)
+
+    @property
+    def listeners(self) -> int:
+        """How many are notified of changes now."""
+        return self.watch.listeners
+
+    @property
+    def session_ids(self) -> frozenset[str]:
+        """The sessions that were there at the last look."""
+        return frozenset(self.registry.sessions)
+
+    @property
+    def tmux_binary(self) -> str:
+        """The tmux in which the sessions live: another version might not understand its server."""
+        return self.tmux.binary
 
     def claim_identity(self, key: str) -> str:
         """A caller's name that its restarts share and no other live process has; see `identity`."""

@@ -239,6 +239,15 @@ class TtyWitness:
             changing=group != foreground_group(leader),
         )
 
+    def size(self) -> tuple[int, int] | None:
+        """Columns and rows as the terminal's program sees them; None where they cannot be had."""
+        try:
+            rows, cols = termios.tcgetwinsize(self._open())
+        except (OSError, termios.error):
+            self.close()
+            return None
+        return cols, rows
+
     def _open(self) -> int:
         if self._fd < 0:
             self._fd = os.open(self.tty, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -184,6 +184,10 @@ class Terminal:
         facts = self._witness.look(pane.leader)
         return facts, judge(facts)
 
+    def size(self) -> tuple[int, int] | None:
+        """Columns and rows as its program sees them; None where they cannot be had."""
+        return self._witness.size() if self._witness else None
+
     def close(self) -> None:
         """Let go of it."""
         if self._witness:

@@ -344,6 +344,10 @@ class Session:
 
     # ---- the kernel ----------------------------------------------------------------------------
 
+    def kernel_size(self) -> tuple[int, int] | None:
+        """Columns and rows as its program sees them: another size is seen without asking tmux."""
+        return None if self.exited else self._terminal.size()
+
     def sink_rests(self) -> bool:
         """Whether the sink sleeps, as far as can be told: then it has written all that tmux gave it."""
         pid = sink_pid(self.directory)
