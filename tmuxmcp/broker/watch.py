@@ -1,47 +1,29 @@
 """A watch in the background: tells who listens that a session changed, without a call.
 
-Woken when a log grows; in between the kernel is asked now and then, since nobody says that a program began to wait
-for input. At most `EVERY_S` apart for each session, and nothing at all while nobody listens.
+It follows each session (`sessions/follow.py`), and waits for one that is still to come. Two changes of a session are
+told at least `EVERY_S` apart, and nothing at all is done while nobody listens.
 """
 
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
 import anyio.abc
 
-from tmuxmcp.errors import TmuxMcpError
+from tmuxmcp.contract.follow import Destroyed, Exit, Lost, ModeChange, Printed, Resize
+from tmuxmcp.errors import SessionNotFound, TmuxMcpError
+from tmuxmcp.sessions.follow import LONGEST_LOOK_S, Event, Follow
 from tmuxmcp.sessions.registry import Registry
+from tmuxmcp.sessions.session import Session
 
 log = logging.getLogger(__name__)
 
 EVERY_S = 0.5
 """Least time between two changes that are told of one session."""
 
-SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.1, 1.0
-"""Time between two looks at a session that prints nothing: the longer nothing changes, the longer."""
-
-LEAST_S = 0.05
-"""Least time between two looks, however much is printed."""
-
 Changed = Callable[[], Awaitable[None]]
-
-
-@dataclass(frozen=True)
-class State:
-    """What a listener is told about: it differs, so something changed."""
-
-    made: str
-    """When the session was made: another one may have taken its name."""
-    mode: str
-    ready: bool
-    size: tuple[int, int]
-    printed: int
-    """Size of its log; 0 where output does not count."""
 
 
 class Watch:
@@ -67,16 +49,11 @@ class Watch:
         """
         self.listeners += 1
         try:
-            follower = _Follower(self._registry, session_id, output)
-            told = await follower.state()
+            name = _Name(self._registry, session_id, output)
+            await name.begin()
             task_status.started()
             while True:
-                await follower.something()
-                state = await follower.state()
-                if state == told:
-                    await anyio.sleep(LEAST_S)
-                    continue
-                told = state
+                await name.change()
                 await changed()
                 await anyio.sleep(EVERY_S)
         finally:
@@ -150,54 +127,69 @@ class _News:
         return True
 
 
-class _Follower:
-    """Looks at one session, as seldom as will do."""
+class _Name:
+    """Follows whatever session has a name: one after the other, and waits while there is none that runs."""
 
     def __init__(self, registry: Registry, session_id: str, output: bool) -> None:
-        self._registry, self._id, self._output = registry, session_id, output
-        self._size = -1
-        self._changed = time.monotonic()
-        self._state: State | None = None
+        self._registry, self._id = registry, session_id
+        self._counts = (ModeChange, Resize, Printed) if output else (ModeChange, Resize)
+        self._follow: Follow | None = None
+        self._told: tuple[str, str] | None = None
+        """When the session was made, and what has become of it; None: there is none."""
 
-    async def something(self) -> None:
-        """Wait until its log grows, or it is time to look anyway."""
-        session = self._registry.sessions.get(self._id)
-        if session is None:
-            await anyio.sleep(EVERY_S)
-            return
-        quiet_s = time.monotonic() - self._changed
-        with session.watcher.waiting(session.log.path) as growth:
-            change = growth.next_change()
-            if session.log.size() == self._size:
-                with anyio.move_on_after(min(max(SHORTEST_LOOK_S, quiet_s / 8), LONGEST_LOOK_S)):
-                    await change.wait()
+    async def begin(self) -> None:
+        """Take in how it stands; what comes later is a change."""
+        self._told = await self._standing()
+        if self._told and self._told[1] == "runs":
+            follow = Follow(self._registry, self._session, None, output=False)
+            try:
+                first = await follow.batch()
+            except SessionNotFound:
+                first = []
+            self._follow = follow
+            self._take(first)
 
-    async def state(self) -> State | None:
-        """How it is now; None when there is no such session, the last state when tmux does not answer."""
+    async def change(self) -> None:
+        """Wait until something has changed."""
+        while True:
+            if self._follow:
+                if self._take(await self._follow.batch()):
+                    return
+            elif await self._standing() != self._told:
+                return await self.begin()
+            else:
+                await self._wait()
+
+    def _take(self, events: Sequence[Event]) -> bool:
+        """Take in what has happened; whether it counts."""
+        end = events[-1] if events else Destroyed()
+        if isinstance(end, Exit | Lost | Destroyed):
+            self._follow = None
+            made = self._told[0] if self._told else ""
+            self._told = None if isinstance(end, Destroyed) else (made, "ended" if isinstance(end, Exit) else "lost")
+            return True
+        return any(isinstance(event, self._counts) for event in events)
+
+    async def _standing(self) -> tuple[str, str] | None:
+        """How it stands, in the form of `_told`; that itself when tmux does not answer."""
         try:
-            state = await self._look()
+            session = self._registry.sessions.get(self._id)
+            if session is None or (session.pane and await session.refresh() is None):
+                await self._registry.look_again()
+                session = self._registry.sessions.get(self._id)
         except (TmuxMcpError, OSError) as error:
             log.debug("session %s cannot be looked at: %s", self._id, error)
-            return self._state
-        if state != self._state:
-            self._state, self._changed = state, time.monotonic()
-        return state
+            return self._told
+        if session is None:
+            return None
+        return session.meta.created_at, "runs" if not session.exited else "ended" if session.pane else "lost"
 
-    async def _look(self) -> State | None:
+    async def _session(self) -> Session:
+        return self._registry.sessions.get(self._id) or await self._registry.existing(self._id)
+
+    async def _wait(self) -> None:
         session = self._registry.sessions.get(self._id)
         if session is None:
-            await self._registry.look_again()
-            session = self._registry.sessions.get(self._id)
-            if session is None:
-                return None
-        if session.log.size() != self._size or not session.leader_alive():
-            await session.refresh()
-        look = await session.look()
-        self._size = look.size
-        return State(
-            made=session.meta.created_at,
-            mode=look.mode,
-            ready=look.ready,
-            size=(look.cols, look.rows),
-            printed=look.size if self._output else 0,
-        )
+            return await anyio.sleep(EVERY_S)
+        with session.watcher.waiting(session.log.path) as growth, anyio.move_on_after(LONGEST_LOOK_S):
+            await growth.next_change().wait()
