@@ -77,6 +77,35 @@ def test_room_imports_only_what_it_may(room: str):
             assert room_of(imported) in allowed, f"{file.relative_to(PACKAGE)} imports {imported}"
 
 
+def parts_of_the_broker() -> set[str]:
+    """What a broker is made of, as `__init__` names it."""
+    tree = ast.parse((PACKAGE / "broker" / "broker.py").read_text())
+    made = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "__init__")
+    targets = (target for node in ast.walk(next(made)) if isinstance(node, ast.Assign) for target in node.targets)
+    return {target.attr for target in targets if isinstance(target, ast.Attribute)}
+
+
+def is_broker(node: ast.AST) -> bool:
+    """`broker`, `self._broker`, `await self._broker()`."""
+    while isinstance(node, ast.Await | ast.Call):
+        node = node.value if isinstance(node, ast.Await) else node.func
+    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return name in ("broker", "_broker")
+
+
+def test_nobody_reaches_through_the_broker_to_its_parts():
+    parts = parts_of_the_broker()
+    assert {"registry", "watcher", "tmux", "settings"} <= parts
+    found: set[tuple[str, str]] = set()
+    for file in SOURCES.values():
+        if file.relative_to(PACKAGE).parts[0] == "broker":
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Attribute) and node.attr in parts and is_broker(node.value):
+                found.add((str(file.relative_to(PACKAGE)), node.attr))
+    assert found == set()
+
+
 def test_rooms_that_are_listed_exist():
     assert set(MAY_IMPORT) == {room_of(module) for module in SOURCES}
 

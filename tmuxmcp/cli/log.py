@@ -8,12 +8,11 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import anyio
-
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import session_id
 from tmuxmcp.cli.calling import CALLER, with_broker
 from tmuxmcp.cli.service import effective
+from tmuxmcp.contract.follow import Gap, Output
 from tmuxmcp.errors import InvalidArgument, SessionNotFound
 from tmuxmcp.sessions import kept
 
@@ -23,12 +22,6 @@ if TYPE_CHECKING:
 
 PIECE = 1 << 20
 """Raw bytes read at once."""
-
-LOOK_AGAIN_S = 1.0
-"""A session that ended without a last word is noticed so late."""
-
-TOGETHER_S = 0.01
-"""What is printed within this time is written at once."""
 
 
 def log(options: argparse.Namespace) -> int:
@@ -97,11 +90,10 @@ class _Printer:
             if not data:  # its head was given back while we read
                 if log.head() <= self.at:
                     return
-                output.note(f"offsets {self.at} to {log.head()} are no longer kept")
-                self.at = log.head()
+                self._left_out(log.head())
                 continue
             self.at += len(data)
-            yield data if self.raw else self._text.feed(data).encode("utf-8", "surrogateescape")
+            yield self._clean(data)
 
     def rest(self) -> bytes:
         """The last line, if it has no end."""
@@ -124,17 +116,26 @@ class _Printer:
     async def follow(self, broker: Broker, _: argparse.Namespace) -> int:
         """Print what comes until the session ends."""
         try:
-            session = await broker.registry.existing(self.session.id)
+            if (await broker.get_session(self.session.id)).created_at != self.session.meta.created_at:
+                return 0  # another one has its name
+            async for event in broker.follow(self.session.id, since=self.at):
+                self._print(event)
         except SessionNotFound:
-            return 0
-        with broker.watcher.waiting(session.log.path) as growth:
-            while session.meta.nonce == self.session.meta.nonce:
-                change = growth.next_change()
-                self.print_new()
-                if await session.refresh() is None or session.exited:
-                    break
-                with anyio.move_on_after(LOOK_AGAIN_S):
-                    await change.wait()
-                await anyio.sleep(TOGETHER_S)
-        self.print_new()
+            pass
         return 0
+
+    def _print(self, event: object) -> None:
+        match event:
+            case Output(data=data):
+                self.at += len(data)
+                output.write(self._clean(data))
+                sys.stdout.flush()
+            case Gap(offset, until) if until > offset:
+                self._left_out(until)
+
+    def _clean(self, data: bytes) -> bytes:
+        return data if self.raw else self._text.feed(data).encode("utf-8", "surrogateescape")
+
+    def _left_out(self, until: int) -> None:
+        output.note(f"offsets {self.at} to {until} are no longer kept")
+        self.at = until

@@ -13,6 +13,7 @@ from tmuxmcp.broker.confirmations import Confirmations
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import program_words, session_id
 from tmuxmcp.cli.calling import MOST_BYTES, telling, with_broker
+from tmuxmcp.cli.service import effective
 from tmuxmcp.cli.table import table_of
 from tmuxmcp.errors import InvalidArgument, SessionExited, TimedOut
 
@@ -165,7 +166,7 @@ async def _list(broker: Broker, options: argparse.Namespace) -> int:
         output.write_result(result)
         return 0
     output.write_table(table_of(result))
-    waiting = sum(not each.granted for each in Confirmations(broker.settings.state_dir).all())
+    waiting = sum(not each.granted for each in Confirmations(effective(options)[0].state_dir).all())
     if waiting:
         output.note(f"{waiting} of what agents want to do waits for your answer: tmuxmcp policy pending")
     return 0
@@ -189,11 +190,10 @@ async def _attach(broker: Broker, options: argparse.Namespace) -> int:
             f"Session {facts.session_id} is lost: its pane is gone.",
             hint="Somebody killed it, or the tmux server. Its log can still be read.",
         )
-    read_only = [] if options.take else ["-r"]
-    options.argv = [
-        shutil.which(broker.tmux.binary) or broker.tmux.binary,
-        *("-S", str(broker.tmux.socket), "attach", *read_only, "-t", shlex.split(facts.attach_command)[-1]),
-    ]
+    words = shlex.split(facts.attach_command)[1:]
+    if options.take:
+        words.remove("-r")
+    options.argv = [shutil.which(broker.tmux_binary) or broker.tmux_binary, *words]
     if options.json:
         output.write_json({"session_id": facts.session_id, "argv": options.argv})
     return 0

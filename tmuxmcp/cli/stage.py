@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import termios
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
@@ -78,17 +78,17 @@ class Stage:
         text.append(f"\x1b[{cursor[0] + 1};{cursor[1] + 1}H\x1b[?25h" if cursor and visible else "\x1b[?25l")
         self._write("".join(text))
 
-    async def wait(self, seconds: float, *events: anyio.Event) -> None:
-        """Wait for the time, one of the events, another size or the end, whatever is first."""
+    async def wait(self, seconds: float, *others: Callable[[], Awaitable[object]]) -> None:
+        """Wait for the time, one of the others, another size or the end, whatever is first."""
         with anyio.move_on_after(seconds):
             async with anyio.create_task_group() as task_group:
 
-                async def first(event: anyio.Event) -> None:
-                    await event.wait()
+                async def first(wait: Callable[[], Awaitable[object]]) -> None:
+                    await wait()
                     task_group.cancel_scope.cancel()
 
-                for event in (self._news, *events):
-                    task_group.start_soon(first, event)
+                for wait in (self._news.wait, *others):
+                    task_group.start_soon(first, wait)
 
     def _write(self, text: str) -> None:
         sys.stdout.flush()

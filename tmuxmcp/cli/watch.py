@@ -6,10 +6,11 @@ Only looks: the session keeps its size, and nobody's read cursor moves.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 
@@ -18,19 +19,20 @@ from tmuxmcp.cli.arguments import session_id
 from tmuxmcp.cli.calling import MOST_BYTES, with_broker
 from tmuxmcp.cli.stage import Stage
 from tmuxmcp.cli.table import table_of
+from tmuxmcp.contract.follow import Destroyed, Exit, Lost
 from tmuxmcp.errors import SessionNotFound
 from tmuxmcp.terminal.capture import clip
-from tmuxmcp.terminal.sanitize import sanitize
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.contract import results as r
+    from tmuxmcp.sessions.follow import Event
 
 FRAME_S = 0.05
 """The screen is drawn at most so often; programs draw in many small steps."""
 
-LOOK_AGAIN_S = 1.0
-"""What changes without output, such as the size, is seen so late; also the time between two tables."""
+TABLE_EVERY_S = 1.0
+"""Time between two tables."""
 
 
 def watch(options: argparse.Namespace) -> int:
@@ -53,8 +55,6 @@ class View:
     """What a session shows at one moment."""
 
     result: r.ReadResult
-    title: str
-    next_change: anyio.Event
 
     @property
     def shown(self) -> tuple[Any, ...]:
@@ -66,18 +66,36 @@ class View:
         """The session in a few words."""
         result = self.result
         words = [result.session_id, f"{result.cols}x{result.rows}", result.mode]
-        return "  ".join([*words, output.visible(self.title)] if self.title else words)
+        return "  ".join([*words, output.visible(result.title)] if result.title else words)
 
 
-async def _look(broker: Broker, session_id: str, format: Any) -> View | None:
-    """What it shows now, and the event of its next change; None when it is gone."""
-    try:
-        session = await broker.registry.existing(session_id)
-        change = session.growth.next_change()
-        result = await broker.read("screen", session_id, format=format, max_bytes=MOST_BYTES)
-    except SessionNotFound:
-        return None
-    return View(result, sanitize(session.pane.title)[0] if session.pane else "", change)
+class Watched:
+    """A session that is watched, and how far that has come."""
+
+    def __init__(self, broker: Broker, name: str, format: Literal["plain", "ansi"]) -> None:
+        self._broker, self._name, self._format = broker, name, format
+        self._following = broker.follow(name, output=False)
+        self._last: Event | None = None
+
+    async def change(self) -> None:
+        """Wait until something has changed; the first time, take in how it stands."""
+        events = await self._following.batch()
+        self._last = events[-1] if events else self._last
+
+    @property
+    def over(self) -> bool:
+        """Nothing will change any more."""
+        return isinstance(self._last, Exit | Lost | Destroyed)
+
+    async def look(self) -> View | None:
+        """What it shows now; None when it is gone."""
+        if isinstance(self._last, Destroyed):
+            return None
+        try:
+            result = await self._broker.read("screen", self._name, format=self._format, max_bytes=MOST_BYTES)
+        except SessionNotFound:
+            return None
+        return View(result)
 
 
 async def _watched(broker: Broker, options: argparse.Namespace) -> str:
@@ -93,18 +111,19 @@ def _ended(session_id: str, last: View | None) -> str:
 
 async def _watch_live(broker: Broker, options: argparse.Namespace) -> int:
     name = await _watched(broker, options)
+    watched = Watched(broker, name, "ansi")
     last: View | None = None
     async with Stage.open() as stage:
-        with broker.watcher.waiting(broker.registry.sessions[name].log.path):
-            while not stage.left.is_set():
-                begun = time.monotonic()
-                view = await _look(broker, name, "ansi")
-                if view is None or view.result.exited:
-                    break
-                last = view
-                _paint(stage, view)
-                await stage.wait(LOOK_AGAIN_S, view.next_change)
-                await stage.wait(max(FRAME_S - (time.monotonic() - begun), 0))
+        await stage.wait(math.inf, watched.change)
+        while not stage.left.is_set():
+            begun = time.monotonic()
+            view = await watched.look()
+            if view is None or view.result.exited or watched.over:
+                break
+            last = view
+            _paint(stage, view)
+            await stage.wait(math.inf, watched.change)
+            await stage.wait(max(FRAME_S - (time.monotonic() - begun), 0))
     if stage.left.is_set():
         return stage.status
     for each in (view, last):  # what it showed at the end stays to be read
@@ -130,20 +149,19 @@ def _paint(stage: Stage, view: View) -> None:
 
 async def _watch_plain(broker: Broker, options: argparse.Namespace) -> int:
     name = await _watched(broker, options)
+    watched = Watched(broker, name, "plain")
     shown: tuple[Any, ...] = ()
-    view: View | None = None
-    with broker.watcher.waiting(broker.registry.sessions[name].log.path):
-        while view := await _look(broker, name, "plain"):
-            if view.shown != shown:
-                shown = view.shown
-                _print(view, options)
-            if options.once:
-                return 0
-            if view.result.exited:
-                break
-            with anyio.move_on_after(LOOK_AGAIN_S):
-                await view.next_change.wait()
-            await anyio.sleep(FRAME_S)
+    while True:
+        await watched.change()
+        view = await watched.look()
+        if view and view.shown != shown:
+            shown = view.shown
+            _print(view, options)
+        if options.once:
+            return 0
+        if view is None or view.result.exited or watched.over:
+            break
+        await anyio.sleep(FRAME_S)
     output.note(_ended(name, view))
     return 0
 
@@ -170,7 +188,7 @@ async def _list_live(broker: Broker, options: argparse.Namespace) -> int:
                 rows = [*rows[: max(lines - 2, 0)], f"... and {len(rows) - max(lines - 2, 0)} more"[:cols]]
             bar = f" {found.count} sessions  {time.strftime('%H:%M:%S')}  q ends"[:cols].ljust(cols)
             stage.paint([*rows, *[""] * (lines - len(rows) - 1), f"\x1b[7m{bar}"])
-            await stage.wait(LOOK_AGAIN_S)
+            await stage.wait(TABLE_EVERY_S)
     return stage.status
 
 
@@ -183,4 +201,4 @@ async def _list_plain(broker: Broker, options: argparse.Namespace) -> int:
             output.write_table(table_of(found))
             output.write("\n")
         sys.stdout.flush()
-        await anyio.sleep(LOOK_AGAIN_S)
+        await anyio.sleep(TABLE_EVERY_S)

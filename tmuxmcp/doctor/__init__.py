@@ -464,16 +464,20 @@ async def _probe_all(settings: BrokerSettings, paths: Mapping[str, str]) -> dict
     return told
 
 
+async def _at_prompt(broker: Broker, name: str) -> bool:
+    """Whether the shell says that it is at its prompt; a start-up file that asks something waits for input, too."""
+    waited = await broker.read(session_id=name, wait_for="ready", timeout_ms=int(CHECK_S * 1000))
+    return waited.evidence == "marks"
+
+
 async def _probe(broker: Broker, name: str, path: str, told: dict[str, str]) -> None:
     """Wait for the shell's prompt and run one command."""
     step = "no prompt came"
     try:
         with anyio.move_on_after(CHECK_S):
             await broker.create_session(path, name=name, wait_ready=False)
-            session = await broker.registry.existing(name)
-            async for scan in session.scans(0.05):
-                if scan.at_prompt:
-                    break
+            while not await _at_prompt(broker, name):
+                await anyio.sleep(0.05)
             step = "`true` did not end"
             ran = await broker.run("true", name)
             told[name] = "" if (ran.exit_code, ran.evidence) == (0, "marks") else f"`true` gave {ran.outcome}"

@@ -93,5 +93,5 @@ class Metrics:
         self._of["tmuxmcp_sessions"].clear()
         for mode, count in modes.items():
             self._of["tmuxmcp_sessions"].labels(mode).set(count)
-        self._of["tmuxmcp_viewers"].set(broker.watch.listeners)
+        self._of["tmuxmcp_viewers"].set(broker.listeners)
         return generate_latest(self._registry)

@@ -67,7 +67,7 @@ class Subscriptions:
         self._listeners: Counter[str] = Counter()
         self._watched: dict[str, anyio.CancelScope] = {}
         self._starting = anyio.Lock()
-        self._ids: set[str] = set()
+        self._ids: frozenset[str] = frozenset()
         self._tasks: anyio.abc.TaskGroup
 
     @asynccontextmanager
@@ -176,22 +176,19 @@ class Subscriptions:
         assert address is not None
 
         async def changed() -> None:
-            await self._tell(uri, set(broker.registry.sessions))
+            await self._tell(uri, broker.session_ids)
 
         with anyio.CancelScope() as scope:
             self._watched[uri] = scope
             try:
-                if uri == SESSIONS:
-                    await broker.watch.all(changed, task_status=task_status)
-                else:
-                    await broker.watch.session(address.session_id, changed, output=True, task_status=task_status)
+                await broker.notify(changed, address.session_id, output=True, task_status=task_status)
             except Exception:
                 log.exception("%s is not watched any more", uri)
             finally:
                 if self._watched.get(uri) is scope:
                     del self._watched[uri]
 
-    async def _tell(self, uri: str, ids: set[str]) -> None:
+    async def _tell(self, uri: str, ids: frozenset[str]) -> None:
         await self._bus.publish(ResourceUpdated(uri))
         if uri == SESSIONS and ids != self._ids:
             self._ids = ids
