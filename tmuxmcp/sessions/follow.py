@@ -18,6 +18,7 @@ from tmuxmcp.contract.follow import Change, Command, Destroyed, End, Exit, Lost,
 from tmuxmcp.errors import InvalidArgument, SessionNotFound, TmuxMcpError
 from tmuxmcp.record.follow import FileFollower
 from tmuxmcp.record.log import PIECE
+from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.snapshots import snapshot_of
@@ -168,9 +169,9 @@ class Follow(AsyncIterator[Event]):
         if now != self._asked or (session.cols, session.rows) != self._size or not session.leader_alive():
             session = await self._ask_tmux(session)
             self._asked = now
-        if session.exited:
-            return self._take_end(session)
         look = await session.look()
+        if session.exited:
+            return self._take_end(session, look)
         mode = ModeChange(look.mode, look.ready)
         if mode != self._mode:
             self._mode, self._changed_at = mode, time.monotonic()
@@ -188,14 +189,14 @@ class Follow(AsyncIterator[Event]):
             self._resized(self._files.offset, session.cols, session.rows)
         return session
 
-    def _take_end(self, session: Session) -> None:
+    def _take_end(self, session: Session, look: Look) -> None:
         """Tell the end, once everything before it is told."""
         now = time.monotonic()
         self._ended_at = self._ended_at or now
         writing = not session.sink_rests() and now - self._ended_at < LAST_BYTES_S
         if writing or (self._output and self._files.behind):
             return
-        self._end(Exit(*session.exit_status) if session.pane else Lost())
+        self._end(Exit(*look.exit_status) if look.pane else Lost())
 
     def _end(self, end: End) -> None:
         self._events.append(end)
