@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -22,12 +21,11 @@ from tmuxmcp.contract.results import Usage
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import SessionExited
 from tmuxmcp.readiness import kernel as readiness
-from tmuxmcp.record.checkpoint import Checkpoint
 from tmuxmcp.record.cursors import Cursors
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Events, Input, Resized
 from tmuxmcp.record.excerpt import Reader
-from tmuxmcp.record.log import FLOOD_BYTES, PIECE, Growth, LogWatcher, RawLog
+from tmuxmcp.record.log import FLOOD_BYTES, Growth, LogWatcher, RawLog
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.place import Places
 from tmuxmcp.record.queued import QueuedInput
@@ -36,16 +34,10 @@ from tmuxmcp.record.start import Start
 from tmuxmcp.sessions.bounds import SessionBounds
 from tmuxmcp.sessions.life import Begun, Destroyed, Ending, Life, Reason, Starts, State, told_by
 from tmuxmcp.sessions.look import Look, Scan, Seen, Terminal, Wakes
-from tmuxmcp.terminal.marks import Finished, MarkScanner, ShellTrack
+from tmuxmcp.sessions.shellview import ShellView
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
-
-CHECKPOINT_BYTES = 1 << 20
-"""How much is scanned between two checkpoints: what a killed broker's successor scans again, at most."""
-
-MOST_COMMANDS = 64
-"""Finished commands that are remembered: more than one wait or `run` can miss."""
 
 
 class Session:
@@ -78,11 +70,7 @@ class Session:
         self.running: str = ""
         """The command that a `run` of this broker waits for; set by `runs`."""
         self._notice: str | None = None
-        self._commands: deque[Finished] = deque(maxlen=MOST_COMMANDS)
-        """What the shell finished, newest last."""
-        self._scanner = MarkScanner(meta.nonce)
-        self._track = ShellTrack()
-        self._scanned = self._checkpoint = 0
+        self._shell = ShellView(log, directory, meta.nonce)
         self._places = Places(self.log)
         self._terminal = Terminal()
         self._pid: int | None = None
@@ -106,7 +94,7 @@ class Session:
         """
         log = RawLog(directory)
         session = cls(tmux, watcher, directory, meta, log, watcher.add(log.path))
-        session._load_checkpoint()
+        session._shell.go_on()
         if made:
             session.life.apply(Starts())
         session.see(pane)
@@ -266,10 +254,10 @@ class Session:
     async def scan(self) -> Scan:
         """Read the log to its end, with all marks."""
         told = self._told()  # first: of a program that has ended, the log then holds everything
-        while self._scan_some():
+        while self.meta.marks and self._shell.scan_some():
             await anyio.lowlevel.checkpoint()
-        size = self._scanned if self.meta.marks else self.log.size()
-        return Scan(**told, size=size, shell=self._track, commands=tuple(self._commands))
+        size = self._shell.size if self.meta.marks else self.log.size()
+        return Scan(**told, size=size, shell=self._shell.track, commands=tuple(self._shell.commands))
 
     def _told(self) -> dict[str, Any]:
         """What a scan says that is not in the log."""
@@ -301,46 +289,10 @@ class Session:
             await self.refresh()
         return await see()
 
-    # ---- the log and the marks -----------------------------------------------------------------
-
-    def _scan_some(self) -> bool:
-        """Scan a piece; True while there is more. Not interrupted, so that several callers may scan."""
-        if not self.meta.marks:
-            return False
-        position = self._scanned
-        behind = self.log.size() - position
-        if behind <= 0:
-            return False
-        if behind > PIECE * 4 and self.log.head() > position:
-            position = self._scanned = self.log.head()  # what lay between is gone
-            self._scanner = MarkScanner(self.meta.nonce, position)
-        data = self.log.read(position, PIECE * 4)
-        if not data and self.log.head() > position:  # cut just now
-            self._scanned = self.log.head()
-            self._scanner = MarkScanner(self.meta.nonce, self._scanned)
-            return True
-        for mark in self._scanner.feed(data):
-            self._track, finished = self._track.apply(mark)
-            if finished:
-                self._commands.append(finished)
-        self._scanned = position + len(data)
-        if self._scanned - self._checkpoint >= CHECKPOINT_BYTES:
-            self.save_checkpoint()
-        return len(data) == PIECE * 4
-
     def save_checkpoint(self) -> None:
         """Write down what the marks say, so that a later broker need not scan from the start."""
-        if not self.meta.marks or self._checkpoint == self._scanned:
-            return
-        self._checkpoint = self._scanned
-        Checkpoint(self.meta.nonce, self._scanner.offset, self._track).save(self.directory)
-
-    def _load_checkpoint(self) -> None:
-        found = Checkpoint.load(self.directory)
-        if found and found.nonce == self.meta.nonce and found.offset <= self.log.size():
-            self._track = found.track
-            self._scanned = self._checkpoint = found.offset
-            self._scanner = MarkScanner(self.meta.nonce, found.offset)
+        if self.meta.marks:
+            self._shell.save()
 
     # ---- the kernel ----------------------------------------------------------------------------
 
