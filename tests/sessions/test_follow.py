@@ -207,6 +207,27 @@ async def test_sizes_are_told_whoever_changed_them(broker: Broker) -> None:
     await first(follow, Output)  # each was told once
 
 
+async def test_a_size_of_the_past_is_told_at_its_place(broker: Broker) -> None:
+    await broker.create_session("cat", name="a", wait_ready=True)
+    for number, size in enumerate([(100, 30), (90, 20)]):
+        await typed(broker, f"line {number}")
+        await eventually(lambda number=number: log_of(broker).count(b"line %d" % number) == 2)
+        await broker.resize(cols=size[0], rows=size[1], session_id="a")
+    await broker.resize(cols=100, rows=30, session_id="a")
+    log = log_of(broker)
+    half = len(log) // 2
+    follow = broker.follow("a", since=0)
+    events = [await anext(follow) for _ in range(6)]
+    assert [event for event in events if not isinstance(event, ModeChange)] == [
+        Output(0, log[:half]),
+        Resize(half, 100, 30),
+        Output(half, log[half:]),
+        Resize(len(log), 90, 20),
+        Resize(len(log), 100, 30),
+    ]
+    assert await anext(broker.follow("a", since=len(log) - 1)) == Output(len(log) - 1, log[-1:])
+
+
 async def test_commands_and_modes_are_told(broker: Broker) -> None:
     await broker.create_session("bash", name="a")
     follow = broker.follow("a")

@@ -16,6 +16,7 @@ import anyio
 
 from tmuxmcp.contract.follow import Change, Command, Destroyed, End, Exit, Lost, ModeChange, Printed, Resize
 from tmuxmcp.errors import InvalidArgument, SessionNotFound, TmuxMcpError
+from tmuxmcp.record.events import Events
 from tmuxmcp.record.follow import FileFollower
 from tmuxmcp.record.log import PIECE
 from tmuxmcp.sessions.look import Look
@@ -104,7 +105,7 @@ class Follow(AsyncIterator[Event]):
         session = await self._find()
         files = FileFollower(session.directory, self._since or 0)
         await session.scan()
-        begin = self._since
+        begin, size = self._since, (session.cols, session.rows)
         if begin is None:
             files.skip_events()
             begin = session.log.size()
@@ -115,7 +116,9 @@ class Follow(AsyncIterator[Event]):
             files.start_at(begin)
         elif begin > session.log.size():
             raise InvalidArgument(f"since {begin} is behind the end of the log ({session.log.size()}).")
-        self._files, self._size, self._command_end = files, (session.cols, session.rows), begin
+        else:
+            size = _size_at(session, begin)
+        self._files, self._size, self._command_end = files, size, begin
         return session
 
     # ---- looking -------------------------------------------------------------------------------
@@ -164,9 +167,14 @@ class Follow(AsyncIterator[Event]):
                 if done.output_start is not None:
                     self._events.append(Command(done.number, done.status, done.output_start, done.output_end, done.cwd))
 
+    @property
+    def _behind(self) -> bool:
+        return self._output and self._files.behind
+
     async def _look_at_state(self, session: Session) -> None:
         now = session.log.size(), session.kernel_size()
-        if now != self._asked or (session.cols, session.rows) != self._size or not session.leader_alive():
+        resized = (session.cols, session.rows) != self._size and not self._behind
+        if resized or now != self._asked or not session.leader_alive():
             session = await self._ask_tmux(session)
             self._asked = now
         look = await session.look()
@@ -185,7 +193,7 @@ class Follow(AsyncIterator[Event]):
         """
         if await session.refresh() is None:
             self._session = session = await self._registry.existing(session.id)
-        if session.pane:
+        if session.pane and not self._behind:  # else another size may come before
             self._resized(self._files.offset, session.cols, session.rows)
         return session
 
@@ -194,7 +202,7 @@ class Follow(AsyncIterator[Event]):
         now = time.monotonic()
         self._ended_at = self._ended_at or now
         writing = not session.sink_rests() and now - self._ended_at < LAST_BYTES_S
-        if writing or (self._output and self._files.behind):
+        if writing or self._behind:
             return
         self._end(Exit(*look.exit_status) if look.pane else Lost())
 
@@ -218,6 +226,12 @@ class Follow(AsyncIterator[Event]):
                 with anyio.move_on_after(min(max(SHORTEST_LOOK_S, quiet_s / 8), LONGEST_LOOK_S)):
                     await change.wait()
                     self._changed_at = time.monotonic()
+
+
+def _size_at(session: Session, offset: int) -> tuple[int, int]:
+    """Columns and rows that the terminal had at an offset."""
+    before = [each for each in Events(session.directory).resizes() if each.offset <= offset]
+    return (before[-1].cols, before[-1].rows) if before else (session.meta.cols, session.meta.rows)
 
 
 def _same(session: Session, other: Session) -> bool:
