@@ -22,10 +22,11 @@ from tests.agent import eventually as soon
 from tests.conftest import eventually
 from tmuxmcp.broker import wait as waits
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.wait import NEW_S, SETTLE_S, UNMOVED_S, Wait, _settle_s, _Watch, all_logged, wait_for
+from tmuxmcp.broker.wait import NEW_S, SETTLE_S, UNMOVED_S, Wait, _settle_s, _Watch, wait_for
 from tmuxmcp.errors import InvalidPattern
 from tmuxmcp.readiness import kernel as readiness
 from tmuxmcp.readiness.kernel import Process, TtyWitness
+from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
 

@@ -7,7 +7,7 @@ brokers work on one state directory at once, and any of them may go away at any 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -100,22 +100,29 @@ class Broker(Operations):
             ResourceLimit: the client has too many calls going on.
             TmuxMcpError: what the operation raises.
         """
-        call = call or replace(self._own, call_id=Call().call_id)
+        call = call or self._own_call()
         filled = request.filled(self.settings)
-
-        async def find() -> Target:
-            return await self._targets.of(filled, call)
 
         async def act(target: Target) -> Result:
             return await self._verbs.act(filled, call, target)
+
+        result = await self._judged(request, call, act)
+        assert isinstance(result, request.operation.result)
+        return cast("R", result)
+
+    async def _judged(self, request: Request[R], call: Call, act: Callable[[Target], Awaitable[Result]]) -> Result:
+        """Find the session that is meant, and act in it; of an agent, if it may and the gate lets it."""
+        find = partial(self._targets.of, request, call)
 
         async def admitted(target: Target) -> Result:
             with self._admission.admit(call):
                 return await act(target)
 
-        result = await act(await find()) if call.person else await self.gate.call(request, call, find, admitted)
-        assert isinstance(result, request.operation.result)
-        return cast("R", result)
+        return await act(await find()) if call.person else await self.gate.call(request, call, find, admitted)
+
+    def _own_call(self) -> Call:
+        """A call in the name of the person who runs this broker."""
+        return replace(self._own, call_id=Call().call_id)
 
     async def perform(self, operation: Operation, arguments: Mapping[str, Any], call: Call) -> Result:
         """Check arguments that came from outside, and do the operation.
@@ -146,21 +153,16 @@ class Broker(Operations):
         Raises:
             SessionNotFound, InvalidArgument, Unauthorized, PolicyDenied: when the iteration begins.
         """
-        call = call or replace(self._own, call_id=Call().call_id)
-        return Follow(self.registry, partial(self._to_follow, session_id, call), since, output)
+        return Follow(self.registry, partial(self._to_follow, session_id, call or self._own_call()), since, output)
 
     async def _to_follow(self, session_id: str, call: Call) -> Session:
-        request = Read("raw", session_id).filled(self.settings)
         found: list[Session] = []
-
-        async def find() -> Target:
-            return await self._targets.of(request, call)
 
         async def take(target: Target) -> Result:
             found.append(await self._targets.session(target, call))
             return Result()
 
-        await (take(await find()) if call.person else self.gate.call(request, call, find, take))
+        await self._judged(Read("raw", session_id), call, take)
         return found[0]
 
     async def notify(

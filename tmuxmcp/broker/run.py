@@ -18,12 +18,13 @@ import anyio
 
 from tmuxmcp.broker import typed
 from tmuxmcp.broker.typed import Job, Ran, Rest
-from tmuxmcp.broker.wait import Asking, all_logged, last_line
+from tmuxmcp.broker.wait import Asking, last_line
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress
 from tmuxmcp.contract.results import Mode
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import IncompleteCommand, InvalidArgument, NotAShell, SessionBusy, TimedOut
 from tmuxmcp.readiness.kernel import Waiting
+from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import takewhile
 
-from tmuxmcp.broker.wait import all_logged
 from tmuxmcp.contract.results import Evidence, Outcome
 from tmuxmcp.contract.times import ms_since
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.record.sink import sink_of
+from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack

@@ -16,12 +16,12 @@ from tmuxmcp.broker.screens import shown_by
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress, no_progress
 from tmuxmcp.contract.results import Evidence, Outcome
 from tmuxmcp.readiness.kernel import Process, Waiting
+from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan, Wakes
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.terminal.patterns import search_pattern
 from tmuxmcp.terminal.plain import plain
-from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.shells import shell_of
 
 SETTLE_S = 0.004
@@ -247,17 +247,6 @@ def _settle_s(wait: Wait, watch: _Watch, process: Process) -> float:
     if process.age_s < NEW_S and watch.met[1] == watch.size:
         return max(settle_s, NEW_S - process.age_s)
     return settle_s
-
-
-async def all_logged(session: Session, size: int) -> bool:
-    """Whether the log, of this size, holds everything that was printed until now.
-
-    What a program prints goes through tmux and then the sink. When tmux has answered, it has read what lay there for
-    it; its second answer comes after it has passed that on. A sink that sleeps has written all that it was given.
-    """
-    for _ in range(2):
-        await session.tmux.query(command("display-message", "-p", ""))
-    return session.log.size() == size and session.sink_rests()
 
 
 class Asking:

@@ -160,8 +160,8 @@ class Events:
         self._path = directory.events
         self._read_to = 0
         """Size of the file when it was read last, but for a line without an end."""
-        self._gaps: list[Gap] = []
-        self._resizes: list[Resized] = []
+        self._few: list[Gap | Resized] = []
+        """Those of the few kinds that readers ask for, oldest first."""
 
     def append(self, event: Event) -> None:
         """Write down what happened; a failure is no reason to fail."""
@@ -180,12 +180,16 @@ class Events:
     def gaps(self, start: int, end: int) -> list[int]:
         """Offsets between `start` and `end` at which output was lost."""
         self._read_on()
-        return [gap.offset for gap in self._gaps if start <= gap.offset <= end]
+        return [each.offset for each in self._few if isinstance(each, Gap) and start <= each.offset <= end]
 
     def resizes(self) -> list[Resized]:
         """The changes of size, oldest first."""
+        return [each for each in self.gaps_and_resizes() if isinstance(each, Resized)]
+
+    def gaps_and_resizes(self, start: int = 0) -> list[Gap | Resized]:
+        """Lost output and changes of size, oldest first; without the first `start` of them, which a reader has."""
         self._read_on()
-        return list(self._resizes)
+        return self._few[start:]
 
     def _read_on(self) -> None:
         """Take in the gaps and changes of size that anybody wrote down since; mostly that is one look at the size."""
@@ -194,16 +198,13 @@ class Events:
         except OSError:
             size = 0
         if size < self._read_to:  # somebody removed or emptied it
-            self._read_to, self._gaps, self._resizes = 0, [], []
+            self._read_to, self._few = 0, []
         if size == self._read_to:
             return
         data = self._lines(self._read_to)
         self._read_to += len(data)
-        for event in _events_of(_lines_with(_FEW, data)):
-            if isinstance(event, Gap):
-                self._gaps.append(event)
-            elif isinstance(event, Resized):
-                self._resizes.append(event)
+        events = _events_of(_lines_with(_FEW, data))
+        self._few += [event for event in events if isinstance(event, Gap | Resized)]
 
     def _lines(self, start: int) -> bytes:
         """The whole lines from an offset of the file."""

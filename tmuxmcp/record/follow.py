@@ -5,13 +5,13 @@ A follower is an offset. Nothing is queued for it: it reads on when it likes, or
 
 from __future__ import annotations
 
-import json
 import os
 from collections import deque
-from contextlib import suppress
 
 from tmuxmcp.contract.follow import Gap, Output, Resize
+from tmuxmcp.record import events
 from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.events import Events, Resized
 from tmuxmcp.record.log import PIECE, RawLog
 
 FileEvent = Output | Gap | Resize
@@ -20,12 +20,10 @@ FileEvent = Output | Gap | Resize
 class FileFollower:
     """Reads one session's files onwards. Each byte is given once."""
 
-    def __init__(self, directory: SessionDirectory, offset: int = 0) -> None:
+    def __init__(self, directory: SessionDirectory, noted: Events, offset: int = 0) -> None:
         """Begin at this offset of the log."""
         self._log = RawLog(directory)
-        self._events = directory.events
-        self._events_read = 0
-        self._unfinished = b""
+        self._events, self._taken = noted, 0
         self._noted: deque[Gap | Resize] = deque()
         """Events whose offset is not reached."""
         self._inode = self._inode_now()
@@ -37,8 +35,7 @@ class FileFollower:
 
     def skip_events(self) -> None:
         """Leave out what the events say until now."""
-        with suppress(OSError):
-            self._events_read = self._events.stat().st_size
+        self._taken += len(self._events.gaps_and_resizes(self._taken))
 
     @property
     def behind(self) -> bool:
@@ -83,30 +80,16 @@ class FileFollower:
 
     def _reached(self) -> list[Gap | Resize]:
         """Gaps and resizes up to the offset; one that was written down late is given late."""
-        self._read_events()
+        new = self._events.gaps_and_resizes(self._taken)
+        self._taken += len(new)
+        told = [_told(each) for each in new if each.offset >= self._begun]
+        self._noted.extend(sorted(told, key=lambda each: each.offset))
         found = [each for each in self._noted if each.offset <= self.offset]
         self._noted = deque(each for each in self._noted if each.offset > self.offset)
         return found
 
-    def _read_events(self) -> None:
-        with suppress(OSError):
-            if self._events.stat().st_size > self._events_read:
-                with self._events.open("rb") as file:
-                    file.seek(self._events_read)
-                    data = file.read()
-                self._events_read += len(data)
-                *lines, self._unfinished = (self._unfinished + data).split(b"\n")
-                events = [event for line in lines if (event := _event(line)) and event.offset >= self._begun]
-                self._noted.extend(sorted(events, key=lambda event: event.offset))
 
-
-def _event(line: bytes) -> Gap | Resize | None:
-    if b'"gap"' in line or b'"resize"' in line:
-        with suppress(ValueError, KeyError, TypeError):
-            values = json.loads(line)
-            offset = int(values["offset"])
-            if values["event"] == "gap":
-                return Gap(offset, offset)
-            if values["event"] == "resize":
-                return Resize(offset, int(values["cols"]), int(values["rows"]))
-    return None
+def _told(event: events.Gap | Resized) -> Gap | Resize:
+    if isinstance(event, Resized):
+        return Resize(event.offset, event.cols, event.rows)
+    return Gap(event.offset, event.offset)

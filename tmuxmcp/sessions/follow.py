@@ -16,7 +16,6 @@ import anyio
 
 from tmuxmcp.contract.follow import Change, Command, Destroyed, End, Exit, Lost, ModeChange, Printed, Resize
 from tmuxmcp.errors import InvalidArgument, SessionNotFound, TmuxMcpError
-from tmuxmcp.record.events import Events
 from tmuxmcp.record.follow import FileFollower
 from tmuxmcp.record.log import PIECE
 from tmuxmcp.sessions.look import Look
@@ -103,7 +102,7 @@ class Follow(AsyncIterator[Event]):
 
     async def _begin(self) -> Session:
         session = await self._find()
-        files = FileFollower(session.directory, self._since or 0)
+        files = FileFollower(session.directory, session.events, self._since or 0)
         await session.scan()
         begin, size = self._since, (session.cols, session.rows)
         if begin is None:
@@ -230,7 +229,7 @@ class Follow(AsyncIterator[Event]):
 
 def _size_at(session: Session, offset: int) -> tuple[int, int]:
     """Columns and rows that the terminal had at an offset."""
-    before = [each for each in Events(session.directory).resizes() if each.offset <= offset]
+    before = [each for each in session.events.resizes() if each.offset <= offset]
     return (before[-1].cols, before[-1].rows) if before else (session.meta.cols, session.meta.rows)
 
 

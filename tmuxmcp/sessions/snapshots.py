@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import anyio
 
-from tmuxmcp.record.events import Events
+from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.tmux import panes
-from tmuxmcp.tmux.control import command
 
 PAUSES_S = (0, 0.005, 0.01, 0.02, 0.04, 0.08)
 """Between attempts to find a moment in which nothing is printed."""
@@ -41,18 +40,11 @@ async def _told_by_tmux(session: Session) -> Snapshot | None:
     assert session.pane
     size = session.log.size()
     told = await panes.capture_both_screens(session.tmux, session.pane, FORMAT)
-    if not told or not await _all_logged(session, size):
+    if not told or not await all_logged(session, size):
         return None
     begin = max(session.log.head(), size - TAIL_BYTES)
     height = int(told[0].split(" ")[1])
     return seed(told[0], told[1 : height + 1], told[height + 1 :], session.log.read(begin, size - begin), size)
-
-
-async def _all_logged(session: Session, size: int) -> bool:
-    """Whether the log, of this size, holds all that tmux has read of the terminal; see `broker/wait.py`."""
-    for _ in range(2):
-        await session.tmux.query(command("display-message", "-p", ""))
-    return session.log.size() == size and session.sink_rests()
 
 
 def _drawn_from_log(session: Session) -> Snapshot:
@@ -61,7 +53,7 @@ def _drawn_from_log(session: Session) -> Snapshot:
     end = session.log.size()
     start = max(session.log.head(), end - REBUILT_BYTES)
     size = (session.meta.cols, session.meta.rows) if start == 0 else (session.cols, session.rows)
-    resizes = [Resize(each.offset, each.cols, each.rows) for each in Events(session.directory).resizes()]
+    resizes = [Resize(each.offset, each.cols, each.rows) for each in session.events.resizes()]
     replay = Replay(blank(*size, start), resizes)
     for data in session.log.pieces(start, end):
         replay.feed(data)
