@@ -47,10 +47,10 @@ class Watch:
         Args:
             output: what it prints counts as well, not only mode, ready and size.
         """
+        name = _Name(self._registry, session_id, output)
+        await name.begin()
         self.listeners += 1
         try:
-            name = _Name(self._registry, session_id, output)
-            await name.begin()
             task_status.started()
             while True:
                 await name.change()
