@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.agent import Agent, ToolFailed, eventually
+from tests.conftest import end_server
 
 
 def lines(state_dir: Path) -> list[dict[str, Any]]:
@@ -53,6 +54,17 @@ def test_one_line_for_each_call(state_dir: Path):
     assert (failed["outcome"], failed["error_code"]) == ("error", "SESSION_NOT_FOUND")
     assert (wrong["outcome"], wrong["error_code"]) == ("error", "INVALID_ARGUMENT")
     assert ran["client"] == made["client"]
+
+
+def test_call_that_finds_no_tmux_has_its_line(state_dir: Path):
+    with Agent(state_dir, **BASH) as agent:
+        agent.run("true")
+        end_server(state_dir)
+        (state_dir / "tmux.sock").unlink(missing_ok=True)
+        (state_dir / "tmux.sock").mkdir()
+        with pytest.raises(ToolFailed):
+            agent.call("read")
+        assert (lines(state_dir)[-1]["tool"], lines(state_dir)[-1]["outcome"]) == ("read", "error")
 
 
 def test_cancelled_call_has_its_line(state_dir: Path):

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+
 import pytest
 
 from tests.faces.double import EXAMPLES, RUN, Double
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.operations import OPERATIONS
+from tmuxmcp.contract.requests import CreateSession, Read, Run
+from tmuxmcp.contract.settings import DEFAULTS, BrokerSettings
 from tmuxmcp.errors import InvalidArgument
 
 pytestmark = pytest.mark.anyio
@@ -76,6 +81,7 @@ async def test_text_is_passed_on_as_it_is():
         ("signal", {"signal": "SIGINT"}, "signal"),
         ("create_session", {"env": {"A": 1}}, "env.A"),
         ("health", {"verbose": True}, "verbose"),
+        ("health", {"self": 1}, "self"),
     ],
 )
 async def test_wrong_arguments_are_named_and_do_nothing(name, arguments, problem):
@@ -92,3 +98,48 @@ def test_many_wrong_arguments_make_a_short_message():
     with pytest.raises(InvalidArgument) as caught:
         OPERATIONS["health"].parse({f"unknown_{number}": 1 for number in range(1000)})
     assert len(caught.value.details["problems"]) == 20
+
+
+def test_no_name_of_an_argument_is_a_defect():
+    for name in ("__dataclass_self__", "self", "cls", "", "\0", "operation", "a b"):
+        with pytest.raises(InvalidArgument):
+            OPERATIONS["health"].parse({name: 1})
+
+
+def test_a_schema_has_the_defaults_of_the_settings():
+    settings = BrokerSettings(Path("/"), rows=50, scrollback_lines=100, sandbox="auto", max_bytes=99, max_wait_ms=2000)
+    create, run = (OPERATIONS[name].schema(settings)["properties"] for name in ("create_session", "run"))
+    assert [create[name]["default"] for name in ("rows", "cols", "scrollback_lines", "sandbox")] == [
+        50,
+        80,
+        100,
+        "auto",
+    ]
+    assert (run["max_bytes"]["default"], run["timeout_ms"]["default"]) == (99, 2000)
+    assert OPERATIONS["run"].schema(DEFAULTS)["properties"]["max_bytes"]["default"] == 8192
+
+
+def test_what_is_left_out_is_what_the_settings_say():
+    settings = BrokerSettings(Path("/"), rows=50, sandbox="auto", prompt_pattern="> $")
+    made = CreateSession(cols=90).filled(settings)
+    assert (made.rows, made.cols, made.scrollback_lines) == (50, 90, 5000)
+    assert made.sandbox == "none"  # the caller's own wish, of which the stricter one counts
+    assert Read(prompt_pattern="x").filled(settings).prompt_pattern == "x"
+    assert Read().filled(settings).prompt_pattern == "> $"
+
+
+def test_arguments_are_those_that_say_something():
+    assert CreateSession("bash", ("-l",), rows=24).arguments() == {"program": "bash", "args": ("-l",), "rows": 24}
+    assert Run("true").arguments() == {"command": "true"}
+
+
+@pytest.mark.parametrize("row", OPERATIONS.values(), ids=str)
+def test_what_only_looks_changes_nothing(row):
+    assert not row.read_only or (row.destructive, row.types, row.acts in ("nothing", "file")) == (False, False, True)
+    assert (row.target == "none") == ("session_id" not in row.arguments)
+    assert (row.scope == "read") == (row.read_only and row.acts == "nothing")
+
+
+def test_requests_do_not_change():
+    with pytest.raises(FrozenInstanceError):
+        Run("true").command = "false"

@@ -104,7 +104,7 @@ def _what(request: Request[Any] | None) -> dict[str, Any]:
         case q.ReadFile() | q.WriteFile() | q.ListDirectory():
             where = ({"path": request.path} if request.path else {}) | where
         case q.Signal() | q.DestroySession():
-            where = {"signal": request.signal} | where
+            where = {name: value for name, value in request.arguments().items() if name == "signal"} | where
     return where
 
 

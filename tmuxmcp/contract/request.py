@@ -175,6 +175,13 @@ class Operation:
             return self.request(**arguments)
         except ValidationError as error:
             raise self.invalid(error) from None
+        except TypeError:  # the name by which pydantic calls the request itself
+            raise InvalidArgument("There is no argument of such a name.", hint=self.takes) from None
+
+    @property
+    def takes(self) -> str:
+        """The names of its arguments, for people."""
+        return f"{self.name} takes: {', '.join(self.arguments) or 'none'}."
 
     def invalid(self, error: ValidationError) -> InvalidArgument:
         """What a caller is told whose arguments are wrong."""
@@ -185,7 +192,7 @@ class Operation:
         ][:MOST_PROBLEMS]
         return InvalidArgument(
             "; ".join(f"{p['argument']}: {p['problem']}" for p in problems) + ".",
-            hint=f"{self.name} takes: {', '.join(names) or 'none'}.",
+            hint=self.takes,
             problems=problems,
         )
 

@@ -115,7 +115,7 @@ class Rpc:
 
     async def _do(self, operation: Operation, params: Any, call: Call) -> Any:
         if not isinstance(params, dict):
-            raise InvalidArgument("params is an object: arguments go by name.", hint=_takes(operation))
+            raise InvalidArgument("params is an object: arguments go by name.", hint=operation.takes)
         result = await self._broker.perform(operation, params, call)
         return portable(result.model_dump(mode="json"))
 
@@ -161,10 +161,6 @@ def _wrong(asked: Any) -> str:
 def _id_of(asked: Any) -> Any:
     given = asked.get("id") if isinstance(asked, dict) else None
     return given if isinstance(given, str | int | float) and not isinstance(given, bool) else None
-
-
-def _takes(operation: Operation) -> str:
-    return f"{operation.name} takes: {', '.join(operation.arguments) or 'none'}."
 
 
 # ---- OpenRPC -----------------------------------------------------------------------------------
