@@ -113,9 +113,14 @@ class Gate:
             raise
         self._learn(request)
         record = Record(request.operation, call, request, self.redactor)
-        with _shortages_told():
-            target = await find()
-            place = await self._place(target) if self.policy or self.settings.audit == "strict" else None
+        # Before the line is begun: where echo is off, it must not have the text.
+        try:
+            with _shortages_told():
+                target = await find()
+                place = await self._place(target) if self.policy or self.settings.audit == "strict" else None
+        except TmuxMcpError:
+            with self._recorded(record):
+                raise
         if place:
             record.see(place)
         with self._recorded(record), _shortages_told():
