@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,19 @@ def test_every_operation_is_a_method_with_its_words():
     for name, row in OPERATIONS.items():
         method = getattr(tmuxmcp.Operations, name)
         assert " ".join(method.__doc__.split()).startswith(row.description)
+
+
+class Deaf(tmuxmcp.Operations):
+    """Does nothing."""
+
+    async def do(self, request, call=None):
+        raise AssertionError
+
+
+def test_help_tells_the_arguments_of_a_method():
+    told = inspect.signature(Deaf().run)
+    assert list(told.parameters) == ["command", "session_id", "timeout_ms", "max_bytes"]
+    assert Deaf().run.__name__ == "run"
 
 
 def test_public_names_are_there():

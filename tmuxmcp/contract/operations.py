@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
+from inspect import signature
 from typing import Any, Generic, ParamSpec, cast, overload
 
 from pydantic import ValidationError
@@ -29,6 +30,10 @@ class Method(Generic[P, R]):
         self._request = cast("type[Request[R]]", request)
         self.__doc__ = request.__doc__
 
+    def __set_name__(self, owner: type, name: str) -> None:
+        assert name == self._request.operation.name
+        self.__name__ = name
+
     @overload
     def __get__(self, broker: None, owner: type) -> Method[P, R]: ...
     @overload
@@ -44,7 +49,8 @@ class Method(Generic[P, R]):
                 raise self._request.operation.invalid(error) from None
             return await broker.do(request)
 
-        method.__doc__ = self.__doc__
+        method.__doc__, method.__name__ = self.__doc__, self.__name__
+        method.__signature__ = signature(self._request)  # type: ignore[attr-defined]  # for `help` and editors
         return method
 
 
