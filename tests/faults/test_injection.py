@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import types
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -134,7 +134,7 @@ def kinds(annotation: Any) -> set[str]:
         return kinds(get_args(annotation)[0])
     if origin in (Union, types.UnionType):
         return set().union(*(kinds(each) for each in get_args(annotation)))
-    if origin is list:
+    if origin is Sequence:
         return {"list"} if kinds(get_args(annotation)[0]) == {"text"} else set()
     if origin is dict:
         return {"dict"}
