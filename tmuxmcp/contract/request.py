@@ -6,9 +6,9 @@ operation anywhere: MCP tools, JSON-RPC, the command line, Python and the refere
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, cast, dataclass_transform
@@ -92,7 +92,11 @@ class Request(Generic[R]):
             for name, value, mark in self.marked(FromSetting)
             if not mark.only_told and value == defaults[name]
         }
-        return dataclasses.replace(self, **changes) if changes else self  # type: ignore[type-var]  # it is a dataclass
+        if not changes:
+            return self
+        filled = copy(self)
+        vars(filled).update(changes)  # not checked again: that takes as long as a look at a terminal
+        return filled
 
     def marked(self, kind: type[T]) -> Iterator[tuple[str, Any, T]]:
         """The arguments with a mark: name, value and mark of each."""

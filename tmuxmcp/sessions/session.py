@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import Any
 
 import anyio
@@ -107,7 +108,7 @@ class Session:
         """Its session id."""
         return self.meta.session_id
 
-    @property
+    @cached_property
     def bounds(self) -> SessionBounds:
         """What it is bound by."""
         return SessionBounds.of(self.meta.bounds)
