@@ -71,6 +71,22 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
         shutil.rmtree(state_dir, ignore_errors=True)
 
 
+def test_first_call_in_a_default_session_is_judged_by_that_session(state_dir: Path):
+    rules = policy(
+        {"program": "touch", "action": "deny"}, {"tool": "send", "mode": "line_input", "keys": "F5", "action": "deny"}
+    )
+    with Agent(state_dir, **rules) as agent:
+        default = agent.call("send", text="touc")["session_id"]
+        denied(agent, "send", text="h x", enter=True)
+        agent.call("destroy_session", session_id=default)
+    with Agent(state_dir, "cat", **rules) as agent:
+        denied(agent, "send", key="F5")
+
+
+def test_arguments_for_the_program_of_the_settings_are_judged(guarded: Agent):
+    denied(guarded, "create_session", args=["-c", "touch x"])
+
+
 def parser_of(agent: Agent) -> psutil.Process:
     """The process that parses for a server."""
     (found,) = [each for each in agent.server.children() if "/host/parser.py" in " ".join(each.cmdline())]

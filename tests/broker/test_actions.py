@@ -66,6 +66,7 @@ def test_what_would_run(programs: Callable[..., list[str | None]]):
     assert programs("send", key="NoSuchKey", text="a") == []
     assert programs("create_session", program="sudo", args=["rm"]) == ["sudo", "rm"]
     assert programs("create_session") == ["/bin/bash"]
+    assert programs("create_session", args=["-c", "rm x"]) == ["/bin/bash", "rm"]
     assert programs("run_process", argv=["env", "rm"]) == ["env", "rm"]
     assert programs("read") == []
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import anyio
+import psutil
 import pytest
 
+from tests.conftest import eventually
 from tmuxmcp.broker.admission import Admission
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.operations import OPERATIONS
+from tmuxmcp.contract.requests import Read, Send
 from tmuxmcp.errors import ResourceLimit
 
 ONE = Call(caller="one")
@@ -52,3 +56,58 @@ async def test_waits_of_one_client_do_not_pile_up(broker: Broker) -> None:
             tasks.start_soon(wait)
     assert failed == ["RESOURCE_LIMIT"] * 2
     assert (await broker.perform(OPERATIONS["health"], {}, ONE)).limits["max_calls"] == 64  # type: ignore[attr-defined]
+
+
+@pytest.mark.anyio
+async def test_calls_that_wait_for_tmux_count(broker: Broker) -> None:
+    broker._admission = Admission(2)
+    await broker.create_session("cat", name="a")
+    refused: list[str] = []
+
+    async def read() -> None:
+        try:
+            await broker.do(Read("new", "a"), ONE)
+        except ResourceLimit as error:
+            refused.append(error.code)
+
+    tmux = psutil.Process(broker.tmux.pid)
+    tmux.suspend()
+    try:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(read)
+            await eventually(lambda: len(refused) == 18)
+            tmux.resume()
+    finally:
+        tmux.resume()
+
+
+@pytest.mark.anyio
+async def test_call_that_is_cancelled_while_its_session_is_looked_for_has_its_line(broker: Broker) -> None:
+    await broker.create_session("cat", name="a")
+    tmux = psutil.Process(broker.tmux.pid)
+    tmux.suspend()
+    try:
+        with anyio.move_on_after(0.2):
+            await broker.do(Send("x", session_id="a"), ONE)
+    finally:
+        tmux.resume()
+    (line,) = (broker.settings.state_dir / "audit.jsonl").read_text().splitlines()
+    assert json.loads(line)["outcome"] == "cancelled"
+
+
+@pytest.mark.anyio
+async def test_sessions_may_come_and_go_while_a_default_session_is_looked_for(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = await broker.run("exit")
+    await broker.create_session("cat", name="a")
+    session = broker.registry.sessions[mine.session_id]
+    refresh = session.refresh
+
+    async def refreshed() -> object:
+        broker.registry.sessions.pop("a", None)
+        return await refresh()
+
+    monkeypatch.setattr(session, "refresh", refreshed)
+    assert (await broker.run("echo x")).output == "x\n"

@@ -112,13 +112,19 @@ class Broker(Operations):
 
     async def _judged(self, request: Request[R], call: Call, act: Callable[[Target], Awaitable[Result]]) -> Result:
         """Find the session that is meant, and act in it; of an agent, if it may and the gate lets it."""
-        find = partial(self._targets.of, request, call)
+        make = not call.person and self.gate.judges_place(request.operation)
+
+        async def find() -> Target:
+            with self._admission.admit(call):
+                return await self._targets.of(request, call, make=make)
 
         async def admitted(target: Target) -> Result:
             with self._admission.admit(call):
                 return await act(target)
 
-        return await act(await find()) if call.person else await self.gate.call(request, call, find, admitted)
+        if call.person:
+            return await act(await self._targets.of(request, call))
+        return await self.gate.call(request, call, find, admitted)
 
     def _own_call(self) -> Call:
         """A call in the name of the person who runs this broker."""

@@ -118,8 +118,8 @@ class Gate:
             with _shortages_told():
                 target = await find()
                 place = await self._place(target) if self.policy or self.settings.audit == "strict" else None
-        except TmuxMcpError:
-            with self._recorded(record):
+        except BaseException:
+            with self._recorded(record):  # writes the line, and lets the error go on
                 raise
         if place:
             record.see(place)
@@ -131,6 +131,10 @@ class Gate:
             result = await act(target)
             record.result(result)
             return result
+
+    def judges_place(self, operation: Operation) -> bool:
+        """Whether the verdict depends on the session: then a default session is made before, not after the verdict."""
+        return bool(self.policy) and operation.types
 
     def refused(self, operation: Operation, call: Call, error: TmuxMcpError) -> None:
         """Write down a call that was not even judged: its arguments are not understood, or it lacks the scope."""

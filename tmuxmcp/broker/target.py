@@ -38,8 +38,12 @@ class Targets:
         self._destroyed: dict[str, str] = {}
         """By caller: its default session that was destroyed last; it is told so when it gets another."""
 
-    async def of(self, request: Request[Any], call: Call) -> Target:
-        """The session that a request means, as it is now."""
+    async def of(self, request: Request[Any], call: Call, *, make: bool = False) -> Target:
+        """The session that a request means, as it is now.
+
+        Args:
+            make: make the caller's default session if that is meant and is not there.
+        """
         kind = request.operation.target
         if kind == "none":
             return Target()
@@ -51,7 +55,7 @@ class Targets:
         if kind == "named":
             name = request.operation.name
             return Target(error=InvalidArgument(f"{name} needs a session_id.", hint="list_sessions gives them."))
-        return Target(await self._own(call))
+        return Target(await self._own(call) or (await self._default(call) if make else None))
 
     async def session(self, target: Target, call: Call) -> Session:
         """The session of a target; the caller's default session is made now if there is none.
@@ -84,7 +88,7 @@ class Targets:
 
     async def _own(self, call: Call) -> Session | None:
         """The caller's default session, if its program runs."""
-        for session in self._registry.sessions.values():
+        for session in list(self._registry.sessions.values()):
             if session.meta.owner == call.caller and await session.refresh() and not session.exited:
                 return session
         return None
