@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+
+import anyio
 import pytest
 
 from tests.conftest import end_server
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.record.meta import Meta
+from tmuxmcp.sessions.life import Reason
+from tmuxmcp.sessions.reap import Bounds, end_idle
+from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
@@ -41,3 +47,30 @@ async def test_lost_session_that_another_broker_destroys_goes(broker: Broker):
         assert (await ids(other), await ids(broker)) == (["a"], ["a"])
         await other.destroy_session("a")
         assert (await ids(other), await ids(broker)) == ([], [])
+
+
+async def test_a_session_that_has_ended_keeps_no_terminal_open(broker: Broker):
+    def terminals() -> int:
+        opened = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
+        return sum(path.startswith("/dev/pts/") for path in opened)
+
+    before = terminals()
+    for _ in range(3):
+        made = await broker.create_session("cat")
+        assert terminals() == before + 1
+        await broker.send(key="C-d", session_id=made.session_id, wait_for="exit")
+        assert terminals() == before
+
+
+async def test_only_what_is_there_still_is_ended_for_its_age(broker: Broker):
+    await broker.create_session("cat", name="a")
+    session = broker.registry.sessions["a"]
+    await broker.destroy_session("a")
+    ended = []
+
+    async def end(session: Session, reason: Reason) -> None:
+        ended.append(session.id)
+
+    await anyio.sleep(0.01)
+    await end_idle([session], broker.settings.state_dir, Bounds(0, 0.001, 0, 0), set(), end)
+    assert ended == []

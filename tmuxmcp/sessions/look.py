@@ -192,16 +192,17 @@ class Terminal:
         """Let go of it."""
         if self._witness:
             self._witness.close()
+            self._witness = None
 
 
 Seen = TypeVar("Seen", bound=Scan)
 
 
 class Wakes(Generic[Seen]):
-    """What is seen of a session at once, whenever its log has grown, and when a step is over; ends at the deadline.
+    """Iterates over looks at a session: one now, one after each growth of its log or each step, until the deadline.
 
-    The event of the next change is taken before each look, so that no change is missed. Its growth is told only
-    within `LogWatcher.waiting`; without that, it is looked at after each step.
+    The event of the next growth is taken before each look, so that no growth is missed. Growth is told only within
+    `LogWatcher.waiting`; without that, the session is looked at after each step.
     """
 
     def __init__(

@@ -138,7 +138,7 @@ async def end_idle(
     """End what has a reason to be ended; return what was."""
     ended = []
     for session in list(sessions):
-        if session.life.state is State.LOST:
+        if session.life.state in (State.LOST, State.DESTROYED):
             continue
         ends = due(age_of(session, await session.look(), state_dir, session.id in watched), bounds)
         if ends:

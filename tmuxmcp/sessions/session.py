@@ -156,8 +156,10 @@ class Session:
         """Take in what tmux says of its pane."""
         self.life.apply(told_by(pane, self.meta.program, self.bounds.sandbox))
         self.pane = None if self.life.state is State.LOST else pane
-        if self.pane:
+        if self.pane and not self.life.over:
             self._terminal.see(self.pane)
+        else:
+            self._terminal.close()
         if self.pane and self.life.state is State.REPLACED:  # it is not our shell that runs there now
             self.meta.marks = False
             self._pid = self.pane.leader
