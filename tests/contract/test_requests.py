@@ -143,3 +143,11 @@ def test_what_only_looks_changes_nothing(row):
 def test_requests_do_not_change():
     with pytest.raises(FrozenInstanceError):
         Run("true").command = "false"
+
+
+def test_problems_are_told_without_words_of_python():
+    for name, arguments in (("send", {"keys": "Up"}), ("send", {"keys": 1}), ("run", {"command": "x", "y": 1})):
+        with pytest.raises(InvalidArgument) as caught:
+            OPERATIONS[name].parse(arguments)
+        problem = caught.value.details["problems"][0]["problem"]
+        assert problem in ("Input should be a valid list", "Extra inputs are not permitted")

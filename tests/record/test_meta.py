@@ -58,6 +58,18 @@ def test_newer_format_is_read_and_not_replaced(number: object, directory: Sessio
     assert directory.meta.read_bytes() == before
 
 
+def test_what_another_broker_destroyed_stays_destroyed(directory: SessionDirectory):
+    ONE.save(directory)
+    mine, theirs = Meta.load(directory), Meta.load(directory)
+    assert mine
+    assert theirs
+    theirs.destroy(directory)
+    mine.disown(directory)
+    again = Meta.load(directory)
+    assert again
+    assert (again.destroyed, again.owner) == (True, "")
+
+
 def test_newer_format_that_is_not_understood_is_not_replaced_either(directory: SessionDirectory):
     """Then the session is known from its pane alone."""
     directory.meta.write_text(json.dumps({"format": NEWER, "id": "a"}))

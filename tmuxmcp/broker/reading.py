@@ -212,7 +212,7 @@ def _result(session: Session, answer: Answer, seen: _Seen, effective_timeout_ms:
 
 
 def _mode(look: Look, answer: Answer) -> r.Mode:
-    """Its mode now; when it was ready and does something for itself at this moment, the mode in which it was ready."""
+    """Its current mode, or its mode at the last ready moment if the program is busy for a moment."""
     return answer.settled.mode if answer.settled and look.mode in ("running", "unknown") else look.mode
 
 

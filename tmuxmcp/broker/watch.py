@@ -13,7 +13,7 @@ import anyio
 import anyio.abc
 
 from tmuxmcp.contract.follow import Destroyed, Exit, Lost, ModeChange, Printed, Resize
-from tmuxmcp.errors import SessionNotFound, TmuxMcpError
+from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.sessions.follow import LONGEST_LOOK_S, Event, Follow
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
@@ -144,8 +144,8 @@ class _Name:
             follow = Follow(self._registry, self._session, None, output=False)
             try:
                 first = await follow.batch()
-            except SessionNotFound:
-                first = []
+            except (TmuxMcpError, OSError):
+                first = []  # it is gone, or cannot be looked at now: the next look tells
             self._follow = follow
             self._take(first)
 

@@ -35,6 +35,13 @@ T = TypeVar("T")
 UNSET = -1
 """A number that is left out: the setting's is taken."""
 
+PROBLEMS = {
+    "unexpected_keyword_argument": "Extra inputs are not permitted",
+    "sequence_str": "Input should be a valid list",
+    "is_instance_of": "Input should be a valid list",
+}
+"""What is said of wrong arguments where pydantic speaks of Python's types."""
+
 MOST_PROBLEMS = 20
 """Wrong arguments that one error names."""
 
@@ -191,7 +198,7 @@ class Operation:
         """What a caller is told whose arguments are wrong."""
         names = list(self.arguments)
         problems = [
-            {"argument": _argument(item["loc"], names) or "(all)", "problem": item["msg"]}
+            {"argument": _argument(item["loc"], names) or "(all)", "problem": PROBLEMS.get(item["type"], item["msg"])}
             for item in error.errors(include_url=False, include_input=False)
         ][:MOST_PROBLEMS]
         return InvalidArgument(

@@ -138,7 +138,7 @@ def _events_of(lines: Iterable[bytes]) -> Iterator[Event | Unknown]:
             yield event
 
 
-_FEW = re.compile(rb'"(?:gap|resize)"')
+_GAP_OR_RESIZE = re.compile(rb'"(?:gap|resize)"')
 """What is in every line that `Events` keeps: hardly any, and the many others need not be parsed."""
 
 
@@ -160,8 +160,8 @@ class Events:
         self._path = directory.events
         self._read_to = 0
         """Size of the file when it was read last, but for a line without an end."""
-        self._few: list[Gap | Resized] = []
-        """Those of the few kinds that readers ask for, oldest first."""
+        self._gaps_and_resizes: list[Gap | Resized] = []
+        """What readers ask for, oldest first."""
 
     def append(self, event: Event) -> None:
         """Write down what happened; a failure is no reason to fail."""
@@ -180,7 +180,7 @@ class Events:
     def gaps(self, start: int, end: int) -> list[int]:
         """Offsets between `start` and `end` at which output was lost."""
         self._read_on()
-        return [each.offset for each in self._few if isinstance(each, Gap) and start <= each.offset <= end]
+        return [each.offset for each in self._gaps_and_resizes if isinstance(each, Gap) and start <= each.offset <= end]
 
     def resizes(self) -> list[Resized]:
         """The changes of size, oldest first."""
@@ -189,7 +189,7 @@ class Events:
     def gaps_and_resizes(self, start: int = 0) -> list[Gap | Resized]:
         """Lost output and changes of size, oldest first; without the first `start` of them, which a reader has."""
         self._read_on()
-        return self._few[start:]
+        return self._gaps_and_resizes[start:]
 
     def _read_on(self) -> None:
         """Take in the gaps and changes of size that anybody wrote down since; mostly that is one look at the size."""
@@ -198,13 +198,13 @@ class Events:
         except OSError:
             size = 0
         if size < self._read_to:  # somebody removed or emptied it
-            self._read_to, self._few = 0, []
+            self._read_to, self._gaps_and_resizes = 0, []
         if size == self._read_to:
             return
         data = self._lines(self._read_to)
         self._read_to += len(data)
-        events = _events_of(_lines_with(_FEW, data))
-        self._few += [event for event in events if isinstance(event, Gap | Resized)]
+        events = _events_of(_lines_with(_GAP_OR_RESIZE, data))
+        self._gaps_and_resizes += [event for event in events if isinstance(event, Gap | Resized)]
 
     def _lines(self, start: int) -> bytes:
         """The whole lines from an offset of the file."""

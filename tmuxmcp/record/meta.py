@@ -49,6 +49,7 @@ class Meta:
                 hint="Use that version for this session, or upgrade this one.",
                 session_id=self.session_id,
             )
+        self.destroyed = self.destroyed or bool(there.get("destroyed"))  # by another broker: nothing undoes that
         write_atomically(directory.meta, json.dumps({**there, **numbered(FORMAT), **vars(self)}, indent=1))
 
     def destroy(self, directory: SessionDirectory) -> None:
