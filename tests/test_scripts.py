@@ -324,7 +324,8 @@ def steal_pipe(agent: Agent, name: str, number: int, command: str = "") -> None:
     (pane,) = tmux(agent, "list-panes", "-a", "-f", f"#{{==:#{{@tmuxmcp_id}},{name}}}", "-F", "#{pane_id}").split()
     lost_at = agent.call("get_session", session_id=name)["output_bytes"]
     tmux(agent, "pipe-pane", "-t", pane, command)
-    eventually(lambda: sink.read_text().split()[1:] == [str(number)], 1)
+    # The second time it waits a moment, and for an old sink that still writes: 2 s each time it looks.
+    eventually(lambda: sink.read_text().split()[1:] == [str(number)], 5)
     assert agent.call("get_session", session_id=name)["healthy"]
     assert agent.run("echo recorded", session_id=name)["output"] == "recorded\n"
     assert f"lost at offset {lost_at}:" in agent.call("read", session_id=name, since=lost_at)["note"]
