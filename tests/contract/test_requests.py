@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faces.double import EXAMPLES, RUN, Double
+from tests.faces.double import EXAMPLES, REQUIRED, RUN, Double
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.requests import CreateSession, Read, Run
@@ -13,19 +13,6 @@ from tmuxmcp.contract.settings import DEFAULTS, BrokerSettings
 from tmuxmcp.errors import InvalidArgument
 
 pytestmark = pytest.mark.anyio
-
-REQUIRED = {
-    "run": {"command": "true"},
-    "destroy_session": {"session_id": "a"},
-    "search": {"pattern": "x"},
-    "resize": {"rows": 1, "cols": 1},
-    "signal": {"signal": "INT"},
-    "mouse": {"action": "click"},
-    "run_process": {"argv": ["true"]},
-    "read_file": {"path": "a"},
-    "write_file": {"path": "a", "data": "b"},
-    "list_directory": {"path": "."},
-}
 
 
 def test_every_operation_has_an_example_here():
@@ -136,7 +123,7 @@ def test_arguments_are_those_that_say_something():
 @pytest.mark.parametrize("row", OPERATIONS.values(), ids=str)
 def test_what_only_looks_changes_nothing(row):
     assert not row.read_only or (row.destructive, row.types, row.acts in ("nothing", "file")) == (False, False, True)
-    assert (row.target == "none") == ("session_id" not in row.arguments)
+    assert (row.session == "none") == ("session_id" not in row.arguments)
     assert (row.scope == "read") == (row.read_only and row.acts == "nothing")
 
 

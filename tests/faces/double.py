@@ -178,6 +178,21 @@ EXAMPLES: dict[str, r.Result] = {
 }
 
 
+REQUIRED = {
+    "run": {"command": "true"},
+    "destroy_session": {"session_id": "a"},
+    "search": {"pattern": "x"},
+    "resize": {"rows": 1, "cols": 1},
+    "signal": {"signal": "INT"},
+    "mouse": {"action": "click"},
+    "run_process": {"argv": ["true"]},
+    "read_file": {"path": "a"},
+    "write_file": {"path": "a", "data": "b"},
+    "list_directory": {"path": "."},
+}
+"""Arguments with which each operation can be called; what is not here needs none."""
+
+
 class Double(Operations):
     """Records calls, and answers with the example of each operation."""
 

@@ -13,7 +13,7 @@ import anyio
 import pytest
 from mcp import Client
 
-from tests.faces.double import EXAMPLES, READ, RUN, Double, source
+from tests.faces.double import EXAMPLES, READ, REQUIRED, RUN, Double, source
 from tmuxmcp import __version__
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.errors import TmuxUnavailable
@@ -125,21 +125,9 @@ def test_lean_keeps_a_field_that_is_called_title():
 
 @pytest.mark.parametrize("name", OPERATIONS)
 async def test_every_result_fits_its_schema_and_says_all_twice(connect, name):
-    arguments = {
-        "run": {"command": "true"},
-        "destroy_session": {"session_id": "a"},
-        "search": {"pattern": "x"},
-        "resize": {"rows": 1, "cols": 1},
-        "signal": {"signal": "INT"},
-        "mouse": {"action": "click"},
-        "run_process": {"argv": ["true"]},
-        "read_file": {"path": "a"},
-        "write_file": {"path": "a", "data": "b"},
-        "list_directory": {"path": "."},
-    }
     async with connect(tools=["all"]) as client:
         await client.list_tools()  # the SDK's client holds results against the schemas it has seen
-        answer = await client.call_tool(name, arguments.get(name, {}))
+        answer = await client.call_tool(name, REQUIRED.get(name, {}))
     assert not answer.is_error
     example = EXAMPLES[name].model_dump(mode="json")
     assert answer.structured_content == (example | {"data": None} if name == "screenshot" else example)

@@ -19,8 +19,8 @@ from tmuxmcp.broker.audit_line import Record
 from tmuxmcp.broker.confirmations import Confirmations
 from tmuxmcp.broker.target import Target
 from tmuxmcp.contract.call import Call, Question
-from tmuxmcp.contract.request import Bound, Content, Operation, Request
-from tmuxmcp.contract.requests import CreateSession, Run, RunProcess, Send
+from tmuxmcp.contract.request import Bound, Content, Operation, Request, SecretValues
+from tmuxmcp.contract.requests import Run, Send
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import ConfirmationDeclined, IoError, PolicyDenied, TmuxMcpError, Unauthorized, shortage
@@ -142,8 +142,8 @@ class Gate:
             record.error(error)
 
     def _learn(self, request: Request[Any]) -> None:
-        if isinstance(request, CreateSession | RunProcess) and request.env:
-            self.redactor.learn_environment(request.env)
+        for _, variables, _ in request.marked(SecretValues):
+            self.redactor.learn_environment(variables)
 
     async def _keep_inside(self, request: Request[Any], target: Target) -> None:
         """Sessions outside the sandbox, made by a person or before the setting, are not for agents to type into."""
@@ -309,7 +309,7 @@ def authorize(request: Request[Any], scopes: frozenset[str]) -> None:
             hint="Ask for a token with that scope.",
             scope=operation.scope,
         )
-    if "write" not in scopes and operation.target == "default" and not request.session:
+    if "write" not in scopes and operation.session == "default" and not request.session:
         raise Unauthorized(
             "A token that may only read has no default session.",
             hint="Give a session_id; list_sessions lists them.",

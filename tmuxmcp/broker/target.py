@@ -44,7 +44,7 @@ class Targets:
         Args:
             make: make the caller's default session if that is meant and is not there.
         """
-        kind = request.operation.target
+        kind = request.operation.session
         if kind == "none":
             return Target()
         if request.session:

@@ -1,7 +1,7 @@
 """What every request has: the facts of its operation, checked arguments, defaults from the settings, a JSON schema.
 
 A request is a frozen dataclass below `Request`, made one by `@operation`, whose words are all that is said of the
-operation anywhere: MCP tools, JSON-RPC, the command line, Python and the reference documentation are made from it.
+operation anywhere: MCP tools, JSON-RPC, Python's methods and the reference documentation are made from it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Acts = Literal["pane", "process", "file", "network", "nothing"]
 """What an operation touches: a session's terminal, processes beside it, files, the network; or it only looks."""
 
-Target = Literal["default", "named", "none"]
+Whose = Literal["default", "named", "none"]
 """Whose session: the one that is named, else the caller's default session; only one that is named; no session."""
 
 R = TypeVar("R", bound=Result, covariant=True)
@@ -41,6 +41,9 @@ PROBLEMS = {
     "is_instance_of": "Input should be a valid list",
 }
 """What is said of wrong arguments where pydantic speaks of Python's types."""
+
+ITSELF = "__dataclass_self__"
+"""By which name pydantic hands a request to its own constructor: as an argument it would be a TypeError."""
 
 MOST_PROBLEMS = 20
 """Wrong arguments that one error names."""
@@ -68,6 +71,11 @@ class Content:
 
     shown: bool = True
     """A person who is asked to confirm sees it."""
+
+
+@dataclass(frozen=True)
+class SecretValues:
+    """Marks variables whose values may be secrets: names are told, values never."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +134,7 @@ class Operation:
     tools: ToolSet | None
     """The set of tools that it is offered in; None: in none but `all`."""
     acts: Acts
-    target: Target
+    session: Whose
     types: bool
     """It has a session do what the caller says."""
     read_only: bool
@@ -182,12 +190,12 @@ class Operation:
         Raises:
             InvalidArgument: naming every argument that is wrong, and why.
         """
+        if ITSELF in arguments:
+            raise InvalidArgument(f"{ITSELF}: {PROBLEMS['unexpected_keyword_argument']}.", hint=self.takes)
         try:
             return self.request(**arguments)
         except ValidationError as error:
             raise self.invalid(error) from None
-        except TypeError:  # the name by which pydantic calls the request itself
-            raise InvalidArgument("There is no argument of such a name.", hint=self.takes) from None
 
     @property
     def takes(self) -> str:
@@ -226,7 +234,7 @@ class Operation:
 
 def _argument(loc: tuple[str | int, ...], names: list[str]) -> str:
     """An argument's name; one that was given by its position is called by it."""
-    first, *rest = (*loc, "")[: len(loc)] or ("",)
+    first, *rest = loc or ("",)
     if isinstance(first, int) and first < len(names):
         first = names[first]
     return ".".join(str(part) for part in (first, *rest))
@@ -243,7 +251,7 @@ def operation(
     *,
     tools: ToolSet | None = None,
     acts: Acts,
-    target: Target = "none",
+    session: Whose = "none",
     types: bool = False,
     read_only: bool = False,
     destructive: bool = False,
@@ -256,14 +264,14 @@ def operation(
     The first paragraph of its docstring is what a model reads.
 
     Args:
-        acts, target, ...: as `Operation` has them.
+        acts, session, ...: as `Operation` has them.
     """
 
     def made(cls: type[T]) -> type[T]:
         strict = ConfigDict(extra="forbid", strict=True)
         request = cast("type[Any]", pydantic.dataclasses.dataclass(cls, frozen=True, config=strict))
         row = Operation(
-            request, result, title, tools, acts, target, types, read_only, destructive, repeatable, open_world, long
+            request, result, title, tools, acts, session, types, read_only, destructive, repeatable, open_world, long
         )
         request.operation = MADE[row.name] = row
         return cast("type[T]", request)

@@ -21,6 +21,7 @@ from tmuxmcp.contract.request import (
     FilePath,
     FromSetting,
     Request,
+    SecretValues,
     operation,
 )
 from tmuxmcp.contract.words import PictureFormat, SignalName, View, WaitFor
@@ -44,7 +45,7 @@ IdleMs = Annotated[int, Field(ge=1, le=60_000, description="Silence that counts 
 PromptPattern = Annotated[
     str, Field(description="Regex of a prompt that counts as ready"), FromSetting("prompt_pattern")
 ]
-Env = Annotated[dict[str, str], Field(description="Added to the environment")]
+Env = Annotated[dict[str, str], Field(description="Added to the environment"), SecretValues()]
 
 LIMITS_SCHEMA = {
     "type": "object",
@@ -94,7 +95,7 @@ class CreateSession(Request[r.CreateSessionResult]):
     r.DestroySessionResult,
     tools="core",
     acts="pane",
-    target="named",
+    session="named",
     destructive=True,
     repeatable=True,
 )
@@ -119,7 +120,7 @@ class ListSessions(Request[r.ListSessionsResult]):
 
 
 @operation(
-    "Get session", r.SessionFacts, tools="core", acts="nothing", target="default", read_only=True, repeatable=True
+    "Get session", r.SessionFacts, tools="core", acts="nothing", session="default", read_only=True, repeatable=True
 )
 class GetSession(Request[r.SessionFacts]):
     """All facts about one session: program, foreground process, mode, cursor, exit status, usage.
@@ -139,7 +140,7 @@ class GetSession(Request[r.SessionFacts]):
     r.RunResult,
     tools="core",
     acts="pane",
-    target="default",
+    session="default",
     types=True,
     destructive=True,
     open_world=True,
@@ -165,7 +166,7 @@ class Run(Request[r.RunResult]):
     r.SendResult,
     tools="core",
     acts="pane",
-    target="default",
+    session="default",
     types=True,
     destructive=True,
     open_world=True,
@@ -201,7 +202,7 @@ class Send(Request[r.SendResult]):
     max_bytes: MaxBytes = UNSET
 
 
-@operation("Read output", r.ReadResult, tools="core", acts="nothing", target="default", read_only=True, long=True)
+@operation("Read output", r.ReadResult, tools="core", acts="nothing", session="default", read_only=True, long=True)
 class Read(Request[r.ReadResult]):
     """New output of a session since your last read, its screen, or raw bytes; can first wait for ready
     (program waits for input), idle, a pattern, or exit.
@@ -229,7 +230,7 @@ class Read(Request[r.ReadResult]):
 
 
 @operation(
-    "Search output", r.SearchResult, tools="core", acts="nothing", target="default", read_only=True, repeatable=True
+    "Search output", r.SearchResult, tools="core", acts="nothing", session="default", read_only=True, repeatable=True
 )
 class Search(Request[r.SearchResult]):
     """Find a regex in everything a session printed, also what scrolled away. Each match has an offset for
@@ -248,7 +249,7 @@ class Search(Request[r.SearchResult]):
 # ---- the terminal --------------------------------------------------------------------------------
 
 
-@operation("Resize terminal", r.ResizeResult, tools="core", acts="pane", target="default", repeatable=True)
+@operation("Resize terminal", r.ResizeResult, tools="core", acts="pane", session="default", repeatable=True)
 class Resize(Request[r.ResizeResult]):
     """Set a session's terminal size, and how many lines its scrollback keeps.
 
@@ -262,7 +263,7 @@ class Resize(Request[r.ResizeResult]):
     session_id: SessionId = ""
 
 
-@operation("Send signal", r.SignalResult, tools="core", acts="pane", target="default", destructive=True)
+@operation("Send signal", r.SignalResult, tools="core", acts="pane", session="default", destructive=True)
 class Signal(Request[r.SignalResult]):
     """Send a signal to the foreground program or to all processes of a session.
 
@@ -276,7 +277,7 @@ class Signal(Request[r.SignalResult]):
 
 
 @operation(
-    "Screenshot", r.ScreenshotResult, tools="core", acts="nothing", target="default", read_only=True, repeatable=True
+    "Screenshot", r.ScreenshotResult, tools="core", acts="nothing", session="default", read_only=True, repeatable=True
 )
 class Screenshot(Request[r.ScreenshotResult]):
     """A picture of the screen with its colours. For its text use read: it costs less.
@@ -295,7 +296,7 @@ class Screenshot(Request[r.ScreenshotResult]):
     r.MouseResult,
     tools="core",
     acts="pane",
-    target="default",
+    session="default",
     types=True,
     destructive=True,
     open_world=True,

@@ -4,7 +4,7 @@ Only this module spells these names, and the scripts of `tmux/`, which run witho
 are fixed: brokers of several versions may work on one state directory.
 
 Everything there is the owner's alone: files have mode 0600, directories 0700. A small file is replaced, never changed
-in place: what is about to replace `NAME` is called `NAME.PID.new` or `NAME.new`.
+in place: what is about to replace `NAME` is called `.NAME.RANDOM.new`, or `NAME.new` by a script.
 """
 
 from __future__ import annotations
