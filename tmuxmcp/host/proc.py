@@ -93,6 +93,11 @@ def status(path: str, field: str) -> str:
     return value.partition("\n")[0].strip()
 
 
+def command_line(pid: int) -> list[bytes]:
+    """A process's arguments, its program's name first."""
+    return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+
+
 def environment(pid: int) -> list[bytes]:
     """A process's variables as NAME=VALUE, as they were when it began."""
     return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
+from tmuxmcp.host import proc
 from tmuxmcp.record.directory import SessionDirectory
 
 
@@ -38,7 +38,7 @@ def sink_of(directory: SessionDirectory) -> Sink:
         return Sink(number, False)
     # Process ids are used again.
     with suppress(OSError):
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        words = proc.command_line(pid)
         ours = os.fsencode(directory.path) in words and any(word.endswith(b"/sink.sh") for word in words)
         return Sink(number, ours)
     return Sink(number, True)
