@@ -127,6 +127,28 @@ async def test_output_between_pane_and_log_is_awaited(broker: Broker, monkeypatc
     assert (await wait_for(session, Wait("ready", 10_000))).outcome == "ready"
 
 
+async def test_sink_that_writes_between_two_questions_is_noticed(broker: Broker, monkeypatch: pytest.MonkeyPatch):
+    """The log is asked for its size when its sink sleeps, not before."""
+    session = await started(broker, "cat")
+    size = session.log.size()
+    sink_pid = session.directory.sink.read_text().split()[0]
+    sink = [psutil.Process(int(sink_pid)), *psutil.Process(int(sink_pid)).children()]
+    for process in sink:
+        process.suspend()
+    sleeps = readiness.sleeps
+
+    def once_it_has_written(pid: int) -> bool:
+        for process in sink:
+            process.resume()
+        while session.log.size() == size or not sleeps(pid):
+            time.sleep(0.001)
+        return True
+
+    await panes.type_input(session.tmux, session.live(), b"hello")
+    monkeypatch.setattr(readiness, "sleeps", once_it_has_written)
+    assert not await all_logged(session, size)
+
+
 def test_a_sink_sleeps_when_it_and_its_children_do():
     with subprocess.Popen(["sleep", "600"]) as resting:
         soon(lambda: readiness.sleeps(resting.pid))

@@ -14,4 +14,4 @@ async def all_logged(session: Session, size: int) -> bool:
     """
     for _ in range(2):
         await session.tmux.query(command("display-message", "-p", ""))
-    return session.log.size() == size and session.sink_rests()
+    return session.sink_rests() and session.log.size() == size
