@@ -14,6 +14,7 @@ import pytest
 
 from tests.conftest import SLOW, eventually
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.sessions.end import process_tree
 
 pytestmark = pytest.mark.anyio
 
@@ -130,6 +131,31 @@ async def test_program_that_makes_children_as_it_ends(broker: Broker, tmp_path: 
     ended = await broker.destroy_session("a")
     assert ended.survivors == []
     assert [pid for pid in numbers(file) if alive(pid)] == []
+
+
+async def test_launcher_goes_on_telling_how_the_program_ended(broker: Broker) -> None:
+    """What it runs while it waits for the log is none of the session's processes."""
+    await broker.create_session(name="a", program="sleep", args=["600"], wait_ready=False)
+    session = broker.registry.sessions["a"]
+    program = (await broker.get_session("a")).pid
+    assert program
+    sink_pid = int(session.directory.sink.read_text().split()[0])
+    sink = [psutil.Process(sink_pid), *psutil.Process(sink_pid).children()]
+    for process in sink:
+        process.suspend()
+    try:
+        os.kill(program, signal.SIGTERM)
+        await eventually(lambda: not alive(program))
+        leader = psutil.Process(session.live().leader)
+        seen = set()
+        while len(seen) < 5:
+            seen |= {helper.pid for helper in leader.children()}
+            assert process_tree(session) == []
+    finally:
+        for process in sink:
+            process.resume()
+    ended = await broker.destroy_session("a")
+    assert (ended.exit_code, ended.exit_signal, ended.survivors) == (None, "TERM", [])
 
 
 async def test_nothing_of_ours_is_left(broker: Broker, state_dir: Path) -> None:

@@ -22,6 +22,8 @@ class Row:
 
     pid: int
     parent: int
+    group: int
+    """Process group id."""
     terminal_session: int
     """Process id of its session leader (setsid(2))."""
 
@@ -37,14 +39,14 @@ def born_since(since_s: float) -> list[Row]:
     if not os.path.isdir("/proc/self"):
         return _by_psutil()
     rows = proc.all_stats()
-    return [Row(pid, stat.parent, stat.session) for pid, stat in rows if stat.born_s >= since_s - SLACK_S]
+    return [Row(pid, stat.parent, stat.group, stat.session) for pid, stat in rows if stat.born_s >= since_s - SLACK_S]
 
 
 def _by_psutil() -> list[Row]:
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
-            found.append(Row(process.pid, process.ppid(), os.getsid(process.pid)))
+            found.append(Row(process.pid, process.ppid(), os.getpgid(process.pid), os.getsid(process.pid)))
     return found
 
 

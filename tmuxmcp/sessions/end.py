@@ -11,7 +11,7 @@ import anyio
 import psutil
 
 from tmuxmcp.host import cgroup, proc
-from tmuxmcp.host.processes import born_since, marked
+from tmuxmcp.host.processes import Row, born_since, marked
 from tmuxmcp.readiness.kernel import foreground_group, session_members
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import launch
@@ -34,12 +34,12 @@ def signal_group(leader: int, name: str) -> list[int]:
 
 
 def signal_session(session: Session, name: str) -> list[int]:
-    """Signal every process of the session but its launcher; return who got it."""
+    """Signal every process of the session but its launcher and that one's own; return who got it."""
     return sorted(pid for pid in process_tree(session) if _send(pid, name))
 
 
 def process_tree(session: Session) -> list[int]:
-    """Every process of the session but its launcher: its terminal's, those marked as its own, all their descendants.
+    """Every process of the session but its launcher's: its terminal's, those marked as its own, all their descendants.
 
     A daemon has left the terminal and its parents; it still is in the session's group, where there are groups, and
     has the variable that marks the session's processes, or if it has emptied its environment their resource limits.
@@ -51,7 +51,11 @@ def process_tree(session: Session) -> list[int]:
     variable = f"{name}={value}".encode()
     children: dict[int, list[int]] = {}
     todo = [*([leader] if leader else []), *cgroup.members(session.bounds.groups)]
-    for row in born_since(session.bounds.born_s):
+    rows = born_since(session.bounds.born_s)
+    helpers = _helpers(session, leader, rows)
+    for row in rows:
+        if row.pid in helpers:
+            continue
         children.setdefault(row.parent, []).append(row.pid)
         if (leader and row.terminal_session == leader) or marked(row.pid, variable, session.bounds.mark):
             todo.append(row.pid)
@@ -63,6 +67,17 @@ def process_tree(session: Session) -> list[int]:
             todo += children.get(pid, [])
     spared = {os.getpid(), *session.start.wrappers} | (set() if pane and pane.respawned else {leader})
     return sorted(found - spared)
+
+
+def _helpers(session: Session, leader: int, rows: list[Row]) -> set[int]:
+    """What the launcher runs for itself once it has started the program: ended, it could not tell how that one ended.
+
+    They are its children, in its own process group. A program can join the group, but not make itself its child.
+    """
+    program = session.start.pid
+    if program is None or session.pane is None or session.pane.respawned:
+        return set()
+    return {row.pid for row in rows if row.parent == row.group == leader} - {program, *session.start.wrappers}
 
 
 async def end_processes(session: Session, pids: list[int], name: str, grace_ms: int) -> list[int]:
