@@ -44,6 +44,8 @@ EDITS = [
     *_csi("1$r", "1;1;3;5;7$r", "1;1;3;5$z", "1;1;3;5${", "42;1;1;3;5$x", "1;1;2;3;1;4;4;1$v", "1;1;3;5$t"),
     *_csi("1;1;3;5;1$y", "1*x", "1;1;1;1;1;1*y", "1#y", "3;4r", "r", "0;0r", "4;3r", "3;99r", "1;4s", "?r", "?s"),
     ("REP after a character", b"q\x1b[4b"),
+    ("REP of line drawing", b"\x1b(0q\x1b[5b\x1b(B"),
+    ("REP of line drawing, then text", b"\x1b)0\x0eq\x1b[2bxq\x1b[2b\x0f"),
     ("REP after a wide one", "日\x1b[4b".encode()),
     ("erase in colour", b"\x1b[41m\x1b[K\x1b[m"),
     ("scroll in colour", b"\x1b[41m\x1b[2S\x1b[m"),

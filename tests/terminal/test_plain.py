@@ -119,6 +119,7 @@ MOVED = [
     ("repainted from the top", b"\x1b[Ha\x1b[K\r\nb\x1b[K\r\n\x1b[J" * 5, "a\nb\n"),
     ("reset", b"one\r\n\x1bc\x1b[!p\x1b[?3;4l\x1b[4l\x1b>\r\x1b[3g        \x1bH        \x1bH\rtwo\r\n", "one\ntwo\n"),
     ("wrapped lines in the grid", b"x" * 50 + b"\r\n\x1b[A\x1b[5C\x1b[Ky\r\n", "x" * 45 + "y\n"),
+    ("line drawing repeated", b"\x1b(0lq\x1b[5bk\x1b(B\r\n", "┌──────┐\n"),
     ("line drawing", b"\x1b(0lqk\x1b(B\r\nq\r\n", "┌─┐\nq\n"),
     ("insert mode", b"bc\r\x1b[4ha\x1b[4l\r\n", "abc\n"),
     ("invisible in the grid", "a\u202eb\r\n\x1b[A\x1b[2Cx".encode(), "a<U+202E>bx"),

@@ -95,6 +95,10 @@ LIKE_TMUX: list[tuple[str, bytes]] = [
     ("repeat to the edge only", b"a\x1b[99bc"),
     ("repeat at the edge", EDGE + b"\x1b[3bc"),
     ("repeat after a newline", b"ab\r\n\x1b[3bc"),
+    ("repeat after an unknown sequence", b"a\x1b[?9q\x1b%G\x7f\x1b[2bc"),
+    ("repeat after a sequence without effect", b"a\x1b[6n\x1b[2bb\x1b=\x1b[2bc"),
+    ("repeat after a character", "aé\x1b[2bc".encode()),
+    ("repeat twice", b"a\x1b[2b\x1b[2bc"),
     ("repeat after a colour", b"a\x1b[1m\x1b[2bc"),
     ("repeat after a title", b"a\x1b]0;x\x07\x1b[2bc"),
     ("repeat a wide character", "日\x1b[9bc".encode()),
@@ -150,6 +154,7 @@ LIKE_TMUX: list[tuple[str, bytes]] = [
 # Where we differ on purpose, or where `capture-pane` does not tell.
 UNLIKE_TMUX = [
     ("line drawing", b"\x1b(0lqk\x1b(Bx\x1b)0\x0eq\x0fq", ["┌─┐x─q"]),
+    ("line drawing repeated", b"\x1b(0q\x1b[5b\x1b(B", ["──────"]),
     ("line drawing ends with a reset", b"\x1b(0q\x1bcq", ["q"]),
     ("over the second half", "日本\r\x1b[Cx".encode(), [" x本"]),
     ("delete a half", "日本\r\x1b[C\x1b[P".encode(), [" 本"]),

@@ -57,6 +57,7 @@ class Page(Moves):
 
     def draw(self, data: str) -> None:
         """Write printable characters at the cursor."""
+        last = data[-1]
         if self.drawing[self.shifted]:
             data = data.translate(LINE_DRAWING)
         if data.isascii() and not self.inserts:
@@ -64,6 +65,7 @@ class Page(Moves):
         else:
             for char in data:
                 self._draw_char(char)
+        self.last_char = last if last.isascii() else ""
 
     def _draw_ascii(self, text: str) -> None:
         cursor, columns = self.cursor, self.columns
@@ -88,7 +90,6 @@ class Page(Moves):
             cursor.x = end
             pos += end - start
         self._stay_in_row()
-        self.last_char = text[-1]
 
     def _stay_in_row(self) -> None:
         if not self.wraps:
@@ -116,7 +117,6 @@ class Page(Moves):
             self._wrap()
         self._put(char, width)
         self._stay_in_row()
-        self.last_char = char if char.isascii() else ""
 
     def _put(self, char: str, width: int) -> None:
         cursor = self.cursor
@@ -147,7 +147,6 @@ class Page(Moves):
             return False
         row, col = self.grid.rows[self.cursor.y], self._before_cursor()
         cell = row[col]
-        self.last_char = ""
         if char == ZERO_WIDTH_JOINER and cell.text.isascii():
             return True
         if len(cell.text) < MAX_CELL:

@@ -27,7 +27,8 @@ _TOKEN = re.compile(
     r"|\x1b\[(?P<sgr>[0-9;:]{0,63}+)m"
     r"|\x1b\[(?P<prefix>[<=>?]?)(?P<params>[0-9;]{0,63}+)(?P<final>[@-~])"
     r"|(?P<control>[\x00-\x1a\x1c-\x1f])"
-    r"|(?P<ignored>[\x7f-\x9f]+)"  # C1 in UTF-8 is nothing to tmux
+    r"|(?P<c1>[\x80-\x9f]+)"  # in UTF-8 they are nothing to tmux
+    r"|\x7f"
 )
 _ESCAPE = re.compile(r"\x1b([^\x18\x1a\x1b0-~]*+)([0-~\x18\x1a\x1b])")
 _CSI = re.compile(r"([^\x18\x1a\x1b@-~]*+)([@-~\x18\x1a\x1b])")
@@ -44,6 +45,10 @@ _STRING = {
 # Text that can only go down and scroll, at any size.
 _LINEAR = re.compile(r"(?:[^\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]++|\x1b\[[0-9;]*+[mK])*+")
 _SGR = re.compile(r"\x1b\[([0-9;]*)m")
+
+_WITHOUT_EFFECT = frozenset({"c", ">c", ">m", "n", ">n", "t", ">q"})
+"""Sequences that tmux knows, and that change nothing here: questions, keys, windows."""
+
 _SKIP_FROM = 2048
 """Characters of linear text from which looking for the part to skip pays."""
 
@@ -77,24 +82,24 @@ class Stream:
             token = match(text, pos)
             if token is None:
                 pos = self._escape(text, pos)
-                if not self._pending:
-                    screen.last_char = ""
                 continue
             pos = token.end()
             kind = token.lastgroup
             if kind == "text":
                 draw(token["text"])
-                continue
-            if kind == "sgr":
+            elif kind == "sgr":
                 sgr(token["sgr"])
+                screen.last_char = ""
             elif kind == "newline":
                 screen.cursor.x = 0
                 index()
+                screen.last_char = ""
             elif kind == "final":
                 self._sequence(token["prefix"] + token["final"], token["params"])
             elif kind == "control":
                 self._control(token["control"])
-            screen.last_char = ""
+            elif kind == "c1":
+                screen.last_char = ""
 
     @property
     def unfinished(self) -> bytes:
@@ -137,6 +142,7 @@ class Stream:
         return cut + 1
 
     def _control(self, char: str) -> None:
+        self._screen.last_char = ""
         if handler := self._controls.get(char):
             handler()
 
@@ -153,9 +159,10 @@ class Stream:
         if final == "[" and not intermediates:
             return self._csi(text, escape.end())
         if final in _STRING and not intermediates:
-            self._string = final
+            self._string, self._screen.last_char = final, ""
             return self._in_string(text, escape.end())
         if handler := self._escapes.get(intermediates + final):
+            self._screen.last_char = ""
             handler()
         return escape.end()
 
@@ -209,13 +216,16 @@ class Stream:
             code, _, title = self._body.partition(";")
             if code in ("0", "2"):
                 self._screen.set_title(title)
-        self._string = self._body = self._screen.last_char = ""
+        self._string = self._body = ""
 
     def _sequence(self, name: str, params: str) -> None:
         if name == "m":
             self._screen.sgr(params)
         elif (handler := self._sequences.get(name)) and (numbers := _numbers(params)):
             handler(numbers)
+        elif not (handler or name in _WITHOUT_EFFECT):
+            return  # what tmux does not know does not come between a character and `CSI b`
+        self._screen.last_char = ""
 
 
 @lru_cache(maxsize=4096)  # programs move to the same places over and over
@@ -252,6 +262,7 @@ def _escapes(screen: Screen) -> dict[str, Callable[[], None]]:
         "E": screen.next_line,
         "H": screen.set_tab_stop,
         "M": screen.reverse_index,
+        **dict.fromkeys("=>\\", lambda: None),  # keypad, string terminator
         "c": screen.hard_reset,
         "#8": screen.alignment_display,
         "(0": charset(0, True),
