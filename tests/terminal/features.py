@@ -47,6 +47,8 @@ EDITS = [
     ("REP of line drawing", b"\x1b(0q\x1b[5b\x1b(B"),
     ("REP of line drawing, then text", b"\x1b)0\x0eq\x1b[2bxq\x1b[2b\x0f"),
     ("REP after a wide one", "日\x1b[4b".encode()),
+    ("reset in the alternate screen", b"\x1b[?1049halt\x1bcafter"),
+    ("reset in the alternate screen, left", b"\x1b[?1049halt\x1bcafter\x1b[?1049l"),
     ("erase in colour", b"\x1b[41m\x1b[K\x1b[m"),
     ("scroll in colour", b"\x1b[41m\x1b[2S\x1b[m"),
     ("insert in colour", b"\x1b[41m\x1b[3@\x1b[L\x1b[m"),

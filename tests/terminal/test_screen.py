@@ -299,6 +299,7 @@ def test_long_linear_text_is_skipped_without_a_trace(text: str) -> None:
 
 
 def test_title_is_kept_and_bounded() -> None:
+    assert fed(b"\x1b]0;one\x07\x1bc").title == "one"
     assert fed(b"\x1b]0;one\x07\x1b]2;tw", b"o\x1b", b"\\").title == "two"
     assert len(fed(b"\x1b]2;" + b"x" * 100_000 + b"\x07").title) < 5000
 

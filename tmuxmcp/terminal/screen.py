@@ -47,10 +47,11 @@ class Screen(Page, pyte.Screen):  # type: ignore[misc]  # cursor and margins are
         self._saved_by_alternate: SavedCursor | None = None
 
     def hard_reset(self) -> None:
-        """Do what `ESC c` says; tmux keeps what was shown."""
-        self._leave_alternate(restore_cursor=False)
+        """Do what `ESC c` says: tmux scrolls up what was shown, stays in the alternate screen and keeps the title."""
         self._keep_cleared()
+        under, saved, title, shape = self.under, self._saved_by_alternate, self.title, self.cursor.shape
         self.reset()
+        self.under, self._saved_by_alternate, self.title, self.cursor.shape = under, saved, title, shape
 
     @property  # type: ignore[override]  # pyte's is a dict of dicts
     def buffer(self) -> list[Row]:
