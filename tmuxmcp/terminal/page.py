@@ -109,14 +109,18 @@ class Page(Moves):
         cursor = self.cursor
         if cursor.x > 0 and not char.isascii() and self._joins_next() and self._join(char):
             return
+        if self._drops(width):
+            return
         if self.inserts:
-            self.insert_characters(width)
+            self.grid.insert_cells(cursor.y, cursor.x, width, BLANK)
         if cursor.x + width > self.columns:
-            if width > self.columns or not self.wraps:
-                return
             self._wrap()
         self._put(char, width)
         self._stay_in_row()
+
+    def _drops(self, width: int) -> bool:
+        """Whether a character of this width finds no place."""
+        return width > self.columns or (not self.wraps and self.cursor.x + width > self.columns)
 
     def _put(self, char: str, width: int) -> None:
         cursor = self.cursor
@@ -132,7 +136,7 @@ class Page(Moves):
     def _wrap(self) -> None:
         self.grid.rows[self.cursor.y].wrapped = min(self.cursor.x, self.columns)
         self.cursor.x = 0
-        self.index()
+        self._down(BLANK)
 
     def _before_cursor(self) -> int:
         col = self.cursor.x - 1
@@ -167,9 +171,13 @@ class Page(Moves):
     # Lines and scrolling
 
     def index(self) -> None:
+        self._down(self.pen.blank)
+
+    def _down(self, blank: Cell) -> None:
+        """Go to the next row; what scrolls in is of the pen's background, but not when a line wraps."""
         _, bottom = self.region()
         if self.cursor.y == bottom:
-            self.scroll_up(1)
+            self._scroll_up(1, blank)
         elif self.cursor.y < self.lines - 1:
             self.cursor.y += 1
 
@@ -192,11 +200,14 @@ class Page(Moves):
             self.to(self.columns - 1, cursor.y - 1)
 
     def scroll_up(self, count: int | None = None) -> None:
+        self._scroll_up(count or 1, self.pen.blank)
+
+    def _scroll_up(self, count: int, blank: Cell) -> None:
         """Scroll the region; its top rows go to the scrollback wherever the region lies, as in tmux."""
         top, bottom = self.region()
         if self.keeps_scrolled:
-            self.rows_left(self.grid.rows[top : min(top + (count or 1), bottom + 1)])
-        self.grid.delete_rows(top, bottom, count or 1, self.pen.blank)
+            self.rows_left(self.grid.rows[top : min(top + count, bottom + 1)])
+        self.grid.delete_rows(top, bottom, count, blank)
 
     def scroll_down(self, count: int | None = None) -> None:
         top, bottom = self.region()
