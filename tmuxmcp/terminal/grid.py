@@ -82,10 +82,9 @@ class Row(list[Cell]):
         return not "".join(map(_TEXT, self)).strip(" ")
 
     def split_wide(self, col: int) -> None:
-        """Blank both halves of a wide character that an edit at this column cuts in two."""
+        """Blank both halves of a wide character that an edit at this column cuts in two; no colour of it stays."""
         if 0 < col < len(self) and self[col].width == 0:
-            self[col - 1] = Cell(" ", self[col - 1].style)
-            self[col] = Cell(" ", self[col].style)
+            self[col - 1] = self[col] = BLANK
 
     def fit(self, cols: int) -> None:
         """Cut or lengthen."""
