@@ -17,8 +17,8 @@ from pyte.modes import DECAWM, DECOM, DECTCEM, IRM
 from tmuxmcp.terminal.grid import Grid, Row
 from tmuxmcp.terminal.moves import TAB
 from tmuxmcp.terminal.page import Page
-from tmuxmcp.terminal.snapshot import PLAIN, SavedCursor, Snapshot, State
 from tmuxmcp.terminal.snapshot import Row as Cells
+from tmuxmcp.terminal.snapshot import SavedCursor, Snapshot, State
 
 _KEPT = frozenset({IRM, 34, *(mode << 5 for mode in (1, 6, 7, 12, 25, 1000, 1001, 1002, 1003, 1004, 1005, 1006, 2004))})
 """Modes that are remembered: the others mean nothing to tmux."""
@@ -217,11 +217,6 @@ class Screen(Page, pyte.Screen):  # type: ignore[misc]  # cursor and margins are
             self.grid.fit(self.columns, self.lines, min(saved.row, len(self.grid.rows) - 1) if saved else 0)
         if restore_cursor and self._saved_by_alternate:  # tmux does so on the main screen too
             self._unsnap(self._saved_by_alternate)
-
-    def soft_reset(self) -> None:
-        self._set_modes({DECAWM, DECTCEM})
-        self.margins = self._saved = None
-        self.pen = self.pens.get(PLAIN)
 
     def bell(self, *args: Any) -> None:
         self.bell_count += 1

@@ -311,5 +311,4 @@ def _sequences(screen: Screen) -> dict[str, Callable[[tuple[int | None, ...]], N
         "s": lambda params: screen.save_cursor(),
         "u": lambda params: screen.restore_cursor(),
         " q": kind(screen.set_shape),
-        "!p": lambda params: screen.soft_reset(),
     }
