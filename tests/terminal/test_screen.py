@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.terminal.conftest import RealTmux, Shown, looks, trimmed
 from tmuxmcp.terminal.collector import Collector
 from tmuxmcp.terminal.screen import Screen
-from tmuxmcp.terminal.seed import grid
+from tmuxmcp.terminal.seed import grid, seed
 from tmuxmcp.terminal.snapshot import PLAIN, Cell, Style, from_data, to_data
 from tmuxmcp.terminal.stream import Stream
 from tmuxmcp.terminal.widths import MAX_CELL
@@ -298,9 +298,48 @@ def test_long_linear_text_is_skipped_without_a_trace(text: str) -> None:
     assert state(fed(data)) == state(fed(*pieces))
 
 
+TITLES = [
+    *(
+        b"]0;a",
+        b"]2;b",
+        b"]1;c",
+        b"]00;d",
+        b"]02;e",
+        b"]20;f",
+        b"]2g",
+        b"]2",
+        b"]0;",
+        b"];h",
+        b"]3;i",
+        b"];0;j",
+        b"]0;k;l",
+    ),
+    *(
+        b"]0;a\nb\tc",
+        b"]0;a\x7fb",
+        "]0;aé日".encode(),
+        "]0;a\x85b".encode(),
+        b"]2;  x  ",
+        b"_c",
+        b"_",
+        b"_a\x07b",
+        b"_a\x7f",
+    ),
+    *(b"^d", b"Xe", b"kf", b"P0;g", b"]8;;h", b"]7;i", b"]10;j"),
+]
+
+
+def test_title_is_the_one_of_tmux(real_tmux: RealTmux) -> None:
+    streams = [b"\x1b]2;before\x07\x1b" + title + b"\x1b\\" for title in TITLES]
+    shown = real_tmux.show_all(streams, cols=20, rows=6)
+    theirs = [seed(each.seed.facts, each.seed.rows).title for each in shown]
+    assert [fed(data).title for data in streams] == theirs
+
+
 def test_title_is_kept_and_bounded() -> None:
     assert fed(b"\x1b]0;one\x07\x1bc").title == "one"
     assert fed(b"\x1b]0;one\x07\x1b]2;tw", b"o\x1b", b"\\").title == "two"
+    assert fed(b"\x1b_o", b"ne\x1b\\").title == "one"
     assert len(fed(b"\x1b]2;" + b"x" * 100_000 + b"\x07").title) < 5000
 
 

@@ -15,7 +15,7 @@ from tmuxmcp.terminal.sgr import number, obeyed
 from tmuxmcp.terminal.snapshot import Snapshot
 
 MAX_TITLE = 4096
-"""Characters kept of an operating system command; nothing but the title is read from one."""
+"""Characters kept of a string that may be a title."""
 
 MAX_SEQUENCE = 4096
 """Characters of the longest unfinished sequence kept."""
@@ -41,6 +41,13 @@ _STRING = {
     "[": re.compile(r"[^\x18\x1a\x1b@-~]*+"),  # a control sequence too long to obey
     **dict.fromkeys("X^_k", re.compile(r"[^\x18\x1a\x1b]*+")),
 }
+
+# What a title is in, and what of it: an operating system command, and for tmux any application program command.
+_TITLES = {
+    "]": re.compile(r"0*[02](?:;|(?![0-9]))([^\x7f-\x9f]*)\Z"),
+    "_": re.compile(r"([^\x7f-\x9f]*)\Z"),
+}
+_UNPRINTED = re.compile(r"[\x00-\x1f]+")
 
 # Text that can only go down and scroll, at any size.
 _LINEAR = re.compile(r"(?:[^\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]++|\x1b\[[0-9;]*+[mK])*+")
@@ -197,7 +204,7 @@ class Stream:
         inside = _STRING[self._string].match(text, pos)
         assert inside is not None  # it matches the empty text
         end = inside.end()
-        if self._string == "]":
+        if self._string in _TITLES:
             self._body = (self._body + text[pos:end])[:MAX_TITLE]
         if end == len(text):
             return end
@@ -212,10 +219,9 @@ class Stream:
         return end
 
     def _leave_string(self) -> None:
-        if self._string == "]":
-            code, _, title = self._body.partition(";")
-            if code in ("0", "2"):
-                self._screen.set_title(title)
+        found = _TITLES[self._string].match(_UNPRINTED.sub("", self._body)) if self._string in _TITLES else None
+        if found:
+            self._screen.set_title(found[1])
         self._string = self._body = ""
 
     def _sequence(self, name: str, params: str) -> None:
