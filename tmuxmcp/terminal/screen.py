@@ -9,6 +9,7 @@ questions to the terminal stay unanswered, because tmux has already answered the
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyte
@@ -207,7 +208,9 @@ class Screen(Page, pyte.Screen):  # type: ignore[misc]  # cursor and margins are
         if self.alternate:
             return
         if save_cursor:
-            self._saved_by_alternate = self._snap()
+            self._saved_by_alternate = SavedCursor(self.cursor.y, self.cursor.x, self.pen.style)
+        elif self._saved_by_alternate:  # tmux saves the pen each time, the cursor only when asked to
+            self._saved_by_alternate = replace(self._saved_by_alternate, pen=self.pen.style)
         self.under, self.grid = self.grid, Grid(self.columns, self.lines)
 
     def _leave_alternate(self, restore_cursor: bool) -> None:
@@ -215,8 +218,10 @@ class Screen(Page, pyte.Screen):  # type: ignore[misc]  # cursor and margins are
             self.grid, self.under = self.under, None
             saved = self._saved_by_alternate
             self.grid.fit(self.columns, self.lines, min(saved.row, len(self.grid.rows) - 1) if saved else 0)
+        self.to(self.cursor.x, self.cursor.y)  # no longer about to wrap
         if restore_cursor and self._saved_by_alternate:  # tmux does so on the main screen too
-            self._unsnap(self._saved_by_alternate)
+            self.to(self._saved_by_alternate.col, self._saved_by_alternate.row)
+            self.pen = self.pens.get(self._saved_by_alternate.pen)
 
     def bell(self, *args: Any) -> None:
         self.bell_count += 1
