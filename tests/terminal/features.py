@@ -53,6 +53,8 @@ EDITS = [
     ("alternate screen leaves character sets", b"\x1b[?1049h\x1b(0\x1b)0\x0e\x1b[?1049lq"),
     ("alternate screen leaves origin mode", b"\x1b[3;5r\x1b[?6h\x1b[?1049h\x1b[?6l\x1b[?1049l"),
     ("alternate screen restores the last pen", b"\x1b[31m\x1b[?1049h\x1b[?47l\x1b[32m\x1b[?47h\x1b[m\x1b[?1049l"),
+    ("tab stop about to wrap", b"\x1b[1;20Hx\x1bH"),
+    ("tab stop removed about to wrap", b"\x1b[1;20H\x1bHx\x1b[g"),
     ("over the right half in colour", "\x1b[41m日本\x1b[m\x1b[3;7Hx".encode()),
     ("over the left half in colour", "\x1b[41m日本\x1b[m\x1b[3;8Hé".encode()),
     ("wide over two halves in colour", "\x1b[41m日本\x1b[m\x1b[3;7H語".encode()),

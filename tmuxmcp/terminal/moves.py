@@ -109,7 +109,8 @@ class Moves:
             self.cursor.x = max((col for col in self.tabstops if col < self.cursor.x), default=0)
 
     def set_tab_stop(self) -> None:
-        self.tabstops.add(min(self.cursor.x, self.columns - 1))
+        if self.cursor.x < self.columns:
+            self.tabstops.add(self.cursor.x)
 
     def clear_tab_stop(self, how: int = 0) -> None:
         if how == 0:
