@@ -7,7 +7,7 @@ import pytest
 from tests.terminal.conftest import RealTmux, Seed, looks
 from tests.terminal.features import COLS, END, FEATURES, ROWS, START
 from tmuxmcp.terminal.screen import Screen
-from tmuxmcp.terminal.seed import seed
+from tmuxmcp.terminal.seed import MODES, seed
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.terminal.stream import Stream
 
@@ -31,7 +31,9 @@ def told_of(real_tmux: RealTmux) -> dict[bytes, Seed]:
 
 
 def seen(snapshot: Snapshot) -> object:
-    return snapshot.text_rows(), snapshot.cursor, snapshot.alternate, looks(snapshot.grid), snapshot.state.tab_stops
+    state = snapshot.state
+    modes = set(MODES.values()) & set(state.modes)
+    return snapshot.text_rows(), snapshot.cursor, snapshot.alternate, looks(snapshot.grid), state.tab_stops, modes
 
 
 def test_names_are_told_apart() -> None:

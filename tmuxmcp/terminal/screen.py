@@ -21,7 +21,10 @@ from tmuxmcp.terminal.page import Page
 from tmuxmcp.terminal.snapshot import Row as Cells
 from tmuxmcp.terminal.snapshot import SavedCursor, Snapshot, State
 
-_KEPT = frozenset({IRM, 34, *(mode << 5 for mode in (1, 6, 7, 12, 25, 1000, 1001, 1002, 1003, 1004, 1005, 1006, 2004))})
+_MOUSE = frozenset(mode << 5 for mode in (1000, 1002, 1003))
+"""Ways to report the mouse: one of them at most is on."""
+
+_KEPT = frozenset({IRM, 34, *(mode << 5 for mode in (1, 6, 7, 12, 25, 1004, 1005, 1006, 2004)), *_MOUSE})
 """Modes that are remembered: the others mean nothing to tmux."""
 
 
@@ -200,7 +203,8 @@ class Screen(Page, pyte.Screen):  # type: ignore[misc]  # cursor and margins are
             self.to(0, 0)
         else:
             changed = {mode << 5 if private else mode} & _KEPT
-            self._set_modes(self.mode | changed if on else self.mode - changed)
+            others = _MOUSE if private and (changed & _MOUSE or (mode == 1001 and not on)) else frozenset()
+            self._set_modes((self.mode - changed - others) | (changed if on else set()))
             if private and mode == 6:
                 self.cursor_position()
 

@@ -21,7 +21,7 @@ _NUMBERS = (
     *("pane_width", "pane_height", "cursor_x", "cursor_y", "scroll_region_upper", "scroll_region_lower"),
     *("alternate_on", "alternate_saved_x", "alternate_saved_y"),
 )
-_MODES = {
+MODES = {
     "cursor_flag": 25 << 5,
     "insert_flag": 4,
     "wrap_flag": 7 << 5,
@@ -33,10 +33,11 @@ _MODES = {
     "mouse_utf8_flag": 1005 << 5,
     "mouse_sgr_flag": 1006 << 5,
 }
+"""The modes that tmux tells of, as a screen has them."""
 _NEVER = 2**32 - 1
 """What tmux says of a cursor that was not saved."""
 
-FORMAT = " ".join(f"#{{{name}}}" for name in (*_NUMBERS, *_MODES, "pane_tabs", "pane_title"))
+FORMAT = " ".join(f"#{{{name}}}" for name in (*_NUMBERS, *MODES, "pane_tabs", "pane_title"))
 """What to ask `display-message -p` for."""
 
 TAIL_BYTES = 64 * 1024
@@ -68,7 +69,7 @@ def seed(facts: str, rows: Sequence[str], under: Sequence[str] = (), tail: bytes
     state = replace(
         known.state,
         wrapped=(),
-        modes=tuple(sorted({mode for mode in known.state.modes if mode not in _MODES.values()} | modes)),
+        modes=tuple(sorted({mode for mode in known.state.modes if mode not in MODES.values()} | modes)),
         margins=None if (top, bottom) == (0, height - 1) else (top, bottom),
         tab_stops=tab_stops,
         under=grid(under, cols, height) if alternate else (),
@@ -100,12 +101,12 @@ def grid(rows: Sequence[str], cols: int, height: int) -> tuple[Row, ...]:
 
 
 def _read(facts: str) -> tuple[dict[str, int], set[int], tuple[int, ...], str]:
-    words = facts.rstrip("\n").split(" ", len(_NUMBERS) + len(_MODES) + 1)
-    if len(words) < len(_NUMBERS) + len(_MODES) + 2:
+    words = facts.rstrip("\n").split(" ", len(_NUMBERS) + len(MODES) + 1)
+    if len(words) < len(_NUMBERS) + len(MODES) + 2:
         raise ValueError(f"not what tmux was asked for: {facts[:200]!r}")
     numbers = {name: int(word or 0) for name, word in zip(_NUMBERS, words, strict=False)}
     flags = words[len(_NUMBERS) :]
-    modes = {mode for mode, flag in zip(_MODES.values(), flags, strict=False) if flag == "1"}
+    modes = {mode for mode, flag in zip(MODES.values(), flags, strict=False) if flag == "1"}
     tab_stops = tuple(int(stop) for stop in words[-2].split(",") if stop)
     return numbers, modes, tab_stops, words[-1]
 
