@@ -83,6 +83,7 @@ BARS = [
     ("half a wide character", "日本\r\x1b[Cx\r\n".encode(), " x本\n"),
     ("combining", "e\u0301a\bb\r\n".encode(), "e\u0301b\n"),
     ("joined emoji", "👩\u200d💻a\bb\r\n".encode(), "👩\u200d💻b\n"),
+    ("joiner after ASCII", "日\u200db\u200d日\rc\r\n".encode(), "c b<U+200D>日\n"),
     ("wider than the pane", b"x" * 30 + b"\r" + b"y" * 5 + b"\r\n", "x" * 20 + "y" * 5 + "x" * 5 + "\n"),
     ("exactly the pane", b"x" * 20 + b"\r" + b"y" * 5 + b"\r\n", "y" * 5 + "x" * 15 + "\n"),
     ("backspace over the edge", b"x" * 22 + b"\b \b" * 4 + b"y\r\n", "x" * 18 + "y\n"),
@@ -256,6 +257,7 @@ LIKE_TMUX = [
     ("long lines", b"".join(b"%d:" % number + b"x" * number + b"\r\n" for number in range(0, 300, 7))),
     ("wide characters", "".join(f"{'日本語' * number}x\r\n" for number in range(25)).encode()),
     ("combining and emoji", "e\u0301 👩\u200d💻 ❤\ufe0f 🇩🇪 👍🏽 हिन्दी\r\n".encode() * 30),
+    ("joiners in edited lines", "👩\u200d💻 日\u200dx\u200d\rx\r\nend\r\n".encode()),
     ("colours", b"".join(b"\x1b[1;3%dmx\x1b[m\x1b[K y\x1b[K\r\n" % (number % 8) for number in range(40))),
     (
         "progress bar",

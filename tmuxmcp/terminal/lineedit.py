@@ -65,8 +65,11 @@ class LineEditor:
 
     def _put(self, text: str) -> None:
         if not text.isascii():
+            joined = False
             for char in text:
-                self._put_char(char)
+                if char != ZERO_WIDTH_JOINER:
+                    self._put_char(char, joined)
+                joined = char == ZERO_WIDTH_JOINER
             return
         pos = 0
         while pos < len(text):
@@ -75,11 +78,13 @@ class LineEditor:
             self._write(list(part))
             pos += len(part)
 
-    def _put_char(self, char: str) -> None:
-        if self._joins(char):
-            self._join(char)
+    def _put_char(self, char: str, joined: bool) -> None:
+        """Print a character, or add it to the one before: what takes no column, and what follows a joiner."""
+        width, before = char_width(char), self._before_cursor()
+        if width == 0 or (joined and before >= 0 and not char.isascii()):
+            if before >= 0:
+                self._join(before, ZERO_WIDTH_JOINER * joined + char)
         else:
-            width = char_width(char)
             self._wrap_for(width)
             self._write([char, ""][:width])
 
@@ -108,17 +113,9 @@ class LineEditor:
         col = min(self._col, len(self._row)) - 1
         return col - 1 if col > 0 and self._row[col] == "" else col
 
-    def _joins(self, char: str) -> bool:
-        col = self._before_cursor()
-        after_joiner = col >= 0 and self._row[col].endswith(ZERO_WIDTH_JOINER)
-        return char_width(char) == 0 or (after_joiner and not char.isascii())
-
-    def _join(self, char: str) -> None:
-        col = self._before_cursor()
-        if col < 0 or len(self._row[col]) >= MAX_CELL:
-            return
-        if char != ZERO_WIDTH_JOINER or not self._row[col].isascii():
-            self._row[col] += char
+    def _join(self, col: int, text: str) -> None:
+        if len(self._row[col]) + len(text) <= MAX_CELL:
+            self._row[col] += text
 
     def _forward(self, count: int) -> None:
         self._col = min(self._col + max(count, 1), self._cols - 1)

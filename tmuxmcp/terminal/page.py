@@ -63,8 +63,11 @@ class Page(Moves):
         if data.isascii() and not self.inserts:
             self._draw_ascii(data)
         else:
+            joined = False
             for char in data:
-                self._draw_char(char)
+                if char != ZERO_WIDTH_JOINER:
+                    self._draw_char(char, joined)
+                joined = char == ZERO_WIDTH_JOINER
         self.last_char = last if last.isascii() else ""
 
     def _draw_ascii(self, text: str) -> None:
@@ -100,14 +103,16 @@ class Page(Moves):
         room = self.columns - self.cursor.x
         return text if len(text) <= room else text[: room - 1] + text[-1]
 
-    def _draw_char(self, char: str) -> None:
+    def _draw_char(self, char: str, joined: bool) -> None:
+        """Print a character, or add it to the one before: what takes no column, and what follows a joiner."""
         width = char_width(char)
         if width == 0:
             if not is_dropped(char):
-                self._join(char)
+                self._join(char, joined)
             return
         cursor = self.cursor
-        if cursor.x > 0 and not char.isascii() and self._joins_next() and self._join(char):
+        if joined and cursor.x > 0 and not char.isascii():
+            self._join(char, joined)
             return
         if self._drops(width):
             return
@@ -142,20 +147,14 @@ class Page(Moves):
         col = self.cursor.x - 1
         return col - (self.grid.rows[self.cursor.y][col].width == 0)
 
-    def _joins_next(self) -> bool:
-        return self.grid.rows[self.cursor.y][self._before_cursor()].text.endswith(ZERO_WIDTH_JOINER)
-
-    def _join(self, char: str) -> bool:
+    def _join(self, char: str, joined: bool) -> None:
         """Add a character to the cell before the cursor; at column 0 there is none."""
         if self.cursor.x == 0:
-            return False
+            return
         row, col = self.grid.rows[self.cursor.y], self._before_cursor()
-        cell = row[col]
-        if char == ZERO_WIDTH_JOINER and cell.text.isascii():
-            return True
-        if len(cell.text) < MAX_CELL:
-            row[col] = cell._replace(text=cell.text + char)
-        return True
+        text = row[col].text + ZERO_WIDTH_JOINER * joined + char
+        if len(text) <= MAX_CELL:
+            row[col] = row[col]._replace(text=text)
 
     def repeat(self, count: int | None = None) -> None:
         """Print the last character again, within the row."""

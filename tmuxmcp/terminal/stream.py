@@ -13,6 +13,7 @@ from functools import lru_cache
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.sgr import number, obeyed
 from tmuxmcp.terminal.snapshot import Snapshot
+from tmuxmcp.terminal.widths import ZERO_WIDTH_JOINER
 
 MAX_TITLE = 4096
 """Characters kept of a string that may be a title."""
@@ -68,7 +69,7 @@ class Stream:
         self._screen = screen
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors)
         self._pending = ""
-        """The start of an escape sequence, at most `MAX_SEQUENCE` characters."""
+        """A joiner, or the start of an escape sequence, at most `MAX_SEQUENCE` characters."""
         self._string = ""
         """The opener of the string that we are in."""
         self._body = ""
@@ -94,6 +95,8 @@ class Stream:
             kind = token.lastgroup
             if kind == "text":
                 draw(token["text"])
+                if pos == len(text) and text[-1] == ZERO_WIDTH_JOINER:
+                    self._pending = ZERO_WIDTH_JOINER  # what it joins is still to come
             elif kind == "sgr":
                 sgr(token["sgr"])
                 screen.last_char = ""
