@@ -54,6 +54,7 @@ EDITS = [
     ("alternate screen leaves origin mode", b"\x1b[3;5r\x1b[?6h\x1b[?1049h\x1b[?6l\x1b[?1049l"),
     ("alternate screen restores the last pen", b"\x1b[31m\x1b[?1049h\x1b[?47l\x1b[32m\x1b[?47h\x1b[m\x1b[?1049l"),
     ("tab stop about to wrap", b"\x1b[1;20Hx\x1bH"),
+    ("tab back about to wrap", b"\x1b[1;20H\x1bHx\x1b[Z"),
     ("tab stop removed about to wrap", b"\x1b[1;20H\x1bHx\x1b[g"),
     ("mouse modes exclude each other", b"\x1b[?1000h\x1b[?1002h"),
     ("mouse modes in another order", b"\x1b[?1003h\x1b[?1006h\x1b[?1000h"),

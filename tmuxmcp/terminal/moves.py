@@ -105,6 +105,7 @@ class Moves:
         self.cursor.x = max(self.cursor.x, min(stops, default=self.columns - 1))
 
     def tab_back(self, count: int | None = None) -> None:
+        self.cursor.x = min(self.cursor.x, self.columns - 1)
         for _ in range(min(count or 1, self.columns)):
             self.cursor.x = max((col for col in self.tabstops if col < self.cursor.x), default=0)
 
