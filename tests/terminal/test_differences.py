@@ -1,13 +1,15 @@
-"""Where our screen differs from a real tmux on purpose, it does so as the reference tells."""
+"""Random streams, shown alike by a real tmux and by our screen, or different as the reference tells."""
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 
 from tests.terminal.conftest import RealTmux, Seed, looks
+from tests.terminal.streams import HARD, SIZES, TITLE, TOKENS, Token, stream
 from tests.terminal.tmux_bugs import BUGS, as_captured, with_bugs
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.seed import MODES, seed
@@ -15,6 +17,8 @@ from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.terminal.stream import Stream
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "tmux-differences.md"
+FIRST = int(os.environ.get("TMUXMCP_TEST_SEED", "0"))
+COUNT = 2000 if os.environ.get("TMUXMCP_TEST_MANY") else 240
 # A stream for each difference, at 20x6.
 EXAMPLES = {
     "insert characters": b"abcdefghij\x1b[G\x1b[15@",
@@ -58,9 +62,38 @@ def seen(snapshot: Snapshot) -> dict[str, object]:
     }
 
 
+def compared(tmux: RealTmux, streams: dict[int, bytes], cols: int, rows: int) -> tuple[list[int], dict[int, set[str]]]:
+    """Seeds whose streams differ, and what differs in other ways than told."""
+    differ, unexplained = [], {}
+    for (number, data), answer in zip(streams.items(), tmux.show_all([*streams.values()], cols, rows), strict=True):
+        told = seen(theirs(answer.seed))
+        if seen(ours(data, cols, rows)) != told:
+            differ.append(number)
+            known = seen(with_bugs(data, cols, rows).snapshot())
+            if known != told:
+                unexplained[number] = {name for name, value in told.items() if known[name] != value}
+    return differ, unexplained
+
+
+@pytest.mark.parametrize(("tokens", "count", "share"), [(TOKENS, COUNT, 0.99), (HARD, COUNT // 5, 0.0)])
+def test_random_streams_are_shown_alike_or_differ_as_told(
+    real_tmux: RealTmux, tokens: list[tuple[int, Token]], count: int, share: float
+) -> None:
+    """`TMUXMCP_TEST_SEED` begins elsewhere; `TMUXMCP_TEST_MANY` takes 2,000 of them."""
+    differ, unexplained = [], {}
+    for number, (cols, rows) in enumerate(SIZES):
+        seeds = [seed for seed in range(FIRST, FIRST + count) if seed % len(SIZES) == number]
+        found = compared(real_tmux, {seed: stream(seed, tokens)[0] for seed in seeds}, cols, rows)
+        differ += found[0]
+        unexplained |= found[1]
+    print(f"{count} streams from seed {FIRST}: {len(differ)} differ: {differ}")
+    assert not unexplained, f"seeds that differ in other ways than told: {unexplained}"
+    assert len(differ) <= count * (1 - share), f"seeds that differ: {differ}"
+
+
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
 def test_a_known_difference_is_as_told(name: str, real_tmux: RealTmux) -> None:
-    data = b"\x1b]2;first title\x1b\\" + EXAMPLES[name]
+    data = TITLE + EXAMPLES[name]
     told = seen(theirs(real_tmux.show(data, 20, 6).seed))
     assert seen(with_bugs(data, 20, 6, [name]).snapshot()) == told
     assert seen(ours(data, 20, 6)) != told
