@@ -40,6 +40,32 @@ def test_marks_have_kind_offsets_number_status_and_directory():
     assert STREAM[marks[3].start : marks[3].end] == D1
 
 
+def test_marks_tell_time_and_command_where_the_shell_does():
+    (began,) = found(mark("C", 1, "t=1700000000,250000", "cmdline_url=echo%20%C3%A4%0Atrue"))
+    assert (began.time, began.uptime, began.text) == (1700000000.25, None, "echo ä\ntrue")
+    (ended,) = found(mark("D", 1, "0", "up=12.34"))
+    assert (ended.time, ended.uptime, ended.text) == (None, 12.34, None)
+
+
+@pytest.mark.parametrize("time", ["", "x", "${EPOCHREALTIME-}", "-1", "1e9", "nan", "1.", "9" * 13, "1.2.3", "\u0661"])
+def test_a_time_that_is_none_is_not_known(time: str):
+    (began,) = found(mark("C", 1, f"t={time}", f"up={time}"))
+    assert (began.kind, began.time, began.uptime) == ("C", None, None)
+
+
+def test_a_command_has_its_times_and_its_text():
+    _, finished = followed(A1, B1, mark("C", 1, "t=5.5", "cmdline_url=ls"), mark("D", 1, "0", "t=7"))
+    assert [(each.began, each.ended, each.text) for each in finished] == [(5.5, 7.0, "ls")]
+    _, finished = followed(A1, B1, mark("C", 1, "t=5"), D1, mark("B", 2), mark("C", 2), mark("D", 2, "0"))
+    assert [(each.began, each.ended, each.text) for each in finished] == [(5.0, None, None), (None, None, None)]
+
+
+def test_a_track_of_another_version_is_taken_up_as_far_as_it_is_known():
+    track = ShellTrack(state=ShellState.RUNNING, number=4, began=1.5, text="ls")
+    assert ShellTrack.from_dict(track.as_dict() | {"later": 1}) == track
+    assert ShellTrack.from_dict({"state": "prompt", "number": 4}) == ShellTrack(state=ShellState.PROMPT, number=4)
+
+
 def test_byte_by_byte_gives_the_same_marks():
     assert found(*(STREAM[i : i + 1] for i in range(len(STREAM)))) == found(STREAM)
 

@@ -19,7 +19,7 @@ import anyio.lowlevel
 import psutil
 
 from tmuxmcp.contract.results import Usage
-from tmuxmcp.contract.times import iso
+from tmuxmcp.contract.times import iso, seconds_of
 from tmuxmcp.errors import SessionExited
 from tmuxmcp.readiness import kernel as readiness
 from tmuxmcp.record.cursors import Cursors
@@ -71,7 +71,7 @@ class Session:
         self.running: str = ""
         """The command that a `run` of this broker waits for; set by `runs`."""
         self._notice: str | None = None
-        self._shell = ShellView(log, directory, meta.nonce)
+        self._shell = ShellView(log, directory, meta.nonce, seconds_of(meta.created_at) or 0.0)
         self._places = Places(self.log)
         self._terminal = Terminal()
         self._pid: int | None = None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import time
 from collections import deque
+from dataclasses import replace
 
 from tmuxmcp.record.checkpoint import Checkpoint
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import PIECE, RawLog
-from tmuxmcp.terminal.marks import Finished, MarkScanner, ShellTrack
+from tmuxmcp.terminal.marks import Finished, Mark, MarkScanner, ShellTrack
 
 CHECKPOINT_BYTES = 1 << 20
 """How much is scanned between two checkpoints: what a killed broker's successor scans again, at most."""
@@ -18,12 +22,16 @@ MOST_COMMANDS = 64
 SCANNED_BYTES = 4 * PIECE
 """How much is scanned at once: others may go on in between."""
 
+CLOCK_S = 1.0
+"""How far clocks may disagree: a file system writes down times in steps."""
+
 
 class ShellView:
     """The shell of one session, as its marks tell it."""
 
-    def __init__(self, log: RawLog, directory: SessionDirectory, nonce: str) -> None:
-        self._log, self._directory, self._nonce = log, directory, nonce
+    def __init__(self, log: RawLog, directory: SessionDirectory, nonce: str, began: float) -> None:
+        """`began`: when the session was made, in seconds since 1970."""
+        self._log, self._directory, self._nonce, self._began = log, directory, nonce, began
         self._scanner = MarkScanner(nonce)
         self._saved = 0
         self.size = 0
@@ -51,7 +59,7 @@ class ShellView:
             self._begin_at(self._log.head())
             return True
         for mark in self._scanner.feed(data):
-            self.track, finished = self.track.apply(mark)
+            self.track, finished = self.track.apply(self._dated(mark))
             if finished:
                 self.commands.append(finished)
         self.size += len(data)
@@ -65,6 +73,23 @@ class ShellView:
             self._saved = self.size
             Checkpoint(self._nonce, self._scanner.offset, self.track).save(self._directory)
 
+    def _dated(self, mark: Mark) -> Mark:
+        """The mark with its time since 1970; without one that cannot be true, as users can set a shell's clock."""
+        if mark.time is None and mark.uptime is None:
+            return mark
+        said = mark.time if mark.uptime is None else time.time() - _uptime() + mark.uptime
+        try:
+            written = os.stat(self._log.path).st_mtime
+        except OSError:
+            written = 0.0
+        told = said if said is not None and self._began - CLOCK_S <= said <= written + CLOCK_S else None
+        return replace(mark, time=told)
+
     def _begin_at(self, offset: int) -> None:
         self.size = offset
         self._scanner = MarkScanner(self._nonce, offset)
+
+
+def _uptime() -> float:
+    """Seconds since the machine began, as `/proc/uptime` counts them."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else 0.0

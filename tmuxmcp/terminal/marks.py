@@ -6,13 +6,14 @@ our nonce a mark is somebody else's and is dropped, so a file full of marks, a n
 nothing. The number rules out a replay of our own log. `E` is our own: the output ends, where a shell tidies up before
 its D. `P;k=g` answers our key: the shell listens for a command and its name. `job=NAME` with C, D and P names that
 command; `P;k=s` with it says that the shell did not run it because it is incomplete. `P;k=r`: not run, because it came
-in pieces or at the wrong moment.
+in pieces or at the wrong moment. C and D tell the time, `t=` since 1970 or `up=` since the machine began; C tells the
+command where the shell knows it, as `cmdline_url=`.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -22,6 +23,7 @@ LONGEST_MARK = 16 * 1024
 
 _OPENER = b"\x1b]133;"
 _MARK = re.compile(rb"\x1b\]133;([ABCDEP])((?:;[^\x00-\x1f;]{0,%d}){1,8})(?:\x07|\x1b\\)" % LONGEST_MARK)
+_SECONDS = re.compile(r"[0-9]{1,12}(?:[.,][0-9]{1,9})?")
 _UNFINISHED = re.compile(rb"\x1b\]133;[^\x00-\x1f]*\x1b?\Z")
 
 
@@ -43,6 +45,12 @@ class Mark:
     """D: the working directory then."""
     job: str = ""
     """C, D, P: the command that was given by our key."""
+    time: float | None = None
+    """C, D: when, in seconds since 1970, where the shell says so."""
+    uptime: float | None = None
+    """The same in seconds since the machine began, from a shell that knows no other clock."""
+    text: str | None = None
+    """C: the command, where the shell tells it; a long one ends with `…`."""
     why: str = ""
     """P: `s` the command goes on, `r` it was refused, `g` the shell listens for one."""
 
@@ -82,9 +90,29 @@ class MarkScanner:
             if not fields[0].isdecimal() or len(fields[0]) > 12:
                 return None
             status = int(fields[0])
-            cwd = unquote_to_bytes(options["cwd"]).decode("utf-8", "replace") if "cwd" in options else None
-        job, why = options.get("job", ""), options.get("k", "")
-        return Mark(kind, base + match.start(), base + match.end(), int(number), status, cwd, job, why)
+            cwd = _unquoted(options["cwd"]) if "cwd" in options else None
+        return Mark(
+            kind,
+            base + match.start(),
+            base + match.end(),
+            int(number),
+            status,
+            cwd,
+            job=options.get("job", ""),
+            time=_seconds(options.get("t")),
+            uptime=_seconds(options.get("up")),
+            text=_unquoted(options["cmdline_url"]) if kind == "C" and "cmdline_url" in options else None,
+            why=options.get("k", ""),
+        )
+
+
+def _unquoted(url: str) -> str:
+    return unquote_to_bytes(url).decode("utf-8", "replace")
+
+
+def _seconds(said: str | None) -> float | None:
+    """A time as a shell writes it: some write a comma for the point."""
+    return float(said.replace(",", ".")) if said and _SECONDS.fullmatch(said) else None
 
 
 def _unfinished(data: bytes) -> bytes:
@@ -124,6 +152,11 @@ class Finished:
     cwd: str | None
     job: str = ""
     """The command, if it was given by our key."""
+    began: float | None = None
+    """When it began to run, in seconds since 1970; None: not known."""
+    ended: float | None = None
+    text: str | None = None
+    """The command, where the shell tells it; a long one ends with `…`."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +179,9 @@ class ShellTrack:
     cwd: str | None = None
     job: str = ""
     """The command that runs, if it was given by our key."""
+    began: float | None = None
+    """When it began, and what it is: as `Finished` has them."""
+    text: str | None = None
     ended: int | None = None
     """Where the output ended, when the shell said so before its D."""
     refused: tuple[str, str, int] | None = None
@@ -166,8 +202,9 @@ class ShellTrack:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ShellTrack:
         """The track that `as_dict` wrote down."""
-        refused = values.get("refused")
-        return cls(**{**values, "state": ShellState(values["state"]), "refused": tuple(refused) if refused else None})
+        known = {each.name: values[each.name] for each in fields(cls) if each.name in values}
+        refused = known.get("refused")
+        return cls(**{**known, "state": ShellState(values["state"]), "refused": tuple(refused) if refused else None})
 
     def _prompt_begins(self, mark: Mark) -> ShellTrack:
         return replace(self, number=mark.number, prompt_start=mark.start) if mark.number >= self.number else self
@@ -209,7 +246,14 @@ class ShellTrack:
         if mark.number != self.number:
             return self
         return replace(
-            self, state=ShellState.RUNNING, echo_end=mark.start, output_start=mark.end, job=mark.job, ended=None
+            self,
+            state=ShellState.RUNNING,
+            echo_end=mark.start,
+            output_start=mark.end,
+            job=mark.job,
+            began=mark.time,
+            text=mark.text,
+            ended=None,
         )
 
     def _output_ends(self, mark: Mark) -> ShellTrack:
@@ -226,7 +270,10 @@ class ShellTrack:
         assert mark.status is not None
         ran, end = self.state is ShellState.RUNNING, after.output_end
         start, echo_end = (self.output_start, self.echo_end) if ran else (None, end)
-        return Finished(mark.number, mark.status, self.prompt_end, start, echo_end, end, mark.cwd, mark.job)
+        began, text = (self.began, self.text) if ran else (None, None)
+        return Finished(
+            mark.number, mark.status, self.prompt_end, start, echo_end, end, mark.cwd, mark.job, began, mark.time, text
+        )
 
 
 _NEXT = {

@@ -3,8 +3,8 @@
 # Marks are OSC 133 (the FinalTerm semantic prompts): A prompt, B input, C output, D;STATUS done, P;k=s the
 # continuation prompt. Each carries aid=NONCE of this shell, kept in an unexported variable, and n=NUMBER of the
 # prompt, so that a file full of marks, a nested shell or a replayed log cannot pass for this one; D carries the
-# working directory, and OSC 7 tells it to others. Prompts look as they did; `$?` is untouched; set -u, -e and -x
-# do no harm.
+# working directory, and OSC 7 tells it to others; C and D carry the time, t=SECONDS, from bash 5.0 on. Prompts look as
+# they did; `$?` is untouched; set -u, -e and -x do no harm.
 #
 # Every expansion is quoted: IFS is the user's, and behind `\builtin` bash splits the words of `local` like those of any
 # command. Variables are globals with names of our own: a local cannot hide a `readonly status` of the user's.
@@ -50,7 +50,8 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     [[ ${PWD-} -ef . ]] && \builtin local LC_ALL=C && __tmuxmcp_url "$PWD"
     __tmuxmcp_tell=
     if ((__tmuxmcp_n > 0)); then
-      __tmuxmcp_tell=$'\e]133;D;'"$1;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n"
+      __tmuxmcp_now=${EPOCHREALTIME-}
+      __tmuxmcp_tell=$'\e]133;D;'"$1;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;t=${__tmuxmcp_now//[!0-9.,]/}"
       __tmuxmcp_tell+=${__tmuxmcp_urlpath:+";cwd=$__tmuxmcp_urlpath"}$'\a'
     fi
     if [[ $__tmuxmcp_urlpath ]]; then
@@ -72,7 +73,7 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     [[ ${PS1-} == "$__tmuxmcp_ps1" ]] || __tmuxmcp_user_ps1=${PS1-}
     [[ ${PS2-} == "$__tmuxmcp_ps2" ]] || __tmuxmcp_user_ps2=${PS2-}
     __tmuxmcp_tag="aid=$__tmuxmcp_aid;n=$__tmuxmcp_n"
-    PS0="\e]133;C;$__tmuxmcp_tag\a$__tmuxmcp_user_ps0"
+    PS0="\e]133;C;$__tmuxmcp_tag;t=\${EPOCHREALTIME-}\a$__tmuxmcp_user_ps0"
     PS1="\[\e]133;A;$__tmuxmcp_tag\a\]$__tmuxmcp_user_ps1\[\e]133;B;$__tmuxmcp_tag\a\]"
     PS2="\[\e]133;P;k=s;$__tmuxmcp_tag\a\]$__tmuxmcp_user_ps2"
     __tmuxmcp_ps0=$PS0 __tmuxmcp_ps1=$PS1 __tmuxmcp_ps2=$PS2

@@ -3,7 +3,8 @@
 # fish has events for all of them, so prompts and prompt functions stay the user's own. It asks for the rest of an
 # unfinished command inside its editor, so one key tells, ESC[7777~: it answers with P;k=g, reads "JOB NUL SIZES NUL COMMAND NUL" from
 # the terminal and runs the command in place of whatever was typed, without abbreviations, completions and pastes. C, D
-# and P (incomplete: nothing was run, the line is empty again) then carry job=JOB.
+# and P (incomplete: nothing was run, the line is empty again) then carry job=JOB. C tells the command, and C and D the
+# time since the machine began, up=SECONDS: fish itself has no clock.
 #
 # Read by --init-command, after the user's own files.
 
@@ -29,6 +30,11 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
         builtin printf '\e]133;%s;aid=%s;n=%s%s\a' $argv[1] $__tmuxmcp_aid $__tmuxmcp_n "$argv[2]$job" >/dev/tty
     end
 
+    # A file that is always there on Linux, and that is read without another process.
+    function __tmuxmcp_uptime
+        builtin test -r /proc/uptime; and builtin read -l up rest </proc/uptime; and builtin printf ';up=%s' $up
+    end
+
     # E: the output ends. D comes with the next prompt, and not from a shell that exits.
     function __tmuxmcp_postexec --on-event fish_postexec
         set -g __tmuxmcp_status $status
@@ -51,7 +57,12 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
             set -g __tmuxmcp_job $__tmuxmcp_next
         end
         set -g __tmuxmcp_next
-        __tmuxmcp_mark C
+        # Without the blank behind a command of ours. A mark has a bounded length.
+        set -l text (builtin string trim --right --chars ' ' -- "$argv[1]" | builtin string collect)
+        if test (builtin string length -- "$text") -gt 1000
+            set text (builtin string sub --length 1000 -- "$text" | builtin string collect)…
+        end
+        __tmuxmcp_mark C (__tmuxmcp_uptime)";cmdline_url="(builtin string escape --style=url -- $text)
     end
 
     function __tmuxmcp_prompt --on-event fish_prompt
@@ -60,7 +71,7 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
         set -l path
         builtin test "$PWD" -ef . 2>/dev/null; and set path (builtin string escape --style=url -- $PWD)
         if test $__tmuxmcp_n -gt 0
-            __tmuxmcp_mark "D;$__tmuxmcp_status" ";cwd="$path
+            __tmuxmcp_mark "D;$__tmuxmcp_status" (__tmuxmcp_uptime)";cwd="$path
         end
         set -g __tmuxmcp_status
         set -g __tmuxmcp_job

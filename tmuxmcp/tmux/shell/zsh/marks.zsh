@@ -3,12 +3,13 @@
 # One mark more than in bash: E stands where zsh begins to tidy up before a prompt (to an unfinished line it adds a "%"
 # before any hook runs), and so where the output ends. And one key, ESC[7777~: it answers with P;k=g, reads
 # "JOB NUL SIZES NUL COMMAND NUL" and runs the command in place of whatever was typed: nobody's widgets, pastes and key
-# timeouts have a say. C and D then carry job=JOB.
+# timeouts have a say. C and D then carry job=JOB. C tells the command, and C and D the time, t=SECONDS.
 #
 # Read by .zshenv, with zsh's own options.
 
 typeset -gHi __tmuxmcp_n=0
 typeset -gH __tmuxmcp_open= __tmuxmcp_job= __tmuxmcp_back= __tmuxmcp_urlpath=
+typeset -gH __tmuxmcp_clock='%D{%s.%6.}'  # as in a prompt: microseconds, without a module
 typeset -gH __tmuxmcp_ps1= __tmuxmcp_ps2= __tmuxmcp_eol=
 typeset -gH __tmuxmcp_user_ps1= __tmuxmcp_user_ps2= __tmuxmcp_user_eol=
 
@@ -29,7 +30,7 @@ __tmuxmcp_precmd() {
   __tmuxmcp_urlpath=
   [[ $PWD -ef . ]] && __tmuxmcp_url $PWD
   if (( __tmuxmcp_n > 0 )); then
-    tell=$'\e]133;D;'"$code;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n"
+    tell=$'\e]133;D;'"$code;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;t=${(%)__tmuxmcp_clock}"
     tell+=${__tmuxmcp_urlpath:+;cwd=$__tmuxmcp_urlpath}${__tmuxmcp_job:+;job=$__tmuxmcp_job}$'\a'
   fi
   # The user may set HOST, and what it holds must not end the sequence.
@@ -63,7 +64,12 @@ __tmuxmcp_prompts() {
 
 # The output begins. The last of the preexec functions: others may print.
 __tmuxmcp_preexec() {
-  builtin print -rn -- $'\e]133;C;'"aid=$__tmuxmcp_aid;n=$__tmuxmcp_n${__tmuxmcp_job:+;job=$__tmuxmcp_job}"$'\a' >/dev/tty
+  local tag="aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;t=${(%)__tmuxmcp_clock}${__tmuxmcp_job:+;job=$__tmuxmcp_job}"
+  # As it was typed; without a history only as it is run. A mark has a bounded length.
+  local text=${1:-$3}
+  (( $#text <= 1000 )) || text=${text[1,1000]}…
+  __tmuxmcp_url $text
+  builtin print -rn -- $'\e]133;C;'"$tag;cmdline_url=$__tmuxmcp_urlpath"$'\a' >/dev/tty
 }
 
 # Keep ours at their places, around whatever is there.
