@@ -27,6 +27,7 @@ from tmuxmcp.readiness.kernel import Waiting
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.echo import ECHO_LIMIT
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.tmux import panes, shells
 from tmuxmcp.tmux.control import command
@@ -262,7 +263,7 @@ async def _type(session: Session, look: Look, text: str, data: bytes) -> Job:
 def _takes_pastes(look: Look) -> bool:
     """Whether the line editor asked for bracketed paste when it showed this prompt: on a dumb terminal it does not."""
     end = look.shell.prompt_end
-    start = max(look.shell.output_end, end - typed.ECHO_LIMIT)
+    start = max(look.shell.output_end, end - ECHO_LIMIT)
     return look.log.read(start, end - start).rpartition(b"\x1b[?2004")[2].startswith(b"h")
 
 

@@ -10,11 +10,8 @@ Judges; types nothing and waits for nothing.
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass, field
-from enum import StrEnum
-from itertools import takewhile
 
 from tmuxmcp.contract.results import Evidence, Outcome
 from tmuxmcp.contract.times import ms_since
@@ -23,21 +20,13 @@ from tmuxmcp.record.sink import sink_of
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.echo import ECHO_LIMIT, Echo, behind_echo, compared
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
 from tmuxmcp.terminal.plain import plain
 from tmuxmcp.tmux.shells import shell_of
 
 RESTS_S = 0.03
 """A shell that waits at its prompt for so long, before and after tmux said that nothing is on its way, rests."""
-
-ECHO_LIMIT = 64 * 1024
-"""Bytes of echo that are compared, at its beginning and at its end."""
-
-TOLD_BY_BEGINNING = 2000
-"""Characters: of a longer command, an equal beginning will do."""
-
-ENDING = 12
-"""Characters at a command's end by which it is told where a terminal shows no more of it."""
 
 PROMPT_JOB = "prompted"
 """What a keyed shell is given instead of a command's name, to have it say at which prompt it is."""
@@ -68,20 +57,6 @@ class Ran:
 
     def __post_init__(self) -> None:
         assert self.start <= self.end, f"output from {self.start} to {self.end}"
-
-
-class Echo(StrEnum):
-    """What the shell showed of the command that it took at a prompt."""
-
-    OURS = "ours"
-    WITHIN = "within"
-    """Ours and more: most likely drawn around ours, but another command may hold ours as a part."""
-    BLANK = "blank"
-    """Nothing can be seen there: the terminal does not echo, or somebody pressed Enter alone."""
-    OTHER = "other"
-    """Something else than ours: somebody's command, or ours in a way that we do not know."""
-    LOST = "lost"
-    """Not recorded, or no longer kept."""
 
 
 _NOTES = {Echo.BLANK: ECHO_IS_OFF, Echo.LOST: NOT_SHOWN}
@@ -180,46 +155,9 @@ def _echo(session: Session, job: Job, name: str, start: int, end: int) -> Echo:
     return Echo.LOST if echo not in (Echo.OURS, Echo.WITHIN) and session.gaps(start, end) else echo
 
 
-def compared(typed: str, shown: str, ending: str) -> Echo:
-    """What a line editor showed, compared with what it was given.
-
-    Args:
-        shown: what it showed, or the beginning of that.
-        ending: the same, or its end. An editor that scrolls sideways shows a line's last part behind a `<`.
-    """
-    wanted, seen, last = (_comparable(text) for text in (typed, shown, ending))
-    if not wanted:
-        return Echo.OURS if typed.strip() or not seen else Echo.OTHER
-    begins = wanted if len(wanted) <= TOLD_BY_BEGINNING else wanted[:200]
-    if begins in seen:
-        return Echo.OURS if last.endswith(wanted[-200:]) else Echo.WITHIN
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(wanted[::-1], last[::-1], strict=False)))
-    if same >= ENDING and "<" in last[-same - 1 : len(last) - same + 1]:
-        return Echo.OURS
-    return Echo.OTHER if shown.strip() else Echo.BLANK
-
-
-def _comparable(text: str) -> str:
-    """Without what a line editor changes in its echo: blanks, wrapping, control characters, `^J` for a newline."""
-    return "".join(char for char in text if "!" <= char <= "~").replace("^J", "")
-
-
 def is_empty(text: str) -> bool:
     """Nothing but blank lines and comments: the shell reads it and runs nothing."""
     return all(not line.strip() or line.strip().startswith("#") for line in text.splitlines())
-
-
-_FAREWELL = re.compile(rb"\x1b\[\?2004l\r(?:\x1b\[[0-9]*B)?(?:\r+\n)?")
-"""bash goes to the next line before it, zsh after."""
-
-
-def behind_echo(data: bytes) -> int:
-    """Where the line editor, having taken the line, gives the terminal back; 0: it has not taken it.
-
-    There it ends bracketed paste, if it had begun it; else the line's end tells.
-    """
-    farewell = list(_FAREWELL.finditer(data))
-    return farewell[-1].end() if farewell else data.find(b"\n") + 1
 
 
 # ---- what became of it -----------------------------------------------------------------------------

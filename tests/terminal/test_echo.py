@@ -1,0 +1,42 @@
+"""What a line editor showed of a command, compared with what was typed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tmuxmcp.terminal.echo import Echo, compared
+
+LONG = "echo " + " ".join(f"w{number}" for number in range(900))
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown", "echo"),
+    [
+        ("ls -l", "ls -l\n", Echo.OURS),
+        ("ls -l", "ls\n-l\n", Echo.OURS),
+        ("ls -l", "half typedls -l\n", Echo.OURS),
+        ("ls", "ls /home; rm x\n", Echo.WITHIN),
+        ("ls", "rm x; ls\n", Echo.OURS),  # as behind a half-typed line that is not drawn away
+        ("ls -l", "make\n", Echo.OTHER),
+        ("ls -l", "\n", Echo.BLANK),
+        ("ls -l", "", Echo.BLANK),
+        ("", "\n", Echo.OURS),
+        ("", "make\n", Echo.OTHER),
+        ("äöü", "äöü\n", Echo.OURS),
+        ("echo a\necho b", "echo a^Jecho b\n", Echo.OURS),
+        ("echo '^J'", "echo '^J'\n", Echo.OURS),
+        ("cat file && make everything", "<ke everything\n", Echo.OURS),
+        ("cat file && make everything", "< everything\n", Echo.OTHER),
+        ("cat file && make everything", "cat x; make everything\n", Echo.OTHER),
+        (LONG, LONG + "\n", Echo.OURS),
+        (LONG, LONG[:600], Echo.WITHIN),
+        (LONG, "make\n", Echo.OTHER),
+    ],
+)
+def test_echo_is_compared(typed: str, shown: str, echo: Echo) -> None:
+    assert compared(typed, shown, shown) is echo
+
+
+def test_the_end_of_a_long_echo_is_compared_as_well() -> None:
+    assert compared(LONG, "\r<lots of redrawing", "\r<w897 w898 w899\n") is Echo.OURS
+    assert compared(LONG, "\r<lots of redrawing", "\r<w897 w898 w890\n") is Echo.OTHER
