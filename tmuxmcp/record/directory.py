@@ -103,6 +103,18 @@ class SessionDirectory:
         writers=("broker",),
         readers=("broker",),
     )
+    commands = Entry(
+        "commands.jsonl",
+        "the commands that the shell has ended, and what callers typed where the terminal showed it",
+        writers=("broker",),
+        readers=("broker",),
+    )
+    commands_before = Entry(
+        "commands.1.jsonl",
+        "what was in `commands.jsonl` before that was full",
+        writers=("broker",),
+        readers=("broker",),
+    )
     cursors = Entry(
         "cursors",
         "a file for each caller: how far it has read",

@@ -1,0 +1,194 @@
+"""`commands.jsonl`: which commands of a session's shell have ended, and what callers typed. Every broker appends to it.
+
+A command is written down before the checkpoint behind its end (`checkpoint`): whoever scans the log from there on knows
+all of them. It may be written down twice, by two brokers or because a later mark ended it again: the last line of a
+number counts. The file is bounded: once it is full it becomes `commands.1.jsonl`, and what that held is forgotten, but
+for how many there were.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from bisect import insort
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from tmuxmcp.host.locks import take
+from tmuxmcp.record.directory import SessionDirectory
+
+LIMIT_BYTES = 256 * 1024
+"""Bytes of one of the two files, which hold several hundred commands at least."""
+
+MOST_TYPED = 256
+"""Inputs that are remembered: more than are typed between two looks at the commands."""
+
+By = Literal["agent", "person", "other"]
+"""Who typed a command: a call of ours, a person where that is known, somebody else."""
+
+
+@dataclass(frozen=True)
+class EndedCommand:
+    """A command that the shell has ended."""
+
+    number: int
+    """Of the shell's prompt: never used again in this session."""
+    text: str | None
+    """None: not known."""
+    by: By
+    exit_code: int
+    began: float | None
+    """In seconds since 1970; None: not known."""
+    ended: float | None
+    cwd: str | None
+    """Working directory at its end."""
+    start: int
+    """Its output lies between these offsets."""
+    end: int
+
+    def ends_like(self, other: EndedCommand | None) -> bool:
+        """Whether both ended at the same mark: clocks, and who typed it, may be told differently by two brokers."""
+        return other is not None and (self.exit_code, self.end) == (other.exit_code, other.end)
+
+
+@dataclass(frozen=True)
+class TypedInput:
+    """Something that a call typed."""
+
+    offset: int
+    """Size of the log just before."""
+    text: str | None
+    """None: keys beside the text, or a terminal that may not have shown it."""
+    whole: bool = False
+    """It is the whole command: what stood on the line before was cleared."""
+
+
+class CommandFile:
+    """One session's `commands.jsonl`."""
+
+    def __init__(self, directory: SessionDirectory) -> None:
+        self._path, self._before = directory.commands, directory.commands_before
+        self._inode = self._read_to = 0
+        self.ended: dict[int, EndedCommand] = {}
+        self.numbers: list[int] = []
+        """Of all these, rising."""
+        self.typed: deque[TypedInput] = deque(maxlen=MOST_TYPED)
+        """Newest last."""
+        self.forgotten = 0
+        """How many ended before those."""
+
+    def read_on(self) -> None:
+        """Take in what anybody has written down since; mostly that is one look at the file."""
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return
+        if found.st_ino != self._inode:
+            self._take(self._before, self._read_to if _inode(self._before) == self._inode else 0)
+            self._inode, self._read_to = found.st_ino, 0
+        if found.st_size > self._read_to:
+            self._read_to += self._take(self._path, self._read_to)
+
+    def type(self, typed: TypedInput) -> None:
+        """Write down what is about to be typed; a failure is no reason to fail."""
+        with suppress(OSError), self._open() as fd:
+            os.write(fd, _line({"typed": typed.offset, "text": typed.text, "whole": typed.whole}))
+
+    def end(self, commands: Iterable[EndedCommand]) -> bool:
+        """Write down those that are not there yet; whether they are there now."""
+        try:
+            with self._open() as fd:
+                if not take(fd) or os.fstat(fd).st_ino != _inode(self._path):
+                    return False  # another broker writes at this moment
+                self.read_on()
+                new = [each for each in commands if not each.ends_like(self.ended.get(each.number))]
+                os.write(fd, b"".join(_line(vars(each)) for each in new))
+                if os.fstat(fd).st_size > LIMIT_BYTES:
+                    self._turn_over()
+        except OSError:
+            return False
+        self.read_on()
+        return True
+
+    # ---- files ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def _open(self) -> Iterator[int]:
+        """The file, to be written to behind its last whole line."""
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            size = os.fstat(fd).st_size
+            if size and os.pread(fd, 1, size - 1) != b"\n":  # a full disk cut it short
+                os.write(fd, b"\n")
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _turn_over(self) -> None:
+        """Begin a new file; the one before the last is forgotten."""
+        self.read_on()
+        kept = {values["number"] for values in _values(_lines(self._path, 0)) if "number" in values}
+        first = min(kept, default=0)
+        gone = sum(1 for number in self.numbers if number < first)
+        os.replace(self._path, self._before)
+        with self._open() as fd:
+            os.write(fd, _line({"forgotten": self.forgotten + gone, "before": first}))
+
+    def _take(self, path: Path, start: int) -> int:
+        """Take in the whole lines from an offset of a file; how many bytes those were."""
+        data = _lines(path, start)
+        for values in _values(data):
+            with suppress(KeyError, TypeError, ValueError):
+                self._take_line(values)
+        return len(data)
+
+    def _take_line(self, values: dict[str, Any]) -> None:
+        if "typed" in values:
+            self.typed.append(TypedInput(int(values["typed"]), values["text"], bool(values["whole"])))
+        elif "forgotten" in values:
+            self._forget(int(values["forgotten"]), int(values["before"]))
+        else:
+            command = EndedCommand(**{each.name: values[each.name] for each in fields(EndedCommand)})
+            if command.number not in self.ended:
+                insort(self.numbers, command.number)
+            self.ended[command.number] = command
+
+    def _forget(self, count: int, before: int) -> None:
+        """Forget the commands before a number; so many are forgotten in all."""
+        while self.numbers and self.numbers[0] < before:
+            del self.ended[self.numbers.pop(0)]
+        self.forgotten = count
+
+
+def _inode(path: Path) -> int:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return 0
+
+
+def _lines(path: Path, start: int) -> bytes:
+    """The whole lines of a file from an offset."""
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            data = file.read()
+    except OSError:
+        return b""
+    return data[: data.rfind(b"\n") + 1]
+
+
+def _line(values: dict[str, Any]) -> bytes:
+    return json.dumps(values).encode() + b"\n"
+
+
+def _values(lines: bytes) -> Iterator[dict[str, Any]]:
+    for line in lines.splitlines():
+        with suppress(ValueError, RecursionError):
+            values = json.loads(line)
+            if isinstance(values, dict):
+                yield values
