@@ -173,6 +173,16 @@ def test_no_size_is_negative_whatever_marks_come(kinds: list[tuple[str, int]]):
         assert finished.echo_start <= finished.echo_end <= start <= finished.output_end
 
 
+def test_the_same_command_may_end_again():
+    again = mark("D", 1, "7", "cwd=/later")
+    track, finished = followed(A1, B1, C1, mark("E", 1), D1, b"more", mark("E", 1), b"tidied up", again, mark("A", 2))
+    assert [(each.number, each.status, each.output_start is None) for each in finished] == [(1, 3, False), (1, 7, True)]
+    assert (track.status, track.cwd, track.state) == (7, "/later", ShellState.STARTING)
+    stream = A1 + B1 + C1 + mark("E", 1) + D1 + b"more" + mark("E", 1)
+    assert finished[-1].output_end == len(stream) - len(mark("E", 1))
+    assert followed(D1)[1] == []
+
+
 def test_nothing_ran_has_no_output():
     (done,) = followed(A1, B1, b"# x\r\n", D1)[1]
     assert done.output_start is None

@@ -24,6 +24,7 @@ from tmuxmcp.contract.results import Mode
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import IncompleteCommand, InvalidArgument, NotAShell, SessionBusy, TimedOut
 from tmuxmcp.readiness.kernel import Waiting
+from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
@@ -239,6 +240,8 @@ async def _type(session: Session, look: Look, text: str, data: bytes) -> Job:
     async with session.input_lock:
         # Cancelled halfway, the shell would go on listening, and the prompt would stay claimed.
         with anyio.CancelScope(shield=True):
+            if not keyed:  # else the marks tell that it is ours
+                session.commands.typing(TypedInput(look.size, text, whole=True))
             done = await panes.type_input(
                 session.tmux,
                 pane,

@@ -13,6 +13,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, NoInput, ResourceLimit, TmuxFailed
+from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.keys import parse_key, parse_keys
@@ -84,6 +85,8 @@ async def send(reading: Reading, session: Session, what: Typing, asked: q.Send, 
     wait.typed, wait.screen = what.text, False
     wait.before = look.verdict.process
     await reading.before(session, asked, wait, call, now=True)
+    if look.marks:
+        session.commands.typing(TypedInput(look.size, _shown_text(look, what)))
     async with session.input_lock:
         await _type(session, pane, data, what.keys, bracketed, newlines)
     if what.keys and what.keys[-1] == "Escape":
@@ -95,6 +98,13 @@ async def send(reading: Reading, session: Session, what: Typing, asked: q.Send, 
     await typed(session.tmux)
     result = await reading.waited(session, asked, wait, call)
     return r.SendResult(session_id=session.id, sent_bytes=sent, result=result)
+
+
+def _shown_text(look: Look, what: Typing) -> str | None:
+    """The text that is typed, where nothing but Enter follows it and the kernel says that it will be seen."""
+    facts = look.facts
+    seen = facts is not None and ((facts.canonical and facts.echo) or (look.at_prompt and look.at_editor))
+    return what.text if what.text and seen and what.keys in ([], ["Enter"]) else None
 
 
 async def _type(session: Session, pane: Pane, data: bytes, names: list[str], bracketed: bool, newlines: bytes) -> None:

@@ -33,6 +33,7 @@ from tmuxmcp.record.queued import QueuedInput
 from tmuxmcp.record.sink import sink_pid
 from tmuxmcp.record.start import Start
 from tmuxmcp.sessions.bounds import SessionBounds
+from tmuxmcp.sessions.commands import Commands
 from tmuxmcp.sessions.life import Begun, Destroyed, Ending, Life, Reason, Starts, State, told_by
 from tmuxmcp.sessions.look import Look, Scan, Seen, Terminal, Wakes
 from tmuxmcp.sessions.shellview import ShellView
@@ -71,8 +72,9 @@ class Session:
         self.running: str = ""
         """The command that a `run` of this broker waits for; set by `runs`."""
         self._notice: str | None = None
-        self._shell = ShellView(log, directory, meta.nonce, seconds_of(meta.created_at) or 0.0)
         self._places = Places(self.log)
+        self.commands = Commands(directory, log, self._places, self.events.gaps, lambda: (self.cols, self.rows))
+        self._shell = ShellView(log, directory, meta.nonce, seconds_of(meta.created_at) or 0.0, self.commands)
         self._terminal = Terminal()
         self._pid: int | None = None
 

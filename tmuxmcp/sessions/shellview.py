@@ -11,6 +11,7 @@ from dataclasses import replace
 from tmuxmcp.record.checkpoint import Checkpoint
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import PIECE, RawLog
+from tmuxmcp.sessions.commands import Commands
 from tmuxmcp.terminal.marks import Finished, Mark, MarkScanner, ShellTrack
 
 CHECKPOINT_BYTES = 1 << 20
@@ -29,8 +30,9 @@ CLOCK_S = 1.0
 class ShellView:
     """The shell of one session, as its marks tell it."""
 
-    def __init__(self, log: RawLog, directory: SessionDirectory, nonce: str, began: float) -> None:
-        """`began`: when the session was made, in seconds since 1970."""
+    def __init__(self, log: RawLog, directory: SessionDirectory, nonce: str, began: float, index: Commands) -> None:
+        """Take note of each command in `index`; `began`: when the session was made, in seconds since 1970."""
+        self._index = index
         self._log, self._directory, self._nonce, self._began = log, directory, nonce, began
         self._scanner = MarkScanner(nonce)
         self._saved = 0
@@ -62,14 +64,15 @@ class ShellView:
             self.track, finished = self.track.apply(self._dated(mark))
             if finished:
                 self.commands.append(finished)
+                self._index.take(finished)
         self.size += len(data)
-        if self.size - self._saved >= CHECKPOINT_BYTES:
+        if self.size - self._saved >= CHECKPOINT_BYTES or self._index.many_new:
             self.save()
         return len(data) == SCANNED_BYTES
 
     def save(self) -> None:
         """Write down what the marks say, so that a later broker need not scan from the start."""
-        if self._saved != self.size:
+        if self._saved != self.size and self._index.save():  # first: behind a checkpoint nobody looks for commands
             self._saved = self.size
             Checkpoint(self._nonce, self._scanner.offset, self.track).save(self._directory)
 

@@ -263,7 +263,15 @@ class ShellTrack:
         if mark.number != self.number or mark.status is None:
             return self
         end = mark.start if self.ended is None else self.ended
-        return replace(self, state=ShellState.STARTING, status=mark.status, output_end=end, cwd=mark.cwd or self.cwd)
+        cwd = mark.cwd or self.cwd
+        return replace(self, state=ShellState.STARTING, status=mark.status, output_end=end, cwd=cwd, ended=None)
+
+    def _output_ends_again(self, mark: Mark) -> ShellTrack:
+        return self._output_ends(mark) if self.status is not None else self
+
+    def _done_again(self, mark: Mark) -> ShellTrack:
+        """The same command has ended once more: the mark before was somebody else's."""
+        return self._done(mark) if self.status is not None else self
 
     def _finished(self, after: ShellTrack, mark: Mark) -> Finished:
         """The command that was under way, and is done after this mark."""
@@ -280,6 +288,8 @@ _NEXT = {
     (ShellState.STARTING, "A"): ShellTrack._prompt_begins,
     (ShellState.STARTING, "B"): ShellTrack._prompt_ends,
     (ShellState.STARTING, "C"): ShellTrack._output_begins,
+    (ShellState.STARTING, "D"): ShellTrack._done_again,
+    (ShellState.STARTING, "E"): ShellTrack._output_ends_again,
     (ShellState.STARTING, "P"): ShellTrack._listens_after_lost_marks,
     (ShellState.PROMPT, "A"): ShellTrack._prompt_begins,
     (ShellState.PROMPT, "B"): ShellTrack._prompt_ends,

@@ -1,0 +1,282 @@
+"""The commands of a session's shell: those that ended, and the one that runs. It types nothing and waits for nothing.
+
+The marks say where a command begins and ends. A program can print marks as well, so an end counts only once the shell
+was seen at its next prompt, or has gone on to another command: until then the command runs. What was typed by calls of
+ours, and where the shell does not tell what it ran the line editor's echo, say what the command was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tmuxmcp.readiness.kernel import Waiting
+from tmuxmcp.record.commands import By, CommandFile, EndedCommand, TypedInput
+from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.log import RawLog
+from tmuxmcp.record.place import Places
+from tmuxmcp.sessions.look import Look, Scan
+from tmuxmcp.terminal.echo import ECHO_LIMIT, TOLD_BY_BEGINNING, Echo, behind_echo, compared
+from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
+from tmuxmcp.terminal.plain import plain
+from tmuxmcp.terminal.sanitize import sanitize
+
+MOST_NEW = 64
+"""Commands that are not written down yet: a killed broker's successor finds them in the log."""
+
+LONGEST_TEXT = 1000
+"""Characters of a command that are kept; a longer one ends with `…`, as in the marks of zsh and fish."""
+
+
+LONGEST_TYPED = 2 * TOLD_BY_BEGINNING
+"""Characters of an input that are kept: enough to tell by its beginning which command it was."""
+
+
+@dataclass(frozen=True)
+class RunningCommand:
+    """A command that has not ended, as far as is known."""
+
+    number: int
+    text: str | None
+    by: By
+    began: float | None
+    start: int
+    """Where its output begins."""
+
+
+Command = EndedCommand | RunningCommand
+
+
+class Commands:
+    """The commands of one session."""
+
+    def __init__(
+        self,
+        directory: SessionDirectory,
+        log: RawLog,
+        places: Places,
+        gaps: Callable[[int, int], list[int]],
+        size: Callable[[], tuple[int, int]],
+    ) -> None:
+        """`gaps(start, end)`: where output was lost; `size()`: columns and rows of the terminal."""
+        self._file = CommandFile(directory)
+        self._log, self._places, self._gaps, self._size = log, places, gaps, size
+        self._new: dict[int, Finished | EndedCommand] = {}
+        """Ended, and not written down as they are here; what is known of one is found out when it is asked for."""
+        self._sure = 0
+        """Number of the last command that has certainly ended."""
+
+    # ---- what the marks say --------------------------------------------------------------------
+
+    def take(self, finished: Finished) -> None:
+        """Take note of an end that the marks tell; where nothing ran, there was no command."""
+        number = finished.number
+        if finished.output_start is not None:
+            self._new[number] = finished
+        elif known := self._new.get(number) or self._file.ended.get(number):
+            self._new[number] = _ended_again(known, finished)
+
+    @property
+    def many_new(self) -> bool:
+        """So many are not written down that they should be."""
+        return len(self._new) >= MOST_NEW
+
+    def save(self) -> bool:
+        """Write down what is new; whether nothing is left to be written down."""
+        if self._new and not self._file.end([self._ended(number) for number in self._new]):
+            return False
+        self._new.clear()
+        return True
+
+    def typing(self, typed: TypedInput) -> None:
+        """Write down what a call is about to type; of a long text the beginning, by which it is told."""
+        text = typed.text[:LONGEST_TYPED] if typed.text else typed.text
+        self._file.type(replace(typed, text=text))
+
+    # ---- what is known -------------------------------------------------------------------------
+
+    def count(self, scan: Scan) -> int:
+        """How many there were, also those that are forgotten; with the one that runs."""
+        return self._file.forgotten + len(self._numbers()) + (self._runs(scan) is not None)
+
+    def known(self, look: Look) -> list[Command]:
+        """All that are kept, newest last; one whose end is not certain runs."""
+        numbers, sure = self._numbers(), self.ended(look)
+        found: list[Command] = [self._ended(number) for number in sure]
+        found += [_unended(self._ended(number)) for number in numbers[len(sure) :]]
+        running = self._runs(look)
+        return [*found, running] if running else found
+
+    def ended(self, look: Look) -> list[int]:
+        """Numbers of those that have certainly ended and are kept, rising."""
+        numbers = self._numbers()
+        if numbers and numbers[-1] > self._sure:
+            goes_on = look.shell.state is ShellState.RUNNING and look.shell.number > numbers[-1]
+            if not (goes_on or look.exited or shell_is_back(look)):
+                return numbers[:-1]
+            self._sure = numbers[-1]
+        return numbers
+
+    def find(self, look: Look, number: int) -> Command | None:
+        """The command of a number; None when nothing of it is kept."""
+        if number in self.ended(look):
+            return self._ended(number)
+        return next((each for each in self.known(look)[-2:] if each.number == number), None)
+
+    def _numbers(self) -> list[int]:
+        """Of all that are kept and that marks have ended, rising."""
+        self._file.read_on()
+        new = self._new.keys() - self._file.ended.keys()
+        return sorted([*self._file.numbers, *new]) if new else list(self._file.numbers)
+
+    def _runs(self, scan: Scan) -> RunningCommand | None:
+        """The command that runs, as the marks say."""
+        shell = scan.shell
+        if shell.state is not ShellState.RUNNING:
+            return None
+        text, by = self._origin(_begun(shell))
+        return RunningCommand(shell.number, text, by, shell.began, shell.output_start)
+
+    def _ended(self, number: int) -> EndedCommand:
+        """All that is known of one that has ended."""
+        known = self._new.get(number) or self._file.ended[number]
+        if isinstance(known, Finished):
+            known = self._new[number] = self._made(known)
+        return known
+
+    def _made(self, finished: Finished) -> EndedCommand:
+        assert finished.output_start is not None, "take() drops what did not run"
+        text, by = self._origin(finished)
+        end = max(finished.output_start, finished.output_end)
+        times = finished.began, finished.ended
+        return EndedCommand(
+            finished.number, text, by, finished.status, *times, finished.cwd, finished.output_start, end
+        )
+
+    # ---- what it was, and who typed it ---------------------------------------------------------
+
+    def _origin(self, finished: Finished) -> tuple[str | None, By]:
+        """A command's text, and who typed it."""
+        told = finished.text
+        shown = self._shown(finished) if told is None else told
+        if finished.job:  # given by our key
+            return _clean(shown), "agent"
+        self._file.read_on()
+        expanded = told is not None
+        typed = self._typed(finished, shown, expanded=expanded)
+        if typed is None:
+            return _clean(shown), "other"
+        exact = typed.whole and not expanded and (not shown or _echo(typed, shown) is not Echo.WITHIN)
+        return _clean(typed.text if exact else shown), "agent"
+
+    def _typed(self, finished: Finished, shown: str | None, *, expanded: bool) -> TypedInput | None:
+        """The input of a call that gave the command to the shell.
+
+        Args:
+            expanded: the shell tells what it runs, which need not be what was typed.
+        """
+        since = self._start_before(finished.number)
+        for typed in reversed(self._file.typed):
+            if not since <= typed.offset <= finished.echo_end:
+                continue
+            here = typed.offset >= finished.echo_start
+            if here and (expanded or typed.text is None or shown is None or not shown.strip()):
+                return typed
+            if typed.text is not None and shown and _agree(typed, shown, here=here):
+                return typed
+        return None
+
+    def _start_before(self, number: int) -> int:
+        """Where the command before began to run."""
+        new = [_start(each) for at, each in self._new.items() if at < number]
+        kept = [each for each in self._file.numbers[-2:] if each < number]
+        return max([0, *new, *(self._file.ended[each].start for each in kept)])
+
+    def _shown(self, finished: Finished) -> str | None:
+        """What the line editor showed of it; None when that is not recorded or no longer kept."""
+        start, end = finished.echo_start, min(finished.echo_end, finished.echo_start + ECHO_LIMIT)
+        if self._log.head() > start or self._gaps(start, end):
+            return None
+        lines: list[str] = []
+        col = self._places.at(start, self._size()[0]).col
+        for part in _CONTINUATION.split(self._log.read(start, end - start)):
+            text = plain(part[: behind_echo(part)] or part, *self._size(), col=0 if lines else col).text.rstrip("\n")
+            if lines and not text.startswith(PROMPT_2):
+                return None  # a prompt of the user's own: nothing says where it ends
+            lines.append(text.removeprefix(PROMPT_2) if lines else text)
+        return "\n".join(lines)
+
+
+PROMPT_2 = "> "
+"""What bash shows before each further line of a command, unless the user has another PS2."""
+
+_CONTINUATION = re.compile(rb"\x1b\]133;P;k=s[^\x07\x1b]*(?:\x07|\x1b\\)")
+
+
+def shell_is_back(look: Look) -> bool:
+    """Whether the session's own shell waits at a prompt that the log has: then it has said all that it says of an end.
+
+    Where the kernel does not tell who waits, the marks of the prompt have to do.
+    """
+    untold = look.facts is None or look.waiting is Waiting.UNKNOWN
+    return look.at_prompt and look.own_shell_in_front and (untold or look.at_editor)
+
+
+def _begun(shell: ShellTrack) -> Finished:
+    """A command that runs, as if it had ended."""
+    return Finished(
+        shell.number,
+        0,
+        shell.prompt_end,
+        shell.output_start,
+        shell.echo_end,
+        shell.output_start,
+        None,
+        shell.job,
+        shell.began,
+        None,
+        shell.text,
+    )
+
+
+def _unended(command: EndedCommand) -> RunningCommand:
+    return RunningCommand(command.number, command.text, command.by, command.began, command.start)
+
+
+def _ended_again(known: Finished | EndedCommand, finished: Finished) -> Finished | EndedCommand:
+    """The same command with a later end: the mark before was not the shell's."""
+    if isinstance(known, EndedCommand):
+        end = max(known.start, finished.output_end)
+        return replace(known, exit_code=finished.status, end=end, cwd=finished.cwd, ended=finished.ended)
+    end = finished.output_end
+    return replace(known, status=finished.status, output_end=end, cwd=finished.cwd, ended=finished.ended)
+
+
+def _start(command: Finished | EndedCommand) -> int:
+    return command.start if isinstance(command, EndedCommand) else command.output_start or 0
+
+
+def _agree(typed: TypedInput, shown: str, *, here: bool) -> bool:
+    """Whether what was typed is the command that was shown.
+
+    Args:
+        here: it was typed at the command's own prompt; what was typed before may have been read by the one before.
+    """
+    if typed.whole or here:
+        return _echo(typed, shown) in (Echo.OURS, Echo.WITHIN)
+    return any("".join(each.split()) == "".join(shown.split()) for each in (typed.text or "").splitlines())
+
+
+def _echo(typed: TypedInput, shown: str) -> Echo:
+    """What was shown, compared with what was typed; of a long text, of which only the beginning is known."""
+    like = compared(typed.text or "", shown, shown)
+    return Echo.OURS if like is Echo.WITHIN and len(typed.text or "") >= LONGEST_TYPED else like
+
+
+def _clean(text: str | None) -> str | None:
+    """A text that is safe to show, of a bounded length."""
+    if text is None:
+        return None
+    text = sanitize(text.encode("utf-8", "replace").decode())[0]
+    return text if len(text) <= LONGEST_TEXT + 1 else text[:LONGEST_TEXT] + "…"
