@@ -22,7 +22,7 @@ from tmuxmcp.cli import arguments
 from tmuxmcp.config import PREFIX, Settings, home
 from tmuxmcp.contract import results
 from tmuxmcp.contract.operations import OPERATIONS
-from tmuxmcp.contract.request import Operation
+from tmuxmcp.contract.request import Operation, Seldom
 from tmuxmcp.contract.settings import DEFAULTS, TOOL_SETS
 from tmuxmcp.faces import rpc
 from tmuxmcp.faces.mcp import select
@@ -307,6 +307,8 @@ def _arguments(operation: Operation) -> Iterator[tuple[str, ...]]:
         schema = properties[name]
         default = "required" if field.is_required() else code(json.dumps(schema["default"]))
         meaning = field.description or schema.get("description") or ARGUMENTS.get(name, "")
+        if name in operation.marks(Seldom):
+            meaning = "; ".join(filter(None, (meaning, "in the schema with `tools = all`")))
         yield code(name), _type(schema), default, _range(schema), meaning
 
 

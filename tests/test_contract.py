@@ -176,7 +176,7 @@ def test_sets_of_tools():
 
 
 def test_default_tools_are_small():
-    tools = [as_tool(row, "both") for row in select(Settings.model_fields["tools"].default).values()]
+    tools = [as_tool(row, "both", whole=False) for row in select(Settings.model_fields["tools"].default).values()]
     charged = [{"name": t.name, "description": t.description, "inputSchema": t.input_schema} for t in tools]
     assert len(json.dumps(charged)) <= 12_000
 

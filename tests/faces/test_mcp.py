@@ -16,6 +16,7 @@ from mcp import Client
 from tests.faces.double import EXAMPLES, READ, REQUIRED, RUN, Double, source
 from tmuxmcp import __version__
 from tmuxmcp.contract.operations import OPERATIONS
+from tmuxmcp.contract.request import Seldom
 from tmuxmcp.errors import TmuxUnavailable
 from tmuxmcp.faces.mcp import INSTRUCTIONS, as_result, build_server, lean, select, stdio_identity
 from tmuxmcp.faces.portable import portable
@@ -87,6 +88,22 @@ async def test_models_are_charged_little_for_the_tools(connect):
             for tool in (await tools_of(client)).values()
         ]
     assert len(json.dumps(charged, separators=(",", ":")).encode()) < 12 * 1024
+
+
+async def test_arguments_that_are_seldom_needed_stand_in_whole_schemas_alone(connect):
+    def seldom(name):
+        return set(OPERATIONS[name].marks(Seldom))
+
+    async with connect() as client:
+        for name, tool in (await tools_of(client)).items():
+            assert set(tool.input_schema["properties"]) == set(OPERATIONS[name].arguments) - seldom(name)
+    async with connect(tools=["all"]) as client:
+        for name, tool in (await tools_of(client)).items():
+            assert set(tool.input_schema["properties"]) == set(OPERATIONS[name].arguments)
+    assert {"ctrl", "idle_ms"} <= seldom("send")
+    assert "idle_ms" not in seldom("read")
+    for name in {each for operation in OPERATIONS for each in seldom(operation)}:
+        assert name in INSTRUCTIONS
 
 
 async def test_schemas_are_closed_typed_and_lean(connect):

@@ -88,6 +88,11 @@ class Bound:
     """Marks how long or how much: it says nothing of what is done."""
 
 
+@dataclass(frozen=True)
+class Seldom:
+    """Marks an argument that one call in a hundred needs: it is understood, and stands in whole schemas alone."""
+
+
 class Request(Generic[R]):
     """What a caller wants done, and by its type what the answer is."""
 
@@ -222,14 +227,19 @@ class Operation:
             schema["properties"][name]["default"] = self.defaults[name]
         return {name: value for name, value in schema.items() if name not in ("title", "description")}
 
-    def schema(self, settings: BrokerSettings) -> dict[str, Any]:
-        """The JSON schema of its arguments, with the defaults that these settings make."""
+    def schema(self, settings: BrokerSettings, *, whole: bool = True) -> dict[str, Any]:
+        """The JSON schema of its arguments, with the defaults that these settings make.
+
+        Args:
+            whole: also with the arguments that are seldom needed.
+        """
         properties = {name: dict(each) for name, each in self._schema.get("properties", {}).items()}
         for name, mark in self.marks(FromSetting).items():
             properties[name]["default"] = getattr(settings, mark.setting)
         for name, most in self.marks(AtMost).items():
             properties[name]["default"] = min(properties[name]["default"], getattr(settings, most.setting))
-        return self._schema | {"properties": properties}
+        left_out = () if whole else self.marks(Seldom)
+        return self._schema | {"properties": {name: each for name, each in properties.items() if name not in left_out}}
 
 
 def _argument(loc: tuple[str | int, ...], names: list[str]) -> str:

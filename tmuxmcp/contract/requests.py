@@ -22,6 +22,7 @@ from tmuxmcp.contract.request import (
     FromSetting,
     Request,
     SecretValues,
+    Seldom,
     operation,
 )
 from tmuxmcp.contract.words import PictureFormat, SignalName, View, WaitFor
@@ -43,7 +44,7 @@ Format = Annotated[Literal["plain", "ansi"], Field(description="ansi: screen wit
 Pattern = Annotated[str, Field(description="Regex for wait_for=pattern, over new text and screen")]
 IdleMs = Annotated[int, Field(ge=1, le=60_000, description="Silence that counts as idle")]
 PromptPattern = Annotated[
-    str, Field(description="Regex of a prompt that counts as ready"), FromSetting("prompt_pattern")
+    str, Field(description="Regex of a prompt that counts as ready"), FromSetting("prompt_pattern"), Seldom()
 ]
 Env = Annotated[dict[str, str], Field(description="Added to the environment"), SecretValues()]
 
@@ -54,7 +55,7 @@ LIMITS_SCHEMA = {
 }
 """In a sixth of the words that the model would make."""
 
-SomeLimits = Annotated[Limits | None, WithJsonSchema(LIMITS_SCHEMA)]
+SomeLimits = Annotated[Limits | None, WithJsonSchema(LIMITS_SCHEMA), Seldom()]
 
 
 # ---- sessions ------------------------------------------------------------------------------------
@@ -83,7 +84,7 @@ class CreateSession(Request[r.CreateSessionResult]):
     cwd: Annotated[str, Field(description="Working directory"), FilePath(), FromSetting("cwd", only_told=True)] = ""
     wait_ready: Annotated[Literal["auto"] | bool, Field(description="auto: wait if it is a shell")] = "auto"
     ready_timeout_ms: Annotated[int, Field(ge=0), AtMost("max_wait_ms"), Bound()] = 5000
-    scrollback_lines: Annotated[Lines, FromSetting("scrollback_lines")] = UNSET
+    scrollback_lines: Annotated[Lines, FromSetting("scrollback_lines"), Seldom()] = UNSET
     limits: SomeLimits = None
     sandbox: Annotated[Wish, FromSetting("sandbox", only_told=True)] = "none"
     record: bool = False
@@ -108,7 +109,7 @@ class DestroySession(Request[r.DestroySessionResult]):
 
     session_id: Annotated[str, Field(description="Session id"), Bound()]
     force: Annotated[bool, Field(description="Kill at once")] = False
-    signal: SignalName = "TERM"
+    signal: Annotated[SignalName, Seldom()] = "TERM"
     grace_ms: Annotated[int, Field(ge=0, le=60_000, description="Time to end before it is killed")] = 2000
 
 
@@ -183,12 +184,12 @@ class Send(Request[r.SendResult]):
     text: Annotated[str, Field(description="Typed as it is"), Content()] = ""
     key: Annotated[str, Field(description="One key: Up, F5, C-c, M-x, Enter, Down*5")] = ""
     keys: Annotated[Sequence[str], Field(description="Keys in order, after text")] = Field(default_factory=list)
-    ctrl: bool = False
-    alt: bool = False
-    shift: bool = False
+    ctrl: Annotated[bool, Seldom()] = False
+    alt: Annotated[bool, Seldom()] = False
+    shift: Annotated[bool, Seldom()] = False
     enter: Annotated[bool, Field(description="Press Enter at the end")] = False
     session_id: SessionId = ""
-    bracketed_paste: Literal["auto", "always", "never"] = "auto"
+    bracketed_paste: Annotated[Literal["auto", "always", "never"], Seldom()] = "auto"
     read: Annotated[
         Literal["auto", "none", "new", "screen", "diff"],
         Field(description="auto: changed rows of a full-screen program, else new text; none: do not wait"),
@@ -197,7 +198,7 @@ class Send(Request[r.SendResult]):
     timeout_ms: TimeoutMs = 5000
     format: Format = "plain"
     pattern: Pattern = ""
-    idle_ms: IdleMs = 300
+    idle_ms: Annotated[IdleMs, Seldom()] = 300
     prompt_pattern: PromptPattern = ""
     max_bytes: MaxBytes = UNSET
 
@@ -226,7 +227,7 @@ class Read(Request[r.ReadResult]):
     idle_ms: IdleMs = 300
     prompt_pattern: PromptPattern = ""
     max_bytes: MaxBytes = UNSET
-    screen_id: Annotated[str, Field(description="diff, changed: since this screen, not your last look")] = ""
+    screen_id: Annotated[str, Field(description="diff, changed: since this screen, not your last look"), Seldom()] = ""
 
 
 @operation(
@@ -259,7 +260,7 @@ class Resize(Request[r.ResizeResult]):
 
     rows: Rows | None = None
     cols: Cols | None = None
-    scrollback_lines: Annotated[Lines | None, Field(description="Lines that scrollback keeps")] = None
+    scrollback_lines: Annotated[Lines | None, Field(description="Lines that scrollback keeps"), Seldom()] = None
     session_id: SessionId = ""
 
 

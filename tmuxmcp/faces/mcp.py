@@ -91,6 +91,8 @@ menus), view=diff only its rows that changed since your last look.
 - `mode` says what the terminal does: shell_prompt, running, line_input, password, pager, editor, fullscreen.
 - mode=password: a secret is asked for. Never type, guess or ask for secrets yourself: have the person run \
 `tmuxmcp attach --take SESSION_ID` and type it, then read with wait_for=ready. `attach_command` only watches.
+- Understood though no schema has them: ctrl alt shift bracketed_paste prompt_pattern screen_id limits \
+scrollback_lines, idle_ms of send, signal of destroy_session.
 - Errors begin with a CODE and say what to do next.
 """
 
@@ -133,7 +135,8 @@ def build_server(
         subscriptions: the subscribers; left out: its own.
     """
     offered = select(tools)
-    listed = ListToolsResult(tools=[as_tool(row, results, settings) for row in offered.values()])
+    whole = "all" in tools
+    listed = ListToolsResult(tools=[as_tool(row, results, settings, whole=whole) for row in offered.values()])
 
     def call_of(ctx: Context) -> Call:
         who = caller if isinstance(caller, str) else caller(ctx)
@@ -199,13 +202,17 @@ def select(sets: Sequence[str]) -> dict[str, Operation]:
     return {name: row for name, row in OPERATIONS.items() if "all" in sets or row.tools in sets}
 
 
-def as_tool(operation: Operation, results: Results, settings: BrokerSettings = DEFAULTS) -> Tool:
-    """An operation as MCP lists it, with the defaults that these settings make."""
+def as_tool(operation: Operation, results: Results, settings: BrokerSettings = DEFAULTS, *, whole: bool = True) -> Tool:
+    """An operation as MCP lists it, with the defaults that these settings make.
+
+    Args:
+        whole: also with the arguments that are seldom needed.
+    """
     return Tool(
         name=operation.name,
         title=operation.title,
         description=operation.description,
-        input_schema=without_nulls(lean(operation.schema(settings))),
+        input_schema=without_nulls(lean(operation.schema(settings, whole=whole))),
         output_schema=None if results == "text" else lean(operation.result.model_json_schema(mode="serialization")),
         annotations=ToolAnnotations(
             read_only_hint=operation.read_only,
