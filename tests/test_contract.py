@@ -49,6 +49,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         "session_id": "", "view": "new", "since": None, "wait_for": "none", "timeout_ms": 30_000, "offset": None,
         "limit": 1000,
     },
+    "list_commands": {"session_id": "", "limit": 20, "before": None, "failed_only": False},
     "search": {"pattern": NEEDED, "session_id": "", "limit": 100, "context": 0},
     "resize": {"rows": None, "cols": None, "scrollback_lines": None, "session_id": ""},
     "signal": {"signal": NEEDED, "target": "foreground", "session_id": ""},
@@ -78,6 +79,7 @@ FIELDS = {
         omitted_bytes start_offset end_offset effective_timeout_ms""",
     "send": "session_id sent_bytes result",
     "read": READ,
+    "list_commands": "session_id commands count",
     "search": "session_id matches total",
     "resize": "session_id rows cols scrollback_lines",
     "signal": "session_id delivered pids",
@@ -106,8 +108,8 @@ CHOICES = {
 }
 
 SETS = {
-    "core": """create_session destroy_session list_sessions get_session run send read resize signal search screenshot
-        mouse health""",
+    "core": """create_session destroy_session list_sessions get_session run send read list_commands resize signal search
+        screenshot mouse health""",
     "process": "run_process",
     "files": "read_file write_file list_directory",
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from tmuxmcp.broker import facts, health, mouse, run, sending
+from tmuxmcp.broker import commands, facts, health, mouse, run, sending
 from tmuxmcp.broker.machine import Machine
 from tmuxmcp.broker.reading import Reading, clamp, notes
 from tmuxmcp.broker.target import Target, Targets
@@ -65,6 +65,8 @@ class Verbs:
                 return await self._send(request, call, target)
             case q.Read():
                 return await self._read(request, call, target)
+            case q.ListCommands():
+                return await commands.listed(request, await self._targets.session(target, call))
             case q.Search():
                 return await self._search(request, await self._targets.session(target, call))
             case q.Resize():

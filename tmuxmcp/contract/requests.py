@@ -231,6 +231,28 @@ class Read(Request[r.ReadResult]):
 
 
 @operation(
+    "List commands",
+    r.ListCommandsResult,
+    tools="core",
+    acts="nothing",
+    session="default",
+    read_only=True,
+    repeatable=True,
+)
+class ListCommands(Request[r.ListCommandsResult]):
+    """The commands a session's shell ran, whoever typed them: text, exit code, time, offsets. Newest last.
+
+    Raises:
+        SessionNotFound
+    """
+
+    session_id: SessionId = ""
+    limit: Annotated[int, Field(ge=1, le=1000, description="The newest so many")] = 20
+    before: Annotated[int | None, Field(ge=1, description="Only numbers below this")] = None
+    failed_only: Annotated[bool, Field(description="Exit code other than 0")] = False
+
+
+@operation(
     "Search output", r.SearchResult, tools="core", acts="nothing", session="default", read_only=True, repeatable=True
 )
 class Search(Request[r.SearchResult]):

@@ -267,6 +267,44 @@ class Match(Result):
     """The line; with `context`, the lines around it as well, one below the other."""
 
 
+class Command(Result):
+    """A command that a session's shell ran."""
+
+    number: int
+    """Never used again in this session, and not without gaps: prompts at which nothing ran count as well."""
+    text: str | None
+    """A long one ends with `…`; null where nothing tells it."""
+    exit_code: int | None
+    """null: it runs, as far as is known."""
+    started_at: str | None
+    """ISO 8601, UTC, by the shell's clock."""
+    duration_ms: int | None
+    cwd: str | None
+    """Working directory at its end."""
+    start_offset: int
+    """Where its output begins in the log."""
+    end_offset: int | None
+
+
+class ListedCommand(Command):
+    """A row of `list_commands`."""
+
+    by: Literal["agent", "person", "other"]
+    """Who typed it: `agent` is a call of ours, `other` is whoever else."""
+    level: int
+    """Of the shell that ran it: 0 is the session's own."""
+
+
+class ListCommandsResult(Result):
+    """What a session's shell ran."""
+
+    session_id: str
+    count: int
+    note: str | None = None
+    commands: list[ListedCommand]
+    """Newest last."""
+
+
 class SearchResult(Result):
     """Where a pattern was found in what a session printed."""
 

@@ -1,0 +1,52 @@
+"""The commands of a session, as results tell them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tmuxmcp.contract import requests as q
+from tmuxmcp.contract import results as r
+from tmuxmcp.contract.times import iso
+from tmuxmcp.record.commands import EndedCommand
+from tmuxmcp.sessions.commands import Command
+from tmuxmcp.sessions.session import Session
+
+OWN_SHELL = 0
+"""Level of the session's own shell."""
+
+
+async def listed(request: q.ListCommands, session: Session) -> r.ListCommandsResult:
+    """The newest commands that are asked for."""
+    known = session.commands.known(await session.look())
+    wanted = [each for each in known if request.before is None or each.number < request.before]
+    if request.failed_only:
+        wanted = [each for each in wanted if isinstance(each, EndedCommand) and each.exit_code]
+    chosen = wanted[-request.limit :]
+    return r.ListCommandsResult(
+        session_id=session.id,
+        count=len(chosen),
+        note=None if session.meta.marks else "Its program tells of no commands: only bash, zsh and fish do.",
+        commands=[r.ListedCommand(**_fields(each), by=each.by, level=OWN_SHELL) for each in chosen],
+    )
+
+
+def _fields(command: Command) -> dict[str, Any]:
+    """What every result tells of a command."""
+    over = command if isinstance(command, EndedCommand) else None
+    return {
+        "number": command.number,
+        "text": command.text,
+        "exit_code": over.exit_code if over else None,
+        "started_at": None if command.began is None else iso(command.began),
+        "duration_ms": _duration_ms(over) if over else None,
+        "cwd": over.cwd if over else None,
+        "start_offset": command.start,
+        "end_offset": over.end if over else None,
+    }
+
+
+def _duration_ms(command: EndedCommand) -> int | None:
+    """How long it ran; None where its clock was set back, or did not tell."""
+    if command.began is None or command.ended is None or command.ended < command.began:
+        return None
+    return round((command.ended - command.began) * 1000)
