@@ -144,3 +144,12 @@ def test_a_process_that_was_ended_says_how():
 def test_what_a_terminal_would_act_on_does_not_reach_a_model():
     shown = render(PROCESS.model_copy(update={"stdout": "a\x1b[2Jb\u202ec\n", "stderr": "\x07"}))
     assert shown.startswith("a[2Jb<U+202E>c\n[rc=0 ")
+
+
+def test_a_command_is_one_line_whatever_it_is():
+    assert render(EXAMPLES["list_commands"]).splitlines() == [
+        '1 exit_code=0 started_at=2026-11-20T10:00:00.000Z duration_ms=3 cwd="/x y" start_offset=100 end_offset=103 '
+        "by=agent: \"echo 'a\\nb'\"",
+        "4 exit_code=null start_offset=250 by=other",
+        "[session_id=sess_ab count=2]",
+    ]

@@ -41,6 +41,8 @@ def render(result: r.Result) -> str:
             return _above("\n".join(map(_directory_entry, result.entries)), footer(result))
         case r.ListSessionsResult():
             return _above("\n".join(map(_summary, result.sessions)), footer(result))
+        case r.ListCommandsResult():
+            return _above("\n".join(map(_command, result.commands)), footer(result))
         case r.SearchResult():
             return _above(matches(result), footer(result))
         case r.CreateSessionResult() | r.SessionFacts() | r.HealthResult():
@@ -64,8 +66,8 @@ def footer(result: r.Result) -> str:
             fields = _process(result)
         case r.ReadFileResult() | r.ScreenshotResult():
             fields = ((name, value) for name, value in _known(result) if name != "data")
-        case r.ListDirectoryResult():
-            fields = ((name, value) for name, value in _known(result) if name != "entries")
+        case r.ListDirectoryResult() | r.ListCommandsResult():
+            fields = ((name, value) for name, value in _known(result) if name not in ("entries", "commands"))
         case r.ListSessionsResult():
             fields = iter([("count", result.count)])
         case _:
@@ -182,6 +184,14 @@ def _process(result: r.RunProcessResult) -> Fields:
 
 def _directory_entry(entry: r.DirectoryEntry) -> str:
     return f"{entry.mode} {entry.type:9} {entry.size:>10} {entry.mtime} {_value(entry.name)}"
+
+
+def _command(command: r.ListedCommand) -> str:
+    """`NUMBER FIELDS: TEXT`, one line; an exit code of null says that it runs."""
+    fields = {name: value for name, value in command if name not in ("number", "text", "level") and value is not None}
+    told = {"exit_code": command.exit_code} | fields
+    line = " ".join([str(command.number), *(f"{name}={_value(value)}" for name, value in told.items())])
+    return line if command.text is None else f"{line}: {_value(command.text)}"
 
 
 def _remarks(result: r.RunResult | r.ReadResult) -> Fields:
