@@ -284,6 +284,21 @@ def test_session_survives_the_command_whatever_on_exit_says(cli):
     assert cli.json("list")["count"] == 1
 
 
+def test_history_lists_commands_with_exit_codes(cli):
+    cli("new", "--name", "h", "bash")
+    cli("run", "h", "echo one\ntrue")
+    cli("run", "h", "sh -c 'exit 3'", status=3)
+    heading, first, second = cli.out("history", "h").splitlines()
+    assert heading.split() == ["NUMBER", "EXIT", "STARTED", "TOOK", "BY", "COMMAND"]
+    assert re.fullmatch(r"1 +0 +20\S+Z  \d+ ms +agent  \"echo one\\ntrue\"", first)
+    assert re.fullmatch(r"2 +3 +20\S+Z  \d+ ms +agent  sh -c 'exit 3'", second)
+    (command,) = cli.json("history", "h", "--failed")["commands"]
+    assert (command["number"], command["exit_code"], command["text"]) == (2, 3, "sh -c 'exit 3'")
+    assert cli.json("history", "h", "--before", "2")["commands"][-1]["number"] == 1
+    assert cli.json("history", "h", "-n", "1")["count"] == 1
+    assert cli("kill", "h").stdout == b""
+
+
 def test_list_shows_the_living_and_with_all_the_dead(cli):
     cli("new", "--name", "x", "--cols", "100")
     cli("new", "--name", "y", "true")

@@ -129,7 +129,7 @@ SETTINGS: dict[str, Any] = {
     "log_format": "text", "http": "off", "token_file": None, "allowed_hosts": [],
 }  # fmt: skip
 
-COMMANDS = "serve demo new run send read list view attach watch kill log search doctor install config"
+COMMANDS = "serve demo new run send read list view attach watch kill log history search doctor install config"
 
 
 @pytest.fixture(scope="module")

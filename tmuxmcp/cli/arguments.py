@@ -184,6 +184,20 @@ def _log(verbs: Verbs, name: str, chosen: bool) -> None:
     _add_settings(parser, False)
 
 
+def _history(verbs: Verbs, name: str, chosen: bool) -> None:
+    description = (
+        "Print the commands that a session's shell ran, newest last, whoever typed them. EXIT is `-` while one runs,\n"
+        "and BY says who typed it: an agent's or this program's call, or somebody else. What is not known is `-`."
+    )
+    parser = _verb(verbs, name, "list a session's commands with their exit codes", "history.history",
+                   description=description)  # fmt: skip
+    _add_session(parser)
+    parser.add_argument("-n", "--limit", type=_count, metavar="N", help="the newest so many (20)")
+    parser.add_argument("--before", type=_count, metavar="NUMBER", help="only those with lower numbers")
+    parser.add_argument("--failed", action="store_true", help="only those whose exit code is not 0")
+    _add_settings(parser, False)
+
+
 def _doctor(verbs: Verbs, name: str, chosen: bool) -> None:
     description = (
         "Look at what sessions need of this machine; say what to do about what is not there. Exit status 1 then.\n\n"
@@ -366,6 +380,7 @@ VERBS: dict[str, Callable[[Verbs, str, bool], None]] = {
     "attach": _attach,
     "kill": _kill,
     "log": _log,
+    "history": _history,
     "policy": _policy,
     "doctor": _doctor,
     "install": _install,
