@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from tmuxmcp.broker.matching import SCREEN_EVERY_S, UNPRINTED_S, Matching, printed_since, without_echo
 from tmuxmcp.broker.screens import shown_by
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress, no_progress
 from tmuxmcp.contract.results import Evidence, Outcome
@@ -21,7 +22,6 @@ from tmuxmcp.sessions.look import Look, Scan, Wakes
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.terminal.patterns import search_pattern
-from tmuxmcp.terminal.plain import plain
 from tmuxmcp.tmux.shells import shell_of
 
 SETTLE_S = 0.004
@@ -41,15 +41,6 @@ ANSWERS_OF_TMUX = 4
 
 SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.001, 0.05
 """Time between two looks at the kernel: short after a change, longer the longer nothing happens."""
-
-PATTERN_BYTES = 256 * 1024
-"""Raw bytes back from the end of the log in which a pattern is looked for."""
-
-SCREEN_EVERY_S = 0.05
-"""Least time between two looks at the screen."""
-
-UNPRINTED_S = 0.25
-"""The same when nothing was printed: only a new size changes it then."""
 
 DRAWN_S = 0.02
 """A screen that has changed and then stood still for so long has been drawn to its end."""
@@ -84,7 +75,7 @@ class Wait:
     typed: str = ""
     """What was just typed: its echo matches nothing."""
     screen: bool = True
-    """The pattern may also match the screen."""
+    """The pattern may also match a screen that no full-screen program draws."""
     settle_s: float = SETTLE_S
     before: Process | None = None
     """Who waited for input when something was typed."""
@@ -101,25 +92,6 @@ class Answer:
     waited_ms: int
     settled: Look | None = None
     """The look that found the program ready: it may do something for itself right afterwards."""
-
-
-def without_echo(text: str, typed: str) -> str:
-    """`text` without the echo of what was typed, also while that is still being drawn.
-
-    Blanks and line breaks do not count: a line editor wraps and indents what it echoes.
-    """
-    wanted = "".join(typed.split())
-    if not wanted:
-        return text
-    places = [at for at, char in enumerate(text) if not char.isspace()]
-    seen = "".join(text[at] for at in places)
-    begin = seen.find(wanted)
-    if begin >= 0:
-        return text[: places[begin]] + text[places[begin + len(wanted) - 1] + 1 :]
-    for length in range(min(len(wanted) - 1, len(seen)), 0, -1):
-        if seen.endswith(wanted[:length]):
-            return text[: places[len(seen) - length]]
-    return text
 
 
 @dataclass
@@ -153,6 +125,7 @@ async def wait_for(session: Session, wait: Wait) -> Answer:
     if wait.want == "none":
         return Answer("immediate", None, None, 0)
     size = session.log.size()
+    matching = Matching(wait.pattern, wait.start_offset, wait.typed, wait.screen)
     watch = _Watch(begun, size if wait.sent_at is None else wait.sent_at, size, begun, told=begun)
     deadline = begun + wait.timeout_ms / 1000
 
@@ -163,7 +136,7 @@ async def wait_for(session: Session, wait: Wait) -> Answer:
     seen: Wakes[Look] | Wakes[Scan] = (session.looks if wait.want == "ready" else session.scans)(step_s, deadline)
     with session.watcher.waiting(session.log.path):
         async for scan in seen:
-            found = await _check(session, scan, wait, watch)
+            found = await _check(session, scan, wait, watch, matching)
             if found:
                 return _answer(found, watch)
             await _tell(scan, wait, watch)
@@ -178,13 +151,13 @@ def _answer(found: _Found, watch: _Watch) -> Answer:
     return Answer(outcome, evidence, matched, int((time.monotonic() - watch.begun) * 1000), watch.settled)
 
 
-async def _check(session: Session, scan: Scan, wait: Wait, watch: _Watch) -> _Found | None:
+async def _check(session: Session, scan: Scan, wait: Wait, watch: _Watch, matching: Matching) -> _Found | None:
     now = time.monotonic()
     if scan.size != watch.size:
         watch.size, watch.changed = scan.size, now
         session.throttle(scan.size - watch.begun_at)
     if wait.want == "pattern":
-        found = await _pattern(session, scan, wait, watch, now)
+        found = await matching.found(session, scan, now)
         if found is not None:
             return "matched", None, found
     if wait.want == "changed" and await _changed(session, scan, wait, watch, now):
@@ -276,30 +249,11 @@ def _by_eye(look: Look, wait: Wait, watch: _Watch, now: float) -> Evidence | Non
     """Where the kernel cannot tell: a prompt that the caller described, or silence."""
     quiet = now - max(watch.changed, watch.unknown_since or now)
     if wait.prompt_pattern is not None and quiet >= SETTLE_S and look.size > wait.start_offset:
-        text = without_echo(_new_text(look, wait), wait.typed)
+        text = without_echo(printed_since(look, wait.start_offset), wait.typed)
         last = text.rsplit("\n", 1)[-1]
         if last and search_pattern(wait.prompt_pattern, last) is not None:
             return "prompt"
     return "quiet" if quiet * 1000 >= wait.idle_ms else None
-
-
-def _new_text(scan: Scan, wait: Wait) -> str:
-    start = max(wait.start_offset, scan.size - PATTERN_BYTES, scan.log.head())
-    return plain(b"".join(scan.log.pieces(start, scan.size)), scan.cols, scan.rows).text
-
-
-async def _pattern(session: Session, scan: Scan, wait: Wait, watch: _Watch, now: float) -> str | None:
-    if scan.size > wait.start_offset:
-        found = search_pattern(wait.pattern, without_echo(_new_text(scan, wait), wait.typed))
-        if found is not None:
-            return found
-    if not (wait.screen or scan.alternate_screen) or now - watch.screen_at < SCREEN_EVERY_S:
-        return None
-    watch.screen_at = now
-    shown = await shown_by(session)
-    if shown is None or not (wait.screen or (session.pane and session.pane.alternate_screen)):
-        return None
-    return search_pattern(wait.pattern, "\n".join(shown.capture.rows))
 
 
 async def _changed(session: Session, scan: Scan, wait: Wait, watch: _Watch, now: float) -> bool:

@@ -166,6 +166,16 @@ def unfinished(data: bytes) -> int:
 _CLEAR = re.compile(rb"\x1b\[(?:1?;?1?)?[Hf]\x1b\[[02]?J|\x1b\[2J\x1b\[(?:1?;?1?)?[Hf]|\x1bc")
 _ADDRESSED = re.compile(rb"\x1b\[[0-9]+;[0-9]+H")
 
+LEFT_OUT = "[full-screen program: {:,} bytes of screen drawing left out]\n"
+"""What stands for the drawing of a full-screen program."""
+
+_LEFT_OUT = re.compile(re.escape(LEFT_OUT).replace(re.escape("{:,}"), "[0-9,]+"))
+
+
+def without_left_out(text: str) -> str:
+    """Clean text without the lines of ours that stand for drawing: no program printed them."""
+    return _LEFT_OUT.sub("", text)
+
 
 def _stretches_shown(data: bytes, cols: int, rows: int, inside: bool | None) -> Iterator[Part | None]:
     """The parts of all stretches; None where a line of its own begins."""
@@ -177,7 +187,7 @@ def _stretches_shown(data: bytes, cols: int, rows: int, inside: bool | None) -> 
                 yield from _main_screen(data, begin, stop, cols, rows)
         elif (end > start or end == len(data)) and not (inside and at == 0):
             yield None
-            yield Part(at, end, f"[full-screen program: {end - start:,} bytes of screen drawing left out]\n")
+            yield Part(at, end, LEFT_OUT.format(end - start))
 
 
 def _on_lines_of_their_own(found: Iterable[Part | None]) -> Iterator[Part]:

@@ -1,0 +1,118 @@
+"""Where a wait looks for its pattern: in what was printed since it began, without the echo, and on the screen.
+
+What a full-screen program draws is no text of the log, so its screen is looked at as soon as it is there. Blanks at
+the end of the line that the cursor is in count: a prompt mostly ends with one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tmuxmcp.broker.screens import Shown, shown_by
+from tmuxmcp.sessions.look import Scan
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.patterns import search_pattern
+from tmuxmcp.terminal.plain import column_behind, needs_grid, plain, without_left_out
+from tmuxmcp.terminal.widths import text_width
+
+PATTERN_BYTES = 256 * 1024
+"""Raw bytes back from the end of the log in which a pattern is looked for."""
+
+LINE_BYTES = 4096
+"""Raw bytes at the log's end that hold the line that the cursor is in."""
+
+SCREEN_EVERY_S = 0.05
+"""Least time between two looks at the screen."""
+
+UNPRINTED_S = 0.25
+"""The same when nothing was printed: only a new size changes it then."""
+
+
+def without_echo(text: str, typed: str) -> str:
+    """`text` without the echo of what was typed, also while that is still being drawn.
+
+    Blanks and line breaks do not count: a line editor wraps and indents what it echoes.
+    """
+    wanted = "".join(typed.split())
+    if not wanted:
+        return text
+    places = [at for at, char in enumerate(text) if not char.isspace()]
+    seen = "".join(text[at] for at in places)
+    begin = seen.find(wanted)
+    if begin >= 0:
+        return text[: places[begin]] + text[places[begin + len(wanted) - 1] + 1 :]
+    for length in range(min(len(wanted) - 1, len(seen)), 0, -1):
+        if seen.endswith(wanted[:length]):
+            return text[: places[len(seen) - length]]
+    return text
+
+
+def printed_since(scan: Scan, offset: int) -> str:
+    """What was printed since an offset, or the end of it, as clean text."""
+    start = max(offset, scan.size - PATTERN_BYTES, scan.log.head())
+    data = b"".join(scan.log.pieces(start, scan.size))
+    text = without_left_out(plain(data, scan.cols, scan.rows).text)
+    return _with_blanks(text, data[-LINE_BYTES:], scan.cols)
+
+
+def _with_blanks(text: str, data: bytes, cols: int) -> str:
+    """Put back the blanks behind a line that was edited, as far as the cursor is behind them."""
+    line = data[data.rfind(b"\n") + 1 :]
+    if not line or text.endswith("\n") or needs_grid(line):
+        return text
+    return _padded(text, text_width(text.rpartition("\n")[2]), column_behind(line, cols))
+
+
+def _padded(text: str, width: int, col: int) -> str:
+    return text + " " * (col - width)
+
+
+def screen_text(shown: Shown) -> str:
+    """A screen's rows, that of the cursor with its blanks up to there."""
+    rows, (row, col, _) = list(shown.capture.rows), shown.cursor
+    if row < len(rows):
+        rows[row] = _padded(rows[row], text_width(rows[row]), col)
+    return "\n".join(rows)
+
+
+@dataclass
+class Matching:
+    """Looks for one pattern in a session, and in nothing twice."""
+
+    pattern: Any
+    """Compiled by `compile_pattern`."""
+    start: int
+    """New text begins at this offset."""
+    typed: str = ""
+    """What was just typed: its echo matches nothing."""
+    screen: bool = True
+    """The pattern may also match a screen that no full-screen program draws."""
+    _searched: int = -1
+    """Size of the log when the new text was last searched."""
+    _screen_at: float = 0.0
+    _screen_of: int = -1
+    """Size of the log when the screen was last looked at."""
+
+    async def found(self, session: Session, scan: Scan, now: float) -> str | None:
+        """What the pattern matches now."""
+        found = self._in_text(scan)
+        return found if found is not None else await self._on_screen(session, scan, now)
+
+    def _in_text(self, scan: Scan) -> str | None:
+        if scan.size == self._searched or scan.size <= self.start:
+            return None
+        self._searched = scan.size
+        return search_pattern(self.pattern, without_echo(printed_since(scan, self.start), self.typed))
+
+    async def _on_screen(self, session: Session, scan: Scan, now: float) -> str | None:
+        due = SCREEN_EVERY_S if scan.size != self._screen_of else UNPRINTED_S
+        drawn = self.screen or scan.alternate_screen or session.reader.draws_at(scan.size)
+        if not drawn or now - self._screen_at < due:
+            return None
+        self._screen_at, self._screen_of = now, scan.size
+        shown = await shown_by(session)
+        if shown is None or not (self.screen or (session.pane and session.pane.alternate_screen)):
+            return None
+        found = search_pattern(self.pattern, screen_text(shown))
+        return found if found is not None else search_pattern(self.pattern, "\n".join(shown.capture.rows))
