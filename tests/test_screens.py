@@ -183,3 +183,27 @@ async def test_line_drawing_is_right_whatever_the_terminal_is_called(broker: Bro
     coloured = await broker.read("screen", "a", format="ansi")
     assert "┌─" in coloured.content
     assert not {"\x0e", "\x0f"} & set(coloured.content)
+
+
+async def test_a_screen_over_its_limit_keeps_the_rows_around_the_cursor(broker: Broker):
+    rows = "".join(f"\x1b[{number + 1};1Hrow {number}" for number in range(20))
+    await draw(broker, f"\x1b[2J{rows}\x1b[20;7H")
+    last = await broker.read("screen", "a", max_bytes=27)
+    assert last.content == "row 16\nrow 17\nrow 18\nrow 19"
+    assert (last.truncated, last.omitted_bytes) == (True, 10 * 6 + 6 * 7)
+    assert last.note == "The screen is larger than max_bytes: this is rows 16 to 19 of 24, around the cursor."
+    await draw(broker, "\x1b[5;3H")
+    assert (await broker.read("screen", "a", max_bytes=20)).content == "row 3\nrow 4\nrow 5"
+    assert (await broker.read("screen", "a", max_bytes=3)).content == "row"
+    await draw(broker, "\x1b[1;1HROW\x1b[6;1HROW\x1b[20;1HROW\x1b[7;1H")
+    changed = await broker.read("diff", "a", max_bytes=15)
+    assert (changed.changed_rows, changed.content) == ([0, 5, 19], "  5| ROW 5")
+    assert "this is row 5 of 24" in (changed.note or "")
+
+
+async def test_a_prompt_at_the_bottom_is_kept(broker: Broker):
+    made = await broker.create_session("bash")
+    await broker.run("PS1='here> '", made.session_id)
+    await broker.run("seq 1 20", made.session_id)
+    shown = await broker.read("screen", made.session_id, wait_for="pattern", pattern="here> $", max_bytes=30)
+    assert shown.content.endswith("19\n20\nhere>")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tmuxmcp.broker.screens import Shown
@@ -32,12 +33,12 @@ def screen(shown: Shown, format: str, limit: int, end: int) -> Piece:
     rows = _rows(shown, format)
     while rows and not rows[-1]:
         rows.pop()
-    return _cut(rows, shown, limit, end)
+    return _around_cursor(rows, range(len(rows)), shown, limit, end)
 
 
 def diff(shown: Shown, changed: list[int], format: str, limit: int, end: int) -> Piece:
     """The changed rows, each with its number."""
-    return _cut(numbered(_rows(shown, format), changed), shown, limit, end)
+    return _around_cursor(numbered(_rows(shown, format), changed), changed, shown, limit, end)
 
 
 def _rows(shown: Shown, format: str) -> list[str]:
@@ -46,13 +47,35 @@ def _rows(shown: Shown, format: str) -> list[str]:
     return [ansi_row(row) for row in shown.styled]
 
 
-def _cut(rows: list[str], shown: Shown, limit: int, end: int) -> Piece:
-    text = "\n".join(rows)
-    data = text.encode("utf-8", "replace")
-    if len(data) <= limit:
-        return Piece(text, end, 0, shown.capture.sanitized)
-    cut = data[:limit].decode("utf-8", "ignore")
-    return Piece(cut, end, len(data) - limit, shown.capture.sanitized, "The screen is larger than max_bytes.")
+def _around_cursor(rows: list[str], numbers: Sequence[int], shown: Shown, limit: int, end: int) -> Piece:
+    """The rows as one text; of more than fit those around the cursor, where a program is at work.
+
+    Args:
+        numbers: which row of the screen each is.
+    """
+    sizes = [len(row.encode("utf-8", "replace")) + 1 for row in rows]
+    whole = max(sum(sizes) - 1, 0)
+    if whole <= limit:
+        return Piece("\n".join(rows), end, 0, shown.capture.sanitized)
+    nearest = min(range(len(rows)), key=lambda at: abs(numbers[at] - shown.cursor[0]))
+    first, stop = _window(sizes, nearest, limit + 1)
+    text = "\n".join(rows[first:stop]).encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
+    omitted = whole - len(text.encode("utf-8", "replace"))
+    what = f"row {numbers[first]}" if stop == first + 1 else f"rows {numbers[first]} to {numbers[stop - 1]}"
+    note = f"The screen is larger than max_bytes: this is {what} of {shown.rows}, around the cursor."
+    return Piece(text, end, omitted, shown.capture.sanitized, note)
+
+
+def _window(sizes: list[int], middle: int, limit: int) -> tuple[int, int]:
+    """Where the widest stretch around an entry begins and ends that is not larger; at least that entry."""
+    first, stop, size = middle, middle + 1, sizes[middle]
+    grown = True
+    while grown:
+        grown = False
+        for at in (first - 1, stop):
+            if 0 <= at < len(sizes) and size + sizes[at] <= limit:
+                first, stop, size, grown = min(first, at), max(stop, at + 1), size + sizes[at], True
+    return first, stop
 
 
 def scrollback(session: Session, offset: int | None, limit: int, max_bytes: int, end: int) -> Piece:
