@@ -198,7 +198,7 @@ VALUES: dict[str, dict[str, str]] = {
     },
     "Outcome": {
         "ready": "The program waits for input.",
-        "idle": "Nothing was printed for `idle_ms`.",
+        "idle": "Nothing was printed for `idle_ms`; it may still be working.",
         "matched": "The pattern was found, `matched` has the text; or, for `changed`, the screen has changed.",
         "exited": "The session's program has ended.",
         "timeout": "The time was up; what runs goes on.",
@@ -208,7 +208,7 @@ VALUES: dict[str, dict[str, str]] = {
         "marks": "The session's own shell said so.",
         "kernel": "The kernel says what the program sleeps in.",
         "prompt": "The last line matches `prompt_pattern`.",
-        "quiet": "Nothing was printed for `idle_ms`; nothing better was to be had.",
+        "quiet": "Nothing was printed for `idle_ms`: that is no readiness.",
     },
 }
 """What the values of the named types mean."""

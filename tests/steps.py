@@ -45,11 +45,11 @@ class Case:
 
 
 def line(text: str, mode: str, shows: str = "", evidence: str = "kernel", **more: Any) -> Step:
-    return Step(mode, {"text": text, "enter": True, **more}, shows, evidence)
+    return Step(mode, {"text": text, "enter": True, **more}, shows, evidence, _outcome(evidence))
 
 
 def keys(*names: str, mode: str, shows: str = "", evidence: str = "kernel", **more: Any) -> Step:
-    return Step(mode, {"keys": list(names), **more}, shows, evidence)
+    return Step(mode, {"keys": list(names), **more}, shows, evidence, _outcome(evidence))
 
 
 def over(**send: Any) -> Step:
@@ -57,7 +57,12 @@ def over(**send: Any) -> Step:
 
 
 def first(mode: str, shows: str = "", evidence: str = "kernel") -> Step:
-    return Step(mode, {}, shows, evidence)
+    return Step(mode, {}, shows, evidence, _outcome(evidence))
+
+
+def _outcome(evidence: str) -> str:
+    """Silence says of no program that it is ready."""
+    return "idle" if evidence == "quiet" else "ready"
 
 
 @contextmanager

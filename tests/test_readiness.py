@@ -472,11 +472,13 @@ def test_run_waits_for_what_only_works(agent: Agent, shells: dict[str, str], com
 async def test_without_proc_marks_and_silence_remain(broker: Broker, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(readiness.sys, "platform", "freebsd14")
     made = await broker.create_session(program="python3", args=["-q"], wait_ready=True)
-    assert (made.mode, made.ready) == ("unknown", True)
+    assert (made.mode, made.ready) == ("unknown", False)
+    assert "the kernel does not say. Wait for a text" in (made.note or "")
     answer = (await broker.send(text="6 * 7", enter=True, session_id=made.session_id)).result
     assert answer is not None
-    assert (answer.outcome, answer.evidence, answer.mode) == ("ready", "quiet", "unknown")
+    assert (answer.outcome, answer.evidence, answer.mode) == ("idle", "quiet", "unknown")
     assert "\n42\n>>> " in answer.content
+    assert "Nothing was printed for 300 ms" in (answer.note or "")
     shell = await broker.create_session(program="bash")
     assert (shell.mode, shell.ready) == ("shell_prompt", True)
     answer = (await broker.send(text="sleep 0.3; echo hi", enter=True, session_id=shell.session_id)).result
@@ -488,7 +490,18 @@ async def test_a_wait_channel_that_cannot_be_read_is_unknown(broker: Broker, mon
     """As in a container, or another user's program."""
     monkeypatch.setattr(readiness, "_channel", lambda path: "0")
     made = await broker.create_session(program="cat", wait_ready=True)
-    assert (made.mode, made.ready) == ("unknown", True)
-    answer = (await broker.send(text="hello", enter=True, session_id=made.session_id)).result
+    assert (made.mode, made.ready) == ("unknown", False)
+    answer = (await broker.send(text="hello", session_id=made.session_id)).result
     assert answer is not None
-    assert (answer.outcome, answer.evidence, answer.content) == ("ready", "quiet", "hello\nhello\n")
+    assert (answer.outcome, answer.evidence, answer.content) == ("idle", "quiet", "hello")
+
+
+async def test_an_empty_line_after_enter_is_no_rest(broker: Broker, monkeypatch: pytest.MonkeyPatch):
+    """The command that was entered works, silently, as `sleep` does over there."""
+    monkeypatch.setattr(readiness, "_channel", lambda path: "0")
+    far = "printf '$ '; while read x; do sleep 3; printf 'late\\n$ '; done"
+    made = await broker.create_session(program="sh", args=["-c", far], wait_ready=True)
+    await broker.read(session_id=made.session_id, wait_for="pattern", pattern=r"\$ $")
+    answer = (await broker.send("x", enter=True, session_id=made.session_id, idle_ms=1000, timeout_ms=50_000)).result
+    assert answer is not None
+    assert (answer.outcome, answer.content) == ("idle", "x\nlate\n$ ")

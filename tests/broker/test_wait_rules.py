@@ -260,8 +260,9 @@ async def test_a_described_prompt_counts_where_the_kernel_cannot_tell(broker: Br
 
 
 async def test_a_described_prompt_counts_in_the_last_line_alone(broker: Broker, hides: list[str]):
-    found = await prompted(broker, [*hides, "printf 'far$ \\nworks'; sleep 60"], idle_ms=LONG)
-    assert found == ("ready", "quiet")
+    """And silence does not count instead."""
+    found = await prompted(broker, [*hides, "printf 'far$ \\nworks'; sleep 60"], idle_ms=100, timeout_ms=600)
+    assert found == ("timeout", None)
 
 
 async def test_a_described_prompt_does_not_overrule_the_kernel(broker: Broker):
@@ -269,12 +270,37 @@ async def test_a_described_prompt_does_not_overrule_the_kernel(broker: Broker):
     assert found == ("timeout", None)
 
 
+async def test_a_described_prompt_is_needed_where_only_the_kernel_says_ready(broker: Broker):
+    session = await started(broker, "sh", "-c", "printf 'name: '; read x; printf 'far$ '; read x")
+    read = {"session_id": session.id, "wait_for": "ready", "prompt_pattern": r"far\$ $"}
+    answer = await broker.read(**read, timeout_ms=600)  # type: ignore[arg-type]
+    assert (answer.outcome, answer.mode) == ("timeout", "line_input")
+    sent = await broker.send("me", enter=True, session_id=session.id, prompt_pattern=r"far\$ $")
+    assert sent.result
+    assert (sent.result.outcome, sent.result.evidence) == ("ready", "prompt")
+    again = await broker.read(**read)  # type: ignore[arg-type]  # nothing is new: the prompt still stands there
+    assert (again.outcome, again.evidence) == ("ready", "prompt")
+
+
+async def test_marks_need_no_described_prompt(broker: Broker):
+    session = await started(broker, "bash")
+    answer = await broker.read(session_id=session.id, wait_for="ready", prompt_pattern="never this")
+    assert (answer.outcome, answer.evidence) == ("ready", "marks")
+
+
+async def test_a_described_prompt_may_stand_on_a_screen(broker: Broker, hides: list[str]):
+    drawn = r"printf '\033[?1049h\033[2J\033[5;5Hfar$ '; sleep 60"
+    session = await started(broker, *hides, drawn, ready=False)
+    answer = await broker.read(session_id=session.id, wait_for="ready", prompt_pattern=r"far\$ $", timeout_ms=50_000)
+    assert (answer.outcome, answer.evidence) == ("ready", "prompt")
+
+
 async def test_what_was_typed_is_no_prompt(broker: Broker, hides: list[str]):
     session = await started(broker, *hides, "echo begun; cat", ready=False)
     await eventually(lambda: b"begun" in session.log.read(0, 1000), 10)
-    answer = (await broker.send(text="far$ ", session_id=session.id, prompt_pattern=r"far\$ $", idle_ms=LONG)).result
+    answer = (await broker.send(text="far$ ", session_id=session.id, prompt_pattern=r"far\$ $", timeout_ms=LONG)).result
     assert answer is not None
-    assert (answer.outcome, answer.evidence) == ("ready", "quiet")
+    assert (answer.outcome, answer.evidence) == ("timeout", None)
     assert answer.content.rstrip().endswith("far$")
 
 

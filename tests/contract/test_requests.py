@@ -111,8 +111,9 @@ def test_what_is_left_out_is_what_the_settings_say():
     made = CreateSession(cols=90).filled(settings)
     assert (made.rows, made.cols, made.scrollback_lines) == (50, 90, 5000)
     assert made.sandbox == "none"  # the caller's own wish, of which the stricter one counts
-    assert Read(prompt_pattern="x").filled(settings).prompt_pattern == "x"
-    assert Read().filled(settings).prompt_pattern == "> $"
+    assert Read(max_bytes=7).filled(settings).max_bytes == 7
+    assert Read().filled(settings).max_bytes == 8192
+    assert Read().filled(settings).prompt_pattern == ""  # what a caller describes weighs more than a setting
 
 
 def test_arguments_are_those_that_say_something():

@@ -56,6 +56,17 @@ def printed_since(scan: Scan, offset: int) -> str:
     return _with_blanks(text, data[-LINE_BYTES:], scan.cols)
 
 
+def line_of_cursor(scan: Scan) -> str:
+    """The line that the cursor is in, with its blanks up to there."""
+    data = scan.log.read(max(scan.size - LINE_BYTES, 0), min(scan.size, LINE_BYTES))
+    return _with_blanks(scan.last_text, data, scan.cols).rpartition("\n")[2]
+
+
+def draws(session: Session, scan: Scan) -> bool:
+    """Whether a full-screen program draws, as far as tmux was asked or the log tells."""
+    return scan.alternate_screen or session.reader.draws_at(scan.size)
+
+
 def _with_blanks(text: str, data: bytes, cols: int) -> str:
     """Put back the blanks behind a line that was edited, as far as the cursor is behind them."""
     line = data[data.rfind(b"\n") + 1 :]
@@ -76,13 +87,52 @@ def screen_text(shown: Shown) -> str:
     return "\n".join(rows)
 
 
+def row_of_cursor(shown: Shown) -> str:
+    """The row that the cursor is in, with its blanks up to there."""
+    row = shown.cursor[0]
+    return "".join(screen_text(shown).split("\n")[row : row + 1])
+
+
+@dataclass
+class Prompt:
+    """Looks for a described prompt in the line that the cursor is in, once for each growth of the log."""
+
+    pattern: Any = None
+    """Compiled by `compile_pattern`; None: no prompt is described."""
+    sent_at: int | None = None
+    """Size of the log when something was typed, if it was: a prompt from before does not count."""
+    typed: str = ""
+    """What was typed: its echo is no prompt."""
+    _looked_at: int = -1
+    _shown: bool = False
+
+    async def shown(self, session: Session, scan: Scan) -> bool:
+        """Whether it is there now."""
+        if self.pattern is None or scan.size == self._looked_at:
+            return self._shown
+        line = await self._line(session, scan)
+        self._looked_at = scan.size
+        self._shown = bool(line) and search_pattern(self.pattern, line) is not None
+        return self._shown
+
+    async def _line(self, session: Session, scan: Scan) -> str:
+        if draws(session, scan):
+            shown = await shown_by(session)
+            return row_of_cursor(shown) if shown else ""
+        if self.sent_at is None:
+            return line_of_cursor(scan)
+        if scan.size <= self.sent_at:
+            return ""
+        return without_echo(printed_since(scan, self.sent_at), self.typed).rpartition("\n")[2]
+
+
 @dataclass
 class Matching:
     """Looks for one pattern in a session, and in nothing twice."""
 
-    pattern: Any
+    pattern: Any = None
     """Compiled by `compile_pattern`."""
-    start: int
+    start: int = 0
     """New text begins at this offset."""
     typed: str = ""
     """What was just typed: its echo matches nothing."""
@@ -107,8 +157,7 @@ class Matching:
 
     async def _on_screen(self, session: Session, scan: Scan, now: float) -> str | None:
         due = SCREEN_EVERY_S if scan.size != self._screen_of else UNPRINTED_S
-        drawn = self.screen or scan.alternate_screen or session.reader.draws_at(scan.size)
-        if not drawn or now - self._screen_at < due:
+        if now - self._screen_at < due or not (self.screen or draws(session, scan)):
             return None
         self._screen_at, self._screen_of = now, scan.size
         shown = await shown_by(session)

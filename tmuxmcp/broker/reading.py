@@ -52,12 +52,14 @@ class Reading:
         """
         if asked.wait_for == "pattern" and not asked.pattern:
             raise InvalidArgument("wait_for=pattern needs a pattern.", hint="Give a regular expression as pattern.")
+        prompt = asked.prompt_pattern or self.settings.prompt_pattern
         return Wait(
             want=asked.wait_for,
             timeout_ms=clamp(self.settings, asked.timeout_ms)[0],
             idle_ms=asked.idle_ms,
             pattern=compile_pattern(asked.pattern) if asked.pattern else None,
-            prompt_pattern=compile_pattern(asked.prompt_pattern) if asked.prompt_pattern else None,
+            prompt_pattern=compile_pattern(prompt) if prompt else None,
+            prompt_needed=bool(asked.prompt_pattern),
             progress=call.progress,
         )
 
@@ -206,7 +208,7 @@ def _result(session: Session, answer: Answer, seen: _Seen, effective_timeout_ms:
         encoding="base64" if seen.view == "raw" else None,
         sanitized=piece.sanitized,
         highlights=[r.Highlight(row=each.row, col=each.col, text=each.text) for each in stretches],
-        note=notes(session, seen.start, piece.next_offset, piece.note, seen.note),
+        note=notes(session, seen.start, piece.next_offset, answer.note, piece.note, seen.note),
         content=piece.text,
     )
 

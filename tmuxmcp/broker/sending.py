@@ -29,6 +29,9 @@ CANONICAL_LINE = 4095
 TTY_FULL = 4000
 """Unread bytes at which a terminal takes no more: of 4096 the kernel keeps a few (N_TTY_BUF_SIZE, tty_ldisc.c)."""
 
+ENTERS = ("Enter", "KPEnter", "C-m", "C-j")
+"""tmux's names of keys that end a line."""
+
 PASTE_BEGIN, PASTE_END = b"\x1b[200~", b"\x1b[201~"
 
 ESCAPES_AFTER_S = 0.2
@@ -46,6 +49,11 @@ class Typing:
     keys: list[str]
     """tmux's names."""
     bracketed_paste: str
+
+    @property
+    def entered(self) -> bool:
+        """It ends with Enter."""
+        return self.keys[-1] in ENTERS if self.keys else self.text.endswith(("\n", "\r"))
 
     @property
     def data(self) -> bytes:
@@ -82,7 +90,7 @@ async def send(reading: Reading, session: Session, what: Typing, asked: q.Send, 
     data, bracketed, newlines = _pasted(what.data, what.bracketed_paste, pane.alternate_screen)
     look = await _with_room(session, reading.settings, data, len(what.keys))
     wait.start_offset = wait.sent_at = look.size
-    wait.typed, wait.screen = what.text, False
+    wait.typed, wait.screen, wait.entered = what.text, False, what.entered
     wait.before = look.verdict.process
     await reading.before(session, asked, wait, call, now=True)
     if look.marks:

@@ -111,10 +111,10 @@ class Verbs:
         shell = session.meta.marks or (
             os.path.basename(session.meta.program) in PROMPT_SHELLS and not session.meta.args
         )
-        ready = False
+        ready, silent = False, None
         if request.wait_ready is True or (request.wait_ready == "auto" and shell):
             answer = await self._targets.wait_ready(session, request.ready_timeout_ms, call)
-            ready = answer.outcome == "ready"
+            ready, silent = answer.outcome == "ready", answer.note
         await session.refresh()
         look = await session.look()
         return r.CreateSessionResult(
@@ -128,7 +128,7 @@ class Verbs:
             mode=look.mode,
             ready=ready or look.ready,
             attach_command=self.attach_command(session),
-            note=notes(session, 0, 0, session.bounds.note),
+            note=notes(session, 0, 0, session.bounds.note, silent),
         )
 
     async def _destroy_session(self, request: q.DestroySession, call: Call, target: Target) -> r.DestroySessionResult:

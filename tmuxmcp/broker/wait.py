@@ -1,9 +1,9 @@
 """One wait for one session: ready, idle, pattern, changed, exit or none. Always bounded; it ends with an answer.
 
 Woken by output and by the pane's end; while a wait is open, the kernel is looked at in short steps. Evidence for
-`ready`, best first: marks of the session's own shell, the kernel's word on the foreground program, a prompt pattern,
-silence. A program is ready when it waits for input, has read all that was typed, and has printed nothing for a
-few milliseconds.
+`ready`, best first: marks of the session's own shell, the kernel's word on the foreground program, a prompt pattern.
+A program is ready when it waits for input, has read all that was typed, and has printed nothing for a few
+milliseconds. Silence says nothing of that: where it is all that can be known, the outcome is `idle`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from tmuxmcp.broker.matching import SCREEN_EVERY_S, UNPRINTED_S, Matching, printed_since, without_echo
+from tmuxmcp.broker.matching import SCREEN_EVERY_S, UNPRINTED_S, Matching, Prompt, draws, line_of_cursor
 from tmuxmcp.broker.screens import shown_by
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress, no_progress
 from tmuxmcp.contract.results import Evidence, Outcome
@@ -21,7 +21,6 @@ from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan, Wakes
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
-from tmuxmcp.terminal.patterns import search_pattern
 from tmuxmcp.tmux.shells import shell_of
 
 SETTLE_S = 0.004
@@ -54,6 +53,11 @@ ASKS_S = 0.05
 LISTENS_FOR_KEYS_S = 0.25
 """The same for keys: some programs ask the terminal what it is, and listen for its answer for a moment."""
 
+ONLY_SILENCE = (
+    "Nothing was printed for {} ms. Whether the program waits for input or still works cannot be known: {}. "
+    "Wait for a text with wait_for=pattern, give prompt_pattern, or read again."
+)
+
 
 @dataclass
 class Wait:
@@ -66,6 +70,9 @@ class Wait:
     pattern: Any = None
     """Compiled by `compile_pattern`."""
     prompt_pattern: Any = None
+    """Compiled by `compile_pattern`; counts where the kernel cannot tell."""
+    prompt_needed: bool = False
+    """The caller described the prompt: without it only marks tell that the program is ready."""
     screen_id: str = ""
     """The screen from which `changed` is to see a change."""
     start_offset: int = 0
@@ -74,6 +81,8 @@ class Wait:
     """Size of the log when something was typed, if it was; else the wait begins at what there is now."""
     typed: str = ""
     """What was just typed: its echo matches nothing."""
+    entered: bool = False
+    """It ended with Enter: what then leaves the cursor on an empty line has not come to its prompt."""
     screen: bool = True
     """The pattern may also match a screen that no full-screen program draws."""
     settle_s: float = SETTLE_S
@@ -92,6 +101,8 @@ class Answer:
     waited_ms: int
     settled: Look | None = None
     """The look that found the program ready: it may do something for itself right afterwards."""
+    note: str | None = None
+    """What is to be said where nothing but silence is known."""
 
 
 @dataclass
@@ -115,8 +126,12 @@ class _Watch:
     """Size of the log when the screen was last looked at."""
     differs_since: float | None = None
     """When the screen was first seen changed."""
-    told: float = field(default=0.0)
+    told: float = 0.0
+    matching: Matching = field(default_factory=Matching)
+    prompt: Prompt = field(default_factory=Prompt)
     settled: Look | None = None
+    note: str | None = None
+    """What is to be said if nothing but silence is found."""
 
 
 async def wait_for(session: Session, wait: Wait) -> Answer:
@@ -125,8 +140,9 @@ async def wait_for(session: Session, wait: Wait) -> Answer:
     if wait.want == "none":
         return Answer("immediate", None, None, 0)
     size = session.log.size()
-    matching = Matching(wait.pattern, wait.start_offset, wait.typed, wait.screen)
     watch = _Watch(begun, size if wait.sent_at is None else wait.sent_at, size, begun, told=begun)
+    watch.matching = Matching(wait.pattern, wait.start_offset, wait.typed, wait.screen)
+    watch.prompt = Prompt(wait.prompt_pattern, wait.sent_at, wait.typed)
     deadline = begun + wait.timeout_ms / 1000
 
     def step_s() -> float:
@@ -136,7 +152,7 @@ async def wait_for(session: Session, wait: Wait) -> Answer:
     seen: Wakes[Look] | Wakes[Scan] = (session.looks if wait.want == "ready" else session.scans)(step_s, deadline)
     with session.watcher.waiting(session.log.path):
         async for scan in seen:
-            found = await _check(session, scan, wait, watch, matching)
+            found = await _check(session, scan, wait, watch)
             if found:
                 return _answer(found, watch)
             await _tell(scan, wait, watch)
@@ -148,16 +164,17 @@ _Found = tuple[Outcome, Evidence | None, str | None]
 
 def _answer(found: _Found, watch: _Watch) -> Answer:
     outcome, evidence, matched = found
-    return Answer(outcome, evidence, matched, int((time.monotonic() - watch.begun) * 1000), watch.settled)
+    waited_ms = int((time.monotonic() - watch.begun) * 1000)
+    return Answer(outcome, evidence, matched, waited_ms, watch.settled, watch.note if outcome == "idle" else None)
 
 
-async def _check(session: Session, scan: Scan, wait: Wait, watch: _Watch, matching: Matching) -> _Found | None:
+async def _check(session: Session, scan: Scan, wait: Wait, watch: _Watch) -> _Found | None:
     now = time.monotonic()
     if scan.size != watch.size:
         watch.size, watch.changed = scan.size, now
         session.throttle(scan.size - watch.begun_at)
     if wait.want == "pattern":
-        found = await matching.found(session, scan, now)
+        found = await watch.matching.found(session, scan, now)
         if found is not None:
             return "matched", None, found
     if wait.want == "changed" and await _changed(session, scan, wait, watch, now):
@@ -167,21 +184,23 @@ async def _check(session: Session, scan: Scan, wait: Wait, watch: _Watch, matchi
     quiet_ms = (now - watch.changed) * 1000
     if wait.want == "idle" and quiet_ms >= wait.idle_ms:
         return "idle", "quiet", None
-    if isinstance(scan, Look):
-        evidence = await _ready(session, scan, wait, watch, now)
-        if evidence:
-            return "ready", evidence, None
-    return None
+    if not isinstance(scan, Look):
+        return None
+    evidence = await _ready(session, scan, wait, watch, now)
+    if evidence == "quiet":
+        return "idle", evidence, None
+    return ("ready", evidence, None) if evidence else None
 
 
 async def _ready(session: Session, look: Look, wait: Wait, watch: _Watch, now: float) -> Evidence | None:
+    """What tells that the program is ready; `quiet`: nothing can, and nothing is printed."""
     shown = look.shell.state is ShellState.PROMPT
     if look.waiting is Waiting.UNKNOWN:
         watch.ready_since = None
         if look.facts is None and shown and now - watch.changed >= SETTLE_S * 5:
             return "marks"
         watch.unknown_since = watch.unknown_since or now
-        return _by_eye(look, wait, watch, now)
+        return await _by_eye(session, look, wait, watch, now)
     watch.unknown_since = None
     process = look.verdict.process
     if not look.ready or process is None:
@@ -196,6 +215,9 @@ async def _ready(session: Session, look: Look, wait: Wait, watch: _Watch, now: f
     new_prompt = new_prompt and not shell_of(session.meta.program).draws_after_mark
     if not new_prompt and now - max(watch.ready_since, watch.changed) < _settle_s(wait, watch, process):
         return None
+    by_marks = look.at_prompt and look.own_shell_in_front
+    if wait.prompt_needed and not by_marks and not await watch.prompt.shown(session, look):
+        return None
     asked = time.monotonic()
     logged = await all_logged(session, watch.size)
     slower = watch.answer_s * 1.5
@@ -206,7 +228,9 @@ async def _ready(session: Session, look: Look, wait: Wait, watch: _Watch, now: f
     if settled.size != look.size:
         return None  # it has just printed something
     watch.settled = settled
-    return "marks" if settled.at_prompt and settled.own_shell_in_front else "kernel"
+    if settled.at_prompt and settled.own_shell_in_front:
+        return "marks"
+    return "prompt" if wait.prompt_needed else "kernel"
 
 
 def _settle_s(wait: Wait, watch: _Watch, process: Process) -> float:
@@ -245,15 +269,17 @@ class Asking:
         return last if last.ready else None
 
 
-def _by_eye(look: Look, wait: Wait, watch: _Watch, now: float) -> Evidence | None:
-    """Where the kernel cannot tell: a prompt that the caller described, or silence."""
-    quiet = now - max(watch.changed, watch.unknown_since or now)
-    if wait.prompt_pattern is not None and quiet >= SETTLE_S and look.size > wait.start_offset:
-        text = without_echo(printed_since(look, wait.start_offset), wait.typed)
-        last = text.rsplit("\n", 1)[-1]
-        if last and search_pattern(wait.prompt_pattern, last) is not None:
-            return "prompt"
-    return "quiet" if quiet * 1000 >= wait.idle_ms else None
+async def _by_eye(session: Session, look: Look, wait: Wait, watch: _Watch, now: float) -> Evidence | None:
+    """Where the kernel cannot tell: a described prompt, or silence."""
+    quiet_s = now - max(watch.changed, watch.unknown_since or now)
+    if quiet_s >= SETTLE_S and await watch.prompt.shown(session, look):
+        return "prompt"
+    if wait.prompt_needed or quiet_s * 1000 < wait.idle_ms:
+        return None
+    if wait.entered and watch.size != wait.sent_at and not draws(session, look) and not line_of_cursor(look):
+        return None
+    watch.note = ONLY_SILENCE.format(wait.idle_ms, look.verdict.why)
+    return "quiet"
 
 
 async def _changed(session: Session, scan: Scan, wait: Wait, watch: _Watch, now: float) -> bool:

@@ -44,7 +44,10 @@ Format = Annotated[Literal["plain", "ansi"], Field(description="ansi: screen wit
 Pattern = Annotated[str, Field(description="Regex for wait_for=pattern, over new text and screen")]
 IdleMs = Annotated[int, Field(ge=1, le=60_000, description="Silence that counts as idle")]
 PromptPattern = Annotated[
-    str, Field(description="Regex of a prompt that counts as ready"), FromSetting("prompt_pattern"), Seldom()
+    str,
+    Field(description="Regex of a prompt: needed for ready"),
+    FromSetting("prompt_pattern", only_told=True),
+    Seldom(),
 ]
 Env = Annotated[dict[str, str], Field(description="Added to the environment"), SecretValues()]
 
