@@ -35,6 +35,20 @@ def shell(agent: Agent) -> Iterator[Callable[..., dict]]:
     agent.call("destroy_session", session_id=made["session_id"], force=True)
 
 
+@pytest.fixture
+def session_of_bash(agent: Agent) -> Iterator[Callable[..., str]]:
+    """Make a bash with arguments and variables; gives its session's id."""
+    made: list[str] = []
+
+    def make(*args: str, **env: str) -> str:
+        made.append(agent.call("create_session", program="bash", args=list(args), env=env)["session_id"])
+        return made[-1]
+
+    yield make
+    for session in made:
+        agent.call("destroy_session", session_id=session, force=True)
+
+
 def session_of(shell: Callable[..., dict]) -> str:
     return shell("true")["session_id"]
 
@@ -151,7 +165,17 @@ def test_an_open_quote(shell: Callable[..., dict]):
         assert shell("echo usable")["output"] == "usable\n"
 
 
-def test_history_expansion_never_hangs_and_is_told(shell: Callable[..., dict]):
+@pytest.mark.parametrize("args", [[], ["--norc"], ["--login"]], ids=str)
+def test_an_exclamation_mark_is_itself(agent: Agent, session_of_bash: Callable[..., str], args: list[str]):
+    session = session_of_bash(*args)
+    assert agent.run('echo "wow!x"; echo "feat!: y"', session_id=session)["output"] == "wow!x\nfeat!: y\n"
+    assert (
+        agent.run("env | grep HISTEXPAND; shopt -po histexpand", session_id=session)["output"] == "set +o histexpand\n"
+    )
+
+
+def test_history_expansion_that_the_user_switches_on_never_hangs_and_is_told(shell: Callable[..., dict]):
+    shell("set -H")
     result = shell('echo "hi!there"')
     assert not result["completed"]
     assert result["exit_code"] is None
@@ -432,6 +456,7 @@ RC_FILES = {
     "noclobber and nounset": "set -o noclobber -o nounset",
     "debug trap": "trap ':' DEBUG",
     "extdebug-like xtrace": "PS4='+ '",
+    "history expansion": "set -H",
 }
 
 

@@ -45,6 +45,15 @@ def history(wanted: str) -> Callable[[Agent], bool]:
     return check
 
 
+def expansion(program: str) -> Callable[[Agent], bool]:
+    def check(agent: Agent) -> bool:
+        session = agent.call("create_session", program=program)["session_id"]
+        sent = agent.call("send", session_id=session, text='echo "a!nosuch"', enter=True)
+        return "event not found" in sent["result"]["content"]
+
+    return check
+
+
 def no_integration(agent: Agent) -> bool:
     with pytest.raises(ToolFailed) as failed:
         agent.run("true")
@@ -105,6 +114,8 @@ EFFECTS: list[tuple[dict[str, str], Callable[[Agent], bool]]] = [
     ({"results": "text"}, only_text),
     ({"history": "user"}, history("user")),
     ({"history": "none"}, history("none")),
+    ({"history_expansion": "true"}, expansion("bash")),
+    ({"history_expansion": "true"}, expansion("zsh")),
     ({"integration": "false"}, no_integration),
     ({"max_wait_ms": "200"}, waits),
     ({"max_bytes": "300"}, lambda agent: len(agent.run("seq 1000")["output"]) <= 300),

@@ -502,6 +502,16 @@ def test_a_zshenv_may_move_the_other_files(agent: Agent, session_in: Callable[..
 
 
 @zsh_only
+@pytest.mark.parametrize(("file", "found"), [("", False), ("setopt bang_hist", True)])
+def test_an_exclamation_mark_is_itself_in_zsh(
+    agent: Agent, session_in: Callable[..., str], home: Path, program: str, file: str, found: bool
+):
+    (home / ".zshrc").write_text(file)
+    sent = agent.call("send", session_id=session_in("zsh"), text='echo "a!nosuch"', enter=True)
+    assert ("event not found" in sent["result"]["content"]) is found
+
+
+@zsh_only
 def test_the_persons_zsh_history_is_left_alone(agent: Agent, session_in: Callable[..., str], home: Path, program: str):
     history = home / ".zsh_history"
     history.write_text("the person's own\n" * 5)

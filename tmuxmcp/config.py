@@ -62,6 +62,9 @@ class Settings(BaseSettings):
         default="session",
         description="Where shells keep history: a file of the session's own, the user's own file, nowhere",
     )
+    history_expansion: bool = Field(
+        default=False, description="Have bash and zsh replace `!` in a line by earlier commands, as they do by default"
+    )
     prompt_pattern: str = Field(
         default="", description="Regex of a prompt that counts as ready where nothing else can tell"
     )

@@ -26,6 +26,7 @@ class BrokerSettings:
     term: str = "tmux-256color"
     on_exit: str = "keep"
     history: str = "session"
+    history_expansion: bool = False
     prompt_pattern: str = ""
     integration: bool = True
     max_sessions: int = 32

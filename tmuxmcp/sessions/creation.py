@@ -120,6 +120,7 @@ class Creation:
                 nonce=nonce,
                 own_history=directory.history if box.level == "none" else directory.history_within,
                 history=settings.history,
+                history_expansion=settings.history_expansion,
                 environment=environment,
             )
         mark = launch.session_mark(directory.path)

@@ -11,6 +11,10 @@
 #
 # Read by `--rcfile` with TMUXMCP_RC naming the user's own file, or at the first prompt by PROMPT_COMMAND.
 
+# Before the user's own file, which may switch it on again: `!` is no earlier command.
+[[ ! ${TMUXMCP_NONCE-} || ${TMUXMCP_HISTEXPAND-} ]] || \builtin set +H
+\builtin unset TMUXMCP_HISTEXPAND
+
 if [[ ${TMUXMCP_RC+set} ]]; then
   __tmuxmcp_rc=$TMUXMCP_RC
   \builtin unset TMUXMCP_RC

@@ -35,7 +35,14 @@ def shell_of(program: str) -> Shell:
 
 
 def integrate(
-    program: str, args: Sequence[str], *, nonce: str, own_history: Path, history: str, environment: Mapping[str, str]
+    program: str,
+    args: Sequence[str],
+    *,
+    nonce: str,
+    own_history: Path,
+    history: str,
+    history_expansion: bool = False,
+    environment: Mapping[str, str],
 ) -> Integration:
     """Have a shell load our start-up file, where there is one for it and it is interactive.
 
@@ -43,6 +50,7 @@ def integrate(
         program: path of the executable.
         own_history: the file of a history that is the session's own.
         history: `session`, `user` or `none`.
+        history_expansion: leave `!` its meaning at the prompt: earlier commands.
         environment: the session's.
     """
     integration = shell_of(program).integrate(args, environment)
@@ -50,6 +58,8 @@ def integrate(
         return Integration(list(args), {}, False)
     history_file = {"session": str(own_history), "none": "none"}.get(history, "")
     env = {"TMUXMCP_NONCE": nonce, "TMUXMCP_HISTFILE": history_file, **integration.env}
+    if history_expansion:
+        env["TMUXMCP_HISTEXPAND"] = "1"
     return Integration(integration.args, env, True)
 
 

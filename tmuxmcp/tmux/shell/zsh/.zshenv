@@ -38,7 +38,9 @@ if [[ -o interactive && -o zle && -n ${TMUXMCP_NONCE-} && $ZSH_VERSION == (5.<1-
     fi
   } 2>/dev/null
 fi
-'builtin' 'unset' TMUXMCP_ZDOTDIR TMUXMCP_NONCE TMUXMCP_HISTFILE __tmuxmcp_home
+# Before the user's own files, which may switch it on again: `!` is no earlier command.
+[[ -z ${TMUXMCP_NONCE-} || -n ${TMUXMCP_HISTEXPAND-} ]] || 'builtin' 'unsetopt' bang_hist
+'builtin' 'unset' TMUXMCP_ZDOTDIR TMUXMCP_NONCE TMUXMCP_HISTFILE TMUXMCP_HISTEXPAND __tmuxmcp_home
 
 if [[ -n ${TMUXMCP_NORCS-} ]]; then
   'builtin' 'unset' TMUXMCP_NORCS
