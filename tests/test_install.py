@@ -102,6 +102,23 @@ def test_comments_of_toml_stay(person: Person) -> None:
     assert path.read_text().rstrip("\n") == text.rstrip("\n")
 
 
+def test_codex_waits_for_the_server_and_for_its_longest_wait(person: Person) -> None:
+    entry = person.json("codex", "--dry-run")["entry"]
+    assert (entry["required"], entry["startup_timeout_sec"], entry["tool_timeout_sec"]) == (True, 30, 60)
+    longer = person.json("codex", "--dry-run", "--", "--max-wait-ms", "200000")["entry"]
+    assert longer["tool_timeout_sec"] == 210
+
+
+@pytest.mark.parametrize(
+    ("words", "holds"),
+    [((), "for you, in every directory"), (("--scope", "local"), "for you, in {} alone"),
+     (("--scope", "project"), "for everybody, in {} alone")],
+)  # fmt: skip
+def test_where_an_entry_holds_is_told(person: Person, words: tuple[str, ...], holds: str) -> None:
+    assert f"It holds {holds.format(person.project)}.\n" in person("claude-code", *words)
+    assert "It holds" not in person("claude-code", *words, "--remove")
+
+
 def test_linked_file_stays_a_link(person: Person) -> None:
     kept = person.home / "dotfiles.json"
     kept.write_text("{}")

@@ -7,6 +7,7 @@ comments. What a client does not keep in such a file is not touched.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import sys
@@ -21,22 +22,30 @@ Scope = Literal["user", "project", "local"]
 Entry = dict[str, Any]
 
 
-def plain(command: Sequence[str]) -> Entry:
+STARTUP_S = 30
+"""How long Codex may wait until the server greets it: ten seconds, its own default, are short on a busy machine."""
+
+REPLY_S = 10
+"""How much longer than the longest wait a call may take, on its way there and back."""
+
+
+def plain(command: Sequence[str], max_wait_ms: int) -> Entry:
     """The entry that most clients read."""
     return {"command": command[0], "args": list(command[1:])}
 
 
-def with_type(command: Sequence[str]) -> Entry:
+def with_type(command: Sequence[str], max_wait_ms: int) -> Entry:
     """The same with the transport's name."""
-    return {"type": "stdio", **plain(command)}
+    return {"type": "stdio", **plain(command, max_wait_ms)}
 
 
-def for_codex(command: Sequence[str]) -> Entry:
-    """Codex gives a server 10 s to start and a call 60 s; ours may wait 50 s by itself."""
-    return {**plain(command), "startup_timeout_sec": 20, "tool_timeout_sec": 60}
+def for_codex(command: Sequence[str], max_wait_ms: int) -> Entry:
+    """Codex cuts a call off at `tool_timeout_sec`; `codex exec` begins without a server that is not `required`."""
+    times = {"startup_timeout_sec": STARTUP_S, "tool_timeout_sec": math.ceil(max_wait_ms / 1000) + REPLY_S}
+    return {**plain(command, max_wait_ms), "required": True, **times}
 
 
-def for_opencode(command: Sequence[str]) -> Entry:
+def for_opencode(command: Sequence[str], max_wait_ms: int) -> Entry:
     """opencode has the whole command in one list."""
     return {"type": "local", "command": list(command), "enabled": True}
 
@@ -47,9 +56,11 @@ class Client:
 
     title: str
     files: Mapping[Scope, str]
-    """Configuration file by scope; `~` is the home directory, other paths lie in the working directory."""
+    """Configuration file by scope, the usual one first; `~` is the home directory, other paths lie in the working
+    directory."""
     table: str = "mcpServers"
-    entry: Callable[[Sequence[str]], Entry] = plain
+    entry: Callable[[Sequence[str], int], Entry] = plain
+    """`entry(command, max_wait_ms)`: how the client starts us, who may wait so long in one call."""
     results: Literal["both", "text"] = "both"
     """`text` where the model would else see the terminal's text escaped, as part of a JSON object, or twice."""
     darwin: str = ""
@@ -82,7 +93,7 @@ class Client:
 CLIENTS: dict[str, Client] = {
     "claude-code": Client(
         "Claude Code",
-        {"local": "~/.claude.json", "user": "~/.claude.json", "project": ".mcp.json"},
+        {"user": "~/.claude.json", "local": "~/.claude.json", "project": ".mcp.json"},
         entry=with_type,
         results="text",
     ),

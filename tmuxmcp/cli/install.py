@@ -16,7 +16,8 @@ from pathlib import Path
 
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import parse
-from tmuxmcp.clients import CLIENTS, Client, edited
+from tmuxmcp.cli.service import effective
+from tmuxmcp.clients import CLIENTS, Client, Entry, edited
 from tmuxmcp.errors import IoError
 from tmuxmcp.host.atomically import write_atomically
 
@@ -29,7 +30,7 @@ def install(options: argparse.Namespace) -> int:
     client, cwd = CLIENTS[options.client], Path.cwd()
     scope = options.scope or next(iter(client.files))
     path = client.path(scope, Path.home(), cwd, os.environ)
-    entry = None if options.remove else client.entry([*own_command(), "serve", *_serve_words(client, options)])
+    entry = None if options.remove else _entry(client, options)
     before = _text_of(path)
     after = edited(before, path, client.keys(scope, cwd), options.name, entry)
     changed = _means(before, path) != _means(after, path)
@@ -44,7 +45,20 @@ def install(options: argparse.Namespace) -> int:
         output.write(_difference(before, after if changed else before, path))
     else:
         _tell(client, path, changed, backup, options.remove)
+        if not options.remove:
+            output.write(f"  It holds {_where(scope, cwd)}.\n")
     return 0
+
+
+def _where(scope: str, cwd: Path) -> str:
+    """Where a configuration holds, for people."""
+    match scope:
+        case "user":
+            return "for you, in every directory"
+        case "local":
+            return f"for you, in {cwd} alone"
+        case _:
+            return f"for everybody, in {cwd} alone"
 
 
 def own_command() -> list[str]:
@@ -56,9 +70,14 @@ def own_command() -> list[str]:
     return [str(script)] if script.exists() else [sys.executable, "-m", "tmuxmcp"]
 
 
-def _serve_words(client: Client, options: argparse.Namespace) -> list[str]:
+def _entry(client: Client, options: argparse.Namespace) -> Entry:
     words: list[str] = options.words[options.words[:1] == ["--"] :]
-    parse(["serve", *words])  # a client shows its user little of a server that does not start
+    # Checked here: a client shows its user little of a server that does not start.
+    settings, _ = effective(parse(["serve", *words]))
+    return client.entry([*own_command(), "serve", *_serve_words(client, words)], settings.max_wait_ms)
+
+
+def _serve_words(client: Client, words: list[str]) -> list[str]:
     if client.results == "both" or any(word.startswith("--results") for word in words):
         return words
     return ["--results", client.results, *words]
