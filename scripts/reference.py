@@ -159,14 +159,23 @@ HTTP_PATHS = [
     ("`/`", "GET", "no", "Place of the page to watch sessions on, which is still to come."),
 ]
 HTTP_STATUS = [
-    ("400", "`INVALID_ARGUMENT`", "Host, Origin or Authorization is there more than once."),
+    (
+        "400",
+        "`INVALID_ARGUMENT`",
+        "Host, Origin or Authorization is there more than once; no HTTP; on `/mcp`, a body that is not JSON.",
+    ),
     ("401", "`UNAUTHORIZED`", "No token came, or none that is accepted."),
     ("403", "`PERMISSION_DENIED`", "A page of another site asks (Origin)."),
+    ("404", "`INVALID_ARGUMENT`", "There is no such path."),
+    ("405", "`INVALID_ARGUMENT`", "The path does not take this method."),
+    ("406", "`INVALID_ARGUMENT`", "On `/mcp`: Accept does not name `application/json` and `text/event-stream`."),
     ("408", "`TIMEOUT`", "The body did not arrive in 30 s."),
     ("413", "`RESOURCE_LIMIT`", "The body is over 16 MiB."),
+    ("415", "`INVALID_ARGUMENT`", "On `/rpc`: the Content-Type is not `application/json`."),
     ("421", "`PERMISSION_DENIED`", "The Host is neither a loopback name nor in `allowed_hosts`."),
     ("500", "`INTERNAL`", "A defect of ours; the log has it."),
     ("503", "`CANCELLED`", "The server stops. Sessions go on."),
+    ("503", "`RESOURCE_LIMIT`", "More than 512 connections, or 128 MiB of bodies at once."),
 ]
 RPC_NUMBERS = [
     ("-32700", "The body is not JSON."),
@@ -520,7 +529,8 @@ def http() -> list[str]:
         "`tmuxmcp serve --http HOST:PORT` serves one application. [How to run it](../howto/serve-over-http.md).",
         "",
         *table(("path", "method", "token", "does"), HTTP_PATHS),
-        'Every refusal is JSON: `{"error": ...}` with [the object of all errors](errors.md).',
+        'Every refusal is JSON: `{"error": ...}` with [the object of all errors](errors.md). What `/mcp` itself says',
+        "of a message that it does not take is a JSON-RPC error, as MCP has it.",
         "",
         *table(("status", "code", "means"), HTTP_STATUS),
         "## JSON-RPC",

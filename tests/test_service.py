@@ -25,6 +25,7 @@ from tmuxmcp.contract.operations import OPERATIONS
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 
+HTTP_PAGE = (Path(__file__).parents[1] / "docs" / "reference" / "http.md").read_text()
 WAITING = "tmuxmcp_calls_running"
 
 
@@ -120,7 +121,34 @@ def test_a_large_body_without_a_length_is_refused_as_well(service: Service):
 
 
 def test_a_large_head_is_refused(service: Service):
-    assert b" 400 " in talk(service, b"GET / HTTP/1.1\r\nX: " + b"x" * 40_000)
+    said = talk(service, b"GET / HTTP/1.1\r\nX: " + b"x" * 40_000)
+    assert b" 400 " in said
+    assert json.loads(said.partition(b"\r\n\r\n")[2])["error"]["code"] == "INVALID_ARGUMENT"
+
+
+MODERN = {"MCP-Protocol-Version": "2026-07-28"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status"),
+    [
+        ("GET", "/nowhere", {}, 404),
+        ("GET", "/rpc", {}, 405),
+        ("PUT", "/metrics", {}, 405),
+        ("POST", "/rpc", {"Content-Type": "text/plain"}, 415),
+        ("POST", "/mcp", {"Content-Type": "text/plain"}, 400),
+        ("GET", "/mcp", MODERN, 405),
+        ("POST", "/mcp", {"Content-Type": "application/json", "Accept": "text/html"} | MODERN, 406),
+    ],
+)
+def test_every_refusal_is_json(service: Service, method: str, path: str, headers: dict[str, str], status: int):
+    with service.http() as client:
+        answer = client.request(method, path, headers=headers, content=b"{}" if method == "POST" else None)
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json")
+    error = answer.json()["error"]
+    assert (error["code"], bool(error["message"]), bool(error["hint"])) == ("INVALID_ARGUMENT", True, True)
+    assert (status != 405) or answer.headers["allow"]
+    assert f"| {status} |" in HTTP_PAGE
 
 
 # ---- JSON-RPC ----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ there whole. A client that leaves ends its call; a server that stops ends all.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -26,6 +26,7 @@ from tmuxmcp.errors import (
     TmuxMcpError,
     Unauthorized,
 )
+from tmuxmcp.faces.refusal import refusal
 from tmuxmcp.faces.rpc import encode
 from tmuxmcp.faces.tokens import Token, Tokens
 
@@ -42,6 +43,9 @@ BODY_S = 30
 
 OPEN_PATHS = frozenset({"/", "/healthz"})
 """What needs no token: it tells nothing of sessions."""
+
+MAX_REFUSAL = 1000
+"""Bytes of a library's refusal that are kept."""
 
 TOKEN, GONE = "tmuxmcp.token", "tmuxmcp.gone"
 """Where the request's scope has its `Token`, and the event that its client has left."""
@@ -186,13 +190,24 @@ class Entrance:
 
 
 class _Answer:
-    """What goes back for one request: counted, and brought to an end even when the application was stopped."""
+    """What goes back for one request: counted, every refusal as JSON, and brought to an end even when the application
+    was stopped."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.status, self.sent, self._complete = 0, 0, False
+        self._refusal: _Refusal | None = None
 
     async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start" and _is_plain_refusal(message):
+            self._refusal = _Refusal(message)
+        elif self._refusal is None:
+            await self._pass(message)
+        elif self._refusal.is_whole(message):
+            for each in self._refusal.as_json():
+                await self._pass(each)
+
+    async def _pass(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
         else:
@@ -208,8 +223,34 @@ class _Answer:
             body = b""
             if not self.status:
                 body = encode({"error": error.as_dict()})
-                await self.send({"type": "http.response.start", "status": status, "headers": _headers(status, body)})
-            await self.send({"type": "http.response.body", "body": body, "more_body": False})
+                await self._pass({"type": "http.response.start", "status": status, "headers": _headers(status, body)})
+            await self._pass({"type": "http.response.body", "body": body, "more_body": False})
+
+
+class _Refusal:
+    """A refusal that a library words as plain text, or not at all."""
+
+    def __init__(self, start: Message) -> None:
+        self._status, self._headers = start["status"], start["headers"]
+        self._said = b""
+
+    def is_whole(self, message: Message) -> bool:
+        """Take a piece of its body; true when that was the last."""
+        self._said += message.get("body", b"")[: MAX_REFUSAL - len(self._said)]
+        return not message.get("more_body", False)
+
+    def as_json(self) -> Iterator[Message]:
+        """The same refusal with the object of all errors; headers that say what is allowed stay."""
+        body = refusal(self._status, self._said.decode(errors="replace"))
+        kept = [each for each in self._headers if each[0] not in (b"content-type", b"content-length")]
+        headers = kept + _headers(self._status, body)
+        yield {"type": "http.response.start", "status": self._status, "headers": headers}
+        yield {"type": "http.response.body", "body": body, "more_body": False}
+
+
+def _is_plain_refusal(start: Message) -> bool:
+    kind = next((value for name, value in start["headers"] if name == b"content-type"), b"")
+    return bool(start["status"] >= 400 and not kind.startswith((b"application/json", b"text/event-stream")))
 
 
 def _headers(status: int, body: bytes) -> list[tuple[bytes, bytes]]:

@@ -135,7 +135,7 @@ class Service:
     async def _answer_rpc(self, request: Request) -> Response:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":  # a page of another site cannot send this without asking
-            return PlainTextResponse("The Content-Type has to be application/json.\n", 415)
+            return Response(status_code=415)
         call = Call(caller=self._caller(request.scope), scopes=_scopes(request.scope))
         try:
             async with unless(request.scope[GONE]):

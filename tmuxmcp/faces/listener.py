@@ -19,11 +19,13 @@ from typing import Any
 
 import anyio
 import anyio.abc
+import h11
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
+from tmuxmcp.faces.refusal import refusal
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,7 @@ MAX_HEAD = 32 * 1024
 """Bytes of a request's head."""
 
 MAX_CONNECTIONS = 512
+"""Connections at once; requests of those beyond are refused."""
 
 QUICK_S = 0.5
 """What runs when a signal comes has so long to end by itself."""
@@ -137,7 +140,6 @@ async def serve(
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=GRACE_S,
-        limit_concurrency=MAX_CONNECTIONS,
         h11_max_incomplete_event_size=MAX_HEAD,
     )
     server = _Server(config)
@@ -197,11 +199,21 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self.app = self.config.loaded_app if len(self.connections) <= MAX_CONNECTIONS else _too_many
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
             self._end_head()
         elif self._head is None and not self.transport.is_closing():
             self._head = self.loop.call_later(HEAD_S, self._abort)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, in the form of all refusals."""
+        body = refusal(400, msg)
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        start = h11.Response(status_code=400, headers=[*headers, (b"connection", b"close")], reason=b"Bad Request")
+        events = (start, h11.Data(data=body), h11.EndOfMessage())
+        self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
+        self.transport.close()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -227,6 +239,18 @@ class Connection(H11Protocol):
     def _drop(self) -> None:
         self._dropped()
         self.transport.abort()
+
+
+async def _too_many(scope: Scope, receive: Receive, send: Send) -> None:
+    """Refuse a request of a connection too many."""
+    body = refusal(503, f"There are more than {MAX_CONNECTIONS} connections")
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"connection", b"close"),
+    ]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
 def _notice_a_dead_peer(connection: socket.socket) -> None:
