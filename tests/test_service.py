@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
 from mcp.types import ResourceUpdatedNotification
 
@@ -485,6 +486,25 @@ def test_sigterm_ends_it_soon_and_sessions_live_on(state_dir: Path):
         result = again.result("run", command="echo $x $$")
         assert result["session_id"] == mine["session_id"]
         assert result["output"] == f"kept {mine['output']}"
+    finally:
+        service.stop()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_sigterm_answers_the_calls_of_mcp_clients(state_dir: Path, mode: str):
+    service = Service(state_dir)
+
+    def stop() -> None:
+        eventually(lambda: service.metric(WAITING) == 1)
+        assert service.stop()[0] == 0
+
+    try:
+        async with anyio.create_task_group() as tasks, service.mcp(mode) as client:
+            tasks.start_soon(anyio.to_thread.run_sync, stop)
+            answer = await client.call_tool("run", {"command": "sleep 600", "timeout_ms": 50_000})
+        assert answer.is_error
+        assert answer.content[0].text.startswith("CANCELLED: The server stops.")
     finally:
         service.stop()
 

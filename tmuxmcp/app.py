@@ -148,6 +148,7 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
                     opened,
                     close=service.close,
                     stop=service.stop,
+                    cut=service.app.stop,
                     dropped=service.metrics.dropped,
                 )
     log.info("ended cleanly")

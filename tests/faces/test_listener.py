@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import json
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 import anyio.lowlevel
@@ -71,6 +72,7 @@ async def serving(app: Callable[..., object]) -> AsyncIterator[tuple[int, list[s
                     opened,
                     close=lambda: told.append("close"),
                     stop=lambda: told.append("stop"),
+                    cut=lambda: told.append("cut"),
                     dropped=lambda: told.append("dropped"),
                 )
                 told.append("ended")
@@ -139,6 +141,25 @@ async def test_a_client_that_takes_nothing_is_dropped(monkeypatch: pytest.Monkey
         await eventually(lambda: "dropped" in told)
         with connection, anyio.fail_after(10):
             await ended.wait()
+
+
+@pytest.mark.anyio
+async def test_a_connection_too_many_is_refused_in_json(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(listener, "MAX_CONNECTIONS", 1)
+    async with (
+        serving(hello) as (port, _),
+        await anyio.connect_tcp("127.0.0.1", port) as first,
+        await anyio.connect_tcp("127.0.0.1", port) as second,
+    ):
+        await first.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await second.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = b""
+        with anyio.fail_after(10), suppress(anyio.EndOfStream):
+            while True:
+                answer += await second.receive()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b" 503 " in head
+    assert json.loads(body)["error"]["code"] == "RESOURCE_LIMIT"
 
 
 @pytest.mark.anyio

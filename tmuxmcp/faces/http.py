@@ -6,7 +6,7 @@ Here paths are given to what answers them; who may come in is `entrance`'s busin
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -65,6 +65,7 @@ class Service:
             tools: names of the tool sets that MCP offers; /rpc has every operation.
         """
         self._broker = broker
+        self._stopping = anyio.Event()
         self._callers: dict[str, str] = {}
         for name in [token.name for token in tokens] if tokens else [ANYBODY]:
             self._callers[name] = broker.claim_identity(f"http:{name}")
@@ -114,8 +115,8 @@ class Service:
         self._subscriptions.close()
 
     def stop(self) -> None:
-        """End all requests now."""
-        self.app.stop()
+        """End all calls of tools; their clients are told."""
+        self._stopping.set()
 
     async def _opened(self) -> Broker:
         return self._broker
@@ -129,7 +130,7 @@ class Service:
     @asynccontextmanager
     async def _around(self, ctx: Context, name: str) -> AsyncIterator[None]:
         with self.metrics.call(name):
-            async with unless(_scope(ctx)[GONE]):
+            async with unless({_scope(ctx)[GONE]: "The client has left.", self._stopping: "The server stops."}):
                 yield
 
     async def _answer_rpc(self, request: Request) -> Response:
@@ -138,7 +139,7 @@ class Service:
             return Response(status_code=415)
         call = Call(caller=self._caller(request.scope), scopes=_scopes(request.scope))
         try:
-            async with unless(request.scope[GONE]):
+            async with unless({request.scope[GONE]: "The client has left."}):
                 reply = await self._rpc.answer(await request.body(), call)
         except Cancelled:
             return Response(status_code=503)  # to nobody
@@ -171,17 +172,20 @@ def _scopes(scope: Any) -> frozenset[str]:
 
 
 @asynccontextmanager
-async def unless(gone: anyio.Event) -> AsyncIterator[None]:
-    """Cancel what is inside when the client leaves: nobody would read the answer.
+async def unless(reasons: Mapping[anyio.Event, str]) -> AsyncIterator[None]:
+    """Cancel what is inside at the first of some events.
 
     Raises:
-        Cancelled: it has left.
+        Cancelled: there was one before what is inside was done; the message is its reason.
     """
     failed: BaseException | None = None
+    done = False
     async with anyio.create_task_group() as task_group:
-        task_group.start_soon(_when, gone, task_group.cancel_scope.cancel)
+        for event in reasons:
+            task_group.start_soon(_when, event, task_group.cancel_scope.cancel)
         try:
             yield
+            done = True
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:  # not through the task group, which would wrap it
@@ -189,8 +193,9 @@ async def unless(gone: anyio.Event) -> AsyncIterator[None]:
         task_group.cancel_scope.cancel()
     if failed:
         raise failed
-    if gone.is_set():
-        raise Cancelled("The client has left.", hint="What runs in the session goes on.")
+    if not done:
+        why = next(reason for event, reason in reasons.items() if event.is_set())
+        raise Cancelled(why, hint="What runs in the session goes on.")
 
 
 async def _when(event: anyio.Event, then: Callable[[], None]) -> None:

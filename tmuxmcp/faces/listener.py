@@ -47,8 +47,11 @@ MAX_CONNECTIONS = 512
 QUICK_S = 0.5
 """What runs when a signal comes has so long to end by itself."""
 
+ANSWER_S = 0.3
+"""Then calls are ended, and their answers have so long to be written."""
+
 GRACE_S = 2
-"""Then it is ended, and has so long for that."""
+"""What is then left is ended, and has so long for that since the signal."""
 
 WHERE = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:]+):)?(?P<port>\d{1,5})\Z")
 
@@ -118,13 +121,15 @@ async def serve(
     *,
     close: Callable[[], None],
     stop: Callable[[], None],
+    cut: Callable[[], None],
     dropped: Callable[[], None],
 ) -> None:
     """Serve until a signal comes; then within a few seconds no request is left.
 
     Args:
         close: called at once, for what can end in good order.
-        stop: called a moment later: ends what still runs.
+        stop: called a moment later: ends the calls that still run, which are answered.
+        cut: called when those answers are written: ends every request.
         dropped: called when a connection is ended because its client takes nothing.
     """
     for name in ("uvicorn", "mcp", "sse_starlette"):  # each tells of every connection
@@ -144,7 +149,7 @@ async def serve(
     )
     server = _Server(config)
     async with anyio.create_task_group() as task_group:
-        await task_group.start(_on_signal, server, close, stop)
+        await task_group.start(_on_signal, server, close, stop, cut)
         await server.serve(sockets=[opened])
         task_group.cancel_scope.cancel()
 
@@ -161,6 +166,7 @@ async def _on_signal(
     server: uvicorn.Server,
     close: Callable[[], None],
     stop: Callable[[], None],
+    cut: Callable[[], None],
     *,
     task_status: anyio.abc.TaskStatus[None],
 ) -> None:
@@ -177,6 +183,8 @@ async def _on_signal(
             close()
             await anyio.sleep(QUICK_S)
             stop()
+            await anyio.sleep(ANSWER_S)
+            cut()
 
 
 class Connection(H11Protocol):
