@@ -25,7 +25,7 @@ from tests.agent import Agent, eventually
 from tests.conftest import SLOW
 
 ROOT = Path(__file__).parents[1]
-PLACE = Path(os.environ.get("TMUXMCP_CONTAINER_DIR", "/var/tmp/tmuxmcp-container"))
+PLACE = Path(os.environ.get("TMUXMCP_TEST_CONTAINER_DIR", "/var/tmp/tmuxmcp-container"))
 BUILD_S = 600
 HARDENING = [
     *("--read-only", "--tmpfs=/tmp", "--tmpfs=/home/agent:mode=0777", "--network=none"),

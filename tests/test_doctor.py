@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -175,6 +176,29 @@ def test_state_directory_that_is_not_safe(cli, way):
 def test_state_directory_that_cannot_be_made(cli):
     (cli.home / "closed").mkdir(mode=0o500)
     failed(cli, "state directory", "--state-dir", str(cli.home / "closed" / "s"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
+def test_state_directory_where_nothing_can_be_made(cli):
+    check = checks(cli, "--state-dir", "/proc/tmuxmcp", status=1, **QUICK)["state directory"]
+    assert not check["ok"]
+    assert "/proc/tmuxmcp cannot be made in /proc" in check["message"]
+
+
+def test_missing_tools_are_named(cli):
+    directory = cli.home / "few"
+    directory.mkdir()
+    for name in set(doctor.TOOLS) - {"dd", "tail"} | {"tmux", "bash", "env", "locale"}:
+        if found := shutil.which(name):
+            (directory / name).symlink_to(found)
+    check = failed(cli, "tools", PATH=str(directory))
+    assert check["message"].endswith(": dd, tail")
+
+
+def test_tools_are_those_that_the_scripts_call():
+    scripts = Path(doctor.__file__).parents[1] / "tmux"
+    text = "".join((scripts / name).read_text() for name in ("launcher.sh", "sink.sh"))
+    assert [name for name in doctor.TOOLS if not re.search(rf"\b{name}\b", text)] == []
 
 
 def test_logs_over_their_limit(cli):

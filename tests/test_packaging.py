@@ -177,3 +177,13 @@ def test_uvx_runs_the_wheel(built: dict[str, Path], tmp_path: Path, environment:
     env = environment | settings | {"UV_CACHE_DIR": str(tmp_path / "cache")}
     done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=300 * SLOW)
     assert done.returncode == 0, done.stderr
+
+
+def test_container_check_without_an_engine_fails(tmp_path: Path) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text("#!/bin/sh\nexit 1\n")
+    docker.chmod(0o700)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path), "TMUXMCP_CONTAINER_DIR": str(tmp_path)}
+    done = subprocess.run([ROOT / "scripts" / "container"], env=env, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "no container engine answers" in done.stderr

@@ -15,7 +15,7 @@ import pytest
 from tests.agent import eventually
 from tmuxmcp.config import Settings, load_settings
 from tmuxmcp.doctor import surroundings
-from tmuxmcp.doctor.surroundings import check_clients, check_container, check_http, check_tokens
+from tmuxmcp.doctor.surroundings import check_clients, check_container, check_http, check_tokens, container_kind
 
 SECRET = "0123456789abcdef0123456789abcdef"
 
@@ -93,10 +93,36 @@ def test_tokens_are_named_and_never_shown(tmp_path: Path) -> None:
 # ---- containers ------------------------------------------------------------------------------------
 
 
+OVERLAY = "1 0 0:50 / / rw - overlay overlay rw,lowerdir=/x"
+
+
+@pytest.mark.parametrize(
+    ("environ", "files", "kind"),
+    [
+        ({}, {}, ""),
+        ({}, {"proc/1/environ": "PATH=/bin\0", "proc/1/cgroup": "0::/init.scope\n"}, ""),
+        ({}, {"proc/self/mountinfo": "1 0 8:1 / / rw - ext4 /dev/sda rw\n2 1 0:9 / /a rw - overlay x rw\n"}, ""),
+        ({"container": "podman"}, {}, "podman"),
+        ({}, {"proc/1/environ": "PATH=/bin\0container=podman\0A=b\0"}, "podman"),
+        ({}, {".dockerenv": ""}, "docker"),
+        ({}, {"run/.containerenv": ""}, "podman"),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, {}, "kubernetes"),
+        ({}, {"proc/1/cgroup": "0::/../../kubepods-burstable.slice\n"}, "kubernetes"),
+        ({}, {"proc/self/cgroup": "2:cpu:/docker/0123\n"}, "docker"),
+        ({}, {"proc/self/mountinfo": OVERLAY}, "probably a container (its root is an overlay)"),
+    ],
+)
+def test_signs_of_a_container(tmp_path: Path, environ: dict[str, str], files: dict[str, str], kind: str) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert container_kind(environ, tmp_path) == kind
+
+
 def test_container_is_told_from_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(surroundings, "CONTAINER_FILES", {"docker": tmp_path / "x"})
-    assert "is none" in check_container(tmp_path).message
-    (tmp_path / "x").touch()
+    monkeypatch.setattr(surroundings, "container_kind", lambda _: "")
+    assert check_container(tmp_path).message == "no sign of one"
+    monkeypatch.setattr(surroundings, "container_kind", lambda _: "docker")
     assert check_container(tmp_path).message.startswith("docker")
     assert "volume" in check_container(Path("/")).message
 
@@ -108,7 +134,7 @@ import ctypes, sys
 from pathlib import Path
 from tmuxmcp.doctor import surroundings
 ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
-surroundings.CONTAINER_FILES = {"docker": Path("/")}
+surroundings.container_kind = lambda _: "docker"
 surroundings.ANSWER_S = 0.5
 print(surroundings.check_container(Path("/")))
 """

@@ -41,11 +41,14 @@ from tmuxmcp.host import cgroup, proc, sandbox
 from tmuxmcp.host.environment import find_program, session_environment, user_shell
 from tmuxmcp.record.directory import sessions_dir
 from tmuxmcp.sessions.reap import disk_use
-from tmuxmcp.tmux.server import SOCKET_PATH_LIMIT, Tmux, check_private_directory, find_tmux
+from tmuxmcp.tmux.server import SEARCH_PATH, SOCKET_PATH_LIMIT, Tmux, check_private_directory, find_tmux
 from tmuxmcp.tmux.shells import SHELLS
 
 CHECK_S = 5.0
 """Longest time of one check."""
+
+TOOLS = ("sh", "cat", "date", "dd", "grep", "ls", "mv", "rm", "sleep", "stty", "tail", "wc")
+"""Programs that `launcher.sh` and `sink.sh` need."""
 
 OWN_VARIABLES = ("SESSION", "KEY", "NONCE", "HISTFILE", "BASH", "RC", "FIRST_PROMPT", "ZDOTDIR", "NORCS", "TOKEN")
 """Variables with our prefix that are no settings: sessions have them."""
@@ -70,6 +73,7 @@ def diagnose(flags: Mapping[str, object] | None = None, file: Path | None = None
         ("socket", lambda: check_socket(tmux)),
         ("server", lambda: check_server(tmux)),
         ("locale", lambda: check_locale(settings)),
+        ("tools", check_tools),
         ("program", lambda: check_program(settings)),
         ("kernel", check_kernel),
         ("descriptors", lambda: check_descriptors(settings.max_sessions)),
@@ -255,9 +259,12 @@ def check_state_dir(path: Path) -> Check:
     name = "state directory"
     if not os.path.lexists(path):
         parent = next(each for each in path.parents if each.exists())
-        if os.access(parent, os.W_OK | os.X_OK):
-            return Check(name, True, f"{path} is made with the first session")
-        return Check(name, False, f"{path} cannot be made in {parent}", "Set state_dir to where you may write.")
+        try:
+            Path(tempfile.mkdtemp(prefix=".tmuxmcp-", dir=parent)).rmdir()  # /proc, say, seems writable, and is not
+        except OSError as error:
+            fix = "Set state_dir to where you may write."
+            return Check(name, False, f"{path} cannot be made in {parent}: {error.strerror}", fix)
+        return Check(name, True, f"{path} is made with the first session")
     try:
         check_private_directory(path)
     except PermissionDenied as error:
@@ -337,6 +344,16 @@ def check_program(settings: Settings) -> Check:
         known = " or ".join(", ".join(SHELLS).rsplit(", ", 1))
         return Check("program", False, f"{asked} {path}: `run` needs {known}", fix)
     return Check("program", True, f"{asked} {path}")
+
+
+def check_tools() -> Check:
+    """The programs that every session's launcher and log writer call."""
+    path = os.environ.get("PATH") or SEARCH_PATH
+    missing = [name for name in TOOLS if shutil.which(name, path=path) is None]
+    if not missing:
+        return Check("tools", True, ", ".join(TOOLS))
+    fix = f"Install them (Debian: coreutils, grep), or put them on PATH, which is {path}."
+    return Check("tools", False, f"sessions need programs that are not there: {', '.join(missing)}", fix)
 
 
 def check_kernel() -> Check:

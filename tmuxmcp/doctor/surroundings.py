@@ -21,7 +21,12 @@ from tmuxmcp.errors import TmuxMcpError
 ANSWER_S = 2.0
 """A service that does not answer within this is no service of ours."""
 
-CONTAINER_FILES = {"docker": Path("/.dockerenv"), "podman": Path("/run/.containerenv")}
+CONTAINER_FILES = {"docker": ".dockerenv", "podman": "run/.containerenv"}
+"""Files that an engine puts into a container; a mount over `/run` hides one of them."""
+
+CONTAINER_GROUPS = {"docker": "docker", "libpod": "podman", "kubepods": "kubernetes", "containerd": "containerd",
+                    "lxc": "lxc"}  # fmt: skip
+"""Words in the control group of a container's first process, and the engine that is called so."""
 
 
 def check_tokens(settings: Settings, environ: Mapping[str, str]) -> Check:
@@ -86,11 +91,42 @@ def _who_answers(where: str, family: int, address: Any) -> Check:
         connection.close()
 
 
+def container_kind(environ: Mapping[str, str], root: Path = Path("/")) -> str:
+    """The engine whose container this is, as far as there are signs of one; empty: there are none.
+
+    Args:
+        environ: our environment, in which engines name themselves.
+        root: the root of the file system.
+    """
+    proc = root / "proc"
+    first = _text(proc / "1" / "environ").split("\0")  # root alone may read it, and whoever runs as its user
+    told = environ.get("container") or next((each[10:] for each in first if each.startswith("container=")), "")
+    if told:
+        return told
+    if found := next((name for name, path in CONTAINER_FILES.items() if (root / path).exists()), ""):
+        return found
+    if environ.get("KUBERNETES_SERVICE_HOST"):
+        return "kubernetes"
+    groups = _text(proc / "1" / "cgroup") + _text(proc / "self" / "cgroup")
+    if found := next((name for word, name in CONTAINER_GROUPS.items() if word in groups), ""):
+        return found
+    mounts = (line.split() for line in _text(proc / "self" / "mountinfo").splitlines())
+    overlay = any(fields[4] == "/" and "overlay" in fields[fields.index("-") :] for fields in mounts if "-" in fields)
+    return "probably a container (its root is an overlay)" if overlay else ""
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
 def check_container(state_dir: Path) -> Check:
     """Whether this is a container, and one that sessions can live in."""
-    kind = next((name for name, path in CONTAINER_FILES.items() if path.exists()), "")
+    kind = container_kind(os.environ)
     if not kind:
-        return Check("container", True, "this is none, or one that does not say so")
+        return Check("container", True, "no sign of one")
     remarks = [kind]
     if os.getuid() == 0:
         remarks.append("sessions run as root, which --user changes")
