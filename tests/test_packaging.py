@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import runpy
 import shutil
 import site
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import venv
 import zipfile
 from collections.abc import Iterator
@@ -87,6 +89,22 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
 def test_descriptions_are_what_the_code_says(scripts: dict) -> None:
     for name, text in scripts["descriptions"]().items():
         assert (ROOT / "packaging" / name).read_text() == text, "run scripts/package"
+
+
+def test_every_installation_can_draw_pictures() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for name in ("pillow", "fontpkg-jetbrains-mono"):
+        assert any(re.match(rf"{name}\b", each) for each in project["dependencies"])
+        assert re.search(rf"^{name}==", (ROOT / "requirements" / "run.txt").read_text(), re.MULTILINE)
+    assert project["optional-dependencies"]["images"] == []  # who asks for the extra still gets an installation
+
+
+def test_pins_say_no_place_to_download_from() -> None:
+    run, test = ((ROOT / "requirements" / name).read_text() for name in ("run.txt", "test.txt"))
+    for text in (run, test):
+        assert not re.search(r"^-|://| @ |file:", text, re.MULTILINE)
+    pinned = [re.findall(r"^(\S+==\S+)", text, re.MULTILINE) for text in (run, test)]
+    assert set(pinned[0]) < set(pinned[1])
 
 
 def test_descriptions_agree_with_the_readme_and_the_settings() -> None:

@@ -103,7 +103,8 @@ async def test_without_pillow_png_says_what_to_do(broker: Broker, monkeypatch: p
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(Unsupported, match="Pillow") as refused:
         await broker.screenshot(session_id="a")
-    assert "tmuxmcp[images]" in (refused.value.hint or "")
+    assert "view=screen" in (refused.value.hint or "")
+    assert "svg" not in str(refused.value)  # few models are shown one
     assert (await broker.screenshot("svg", session_id="a")).data
 
 

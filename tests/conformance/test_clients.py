@@ -33,7 +33,7 @@ def calls(files: Path) -> list[tuple[str, dict[str, Any]]]:
         ("signal", ONE | {"signal": "INT"}),
         ("search", ONE | {"pattern": "^a$"}),
         ("resize", ONE | {"rows": 30, "cols": 90}),
-        ("screenshot", ONE | {"format": "svg"}),
+        ("screenshot", ONE),
         ("get_session", ONE),
         ("list_sessions", {}),
         ("run_process", {"argv": ["printf", "%s", "x y"]}),

@@ -26,7 +26,7 @@ MONOSPACED = (
 """Names of regular, bold, italic and bold italic, without endings; a name with a hyphen first is added to the first."""
 
 PACKAGED = ("fontpkg_jetbrains_mono", "JetBrainsMono[wght].ttf", "JetBrainsMono-Italic[wght].ttf")
-"""The package of the extra `images` that has a font; both files have all weights."""
+"""The package that brings a font with every installation; both files have all weights."""
 
 OTHERS = (
     *("DejaVuSans", "NotoSansMonoCJK-VF", "NotoSansMonoCJK-Regular", "NotoSansCJK-Regular"),
@@ -58,7 +58,7 @@ def find() -> Fonts:
     if not packaged:
         raise Unsupported(
             "There is no monospaced font to draw with.",
-            hint="Install one: pip install 'tmuxmcp[images]', or apt install fonts-dejavu-core. format=svg needs none.",
+            hint="Install one (apt install fonts-dejavu-core), or tmuxmcp again, which brings one. `read` gives text.",
         )
     regular, bold, italic, bold_italic = packaged
     return Fonts(regular, bold, italic, bold_italic, tuple(_others(files)))

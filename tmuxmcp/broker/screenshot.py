@@ -99,8 +99,8 @@ def _png(snapshot: Snapshot) -> tuple[bytes, int, int]:
         import PIL  # noqa: F401 - only to say what is missing
     except ImportError:
         raise Unsupported(
-            "PNG needs Pillow, which is not installed.",
-            hint="pip install 'tmuxmcp[images]', or take format=svg, which needs nothing.",
+            "PNG needs Pillow, which cannot be imported.",
+            hint="Have a person install tmuxmcp again, with what it depends on. `read view=screen` gives the text.",
         ) from None
     painter = picture.Painter(fonts.find(), size=picture.size_for(snapshot.cols, snapshot.rows))
     return picture.png(snapshot, painter)

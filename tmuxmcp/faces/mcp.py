@@ -265,14 +265,13 @@ def as_result(result: Result, results: Results, call_id: str) -> CallToolResult:
 
 
 def _picture(result: ScreenshotResult) -> ImageContent | EmbeddedResource:
+    """PNG as an image; SVG and HTML as text: most clients drop an image of these types, or save it to a file."""
     data = result.data or ""
-    if result.format == "html":
-        uri = f"tmux://sessions/{result.session_id}/screen.html"
-        page = TextResourceContents(uri=uri, mime_type=result.mime_type, text=data)
-        return EmbeddedResource(type="resource", resource=page)
-    if result.format == "svg":
-        data = base64.b64encode(data.encode()).decode("ascii")
-    return ImageContent(type="image", mime_type=result.mime_type, data=data)
+    if result.format == "png":
+        return ImageContent(type="image", mime_type=result.mime_type, data=data)
+    uri = f"tmux://sessions/{result.session_id}/screen.{result.format}"
+    text = TextResourceContents(uri=uri, mime_type=result.mime_type, text=data)
+    return EmbeddedResource(type="resource", resource=text)
 
 
 def as_error(error: TmuxMcpError, call_id: str) -> CallToolResult:
