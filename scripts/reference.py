@@ -361,12 +361,13 @@ def _fields(model: type[BaseModel]) -> list[str]:
 
 
 def field_docs() -> dict[str, dict[str, str]]:
-    """The docstrings below the fields of all result models, by class and field."""
+    """The docstrings below the fields of all result models, by class and field; also those of the class it extends."""
     found: dict[str, dict[str, str]] = {}
     for node in ast.parse(inspect.getsource(results)).body:
         if isinstance(node, ast.ClassDef):
             pairs = zip(node.body, node.body[1:], strict=False)
-            found[node.name] = {
+            above = [found[base.id] for base in node.bases if isinstance(base, ast.Name) and base.id in found]
+            found[node.name] = {name: text for fields in above for name, text in fields.items()} | {
                 field.target.id: below.value.value
                 for field, below in pairs
                 if isinstance(field, ast.AnnAssign)
