@@ -5,6 +5,7 @@ from __future__ import annotations
 from tmuxmcp.terminal.grid import Row
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.stream import Stream
+from tmuxmcp.terminal.textgrid import logical_lines
 
 
 class _CollectingScreen(Screen):
@@ -59,24 +60,10 @@ class Collector:
     def text(self) -> str:
         """Give the logical lines so far, without trailing blanks; a newline at the end says that the last ended."""
         self.screen.settle()
-        return "\n".join(_logical(self.screen.left + self._shown()))
+        return "\n".join(logical_lines(self.screen.left + self._shown()))
 
     def _shown(self) -> list[tuple[str, bool]]:
         rows = self.screen.main_rows
         used = [y for y, row in enumerate(rows) if not row.is_blank()]
         cursor = -1 if self.screen.alternate else self.screen.cursor.y
         return [(row.text(), bool(row.wrapped)) for row in rows[: max([cursor, *used]) + 1]]
-
-
-def _logical(rows: list[tuple[str, bool]]) -> list[str]:
-    """Join rows that were broken at the width."""
-    lines: list[str] = []
-    parts: list[str] = []
-    for text, wrapped in rows:
-        parts.append(text)
-        if not wrapped:
-            lines.append("".join(parts).rstrip(" "))
-            parts = []
-    if parts:
-        lines.append("".join(parts).rstrip(" "))
-    return lines
