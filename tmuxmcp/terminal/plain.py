@@ -11,9 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from tmuxmcp.terminal.lineedit import LineEditor, decode
 from tmuxmcp.terminal.sanitize import sanitize as sanitize
+from tmuxmcp.terminal.textgrid import Unusual
+from tmuxmcp.terminal.textrows import TextRows
+
+if TYPE_CHECKING:
+    from tmuxmcp.terminal.collector import Collector
 
 
 @dataclass(frozen=True)
@@ -250,9 +256,15 @@ def _lines_back(data: bytes, first: int, pos: int, count: int) -> int:
 
 def _draw(data: bytes, pos: int, limit: int, cols: int, rows: int) -> tuple[str, int]:
     """Draw from `pos` until plain text goes on below everything, and say where that is."""
-    from tmuxmcp.terminal.collector import Collector  # late: most output needs no emulator
+    try:
+        return _drawn_by(TextRows(cols, rows), data, pos, limit, rows)
+    except Unusual:
+        from tmuxmcp.terminal.collector import Collector  # late: most output needs no emulator
 
-    collector = Collector(cols, rows)
+        return _drawn_by(Collector(cols, rows), data, pos, limit, rows)
+
+
+def _drawn_by(collector: TextRows | Collector, data: bytes, pos: int, limit: int, rows: int) -> tuple[str, int]:
     while pos < limit:
         end = _last_move(data, pos, limit, rows)
         collector.feed(data[pos:end])
