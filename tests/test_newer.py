@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import end_server
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.errors import SessionNotFound
+from tmuxmcp.errors import SessionExited
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Gap, Unknown
 
@@ -40,7 +40,9 @@ def contents(directory: SessionDirectory) -> tuple[bytes, bytes]:
 
 
 async def ids(broker: Broker) -> list[str]:
-    return [row.session_id for row in (await broker.list_sessions()).sessions]
+    """The sessions that were not destroyed."""
+    rows = (await broker.list_sessions()).sessions
+    return [row.session_id for row in rows if row.ended is None or row.ended.reason != "destroyed"]
 
 
 async def test_session_of_a_newer_version_can_be_used_and_destroyed(broker: Broker):
@@ -61,8 +63,8 @@ async def test_session_of_a_newer_version_can_be_used_and_destroyed(broker: Brok
         assert [type(each) for each in other.registry.sessions["a"].events.read()][1:4] == [Gap, Unknown, Unknown]
         await other.destroy_session("a")
         assert (await ids(other), await ids(broker)) == ([], [])
-        with pytest.raises(SessionNotFound):
-            await other.read("new", "a")
+        with pytest.raises(SessionExited, match="was destroyed"):
+            await other.run("true", "a")
     assert before.exit_code == 0
     assert contents(directory) == newer
     assert directory.events.read_bytes().startswith(events)

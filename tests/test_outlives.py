@@ -123,7 +123,7 @@ def test_two_brokers_work_side_by_side(state_dir: Path):
         two.call("destroy_session", session_id="a")
         with pytest.raises(ToolFailed) as failed:
             one.run("echo gone", session_id="a")
-        assert failed.value.code == "SESSION_NOT_FOUND"
+        assert failed.value.code == "SESSION_EXITED"
 
 
 def test_two_brokers_run_at_the_same_prompt_never_mix(state_dir: Path):
@@ -184,7 +184,8 @@ def test_on_exit_destroy(state_dir: Path):
     with Agent(state_dir, TMUXMCP_ON_EXIT="destroy") as agent:
         agent.call("create_session", program="bash", name="a")
     with Agent(state_dir) as agent:
-        assert agent.call("list_sessions")["count"] == 0
+        (row,) = agent.call("list_sessions")["sessions"]
+        assert row["ended"]["reason"] == "destroyed"
 
 
 def test_on_exit_keep(state_dir: Path):

@@ -17,7 +17,7 @@ from tests.conftest import eventually
 from tests.terminal.test_markup import Text, drawn
 from tmuxmcp.broker import fonts
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.errors import SessionNotFound, Unsupported
+from tmuxmcp.errors import SessionExited, Unsupported
 
 pytestmark = pytest.mark.anyio
 
@@ -113,7 +113,7 @@ async def test_other_moments_and_lost_sessions_are_refused(broker: Broker):
     with pytest.raises(Unsupported, match="now"):
         await broker.screenshot(at_ms=0, session_id="a")
     await broker.destroy_session("a", force=True)
-    with pytest.raises(SessionNotFound):
+    with pytest.raises(SessionExited):
         await broker.screenshot(session_id="a")
 
 

@@ -78,10 +78,14 @@ def test_an_idle_session_is_ended_and_a_busy_one_is_not(state_dir: Path):
     with Agent(state_dir, TMUXMCP_IDLE_TIMEOUT_S="0.6") as agent:
         agent.call("create_session", program="sleep", args=["1000"], name="busy", wait_ready=False)
         agent.call("create_session", program="bash", name="idle")
-        soon(lambda: [row["session_id"] for row in agent.call("list_sessions")["sessions"]] == ["busy"])
+        soon(
+            lambda: (
+                [row["session_id"] for row in agent.call("list_sessions", include_exited=False)["sessions"]] == ["busy"]
+            )
+        )
 
 
 def test_a_session_may_not_live_longer_than_allowed(state_dir: Path):
     with Agent(state_dir, TMUXMCP_MAX_DURATION_S="0.6") as agent:
         agent.call("create_session", program="sleep", args=["1000"], name="busy", wait_ready=False)
-        soon(lambda: agent.call("list_sessions")["count"] == 0)
+        soon(lambda: agent.call("list_sessions", include_exited=False)["count"] == 0)

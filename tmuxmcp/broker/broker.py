@@ -232,7 +232,7 @@ class Broker(Operations):
                     settings.state_dir,
                     bounds,
                     watched,
-                    partial(self._verbs.end, signal="TERM", grace_ms=REAP_GRACE_MS),
+                    self._end_due,
                 )
                 live = {session.id for session in self.registry.sessions.values() if session.pane}
                 removed = await anyio.to_thread.run_sync(reap.remove_old, settings.state_dir, bounds, live)
@@ -242,6 +242,9 @@ class Broker(Operations):
             with anyio.move_on_after(reap.interval_s(bounds, self.registry.sessions.values())):
                 await self._verbs.limited.wait()
             self._verbs.limited = anyio.Event()
+
+    async def _end_due(self, session: Session, due: reap.Due) -> None:
+        await self._verbs.end(session, due.reason, "TERM", REAP_GRACE_MS, why=due.why)
 
     async def _destroy_own(self) -> None:
         """End the sessions that this broker made."""

@@ -19,6 +19,7 @@ def summary(session: Session, look: Look) -> r.SessionSummary:
         exited=look.exited,
         exit_code=code,
         exit_signal=name,
+        ended=session.ended,
         pid=look.pid,
         cwd=look.cwd,
         title=title_of(look.pane),
@@ -34,6 +35,7 @@ def of(session: Session, look: Look, attach_command: str) -> r.SessionFacts:
     """All facts of a session."""
     return r.SessionFacts(
         **dict(summary(session, look)),
+        generation=session.generation,
         args=session.meta.args,
         cursor=cursor_of(look.pane),
         foreground=look.foreground,

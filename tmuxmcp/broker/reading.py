@@ -140,8 +140,7 @@ class Reading:
         limit = asked.max_bytes
         shown = await shown_by(session)
         if shown is None:
-            await self.registry.existing(session.id)  # destroyed, or lost
-            shown = NOTHING
+            shown = NOTHING  # destroyed, or lost
         since = _screen_id(asked) or self.screens.last(session.id, call.caller)
         look = await session.look()
         changed = Change(None) if view == "screen" else change(self.screens.find(since), shown, since)
@@ -192,6 +191,7 @@ def _result(session: Session, answer: Answer, seen: _Seen, effective_timeout_ms:
         mode=_mode(look, answer),
         exited=look.exited,
         exit_code=look.exit_status[0],
+        ended=session.ended,
         rows=look.rows,
         cols=look.cols,
         cursor=cursor_of(look.pane),

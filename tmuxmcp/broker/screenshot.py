@@ -11,7 +11,7 @@ from tmuxmcp.broker import fonts
 from tmuxmcp.broker.screens import Shown, shown_by
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.words import PictureFormat
-from tmuxmcp.errors import SessionNotFound, Unsupported
+from tmuxmcp.errors import SessionExited, Unsupported
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal import markup, picture
 from tmuxmcp.terminal.snapshot import Cursor, Snapshot
@@ -56,12 +56,12 @@ async def take(session: Session, format: PictureFormat) -> Picture:
 
     Raises:
         Unsupported: Pillow or a font is missing.
-        SessionNotFound: its pane is gone, and its screen with it.
+        SessionExited: its pane is gone, and its screen with it.
     """
     shown = await shown_by(session)
     if shown is None:
-        raise SessionNotFound(
-            f"Session {session.id} is lost: there is no screen any more.",
+        raise SessionExited(
+            f"There is no screen any more. {session.how_it_ended}",
             hint="read view=scrollback still gives what it printed.",
             session_id=session.id,
         )

@@ -19,6 +19,9 @@ from tmuxmcp.terminal.patterns import compile_pattern
 READY_MS = 5000
 """How long a default session's program may take until it is ready."""
 
+LOOKED_THROUGH = 100
+"""Destroyed sessions among which a caller's default session is looked for, newest first."""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -35,8 +38,6 @@ class Targets:
 
     def __init__(self, registry: Registry, creation: Creation, settings: BrokerSettings) -> None:
         self._registry, self._creation, self._settings = registry, creation, settings
-        self._destroyed: dict[str, str] = {}
-        """By caller: its default session that was destroyed last; it is told so when it gets another."""
 
     async def of(self, request: Request[Any], call: Call, *, make: bool = False) -> Target:
         """The session that a request means, as it is now.
@@ -68,11 +69,6 @@ class Targets:
             raise target.error
         return target.session or await self._default(call)
 
-    def destroyed(self, session: Session) -> None:
-        """Take note that a session was destroyed: its owner is told when it gets another."""
-        if session.meta.owner:
-            self._destroyed[session.meta.owner] = session.id
-
     async def wait_ready(self, session: Session, timeout_ms: int, call: Call) -> Answer:
         """Wait until the program of a session is ready, no longer than any wait may take."""
         prompt = compile_pattern(self._settings.prompt_pattern) if self._settings.prompt_pattern else None
@@ -82,9 +78,10 @@ class Targets:
 
     async def _named(self, request: Request[Any]) -> Session:
         known = self._registry.sessions.get(request.session)
-        if known and known.pane and _asks_tmux_itself(request):
+        generation = getattr(request, "generation", None)
+        if known and known.pane and generation is None and _asks_tmux_itself(request):
             return known
-        return await self._registry.existing(request.session)
+        return await self._registry.known(request.session, generation)
 
     async def _own(self, call: Call) -> Session | None:
         """The caller's default session, if its program runs."""
@@ -95,20 +92,18 @@ class Targets:
 
     async def _default(self, call: Call) -> Session:
         async with self._creation.lock():
-            ended = None
             await self._registry.look_again()
-            for session in self._registry.sessions.values():
-                if session.meta.owner == call.caller:
-                    if not session.exited:
-                        return session
-                    ended = session
+            own = [each for each in self._registry.sessions.values() if each.meta.owner == call.caller]
+            for session in own:
+                if not session.exited:
+                    return session
+            own += [each for each in self._registry.destroyed(LOOKED_THROUGH)[0] if each.meta.owner == call.caller]
             made = await self._creation.create(q.CreateSession().filled(self._settings), owner=call.caller)
-            if ended:
+            for ended in own:
                 ended.disown()
-            ended_id = self._destroyed.pop(call.caller, ended.id if ended else "")
-            if ended_id:
-                notice = made.take_notice()
-                made.tell(f"Your default session {ended_id} had ended; this one was made anew.")
+            if own:
+                last, notice = max(own, key=lambda each: each.meta.created_at), made.take_notice()
+                made.tell(f"Your default session {last.id} had ended; this one was made anew. {last.how_it_ended}")
                 made.tell(notice)
         await self.wait_ready(made, READY_MS, call)
         return made

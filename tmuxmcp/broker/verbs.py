@@ -23,7 +23,7 @@ from tmuxmcp.errors import InvalidArgument, Unauthorized, Unsupported
 from tmuxmcp.record import search
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.end import end_processes, process_tree, signal_group, signal_session
-from tmuxmcp.sessions.life import Reason
+from tmuxmcp.sessions.life import Reason, State
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.modes import PROMPT_SHELLS
@@ -31,6 +31,9 @@ from tmuxmcp.tmux import panes
 
 DRAIN_S = 12
 """How long the launcher may need until the log holds everything: it gives up after 10 s."""
+
+MOST_DESTROYED = 20
+"""Destroyed sessions that a list has: the newest."""
 
 
 class Verbs:
@@ -134,41 +137,44 @@ class Verbs:
     async def _destroy_session(self, request: q.DestroySession, call: Call, target: Target) -> r.DestroySessionResult:
         session = await self._targets.session(target, call)
         _may_end(session, call)
+        if session.life.state is State.DESTROYED:
+            return _gone(session, 0, [])
         signal, grace_ms = ("KILL", 0) if request.force else (request.signal, request.grace_ms)
         return await self.end(session, Reason.DESTROYED, signal, grace_ms, by=call.caller)
 
     async def end(
-        self, session: Session, reason: Reason, signal: str, grace_ms: int, by: str = ""
+        self, session: Session, reason: Reason, signal: str, grace_ms: int, by: str = "", why: str = ""
     ) -> r.DestroySessionResult:
-        """End a session and every process in it, for a reason; `by`: the caller who wants it, if one does."""
+        """End a session and every process in it, for a reason.
+
+        Args:
+            by: the caller who wants it, if one does.
+            why: the setting or the limit that wants it.
+        """
         begun = time.monotonic()
-        session.will_end(reason, by)
+        session.will_end(reason, by, why)
         survivors = await end_processes(session, process_tree(session), signal, grace_ms)
         with anyio.move_on_after(DRAIN_S):
             while (now := await session.refresh()) and not now.dead and not survivors:
                 await anyio.sleep(0.005)
-        code, name = session.life.exit_status
+        gone = _gone(session, ms_since(begun), survivors)
         await self._registry.forget(session)
-        self._targets.destroyed(session)
-        return r.DestroySessionResult(
-            session_id=session.id,
-            destroyed=True,
-            exit_code=code,
-            exit_signal=name,
-            duration_ms=ms_since(begun),
-            survivors=survivors,
-        )
+        return gone
 
     # ---- looking -------------------------------------------------------------------------------
 
     async def _list_sessions(self, request: q.ListSessions) -> r.ListSessionsResult:
         await self._registry.look_again()
-        found = []
-        for session in sorted(self._registry.sessions.values(), key=lambda each: each.meta.created_at):
-            if session.exited and not request.include_exited:
-                continue
-            found.append(facts.summary(session, await session.look()))
-        return r.ListSessionsResult(count=len(found), sessions=found)
+        sessions, more = list(self._registry.sessions.values()), 0
+        if request.include_exited:
+            destroyed, more = self._registry.destroyed(MOST_DESTROYED)
+            sessions += destroyed
+        else:
+            sessions = [each for each in sessions if not each.exited]
+        sessions.sort(key=lambda each: each.meta.created_at)
+        found = [facts.summary(session, await session.look()) for session in sessions]
+        note = f"{more} more were destroyed before; get_session and read know them." if more else None
+        return r.ListSessionsResult(count=len(found), note=note, sessions=found)
 
     async def _get_session(self, session: Session) -> r.SessionFacts:
         return facts.of(session, await run.at_rest(session), self.attach_command(session))
@@ -193,6 +199,7 @@ class Verbs:
             duration_ms=ran.duration_ms,
             cwd=cwd,
             mode=mode,
+            ended=session.ended,
             truncated=excerpt.truncated,
             output_bytes=ran.end - ran.start,
             omitted_bytes=excerpt.omitted_bytes,
@@ -245,6 +252,18 @@ class Verbs:
             raise Unsupported("Only the screen of now can be drawn.", hint="Leave at_ms out.")
         session = await self._targets.session(target, call)
         return (await screenshot.take(session, request.format)).result(session.id)
+
+
+def _gone(session: Session, duration_ms: int, survivors: list[int]) -> r.DestroySessionResult:
+    code, name = session.exit_status
+    return r.DestroySessionResult(
+        session_id=session.id,
+        destroyed=True,
+        exit_code=code,
+        exit_signal=name,
+        duration_ms=duration_ms,
+        survivors=survivors,
+    )
 
 
 def _signal(request: q.Signal, session: Session) -> r.SignalResult:

@@ -57,9 +57,9 @@ def telling(broker: Broker) -> Iterator[Operations]:
 
 
 async def exists(broker: Broker, name: str) -> bool:
-    """Whether a session has this id."""
+    """Whether a session has this id that was not destroyed."""
     try:
-        await broker.get_session(name)
+        ended = (await broker.get_session(name)).ended
     except SessionNotFound:
         return False
-    return True
+    return ended is None or ended.reason != "destroyed"

@@ -49,6 +49,9 @@ PromptPattern = Annotated[
     FromSetting("prompt_pattern", only_told=True),
     Seldom(),
 ]
+Generation = Annotated[
+    int | None, Field(ge=1, description="An earlier session of that name: its number"), Bound(), Seldom()
+]
 Env = Annotated[dict[str, str], Field(description="Added to the environment"), SecretValues()]
 
 LIMITS_SCHEMA = {
@@ -127,13 +130,14 @@ class ListSessions(Request[r.ListSessionsResult]):
     "Get session", r.SessionFacts, tools="core", acts="nothing", session="default", read_only=True, repeatable=True
 )
 class GetSession(Request[r.SessionFacts]):
-    """All facts about one session: program, foreground process, mode, cursor, exit status, usage.
+    """All facts about one session: program, foreground process, mode, cursor, exit status, why it ended, usage.
 
     Raises:
         SessionNotFound
     """
 
     session_id: SessionId = ""
+    generation: Generation = None
 
 
 # ---- commands and keys ---------------------------------------------------------------------------
@@ -231,6 +235,7 @@ class Read(Request[r.ReadResult]):
     prompt_pattern: PromptPattern = ""
     max_bytes: MaxBytes = UNSET
     screen_id: Annotated[str, Field(description="diff, changed: since this screen, not your last look"), Seldom()] = ""
+    generation: Generation = None
 
 
 @operation(
@@ -253,6 +258,7 @@ class ListCommands(Request[r.ListCommandsResult]):
     limit: Annotated[int, Field(ge=1, le=1000, description="The newest so many")] = 20
     before: Annotated[int | None, Field(ge=1, description="Only numbers below this")] = None
     failed_only: Annotated[bool, Field(description="Exit code other than 0")] = False
+    generation: Generation = None
 
 
 @operation(
@@ -270,6 +276,7 @@ class Search(Request[r.SearchResult]):
     session_id: SessionId = ""
     limit: Annotated[int, Field(ge=1, le=10_000, description="Most matches to return")] = 100
     context: Annotated[int, Field(ge=0, le=50, description="Lines around each match, in its text")] = 0
+    generation: Generation = None
 
 
 # ---- the terminal --------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ Mode = Literal[
 ]
 Evidence = Literal["marks", "kernel", "prompt", "quiet"]
 Outcome = Literal["ready", "idle", "matched", "exited", "timeout", "immediate"]
+EndReason = Literal["exit", "signal", "memory", "cpu", "duration", "idle", "destroyed", "lost"]
 KeptBy = Literal["cgroup", "rlimit", "broker", "nobody"]
 
 
@@ -87,6 +88,16 @@ class Highlight(Result):
     text: str
 
 
+class Ended(Result):
+    """Why nothing runs in a session any more."""
+
+    reason: EndReason
+    by: str | None
+    """The caller who destroyed it."""
+    at: str | None
+    """ISO 8601, UTC."""
+
+
 class CreateSessionResult(Result):
     """A session that was made."""
 
@@ -126,6 +137,8 @@ class SessionSummary(Result):
     exited: bool
     exit_code: int | None
     exit_signal: str | None
+    ended: Ended | None
+    """Null while its program runs."""
     pid: int | None
     cwd: str | None
     title: str
@@ -138,6 +151,7 @@ class SessionSummary(Result):
 
 class ListSessionsResult(Result):
     count: int
+    note: str | None = None
     sessions: list[SessionSummary]
 
 
@@ -145,6 +159,8 @@ class SessionFacts(Result):
     """All that is known of one session."""
 
     session_id: str
+    generation: int
+    """Which session of that name it is; an earlier one is read by this number."""
     program: str
     args: list[str]
     pid: int | None
@@ -161,6 +177,8 @@ class SessionFacts(Result):
     exited: bool
     exit_code: int | None
     exit_signal: str | None
+    ended: Ended | None
+    """Null while its program runs."""
     healthy: bool
     """False when something is wrong with the session that its owner should know; `note` says what."""
     last_activity_at: str | None
@@ -191,6 +209,8 @@ class RunResult(Result):
     duration_ms: int
     cwd: str | None
     mode: Mode
+    ended: Ended | None = None
+    """Why, if the shell has ended."""
     truncated: bool
     output_bytes: int
     """Raw bytes the command printed so far."""
@@ -218,6 +238,8 @@ class ReadResult(Result):
     mode: Mode
     exited: bool
     exit_code: int | None
+    ended: Ended | None = None
+    """Why, if its program has ended."""
     rows: int
     cols: int
     cursor: CursorPosition | None

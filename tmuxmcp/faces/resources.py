@@ -136,7 +136,8 @@ class Resources:
 
     async def _session_ids(self, ctx: Context) -> list[str]:
         try:
-            return [each.session_id for each in (await self._do(ctx, q.ListSessions())).sessions]
+            listed = (await self._do(ctx, q.ListSessions())).sessions
+            return [each.session_id for each in listed if each.ended is None or each.ended.reason != "destroyed"]
         except TmuxMcpError as error:
             raise failed(error, SESSIONS) from None
 

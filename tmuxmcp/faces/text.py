@@ -69,7 +69,7 @@ def footer(result: r.Result) -> str:
         case r.ListDirectoryResult() | r.ListCommandsResult():
             fields = ((name, value) for name, value in _known(result) if name not in ("entries", "commands"))
         case r.ListSessionsResult():
-            fields = iter([("count", result.count)])
+            fields = ((name, value) for name, value in _known(result) if name != "sessions")
         case _:
             fields = _known(result)
     return "[" + " ".join(f"{name}={_value(value)}" for name, value in fields) + "]"
@@ -84,6 +84,7 @@ def _run(result: r.RunResult) -> Fields:
         yield "exit_code", result.exit_code
     else:
         yield from (("completed", False), ("outcome", result.outcome), ("mode", result.mode))
+    yield from _ended(result.ended)
     yield "duration_ms", result.duration_ms
     if result.cwd is not None:
         yield "cwd", result.cwd
@@ -104,6 +105,7 @@ def _read(result: r.ReadResult) -> Fields:
         yield "matched", result.matched
     if result.exited:
         yield from (("exited", True), ("exit_code", result.exit_code))
+        yield from _ended(result.ended)
     if result.view in ("screen", "diff"):
         yield from (("rows", result.rows), ("cols", result.cols))
         if result.cursor:
@@ -125,6 +127,13 @@ def _read(result: r.ReadResult) -> Fields:
         yield from (("truncated", True), ("omitted_bytes", result.omitted_bytes))
     yield "next_offset", result.next_offset
     yield from _remarks(result)
+
+
+def _ended(ended: r.Ended | None) -> Fields:
+    if ended:
+        yield "ended", ended.reason
+        if ended.by:
+            yield "by", ended.by
 
 
 def _send(result: r.SendResult) -> Fields:
@@ -213,7 +222,7 @@ def _known(result: r.Result) -> Fields:
 def _summary(session: r.SessionSummary) -> str:
     facts: dict[str, Any] = {"mode": session.mode, "program": session.program}
     if session.exited:
-        facts |= {"exit_code": session.exit_code, "exit_signal": session.exit_signal}
+        facts |= {"exit_code": session.exit_code, "exit_signal": session.exit_signal, **dict(_ended(session.ended))}
     else:
         facts |= {"ready": session.ready, "pid": session.pid, "cwd": session.cwd}
     facts |= {"title": session.title or None, "last_activity_at": session.last_activity_at}

@@ -255,6 +255,17 @@ def cpu_ms(directories: Iterable[str]) -> int | None:
     return None
 
 
+def oom_kills(directories: Iterable[str]) -> int:
+    """How many processes the kernel ended in them for want of memory."""
+    for directory in directories:
+        for file in ("memory.events", "memory.oom_control"):  # version 2, version 1
+            with suppress(OSError):
+                for line in Path(directory, file).read_text().splitlines():
+                    if line.startswith("oom_kill "):
+                        return int(line.split()[1])
+    return 0
+
+
 def _all(directories: Iterable[str]) -> Iterator[Path]:
     for directory in directories:
         for path, _, _ in os.walk(directory):

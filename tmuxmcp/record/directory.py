@@ -91,6 +91,12 @@ class SessionDirectory:
         writers=("broker",),
         readers=("broker",),
     )
+    ended = Entry(
+        "ended.json",
+        "why it was ended, by whom and when, if somebody or a limit ended it",
+        writers=("broker",),
+        readers=("broker",),
+    )
     events = Entry(
         "events.jsonl",
         "one JSON object a line: input (sizes only), resize, gap, exit; with time and offset",
@@ -219,6 +225,10 @@ class SessionDirectory:
         """It is kept of an earlier session, whose id another one has now."""
         return "." in self.name
 
+    def beside(self, generation: int) -> SessionDirectory:
+        """Where an earlier session of that name is kept."""
+        return SessionDirectory(self.path.with_name(f"{self.name}.{generation}"))
+
     def resolved(self) -> SessionDirectory:
         """The same by its real path, without links."""
         return SessionDirectory(Path(os.path.realpath(self.path)))
@@ -239,18 +249,25 @@ def directories(state_dir: Path, holding: Entry) -> Iterator[SessionDirectory]:
         yield SessionDirectory(path.parent)
 
 
-def make_directory(state_dir: Path, session_id: str) -> SessionDirectory:
+def earlier(directory: SessionDirectory) -> list[int]:
+    """The generations of earlier sessions of a directory's name that are kept beside it."""
+    ends = (path.name.rpartition(".")[2] for path in directory.path.parent.glob(f"{directory.name}.*"))
+    return [int(end) for end in ends if end.isdecimal()]
+
+
+def make_directory(state_dir: Path, session_id: str, generation: int = 0) -> SessionDirectory:
     """Make an empty directory for a new session; what an earlier one of that name left is kept beside it.
+
+    Args:
+        generation: of the earlier one; 0: that is not written down.
 
     Raises:
         IoError: it cannot be made.
     """
     directory = SessionDirectory.of(state_dir, session_id)
     if directory.path.exists():
-        generation = 1
-        while (kept := directory.path.with_name(f"{session_id}.{generation}")).exists():
-            generation += 1
-        directory.path.rename(kept)
+        generation = max(generation, max(earlier(directory), default=0) + 1)
+        directory.path.rename(directory.beside(generation).path)
     try:
         directory.path.mkdir(mode=0o700)
     except OSError as error:

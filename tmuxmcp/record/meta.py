@@ -33,6 +33,8 @@ class Meta:
     rows: int
     scrollback_lines: int
     destroyed: bool = False
+    generation: int = 0
+    """Which session of that name it is, from 1; 0: that was not written down."""
     bounds: dict[str, Any] = field(default_factory=dict)
     """As `SessionBounds`."""
 

@@ -35,6 +35,7 @@ from tmuxmcp.host.environment import find_cwd, find_program, session_environment
 from tmuxmcp.host.project import Identity, judge
 from tmuxmcp.host.sandbox import Around, Sandbox, choose, tighter
 from tmuxmcp.record.directory import SessionDirectory, make_directory
+from tmuxmcp.record.generations import generation_of
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.sessions.bounds import bind
@@ -109,7 +110,7 @@ class Creation:
         )
         executable = find_program(program, environment["PATH"], where)
         await self._make_room(session_id)
-        directory = make_directory(self.registry.state_dir, session_id)
+        directory, generation = self._place(session_id)
         box = self._sandbox(level, writable, directory)
         nonce = secrets.token_hex(8)
         integration = Integration(list(args), {}, False)
@@ -138,6 +139,7 @@ class Creation:
             cols=request.cols,
             rows=request.rows,
             scrollback_lines=request.scrollback_lines,
+            generation=generation,
             bounds=vars(bounds),
         )
         environment |= {"TMUXMCP_SESSION": session_id, **mark, **integration.env, **box.env}
@@ -162,6 +164,13 @@ class Creation:
         session.tell(notice)
         self.made.add(session.id)
         return session
+
+    def _place(self, session_id: str) -> tuple[SessionDirectory, int]:
+        """Its empty directory, and which session of that name it will be."""
+        there = self.registry.directory(session_id)
+        before = Meta.load(there)
+        directory = make_directory(self.registry.state_dir, session_id, generation_of(there, before) if before else 0)
+        return directory, generation_of(directory, None)
 
     def _project(self, given: str, where: str, session_id: str) -> tuple[str, dict[str, Identity], str | None]:
         """Where a session in a sandbox works, what it can write to, and what its caller should know of that.
@@ -304,6 +313,7 @@ class Creation:
             said = (await session.scan()).last_text.strip() if session.bounds.sandbox == "bubblewrap" else ""
             code, reason = "TMUX_ERROR", said or "its launcher did not start the program"
         await self.registry.forget(session)
+        shutil.rmtree(session.directory.path, ignore_errors=True)
         raised = RAISED.get(code, TmuxFailed)
         hint = "Check program and cwd."
         if session.bounds.sandbox != "none":

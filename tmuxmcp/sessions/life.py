@@ -51,6 +51,8 @@ class Reason(StrEnum):
 
     EXIT = "exit"
     SIGNAL = "signal"
+    MEMORY = "memory"
+    """It has taken more memory than its limit."""
     CPU = "cpu"
     """It has computed for longer than its limit."""
     DURATION = "duration"

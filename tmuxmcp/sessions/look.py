@@ -131,7 +131,7 @@ class Look(Scan):
         process = self.verdict.process
         return mode_of(
             ModeFacts(
-                lost=self.state in (State.LOST, State.DESTROYED),
+                lost=self.state is State.LOST,
                 exited=self.exited,
                 at_prompt=self.at_prompt and self.own_shell_in_front,
                 in_command=self.own_shell_in_front

@@ -133,7 +133,7 @@ async def end_idle(
     state_dir: Path,
     bounds: Bounds,
     watched: set[str],
-    end: Callable[[Session, Reason], Awaitable[object]],
+    end: Callable[[Session, Due], Awaitable[object]],
 ) -> list[str]:
     """End what has a reason to be ended; return what was."""
     ended = []
@@ -144,7 +144,7 @@ async def end_idle(
         if ends:
             log.info("session %s is ended: %s", session.id, ends.why)
             with suppress(TmuxMcpError):
-                await end(session, ends.reason)
+                await end(session, ends)
                 ended.append(session.id)
     return ended
 

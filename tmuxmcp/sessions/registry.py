@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tmuxmcp.errors import SessionNotFound, TmuxFailed
 from tmuxmcp.host import cgroup
+from tmuxmcp.record import generations
 from tmuxmcp.record.directory import SessionDirectory, directories
 from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.record.meta import Meta
@@ -113,6 +114,66 @@ class Registry:
             hint=f"Sessions are: {', '.join(sorted(self.sessions)) or 'none'}. Make one with create_session.",
             session_id=session_id,
         )
+
+    async def known(self, session_id: str, generation: int | None = None) -> Session:
+        """A session whatever became of it: also one that was destroyed, and an earlier one of that name.
+
+        Raises:
+            SessionNotFound: nothing is kept of it.
+        """
+        if generation is not None and generation != self._newest(session_id):
+            found = self._kept(session_id, generation)
+            if found is None:
+                raise self._no_generation(session_id, generation)
+            return found
+        try:
+            return await self.existing(session_id)
+        except SessionNotFound:
+            found = self._kept(session_id)
+            if found is None:
+                raise
+            return found
+
+    def _newest(self, session_id: str) -> int:
+        directory = self.directory(session_id)
+        return generations.generation_of(directory, Meta.load(directory))
+
+    def _kept(self, session_id: str, generation: int = 0) -> Session | None:
+        """A session of which only files are left, as they tell it; it is not watched."""
+        if not ID.match(session_id):
+            return None
+        directory = self.directory(session_id)
+        if generation:
+            directory = generations.find(self.state_dir, session_id, generation)
+        return self._open_kept(directory)
+
+    def _open_kept(self, directory: SessionDirectory) -> Session | None:
+        meta = Meta.load(directory)
+        if meta is None:
+            return None
+        session = Session.open(self.tmux, LogWatcher(inotify=False), directory, meta, None)
+        if meta.destroyed:
+            session.life.apply(Destroyed())
+        return session
+
+    def _no_generation(self, session_id: str, generation: int) -> SessionNotFound:
+        kept = ", ".join(map(str, generations.kept(self.state_dir, session_id))) if ID.match(session_id) else ""
+        return SessionNotFound(
+            f"Nothing is kept of generation {generation} of session {session_id!r}.",
+            hint=f"Kept are: {kept}." if kept else "There is no session of that name.",
+            session_id=session_id,
+            generation=generation,
+        )
+
+    def destroyed(self, most: int) -> tuple[list[Session], int]:
+        """The sessions that were destroyed last, and how many more there are; their marks are not read."""
+        written = directories(self.state_dir, SessionDirectory.meta)
+        others = [each for each in written if ID.match(each.name) and each.name not in self.sessions]
+        newest = sorted(others, key=lambda each: self._written(each.name)[1], reverse=True)
+        found = [session for session in map(self._open_kept, newest[:most]) if session]
+        for session in found:
+            session.meta.marks = False
+        return found, max(len(others) - most, 0)
 
     def lost(self, session_id: str) -> Session | None:
         """A session of which only the log is left: its pane was killed, or its tmux server ended."""

@@ -18,14 +18,16 @@ import anyio
 import anyio.lowlevel
 import psutil
 
-from tmuxmcp.contract.results import Usage
+from tmuxmcp.contract.results import Ended, Usage
 from tmuxmcp.contract.times import iso, seconds_of
 from tmuxmcp.errors import SessionExited
 from tmuxmcp.readiness import kernel as readiness
 from tmuxmcp.record.cursors import Cursors
 from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.ending import WhyEnded
 from tmuxmcp.record.events import Events, Input, Resized
 from tmuxmcp.record.excerpt import Reader
+from tmuxmcp.record.generations import generation_of
 from tmuxmcp.record.log import FLOOD_BYTES, Growth, LogWatcher, RawLog
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.place import Places
@@ -34,6 +36,7 @@ from tmuxmcp.record.sink import sink_pid
 from tmuxmcp.record.start import Start
 from tmuxmcp.sessions.bounds import SessionBounds
 from tmuxmcp.sessions.commands import Commands
+from tmuxmcp.sessions.ended import Left, Status, ended, sentence, status_of, took_too_much_memory
 from tmuxmcp.sessions.life import Begun, Destroyed, Ending, Life, Reason, Starts, State, told_by
 from tmuxmcp.sessions.look import Look, Scan, Seen, Terminal, Wakes
 from tmuxmcp.sessions.shellview import ShellView
@@ -77,6 +80,7 @@ class Session:
         self._shell = ShellView(log, directory, meta.nonce, seconds_of(meta.created_at) or 0.0, self.commands)
         self._terminal = Terminal()
         self._pid: int | None = None
+        self._left = Left(directory)
 
     @classmethod
     def open(
@@ -114,6 +118,11 @@ class Session:
     def bounds(self) -> SessionBounds:
         """What it is bound by."""
         return SessionBounds.of(self.meta.bounds)
+
+    @property
+    def generation(self) -> int:
+        """Which session of its name it is, from 1."""
+        return generation_of(self.directory, self.meta)
 
     @property
     def cols(self) -> int:
@@ -156,7 +165,10 @@ class Session:
 
     def see(self, pane: Pane | None) -> None:
         """Take in what tmux says of its pane."""
+        was_over = self.life.over
         self.life.apply(told_by(pane, self.meta.program, self.bounds.sandbox))
+        if self.life.over and not was_over:
+            self._look_for_cause()
         self.pane = None if self.life.state is State.LOST else pane
         if self.pane and not self.life.over:
             self._terminal.see(self.pane)
@@ -165,6 +177,11 @@ class Session:
         if self.pane and self.life.state is State.REPLACED:  # it is not our shell that runs there now
             self.meta.marks = False
             self._pid = self.pane.leader
+
+    def _look_for_cause(self) -> None:
+        """Write down what can be told of its end at this moment only: its group does not stay."""
+        if self._left.ending is None and took_too_much_memory(self.life, self.bounds):
+            self._note_ending(Reason.MEMORY)
 
     async def alive(self) -> Pane:
         """The pane, with its program running, asked of tmux now.
@@ -181,21 +198,15 @@ class Session:
         Raises:
             SessionExited: the program has ended, or tmux no longer knows the pane.
         """
-        if self.life.state is State.ENDED:
-            code, name = self.life.exit_status
-            how = f"was ended by SIG{name}" if name else f"ended with exit code {code}"
+        if self.pane is None or self.exited:
+            why, (code, name) = self.ended, self.exit_status
             raise SessionExited(
-                f"The program of session {self.id} {how}.",
+                self.how_it_ended,
                 hint="read still gives its output; make a new session with create_session.",
                 session_id=self.id,
                 exit_code=code,
                 exit_signal=name,
-            )
-        if self.pane is None or self.exited:
-            raise SessionExited(
-                f"Session {self.id} is lost: its pane is gone.",
-                hint="Somebody killed it, or the tmux server. Its log can still be read; make a new session.",
-                session_id=self.id,
+                ended=why.model_dump() if why else None,
             )
         return self.pane
 
@@ -204,6 +215,22 @@ class Session:
         """Nothing runs in it any more, as far as tmux was asked."""
         return self.life.over
 
+    @property
+    def exit_status(self) -> Status:
+        """Exit code and signal name of its program that has ended; at most one of them is known."""
+        return status_of(self.life, self._left)
+
+    @property
+    def ended(self) -> Ended | None:
+        """Why nothing runs in it any more; None: something does."""
+        return ended(self.life, self._left, self.bounds)
+
+    @property
+    def how_it_ended(self) -> str:
+        """The same as a sentence; empty while something runs in it."""
+        why, written = self.ended, self._left.ending
+        return sentence(self.id, why, self.exit_status, self.bounds, written.why if written else "") if why else ""
+
     # ---- what this broker does with it ---------------------------------------------------------
 
     def note_begun(self) -> None:
@@ -211,9 +238,14 @@ class Session:
         if self.life.state is State.STARTING:
             self.life.apply(Begun())
 
-    def will_end(self, reason: Reason, by: str = "") -> None:
-        """Note why it is about to be ended, and which caller wants it, if one does."""
+    def will_end(self, reason: Reason, by: str = "", why: str = "") -> None:
+        """Note why it is about to be ended, which caller wants it, if one does, and by which setting or limit."""
+        if not self.life.over:
+            self._note_ending(reason, by, why)
         self.life.apply(Ending(reason, by))
+
+    def _note_ending(self, reason: Reason, by: str = "", why: str = "") -> None:
+        WhyEnded(reason.value, by, iso(time.time()), why).save(self.directory)
 
     def mark_destroyed(self) -> None:
         """Write down that it is destroyed, so that no broker takes it for lost."""
@@ -270,7 +302,7 @@ class Session:
             "pane": self.pane,
             "launcher_alive": self.leader_alive(),
             "state": self.life.state,
-            "exit_status": self.life.exit_status,
+            "exit_status": self.exit_status,
             "log": self.log,
             "cols": self.cols,
             "rows": self.rows,
