@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 
 from tmuxmcp.broker import commands, facts, health, mouse, run, sending
+from tmuxmcp.broker.drawn import output_of
 from tmuxmcp.broker.machine import Machine
 from tmuxmcp.broker.reading import Reading, clamp, notes
 from tmuxmcp.broker.target import Target, Targets
@@ -186,7 +187,9 @@ class Verbs:
         limit, effective = clamp(self._settings, request.timeout_ms)
         session = await self._targets.session(target, call)
         ran = await run.run(session, request.command, limit, call.progress)
-        excerpt = session.reader.both_ends(ran.start, ran.end, request.max_bytes)
+        output = await output_of(session, ran, request.max_bytes)
+        if output.shown:
+            self._reading.screens.showed(session.id, call.caller, output.shown)
         if session.cursor_of(call.caller) < ran.end:
             session.move_cursor(call.caller, ran.end)
         cwd, mode = await run.place_after(session, ran)
@@ -200,15 +203,15 @@ class Verbs:
             cwd=cwd,
             mode=mode,
             ended=session.ended,
-            truncated=excerpt.truncated,
+            truncated=output.truncated,
             output_bytes=ran.end - ran.start,
-            omitted_bytes=excerpt.omitted_bytes,
+            omitted_bytes=output.omitted_bytes,
             start_offset=ran.start,
             end_offset=ran.end,
             effective_timeout_ms=effective,
-            sanitized=excerpt.sanitized,
-            note=notes(session, ran.start, ran.end, ran.note),
-            output=excerpt.text,
+            sanitized=output.sanitized,
+            note=notes(session, ran.start, ran.end, output.note, ran.note),
+            output=output.text,
         )
 
     async def _send(self, request: q.Send, call: Call, target: Target) -> r.SendResult:

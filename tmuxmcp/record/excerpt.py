@@ -53,6 +53,10 @@ class Reader:
         """All of the stretch, or its head and its tail with a line between that says how to get the rest."""
         return self._while_kept(start, lambda: self._both_ends(start, end, max_bytes))
 
+    def of_command(self, start: int, end: int, max_bytes: int) -> Excerpt:
+        """The same of a command's output: what an earlier program draws, or did not stop drawing, is none of it."""
+        return self._while_kept(start, lambda: self._both_ends(start, end, max_bytes, begins=True))
+
     def from_start(self, start: int, end: int, max_bytes: int) -> Excerpt:
         """The first piece of the stretch, up to a whole line where it can.
 
@@ -68,16 +72,21 @@ class Reader:
                 break
         return excerpt
 
-    def _both_ends(self, start: int, end: int, max_bytes: int) -> Excerpt:
+    def _both_ends(self, start: int, end: int, max_bytes: int, *, begins: bool = False) -> Excerpt:
+        """`begins`: whatever was drawn before, at `start` a program begins to print."""
         start, lost = self._kept(start, end)
-        start, place = self._behind_drawing(start, end)
+        if begins and not lost:
+            place, since = Place(), start
+        else:
+            start, place = self._behind_drawing(start, end)
+            since = 0
         whole = self._whole(start, end, max_bytes, place)
         if whole:
             return Excerpt(_with_lost(whole.text, lost), bool(lost), lost, end, whole.sanitized, start if lost else 0)
         marker_room = min(160, max_bytes // 4)
         budget = max_bytes - marker_room
         head, head_end = self._first(start, end, budget // 2, place)
-        tail, tail_start = self._last(head_end, end, budget - budget // 2)
+        tail, tail_start = self._last(head_end, end, budget - budget // 2, since)
         omitted = tail_start - head_end
         text = head.text + ("" if head.text.endswith("\n") or not head.text else "\n")
         text += f"[... {omitted:,} bytes left out; read since={head_end} gives them ...]\n" + tail.text
@@ -163,15 +172,16 @@ class Reader:
             fits = _sound_cut(data, _most(range(len(data) + 1), lambda cut: _size(clean(data[:cut])) <= budget))
         return _limited(clean(data[:fits]), budget), start + fits
 
-    def _last(self, start: int, end: int, budget: int) -> tuple[PlainText, int]:
-        """The longest end that fits, and where it begins."""
+    def _last(self, start: int, end: int, budget: int, since: int) -> tuple[PlainText, int]:
+        """The longest end that fits, and where it begins; `since`: what began to draw before counts for nothing."""
         before = False
 
         def clean(data: bytes, cut: int) -> PlainText:
             return self._clean(data[cut:], Place(inside=ends_full_screen(data[:cut], before)))
 
         data = _window(budget, end - start, lambda size: self.log.read(end - size, size), lambda all: clean(all, 0))
-        before = self._places.inside(end - len(data))
+        at = end - len(data)
+        before = self._places.inside_since(since, at) if since else self._places.inside(at)
         cuts = [len(data) - cut for cut in reversed(_cuts(data, False))]
         fits = _most(cuts, lambda size: _size(clean(data, len(data) - size)) <= budget)
         if fits == 0:

@@ -72,6 +72,10 @@ class Places:
             self._from, self._to, self._inside = start, offset, bool(found)
         return bool(found)
 
+    def inside_since(self, start: int, offset: int) -> bool:
+        """Whether a full-screen program draws at an offset that began at `start` or behind it."""
+        return bool(self._look_back(offset, max(start, offset - SCREEN_BYTES)))
+
     def behind_drawing(self, start: int, end: int) -> tuple[int, bool]:
         """Where the full-screen program that draws at `start` ends, or how far was looked; whether it still draws."""
         for at in range(start, min(end, start + SCREEN_BYTES), PIECE):
