@@ -66,7 +66,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 READ = """session_id content view cursor rows cols mode highlights outcome evidence matched waited_ms has_new_content
-    truncated omitted_bytes next_offset exited exit_code effective_timeout_ms encoding"""
+    truncated omitted_bytes next_offset exited exit_code effective_timeout_ms encoding command"""
 
 FIELDS = {
     "create_session": "session_id pid program args cwd rows cols mode ready attach_command",
@@ -76,7 +76,7 @@ FIELDS = {
         exit_code exit_signal healthy last_activity_at output_bytes alternate_screen recording taken_over usage
         attach_command watch_url""",
     "run": """session_id output exit_code completed outcome evidence duration_ms cwd mode truncated output_bytes
-        omitted_bytes start_offset end_offset effective_timeout_ms""",
+        omitted_bytes start_offset end_offset effective_timeout_ms command_number""",
     "send": "session_id sent_bytes result",
     "read": READ,
     "list_commands": "session_id commands count",

@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import TMUX, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.settings import BrokerSettings
 
 pytestmark = pytest.mark.anyio
 
@@ -77,3 +78,71 @@ async def test_a_program_that_is_no_shell_tells_of_none(broker: Broker) -> None:
     found = await broker.list_commands("a")
     assert (found.count, found.commands) == (0, [])
     assert "tells of no commands" in (found.note or "")
+
+
+# ---- what a caller is told ---------------------------------------------------------------------------
+
+
+async def test_read_tells_the_last_command_that_ended_once(broker: Broker, state_dir: Path) -> None:
+    await broker.create_session("bash", name="a")
+    assert (await broker.read(session_id="a")).command is None
+    by_script(state_dir, "sh -c 'exit 3'", "Enter", "sh -c 'exit 4'", "Enter")
+    second = (await listed(broker, 2))[-1]
+    command = (await broker.read(session_id="a", view="screen")).command
+    assert command is not None
+    assert command.model_dump() == second.model_dump(exclude={"by", "level"})
+    assert (command.number, command.exit_code) == (2, 4)
+    assert (await broker.read(session_id="a")).command is None
+    other = await broker.by("other").read(session_id="a")
+    assert other.command is not None
+    assert other.command.number == 2
+
+
+async def test_what_run_answered_is_told(broker: Broker) -> None:
+    await broker.create_session("bash", name="a")
+    assert (await broker.run("true", "a")).command_number == 1
+    assert (await broker.read(session_id="a")).command is None
+    assert (await broker.run("# nothing", "a")).command_number is None
+
+
+async def test_a_command_that_ends_between_two_runs_is_told(broker: Broker) -> None:
+    await broker.create_session("bash", name="a")
+    started = await broker.run("sleep 1; sh -c 'exit 3'", "a", timeout_ms=100)
+    assert (started.completed, started.command_number) == (False, 1)
+    await listed(broker, 1)
+    assert (await broker.run("true", "a")).command_number == 2
+    command = (await broker.read(session_id="a")).command
+    assert command is not None
+    assert (command.number, command.exit_code) == (1, 3)
+    assert (await broker.read(session_id="a")).command is None
+
+
+async def test_send_tells_what_it_ran(broker: Broker) -> None:
+    await broker.create_session("bash", name="a")
+    sent = await broker.send("sh -c 'exit 5'", enter=True, session_id="a")
+    assert sent.result is not None
+    assert sent.result.command is not None
+    assert (sent.result.command.text, sent.result.command.exit_code) == ("sh -c 'exit 5'", 5)
+    assert (await broker.send("x", session_id="a", read="none")).result is None
+
+
+async def test_reading_from_an_offset_tells_it_again(broker: Broker) -> None:
+    await broker.create_session("bash", name="a")
+    await broker.send("false", enter=True, session_id="a", read="none")
+    await listed(broker, 1)
+    for _ in range(2):
+        command = (await broker.read(session_id="a", since=0)).command
+        assert command is not None
+        assert command.exit_code == 1
+
+
+async def test_what_was_told_outlives_the_broker(broker: Broker, state_dir: Path) -> None:
+    await broker.create_session("bash", name="a")
+    for code in (3, 4):
+        await broker.send(f"sh -c 'exit {code}'", enter=True, session_id="a")
+    await broker.run("true", "a")
+    async with Broker.open(BrokerSettings(state_dir=state_dir, program="bash")) as later:
+        assert (await later.read(session_id="a")).command is None
+        other = (await later.by("other").read(session_id="a")).command
+        assert other is not None
+        assert other.number == 3

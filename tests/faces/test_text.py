@@ -4,6 +4,7 @@ import pytest
 
 from tests.faces.double import EXAMPLES, PROCESS, READ, RUN
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.results import Command
 from tmuxmcp.faces.text import footer, render
 
 
@@ -153,3 +154,20 @@ def test_a_command_is_one_line_whatever_it_is():
         "4 exit_code=null start_offset=250 by=other",
         "[session_id=sess_ab count=2]",
     ]
+
+
+def test_read_tells_of_a_command_that_ended():
+    command = Command(
+        number=5,
+        text="make all # " + "x" * 500,
+        exit_code=2,
+        started_at=None,
+        duration_ms=None,
+        cwd="/x",
+        start_offset=7,
+        end_offset=9,
+    )
+    told = footer(READ.model_copy(update={"command": command}))
+    assert ' command=5 command_exit_code=2 command_text="make all # xxx' in told
+    assert len(told) < 250
+    assert "command_text=null" in footer(READ.model_copy(update={"command": command.model_copy(update={"text": None})}))

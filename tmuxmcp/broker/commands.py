@@ -8,7 +8,9 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.times import iso
 from tmuxmcp.record.commands import EndedCommand
+from tmuxmcp.record.told import Told
 from tmuxmcp.sessions.commands import Command
+from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 
 OWN_SHELL = 0
@@ -28,6 +30,38 @@ async def listed(request: q.ListCommands, session: Session) -> r.ListCommandsRes
         note=None if session.meta.marks else "Its program tells of no commands: only bash, zsh and fish do.",
         commands=[r.ListedCommand(**_fields(each), by=each.by, level=OWN_SHELL) for each in chosen],
     )
+
+
+def untold(session: Session, look: Look, caller: str) -> list[int]:
+    """Numbers of the commands that have ended and that this caller was not told of, oldest first."""
+    told = session.told.of(caller)
+    return [number for number in session.commands.ended(look, told.through) if number not in told.beyond]
+
+
+def tell(session: Session, caller: str, number: int) -> None:
+    """Take note that this caller is told of one command."""
+    told = session.told.of(caller)
+    session.told.tell(caller, told.also(number, session.commands.said_to_have_ended(told.through)))
+
+
+def newest(session: Session, look: Look, caller: str, *, keep: bool = False) -> r.Command | None:
+    """The last command that ended since this caller was told; with it, it is told of those before as well.
+
+    Args:
+        keep: it is told again the next time.
+    """
+    numbers = untold(session, look, caller)
+    if not numbers:
+        return None
+    if not keep:
+        session.told.tell(caller, Told(session.commands.ended(look)[-1]))
+    return found(session, look, numbers[-1])
+
+
+def found(session: Session, look: Look, number: int) -> r.Command | None:
+    """The command of a number, if anything of it is kept."""
+    command = session.commands.find(look, number)
+    return r.Command(**_fields(command)) if command else None
 
 
 def _fields(command: Command) -> dict[str, Any]:

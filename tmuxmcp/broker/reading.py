@@ -6,7 +6,7 @@ import platform
 from dataclasses import dataclass
 from typing import Literal
 
-from tmuxmcp.broker import views
+from tmuxmcp.broker import commands, views
 from tmuxmcp.broker.screens import NOTHING, Change, Screens, Shown, change, shown_by
 from tmuxmcp.broker.views import Piece
 from tmuxmcp.broker.wait import Answer, Wait, wait_for
@@ -98,7 +98,9 @@ class Reading:
         else:
             seen = await self._new_or_screen(session, wait, asked, call)
         effective = clamp(self.settings, asked.timeout_ms)[1] if wait.want != "none" else None
-        return _result(session, answer, seen, effective)
+        keep = isinstance(asked, q.Read) and asked.since is not None
+        command = commands.newest(session, seen.look, call.caller, keep=keep)
+        return _result(session, answer, seen, command, effective)
 
     async def _new_or_screen(self, session: Session, wait: Wait, asked: Asked, call: Call) -> _Seen:
         """A view of what was printed; for `auto` of the screen, if a program draws the whole of it."""
@@ -180,7 +182,9 @@ class _Seen:
     note: str | None = None
 
 
-def _result(session: Session, answer: Answer, seen: _Seen, effective_timeout_ms: int | None) -> r.ReadResult:
+def _result(
+    session: Session, answer: Answer, seen: _Seen, command: r.Command | None, effective_timeout_ms: int | None
+) -> r.ReadResult:
     look, piece, shown = seen.look, seen.piece, seen.shown
     stretches = shown.capture.reversed[:MOST_HIGHLIGHTS] if shown else []
     return r.ReadResult(
@@ -204,6 +208,7 @@ def _result(session: Session, answer: Answer, seen: _Seen, effective_timeout_ms:
         omitted_bytes=piece.omitted_bytes,
         next_offset=piece.next_offset,
         screen_id=shown.id if shown else None,
+        command=command,
         changed_rows=seen.changed,
         encoding="base64" if seen.view == "raw" else None,
         sanitized=piece.sanitized,

@@ -54,6 +54,8 @@ class Ran:
     cwd: str | None
     duration_ms: int
     note: str | None = None
+    number: int | None = None
+    """Of the shell's prompt; None: nothing ran, or that is not known."""
 
     def __post_init__(self) -> None:
         assert self.start <= self.end, f"output from {self.start} to {self.end}"
@@ -241,6 +243,7 @@ def _ran(session: Session, job: Job, finished: Finished, note: str | None = None
         cwd=finished.cwd,
         duration_ms=since(job),
         note=_joined(note, "What it printed was not recorded." if missing else None),
+        number=None if finished.output_start is None else finished.number,
     )
 
 
@@ -301,6 +304,7 @@ def unfinished(session: Session, scan: Scan, job: Job, outcome: Outcome) -> Ran:
     track, end = scan.shell, scan.size
     start, note = end, foreign_note(job)
     evidence: Evidence | None = None
+    number = None
     if track.state is ShellState.RUNNING and track.number >= job.next_number:
         echo = echo_of(session, job, track.number, track.job, track.prompt_end, track.echo_end)
         if echo is Echo.OTHER:
@@ -309,13 +313,13 @@ def unfinished(session: Session, scan: Scan, job: Job, outcome: Outcome) -> Ran:
                 f"after it, or be read by it as input. {LOOK_FIRST}"
             )
         else:
-            start, evidence = min(track.output_start, end), "marks"
+            start, evidence, number = min(track.output_start, end), "marks", track.number
             note = _NOTES.get(echo, note)
     elif outcome == "timeout":
         note = f"It was typed, and whether the shell has taken it cannot be told yet. {LOOK_FIRST}"
     if outcome == "timeout" and not sink_of(session.directory).alive:
         note = _joined(note, "At this moment the log has no writer: some output may not be recorded.")
-    return Ran(outcome, None, False, evidence, start, end, None, since(job), note)
+    return Ran(outcome, None, False, evidence, start, end, None, since(job), note, number)
 
 
 def foreign_note(job: Job) -> str | None:

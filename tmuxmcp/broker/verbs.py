@@ -192,6 +192,8 @@ class Verbs:
             self._reading.screens.showed(session.id, call.caller, output.shown)
         if session.cursor_of(call.caller) < ran.end:
             session.move_cursor(call.caller, ran.end)
+        if ran.completed and ran.number is not None:
+            commands.tell(session, call.caller, ran.number)
         cwd, mode = await run.place_after(session, ran)
         return r.RunResult(
             session_id=session.id,
@@ -208,6 +210,7 @@ class Verbs:
             omitted_bytes=output.omitted_bytes,
             start_offset=ran.start,
             end_offset=ran.end,
+            command_number=ran.number,
             effective_timeout_ms=effective,
             sanitized=output.sanitized,
             note=notes(session, ran.start, ran.end, output.note, ran.note),

@@ -196,6 +196,25 @@ class SessionFacts(Result):
     note: str | None = None
 
 
+class Command(Result):
+    """A command that a session's shell ran."""
+
+    number: int
+    """Never used again in this session, and not without gaps: prompts at which nothing ran count as well."""
+    text: str | None
+    """A long one ends with `…`; null where nothing tells it."""
+    exit_code: int | None
+    """null: it runs, as far as is known."""
+    started_at: str | None
+    """ISO 8601, UTC, by the shell's clock."""
+    duration_ms: int | None
+    cwd: str | None
+    """Working directory at its end."""
+    start_offset: int
+    """Where its output begins in the log."""
+    end_offset: int | None
+
+
 class RunResult(Result):
     """The outcome of one command in a live shell."""
 
@@ -218,6 +237,8 @@ class RunResult(Result):
     """Raw bytes left out of `output`."""
     start_offset: int
     end_offset: int
+    command_number: int | None = None
+    """As `list_commands` has it; null when nothing ran, or it is not known which command was this one."""
     effective_timeout_ms: int | None = None
     """Set when the time asked for was shortened to `max_wait_ms`."""
     sanitized: bool = False
@@ -256,6 +277,8 @@ class ReadResult(Result):
     """Where the next piece starts: give it as `since`."""
     screen_id: str | None = None
     """What the screen shows, as a name of it: `read view=diff screen_id=...` tells what has changed since."""
+    command: Command | None = None
+    """The last command that ended since you were told, or the one that `wait_for=command` was about; else null."""
     changed_rows: list[int] | None = None
     """With view=diff: the rows in `content`; null when that is the whole screen."""
     encoding: Literal["base64"] | None = None
@@ -287,25 +310,6 @@ class Match(Result):
     """Where it begins in the log: give it to `read` as `since`."""
     text: str
     """The line; with `context`, the lines around it as well, one below the other."""
-
-
-class Command(Result):
-    """A command that a session's shell ran."""
-
-    number: int
-    """Never used again in this session, and not without gaps: prompts at which nothing ran count as well."""
-    text: str | None
-    """A long one ends with `…`; null where nothing tells it."""
-    exit_code: int | None
-    """null: it runs, as far as is known."""
-    started_at: str | None
-    """ISO 8601, UTC, by the shell's clock."""
-    duration_ms: int | None
-    cwd: str | None
-    """Working directory at its end."""
-    start_offset: int
-    """Where its output begins in the log."""
-    end_offset: int | None
 
 
 class ListedCommand(Command):

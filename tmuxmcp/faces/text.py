@@ -21,6 +21,9 @@ from tmuxmcp.terminal.plain import sanitize
 PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,~-]+")
 """Values that need no quotes in a footer."""
 
+COMMAND_CHARS = 80
+"""Characters of a command's text in a footer: enough to know it again."""
+
 Fields = Iterator[tuple[str, Any]]
 
 
@@ -106,6 +109,9 @@ def _read(result: r.ReadResult) -> Fields:
     if result.exited:
         yield from (("exited", True), ("exit_code", result.exit_code))
         yield from _ended(result.ended)
+    if result.command:
+        yield from (("command", result.command.number), ("command_exit_code", result.command.exit_code))
+        yield "command_text", (result.command.text or "")[:COMMAND_CHARS] or None
     if result.view in ("screen", "diff"):
         yield from (("rows", result.rows), ("cols", result.cols))
         if result.cursor:

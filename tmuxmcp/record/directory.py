@@ -128,6 +128,13 @@ class SessionDirectory:
         readers=("broker",),
         is_directory=True,
     )
+    told = Entry(
+        "told",
+        "a file for each caller: numbers of the commands that it was told of",
+        writers=("broker",),
+        readers=("broker",),
+        is_directory=True,
+    )
     queued = Entry(
         "typed",
         "bytes that may wait for a program that does not read",

@@ -8,6 +8,7 @@ ours, and where the shell does not tell what it ran the line editor's echo, say 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -98,19 +99,19 @@ class Commands:
 
     def count(self, scan: Scan) -> int:
         """How many there were, also those that are forgotten; with the one that runs."""
-        return self._file.forgotten + len(self._numbers()) + (self._runs(scan) is not None)
+        return self._file.forgotten + len(self.said_to_have_ended()) + (self._runs(scan) is not None)
 
     def known(self, look: Look) -> list[Command]:
         """All that are kept, newest last; one whose end is not certain runs."""
-        numbers, sure = self._numbers(), self.ended(look)
+        numbers, sure = self.said_to_have_ended(), self.ended(look)
         found: list[Command] = [self._ended(number) for number in sure]
         found += [_unended(self._ended(number)) for number in numbers[len(sure) :]]
         running = self._runs(look)
         return [*found, running] if running else found
 
-    def ended(self, look: Look) -> list[int]:
-        """Numbers of those that have certainly ended and are kept, rising."""
-        numbers = self._numbers()
+    def ended(self, look: Look, after: int = 0) -> list[int]:
+        """Numbers of those that have certainly ended and are kept, rising; only those above `after`."""
+        numbers = self.said_to_have_ended(after)
         if numbers and numbers[-1] > self._sure:
             goes_on = look.shell.state is ShellState.RUNNING and look.shell.number > numbers[-1]
             if not (goes_on or look.exited or shell_is_back(look)):
@@ -124,11 +125,12 @@ class Commands:
             return self._ended(number)
         return next((each for each in self.known(look)[-2:] if each.number == number), None)
 
-    def _numbers(self) -> list[int]:
-        """Of all that are kept and that marks have ended, rising."""
+    def said_to_have_ended(self, after: int = 0) -> list[int]:
+        """Numbers of all that are kept and that marks have ended, rising; only those above `after`."""
         self._file.read_on()
-        new = self._new.keys() - self._file.ended.keys()
-        return sorted([*self._file.numbers, *new]) if new else list(self._file.numbers)
+        kept = self._file.numbers[bisect_right(self._file.numbers, after) :]
+        new = [each for each in self._new if each > after and each not in self._file.ended]
+        return sorted([*kept, *new]) if new else kept
 
     def _runs(self, scan: Scan) -> RunningCommand | None:
         """The command that runs, as the marks say."""

@@ -34,6 +34,7 @@ from tmuxmcp.record.place import Places
 from tmuxmcp.record.queued import QueuedInput
 from tmuxmcp.record.sink import sink_pid
 from tmuxmcp.record.start import Start
+from tmuxmcp.record.told import ToldCallers
 from tmuxmcp.sessions.bounds import SessionBounds
 from tmuxmcp.sessions.commands import Commands
 from tmuxmcp.sessions.ended import Left, Status, ended, sentence, status_of, took_too_much_memory
@@ -71,6 +72,7 @@ class Session:
         self.events = Events(directory)
         self.queued = QueuedInput(directory)
         self._cursors = Cursors(directory)
+        self.told = ToldCallers(directory)
         self.input_lock = anyio.Lock()
         self.running: str = ""
         """The command that a `run` of this broker waits for; set by `runs`."""

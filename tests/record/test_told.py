@@ -1,0 +1,46 @@
+"""Which commands each caller was told of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.told import MOST_BEYOND, Told, ToldCallers
+
+
+def test_what_a_caller_was_told_of_is_found_by_the_next_broker(tmp_path: Path) -> None:
+    directory = SessionDirectory(tmp_path)
+    callers = ToldCallers(directory)
+    assert callers.of("me") == Told()
+    for told in (Told(3, frozenset({5, 900})), Told(7), Told(7, frozenset({9}))):
+        callers.tell("me", told)
+        assert callers.of("me") == ToldCallers(directory).of("me") == told
+    assert ToldCallers(directory).of("another") == Told()
+
+
+@pytest.mark.parametrize("text", ["", "x", "\n", "1 x\n"])
+def test_a_file_that_cannot_be_read_tells_of_nothing(tmp_path: Path, text: str) -> None:
+    directory = SessionDirectory(tmp_path)
+    directory.told.mkdir()
+    (directory.told / "me").write_text(text)
+    assert ToldCallers(directory).of("me") == Told()
+
+
+def test_numbers_in_a_row_become_one() -> None:
+    ended = [2, 3, 7]
+    told = Told(1).also(7, ended)
+    assert told == Told(1, frozenset({7}))
+    assert [told.knows(number) for number in (1, 2, 7)] == [True, False, True]
+    assert told.also(2, ended) == Told(2, frozenset({7}))
+    assert told.also(2, ended).also(3, [3, 7]) == Told(7)
+
+
+def test_what_is_kept_one_by_one_is_bounded() -> None:
+    told = Told()
+    for number in range(2, 500):
+        told = told.also(number, range(1, number + 1))
+    assert len(told.beyond) == MOST_BEYOND
+    assert told.knows(499)
+    assert told.through == 499 - MOST_BEYOND

@@ -1,0 +1,73 @@
+"""Which commands of a session each caller was told of, whatever broker it asked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from tmuxmcp.record.directory import SessionDirectory
+
+MOST_BEYOND = 64
+"""Numbers that are kept one by one; a caller who takes so many answers in between has given up the older ones."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """The commands that one caller was told of, by number."""
+
+    through: int = 0
+    """All up to this one."""
+    beyond: frozenset[int] = frozenset()
+    """And these."""
+
+    def knows(self, number: int) -> bool:
+        """Whether it was told of a command."""
+        return number <= self.through or number in self.beyond
+
+    def also(self, number: int, ended: Iterable[int]) -> Told:
+        """With one more; `ended`: the numbers of all that have ended behind `through`, rising."""
+        beyond, through = {*self.beyond, number}, self.through
+        for each in ended:
+            if each not in beyond:
+                break
+            through = max(through, each)
+        beyond = {each for each in beyond if each > through}
+        if len(beyond) > MOST_BEYOND:
+            through = min(beyond)
+            beyond.discard(through)
+        return Told(through, frozenset(beyond))
+
+
+class ToldCallers:
+    """The files of `told/`, each read once."""
+
+    def __init__(self, directory: SessionDirectory) -> None:
+        self._path = directory.told
+        self._known: dict[str, Told] = {}
+
+    def of(self, caller: str) -> Told:
+        """What this caller was told of; nothing, for one who never asked."""
+        told = self._known.get(caller)
+        if told is None:
+            told = Told()
+            with suppress(OSError, ValueError, IndexError):
+                first, *beyond = map(int, (self._path / caller).read_text().splitlines()[0].split())
+                told = Told(first, frozenset(beyond))
+            self._known[caller] = told
+        return told
+
+    def tell(self, caller: str, told: Told) -> None:
+        """Remember what this caller was told of; also after a kill, and without a rename's 0.2 ms."""
+        if told == self.of(caller):
+            return
+        self._known[caller] = told
+        line = " ".join(map(str, (told.through, *sorted(told.beyond)))) + "\n"
+        with suppress(OSError):
+            self._path.mkdir(mode=0o700, exist_ok=True)
+            fd = os.open(self._path / caller, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+            try:
+                os.pwrite(fd, line.encode(), 0)  # what a longer one left behind the line is not read
+            finally:
+                os.close(fd)
