@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import sys
 from datetime import datetime
 from pathlib import Path
 
@@ -146,3 +148,135 @@ async def test_what_was_told_outlives_the_broker(broker: Broker, state_dir: Path
         other = (await later.by("other").read(session_id="a")).command
         assert other is not None
         assert other.number == 3
+
+
+# ---- waiting for a command ---------------------------------------------------------------------------
+
+SHELLS = [
+    pytest.param(name, marks=pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed"))
+    for name in ("bash", "zsh", "fish")
+]
+every_shell = pytest.mark.parametrize("shell", SHELLS)
+LONG_MS = 30_000
+
+
+async def waited(broker: Broker, timeout_ms: int = LONG_MS) -> tuple[str, int | None, int | None]:
+    """Outcome, number and exit code of a wait for a command."""
+    result = await broker.read(session_id="a", wait_for="command", timeout_ms=timeout_ms)
+    assert (result.command is not None) == (result.outcome == "command")
+    return (result.outcome, *((result.command.number, result.command.exit_code) if result.command else (None, None)))
+
+
+@every_shell
+async def test_a_run_that_timed_out_gives_its_exit_code_to_one_wait(broker: Broker, shell: str) -> None:
+    await broker.create_session(shell, name="a")
+    result = await broker.run("sleep 1; echo late; sh -c 'exit 3'", "a", timeout_ms=300)
+    assert (result.outcome, result.exit_code) == ("timeout", None)
+    assert "read wait_for=command gives its exit code" in (result.note or "")
+    after = await broker.read(session_id="a", wait_for="command", timeout_ms=LONG_MS)
+    assert (after.outcome, after.evidence, after.content.partition("\n")[0]) == ("command", "marks", "late")
+    assert after.command is not None
+    assert (after.command.number, after.command.exit_code) == (result.command_number, 3)
+    assert after.command.duration_ms is not None
+    assert after.command.duration_ms >= 900
+
+
+@every_shell
+async def test_what_nobody_was_told_of_is_told_oldest_first(broker: Broker, shell: str) -> None:
+    await broker.create_session(shell, name="a")
+    for code in (3, 4):
+        await broker.send(f"sh -c 'exit {code}'", enter=True, session_id="a", read="none")
+        await listed(broker, code - 2)
+    assert await waited(broker) == ("command", 1, 3)
+    assert await waited(broker) == ("command", 2, 4)
+    assert await waited(broker) == ("immediate", None, None)
+
+
+@every_shell
+async def test_a_wait_for_a_command_with_none_comes_back_at_once(broker: Broker, shell: str) -> None:
+    await broker.create_session(shell, name="a")
+    assert await waited(broker) == ("immediate", None, None)
+    await broker.run("true", "a")
+    assert await waited(broker) == ("immediate", None, None)
+    sent = await broker.send("half a line", session_id="a", wait_for="command", timeout_ms=LONG_MS)
+    assert sent.result is not None
+    assert (sent.result.outcome, sent.result.command) == ("immediate", None)
+
+
+async def test_a_program_without_marks_has_no_command_to_wait_for(broker: Broker) -> None:
+    await broker.create_session("cat", name="a")
+    assert await waited(broker) == ("immediate", None, None)
+
+
+@every_shell
+async def test_send_waits_for_the_end_of_what_it_types(broker: Broker, shell: str) -> None:
+    await broker.create_session(shell, name="a")
+    sent = await broker.send(
+        "sleep 0.7; sh -c 'exit 6'", enter=True, session_id="a", wait_for="command", timeout_ms=LONG_MS
+    )
+    assert sent.result is not None
+    assert sent.result.command is not None
+    assert (sent.result.outcome, sent.result.command.exit_code) == ("command", 6)
+
+
+async def test_a_command_that_does_not_end_in_time_is_told_later(broker: Broker) -> None:
+    await broker.create_session("bash", name="a")
+    await broker.run("read x; sh -c 'exit 9'", "a")
+    assert await waited(broker, 200) == ("timeout", None, None)
+    await broker.send(enter=True, session_id="a", read="none")
+    assert await waited(broker) == ("command", 1, 9)
+
+
+async def test_an_interrupted_command_ends(broker: Broker) -> None:
+    await broker.create_session("bash", name="a")
+    await broker.run("sleep 600", "a", timeout_ms=200)
+    await broker.send(key="C-c", session_id="a", read="none")
+    assert await waited(broker) == ("command", 1, 130)
+
+
+async def test_a_shell_that_exits_ends_the_wait(broker: Broker) -> None:
+    await broker.create_session("bash", name="a")
+    await broker.run("sleep 1; exit 3", "a", timeout_ms=200)
+    assert await waited(broker) == ("exited", None, None)
+
+
+async def test_a_mark_that_a_program_prints_ends_no_wait(broker: Broker) -> None:
+    await broker.create_session("bash", name="a")
+    session = broker.registry.sessions["a"]
+    forged = "".join(rf"\033]133;{kind};aid={session.meta.nonce};n=1\007" for kind in ("D;0", "A", "B"))
+    text = f"sh -c \"printf '{forged}'; sleep 1; exit 7\""
+    await broker.send(text, enter=True, session_id="a", read="none")
+    assert await waited(broker) == ("command", 1, 7)
+
+
+def begun_by_a_broker_that_is_killed(state_dir: Path) -> None:
+    """Have a broker run a command that waits for Enter, and kill the broker."""
+    program = f"""
+import anyio, pathlib
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.settings import BrokerSettings
+async def main():
+    async with Broker.open(BrokerSettings(state_dir=pathlib.Path({str(state_dir)!r}), program="bash"), "me") as broker:
+        await broker.create_session("bash", name="a")
+        await broker.run("true", "a")
+        await broker.run("read x; sh -c 'exit 8'", "a")
+        print("asks", flush=True)
+        await anyio.sleep_forever()
+anyio.run(main)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == b"asks\n"
+        killed.kill()
+
+
+async def test_a_wait_takes_up_what_a_killed_broker_began(state_dir: Path, home: Path) -> None:
+    begun_by_a_broker_that_is_killed(state_dir)
+    by_script(state_dir, "Enter")
+    async with Broker.open(BrokerSettings(state_dir=state_dir, program="bash"), "me") as broker:
+        assert await waited(broker) == ("command", 2, 8)
+        assert await waited(broker) == ("immediate", None, None)
+        assert [(each.text, each.by) for each in await listed(broker, 2)] == [
+            ("true", "agent"),
+            ("read x; sh -c 'exit 8'", "agent"),
+        ]

@@ -60,6 +60,7 @@ class Reading:
             pattern=compile_pattern(asked.pattern) if asked.pattern else None,
             prompt_pattern=compile_pattern(prompt) if prompt else None,
             prompt_needed=bool(asked.prompt_pattern),
+            caller=call.caller,
             progress=call.progress,
         )
 
@@ -98,9 +99,7 @@ class Reading:
         else:
             seen = await self._new_or_screen(session, wait, asked, call)
         effective = clamp(self.settings, asked.timeout_ms)[1] if wait.want != "none" else None
-        keep = isinstance(asked, q.Read) and asked.since is not None
-        command = commands.newest(session, seen.look, call.caller, keep=keep)
-        return _result(session, answer, seen, command, effective)
+        return _result(session, answer, seen, _command(session, answer, seen.look, asked, call), effective)
 
     async def _new_or_screen(self, session: Session, wait: Wait, asked: Asked, call: Call) -> _Seen:
         """A view of what was printed; for `auto` of the screen, if a program draws the whole of it."""
@@ -154,6 +153,17 @@ class Reading:
         if view == "diff":
             return _Seen(view, look, piece, end, True, shown, None, changed.note)
         return _Seen("screen", look, piece, end, end > session.cursor_of(call.caller), shown)
+
+
+def _command(session: Session, answer: Answer, look: Look, asked: Asked, call: Call) -> r.Command | None:
+    """The command that the caller is told of: the one that was waited for, else the last one."""
+    if asked.wait_for != "command":
+        since = asked.since if isinstance(asked, q.Read) else None
+        return commands.newest(session, look, call.caller, keep=since is not None)
+    if answer.command is None:
+        return None  # one that has ended since is left for the next wait
+    commands.tell(session, call.caller, answer.command)
+    return commands.found(session, look, answer.command)
 
 
 def _view(asked: Asked) -> Wanted:

@@ -47,6 +47,10 @@ LISTENS_S = 1.0
 ABANDONED_S = 2.0
 """How long a shell may take to show a new prompt after C-c."""
 
+WHEN_OVER = "When it is over, read wait_for=command gives its exit code."
+
+GOES_ON = f"It goes on. {WHEN_OVER}"
+
 KEYS_OF_TERMINALS = "\x03\x11\x13\x1a\x1c"
 """C-c, C-q, C-s, C-z, C-\\: signals and flow control stay on in line editors, also inside a paste (termios(3))."""
 
@@ -334,7 +338,8 @@ async def _finish(session: Session, job: Job, deadline: float, progress: Progres
             told = now
             await progress(now - job.begun, last_line(scan))
     session.save_checkpoint()  # whoever comes next need not look for its beginning
-    return typed.unfinished(session, scan, job, "timeout")
+    ran = typed.unfinished(session, scan, job, "timeout")
+    return replace(ran, note=" ".join(filter(None, (ran.note, GOES_ON)))) if ran.number is not None else ran
 
 
 async def _not_done(session: Session, job: Job, look: Look, rest: Rest) -> Ran | None:
@@ -400,9 +405,7 @@ async def _asks(session: Session, job: Job, look: Look, asking: Asking) -> Ran |
             what = f"{who} waits for a line of input: answer with send"
         case _:
             what = f"{who} waits for keys: use send"
-    status = shell_of(session.meta.program).status_variable
-    then = f"read wait_for=ready; back at the shell prompt, run `echo {status}` gives its exit code"
-    note = " ".join(filter(None, (ran.note, f"Not finished. {what}, then {then}.")))
+    note = " ".join(filter(None, (ran.note, f"Not finished. {what}. {WHEN_OVER}")))
     return replace(ran, evidence="kernel", note=note)
 
 

@@ -1,4 +1,4 @@
-"""One wait for one session: ready, idle, pattern, changed, exit or none. Always bounded; it ends with an answer.
+"""One wait for one session: ready, command, idle, pattern, changed, exit or none. Bounded; it ends with an answer.
 
 Woken by output and by the pane's end; while a wait is open, the kernel is looked at in short steps. Evidence for
 `ready`, best first: marks of the session's own shell, the kernel's word on the foreground program, a prompt pattern.
@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from tmuxmcp.broker import commands
 from tmuxmcp.broker.matching import SCREEN_EVERY_S, UNPRINTED_S, Matching, Prompt, draws, line_of_cursor
 from tmuxmcp.broker.screens import shown_by
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress, no_progress
@@ -64,7 +65,7 @@ class Wait:
     """What to wait for."""
 
     want: str
-    """`none ready idle pattern changed exit`."""
+    """`none ready command idle pattern changed exit`."""
     timeout_ms: int
     idle_ms: int = 300
     pattern: Any = None
@@ -86,6 +87,8 @@ class Wait:
     screen: bool = True
     """The pattern may also match a screen that no full-screen program draws."""
     settle_s: float = SETTLE_S
+    caller: str = ""
+    """Who is told of a command."""
     before: Process | None = None
     """Who waited for input when something was typed."""
     progress: Progress = no_progress
@@ -103,6 +106,8 @@ class Answer:
     """The look that found the program ready: it may do something for itself right afterwards."""
     note: str | None = None
     """What is to be said where nothing but silence is known."""
+    command: int | None = None
+    """Number of the command that has ended."""
 
 
 @dataclass
@@ -132,6 +137,7 @@ class _Watch:
     settled: Look | None = None
     note: str | None = None
     """What is to be said if nothing but silence is found."""
+    command: int | None = None
 
 
 async def wait_for(session: Session, wait: Wait) -> Answer:
@@ -148,8 +154,9 @@ async def wait_for(session: Session, wait: Wait) -> Answer:
     def step_s() -> float:
         return min(max(SHORTEST_LOOK_S, (time.monotonic() - watch.changed) / 8), LONGEST_LOOK_S)
 
-    # Only `ready` needs the kernel's word.
-    seen: Wakes[Look] | Wakes[Scan] = (session.looks if wait.want == "ready" else session.scans)(step_s, deadline)
+    # Nothing else needs the kernel's word.
+    by_kernel = wait.want in ("ready", "command")
+    seen: Wakes[Look] | Wakes[Scan] = (session.looks if by_kernel else session.scans)(step_s, deadline)
     with session.watcher.waiting(session.log.path):
         async for scan in seen:
             found = await _check(session, scan, wait, watch)
@@ -165,7 +172,8 @@ _Found = tuple[Outcome, Evidence | None, str | None]
 def _answer(found: _Found, watch: _Watch) -> Answer:
     outcome, evidence, matched = found
     waited_ms = int((time.monotonic() - watch.begun) * 1000)
-    return Answer(outcome, evidence, matched, waited_ms, watch.settled, watch.note if outcome == "idle" else None)
+    note = watch.note if outcome == "idle" else None
+    return Answer(outcome, evidence, matched, waited_ms, watch.settled, note, watch.command)
 
 
 async def _check(session: Session, scan: Scan, wait: Wait, watch: _Watch) -> _Found | None:
@@ -179,6 +187,8 @@ async def _check(session: Session, scan: Scan, wait: Wait, watch: _Watch) -> _Fo
             return "matched", None, found
     if wait.want == "changed" and await _changed(session, scan, wait, watch, now):
         return "matched", None, None
+    if wait.want == "command" and isinstance(scan, Look):
+        return await _command(session, scan, wait, watch, now)
     if scan.exited:
         return "exited", None, None
     quiet_ms = (now - watch.changed) * 1000
@@ -190,6 +200,21 @@ async def _check(session: Session, scan: Scan, wait: Wait, watch: _Watch) -> _Fo
     if evidence == "quiet":
         return "idle", evidence, None
     return ("ready", evidence, None) if evidence else None
+
+
+async def _command(session: Session, look: Look, wait: Wait, watch: _Watch, now: float) -> _Found | None:
+    """Whether a command has ended of which the caller was not told; or that none runs."""
+    ended = commands.untold(session, look, wait.caller)
+    if ended:
+        watch.command = ended[0]
+        return "command", "marks", None
+    if look.exited:
+        return "exited", None, None
+    if not look.marks:
+        return "immediate", None, None
+    runs = look.shell.state is ShellState.RUNNING or session.commands.in_doubt(look)
+    # What was just typed may be on its way to a shell that seems to wait.
+    return ("immediate", None, None) if not runs and await _ready(session, look, wait, watch, now) else None
 
 
 async def _ready(session: Session, look: Look, wait: Wait, watch: _Watch, now: float) -> Evidence | None:

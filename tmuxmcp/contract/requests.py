@@ -156,8 +156,8 @@ class GetSession(Request[r.SessionFacts]):
 )
 class Run(Request[r.RunResult]):
     """Run a command in a live shell and get its complete output and exit code in one call. cd, export and
-    functions persist. Still running at timeout_ms: completed is false, it goes on; then use read with
-    wait_for=ready. For programs that ask or draw (REPL, vim, less) use send.
+    functions persist. Still running at timeout_ms: completed is false, it goes on; then read with
+    wait_for=command gives its exit code. For programs that ask or draw (REPL, vim, less) use send.
 
     Raises:
         NotAShell, SessionBusy, IncompleteCommand, SessionExited, SessionNotFound, ResourceLimit
@@ -213,7 +213,7 @@ class Send(Request[r.SendResult]):
 @operation("Read output", r.ReadResult, tools="core", acts="nothing", session="default", read_only=True, long=True)
 class Read(Request[r.ReadResult]):
     """New output of a session since your last read, its screen, or raw bytes; can first wait for ready
-    (program waits for input), idle, a pattern, or exit.
+    (program waits for input), command (the next that ended, with exit code), idle, a pattern, or exit.
 
     Raises:
         InvalidPattern, InvalidArgument, SessionNotFound

@@ -28,7 +28,7 @@ Mode = Literal[
     "unknown",
 ]
 Evidence = Literal["marks", "kernel", "prompt", "quiet"]
-Outcome = Literal["ready", "idle", "matched", "exited", "timeout", "immediate"]
+Outcome = Literal["ready", "command", "idle", "matched", "exited", "timeout", "immediate"]
 EndReason = Literal["exit", "signal", "memory", "cpu", "duration", "idle", "destroyed", "lost"]
 KeptBy = Literal["cgroup", "rlimit", "broker", "nobody"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-WaitFor = Literal["none", "ready", "idle", "pattern", "changed", "exit"]
+WaitFor = Literal["none", "ready", "command", "idle", "pattern", "changed", "exit"]
 """What a call waits for."""
 
 WAITS: tuple[str, ...] = get_args(WaitFor)

@@ -81,9 +81,10 @@ Live terminal sessions on tmux. They keep running between calls and when you dis
 - Programs that ask or draw (python, ssh, vim, less, installers): type with `send`, look with `read`.
 - `session_id` may be left out: you have a default session of your own, made on first use. Use \
 `create_session` with a `name` for a second terminal, another program, or one to share.
-- Waits end by themselves and say why in `outcome`: ready (the program waits for input), idle (silence: \
-it may be working), matched, exited, timeout, immediate. A timeout is no failure: the program goes on. Call `read` \
-with wait_for=ready to take it up again, or send key=C-c to stop it. Do not start the command a second time.
+- Waits end by themselves and say why in `outcome`: ready (the program waits for input), command, idle (silence: it \
+may be working), matched, exited, timeout, immediate. A timeout is no failure: the program goes on. Call `read` with \
+wait_for=command to get a command's exit code, wait_for=ready for other programs, or send key=C-c to stop it. Do not \
+start it again.
 - `read` gives what is new since your last read; view=screen shows the visible screen (use it for vim, less, \
 menus), view=diff only its rows that changed since your last look.
 - Long output is cut in the middle; the line in between says which offsets fetch the rest (`read since=`). \

@@ -44,8 +44,8 @@ RECIPES: dict[str, Recipe] = {
 Make this command succeed: {command}
 {session}
 1. Run it with `run`. exit_code 0 means it succeeded: stop and report.
-2. completed=false means that it still runs: `read` with wait_for=ready goes on waiting. mode=password or line_input
-   means that it asks for something: look with `read` view=screen before you type.
+2. completed=false means that it still runs: `read` with wait_for=command goes on waiting and gives its exit code.
+   mode=password or line_input means that it asks for something: look with `read` view=screen before you type.
 3. If it failed, read the output up to the first real error; if the middle was left out, fetch it with the offsets
    that the result names. Find the cause, change one thing, and run the same command again.
 4. Stop after five attempts that bring nothing new, and say what you know.

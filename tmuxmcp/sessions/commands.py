@@ -119,6 +119,10 @@ class Commands:
             self._sure = numbers[-1]
         return numbers
 
+    def in_doubt(self, look: Look) -> bool:
+        """Whether marks have ended a command that may still run."""
+        return len(self.ended(look, self._sure)) < len(self.said_to_have_ended(self._sure))
+
     def find(self, look: Look, number: int) -> Command | None:
         """The command of a number; None when nothing of it is kept."""
         if number in self.ended(look):
