@@ -47,7 +47,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     },
     "read": WAIT | {
         "session_id": "", "view": "new", "since": None, "wait_for": "none", "timeout_ms": 30_000, "offset": None,
-        "limit": 1000,
+        "limit": 1000, "command": None,
     },
     "list_commands": {"session_id": "", "limit": 20, "before": None, "failed_only": False},
     "search": {"pattern": NEEDED, "session_id": "", "limit": 100, "context": 0},
@@ -117,7 +117,7 @@ SETS = {
 CODES = """SESSION_NOT_FOUND SESSION_EXISTS SESSION_EXITED SESSION_BUSY MAX_SESSIONS NO_INPUT INVALID_KEY
     INVALID_PATTERN INVALID_ARGUMENT NOT_A_SHELL WRONG_MODE UNSUPPORTED PERMISSION_DENIED INCOMPLETE_COMMAND
     PROGRAM_NOT_FOUND CWD_NOT_FOUND POLICY_DENIED CONFIRMATION_DECLINED RESOURCE_LIMIT PATH_OUTSIDE_ROOT FILE_NOT_FOUND
-    UNAUTHORIZED TMUX_UNAVAILABLE TMUX_ERROR IO_ERROR TIMEOUT CANCELLED INTERNAL"""
+    NOT_RETAINED UNAUTHORIZED TMUX_UNAVAILABLE TMUX_ERROR IO_ERROR TIMEOUT CANCELLED INTERNAL"""
 
 SETTINGS: dict[str, Any] = {
     "program": "", "program_args": [], "cwd": "", "rows": 24, "cols": 80, "term": "tmux-256color",

@@ -11,6 +11,7 @@
     |-- WrongMode             WRONG_MODE           |-- TmuxFailed         TMUX_ERROR
     |-- IncompleteCommand     INCOMPLETE_COMMAND   |-- IoError            IO_ERROR
     |-- FileMissing           FILE_NOT_FOUND       |-- PathOutsideRoot    PATH_OUTSIDE_ROOT
+    |-- NotRetained           NOT_RETAINED         |
     |-- Unsupported           UNSUPPORTED          |-- TimedOut           TIMEOUT
     |-- PermissionDenied      PERMISSION_DENIED    |-- Cancelled          CANCELLED
     |-- PolicyDenied          POLICY_DENIED        |-- ConfirmationDeclined CONFIRMATION_DECLINED
@@ -175,6 +176,12 @@ class PathOutsideRoot(TmuxMcpError):
     """The path leads out of `files_root`."""
 
     code, http_status, exit_status = "PATH_OUTSIDE_ROOT", 403, 4
+
+
+class NotRetained(TmuxMcpError):
+    """What was asked for is no longer kept: the log gave its head back."""
+
+    code, http_status, exit_status = "NOT_RETAINED", 410, 3
 
 
 class MaxSessions(TmuxMcpError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from tests.conftest import TMUX, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.errors import InvalidArgument, NotRetained
 
 pytestmark = pytest.mark.anyio
 
@@ -255,6 +257,7 @@ def begun_by_a_broker_that_is_killed(state_dir: Path) -> None:
 import anyio, pathlib
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.errors import InvalidArgument, NotRetained
 async def main():
     async with Broker.open(BrokerSettings(state_dir=pathlib.Path({str(state_dir)!r}), program="bash"), "me") as broker:
         await broker.create_session("bash", name="a")
@@ -280,3 +283,71 @@ async def test_a_wait_takes_up_what_a_killed_broker_began(state_dir: Path, home:
             ("true", "agent"),
             ("read x; sh -c 'exit 8'", "agent"),
         ]
+
+
+# ---- what a command printed --------------------------------------------------------------------------
+
+
+@every_shell
+async def test_the_output_of_a_command_can_be_had_again(broker: Broker, shell: str) -> None:
+    await broker.create_session(shell, name="a")
+    outputs = [(await broker.run(f"echo 'one {number}'; echo two", "a")).output for number in (1, 2, 3)]
+    assert outputs[1] == "one 2\ntwo\n"
+    session = broker.registry.sessions["a"]
+    cursor = session.cursor_of("library")
+    for number, expected in ((1, outputs[0]), (2, outputs[1]), (-1, outputs[2])):
+        result = await broker.read(session_id="a", command=number)
+        assert (result.content, result.has_new_content, result.truncated) == (expected, True, False)
+        raw = await broker.read(view="raw", session_id="a", command=number)
+        assert base64.b64decode(raw.content).endswith(expected.replace("\n", "\r\n").encode())
+    assert session.cursor_of("library") == cursor
+
+
+async def test_a_long_output_keeps_both_ends(broker: Broker) -> None:
+    await broker.create_session("bash", name="a")
+    run = await broker.run("seq 10000", "a", max_bytes=400)
+    result = await broker.read(session_id="a", command=1, max_bytes=400)
+    assert (result.content, result.truncated, result.omitted_bytes) == (run.output, True, run.omitted_bytes)
+
+
+async def test_a_command_that_runs_gives_what_it_printed_so_far(broker: Broker) -> None:
+    await broker.create_session("bash", name="a")
+    run = await broker.run("echo so far; read x; echo later", "a")
+    result = await broker.read(session_id="a", command=-1)
+    assert (result.content, result.note) == ("so far\n", "The command still runs.")
+    await broker.send(enter=True, session_id="a", read="none")
+    assert run.command_number is not None
+    result = await broker.read(session_id="a", command=run.command_number, wait_for="command", timeout_ms=LONG_MS)
+    assert (result.outcome, result.content, result.note) == ("command", "so far\n\nlater\n", None)
+
+
+async def test_a_number_that_no_command_has_is_refused(broker: Broker) -> None:
+    await broker.create_session("bash", name="a")
+    with pytest.raises(InvalidArgument, match="No command has run"):
+        await broker.read(session_id="a", command=-1)
+    await broker.run("true", "a")
+    await broker.send(enter=True, session_id="a")
+    await broker.run("true", "a")
+    for number in (0, 2, 4, 99):
+        with pytest.raises(InvalidArgument, match="from 1 to 3"):
+            await broker.read(session_id="a", command=number)
+    for more in ({"since": 0}, {"offset": 1}, {"view": "screen"}, {"view": "scrollback"}, {"screen_id": "x"}):
+        with pytest.raises(InvalidArgument, match="does not go with"):
+            await broker.read(session_id="a", command=1, **more)  # type: ignore[arg-type]
+
+
+async def test_output_that_is_gone_is_not_retained(state_dir: Path, home: Path) -> None:
+    settings = BrokerSettings(state_dir=state_dir, program="bash", log_max_bytes=1 << 20)
+    async with Broker.open(settings) as broker:
+        await broker.create_session("bash", name="a")
+        session = broker.registry.sessions["a"]
+        await broker.run("echo first", "a")
+        run = await broker.run("seq 1000000", "a")
+        await eventually(lambda: session.log.head() > run.start_offset)
+        with pytest.raises(NotRetained) as refused:
+            await broker.read(session_id="a", command=1)
+        assert refused.value.details["first_offset"] == session.log.head()
+        part = await broker.read(session_id="a", command=2)
+        assert part.truncated
+        assert part.content.endswith("\n1000000\n")
+        assert [each.text for each in (await broker.list_commands("a")).commands] == ["echo first", "seq 1000000"]

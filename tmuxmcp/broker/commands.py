@@ -7,6 +7,7 @@ from typing import Any
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.times import iso
+from tmuxmcp.errors import InvalidArgument, NotRetained
 from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.record.told import Told
 from tmuxmcp.sessions.commands import Command
@@ -62,6 +63,48 @@ def found(session: Session, look: Look, number: int) -> r.Command | None:
     """The command of a number, if anything of it is kept."""
     command = session.commands.find(look, number)
     return r.Command(**_fields(command)) if command else None
+
+
+def output_of(session: Session, look: Look, number: int) -> tuple[int, int, str | None]:
+    """Between which offsets a command's output lies, and what is to be said of it.
+
+    Args:
+        number: -1: the last one.
+
+    Raises:
+        InvalidArgument: there is no such command.
+        NotRetained: its output, or the command itself, is no longer kept.
+    """
+    known = session.commands.known(look)
+    command = known[-1] if known and number < 0 else next((each for each in known if each.number == number), None)
+    head = min(session.log.head(), look.size)
+    if command is None:
+        raise _no_command(session, known, number, head)
+    over = isinstance(command, EndedCommand)
+    end = command.end if isinstance(command, EndedCommand) else look.size
+    if command.start < end <= head:
+        raise _not_retained(f"The output of command {command.number} is no longer kept.", head)
+    return command.start, max(command.start, end), None if over or look.exited else "The command still runs."
+
+
+def _no_command(session: Session, known: list[Command], number: int, head: int) -> InvalidArgument | NotRetained:
+    if not known:
+        return InvalidArgument(f"No command has run in session {session.id}.", session_id=session.id)
+    first, last = known[0].number, known[-1].number
+    if 0 < number < first and session.commands.forgotten:
+        return _not_retained(f"Command {number} is no longer kept: the first that is has number {first}.", head)
+    return InvalidArgument(
+        f"There is no command {number}: their numbers go from {first} to {last}, not without gaps.",
+        hint="list_commands has them.",
+        session_id=session.id,
+        first=first,
+        last=last,
+    )
+
+
+def _not_retained(message: str, head: int) -> NotRetained:
+    hint = f"What is kept begins at offset {head}: read since={head}."
+    return NotRetained(message, hint=hint, first_offset=head, first_ms=None)
 
 
 def _fields(command: Command) -> dict[str, Any]:

@@ -52,6 +52,8 @@ class Reading:
         """
         if asked.wait_for == "pattern" and not asked.pattern:
             raise InvalidArgument("wait_for=pattern needs a pattern.", hint="Give a regular expression as pattern.")
+        if isinstance(asked, q.Read) and asked.command is not None:
+            _check_command(asked)
         prompt = asked.prompt_pattern or self.settings.prompt_pattern
         return Wait(
             want=asked.wait_for,
@@ -117,6 +119,8 @@ class Reading:
 
     def _log(self, session: Session, look: Look, view: View, asked: Asked, call: Call) -> _Seen:
         """A view of what was printed."""
+        if isinstance(asked, q.Read) and asked.command is not None:
+            return _output(session, look, view, asked, asked.command)
         since = asked.since if isinstance(asked, q.Read) else None
         start = session.cursor_of(call.caller) if since is None else since
         end = look.size
@@ -153,6 +157,32 @@ class Reading:
         if view == "diff":
             return _Seen(view, look, piece, end, True, shown, None, changed.note)
         return _Seen("screen", look, piece, end, end > session.cursor_of(call.caller), shown)
+
+
+def _check_command(asked: q.Read) -> None:
+    """Refuse what does not go with a command's output.
+
+    Raises:
+        InvalidArgument
+    """
+    others = {"since": asked.since, "offset": asked.offset, "screen_id": asked.screen_id or None}
+    given = [name for name, value in others.items() if value is not None]
+    if asked.view not in ("new", "raw"):
+        given.append(f"view={asked.view}")
+    if given:
+        raise InvalidArgument(
+            f"command does not go with {', '.join(given)}.", hint="It gives clean text, or with view=raw the bytes."
+        )
+
+
+def _output(session: Session, look: Look, view: View, asked: q.Read, number: int) -> _Seen:
+    """A command's output; that moves no cursor."""
+    start, end, note = commands.output_of(session, look, number)
+    if view == "raw":
+        piece = views.raw(session, start, end, asked.max_bytes)
+    else:
+        piece = views.text(session, start, end, asked.max_bytes, contiguous=False)
+    return _Seen(view, look, piece, start, end > start, note=note)
 
 
 def _command(session: Session, answer: Answer, look: Look, asked: Asked, call: Call) -> r.Command | None:

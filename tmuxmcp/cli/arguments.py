@@ -272,6 +272,7 @@ def _read(verbs: Verbs, name: str, chosen: bool) -> None:
     parser = _verb(verbs, name, "print what a session printed since the last read", "sessions.read")
     _add_session(parser)
     views = ("new", "screen", "scrollback", "raw")
+    parser.add_argument("--command", type=int, metavar="N", help="all output of this command; -1: of the last one")
     parser.add_argument("--view", choices=views, help="new text, the screen, lines of scrollback, or raw bytes")
     parser.add_argument("--offset", type=_count, metavar="LINE", help="scrollback: first line, 0 the oldest")
     parser.add_argument("--limit", type=_count, metavar="LINES", help="scrollback: most lines (1000)")

@@ -125,7 +125,7 @@ async def _send_words(broker: Broker, options: argparse.Namespace) -> tuple[str,
 
 
 async def _read(broker: Broker, options: argparse.Namespace) -> int:
-    given = _wait_arguments(options) | _given(options, "view", "since", "offset", "limit", "format")
+    given = _wait_arguments(options) | _given(options, "command", "view", "since", "offset", "limit", "format")
     with telling(broker) as operations:
         result = await operations.read(session_id=session_id(options), **given)
     if options.json:

@@ -216,7 +216,7 @@ class Read(Request[r.ReadResult]):
     (program waits for input), command (the next that ended, with exit code), idle, a pattern, or exit.
 
     Raises:
-        InvalidPattern, InvalidArgument, SessionNotFound
+        InvalidPattern, InvalidArgument, NotRetained, SessionNotFound
     """
 
     view: Annotated[
@@ -224,6 +224,9 @@ class Read(Request[r.ReadResult]):
         Field(description="new: text since your last read; diff: changed screen rows; raw: log bytes, base64"),
     ] = "new"
     session_id: SessionId = ""
+    command: Annotated[
+        int | None, Field(ge=-1, description="All output of this command instead (its number); -1: the last one")
+    ] = None
     since: Annotated[int | None, Field(ge=0, description="Start at this offset; moves no cursor")] = None
     offset: Annotated[int | None, Field(ge=0, description="scrollback: first line, 0 the oldest; else the last")] = None
     limit: Annotated[int, Field(ge=1, le=100_000, description="scrollback: most lines")] = 1000

@@ -99,7 +99,12 @@ class Commands:
 
     def count(self, scan: Scan) -> int:
         """How many there were, also those that are forgotten; with the one that runs."""
-        return self._file.forgotten + len(self.said_to_have_ended()) + (self._runs(scan) is not None)
+        return self.forgotten + len(self.said_to_have_ended()) + (self._runs(scan) is not None)
+
+    @property
+    def forgotten(self) -> int:
+        """How many there were before those that are kept."""
+        return self._file.forgotten
 
     def known(self, look: Look) -> list[Command]:
         """All that are kept, newest last; one whose end is not certain runs."""
