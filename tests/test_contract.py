@@ -40,7 +40,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "destroy_session": {"session_id": NEEDED, "force": False, "signal": "TERM", "grace_ms": 2000},
     "list_sessions": {"include_exited": True},
     "get_session": {"session_id": ""},
-    "run": {"command": NEEDED, "session_id": "", "timeout_ms": 30_000, "max_bytes": 8192},
+    "run": {
+        "command": NEEDED, "session_id": "", "stdin": None, "timeout_ms": 30_000, "idle_ms": 0, "max_bytes": 8192,
+        "wait_for": "auto",
+    },
     "send": WAIT | {
         "text": "", "key": "", "keys": [], "ctrl": False, "alt": False, "shift": False, "enter": False,
         "session_id": "", "bracketed_paste": "auto", "read": "auto", "wait_for": "ready", "timeout_ms": 5000,

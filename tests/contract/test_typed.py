@@ -60,7 +60,7 @@ class Deaf(tmuxmcp.Operations):
 
 def test_help_tells_the_arguments_of_a_method():
     told = inspect.signature(Deaf().run)
-    assert list(told.parameters) == ["command", "session_id", "timeout_ms", "max_bytes"]
+    assert list(told.parameters) == ["command", "session_id", "stdin", "timeout_ms", "idle_ms", "max_bytes", "wait_for"]
     assert Deaf().run.__name__ == "run"
 
 

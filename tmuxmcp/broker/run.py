@@ -12,7 +12,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import anyio
 
@@ -25,6 +25,7 @@ from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import IncompleteCommand, InvalidArgument, NotAShell, SessionBusy, TimedOut
 from tmuxmcp.readiness.kernel import Waiting
 from tmuxmcp.record.commands import TypedInput
+from tmuxmcp.record.stdin import Stdin
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
@@ -55,22 +56,49 @@ KEYS_OF_TERMINALS = "\x03\x11\x13\x1a\x1c"
 """C-c, C-q, C-s, C-z, C-\\: signals and flow control stay on in line editors, also inside a paste (termios(3))."""
 
 
-async def run(session: Session, text: str, timeout_ms: int, progress: Progress) -> Ran:
-    """Run `text` in the session's shell and wait until it is done, at most `timeout_ms`.
+@dataclass(frozen=True)
+class Until:
+    """When `run` comes back, beside the command's end."""
+
+    timeout_ms: int
+    idle_ms: int = 0
+    """After so much silence; 0: never for that."""
+    asks: bool = True
+    """When something asks for input."""
+
+
+async def run(session: Session, text: str, until: Until, progress: Progress, stdin: bytes | None = None) -> Ran:
+    """Run `text` in the session's shell and wait until it is done, or as `until` has it.
 
     Cancelled, or out of time, the command goes on.
 
+    Args:
+        stdin: what it reads instead of the terminal; None: it reads the terminal.
+
     Raises:
-        NotAShell, SessionBusy, IncompleteCommand, SessionExited, InvalidArgument
+        NotAShell, SessionBusy, IncompleteCommand, SessionExited, InvalidArgument, IoError
     """
     if session.running:
         raise _busy(session, await session.look(), session.running)
     data = command_bytes(text)
     with session.runs(text), session.watcher.waiting(session.log.path):
-        deadline = time.monotonic() + timeout_ms / 1000
+        deadline = time.monotonic() + until.timeout_ms / 1000
         look = await _at_prompt(session, deadline)
-        job = await _type(session, look, text, data)
-        return await _finish(session, job, deadline, progress)
+        if stdin is None or typed.is_empty(text):
+            job = await _type(session, look, text, data)
+            return await _finish(session, job, deadline, until, progress)
+        given = Stdin(session.directory, stdin, within=session.bounds.sandbox != "none")
+        data = shell_of(session.meta.program).reads_from(data, str(given.path))
+        try:
+            job = await _type(session, look, data.decode("utf-8", "surrogateescape"), data)
+            job.stdin = given
+            ran = await _finish(session, job, deadline, until, progress)
+        except (IncompleteCommand, SessionBusy):
+            given.remove()  # it does not run
+            raise
+        if ran.completed:
+            given.remove()
+        return ran
 
 
 def command_bytes(text: str) -> bytes:
@@ -320,15 +348,20 @@ def _typed_at(session: Session) -> SessionBusy:
     )
 
 
-async def _finish(session: Session, job: Job, deadline: float, progress: Progress) -> Ran:
-    told, asking, rest = time.monotonic(), Asking(), Rest()
+async def _finish(session: Session, job: Job, deadline: float, until: Until, progress: Progress) -> Ran:
+    told, asking, rest, silence = time.monotonic(), Asking(), Rest(), Silence(until.idle_ms)
     async for scan in session.scans(0.02, deadline):
+        if job.stdin:
+            job.stdin.remove_once_opened(session.pid)
         session.throttle(scan.size - job.sent_at)
         ran = typed.done(session, scan, job)
         if ran is None:
             scan = look = await session.look()
             ran = typed.done(session, look, job) or await _not_done(session, job, look, rest)
-            ran = ran or await _asks(session, job, look, asking)
+            if ran is None and until.asks:
+                ran = await _asks(session, job, look, asking)
+            if ran is None and silence.lasts(look.size):
+                ran = _idle(session, look, job, until.idle_ms)
         if ran is None and (scan.exited or scan.replaced):
             ran = _exited(session, scan, job)
         if ran:
@@ -375,6 +408,27 @@ def _incomplete(session: Session) -> IncompleteCommand:
         hint="Close it and run the whole command again.",
         session_id=session.id,
     )
+
+
+class Silence:
+    """Tells when nothing was printed for so long."""
+
+    def __init__(self, idle_ms: int) -> None:
+        """`idle_ms`: 0: never."""
+        self._idle_ms, self._size, self._since = idle_ms, -1, 0.0
+
+    def lasts(self, size: int) -> bool:
+        """Whether it does, by the size that the log has now."""
+        now = time.monotonic()
+        if size != self._size:
+            self._size, self._since = size, now
+        return bool(self._idle_ms) and (now - self._since) * 1000 >= self._idle_ms
+
+
+def _idle(session: Session, look: Look, job: Job, idle_ms: int) -> Ran:
+    ran = typed.unfinished(session, look, job, "idle")
+    note = f"Nothing was printed for {idle_ms} ms; it goes on. Take it up with read wait_for=ready."
+    return replace(ran, evidence="quiet" if ran.evidence else None, note=" ".join(filter(None, (ran.note, note))))
 
 
 def _exited(session: Session, scan: Scan, job: Job) -> Ran:

@@ -17,6 +17,7 @@ from tmuxmcp.contract.results import Evidence, Outcome
 from tmuxmcp.contract.times import ms_since
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.record.sink import sink_of
+from tmuxmcp.record.stdin import Stdin
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
@@ -87,6 +88,8 @@ class Job:
     """Commands that may have been this one."""
     seen: dict[int, Echo] = field(default_factory=dict)
     """What was echoed for a command, by its number, looked at while the log still held it."""
+    stdin: Stdin | None = None
+    """What it reads instead of the terminal."""
     asked_prompt: bool = False
     """The shell was asked to show its prompt anew."""
 

@@ -184,9 +184,12 @@ class Verbs:
 
     async def _run(self, request: q.Run, call: Call, target: Target) -> r.RunResult:
         sending.check_size(self._settings, request.command)
+        stdin = None if request.stdin is None else request.stdin.encode("utf-8", "surrogateescape")
+        sending.check_size(self._settings, request.stdin or "")
         limit, effective = clamp(self._settings, request.timeout_ms)
         session = await self._targets.session(target, call)
-        ran = await run.run(session, request.command, limit, call.progress)
+        until = run.Until(limit, request.idle_ms, request.wait_for == "auto")
+        ran = await run.run(session, request.command, until, call.progress, stdin)
         output = await output_of(session, ran, request.max_bytes)
         if output.shown:
             self._reading.screens.showed(session.id, call.caller, output.shown)

@@ -160,13 +160,20 @@ class Run(Request[r.RunResult]):
     wait_for=command gives its exit code. For programs that ask or draw (REPL, vim, less) use send.
 
     Raises:
-        NotAShell, SessionBusy, IncompleteCommand, SessionExited, SessionNotFound, ResourceLimit
+        NotAShell, SessionBusy, IncompleteCommand, SessionExited, SessionNotFound, ResourceLimit, IoError
     """
 
     command: Annotated[str, Field(description="Shell command; may have several lines"), Content()]
     session_id: SessionId = ""
+    stdin: Annotated[str | None, Field(description="What it reads instead of the terminal"), Content(shown=False)] = (
+        None
+    )
     timeout_ms: TimeoutMs = 30_000
+    idle_ms: Annotated[int, Field(ge=0, le=60_000, description="Come back after so much silence"), Bound()] = 0
     max_bytes: MaxBytes = UNSET
+    wait_for: Annotated[
+        Literal["auto", "command"], Field(description="auto: come back when it asks for input"), Bound()
+    ] = "auto"
 
 
 @operation(

@@ -142,6 +142,14 @@ class SessionDirectory:
         readers=("broker",),
     )
 
+    stdin = Entry(
+        "stdin",
+        "what a command is given to read, until its shell has opened that",
+        writers=("broker",),
+        readers=("shell",),
+        is_directory=True,
+    )
+
     # ---- the start of its program --------------------------------------------------------------
 
     spec = Entry(
@@ -201,6 +209,13 @@ class SessionDirectory:
         "its history, when it is in a sandbox",
         writers=("shell",),
         readers=("shell",),
+    )
+    stdin_within = Entry(
+        "within/stdin",
+        "what a command is given to read, when the session is in a sandbox",
+        writers=("broker",),
+        readers=("shell",),
+        is_directory=True,
     )
     temporary_within = Entry(
         "within/tmp",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 
 from tmuxmcp.tmux.shells.record import START_UP, Integration, Shell
@@ -17,8 +18,8 @@ def _integrate(args: Sequence[str], environment: Mapping[str, str]) -> Integrati
             next(words, "")
         elif not _is_interactive(word):
             return None
-    file = str(START_UP / "marks.fish").replace("\\", "\\\\").replace("'", "\\'")
-    return Integration([*args, "--init-command", f"source '{file}'"], {}, True)
+    file = _quoted(str(START_UP / "marks.fish"))
+    return Integration([*args, "--init-command", f"source {file}"], {}, True)
 
 
 def _is_interactive(word: str) -> bool:
@@ -30,4 +31,20 @@ def _is_interactive(word: str) -> bool:
     return word[:2] in _WITH_VALUE or not set(word) & set("cnvh")
 
 
-FISH = Shell("fish", _integrate, takes_command_by_key=True, draws_after_mark=True, status_variable="$status")
+def _quoted(path: str) -> str:
+    path = path.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{path}'"
+
+
+def _reads_from(command: bytes, path: str) -> bytes:
+    return b"begin\n%b\nend < %b" % (command, os.fsencode(_quoted(path)))
+
+
+FISH = Shell(
+    "fish",
+    _integrate,
+    takes_command_by_key=True,
+    reads_from=_reads_from,
+    draws_after_mark=True,
+    status_variable="$status",
+)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,11 @@ class Integration:
     """False: this program sends none."""
 
 
+def braced(command: bytes, path: str) -> bytes:
+    """A command of a shell with the grammar of sh, given a file to read."""
+    return b"{ %b\n} < %b" % (command, os.fsencode(shlex.quote(path)))
+
+
 @dataclass(frozen=True)
 class Shell:
     """A shell, by the name of its program."""
@@ -31,6 +38,8 @@ class Shell:
     """It listens for a command after `KEY`; otherwise the command is pasted."""
     one_line: Callable[[bytes], bytes] = bytes
     """A command as one line without control characters, for where pastes are taken for keys."""
+    reads_from: Callable[[bytes, str], bytes] = braced
+    """`reads_from(command, path)`: the command, given a file to read; what it changes in the shell stays."""
     draws_after_mark: bool = False
     """Its B mark comes before its prompt is drawn."""
     status_variable: str = "$?"

@@ -1,0 +1,106 @@
+"""`run` with what the command reads instead of the terminal, and when it comes back before the command's end."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SLOW
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.errors import IncompleteCommand, ResourceLimit
+from tmuxmcp.host import sandbox
+
+pytestmark = pytest.mark.anyio
+
+LONG_MS = int(20_000 * SLOW)
+ALL_BYTES = bytes(range(256)).decode("utf-8", "surrogateescape")
+
+
+@pytest.fixture(params=["bash", "zsh", "fish"])
+async def shell(request: pytest.FixtureRequest, broker: Broker) -> str:
+    if shutil.which(request.param) is None:
+        pytest.skip("it is not installed")
+    return (await broker.create_session(request.param, name="a")).session_id
+
+
+def left(broker: Broker) -> list[Path]:
+    """Files that were given to commands, and are still there."""
+    place = broker.registry.directory("a").stdin
+    return [*place.iterdir()] if place.exists() else []
+
+
+@pytest.mark.parametrize("stdin", ["", "one\ntwo", 'it\'s \\ "quoted" $HOME !x\n', ALL_BYTES * 3000])
+async def test_a_command_reads_exactly_what_it_is_given(broker: Broker, shell: str, stdin: str, tmp_path: Path):
+    ran = await broker.run(f"cat > {tmp_path}/got; echo done", shell, stdin, timeout_ms=LONG_MS)
+    assert (ran.output, ran.exit_code, ran.completed) == ("done\n", 0, True), ran
+    assert (tmp_path / "got").read_bytes() == stdin.encode("utf-8", "surrogateescape")
+    assert left(broker) == []
+
+
+async def test_what_it_changes_in_the_shell_stays(broker: Broker, shell: str):
+    await broker.run("cd /\nread x # a comment", shell, "word\n")
+    assert (await broker.run("pwd; echo $x; false", shell)).output == "/\nword\n"
+    assert (await broker.run("false", shell, "x")).exit_code == 1
+    assert (await broker.run("# nothing", shell, "x")).exit_code == 0
+    answer = await broker.send("cat", enter=True, session_id=shell)  # the terminal is what it was
+    assert answer.result
+    assert answer.result.mode == "line_input"
+
+
+async def test_nothing_of_it_is_printed_or_remembered(broker: Broker, shell: str):
+    await broker.run("wc -c", shell, "secret of mine\n")
+    await broker.run("history; fc -l", shell)
+    directory = broker.registry.directory("a")
+    told = b"".join(path.read_bytes() for path in directory.path.rglob("*") if path.is_file())
+    assert b"secret of mine" not in told
+
+
+async def test_its_file_goes_as_soon_as_it_is_opened(broker: Broker, shell: str):
+    ran = await broker.run("sleep 60; cat", shell, "x", timeout_ms=int(1000 * SLOW))
+    assert (ran.outcome, left(broker)) == ("timeout", [])
+    await broker.send(key="C-c", session_id=shell)
+
+
+async def test_an_incomplete_command_leaves_no_file(broker: Broker):
+    await broker.create_session("bash", name="a")
+    with pytest.raises(IncompleteCommand):
+        await broker.run("echo 'x", "a", "x")
+    assert left(broker) == []
+
+
+async def test_more_than_a_call_may_give_is_refused(state_dir: Path, home: Path):
+    async with Broker.open(BrokerSettings(state_dir=state_dir, program="bash", max_input_bytes=10)) as broker:
+        with pytest.raises(ResourceLimit):
+            await broker.run("cat", stdin="x" * 11)
+
+
+@pytest.mark.skipif(sandbox.best() in ("none", "limits"), reason="no sandbox keeps files apart here")
+async def test_in_a_sandbox(broker: Broker):
+    await broker.create_session("bash", name="a", sandbox="auto")
+    assert (await broker.run("tr a-z A-Z", "a", "shout\n")).output == "SHOUT\n"
+
+
+# ---- before its end --------------------------------------------------------------------------------
+
+
+async def test_silence_brings_it_back(broker: Broker, shell: str):
+    ran = await broker.run("echo begun; sleep 60", shell, idle_ms=500, timeout_ms=LONG_MS)
+    assert (ran.outcome, ran.evidence, ran.completed, ran.output) == ("idle", "quiet", False, "begun\n")
+    assert "Nothing was printed for 500 ms; it goes on." in (ran.note or "")
+    await broker.send(key="C-c", session_id=shell)
+    assert (await broker.run("echo over", shell, idle_ms=20_000)).completed
+
+
+async def test_a_question_brings_it_back_unless_its_end_is_wanted(broker: Broker):
+    await broker.create_session("bash", name="a")
+    asked = await broker.run("read x; echo got $x", "a", timeout_ms=LONG_MS)
+    assert (asked.outcome, asked.completed) == ("ready", False)
+    await broker.send("this", enter=True, session_id="a")
+    waited = await broker.run("read x; echo got $x", "a", wait_for="command", timeout_ms=1500)
+    assert (waited.outcome, waited.completed) == ("timeout", False)
+    answered = await broker.send("that", enter=True, session_id="a")
+    assert answered.result
+    assert "got that" in answered.result.content
