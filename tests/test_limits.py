@@ -166,7 +166,7 @@ async def test_a_session_lives_no_longer_than_its_own_limit(broker: Broker) -> N
     await broker.create_session("sleep", ["600"], name="a", wait_ready=False, limits=Limits(duration_s=0.3))
 
     async def names() -> list[str]:
-        return [session.session_id for session in (await broker.list_sessions()).sessions]
+        return [session.session_id for session in (await broker.list_sessions(include_exited=False)).sessions]
 
     async def only_the_other() -> bool:
         return await names() == ["long"]
@@ -181,9 +181,12 @@ async def test_processor_time_of_all_together_counts(broker: Broker) -> None:
     await broker.create_session("sh", ["-c", loop], name="a", wait_ready=False, limits=Limits(cpu_seconds=1))
 
     async def gone() -> bool:
-        return not (await broker.list_sessions()).sessions
+        return not (await broker.list_sessions(include_exited=False)).sessions
 
     await eventually(gone, 30)
+    ended = (await broker.get_session("a")).ended
+    assert ended
+    assert ended.reason == "cpu"
 
 
 async def test_settings_bound_what_a_caller_may_ask_for(state_dir: Path, home: Path) -> None:

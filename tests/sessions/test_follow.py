@@ -343,8 +343,7 @@ async def test_a_destroyed_session_is_told(broker: Broker, by_other: bool, outpu
         end = (await rest(follow))[-1]
     assert end in (Destroyed(), Exit(None, "KILL"))  # its program ends first
     assert (await rest(late))[-1] == Destroyed()
-    with pytest.raises(SessionNotFound):
-        await anext(broker.follow("a"))
+    assert (await rest(broker.follow("a", output=output)))[-1] == Destroyed()
 
 
 async def test_another_session_of_the_same_name_is_not_followed(broker: Broker) -> None:

@@ -427,7 +427,7 @@ class Silence:
 
 def _idle(session: Session, look: Look, job: Job, idle_ms: int) -> Ran:
     ran = typed.unfinished(session, look, job, "idle")
-    note = f"Nothing was printed for {idle_ms} ms; it goes on. Take it up with read wait_for=ready."
+    note = f"Nothing was printed for {idle_ms} ms; it goes on. Take it up with read wait_for=command."
     return replace(ran, evidence="quiet" if ran.evidence else None, note=" ".join(filter(None, (ran.note, note))))
 
 
