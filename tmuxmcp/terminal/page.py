@@ -60,8 +60,8 @@ class Page(Moves):
         last = data[-1]
         if self.drawing[self.shifted]:
             data = data.translate(LINE_DRAWING)
-        if data.isascii() and not self.inserts:
-            self._draw_ascii(data)
+        if not self.inserts and (data.isascii() or set(map(char_width, data)) == {1}):
+            self._draw_narrow(data)
         else:
             joined = False
             for char in data:
@@ -70,7 +70,7 @@ class Page(Moves):
                 joined = char == ZERO_WIDTH_JOINER
         self.last_char = last if last.isascii() else ""
 
-    def _draw_ascii(self, text: str) -> None:
+    def _draw_narrow(self, text: str) -> None:
         cursor, columns = self.cursor, self.columns
         if not self.wraps:
             if cursor.x >= columns:

@@ -27,8 +27,8 @@ _TOKEN = re.compile(
     r"|(?P<newline>\r\n)"
     r"|\x1b\[(?P<sgr>[0-9;:]{0,63}+)m"
     r"|\x1b\[(?P<prefix>[<=>?]?)(?P<params>[0-9;]{0,63}+)(?P<final>[@-~])"
-    r"|(?P<control>[\x00-\x1a\x1c-\x1f])"
-    r"|(?P<c1>[\x80-\x9f]+)"  # in UTF-8 they are nothing to tmux
+    r"|(?P<control>[\x07-\x0f])"
+    r"|(?P<ignored>[\x00-\x06\x10-\x1a\x1c-\x1f\x80-\x9f]+)"  # C1 in UTF-8 is nothing to tmux
     r"|\x7f"
 )
 _ESCAPE = re.compile(r"\x1b([^\x18\x1a\x1b0-~]*+)([0-~\x18\x1a\x1b])")
@@ -108,7 +108,7 @@ class Stream:
                 self._sequence(token["prefix"] + token["final"], token["params"])
             elif kind == "control":
                 self._control(token["control"])
-            elif kind == "c1":
+            elif kind == "ignored":
                 screen.last_char = ""
 
     @property
