@@ -149,6 +149,16 @@ def test_bars_of_any_width(real_tmux: RealTmux, work: Path, width: int):
         assert lines == ["#" * width, "next"]
 
 
+def test_box_of_dialog_where_lines_are_drawn_by_repeating(real_tmux: RealTmux, work: Path):
+    command = "LC_ALL=C TERM=xterm-256color dialog --infobox Working 5 40"
+    data, _ = printed(real_tmux, command, work)
+    assert b"lq\x1b[37b" in data
+    lines = [line.strip() for line in plain(data, cols=COLS, rows=ROWS).text.split("\n")]
+    first = lines.index(f"┌{'─' * 38}┐")
+    assert lines[first + 1] == f"│ Working{' ' * 30}│"
+    assert f"└{'─' * 38}┘" in lines
+
+
 def test_progress_of_git_and_curl(real_tmux: RealTmux, work: Path):
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
     subprocess.run([*git, "init", "-q", work / "from"], check=True)
