@@ -207,11 +207,12 @@ VALUES: dict[str, dict[str, str]] = {
     },
     "Outcome": {
         "ready": "The program waits for input.",
+        "command": "A command has ended: `command` tells of it.",
         "idle": "Nothing was printed for `idle_ms`; it may still be working.",
         "matched": "The pattern was found, `matched` has the text; or, for `changed`, the screen has changed.",
         "exited": "The session's program has ended.",
         "timeout": "The time was up; what runs goes on.",
-        "immediate": "There was no wait.",
+        "immediate": "There was no wait; for `wait_for=command`, no command runs.",
     },
     "Evidence": {
         "marks": "The session's own shell said so.",

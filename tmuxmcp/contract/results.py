@@ -92,6 +92,7 @@ class Ended(Result):
     """Why nothing runs in a session any more."""
 
     reason: EndReason
+    """What ended it."""
     by: str | None
     """The caller who destroyed it."""
     at: str | None
