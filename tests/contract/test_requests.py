@@ -139,3 +139,38 @@ def test_problems_are_told_without_words_of_python():
             OPERATIONS[name].parse(arguments)
         problem = caught.value.details["problems"][0]["problem"]
         assert problem in ("Input should be a valid list", "Extra inputs are not permitted")
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "meant"),
+    [
+        ("run", "timeout", "timeout_ms"),
+        ("run", "cmd", "command"),
+        ("run", "comand", "command"),
+        ("run", "timeoutMs", "timeout_ms"),
+        ("get_session", "id", "session_id"),
+        ("send", "pattren", "pattern"),
+        ("create_session", "wait-ready", "wait_ready"),
+    ],
+)
+def test_a_misspelt_argument_is_told_what_it_should_be(name, wrong, meant):
+    with pytest.raises(InvalidArgument) as caught:
+        OPERATIONS[name].parse({wrong: 1})
+    assert caught.value.hint.endswith(f" Did you mean {meant} by {wrong}?")
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("read", "lines"), ("health", "x"), ("run", "")])
+def test_what_is_like_no_argument_is_taken_for_none(name, wrong):
+    with pytest.raises(InvalidArgument) as caught:
+        OPERATIONS[name].parse({wrong: 1})
+    assert "mean" not in caught.value.hint
+
+
+def test_rare_arguments_are_understood_and_listed_only_when_all_is():
+    send = OPERATIONS["send"]
+    whole, short = (send.schema(DEFAULTS, whole=whole)["properties"] for whole in (True, False))
+    assert list(whole) == list(send.arguments)
+    assert whole.keys() - short.keys() == {*send.seldom}
+    assert send.parse({"text": "x", "idle_ms": 5}).idle_ms == 5
+    create = OPERATIONS["create_session"]
+    assert {"record", "host"} & ({*create.seldom} | create.schema(DEFAULTS, whole=False)["properties"].keys()) == set()

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, cast, dataclass_transform
 
@@ -44,6 +45,9 @@ PROBLEMS = {
 
 ITSELF = "__dataclass_self__"
 """By which name pydantic hands a request to its own constructor: as an argument it would be a TypeError."""
+
+NEAR = 0.7
+"""How alike two names are that somebody mixes up: `timeout` and `timeout_ms` are, `lines` and `since` are not."""
 
 MOST_PROBLEMS = 20
 """Wrong arguments that one error names."""
@@ -91,6 +95,9 @@ class Bound:
 @dataclass(frozen=True)
 class Seldom:
     """Marks an argument that one call in a hundred needs: it is understood, and stands in whole schemas alone."""
+
+    works: bool = True
+    """False: it is in the contract and not offered yet, so that nobody is told of it."""
 
 
 class Request(Generic[R]):
@@ -216,9 +223,25 @@ class Operation:
         ][:MOST_PROBLEMS]
         return InvalidArgument(
             "; ".join(f"{p['argument']}: {p['problem']}" for p in problems) + ".",
-            hint=self.takes,
+            hint=self.takes + self._meant(error),
             problems=problems,
         )
+
+    def _meant(self, error: ValidationError) -> str:
+        """What misspelt arguments were probably meant to be; empty where nothing is near."""
+        details = error.errors(include_url=False, include_input=False)[:MOST_PROBLEMS]
+        unknown = [str(item["loc"][0]) for item in details if item["type"] == "unexpected_keyword_argument"]
+        meant = [(name, near) for name in unknown if (near := self._nearest(name))]
+        return "".join(f" Did you mean {near} by {name}?" for name, near in meant)
+
+    def _nearest(self, name: str) -> str:
+        """The argument that somebody means who writes `name`; empty: none is near."""
+        names = list(self.arguments)
+        short = name.lower().replace("-", "_").strip("_")
+        parts = re.compile(".*".join(map(re.escape, short)))
+        near = [each for each in names if short in each.split("_") or short == each.replace("_", "")]
+        near = near or get_close_matches(short, names, n=1, cutoff=NEAR)
+        return next(iter(near or [each for each in names if short and parts.match(each)]), "")
 
     @cached_property
     def _schema(self) -> dict[str, Any]:
@@ -240,6 +263,11 @@ class Operation:
             properties[name]["default"] = min(properties[name]["default"], getattr(settings, most.setting))
         left_out = () if whole else self.marks(Seldom)
         return self._schema | {"properties": {name: each for name, each in properties.items() if name not in left_out}}
+
+    @property
+    def seldom(self) -> list[str]:
+        """Names of the arguments that work and that only whole schemas have."""
+        return [name for name, mark in self.marks(Seldom).items() if mark.works]
 
 
 def _argument(loc: tuple[str | int, ...], names: list[str]) -> str:

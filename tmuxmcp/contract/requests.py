@@ -91,10 +91,10 @@ class CreateSession(Request[r.CreateSessionResult]):
     wait_ready: Annotated[Literal["auto"] | bool, Field(description="auto: wait if it is a shell")] = "auto"
     ready_timeout_ms: Annotated[int, Field(ge=0), AtMost("max_wait_ms"), Bound()] = 5000
     scrollback_lines: Annotated[Lines, FromSetting("scrollback_lines"), Seldom()] = UNSET
-    limits: SomeLimits = None
+    limits: Annotated[SomeLimits, Seldom()] = None
     sandbox: Annotated[Wish, FromSetting("sandbox", only_told=True)] = "none"
-    record: bool = False
-    host: str = ""
+    record: Annotated[bool, Seldom(works=False)] = False
+    host: Annotated[str, Seldom(works=False)] = ""
 
 
 @operation(
@@ -330,7 +330,7 @@ class Screenshot(Request[r.ScreenshotResult]):
     """
 
     format: PictureFormat = "png"
-    at_ms: Annotated[int | None, Field(ge=0, description="Time in the session's history; left out: now")] = None
+    at_ms: Annotated[int | None, Field(ge=0, description="Not offered yet"), Seldom(works=False)] = None
     session_id: SessionId = ""
 
 

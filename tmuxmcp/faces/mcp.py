@@ -11,7 +11,7 @@ import base64
 import hashlib
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, Literal
@@ -82,16 +82,17 @@ Live terminal sessions on tmux. They keep running between calls and when you dis
 - `session_id` may be left out: you have a default session of your own, made on first use. Use \
 `create_session` with a `name` for a second terminal, another program, or one to share.
 - Waits end by themselves and say why in `outcome`: ready (the program waits for input), command, idle (silence: it \
-may be working), matched, exited, timeout, immediate. A timeout is no failure: the program goes on. Call `read` with \
+may be working), matched, exited, timeout, immediate. `evidence`: marks and kernel are facts, prompt your pattern, \
+quiet mere silence. A timeout is no failure: the program goes on. Call `read` with \
 wait_for=command to get a command's exit code, wait_for=ready for other programs, or send key=C-c to stop it. Do not \
 start it again.
-- `read` gives what is new since your last read; view=screen shows the visible screen (use it for vim, less, \
+- `read` gives what is new since your last read; view=screen shows the visible screen (vim, less, \
 menus), view=diff only its rows that changed since your last look.
 - Long output is cut in the middle; the line in between says which offsets fetch the rest (`read since=`). \
 `search` finds text in all that was printed.
 - `mode` says what the terminal does: shell_prompt, running, line_input, password, pager, editor, fullscreen.
 - mode=password: a secret is asked for. Never type, guess or ask for secrets yourself: have the person run \
-`tmuxmcp attach --take SESSION_ID` and type it, then read with wait_for=ready. `attach_command` only watches.
+`tmuxmcp attach --take SESSION_ID` and type it, then read with wait_for=ready.
 - Understood though no schema has them: ctrl alt shift bracketed_paste prompt_pattern screen_id limits \
 scrollback_lines generation, idle_ms of send, signal of destroy_session.
 - Errors begin with a CODE and say what to do next.
@@ -181,7 +182,7 @@ def build_server(
         title="tmuxmcp",
         version=__version__,
         description="Terminal sessions for agents, on tmux",
-        instructions=INSTRUCTIONS,
+        instructions=INSTRUCTIONS if whole else instructions(offered.values()),
         icons=[ICON],
         lifespan=lifespan,
         on_list_tools=list_tools,
@@ -201,6 +202,12 @@ def build_server(
 def select(sets: Sequence[str]) -> dict[str, Operation]:
     """The operations of some tool sets, in the order of the table."""
     return {name: row for name, row in OPERATIONS.items() if "all" in sets or row.tools in sets}
+
+
+def instructions(offered: Iterable[Operation]) -> str:
+    """What a model is told before its first call, with the arguments that no schema tells it of."""
+    more = [f"{row.name} {' '.join(row.seldom)}" for row in offered if row.seldom]
+    return INSTRUCTIONS + (f"- Also understood: {'; '.join(more)}.\n" if more else "")
 
 
 def as_tool(operation: Operation, results: Results, settings: BrokerSettings = DEFAULTS, *, whole: bool = True) -> Tool:
