@@ -65,7 +65,7 @@ async def test_text_is_passed_on_as_it_is():
         ("search", {"pattern": "x", "limit": 0}, "limit"),
         ("resize", {"rows": 0, "cols": 80}, "rows"),
         ("resize", {"rows": 24, "cols": 501}, "cols"),
-        ("signal", {"signal": "SIGINT"}, "signal"),
+        ("signal", {"signal": "SIGNOT"}, "signal"),
         ("create_session", {"env": {"A": 1}}, "env.A"),
         ("health", {"verbose": True}, "verbose"),
         ("health", {"self": 1}, "self"),
@@ -174,3 +174,20 @@ def test_rare_arguments_are_understood_and_listed_only_when_all_is():
     assert send.parse({"text": "x", "idle_ms": 5}).idle_ms == 5
     create = OPERATIONS["create_session"]
     assert {"record", "host"} & ({*create.seldom} | create.schema(DEFAULTS, whole=False)["properties"].keys()) == set()
+
+
+@pytest.mark.parametrize("given", ["TERM", "SIGTERM", "sigterm", "term", "15", 15])
+@pytest.mark.parametrize("name", ["signal", "destroy_session"])
+def test_a_signal_is_understood_however_it_is_written(name, given):
+    assert OPERATIONS[name].parse({"signal": given, "session_id": "x"}).signal == "TERM"
+
+
+@pytest.mark.parametrize("given", ["SIG", "SIGSEGV", "11", 0, -15, 15.0, True, None, "TERM KILL", ["TERM"]])
+def test_other_signals_are_refused(given):
+    with pytest.raises(InvalidArgument):
+        OPERATIONS["signal"].parse({"signal": given})
+
+
+@pytest.mark.parametrize(("given", "meant"), [(True, "always"), (False, "never"), ("auto", "auto")])
+def test_bracketed_paste_may_be_true_or_false(given, meant):
+    assert OPERATIONS["send"].parse({"text": "x", "bracketed_paste": given}).bracketed_paste == meant

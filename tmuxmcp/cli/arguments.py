@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from tmuxmcp import __version__
-from tmuxmcp.contract.words import SIGNALS, WAITS
+from tmuxmcp.contract.words import SIGNALS, WAITS, signal_name
 from tmuxmcp.errors import InvalidArgument
 
 PAIRS = ("env", "limits")
@@ -330,7 +330,7 @@ def _kill(verbs: Verbs, name: str, chosen: bool) -> None:
     parser = _verb(verbs, name, "end a session and every process in it", "sessions.kill")
     _add_session(parser)
     parser.add_argument("--force", action="store_true", default=None, help="kill at once")
-    parser.add_argument("--signal", choices=SIGNALS, help="what to ask it with (TERM)")
+    parser.add_argument("--signal", type=signal_name, choices=SIGNALS, help="what to ask it with (TERM)")
     parser.add_argument("--grace-ms", type=_count, metavar="MS", help="time to end before it is killed (2000)")
     _add_settings(parser, False)
 

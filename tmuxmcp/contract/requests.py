@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.limits import Limits, Wish
@@ -25,7 +25,7 @@ from tmuxmcp.contract.request import (
     Seldom,
     operation,
 )
-from tmuxmcp.contract.words import PictureFormat, SignalName, View, WaitFor
+from tmuxmcp.contract.words import PictureFormat, SignalName, View, WaitFor, signal_name
 
 MAX_BYTES = 16 * 1024 * 1024
 """The most that one result can be asked to hold."""
@@ -52,6 +52,7 @@ PromptPattern = Annotated[
 Generation = Annotated[
     int | None, Field(ge=1, description="An earlier session of that name: its number"), Bound(), Seldom()
 ]
+Signalled = Annotated[SignalName, BeforeValidator(signal_name)]
 Env = Annotated[dict[str, str], Field(description="Added to the environment"), SecretValues()]
 
 LIMITS_SCHEMA = {
@@ -62,6 +63,11 @@ LIMITS_SCHEMA = {
 """In a sixth of the words that the model would make."""
 
 SomeLimits = Annotated[Limits | None, WithJsonSchema(LIMITS_SCHEMA), Seldom()]
+
+
+def _bracketed(given: object) -> object:
+    """True and False, as other servers have it, for `always` and `never`."""
+    return {True: "always", False: "never"}[given] if isinstance(given, bool) else given
 
 
 # ---- sessions ------------------------------------------------------------------------------------
@@ -115,7 +121,7 @@ class DestroySession(Request[r.DestroySessionResult]):
 
     session_id: Annotated[str, Field(description="Session id"), Bound()]
     force: Annotated[bool, Field(description="Kill at once")] = False
-    signal: Annotated[SignalName, Seldom()] = "TERM"
+    signal: Annotated[Signalled, Seldom()] = "TERM"
     grace_ms: Annotated[int, Field(ge=0, le=60_000, description="Time to end before it is killed")] = 2000
 
 
@@ -203,7 +209,7 @@ class Send(Request[r.SendResult]):
     shift: Annotated[bool, Seldom()] = False
     enter: Annotated[bool, Field(description="Press Enter at the end")] = False
     session_id: SessionId = ""
-    bracketed_paste: Annotated[Literal["auto", "always", "never"], Seldom()] = "auto"
+    bracketed_paste: Annotated[Literal["auto", "always", "never"], BeforeValidator(_bracketed), Seldom()] = "auto"
     read: Annotated[
         Literal["auto", "none", "new", "screen", "diff"],
         Field(description="auto: changed rows of a full-screen program, else new text; none: do not wait"),
@@ -314,7 +320,7 @@ class Signal(Request[r.SignalResult]):
         SessionExited, SessionNotFound
     """
 
-    signal: SignalName
+    signal: Signalled
     target: Annotated[Literal["foreground", "session"], Field(description="Who gets it")] = "foreground"
     session_id: SessionId = ""
 

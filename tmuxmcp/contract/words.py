@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Literal, get_args
 
 WaitFor = Literal["none", "ready", "command", "idle", "pattern", "changed", "exit"]
@@ -13,6 +14,15 @@ SignalName = Literal["INT", "TERM", "HUP", "KILL", "QUIT", "TSTP", "CONT", "USR1
 """Signals that a caller may send, without SIG."""
 
 SIGNALS: tuple[str, ...] = get_args(SignalName)
+
+
+def signal_name(given: object) -> object:
+    """A signal as we name it, however it was written: `SIGTERM`, `sigterm`, `15`; anything else as it is."""
+    word = str(given).strip().upper().removeprefix("SIG") if isinstance(given, str | int) else ""
+    if word.isdecimal():
+        return next((name for name in SIGNALS if getattr(signal, f"SIG{name}") == int(word)), given)
+    return word if word in SIGNALS else given
+
 
 View = Literal["new", "screen", "diff", "scrollback", "raw"]
 """What of a session a read gives."""
