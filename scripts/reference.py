@@ -333,6 +333,8 @@ def _type(schema: dict[str, Any]) -> str:
     match schema.get("type"):
         case "array":
             return f"list of {_type(schema['items'])}"
+        case "object" if "properties" in schema:
+            return code(json.dumps(dict.fromkeys(schema["properties"], "...")))
         case "object":
             return f"object of {_type(schema['additionalProperties'])}"
         case kind:

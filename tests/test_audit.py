@@ -37,9 +37,10 @@ def test_one_line_for_each_call(state_dir: Path):
         with pytest.raises(ToolFailed):
             agent.call("run", comand="true")
         ran, made, sent, failed, wrong = lines(state_dir)
+        agent.call("send", session_id="a", keys=["Home", {"text": "hunter2"}])
         for words in ({"keys": ["hunter2"]}, {"key": "hunter2"}, {"keys": list("hunter2")}):
             agent.raw("send", session_id="a", **words)
-        assert [line["keys"] for line in lines(state_dir)[5:]] == [[], [], []]
+        assert [(line["keys"], line["bytes_in"]) for line in lines(state_dir)[5:]] == [(["Home"], 7), *3 * [([], 0)]]
     assert stat.S_IMODE((state_dir / "audit.jsonl").stat().st_mode) == 0o600
     for line in (ran, made, sent, failed, wrong):
         assert set(FIELDS) <= set(line)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tmuxmcp.broker.input import items_of, key_of, pressed, text_of
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.request import FilePath, Request
 from tmuxmcp.errors import InvalidArgument
@@ -18,7 +19,6 @@ from tmuxmcp.host.parsing import Parsing
 from tmuxmcp.host.policy import Action
 from tmuxmcp.host.shelltext import TEXT_SHELLS, Command
 from tmuxmcp.sessions.look import Look
-from tmuxmcp.terminal.keys import parse_key, parse_keys
 
 LEAD_TO_SHELLS = TEXT_SHELLS | frozenset(
     {"ssh", "mosh-client", "su", "sudo", "login", "docker", "podman", "kubectl", "tmux", "screen", "nsenter"}
@@ -108,14 +108,15 @@ async def _of_typing(
     """The shell text that a `send` has run, and its commands; else the program in front, which gets the keys."""
     if place.secret or not place.takes_commands:
         return None, [Command((place.foreground or None,))]
-    behind = keys[_controls(request.text) :]
-    done = typed(pending, request.text, behind)
+    text = _text(request)
+    behind = keys[_controls(text) :]
+    done = typed(pending, text, behind)
     if not done.entered:
         return None, []
     commands = await _of_text(done.submitted, place.cwd, parsing)
     if pending:
         # A signal or the person may have cleared the line meanwhile: then this is all that the shell gets.
-        commands += await _of_text(typed("", request.text, behind).submitted, place.cwd, parsing)
+        commands += await _of_text(typed("", text, behind).submitted, place.cwd, parsing)
     return done.submitted, commands
 
 
@@ -130,24 +131,24 @@ def _spellings(path: str, base: str) -> set[str]:
 
 
 def _keys(request: q.Send) -> tuple[str, ...]:
-    """Every key that `send` presses: control characters in its text, then the keys; a wrong one presses none."""
-    found = [_key_of(char) for char in request.text if char < " " or char == "\x7f"]
+    """Every key that `send` presses: control characters in its text, then what follows; a wrong one presses none."""
     try:
-        if request.key:
-            found += parse_key(request.key, ctrl=request.ctrl, alt=request.alt, shift=request.shift)
-        found += parse_keys(request.keys) if request.keys else []
+        items = items_of(request)
     except InvalidArgument:
         return ()  # the operation itself says what is wrong
-    return (*found, *(["Enter"] if request.enter else []))
+    return (*(key_of(char) for char in _text(request) if char < " " or char == "\x7f"), *pressed(items))
+
+
+def _text(request: q.Send) -> str:
+    """The text that comes first; none where it is wrong, which the operation itself says."""
+    try:
+        return text_of(request)
+    except InvalidArgument:
+        return ""
 
 
 def _controls(text: str) -> int:
     return sum(char < " " or char == "\x7f" for char in text)
-
-
-def _key_of(char: str) -> str:
-    names = {"\r": "Enter", "\n": "Enter", "\t": "Tab", "\x1b": "Escape", "\x7f": "BSpace"}
-    return names.get(char) or f"C-{chr(ord(char) + 0x60)}"
 
 
 def typed(pending: str | None, text: str, keys: Sequence[str]) -> Typed:
@@ -180,7 +181,8 @@ def _add(line: str | None, text: str) -> str | None:
 
 def pending_after(pending: str | None, request: q.Send) -> str | None:
     """What a `send` leaves in a shell's line."""
-    return typed(pending, request.text, _keys(request)[_controls(request.text) :]).pending
+    text = _text(request)
+    return typed(pending, text, _keys(request)[_controls(text) :]).pending
 
 
 def place_of(session_id: str, look: Look) -> Place:

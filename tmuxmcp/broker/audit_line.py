@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tmuxmcp.broker.input import Keys, items_of
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.request import Content, Operation, Request
@@ -12,7 +14,6 @@ from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.times import iso, ms_since
 from tmuxmcp.errors import ConfirmationDeclined, InvalidArgument, PolicyDenied, TmuxMcpError
 from tmuxmcp.host.redact import Redactor, hide_arguments, hide_options
-from tmuxmcp.terminal.keys import parse_key, parse_keys
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.actions import Place
@@ -111,15 +112,20 @@ def _what(request: Request[Any] | None) -> dict[str, Any]:
 def _key_names(request: q.Send) -> list[str]:
     """Keys that are no characters, by tmux's names; of a wrong one nothing, it may be anything."""
     try:
-        names = parse_key(request.key) if request.key else []
-        names += parse_keys(request.keys) if request.keys else []
+        items = items_of(request)
     except InvalidArgument:
-        names = []
-    return [name for name in names if len(name) > 1] + (["Enter"] if request.enter else [])
+        return []
+    return [name for item in items if isinstance(item, Keys) for name in item.names if len(name) > 1]
 
 
 def _bytes_in(request: Request[Any]) -> int:
-    return sum(_size(value) for _, value, _ in request.marked(Content))
+    return sum(_typed(value) if isinstance(value, Sequence) and not isinstance(value, str) else _size(value)
+               for _, value, _ in request.marked(Content))  # fmt: skip
+
+
+def _typed(keys: Sequence[Any]) -> int:
+    """Bytes of the texts among keys."""
+    return sum(_size(each["text"]) for each in keys if isinstance(each, Mapping))
 
 
 def _bytes_out(result: Result) -> int:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tmuxmcp.broker import run
+from tmuxmcp.broker.input import Keys, Text, items_of, text_of
 from tmuxmcp.broker.reading import Reading
 from tmuxmcp.broker.wait import ESCAPE_S, Wait
 from tmuxmcp.contract import requests as q
@@ -16,7 +18,6 @@ from tmuxmcp.errors import InvalidArgument, NoInput, ResourceLimit, TmuxFailed
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.keys import parse_key, parse_keys
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command as tmux_command
 from tmuxmcp.tmux.panes import Pane
@@ -46,19 +47,50 @@ class Typing:
     """What is typed."""
 
     text: str
-    keys: list[str]
-    """tmux's names."""
+    items: list[Keys | Text]
+    """What follows the text."""
     bracketed_paste: str
 
     @property
     def entered(self) -> bool:
         """It ends with Enter."""
-        return self.keys[-1] in ENTERS if self.keys else self.text.endswith(("\n", "\r"))
+        last = self.items[-1] if self.items else Text(self.text)
+        return last.names[-1] in ENTERS if isinstance(last, Keys) else last.text.endswith(("\n", "\r"))
 
     @property
     def data(self) -> bytes:
         """The text's bytes, as they were given."""
         return self.text.encode("utf-8", "surrogateescape")
+
+    @property
+    def between(self) -> list[bytes]:
+        """The bytes of the texts among the keys."""
+        return [item.data for item in self.items if isinstance(item, Text)]
+
+    @property
+    def keys(self) -> int:
+        """How many keys are pressed."""
+        return sum(len(item.names) for item in self.items if isinstance(item, Keys))
+
+    @property
+    def size(self) -> int:
+        """Bytes and keys in all."""
+        return len(self.data) + sum(map(len, self.between)) + self.keys
+
+    @property
+    def texts(self) -> str:
+        """All text that is typed."""
+        return self.text + "".join(item.text for item in self.items if isinstance(item, Text))
+
+    def starts_with(self, key: str) -> bool:
+        """Whether a key is the first behind the text."""
+        first = self.items[0] if self.items else None
+        return isinstance(first, Keys) and first.names[:1] == [key]
+
+    def ends_with(self, key: str) -> bool:
+        """Whether a key is the last."""
+        last = self.items[-1] if self.items else None
+        return isinstance(last, Keys) and last.names[-1:] == [key]
 
 
 def typing(settings: BrokerSettings, request: q.Send) -> Typing:
@@ -67,16 +99,13 @@ def typing(settings: BrokerSettings, request: q.Send) -> Typing:
     Raises:
         NoInput, InvalidKey, InvalidArgument, ResourceLimit
     """
-    key, held = request.key, {"ctrl": request.ctrl, "alt": request.alt, "shift": request.shift}
-    names = parse_key(key, **held) if key else []
-    if not key and any(held.values()):
+    if not request.key and (request.ctrl or request.alt or request.shift):
         raise InvalidArgument("ctrl, alt and shift go with key.", hint='For Ctrl-C: key="c", ctrl=true.')
-    names += parse_keys(request.keys) if request.keys else []
-    names += ["Enter"] if request.enter else []
-    if not request.text and not names:
+    what = Typing(text_of(request), items_of(request), request.bracketed_paste)
+    if not what.size:
         raise NoInput("There is nothing to send.", hint="Give text, key, keys or enter.")
-    check_size(settings, request.text)
-    return Typing(request.text, names, request.bracketed_paste)
+    check_size(settings, what.texts)
+    return what
 
 
 async def send(reading: Reading, session: Session, what: Typing, asked: q.Send, wait: Wait, call: Call) -> r.SendResult:
@@ -88,42 +117,50 @@ async def send(reading: Reading, session: Session, what: Typing, asked: q.Send, 
     pane = session.live()
     await run.prompt_drawn(session)
     data, bracketed, newlines = _pasted(what.data, what.bracketed_paste, pane.alternate_screen)
-    look = await _with_room(session, reading.settings, data, len(what.keys))
+    look = await _with_room(session, reading.settings, data, what)
     wait.start_offset = wait.sent_at = look.size
-    wait.typed, wait.screen, wait.entered = what.text, False, what.entered
+    wait.typed, wait.screen, wait.entered = what.texts, False, what.entered
     wait.before = look.verdict.process
     await reading.before(session, asked, wait, call, now=True)
     if look.marks:
         session.commands.typing(TypedInput(look.size, _shown_text(look, what)))
     async with session.input_lock:
-        await _type(session, pane, data, what.keys, bracketed, newlines)
-    if what.keys and what.keys[-1] == "Escape":
+        await _type(session, pane, data, what, bracketed, newlines)
+    if what.ends_with("Escape"):
         wait.settle_s = ESCAPE_S
-    session.write_input(bytes=len(what.data), keys=len(what.keys))
-    sent = len(what.data) + len(what.keys)
+    session.write_input(bytes=what.size - what.keys, keys=what.keys)
     if asked.read == "none":
-        return r.SendResult(session_id=session.id, sent_bytes=sent, note=session.take_notice(), result=None)
+        return r.SendResult(session_id=session.id, sent_bytes=what.size, note=session.take_notice(), result=None)
     await typed(session.tmux)
     result = await reading.waited(session, asked, wait, call)
-    return r.SendResult(session_id=session.id, sent_bytes=sent, result=result)
+    return r.SendResult(session_id=session.id, sent_bytes=what.size, result=result)
 
 
 def _shown_text(look: Look, what: Typing) -> str | None:
     """The text that is typed, where nothing but Enter follows it and the kernel says that it will be seen."""
     facts = look.facts
     seen = facts is not None and ((facts.canonical and facts.echo) or (look.at_prompt and look.at_editor))
-    return what.text if what.text and seen and what.keys in ([], ["Enter"]) else None
+    return what.text if what.text and seen and what.items in ([], [Keys(["Enter"])]) else None
 
 
-async def _type(session: Session, pane: Pane, data: bytes, names: list[str], bracketed: bool, newlines: bytes) -> None:
+def _commands(pane: Pane, items: Sequence[Keys | Text]) -> Iterator[bytes]:
+    """The tmux commands that press keys and type the texts between them."""
+    for item in items:
+        if isinstance(item, Keys):
+            yield from (panes.keys(pane, item.names[at : at + 200]) for at in range(0, len(item.names), 200))
+        else:
+            yield from (panes.raw(pane, item.data[at : at + 200]) for at in range(0, len(item.data), 200))
+
+
+async def _type(session: Session, pane: Pane, data: bytes, what: Typing, bracketed: bool, newlines: bytes) -> None:
     """Type text, newlines and keys in one step; in two when Escape follows, so that the text is dealt with before.
 
     Raises:
         SessionExited, TmuxFailed: nothing was typed, or only the text.
     """
     behind = [panes.raw(pane, newlines)] if newlines else []
-    after = [panes.keys(pane, names[at : at + 200]) for at in range(0, len(names), 200)]
-    if data and names and names[0] == "Escape":
+    after = [*_commands(pane, what.items)]
+    if data and what.starts_with("Escape"):
         if await panes.type_input(session.tmux, pane, data, after=behind, bracketed=bracketed):
             await typed(session.tmux)
             async for look in session.looks(0.001, time.monotonic() + ESCAPES_AFTER_S):
@@ -176,18 +213,20 @@ def _check_lines(look: Look, data: bytes) -> None:
         )
 
 
-async def _with_room(session: Session, settings: BrokerSettings, data: bytes, keys: int) -> Look:
+async def _with_room(session: Session, settings: BrokerSettings, data: bytes, what: Typing) -> Look:
     """A look at a terminal that can be given so much; what a full one does not take waits in the tmux server.
 
     Raises:
         InvalidArgument: a line is longer than the program reads.
         ResourceLimit: the program does not read, and as much as one call may type waits for it already.
     """
-    size = len(data) + keys
+    between = what.between
+    size = len(data) + sum(map(len, between)) + what.keys
     queued = session.queued.bytes + size
     too_much = queued > settings.max_input_bytes
     async for look in session.looks(0.01, time.monotonic() + (QUEUE_S if too_much else 0)):
-        _check_lines(look, data)  # before anything is counted as typed
+        for each in (data, *between):  # before anything is counted as typed
+            _check_lines(look, each)
         if not _full(look):
             session.queued.bytes = size
             return look

@@ -6,10 +6,11 @@ marked `FromSetting`. `operations` has each as a method.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.limits import Limits, Wish
@@ -65,6 +66,34 @@ LIMITS_SCHEMA = {
 SomeLimits = Annotated[Limits | None, WithJsonSchema(LIMITS_SCHEMA), Seldom()]
 
 
+KEY_SCHEMA = {
+    "anyOf": [
+        {"type": "string"},
+        {
+            "type": "object",
+            "properties": {"text": {"type": "string"}},
+            "required": ["text"],
+            "additionalProperties": False,
+        },
+    ]
+}
+
+
+def _key(given: object) -> object:
+    """A key, or text between keys."""
+    if isinstance(given, str) or (isinstance(given, dict) and [*given] == ["text"] and isinstance(given["text"], str)):
+        return given
+    raise PydanticCustomError("key", 'Input should be the name of a key, or {{"text": ...}}')
+
+
+def _several(given: object) -> object:
+    """A list of keys; one alone makes a list, too."""
+    return [given] if isinstance(given, str | dict) else given
+
+
+Key = Annotated[str | Mapping[str, str], PlainValidator(_key), WithJsonSchema(KEY_SCHEMA)]
+
+
 def _bracketed(given: object) -> object:
     """True and False, as other servers have it, for `always` and `never`."""
     return {True: "always", False: "never"}[given] if isinstance(given, bool) else given
@@ -97,7 +126,7 @@ class CreateSession(Request[r.CreateSessionResult]):
     wait_ready: Annotated[Literal["auto"] | bool, Field(description="auto: wait if it is a shell")] = "auto"
     ready_timeout_ms: Annotated[int, Field(ge=0), AtMost("max_wait_ms"), Bound()] = 5000
     scrollback_lines: Annotated[Lines, FromSetting("scrollback_lines"), Seldom()] = UNSET
-    limits: Annotated[SomeLimits, Seldom()] = None
+    limits: SomeLimits = None
     sandbox: Annotated[Wish, FromSetting("sandbox", only_told=True)] = "none"
     record: Annotated[bool, Seldom(works=False)] = False
     host: Annotated[str, Seldom(works=False)] = ""
@@ -203,12 +232,15 @@ class Send(Request[r.SendResult]):
 
     text: Annotated[str, Field(description="Typed as it is"), Content()] = ""
     key: Annotated[str, Field(description="One key: Up, F5, C-c, M-x, Enter, Down*5")] = ""
-    keys: Annotated[Sequence[str], Field(description="Keys in order, after text")] = Field(default_factory=list)
+    keys: Annotated[
+        Sequence[Key], BeforeValidator(_several), Field(description='Keys in order; {"text": ...} types'), Content()
+    ] = Field(default_factory=list)
     ctrl: Annotated[bool, Seldom()] = False
     alt: Annotated[bool, Seldom()] = False
     shift: Annotated[bool, Seldom()] = False
     enter: Annotated[bool, Field(description="Press Enter at the end")] = False
     session_id: SessionId = ""
+    data_base64: Annotated[str, Field(description="Exact bytes, in place of text"), Content(), Seldom()] = ""
     bracketed_paste: Annotated[Literal["auto", "always", "never"], BeforeValidator(_bracketed), Seldom()] = "auto"
     read: Annotated[
         Literal["auto", "none", "new", "screen", "diff"],
