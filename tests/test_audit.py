@@ -23,7 +23,7 @@ BASH = {"TMUXMCP_PROGRAM": "bash"}
 
 FIELDS = [
     *("time", "call_id", "client", "tool", "session_id", "cwd", "env", "bytes_in", "bytes_out", "duration_ms"),
-    *("outcome", "error_code", "policy"),
+    *("exit_code", "outcome", "error_code", "policy"),
 ]
 
 
@@ -49,12 +49,27 @@ def test_one_line_for_each_call(state_dir: Path):
     assert (ran["bytes_in"], ran["bytes_out"]) == (7, 3)
     assert ran["session_id"] == said.structured_content["session_id"]
     assert (made["argv"], made["env"], made["cwd"]) == (["cat", "-u"], ["X"], "/")
+    assert (ran["exit_code"], sent["exit_code"]) == (0, None)
     assert sent["keys"] == ["Space", "Enter"]
     assert sent["bytes_in"] == len("private words")
     assert "private" not in json.dumps(sent)
     assert (failed["outcome"], failed["error_code"]) == ("error", "SESSION_NOT_FOUND")
     assert (wrong["outcome"], wrong["error_code"]) == ("error", "INVALID_ARGUMENT")
     assert ran["client"] == made["client"]
+
+
+def test_how_it_ended_and_where_is_told(state_dir: Path):
+    with Agent(state_dir, **BASH) as agent:
+        agent.call("run", command="cd /usr; (exit 3)")
+        agent.call("run_process", argv=["sh", "-c", "exit 4"], cwd="/")
+        agent.call("run_process", argv=["true"])
+        agent.call("create_session", program="sh", args=["-c", "exit 5"], name="a")
+        agent.call("read", session_id="a", wait_for="exit")
+        agent.call("destroy_session", session_id="a")
+        by_tool = [(line["tool"], line["exit_code"], line["cwd"]) for line in lines(state_dir)]
+        assert [each for each in by_tool if each[0] == "run"] == [("run", 3, "/usr")]
+        assert [each[1:] for each in by_tool if each[0] == "run_process"] == [(4, "/"), (0, str(state_dir / "home"))]
+        assert [each[1] for each in by_tool if each[0] == "destroy_session"] == [5]
 
 
 def test_call_that_finds_no_tmux_has_its_line(state_dir: Path):

@@ -88,7 +88,7 @@ FIELDS = {
     "signal": "session_id delivered pids",
     "mouse": "session_id sent",
     "screenshot": "session_id rows cols",
-    "run_process": "rc signal stdout stderr encoding truncated duration_ms timed_out usage effective_timeout_ms",
+    "run_process": "rc cwd signal stdout stderr encoding truncated duration_ms timed_out usage effective_timeout_ms",
     "read_file": "data size truncated encoding",
     "write_file": "bytes",
     "list_directory": "entries",
@@ -172,6 +172,13 @@ def test_fields_are_always_there(name: str):
 def test_choices(name: str, argument: str):
     property_ = as_tool(OPERATIONS[name], "both").input_schema["properties"][argument]
     assert set(CHOICES[name, argument].split()) <= set(property_["enum"])
+
+
+def test_rows_of_the_list_say_what_runs_and_whether_it_is_well(agent: Agent):
+    agent.call("create_session", program="sleep", args=["600"], name="sleeper")
+    [row] = [each for each in agent.call("list_sessions")["sessions"] if each["session_id"] == "sleeper"]
+    assert (row["program"], row["args"], row["healthy"]) == ("sleep", ["600"], True)
+    agent.call("destroy_session", session_id="sleeper", force=True)
 
 
 def test_sets_of_tools():

@@ -44,9 +44,11 @@ def test_a_process_and_all_fields(agent: Agent):
     assert usage["cpu_ms"] >= 0
     assert usage["max_rss_kb"] > 0
     assert duration >= 0
+    assert result["cwd"] == agent.call("run_process", argv=["pwd", "-P"])["stdout"].rstrip("\n")
     assert result == {
         "rc": 3,
         "signal": None,
+        "cwd": result["cwd"],
         "timed_out": False,
         "truncated": False,
         "encoding": "utf-8",

@@ -41,6 +41,7 @@ class Record:
             "bytes_out": 0,
             "duration_ms": 0,
             "outcome": "started",
+            "exit_code": None,
             "error_code": None,
             "policy": None,
         }
@@ -61,6 +62,7 @@ class Record:
         self._facts["outcome"] = "ok"
         self._facts["session_id"] = getattr(result, "session_id", None) or self._facts["session_id"]
         self._facts["cwd"] = self._facts["cwd"] or getattr(result, "cwd", None)
+        self._facts["exit_code"] = getattr(result, "exit_code", getattr(result, "rc", None))
         self._facts["bytes_out"] = _bytes_out(result)
 
     def error(self, error: TmuxMcpError) -> None:

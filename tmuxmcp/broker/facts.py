@@ -14,6 +14,7 @@ def summary(session: Session, look: Look) -> r.SessionSummary:
     return r.SessionSummary(
         session_id=session.id,
         program=session.meta.program,
+        args=session.meta.args,
         mode=look.mode,
         ready=look.ready,
         exited=look.exited,
@@ -28,6 +29,7 @@ def summary(session: Session, look: Look) -> r.SessionSummary:
         created_at=session.meta.created_at,
         last_activity_at=session.last_activity(),
         output_bytes=look.size,
+        healthy=_recorded(look),
     )
 
 
@@ -36,10 +38,8 @@ def of(session: Session, look: Look, attach_command: str) -> r.SessionFacts:
     return r.SessionFacts(
         **dict(summary(session, look)),
         generation=session.generation,
-        args=session.meta.args,
         cursor=cursor_of(look.pane),
         foreground=look.foreground,
-        healthy=_recorded(look),
         alternate_screen=look.alternate_screen,
         recording=False,
         taken_over=False,

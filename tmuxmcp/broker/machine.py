@@ -50,7 +50,7 @@ class Machine:
             max_output_bytes=request.max_output_bytes,
             progress=call.progress,
         )
-        return _process_result(ended, allowed_ms if allowed_ms < timeout_ms else None, _unkept(limits))
+        return _process_result(program.cwd, ended, allowed_ms if allowed_ms < timeout_ms else None, _unkept(limits))
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """What sessions get, but for the variables that describe a terminal.
@@ -170,7 +170,7 @@ def _unkept(limits: Limits) -> str:
     return f"Not limited: {', '.join(unkept)}." if unkept else ""
 
 
-def _process_result(ended: process.Ended, effective_ms: int | None, unkept: str) -> r.RunProcessResult:
+def _process_result(cwd: str, ended: process.Ended, effective_ms: int | None, unkept: str) -> r.RunProcessResult:
     streams = [ended.stdout, ended.stderr]
     encoding, (stdout, stderr) = output.carry(streams, cut_off=ended.signal is not None)
     notes = [unkept]
@@ -181,6 +181,7 @@ def _process_result(ended: process.Ended, effective_ms: int | None, unkept: str)
     return r.RunProcessResult(
         rc=ended.rc,
         signal=ended.signal,
+        cwd=cwd,
         timed_out=ended.timed_out,
         truncated=any(stream.truncated for stream in streams),
         encoding=encoding,

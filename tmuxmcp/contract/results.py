@@ -133,6 +133,7 @@ class SessionSummary(Result):
 
     session_id: str
     program: str
+    args: list[str]
     mode: Mode
     ready: bool
     exited: bool
@@ -148,6 +149,8 @@ class SessionSummary(Result):
     created_at: str
     last_activity_at: str | None
     output_bytes: int
+    healthy: bool
+    """False when something is wrong with the session that its owner should know; `get_session` says what."""
 
 
 class ListSessionsResult(Result):
@@ -385,6 +388,8 @@ class RunProcessResult(Result):
     """Exit code; null if a signal ended it."""
     signal: str | None
     """The signal that ended it, without SIG."""
+    cwd: str
+    """The directory that it ran in."""
     timed_out: bool
     """The time was up: it was ended with all its descendants."""
     truncated: bool

@@ -226,12 +226,13 @@ def _known(result: r.Result) -> Fields:
 
 
 def _summary(session: r.SessionSummary) -> str:
-    facts: dict[str, Any] = {"mode": session.mode, "program": session.program}
+    facts: dict[str, Any] = {"mode": session.mode, "program": session.program, "args": session.args or None}
     if session.exited:
         facts |= {"exit_code": session.exit_code, "exit_signal": session.exit_signal, **dict(_ended(session.ended))}
     else:
         facts |= {"ready": session.ready, "pid": session.pid, "cwd": session.cwd}
     facts |= {"title": session.title or None, "last_activity_at": session.last_activity_at}
+    facts |= {} if session.healthy else {"healthy": False}
     return " ".join([session.session_id, *(f"{k}={_value(v)}" for k, v in facts.items() if v is not None)])
 
 
