@@ -94,7 +94,7 @@ async def serve_stdio(settings: Settings) -> None:
             results=settings.results,
             caller=lambda _: broker.caller,
         )
-        await stdio.serve(server)
+        await stdio.serve(server, mcp.only_waits)
 
 
 def run_http(settings: Settings, *, no_token: bool = False) -> None:

@@ -18,7 +18,7 @@ from tmuxmcp.contract.operations import Operations
 from tmuxmcp.contract.request import Operation, R, Request
 from tmuxmcp.contract.requests import Run
 from tmuxmcp.errors import SessionNotFound
-from tmuxmcp.faces.mcp import build_server
+from tmuxmcp.faces.mcp import build_server, only_waits
 from tmuxmcp.faces.stdio import serve
 
 RUN = r.RunResult(
@@ -250,6 +250,8 @@ class Double(Operations):
         match command.split():
             case ["sleep", _]:
                 await self._forever()
+            case ["pause", seconds]:
+                await anyio.sleep(float(seconds))
             case ["stubborn"]:
                 with anyio.CancelScope(shield=True):
                     await anyio.sleep_forever()
@@ -279,7 +281,7 @@ async def source(double: Double | None = None) -> Any:
 
 async def main() -> None:
     logging.basicConfig(level=logging.INFO)
-    await serve(build_server(source))
+    await serve(build_server(source), only_waits)
     if "--linger" in sys.argv:
         await anyio.sleep(0.2)
 

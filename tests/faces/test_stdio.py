@@ -17,17 +17,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client, StdioServerParameters
 from mcp.shared.message import SessionMessage
-from mcp.types import ErrorData, JSONRPCNotification
+from mcp.types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest
 
 from tests.conftest import SLOW
-from tmuxmcp.faces.stdio import MAX_LINE, Lines, Reader, Writer, parse
+from tmuxmcp.faces.mcp import only_waits
+from tmuxmcp.faces.stdio import FINISH_S, MAX_LINE, Asked, Lines, Reader, Writer, parse
 
 DOUBLE = [sys.executable, "-m", "tests.faces.double"]
 SERVER = DOUBLE
 """What most tests talk to; they hold for `tmuxmcp serve` as well."""
 ROOT = Path(__file__).parents[2]
-SOON_S = 5 * SLOW
-"""Generous: the time to end in is 0.4 s on a quiet machine; a server that hangs never ends."""
+SOON_S = 5 * SLOW + FINISH_S
+"""Generous: it ends in 0.4 s on a quiet machine, beside what calls may take; a server that hangs never ends."""
 
 INITIALIZE = {
     "method": "initialize",
@@ -81,7 +82,7 @@ class Wire:
 
     def ends_soon(self, cleanly=True):
         started = time.monotonic()
-        status = self.process.wait(20)
+        status = self.process.wait(20 * SLOW)
         took_s = time.monotonic() - started
         log = self.process.stderr.read().decode()
         assert status == 0, log
@@ -193,6 +194,48 @@ def test_server_ends_when_nobody_reads_any_more(wire):
     server.process.stdout.close()
     server.run("true")
     server.ends_soon()
+
+
+def piped(*calls):
+    """What comes back for calls that are all said before anything is read, as in `printf ... | tmuxmcp serve`."""
+    said = [INITIALIZE, *({"method": "tools/call", "params": call} for call in calls)]
+    said = [{"jsonrpc": "2.0", "id": at} | each for at, each in enumerate(said)]
+    lines = "".join(json.dumps(each) + "\n" for each in said)
+    done = subprocess.run(SERVER, cwd=ROOT, input=lines.encode(), capture_output=True, timeout=60 * SLOW, check=True)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert sorted(each["id"] for each in answers) == list(range(len(said)))  # each once
+    return {each["id"]: each for each in answers}
+
+
+def ran(command):
+    return {"name": "run", "arguments": {"command": command}}
+
+
+def test_what_was_asked_before_the_end_of_stdin_is_answered():
+    answers = piped(ran("seq 3"), ran("pause 0.3"), ran("seq 40000"))
+    assert answers[1]["result"]["structuredContent"]["output"] == "1\n2\n3\n"
+    assert not answers[2]["result"]["isError"]
+    assert answers[3]["result"]["structuredContent"]["output"].endswith("\n40000\n")
+
+
+def test_what_does_not_end_in_time_is_cancelled_and_says_so():
+    answers = piped(ran("true"), ran("sleep 600"))
+    assert "result" in answers[1]
+    assert answers[2]["error"]["message"].startswith("CANCELLED: ")
+    assert answers[2]["error"]["data"]["code"] == "CANCELLED"
+
+
+def test_calls_that_only_wait_are_not_waited_for_long():
+    asked = Asked(only_waits)
+    read = {"name": "read", "arguments": {"wait_for": "exit"}}
+    calls = [ran("true"), read, {"name": "read", "arguments": {}}, {"name": "send", "arguments": {"wait_for": "exit"}}]
+    for at, call in enumerate(calls):
+        asked.read(JSONRPCRequest(jsonrpc="2.0", id=at, method="tools/call", params=call))
+    asked.read(JSONRPCRequest(jsonrpc="2.0", id=9, method="subscriptions/listen", params={}))
+    assert (asked.left(waits=False), asked.left(waits=True)) == ([0, 2, 3], [0, 1, 2, 3, 9])
+    asked.written(JSONRPCError(jsonrpc="2.0", id=0, error=ErrorData(code=1, message="x")))
+    asked.read(JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": 2}))
+    assert asked.left(waits=True) == [1, 3, 9]
 
 
 @pytest.mark.parametrize("stdin", ["/dev/null", __file__])
@@ -447,7 +490,11 @@ async def test_message_whose_sender_was_cancelled_is_finished_by_the_next(pipe):
 @pytest.mark.anyio
 async def test_reader_ends_once_and_says_so(pipe):
     ended = []
-    reader = Reader(pipe[0], refuse=None, ended=lambda: ended.append(True))
+
+    async def end() -> None:
+        ended.append(True)
+
+    reader = Reader(pipe[0], refuse=None, ended=end)
     os.write(pipe[1], b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n\n  \nunfinished')
     os.close(pipe[1])
     assert [item.message.method async for item in reader] == ["ping"]

@@ -27,6 +27,7 @@ from mcp.types import (
     Icon,
     ImageContent,
     InputRequiredResult,
+    JSONRPCRequest,
     ListToolsResult,
     PaginatedRequestParams,
     TextContent,
@@ -202,6 +203,17 @@ def build_server(
 def select(sets: Sequence[str]) -> dict[str, Operation]:
     """The operations of some tool sets, in the order of the table."""
     return {name: row for name, row in OPERATIONS.items() if "all" in sets or row.tools in sets}
+
+
+def only_waits(request: JSONRPCRequest) -> bool:
+    """Whether a request is a call that does nothing but wait for something to happen in a session."""
+    params = request.params or {}
+    operation, arguments = OPERATIONS.get(str(params.get("name"))), params.get("arguments")
+    if request.method != "tools/call" or operation is None or "wait_for" not in operation.arguments:
+        return False
+    default = operation.defaults.get("wait_for")
+    wanted = arguments.get("wait_for", default) if isinstance(arguments, dict) else default
+    return operation.acts == "nothing" and wanted != "none"
 
 
 def instructions(offered: Iterable[Operation]) -> str:

@@ -17,6 +17,7 @@ import stat
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -31,13 +32,15 @@ from mcp.types import (
     ErrorData,
     JSONRPCError,
     JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
     JSONRPCResponse,
     RequestId,
     jsonrpc_message_adapter,
 )
 from pydantic import ValidationError
 
-from tmuxmcp.errors import ResourceLimit
+from tmuxmcp.errors import Cancelled, ResourceLimit
 
 log = logging.getLogger(__name__)
 
@@ -51,16 +54,26 @@ LONG = 64 * 1024
 FULL = BACKLOG // 2
 """Bytes that wait when no more requests are taken in."""
 LOOK_S = 0.05
-"""How often a client that does not read is looked at."""
+"""How often a client that does not read, or said its last word, is looked at."""
+FINISH_S = 5.0
+"""How long calls may go on when the client has closed its end, and waits for their answers."""
+WAITS_S = 0.5
+"""The same for calls that only wait for something to happen."""
 GRACE_S = 0.3
 """Longest time from the end of the wire to the end of the process."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-async def serve(server: Server[Any]) -> None:
+def never(request: JSONRPCRequest) -> bool:
+    """No request is one that only waits."""
+    return False
+
+
+async def serve(server: Server[Any], only_waits: Callable[[JSONRPCRequest], bool] = never) -> None:
     """Serve the client on descriptors 0 and 1 until it closes or breaks the wire, or a signal comes.
 
-    Only for a process that ends afterwards: signals are ignored from then on, the descriptors are not given
+    What was asked before the client closed its end is answered: with its result if it ends soon, else with
+    CANCELLED. Only for a process that ends afterwards: signals are ignored from then on, the descriptors are not given
     back, and what has not ended after `GRACE_S` ends with the process.
     """
     wire_in, wire_out = claim_wire()
@@ -71,8 +84,9 @@ async def serve(server: Server[Any]) -> None:
                 writer.end()
                 serving.cancel()
 
-            writer = Writer(wire_out, broken=stop)
-            reader = Reader(wire_in, refuse=writer.write, ended=writer.end, full=writer.full)
+            asked = Asked(only_waits)
+            writer = Writer(wire_out, broken=stop, asked=asked)
+            reader = Reader(wire_in, refuse=writer.write, ended=writer.finish, full=writer.full, asked=asked)
             await tg.start(_on_signal, stop)
             await server.run(reader, writer, server.create_initialization_options())
         tg.cancel_scope.cancel()
@@ -102,6 +116,34 @@ async def _on_signal(stop: Callable[[], None], *, task_status: anyio.abc.TaskSta
         task_status.started()
         async for _ in signals:
             stop()
+
+
+class Asked:
+    """The requests that have no answer yet."""
+
+    def __init__(self, only_waits: Callable[[JSONRPCRequest], bool] = never) -> None:
+        """Args:
+        only_waits: whether a request does nothing but wait for something to happen.
+        """
+        self._only_waits = only_waits
+        self._left: dict[RequestId, bool] = {}
+        """Requests, and whether each only waits."""
+
+    def read(self, message: JSONRPCMessage) -> None:
+        """Take in what the client said."""
+        if isinstance(message, JSONRPCRequest):
+            self._left[message.id] = message.method == "subscriptions/listen" or self._only_waits(message)
+        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._left.pop((message.params or {}).get("requestId", ""), None)
+
+    def written(self, message: JSONRPCMessage) -> None:
+        """Take in what it was answered."""
+        if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
+            self._left.pop(message.id, None)
+
+    def left(self, *, waits: bool) -> list[RequestId]:
+        """The requests without an answer; without `waits`, those that do something."""
+        return [number for number, only_waits in self._left.items() if waits or not only_waits]
 
 
 class Lines:
@@ -138,12 +180,16 @@ class Reader:
         fd: int,
         *,
         refuse: Callable[[JSONRPCMessage], Awaitable[None]],
-        ended: Callable[[], None],
+        ended: Callable[[], Awaitable[None]],
         full: Callable[[], bool] = lambda: False,
+        asked: Asked | None = None,
     ) -> None:
         """Args:
+        ended: awaited at the end of the wire, before the server is told.
         full: whether too many answers wait; while it is true, no request is handed on.
+        asked: told of every message.
         """
+        self._asked = asked or Asked()
         self._fd, self._refuse, self._ended, self._full = fd, refuse, ended, full
         self._lines, self._ready = Lines(), deque[bytes | None]()
         mode = os.fstat(fd).st_mode
@@ -160,6 +206,7 @@ class Reader:
             line = self._ready.popleft()
             message = parse(line)
             if not isinstance(message, ErrorData):
+                self._asked.read(message)
                 return SessionMessage(message)
             if line is None or line.strip():
                 log.warning("refused a line: %s", message.message)
@@ -178,7 +225,7 @@ class Reader:
             await anyio.lowlevel.checkpoint()
         data = os.read(self._fd, CHUNK)
         if not data:
-            self._ended()
+            await self._ended()
             raise anyio.EndOfStream
         self._ready.extend(self._lines.feed(data))
 
@@ -219,6 +266,13 @@ def _line(message: JSONRPCMessage) -> bytes:
     return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
 
 
+def _cancelled(number: RequestId) -> JSONRPCError:
+    error = Cancelled("The wire was closed before there was an answer.", hint="What runs in the session goes on.")
+    return JSONRPCError(
+        jsonrpc="2.0", id=number, error=ErrorData(code=SERVER_ERROR, message=str(error), data=error.as_dict())
+    )
+
+
 def _unread(number: RequestId, waiting: int) -> JSONRPCError:
     error = ResourceLimit(
         f"Answers of {waiting:,} bytes wait for you to read them; this one was dropped.",
@@ -236,14 +290,16 @@ class Writer:
     PIPE_BUF bytes without blocking, so that is the most that one write gets.
     """
 
-    def __init__(self, fd: int, *, broken: Callable[[], None]) -> None:
-        self._fd, self._broken = fd, broken
+    def __init__(self, fd: int, *, broken: Callable[[], None], asked: Asked | None = None) -> None:
+        self._fd, self._broken, self._asked = fd, broken, asked or Asked()
         self._lock = anyio.Lock(fast_acquire=True)
         self._rest = memoryview(b"")
         """What a cancelled sender left of its message: a line once begun must be finished first."""
         self._waiting = 0
         """Bytes of the messages that wait until another is written."""
         self._ending = False
+        self._given_up: set[RequestId | None] = set()
+        """Requests that were answered with CANCELLED in the server's place."""
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
 
@@ -259,6 +315,25 @@ class Writer:
             last_resort.daemon = True
             last_resort.start()
 
+    async def finish(self) -> None:
+        """The client has said its last word: answer what it asked, and then be gone as `end` says.
+
+        What is not done in time is CANCELLED, so that nobody takes silence for "not done".
+        """
+        begun = anyio.current_time()
+        with anyio.move_on_after(FINISH_S):
+            while self._asked.left(waits=anyio.current_time() - begun < WAITS_S) and not self._gone():
+                await anyio.sleep(min(LOOK_S, FINISH_S / 10))
+        self.end()
+        with anyio.move_on_after(GRACE_S / 3), suppress(anyio.BrokenResourceError):
+            for number in self._asked.left(waits=True):
+                await self.write(_cancelled(number))
+                self._given_up.add(number)
+
+    def _gone(self) -> bool:
+        """Whether nobody is there any more to read an answer."""
+        return any(event & (select.POLLERR | select.POLLHUP) for _, event in self._poll.poll(0))
+
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message.
 
@@ -269,6 +344,8 @@ class Writer:
 
     async def write(self, message: JSONRPCMessage) -> None:
         """Write one message; see `send`. A long answer that finds too many waiting becomes an error."""
+        if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id in self._given_up:
+            return  # answered already
         data = _line(message)
         if self._waiting > BACKLOG and len(data) > LONG and isinstance(message, JSONRPCResponse):
             data = _line(_unread(message.id, self._waiting))
@@ -281,6 +358,7 @@ class Writer:
             await self._drain()
             self._rest = memoryview(data)
             await self._drain()
+            self._asked.written(message)
         finally:
             self._lock.release()
 
