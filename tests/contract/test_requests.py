@@ -191,3 +191,25 @@ def test_other_signals_are_refused(given):
 @pytest.mark.parametrize(("given", "meant"), [(True, "always"), (False, "never"), ("auto", "auto")])
 def test_bracketed_paste_may_be_true_or_false(given, meant):
     assert OPERATIONS["send"].parse({"text": "x", "bracketed_paste": given}).bracketed_paste == meant
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "wrong"),
+    [
+        ("run", {"command": "echo \ud800"}, "command"),
+        ("send", {"keys": ["Up", {"text": "\udfff\udc00"}]}, "keys"),
+        ("create_session", {"env": {"A\ud83d": "x"}}, "env"),
+        ("run_process", {"argv": ["x", "\ude00"]}, "argv"),
+        ("create_session", {"limits": {"duration_s": float("nan")}}, "limits"),
+        ("create_session", {"limits": {"memory_mb": float("inf")}}, "limits"),
+        ("run", {"command": "x", "timeout_ms": float("-inf")}, "timeout_ms"),
+    ],
+)
+def test_half_of_a_surrogate_pair_nan_and_infinity_are_refused(name, arguments, wrong):
+    with pytest.raises(InvalidArgument) as caught:
+        OPERATIONS[name].parse(arguments)
+    assert [each["argument"] for each in caught.value.details["problems"]] == [wrong]
+
+
+def test_bytes_that_are_not_utf8_may_stand_escaped():
+    assert OPERATIONS["run"].parse({"command": "ls \udcff"}).command == "ls \udcff"

@@ -21,7 +21,7 @@ from mcp.types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCReque
 
 from tests.conftest import SLOW
 from tmuxmcp.faces.mcp import only_waits
-from tmuxmcp.faces.stdio import FINISH_S, MAX_LINE, Asked, Lines, Reader, Writer, parse
+from tmuxmcp.faces.stdio import FINISH_S, MAX_LINE, Asked, Lines, Reader, Writer, id_in, parse
 
 DOUBLE = [sys.executable, "-m", "tests.faces.double"]
 SERVER = DOUBLE
@@ -236,6 +236,13 @@ def test_calls_that_only_wait_are_not_waited_for_long():
     asked.written(JSONRPCError(jsonrpc="2.0", id=0, error=ErrorData(code=1, message="x")))
     asked.read(JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": 2}))
     assert asked.left(waits=True) == [1, 3, 9]
+
+
+def test_a_request_that_is_nearly_json_is_answered_with_a_code():
+    line = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"run","arguments":{"command":"\\ud800"}}}'
+    error = parse(line)
+    assert isinstance(error, ErrorData)
+    assert (error.code, error.data["code"], id_in(line)) == (-32602, "INVALID_ARGUMENT", 7)
 
 
 @pytest.mark.parametrize("stdin", ["/dev/null", __file__])

@@ -6,6 +6,7 @@ operation anywhere: MCP tools, JSON-RPC, Python's methods and the reference docu
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
@@ -204,6 +205,10 @@ class Operation:
         """
         if ITSELF in arguments:
             raise InvalidArgument(f"{ITSELF}: {PROBLEMS['unexpected_keyword_argument']}.", hint=self.takes)
+        if wrong := [name for name, value in arguments.items() if not _is_sound(value)]:
+            problem = "Input should hold no half of a surrogate pair, NaN or infinity"
+            problems = [{"argument": name, "problem": problem} for name in wrong]
+            raise InvalidArgument(f"{', '.join(wrong)}: {problem}.", hint=self.takes, problems=problems)
         try:
             return self.request(**arguments)
         except ValidationError as error:
@@ -268,6 +273,23 @@ class Operation:
     def seldom(self) -> list[str]:
         """Names of the arguments that work and that only whole schemas have."""
         return [name for name, mark in self.marks(Seldom).items() if mark.works]
+
+
+def _is_sound(value: Any) -> bool:
+    """Whether a value has only finite numbers, and text that can be written down: bytes that are not UTF-8 escaped."""
+    match value:
+        case float():
+            return math.isfinite(value)
+        case str():
+            try:
+                value.encode("utf-8", "surrogateescape")
+            except UnicodeEncodeError:
+                return False
+        case Mapping():
+            return all(_is_sound(key) and _is_sound(each) for key, each in value.items())
+        case list() | tuple():
+            return all(map(_is_sound, value))
+    return True
 
 
 def _argument(loc: tuple[str | int, ...], names: list[str]) -> str:

@@ -65,7 +65,7 @@ class Rpc:
         """
         reply = Reply(None)
         try:
-            asked = json.loads(body)
+            asked = json.loads(body, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
             reply.body = encode(_failure(None, PARSE_ERROR, InvalidArgument("The body is not JSON.")))
             return reply
@@ -118,6 +118,11 @@ class Rpc:
             raise InvalidArgument("params is an object: arguments go by name.", hint=operation.takes)
         result = await self._broker.perform(operation, params, call)
         return portable(result.model_dump(mode="json"))
+
+
+def _refuse_constant(word: str) -> None:
+    """NaN and infinities, which Python's reader takes and JSON does not have."""
+    raise ValueError(word)
 
 
 def encode(value: Any) -> bytes:

@@ -9,6 +9,7 @@ says is the SDK's business: here lines are split, bounded, and refused when they
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
 import select
@@ -27,6 +28,7 @@ import anyio.lowlevel
 from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
 from mcp.types import (
+    INVALID_PARAMS,
     INVALID_REQUEST,
     PARSE_ERROR,
     ErrorData,
@@ -40,7 +42,7 @@ from mcp.types import (
 )
 from pydantic import ValidationError
 
-from tmuxmcp.errors import Cancelled, ResourceLimit
+from tmuxmcp.errors import Cancelled, InvalidArgument, ResourceLimit
 
 log = logging.getLogger(__name__)
 
@@ -210,7 +212,8 @@ class Reader:
                 return SessionMessage(message)
             if line is None or line.strip():
                 log.warning("refused a line: %s", message.message)
-                await self._refuse(JSONRPCError(jsonrpc="2.0", id=None, error=message))
+                number = id_in(line) if message.code == INVALID_PARAMS else None
+                await self._refuse(JSONRPCError(jsonrpc="2.0", id=number, error=message))
 
     def _left(self) -> bool:
         """Whether the client has closed its end: then all it said is read on to its end, which ends us."""
@@ -258,8 +261,29 @@ def parse(line: bytes | None) -> JSONRPCMessage | ErrorData:
         return jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValidationError as error:
         if error.errors(include_url=False, include_input=False)[0]["type"] == "json_invalid":
-            return ErrorData(code=PARSE_ERROR, message="Not JSON")
+            return _no_text(line) or ErrorData(code=PARSE_ERROR, message="Not JSON")
         return ErrorData(code=INVALID_REQUEST, message="Not a JSON-RPC message")
+
+
+def id_in(line: bytes | None) -> RequestId | None:
+    """The id of a request that only Python's lenient reader understands; None where it has none."""
+    try:
+        asked = json.loads(line or b"")
+    except (ValueError, RecursionError):
+        return None
+    number = asked.get("id") if isinstance(asked, dict) else None
+    return number if isinstance(number, str | int) and not isinstance(number, bool) else None
+
+
+def _no_text(line: bytes) -> ErrorData | None:
+    """What is wrong with a request of which some tool made something that is like JSON."""
+    if id_in(line) is None:
+        return None
+    error = InvalidArgument(
+        "The request holds half of a surrogate pair (\\ud800 to \\udfff), which is no text.",
+        hint="Send bytes that are no text as data_base64.",
+    )
+    return ErrorData(code=INVALID_PARAMS, message=str(error), data=error.as_dict())
 
 
 def _line(message: JSONRPCMessage) -> bytes:
