@@ -163,3 +163,15 @@ def test_of_what_comes_after_the_limit_only_gaps_are_written_down(directory: Ses
         events.append(event)
     assert list(events.read()) == [Gap(TIME, 1)]
     assert directory.events.stat().st_size == LIMIT_BYTES + len(encode(Gap(TIME, 1)))
+
+
+def test_no_event_is_earlier_than_the_one_before(directory: SessionDirectory) -> None:
+    early, whole, late = (f"2026-01-02T03:04:05.{part}Z" for part in ("100", "000", "900"))
+    append(directory, *(encode(Gap(time, at)) for at, time in enumerate((early, whole, "", late, whole))))
+    assert [event.time for event in Events(directory).read() if isinstance(event, Gap)] == [
+        early,
+        early,
+        "",
+        late,
+        late,
+    ]

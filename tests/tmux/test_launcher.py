@@ -6,7 +6,9 @@ import ast
 import os
 import shutil
 import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import anyio
@@ -16,6 +18,7 @@ import pytest
 from tests.conftest import eventually
 from tests.tmux.conftest import ENVIRONMENT, Launched, launch_pane
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.times import iso
 from tmuxmcp.record.events import Exited, decode, encode
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.server import Tmux
@@ -27,6 +30,9 @@ SHELLS = [
     *([shutil.which(words[0]) or "", *words[1:]] for words in (["bash", "--posix"], ["busybox", "sh"])),
 ]
 """What /bin/sh may be."""
+
+MILLISECONDS = subprocess.run(["date", "+%3N"], capture_output=True, text=True).stdout.strip().isdecimal()
+"""Whether date(1) tells them, as GNU's does."""
 
 
 @pytest.fixture(params=[shell for shell in SHELLS if shell[0]], ids=lambda words: os.path.basename(words[0]))
@@ -48,6 +54,7 @@ async def test_exit_code_is_the_programs_own(tmux: Tmux, shell: list[str]) -> No
 async def test_end_is_written_down_as_an_event(
     tmux: Tmux, shell: list[str], end: str, code: int | None, name: str | None
 ) -> None:
+    before = iso(time.time())
     launched = await launch_pane(tmux, ["sh", "-c", f"echo out; {end}"], shell=shell)
     await launched.ended()
     (line,) = (launched.directory / "events.jsonl").read_bytes().splitlines(keepends=True)
@@ -55,6 +62,7 @@ async def test_end_is_written_down_as_an_event(
     assert isinstance(event, Exited)
     assert (event.offset, event.exit_code, event.exit_signal) == (len(launched.log()), code, name)
     assert event.time.startswith("20")
+    assert not MILLISECONDS or before <= event.time <= iso(time.time())
     assert encode(event) == line
 
 

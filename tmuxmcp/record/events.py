@@ -17,7 +17,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, get_type_hints
 
 from tmuxmcp.record.directory import SessionDirectory
@@ -174,8 +174,17 @@ class Events:
                 os.close(fd)
 
     def read(self) -> Iterator[Event | Unknown]:
-        """All that is written down, oldest first; torn lines are left out."""
-        return _events_of(self._lines(0).split(b"\n"))
+        """All that is written down, oldest first; torn lines are left out.
+
+        No event is earlier than the one before: where date(1) tells whole seconds, the exit would be.
+        """
+        latest = ""
+        for event in _events_of(self._lines(0).split(b"\n")):
+            if isinstance(event, Unknown) or not event.time:
+                yield event
+                continue
+            latest = max(latest, event.time)  # ISO 8601 in one form: as texts they are in the order of time
+            yield event if event.time == latest else replace(event, time=latest)
 
     def gaps(self, start: int, end: int) -> list[int]:
         """Offsets between `start` and `end` at which output was lost."""

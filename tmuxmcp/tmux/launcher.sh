@@ -47,11 +47,15 @@ while :; do
   sleep 0.005
 done
 
+# Only GNU's date knows milliseconds; others print the N. Readers put right what whole seconds turn back.
+time=$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)
+case $time in *N*) time=$(date -u +%Y-%m-%dT%H:%M:%S.000Z) ;; esac
+
 base=0 code=$status name=null
 [ -r "$dir/out.base" ] && read -r base <"$dir/out.base"
 [ -z "$signal" ] || code=null name="\"$signal\""
 printf '{"time": "%s", "offset": %s, "event": "exit", "exit_code": %s, "exit_signal": %s}\n' \
-  "$(date -u +%Y-%m-%dT%H:%M:%S.000Z)" "$((base + $(wc -c <"$log")))" "$code" "$name" >>"$dir/events.jsonl"
+  "$time" "$((base + $(wc -c <"$log")))" "$code" "$name" >>"$dir/events.jsonl"
 
 case $signal in
 '') exit "$status" ;;

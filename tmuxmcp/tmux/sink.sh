@@ -31,7 +31,8 @@ measure() {
 }
 
 tell_gap() {
-  time=$(date -u +%Y-%m-%dT%H:%M:%S.000Z)
+  time=$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)
+  case $time in *N*) time=$(date -u +%Y-%m-%dT%H:%M:%S.000Z) ;; esac # no GNU date
   printf '{"time": "%s", "offset": %s, "event": "gap"}\n' "$time" "$size" >>"$dir/events.jsonl"
 }
 
