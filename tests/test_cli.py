@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import json
 import os
@@ -21,8 +22,10 @@ from pathlib import Path
 import pytest
 
 import tmuxmcp
-from tmuxmcp.cli.arguments import VERBS
+import tmuxmcp.cli
+from tmuxmcp.cli.arguments import VERBS, parse
 from tmuxmcp.config import Settings
+from tmuxmcp.errors import InvalidArgument
 
 ROOT = Path(__file__).parents[1]
 SLOWNESS = float(os.environ.get("TMUXMCP_TEST_SLOW", "1"))
@@ -164,6 +167,33 @@ def test_every_setting_is_a_flag(cli, verb):
 )
 def test_wrong_usage_is_one_line(cli, words, status):
     assert cli.error(*words, status=status).startswith("INVALID_ARGUMENT: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [("runn true", "run"), ("lst", "list"), ("list --al", "--all"), ("serve --max-session=3", "--max-sessions")],
+)
+def test_a_misspelt_word_is_told_what_it_should_be(words, meant):
+    with pytest.raises(InvalidArgument) as caught:
+        parse(words.split())
+    assert caught.value.hint.startswith(f"Did you mean `{meant}`? See `tmuxmcp")
+
+
+def test_what_is_like_no_word_is_taken_for_none():
+    with pytest.raises(InvalidArgument) as caught:
+        parse(["frobnicate"])
+    assert caught.value.hint == "See `tmuxmcp --help`."
+
+
+def test_a_full_disk_is_told_in_one_line(monkeypatch, capsys):
+    def full(words):
+        raise ExceptionGroup("tasks", [OSError(errno.ENOSPC, "No space left on device")])
+
+    monkeypatch.setattr(tmuxmcp.cli, "parse", full)
+    assert tmuxmcp.cli.main(["list"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("tmuxmcp: IO_ERROR: The disk is full.")
+    assert said.count("\n") == 1
 
 
 def test_config_names_each_origin(cli):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import parse
-from tmuxmcp.errors import TmuxMcpError
+from tmuxmcp.errors import TmuxMcpError, shortage
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,4 +29,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         output.forget_stdout()
         return 141  # what a shell says of a program that SIGPIPE ended
     except Exception as error:
+        if told := shortage(error):  # a full disk, say: the machine's, and no defect of ours
+            return output.report(told, words)
         return output.report_defect(error, words)

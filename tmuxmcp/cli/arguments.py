@@ -7,13 +7,18 @@ They may also follow the first word directly (`tmuxmcp new bash --name a`); `--`
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NoReturn
 
 from tmuxmcp import __version__
 from tmuxmcp.contract.words import SIGNALS, WAITS, signal_name
 from tmuxmcp.errors import InvalidArgument
+
+NEAR = 0.7
+"""How alike a word and the command or option are that it is taken for."""
 
 PAIRS = ("env", "limits")
 """Settings that are tables: a flag gives one entry."""
@@ -37,7 +42,15 @@ class Parser(argparse.ArgumentParser):
         super().__init__(prog, **kwargs)
 
     def error(self, message: str) -> NoReturn:
-        raise InvalidArgument(f"{message[0].upper()}{message[1:]}.", hint=f"See `{self.prog} --help`.")
+        near = self._meant(message)
+        hint = (f"Did you mean `{near}`? " if near else "") + f"See `{self.prog} --help`."
+        raise InvalidArgument(f"{message[0].upper()}{message[1:]}.", hint=hint)
+
+    def _meant(self, message: str) -> str:
+        """The command or option that is like the word that argparse does not know; empty: none is."""
+        found = re.search(r"(?:invalid choice: '|unrecognized arguments: )([^' =]+)", message)
+        known = [*self._option_string_actions, *(() if " " in self.prog else VERBS)]
+        return next(iter(get_close_matches(found[1], known, n=1, cutoff=NEAR)), "") if found else ""
 
     def take_leading(self, options: argparse.Namespace, words: Sequence[str]) -> list[str]:
         """Take the options at the front of `words` into `options`; return the words behind them."""
@@ -78,7 +91,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         add(verbs, name, name == verb)
     options, more = parser.parse_known_args(words)
     if more and not _take_late_words(options, more):
-        parser.error(f"unrecognized arguments: {' '.join(more)}")
+        options.parser.error(f"unrecognized arguments: {' '.join(more)}")
     return options
 
 
