@@ -18,7 +18,7 @@ from tmuxmcp import __version__
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import Seldom
 from tmuxmcp.errors import TmuxUnavailable
-from tmuxmcp.faces.mcp import INSTRUCTIONS, as_result, build_server, instructions, lean, select, stdio_identity
+from tmuxmcp.faces.mcp import INSTRUCTIONS, as_result, build_server, lean, select, stdio_identity
 from tmuxmcp.faces.portable import portable
 from tmuxmcp.faces.text import footer, render
 
@@ -53,22 +53,11 @@ async def test_server_says_who_it_is(connect, mode):
         assert client.protocol_version == ("2026-07-28" if mode == "auto" else "2025-11-25")
         assert (client.server_info.name, client.server_info.version) == ("tmuxmcp", __version__)
         assert client.server_info.website_url is None
-        assert client.instructions.startswith(INSTRUCTIONS)
-
-
-async def test_schemas_leave_out_rare_arguments_unless_all_is_asked_for(connect):
-    rare = {"ctrl", "alt", "shift", "bracketed_paste", "prompt_pattern", "idle_ms"}
-    async with connect() as client:
-        send = (await tools_of(client))["send"].input_schema["properties"]
-        assert not rare & send.keys()
-        assert rare <= set(client.instructions.rpartition("send ")[2].partition(";")[0].split())
-        assert not {"record", "host"} & (await tools_of(client))["create_session"].input_schema["properties"].keys()
-    async with connect(tools=["all"]) as client:
-        assert rare <= (await tools_of(client))["send"].input_schema["properties"].keys()
+        assert client.instructions == INSTRUCTIONS
 
 
 def test_instructions_fit_what_clients_show():
-    assert len(instructions(OPERATIONS.values()).encode()) < 2048  # Claude Code cuts there
+    assert len(INSTRUCTIONS.encode()) < 2048  # Claude Code cuts there
     assert INSTRUCTIONS.index("`run`") < 200
 
 
@@ -113,7 +102,7 @@ async def test_arguments_that_are_seldom_needed_stand_in_whole_schemas_alone(con
             assert set(tool.input_schema["properties"]) == set(OPERATIONS[name].arguments)
     assert {"ctrl", "idle_ms"} <= seldom("send")
     assert "idle_ms" not in seldom("read")
-    for name in {each for operation in OPERATIONS for each in seldom(operation)}:
+    for name in {each for operation in OPERATIONS for each in OPERATIONS[operation].seldom}:
         assert name in INSTRUCTIONS
 
 

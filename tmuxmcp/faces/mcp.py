@@ -11,7 +11,7 @@ import base64
 import hashlib
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, Literal
@@ -87,15 +87,15 @@ may be working), matched, exited, timeout, immediate. `evidence`: marks and kern
 quiet mere silence. A timeout is no failure: the program goes on. Call `read` with \
 wait_for=command to get a command's exit code, wait_for=ready for other programs, or send key=C-c to stop it. Do not \
 start it again.
-- `read` gives what is new since your last read; view=screen shows the visible screen (vim, less, \
+- `read` gives what is new since your last read; view=screen shows the visible screen (use it for vim, less, \
 menus), view=diff only its rows that changed since your last look.
 - Long output is cut in the middle; the line in between says which offsets fetch the rest (`read since=`). \
 `search` finds text in all that was printed.
 - `mode` says what the terminal does: shell_prompt, running, line_input, password, pager, editor, fullscreen.
 - mode=password: a secret is asked for. Never type, guess or ask for secrets yourself: have the person run \
-`tmuxmcp attach --take SESSION_ID` and type it, then read with wait_for=ready.
+`tmuxmcp attach --take SESSION_ID` and type it, then read with wait_for=ready. `attach_command` only watches.
 - Understood though no schema has them: ctrl alt shift bracketed_paste prompt_pattern screen_id limits \
-scrollback_lines generation, idle_ms of send, signal of destroy_session.
+scrollback_lines generation data_base64, idle_ms of send, signal of destroy_session.
 - Errors begin with a CODE and say what to do next.
 """
 
@@ -183,7 +183,7 @@ def build_server(
         title="tmuxmcp",
         version=__version__,
         description="Terminal sessions for agents, on tmux",
-        instructions=INSTRUCTIONS if whole else instructions(offered.values()),
+        instructions=INSTRUCTIONS,
         icons=[ICON],
         lifespan=lifespan,
         on_list_tools=list_tools,
@@ -214,12 +214,6 @@ def only_waits(request: JSONRPCRequest) -> bool:
     default = operation.defaults.get("wait_for")
     wanted = arguments.get("wait_for", default) if isinstance(arguments, dict) else default
     return operation.acts == "nothing" and wanted != "none"
-
-
-def instructions(offered: Iterable[Operation]) -> str:
-    """What a model is told before its first call, with the arguments that no schema tells it of."""
-    more = [f"{row.name} {' '.join(row.seldom)}" for row in offered if row.seldom]
-    return INSTRUCTIONS + (f"- Also understood: {'; '.join(more)}.\n" if more else "")
 
 
 def as_tool(operation: Operation, results: Results, settings: BrokerSettings = DEFAULTS, *, whole: bool = True) -> Tool:
