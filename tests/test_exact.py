@@ -184,6 +184,97 @@ def test_history_expansion_that_the_user_switches_on_never_hangs_and_is_told(she
     assert shell("echo 'hi!there'")["output"] == "hi!there\n"
 
 
+HOOKS_GONE = [
+    "unset PROMPT_COMMAND",
+    'PROMPT_COMMAND=("echo pc1")',
+    "PROMPT_COMMAND=()",
+    "unset PROMPT_COMMAND; unset PS0",
+    "set -eu; unset PROMPT_COMMAND",
+]
+
+
+@pytest.mark.parametrize("before", HOOKS_GONE)
+def test_a_shell_whose_hooks_were_taken_away_is_asked(shell: Callable[..., dict], tmp_path: Path, before: str):
+    gone = shell(f"{before}; echo ran >>{tmp_path}/did; echo out; ! :", timeout_ms=5000)
+    more = "pc1\n" if "pc1" in before else ""
+    assert (gone["output"], gone["exit_code"], gone["completed"]) == ("out\n" + more, 1, True), gone
+    assert "PROMPT_COMMAND" in gone["note"]
+    assert (gone["mode"], gone["cwd"]) == ("shell_prompt", shell("pwd")["output"].strip())
+    result = shell(f"echo ran >>{tmp_path}/did; echo next; (exit 0)", timeout_ms=5000)
+    assert (result["output"], result["exit_code"], result["note"]) == ("next\n", 0, None), result
+    assert (tmp_path / "did").read_text() == "ran\nran\n"
+
+
+def test_a_persons_command_that_took_the_hooks_away(agent: Agent, shell: Callable[..., dict]):
+    session = session_of(shell)
+    sent = agent.call("send", session_id=session, text="unset PROMPT_COMMAND; echo out", enter=True)
+    assert sent["result"]["mode"] == "shell_prompt"
+    assert shell("echo next")["output"] == "next\n"
+
+
+@pytest.mark.parametrize(("command", "answer"), [("read -e x", "x"), ("unset PROMPT_COMMAND; PS1='> '", "exit 3")])
+def test_where_neither_prompt_nor_hooks_tell_the_end_it_is_not_said_to_go_on(
+    agent: Agent, shell: Callable[..., dict], command: str, answer: str
+):
+    result = shell(command, timeout_ms=5000)
+    assert (result["completed"], result["outcome"], result["evidence"]) == (False, "ready", "kernel"), result
+    assert "cannot be told whether it is over" in result["note"]
+    assert answered(lambda: shell("echo no")) == "NOT_A_SHELL"
+    agent.call("send", session_id=result["session_id"], text=answer, enter=True, read="none")
+    if answer == "x":
+        assert shell("echo $x")["output"] == "x\n"
+
+
+READONLY = {
+    "prompt command": ("readonly PROMPT_COMMAND='history -a'", ""),
+    "no prompt command": ("readonly PROMPT_COMMAND", ""),
+    "array": ("PROMPT_COMMAND=('echo a' 'echo b'); readonly PROMPT_COMMAND", "a\nb\n"),
+    "prompts": ("readonly PS1 PS0 PS2", ""),
+    "all": ("readonly PS1 PS0 PS2 PROMPT_COMMAND", None),
+}
+"""Start-up file of a hardened machine, and what it adds to the output; None: nothing can tell ends there."""
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["in the start-up file", "later"])
+@pytest.mark.parametrize(("file", "more"), READONLY.values(), ids=READONLY.keys())
+def test_readonly_prompts_and_prompt_commands(
+    agent: Agent, session_of_bash: Callable[..., str], tmp_path: Path, file: str, more: str | None, late: bool
+):
+    (tmp_path / ".bashrc").write_text("" if late else file)
+    session = session_of_bash(HOME=str(tmp_path))
+    if late:
+        agent.run(file, session_id=session)
+        more = "" if "=" not in file else more
+    for number in range(3):
+        call = {"command": f"echo ran >>{tmp_path}/did; echo one; (exit 3)", "session_id": session}
+        if more is None and not late:
+            assert answered(lambda call=call: agent.run(**call)) == "NOT_A_SHELL"
+            assert not (tmp_path / "did").exists()
+            continue
+        result = agent.run(**call)
+        assert (result["output"], result["exit_code"], result["completed"]) == (f"one\n{more}", 3, True), result
+        assert (tmp_path / "did").read_text() == "ran\n" * (number + 1)
+
+
+def test_stderr_of_the_shell_elsewhere(shell: Callable[..., dict], tmp_path: Path):
+    shell(f"exec 2>{tmp_path}/err")
+    for status in (3, 4):
+        result = shell(f"echo out; echo err >&2; (exit {status})", timeout_ms=5000)
+        assert (result["output"], result["exit_code"], result["completed"]) == ("out\n", status, True), result
+    shell("exec 2>/dev/tty")
+    assert shell("echo both >&2")["output"] == "both\n"
+
+
+def test_prompts_made_from_prompts_do_not_grow(shell: Callable[..., dict]):
+    shell('activate() { OLD=$PS1; PS1="(venv) $PS1"; }; deactivate() { PS1=$OLD; }')
+    sizes = []
+    for _ in range(4):
+        shell("activate")
+        shell("deactivate")
+        sizes.append(shell("echo ${#PS1} ${#PS0} ${#PS2}")["output"])
+    assert len(set(sizes)) == 1, sizes
+
+
 LONG = "echo " + " ".join(f"word{number}" for number in range(60))
 
 UNUSUAL = [
@@ -216,7 +307,44 @@ def test_what_a_line_editor_shows_does_not_decide(shell: Callable[..., dict], be
     for command, output, status in SHOWN_OR_NOT:
         result = shell(command, timeout_ms=5000)
         assert (result["output"], result["exit_code"], result["completed"]) == (output, status, True), result
-        assert ("echo is off" in (result["note"] or "")) is ("-echo" in before and not command.startswith("#"))
+        unseen = "-echo" in before and not command.startswith("#")
+        assert ("echo is off" in (result["note"] or "")) is unseen, result
+
+
+CRASHED = """python3 -c 'import curses; curses.initscr(); curses.noecho(); curses.cbreak(); raise SystemExit("boom")'"""
+
+LEFT_BEHIND = {
+    "a crashed full-screen program": (CRASHED, "echo is off"),
+    "no echo": ("stty -echo", "echo is off"),
+    "raw": ("stty raw", "newlines do not return"),
+    "raw without echo": ("stty raw -echo", "echo is off"),
+    "single keys": ("stty -icanon", None),
+    "no signals": ("stty -isig", None),
+    "no carriage returns": ("stty -onlcr", "newlines do not return"),
+    "nothing done to output": ("stty -opost", "newlines do not return"),
+    "pastes without brackets": ("printf '\\033[?2004l'", None),
+    "pastes in brackets": ("printf '\\033[?2004h'", None),
+    "the mouse": ("printf '\\033[?1000h\\033[?1006h'", "the mouse"),
+    "the alternate screen": ("printf '\\033[?1049h'", "the alternate screen is on"),
+}
+"""What a program does to the terminal and leaves so, and what the next answer says of it."""
+
+
+@pytest.mark.parametrize(("program", "told"), LEFT_BEHIND.values(), ids=LEFT_BEHIND.keys())
+def test_what_a_program_left_of_the_terminal(
+    shell: Callable[..., dict], tmp_path: Path, program: str, told: str | None
+):
+    shell(program)
+    for number in range(2):
+        result = shell(f"echo ran >>{tmp_path}/did; echo one; echo two; (exit 3)", timeout_ms=5000)
+        assert (result["output"], result["exit_code"], result["completed"]) == ("one\ntwo\n", 3, True), result
+        assert (told or "") in (result["note"] or "")
+        assert (result["note"] is None) == (told is None), result
+        assert (tmp_path / "did").read_text() == "ran\n" * (number + 1)
+    if told:
+        assert "To mend that, run " in result["note"]
+        shell(result["note"].split("`")[1])
+        assert shell("echo mended")["note"] is None
 
 
 def test_a_question_where_nothing_is_echoed(agent: Agent, shell: Callable[..., dict]):
@@ -260,7 +388,62 @@ def test_another_program_in_front(agent: Agent, shell: Callable[..., dict], prog
     with pytest.raises(ToolFailed) as failed:
         shell("echo no")
     assert failed.value.code == "NOT_A_SHELL"
-    assert program.split()[0] in str(failed.value)
+    assert f"`{program}`, which was started there" in str(failed.value)
+    assert "gives no exit code" in str(failed.value)
+
+
+@pytest.mark.parametrize("nested", ["bash --norc", "zsh -f", "fish --no-config", "busybox sh", "dash"])
+def test_mode_is_shell_prompt_only_where_run_works(agent: Agent, shell: Callable[..., dict], nested: str):
+    session = session_of(shell)
+    sent = agent.call("send", session_id=session, text=nested, enter=True)
+    assert (sent["result"]["outcome"], sent["result"]["mode"]) == ("ready", "line_input")
+    facts = agent.call("get_session", session_id=session)
+    assert (facts["mode"], facts["foreground"]["command"]) == ("line_input", nested.removeprefix("busybox "))
+    with pytest.raises(ToolFailed, match=f"`{facts['foreground']['command']}`") as failed:
+        shell("echo no")
+    assert failed.value.code == "NOT_A_SHELL"
+    agent.call("send", session_id=session, text="exit", enter=True)
+    assert shell("echo outer")["mode"] == "shell_prompt"
+
+
+def test_a_shell_without_its_line_editor(agent: Agent, shell: Callable[..., dict]):
+    session = session_of(shell)
+    shell("set +o emacs")
+    with pytest.raises(ToolFailed, match=r"line editor of bash is off.*set -o emacs") as failed:
+        shell("echo no")
+    assert failed.value.code == "NOT_A_SHELL"
+    assert agent.call("get_session", session_id=session)["mode"] == "line_input"
+    agent.call("send", session_id=session, text="set -o emacs", enter=True)
+    assert shell("echo yes")["output"] == "yes\n"
+
+
+def test_a_question_of_the_shell_itself_is_named(agent: Agent, shell: Callable[..., dict]):
+    asked = shell("read -p 'name? ' x")
+    assert "waits for a line" in asked["note"]
+    with pytest.raises(ToolFailed, match=r"`read -p 'name\? ' x` is not over") as failed:
+        shell("ls")
+    assert failed.value.code == "NOT_A_SHELL"
+    agent.call("send", session_id=asked["session_id"], text="me", enter=True)
+    assert shell("echo $x")["output"] == "me\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "name"), [("python3 -q", "python3"), ("gdb -q -nx", "gdb"), ("sqlite3 -interactive", "sqlite3")]
+)
+def test_a_program_that_waits_at_its_prompt(agent: Agent, shell: Callable[..., dict], command: str, name: str):
+    if shutil.which(name) is None:
+        pytest.skip(f"{name} is not installed")
+    result = shell(command)
+    assert f"`{name}` waits at its prompt" in result["note"]
+    assert result["mode"] == "line_input"
+
+
+def test_a_name_that_a_program_gives_itself_has_no_blanks_around_it(agent: Agent, shell: Callable[..., dict]):
+    session = session_of(shell)
+    code = "with open('/proc/self/comm', 'w') as f: f.write('npm init   ')"
+    result = shell(f'(exec -a "npm init            " python3 -qic "{code}")')
+    assert "`npm init` waits" in result["note"], result
+    agent.call("send", session_id=session, key="C-d", read="none")
 
 
 def test_busy_says_what_runs_and_since_when(agent: Agent, shell: Callable[..., dict]):
@@ -359,18 +542,49 @@ def test_a_command_that_the_shell_read_before_ours_is_told(agent: Agent, shell: 
     assert "Somebody else typed" in result["note"]
 
 
-def test_of_two_commands_that_nothing_shows_neither_is_taken_for_ours(agent: Agent, shell: Callable[..., dict]):
-    shell("stty -echo")
+@pytest.mark.parametrize("before", ["stty -echo", "shopt -u promptvars", "shopt -u promptvars; stty -echo"])
+def test_of_two_commands_that_nothing_shows_each_has_its_own_result(
+    agent: Agent, shell: Callable[..., dict], before: str
+):
+    shell(before)
     result = run_behind(agent, session_of(shell), "echo theirs", "echo ours; (exit 5)", timeout_ms=5000)
-    assert (result["exit_code"], result["completed"]) == (None, False), result
-    assert "cannot be told whether this command ran" in result["note"]
-    assert "ours" in result["output"]
+    assert (result["output"], result["exit_code"], result["completed"]) == ("ours\n", 5, True), result
+    assert "Somebody else typed" in result["note"]
 
 
 def test_a_command_that_another_program_read_is_not_said_to_wait(agent: Agent, shell: Callable[..., dict]):
     result = run_behind(agent, session_of(shell), "cat", "echo ours", timeout_ms=500)
     assert (result["exit_code"], result["completed"], result["outcome"]) == (None, False, "timeout")
     assert "read by it as input" in result["note"]
+
+
+def test_a_command_that_the_shell_does_not_take_never_runs(agent: Agent, shell: Callable[..., dict], tmp_path: Path):
+    session = session_of(shell)
+    shell("""bind -r '\\e[7777~'; bind '"\\e[7777~": redraw-current-line'""")
+    for _ in range(2):
+        assert answered(lambda: shell(f"echo ran >>{tmp_path}/did", timeout_ms=5000)) == "SESSION_BUSY"
+    assert not list((agent.state_dir / "sessions" / session / "given").iterdir())
+    mend = """bind '"\\e[7777~": "\\e[7775~\\e[7776~"'"""
+    agent.call("send", session_id=session, key="C-u", read="none")
+    agent.call("send", session_id=session, text=mend, enter=True)
+    assert shell("echo again")["output"] == "again\n"
+    assert not (tmp_path / "did").exists()
+
+
+def test_a_command_whose_name_bash_tells_only_at_its_end(agent: Agent, shell: Callable[..., dict]):
+    shell("shopt -u promptvars")
+    result = shell("echo begun; sleep 0.5; (exit 4)", timeout_ms=200)
+    assert (result["outcome"], result["completed"], result["output"]) == ("timeout", False, "begun\n")
+    assert "typed" not in (result["note"] or "")
+    agent.call("read", session_id=result["session_id"], wait_for="ready")
+    shell("shopt -s promptvars")
+    assert shell("echo $PS0 | grep -c tmuxmcp_job")["output"] == "1\n"
+
+
+@pytest.mark.parametrize("text", ["echo a", "true"])
+def test_the_last_word_is_the_users_own(shell: Callable[..., dict], text: str):
+    shell(f"{text} lastword")
+    assert shell('echo "$_"')["output"] == "lastword\n"
 
 
 def test_two_sessions_in_parallel(agent: Agent):

@@ -48,8 +48,8 @@ CASES = [
             line("yes | head -n 20000 | tail -n 1", "shell_prompt", "\ny\n", "marks"),
             line("sleep 0.2 | cat", "shell_prompt", evidence="marks"),
             line("echo 'Password:'", "shell_prompt", "Password:", "marks"),
-            line("bash --norc", "shell_prompt"),  # no marks of ours in there
-            line("sleep 0.2; echo inner", "shell_prompt", "\ninner\n"),
+            line("bash --norc", "line_input"),  # no marks of ours in there, and no `run`
+            line("sleep 0.2; echo inner", "line_input", "\ninner\n"),
         ],
     ),
     Case(

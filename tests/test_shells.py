@@ -512,6 +512,44 @@ def test_an_exclamation_mark_is_itself_in_zsh(
 
 
 @zsh_only
+@pytest.mark.parametrize(
+    "before",
+    [
+        "precmd_functions=()",
+        "unset precmd_functions",
+        "precmd_functions=() preexec_functions=()",
+        "precmd_functions=(); PROMPT='> '",
+    ],
+)
+def test_a_zsh_whose_hooks_were_taken_away_is_asked(shell: Run, tmp_path: Path, before: str):
+    gone = shell(f"{before}; echo ran >>{tmp_path}/did; echo out; false", timeout_ms=5000)
+    assert (gone["output"], gone["exit_code"], gone["completed"]) == ("out\n", 1, True), gone
+    assert "precmd_functions" in gone["note"]
+    result = shell(f"echo ran >>{tmp_path}/did; echo next; sh -c 'exit 4'", timeout_ms=5000)
+    assert (result["output"], result["exit_code"], result["note"]) == ("next\n", 4, None), result
+    assert (tmp_path / "did").read_text() == "ran\nran\n"
+
+
+LEFT_BEHIND = [
+    "stty -echo",
+    "stty raw -echo",
+    "stty -opost",
+    "printf '\\033[?1049h'",
+    "printf '\\033[?1000h\\033[?2004l'",
+]
+
+
+@pytest.mark.parametrize("left", LEFT_BEHIND)
+def test_what_a_program_left_of_the_terminal(shell: Run, tmp_path: Path, left: str):
+    shell(left)
+    for number in range(2):
+        result = shell(f"echo ran >>{tmp_path}/did; echo one; echo two; sh -c 'exit 3'", timeout_ms=5000)
+        assert (result["output"], result["exit_code"], result["completed"]) == ("one\ntwo\n", 3, True), result
+        assert ("printf" in left) <= ("left the terminal changed" in (result["note"] or ""))
+        assert (tmp_path / "did").read_text() == "ran\n" * (number + 1)
+
+
+@zsh_only
 def test_the_persons_zsh_history_is_left_alone(agent: Agent, session_in: Callable[..., str], home: Path, program: str):
     history = home / ".zsh_history"
     history.write_text("the person's own\n" * 5)

@@ -196,3 +196,19 @@ def test_a_prompt_drawn_again_begins_the_input_again():
 def test_a_track_survives_being_written_down():
     shell = track(STREAM)
     assert ShellTrack.from_dict(shell.as_dict()) == shell
+
+
+def test_a_late_end_lies_where_the_prompt_was_drawn_anew():
+    late = b"\x1b]133;D;3;aid=n0nce;n=1;k=l\a"
+    before = A1 + B1 + b"ls\r\n" + C1 + b"out\r\n"
+    waiting = track(before, A1 + b"$ " + B1)
+    assert (waiting.state, waiting.prompted) == (ShellState.RUNNING, len(before))
+    after, (finished,) = followed(before, A1, b"$ ", B1, late)
+    assert (finished.output_end, finished.status, finished.late) == (len(before), 3, True)
+    assert after.prompted is None
+
+
+def test_a_prompt_that_a_command_prints_does_not_end_its_output():
+    before = A1 + B1 + b"ls\r\n" + C1 + b"out" + A1 + b"$ " + B1 + b"more\r\n"
+    _, (finished,) = followed(before, D1)
+    assert (finished.output_end, finished.late) == (len(before), False)

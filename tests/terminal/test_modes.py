@@ -13,8 +13,7 @@ TABLE = [
     (ModeFacts(waiting="secret", at_prompt=True, alternate_screen=True), "password"),
     (ModeFacts(waiting="editor", at_prompt=True, command="bash"), "shell_prompt"),
     (ModeFacts(at_prompt=True), "shell_prompt"),  # no kernel to ask: the marks know
-    (ModeFacts(waiting="editor", command="zsh"), "shell_prompt"),
-    (ModeFacts(waiting="editor", command="fish", in_command=True), "line_input"),  # its `read` edits lines
+    (ModeFacts(waiting="editor", command="zsh"), "line_input"),  # one without marks, or a question of ours
     (ModeFacts(waiting="editor", command="python3"), "line_input"),
     (ModeFacts(waiting="line", command="bash"), "line_input"),
     (ModeFacts(waiting="line", command="less"), "line_input"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from tmuxmcp.terminal.modes import PROMPT_SHELLS
 from tmuxmcp.tmux.shells import SHELLS, command_keys, integrate, shell_of, temporary_prefixes
 from tmuxmcp.tmux.shells.record import START_UP, Integration
 
+GIVEN = Path(tempfile.gettempdir())
+
 
 def integrated(program: str, *args: str, history: str = "session", **environment: str) -> Integration:
     return integrate(
@@ -19,6 +22,7 @@ def integrated(program: str, *args: str, history: str = "session", **environment
         args,
         nonce="n0nce",
         own_history=Path("/state/s1/history"),
+        given=GIVEN,
         history=history,
         environment={"HOME": "/home/me", **environment},
     )
@@ -93,7 +97,7 @@ def test_zsh_is_told_where_the_users_own_files_are():
 def test_shell_is_known_by_the_name_of_its_program():
     assert shell_of("/usr/bin/zsh") is SHELLS["zsh"]
     assert shell_of("bash") is SHELLS["bash"]
-    assert not shell_of("/usr/bin/less").takes_command_by_key
+    assert not shell_of("/usr/bin/less").reads_files
     assert not integrated("less").marks
 
 
@@ -108,6 +112,16 @@ def test_shell_that_we_start_is_a_shell_everywhere(name: str):
 
 def test_temporary_files_of_zsh_have_a_variable_of_their_own():
     assert temporary_prefixes() == {"TMPPREFIX": "zsh"}
+
+
+def test_bash_is_told_where_its_commands_are(tmp_path: Path):
+    given = tmp_path / "given"
+    env = integrate(
+        "/usr/bin/bash", [], nonce="n", own_history=tmp_path, given=given, history="none", environment={}
+    ).env
+    assert env["TMUXMCP_GIVEN"] == str(given)
+    assert given.stat().st_mode & 0o777 == 0o700
+    assert "TMUXMCP_GIVEN" not in integrated("zsh").env
 
 
 def test_a_command_with_its_sizes():

@@ -19,6 +19,7 @@ from tmuxmcp.host.parsing import Parsing
 from tmuxmcp.host.policy import Action
 from tmuxmcp.host.shelltext import TEXT_SHELLS, Command
 from tmuxmcp.sessions.look import Look
+from tmuxmcp.terminal.modes import PROMPT_SHELLS
 
 LEAD_TO_SHELLS = TEXT_SHELLS | frozenset(
     {"ssh", "mosh-client", "su", "sudo", "login", "docker", "podman", "kubectl", "tmux", "screen", "nsenter"}
@@ -44,11 +45,13 @@ class Place:
     """It asks for a secret: echo is off."""
     hidden: bool = False
     """Another terminal begins behind the program in front."""
+    shell: bool = False
+    """It is a shell, whatever it calls itself."""
 
     @property
     def takes_commands(self) -> bool:
         """What is typed may be a command."""
-        return self.mode in (None, "shell_prompt") or self.hidden or self.foreground in LEAD_TO_SHELLS
+        return self.mode in (None, "shell_prompt") or self.shell or self.hidden or self.foreground in LEAD_TO_SHELLS
 
 
 @dataclass(frozen=True)
@@ -195,4 +198,5 @@ def place_of(session_id: str, look: Look) -> Place:
         foreground=os.path.basename(words[0]).lstrip("-") if words else "",
         secret=look.secret,
         hidden=look.verdict.hidden,
+        shell=look.verdict.process is not None and look.verdict.process.name in PROMPT_SHELLS,
     )

@@ -1,14 +1,12 @@
 """`run`: one command in a live shell, its complete output and its exit code, by the shell's own marks.
 
-The command is pasted as one edit into the shell's line editor, in one step with what clears a half-typed line and
-the final Enter: nobody's keys can come in between. Shells that listen for one (`takes_command_by_key`) are given the
-command with a name, which the marks then carry. `typed` judges what became of it. No lock file says that a shell is
-busy: its marks do.
+A shell is given the command with a name, which its marks then carry: by a key after which it reads it from a file, or
+listens for it at the terminal. Nothing else that is typed, shown or left in the terminal has a say. `typed` judges what
+became of it. No lock file says that a shell is busy: its marks do.
 """
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
 from collections.abc import Callable
@@ -25,12 +23,14 @@ from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import IncompleteCommand, InvalidArgument, NotAShell, SessionBusy, TimedOut
 from tmuxmcp.readiness.kernel import Waiting
 from tmuxmcp.record.commands import TypedInput
+from tmuxmcp.record.given import give, place_of
 from tmuxmcp.record.stdin import Stdin
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.echo import ECHO_LIMIT
 from tmuxmcp.terminal.marks import ShellState
+from tmuxmcp.terminal.plain import plain
 from tmuxmcp.tmux import panes, shells
 from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.panes import Pane
@@ -85,20 +85,39 @@ async def run(session: Session, text: str, until: Until, progress: Progress, std
         deadline = time.monotonic() + until.timeout_ms / 1000
         look = await _at_prompt(session, deadline)
         if stdin is None or typed.is_empty(text):
-            job = await _type(session, look, text, data)
-            return await _finish(session, job, deadline, until, progress)
-        given = Stdin(session.directory, stdin, within=session.bounds.sandbox != "none")
-        data = shell_of(session.meta.program).reads_from(data, str(given.path))
-        try:
-            job = await _type(session, look, data.decode("utf-8", "surrogateescape"), data)
-            job.stdin = given
-            ran = await _finish(session, job, deadline, until, progress)
-        except (IncompleteCommand, SessionBusy):
-            given.remove()  # it does not run
-            raise
-        if ran.completed:
-            given.remove()
-        return ran
+            ran = await _carry_out(session, look, text, data, None, deadline, until, progress)
+        else:
+            given = Stdin(session.directory, stdin, within=session.bounds.sandbox != "none")
+            data = shell_of(session.meta.program).reads_from(data, str(given.path))
+            text = data.decode("utf-8", "surrogateescape")
+            try:
+                ran = await _carry_out(session, look, text, data, given, deadline, until, progress)
+            except (IncompleteCommand, SessionBusy):
+                given.remove()  # it does not run
+                raise
+            if ran.completed:
+                given.remove()
+        return replace(ran, note=typed.joined(typed.left_behind(look, ran), ran.note))
+
+
+async def _carry_out(
+    session: Session,
+    look: Look,
+    text: str,
+    data: bytes,
+    stdin: Stdin | None,
+    deadline: float,
+    until: Until,
+    progress: Progress,
+) -> Ran:
+    """Type a command at a prompt and wait for its end."""
+    job = await _type(session, look, text, data)
+    job.stdin = stdin
+    try:
+        return await _finish(session, job, deadline, until, progress)
+    finally:
+        if job.given:
+            job.given.tidy()
 
 
 def command_bytes(text: str) -> bytes:
@@ -146,16 +165,22 @@ async def _at_prompt(session: Session, deadline: float) -> Look:
         elif waiting_since is None:
             waiting_since = now
         elif now - waiting_since > UNMARKED_MS / 1000 and await all_logged(session, look.size):
-            if in_front and asked < 2 and session.gaps(look.shell.prompt_end, look.size):
-                # The mark of its prompt was not recorded: have it show that, or else draw another.
+            lost = bool(session.gaps(look.shell.prompt_end, look.size))
+            if in_front and ((asked < 2 and lost) or (asked < 1 and look.unreported)):
+                # The mark of its prompt was not recorded, or not printed: have it show that, or else draw another.
                 asked, waiting_since = asked + 1, None
                 if asked == 1:
                     await _show_prompt(session, pane)
                 else:
                     await panes.type_input(session.tmux, pane, b"", after=[panes.keys(pane, ["C-c"])])
                 continue
-            raise _not_a_shell(session, look, f"{_front(look)} is in front and waits for input")
-        if look.shell.state is ShellState.RUNNING and not look.ready and now - begun > _patience_s(session, look):
+            raise _not_a_shell(session, look, *_in_the_way(session, look))
+        if (
+            look.shell.state is ShellState.RUNNING
+            and look.shell.prompted is None
+            and not look.ready
+            and now - begun > _patience_s(session, look)
+        ):
             raise _busy(session, look)
     if look.shell.state is ShellState.RUNNING:
         raise _busy(session, look)
@@ -228,7 +253,7 @@ async def place_after(session: Session, ran: Ran) -> tuple[str | None, Mode]:
 
 async def _show_prompt(session: Session, pane: Pane) -> None:
     """Have a shell that waits for keys say at which prompt it is, by its marks; that changes and runs nothing."""
-    if not shell_of(session.meta.program).takes_command_by_key:
+    if shell_of(session.meta.program).reads_files:
         await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, shells.SHOW_PROMPT)])
         return
     asked_at = session.log.size()
@@ -255,39 +280,16 @@ async def _marked(session: Session, met: Callable[[Scan], bool]) -> Scan | None:
 
 
 async def _type(session: Session, look: Look, text: str, data: bytes) -> Job:
-    pane, shell = session.live(), look.shell
-    kind = shell_of(session.meta.program)
-    keyed = kind.takes_command_by_key
-    if not keyed and re.search(rb"[\x00-\x1f]", data) and not _takes_pastes(look):
-        data = kind.one_line(data)
-    line = data.decode("utf-8", "surrogateescape")
-    job = Job(text, line, time.monotonic(), look.size)
-    job.at(shell)
-    claim = f"{session.meta.nonce}-{shell.number}-{shell.prompt_end}"
-    before = [
-        command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_claim", claim),
-        # Twice where nothing answers it: the first one ends a search or half a key, and may be taken for text.
-        panes.raw(pane, shells.KEY if keyed else shells.KEY * 2),
-    ]
+    pane = session.live()
+    job = Job(text, time.monotonic(), look.size, secrets.token_hex(4))
+    job.at(look.shell)
+    by_file = shell_of(session.meta.program).reads_files
     async with session.input_lock:
         # Cancelled halfway, the shell would go on listening, and the prompt would stay claimed.
         with anyio.CancelScope(shield=True):
-            if not keyed:  # else the marks tell that it is ours
+            if by_file:  # the marks tell that it is ours, and not what it is
                 session.commands.typing(TypedInput(look.size, text, whole=True))
-            done = await panes.type_input(
-                session.tmux,
-                pane,
-                b"" if keyed else data,
-                before=before,
-                after=[] if keyed else [panes.keys(pane, ["Enter"])],
-                bracketed=True,
-                condition=f"#{{!=:#{{@tmuxmcp_claim}},{claim}}}",
-            )
-            if done and keyed:
-                await _listening(session, pane, job)
-                job.name = secrets.token_hex(4)
-                data = shells.command_keys(job.name, data)
-                done = await panes.type_input(session.tmux, pane, data)
+            done = await (_give if by_file else _tell)(session, pane, job, data)
     if not done:
         await session.alive()
         raise _busy(session, await session.look())  # another broker was first at this prompt
@@ -295,11 +297,38 @@ async def _type(session: Session, look: Look, text: str, data: bytes) -> Job:
     return job
 
 
-def _takes_pastes(look: Look) -> bool:
-    """Whether the line editor asked for bracketed paste when it showed this prompt: on a dumb terminal it does not."""
-    end = look.shell.prompt_end
-    start = max(look.shell.output_end, end - ECHO_LIMIT)
-    return look.log.read(start, end - start).rpartition(b"\x1b[?2004")[2].startswith(b"h")
+async def _give(session: Session, pane: Pane, job: Job, data: bytes) -> bool:
+    """Have the shell read the command from a file; false: its prompt is another broker's."""
+    place = place_of(session.directory)
+    if place is None:
+        raise NotAShell(
+            f"The shell of session {session.id} was started by an earlier version, and takes no command.",
+            hint="Use send for it, or make another session.",
+            session_id=session.id,
+        )
+    job.given = give(place, job.name, data)
+    done = await _press(session, pane, job, shells.file_keys(job.name))
+    if done:
+        job.given.take_back_earlier()
+    else:
+        job.given.take_back()
+    return done
+
+
+async def _tell(session: Session, pane: Pane, job: Job, data: bytes) -> bool:
+    """Type the command for a shell that says that it listens; false: its prompt is another broker's."""
+    if not await _press(session, pane, job, shells.KEY):
+        return False
+    await _listening(session, pane, job)
+    return await panes.type_input(session.tmux, pane, shells.command_keys(job.name, data))
+
+
+async def _press(session: Session, pane: Pane, job: Job, keys: bytes) -> bool:
+    """Type our key at this prompt; false: another broker did, or the pane is gone."""
+    claim = f"{session.meta.nonce}-{job.number}-{job.prompt_end}"
+    steps = [command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_claim", claim), panes.raw(pane, keys)]
+    free = f"#{{!=:#{{@tmuxmcp_claim}},{claim}}}"
+    return await panes.type_input(session.tmux, pane, b"", before=steps, condition=free)
 
 
 async def _listening(session: Session, pane: Pane, job: Job) -> None:
@@ -317,8 +346,13 @@ async def _listening(session: Session, pane: Pane, job: Job) -> None:
         if answer:
             job.at(answer.shell)  # zsh has drawn another prompt
             return
-    await panes.set_option(session.tmux, pane, "claim", "")  # the prompt may be the same one
+    await _free_prompt(session)
     raise _typed_at(session)
+
+
+async def _free_prompt(session: Session) -> None:
+    """Let somebody type at the prompt that we had claimed: the shell may show it for long."""
+    await panes.set_option(session.tmux, session.live(), "claim", "")
 
 
 async def _answers(session: Session, asked_at: int) -> Scan | None:
@@ -380,15 +414,21 @@ async def _not_done(session: Session, job: Job, look: Look, rest: Rest) -> Ran |
     why = _not_taken(look, job)
     if why:
         raise _incomplete(session) if why == "s" else _typed_at(session)
-    alone = look.shell.number == job.number and not job.foreign and not job.doubtful
+    alone = look.shell.number == job.number and not job.foreign
     if look.shell.state is ShellState.CONTINUATION and alone:
         await _abandon(session, job)
     if not await rest.proven(session, look):
         return None
+    if job.given and job.given.waits:
+        job.given.take_back()
+        await _free_prompt(session)
+        raise _typed_at(session)
     ran = typed.settled(session, look, job)
-    if ran is None and typed.misses_its_end(session, look, job) and not job.asked_prompt:
+    if ran is None and not job.asked_prompt and (look.unreported or typed.misses_its_end(session, look, job)):
         job.asked_prompt = True
         await _show_prompt(session, session.live())
+    elif ran is None and look.unreported:
+        return typed.unreported(look, job)
     return ran
 
 
@@ -446,30 +486,68 @@ async def _asks(session: Session, job: Job, look: Look, asking: Asking) -> Ran |
     if settled is None or settled.verdict.process is None or settled.shell.state is not ShellState.RUNNING:
         return None
     process = settled.verdict.process
-    if process.pid == settled.pid and typed.misses_its_end(session, settled, job):
-        return None  # it may be at its prompt
+    if process.pid == settled.pid and (settled.unreported or typed.misses_its_end(session, settled, job)):
+        return None  # it is at its prompt, or may be
     ran = typed.unfinished(session, settled, job, "ready")
     if ran.evidence is None:
         return None  # another command's question
+    if process.pid == settled.pid and _edits(settled):
+        note = f"{typed.MAY_BE_OVER.format(name=process.name)} {typed.LOOK_FIRST}"
+        return replace(ran, evidence="kernel", note=typed.joined(ran.note, note))
     who = f"`{process.name}`"
     match settled.waiting:
         case Waiting.SECRET:
             what = f"{who} asks for a secret: have the person type it with `tmuxmcp attach --take {session.id}`"
         case Waiting.LINE:
             what = f"{who} waits for a line of input: answer with send"
+        case _ if settled.mode == "line_input" and process.pid != settled.pid and last_line(settled):
+            what = f"{who} waits at its prompt: use send"
         case _:
             what = f"{who} waits for keys: use send"
     note = " ".join(filter(None, (ran.note, f"Not finished. {what}. {WHEN_OVER}")))
     return replace(ran, evidence="kernel", note=note)
 
 
-def _front(look: Look) -> str:
-    return f"`{look.foreground.command}`" if look.foreground else "another program"
+def _edits(look: Look) -> bool:
+    """Whether the session's own shell is in its line editor: the last word on pastes in brackets switched them on."""
+    start = max(look.shell.output_start, look.size - ECHO_LIMIT)
+    told = look.log.read(start, look.size - start).rpartition(b"\x1b[?2004")[2]
+    return look.waiting is Waiting.EDITOR and told.startswith(b"h")
+
+
+def _in_the_way(session: Session, look: Look) -> tuple[str, str]:
+    """Why a session takes no command although it waits for input, and what to do."""
+    shell = shell_of(session.meta.program)
+    if not (look.facts and look.own_shell_in_front):
+        name = f"`{look.foreground.command}`" if look.foreground else "another program"
+        what = f"{name}, which was started there, is in front and waits for input"
+        hint = "Use send for it, which gives no exit code, or run the command in another session."
+        return what, f"{hint} Once it has ended, run works here again."
+    if look.shell.prompted is not None:
+        return typed.SILENT.rstrip("."), "Use send for it, or another session."
+    if look.shell.state is ShellState.RUNNING:
+        return (
+            f"{_running(look)} is not over: it waits for input",
+            "Answer it with send, or end it with key C-c.",
+        )
+    if look.shell.state is ShellState.PROMPT and look.facts.canonical:
+        return f"the line editor of {shell.name} is off", f"Switch it on: send `{shell.editor_on}` and Enter."
+    what = f"{shell.name} shows a prompt without our marks: another one took its place (exec), or its start-up files "
+    return what + "keep ours out", "Use send for it, or make another session."
+
+
+def _running(look: Look) -> str:
+    """The command that the session's shell runs, as its line editor showed it."""
+    start, end = look.shell.prompt_end, look.shell.echo_end
+    shown = plain(look.log.read(start, min(max(end - start, 0), 1024)), look.cols, look.rows).text
+    text = shown.strip().split("\n")[0][:200]
+    return f"`{text}`" if text else "its last command"
 
 
 def _busy(session: Session, look: Look, text: str = "") -> SessionBusy:
     foreground, since = look.foreground, running_since(look)
-    what = text.strip().split("\n")[0][:200] or (foreground.command if foreground else "a command")
+    own = look.facts is not None and look.own_shell_in_front
+    what = text.strip().split("\n")[0][:200] or (foreground.command if foreground and not own else "a command")
     return SessionBusy(
         f"Session {session.id} runs `{what}`" + (f" since {since}." if since else "."),
         hint="Wait with read wait_for=ready, stop it with signal INT, or use another session.",

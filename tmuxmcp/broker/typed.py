@@ -11,17 +11,18 @@ Judges; types nothing and waits for nothing.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tmuxmcp.contract.results import Evidence, Outcome
 from tmuxmcp.contract.times import ms_since
 from tmuxmcp.errors import TmuxMcpError
+from tmuxmcp.record.given import GivenCommand
 from tmuxmcp.record.sink import sink_of
 from tmuxmcp.record.stdin import Stdin
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.echo import ECHO_LIMIT, Echo, behind_echo, compared
+from tmuxmcp.terminal.echo import ECHO_LIMIT, behind_echo
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
 from tmuxmcp.terminal.plain import plain
 from tmuxmcp.tmux.shells import shell_of
@@ -29,16 +30,28 @@ from tmuxmcp.tmux.shells import shell_of
 RESTS_S = 0.03
 """A shell that waits at its prompt for so long, before and after tmux said that nothing is on its way, rests."""
 
+SHOWN_BYTES = 1024
+"""Bytes behind a prompt that tell whether the line editor showed anything there."""
+
 PROMPT_JOB = "prompted"
 """What a keyed shell is given instead of a command's name, to have it say at which prompt it is."""
 
 LOOK_FIRST = "Look with read view=screen before you run it again."
 
-ECHO_IS_OFF = (
-    "The terminal shows nothing of what is typed (echo is off; `reset` mends that): a command that somebody else typed "
-    "at the same moment would look like this one."
+SILENT = "this shell no longer tells where its commands end, as something took away the functions by which it does."
+"""Why nothing more is known of a shell."""
+
+LATE = "The shell told the end only when it was asked, as something changed {hook} or made it readonly."
+"""What a caller is told who got an answer by asking."""
+
+MAY_BE_OVER = (
+    "It cannot be told whether it is over: `{name}` waits in its line editor, at a prompt that tells nothing, or at a "
+    "question of the command (`read -e`). Use send for either."
 )
-NOT_SHOWN = "What the shell echoed was not recorded, so it is not certain that this is the command's own result."
+"""Of a shell whose prompt and hooks were both changed."""
+
+UNNAMED = "?"
+"""The name of a command of which bash can say the name only when it ends."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +70,11 @@ class Ran:
     note: str | None = None
     number: int | None = None
     """Of the shell's prompt; None: nothing ran, or that is not known."""
+    unseen: bool = False
+    """The terminal showed nothing of it when it was typed."""
 
     def __post_init__(self) -> None:
         assert self.start <= self.end, f"output from {self.start} to {self.end}"
-
-
-_NOTES = {Echo.BLANK: ECHO_IS_OFF, Echo.LOST: NOT_SHOWN}
 
 
 @dataclass
@@ -70,28 +82,24 @@ class Job:
     """A command that was typed, and what was seen of it so far."""
 
     text: str
-    typed: str
-    """What the line editor was given for it."""
     begun: float
     sent_at: int
     """Size of the log when it was typed."""
+    name: str
+    """By which the shell's marks call it."""
     number: int = 0
     """Of the prompt it was typed at."""
     prompt_end: int = 0
-    name: str = ""
-    """By which the shell's marks call it, if it was given by key."""
     next_number: int = 0
     """Commands before this prompt have been looked at."""
     foreign: bool = False
     """Somebody else typed as well."""
-    doubtful: list[tuple[Finished, Echo]] = field(default_factory=list)
-    """Commands that may have been this one."""
-    seen: dict[int, Echo] = field(default_factory=dict)
-    """What was echoed for a command, by its number, looked at while the log still held it."""
     stdin: Stdin | None = None
     """What it reads instead of the terminal."""
     asked_prompt: bool = False
     """The shell was asked to show its prompt anew."""
+    given: GivenCommand | None = None
+    """Its file, if the shell reads it from one."""
 
     def at(self, track: ShellTrack) -> None:
         """Take note of the prompt that it is typed at: the one that the shell shows now."""
@@ -137,27 +145,21 @@ async def _passed_on(session: Session, size: int) -> bool:
         return False
 
 
-# ---- what the shell showed of it -------------------------------------------------------------------
+# ---- what was there before it ----------------------------------------------------------------------
 
 
-def echo_of(session: Session, job: Job, number: int, name: str, start: int, end: int) -> Echo:
-    """What the shell showed of the command of one prompt, between two offsets."""
-    if number not in job.seen:
-        job.seen[number] = _echo(session, job, name, start, end)
-    return job.seen[number]
-
-
-def _echo(session: Session, job: Job, name: str, start: int, end: int) -> Echo:
-    kept = session.log.head() <= start
-    if job.name:
-        return Echo.OURS if name == job.name else Echo.OTHER if name or kept else Echo.LOST
-    echo = Echo.LOST
-    if kept:
-        last = session.log.read(max(start, end - ECHO_LIMIT), min(end - start, ECHO_LIMIT))
-        last = last[: behind_echo(last)] or last  # what comes after it tells why the shell did not run it
-        first = session.log.read(start, ECHO_LIMIT) if end - start > ECHO_LIMIT else last
-        echo = compared(job.typed, *(plain(part, session.cols, session.rows).text for part in (first, last)))
-    return Echo.LOST if echo not in (Echo.OURS, Echo.WITHIN) and session.gaps(start, end) else echo
+def left_behind(look: Look, ran: Ran) -> str | None:
+    """What programs of before have left of the terminal at whose prompt a command was typed; None if it is in order."""
+    facts, pane = look.facts, look.pane
+    found = [
+        "it shows nothing of what is typed (echo is off, or the shell's stderr is elsewhere)" * ran.unseen,
+        "newlines do not return to the first column" * (facts is not None and not facts.returns),
+        "it asks for the mouse" * (pane is not None and pane.wants_mouse),
+        "the alternate screen is on" * (pane is not None and pane.alternate_screen),
+    ]
+    told = [each for each in found if each]
+    mend = "`tput rmcup; reset`" if told and told[-1] == found[-1] else "`reset`"
+    return f"A program left the terminal changed: {'; '.join(told)}. To mend that, run {mend}." if told else None
 
 
 def is_empty(text: str) -> bool:
@@ -175,34 +177,17 @@ def done(session: Session, scan: Scan, job: Job) -> Ran | None:
             continue
         if job.asked_prompt and finished.output_start is None and not finished.job:
             continue  # zsh leaves the prompt at which it was asked
-        echo = echo_of(session, job, finished.number, finished.job, finished.echo_start, finished.echo_end)
-        if echo is Echo.OURS or (echo is Echo.BLANK and is_empty(job.text)):
-            return _ran(session, job, finished, foreign_note(job))
+        if finished.job == job.name:
+            return _ran(session, job, finished)
         job.next_number = finished.number + 1
-        if job.name or (echo is Echo.BLANK and not _showed_something(session, finished)):
-            job.foreign = True  # it has another name, or somebody pressed Enter alone
-        else:
-            job.doubtful.append((finished, echo))
+        job.foreign = True
     return None
-
-
-def _showed_something(session: Session, finished: Finished) -> bool:
-    """Whether a command ran there, or the shell said why it did not."""
-    if finished.output_start is not None:
-        return True
-    data = session.log.read(finished.echo_start, min(finished.output_end - finished.echo_start, ECHO_LIMIT))
-    return bool(plain(data, session.cols, session.rows).text.strip())
 
 
 def settled(session: Session, scan: Scan, job: Job) -> Ran | None:
     """What became of it, now that nothing is under way (`Rest`); None when even that does not tell."""
     shell = scan.shell
     gaps = session.gaps(job.sent_at, scan.size)
-    if job.doubtful:
-        finished, echo = job.doubtful[-1]
-        if len(job.doubtful) > 1 or job.foreign or echo is Echo.OTHER:
-            return _unknown(scan, job, finished)
-        return _ran(session, job, finished, _NOTES.get(echo))
     if shell.state is ShellState.PROMPT and shell.number > job.number and gaps:
         return _over(session, scan, job) if not job.foreign else _unknown(scan, job)
     if gaps and job.asked_prompt:
@@ -214,7 +199,7 @@ def settled(session: Session, scan: Scan, job: Job) -> Ran | None:
 
 def misses_its_end(session: Session, scan: Scan, job: Job) -> bool:
     """Where the shell waits for keys: whether that may be its prompt, of which the log does not tell."""
-    if job.doubtful or (scan.shell.state is ShellState.PROMPT and scan.shell.number > job.number):
+    if scan.shell.state is ShellState.PROMPT and scan.shell.number > job.number:
         return False
     return may_miss(session, scan, job.sent_at)
 
@@ -224,7 +209,7 @@ def may_miss(session: Session, scan: Scan, offset: int) -> bool:
     return not sink_of(session.directory).alive or bool(session.gaps(offset, scan.size))
 
 
-def _ran(session: Session, job: Job, finished: Finished, note: str | None = None) -> Ran:
+def _ran(session: Session, job: Job, finished: Finished) -> Ran:
     start, status = finished.output_start, finished.status
     if is_empty(job.text):
         start, status = finished.output_end, 0
@@ -235,7 +220,7 @@ def _ran(session: Session, job: Job, finished: Finished, note: str | None = None
         read_from = max(finished.echo_start, echo_end - ECHO_LIMIT)
         start = read_from + behind_echo(session.log.read(read_from, echo_end - read_from))
     end = max(start, finished.output_end)
-    missing = start == end and session.gaps(finished.echo_start, end)
+    missing = start == end and bool(session.gaps(finished.echo_start, end))
     return Ran(
         outcome="ready",
         exit_code=status,
@@ -245,12 +230,25 @@ def _ran(session: Session, job: Job, finished: Finished, note: str | None = None
         end=end,
         cwd=finished.cwd,
         duration_ms=since(job),
-        note=_joined(note, "What it printed was not recorded." if missing else None),
+        note=joined(foreign_note(job), "What it printed was not recorded." * missing, _late(session) * finished.late),
         number=None if finished.output_start is None else finished.number,
+        unseen=not is_empty(job.text) and finished.output_start is not None and _blank(session, finished),
     )
 
 
-def _joined(*notes: str | None) -> str | None:
+def _blank(session: Session, finished: Finished) -> bool:
+    """Whether the line editor showed nothing behind its prompt."""
+    start, size = finished.echo_start, finished.echo_end - finished.echo_start
+    kept = session.log.head() <= start and not session.gaps(start, finished.echo_end)
+    return kept and not plain(session.log.read(start, min(size, SHOWN_BYTES)), session.cols, session.rows).text.strip()
+
+
+def _late(session: Session) -> str:
+    return LATE.format(hook=shell_of(session.meta.program).prompt_hook)
+
+
+def joined(*notes: str | None) -> str | None:
+    """Some notes as one."""
     return " ".join(filter(None, notes)) or None
 
 
@@ -266,6 +264,13 @@ def _over(session: Session, scan: Scan, job: Job) -> Ran:
     return Ran("ready", None, True, "marks", start, end, None, since(job), note)
 
 
+def unreported(scan: Scan, job: Job) -> Ran:
+    """The shell is at its prompt, tells no more of its commands, and does not answer either."""
+    end = scan.shell.prompted or scan.size
+    note = f"It is over, and its exit status is not known: {SILENT} Use send, or another session, for what comes next."
+    return Ran("ready", None, True, "marks", min(scan.shell.output_start, end), end, None, since(job), note)
+
+
 def _refused(scan: Scan, job: Job) -> Ran | None:
     """The shell took the line and drew the same prompt anew, without running anything; else None."""
     end = scan.shell.prompt_start
@@ -273,33 +278,22 @@ def _refused(scan: Scan, job: Job) -> Ran | None:
     taken = behind_echo(shown)
     if not taken:
         return None
-    if not job.name:
-        text = plain(shown[:taken], scan.cols, scan.rows).text
-        if compared(job.typed, text, text) is Echo.OTHER:
-            return None
     note = "The shell refused the line before running it (history expansion?): put ! into single quotes."
     start = job.sent_at + taken
     return Ran("ready", None, False, "marks", start, end, None, since(job), note)
 
 
-def _unknown(scan: Scan, job: Job, finished: Finished | None = None) -> Ran:
+def _unknown(scan: Scan, job: Job) -> Ran:
     """The shell is at its prompt again, and what became of our command cannot be told."""
-    start, end = job.sent_at, scan.size
-    if finished:
-        first = job.doubtful[0][0]
-        start, end = first.output_start or first.echo_start, finished.output_end
-        note = (
-            f"It cannot be told whether this command ran: one ran and ended with status {finished.status}, but what "
-            "the shell showed of it is not this command. Somebody else may have typed at the same moment."
-        )
-    elif job.foreign:
+    if job.foreign:
         note = "It cannot be told whether this command ran: somebody else typed at the same moment."
     else:
         note = (
             "It was typed, and the shell waits for keys. A part of what was printed since was not recorded, so it "
             "cannot be told whether the command is over."
         )
-    return Ran("ready", None, False, None, start, max(start, end), None, since(job), f"{note} {LOOK_FIRST}")
+    start, end = job.sent_at, max(job.sent_at, scan.size)
+    return Ran("ready", None, False, None, start, end, None, since(job), f"{note} {LOOK_FIRST}")
 
 
 def unfinished(session: Session, scan: Scan, job: Job, outcome: Outcome) -> Ran:
@@ -309,25 +303,23 @@ def unfinished(session: Session, scan: Scan, job: Job, outcome: Outcome) -> Ran:
     evidence: Evidence | None = None
     number = None
     if track.state is ShellState.RUNNING and track.number >= job.next_number:
-        echo = echo_of(session, job, track.number, track.job, track.prompt_end, track.echo_end)
-        if echo is Echo.OTHER:
+        if track.job not in (job.name, UNNAMED):
             note = (
                 "Something else than this command runs: somebody typed it at the same moment. This one may run "
                 f"after it, or be read by it as input. {LOOK_FIRST}"
             )
         else:
             start, evidence, number = min(track.output_start, end), "marks", track.number
-            note = _NOTES.get(echo, note)
     elif outcome == "timeout":
         note = f"It was typed, and whether the shell has taken it cannot be told yet. {LOOK_FIRST}"
     if outcome == "timeout" and not sink_of(session.directory).alive:
-        note = _joined(note, "At this moment the log has no writer: some output may not be recorded.")
+        note = joined(note, "At this moment the log has no writer: some output may not be recorded.")
     return Ran(outcome, None, False, evidence, start, end, None, since(job), note, number)
 
 
 def foreign_note(job: Job) -> str | None:
     """What a caller is told whose command was not the only one."""
-    return "Somebody else typed a command at the same moment; it ran first." if job.foreign or job.doubtful else None
+    return "Somebody else typed a command at the same moment; it ran first." if job.foreign else None
 
 
 def since(job: Job) -> int:

@@ -78,6 +78,12 @@ def name(pid: int) -> str:
         return file.read().rstrip("\n")
 
 
+def words(pid: int) -> list[str]:
+    """The words that a process was started with, or that it shows instead."""
+    with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
+        return file.read().rstrip("\0").split("\0")
+
+
 def wait_channel(path: str) -> str:
     """The kernel function that it sleeps in; `0` or empty: it runs, or the kernel does not tell."""
     with open(path + "/wchan") as file:

@@ -42,6 +42,9 @@ OPAQUE = frozenset(
 FAR_ENDS_ARE_INSIDE = frozenset({"mc", "vim", "vim.basic", "vi", "nvim", "emacs", "kakoune", "hx"})
 """Programs that hold the far end of another terminal, and yet are who is typed to."""
 
+MANY_IN_ONE = frozenset({"busybox", "toybox"})
+"""Programs that are many: the first argument tells which."""
+
 MOST_PROCESSES, MOST_THREADS = 200, 64
 """So many are looked at."""
 
@@ -50,6 +53,9 @@ _CALLS = {
     "aarch64": ({63, 65, 67}, {73}, {72}, {22, 441}, {207, 212, 243}),
 }.get(platform.machine(), (set[int](), set[int](), set[int](), set[int](), set[int]()))
 """Numbers of read, poll, select, epoll_wait, recv and their kin on this machine; others are not known: no harm."""
+
+
+_RETURNS = termios.OPOST | termios.ONLCR
 
 
 class Waiting(StrEnum):
@@ -104,6 +110,8 @@ class KernelFacts:
     """The group's members that can be seen."""
     changing: bool = False
     """The foreground group changed during the look."""
+    returns: bool = True
+    """The terminal puts a carriage return before each newline that is printed."""
 
 
 @dataclass(frozen=True)
@@ -219,7 +227,7 @@ class TtyWitness:
         if sys.platform != "linux":
             return None
         try:
-            local_modes = termios.tcgetattr(self._open())[3]
+            _, output_modes, _, local_modes, *_ = termios.tcgetattr(self._open())
             unread = array.array("i", [0])
             fcntl.ioctl(self._fd, termios.FIONREAD, unread)
             self._poll.register(self._fd, select.POLLOUT)
@@ -237,6 +245,7 @@ class TtyWitness:
             foreground=group,
             processes=processes,
             changing=group != foreground_group(leader),
+            returns=output_modes & _RETURNS == _RETURNS,
         )
 
     def size(self) -> tuple[int, int] | None:
@@ -315,7 +324,7 @@ def _threads(pid: int) -> list[int]:
 
 def _process(pid: int, threads: list[int], terminal: int) -> Process:
     """One process, told by the thread that says most: one that computes, one at the terminal, the main one."""
-    name = proc.name(pid)
+    name = _name(pid)
     best: tuple[int, str, Process] | None = None
     for thread in threads:
         path = f"/proc/{pid}/task/{thread}"
@@ -332,6 +341,16 @@ def _process(pid: int, threads: list[int], terminal: int) -> Process:
     if process.state != "S" or process.on_terminal is False or process.channel not in TTY_READ | POLLING:
         return process
     return replace(process, relay=_is_relay(pid), wakes=_wakes(path), age_s=_age_s(pid))
+
+
+def _name(pid: int) -> str:
+    """What a process is called, without the blanks with which one that renames itself fills the rest."""
+    name = proc.name(pid).strip()
+    if name in MANY_IN_ONE:
+        with suppress(OSError):
+            words = proc.words(pid)
+            name = words[1] if len(words) > 1 else name
+    return name
 
 
 def _rank(state: str, channel: str | None, waits: bool | None) -> int:

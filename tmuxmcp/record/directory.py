@@ -197,6 +197,13 @@ class SessionDirectory:
         writers=("shell",),
         readers=("shell",),
     )
+    given = Entry(
+        "given",
+        "a command that bash is about to run, under a name that a key tells it; bash empties the file",
+        writers=("broker", "shell"),
+        readers=("shell",),
+        is_directory=True,
+    )
     within = Entry(
         "within",
         "all of the directory that can be seen in a sandbox",
@@ -214,6 +221,13 @@ class SessionDirectory:
         "within/stdin",
         "what a command is given to read, when the session is in a sandbox",
         writers=("broker",),
+        readers=("shell",),
+        is_directory=True,
+    )
+    given_within = Entry(
+        "within/given",
+        "such a command, when it is in a sandbox",
+        writers=("broker", "shell"),
         readers=("shell",),
         is_directory=True,
     )

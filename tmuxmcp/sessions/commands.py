@@ -171,13 +171,13 @@ class Commands:
         """A command's text, and who typed it."""
         told = finished.text
         shown = self._shown(finished) if told is None else told
-        if finished.job:  # given by our key
+        if finished.job and told is not None:  # given by our key
             return _clean(shown), "agent"
         self._file.read_on()
         expanded = told is not None
         typed = self._typed(finished, shown, expanded=expanded)
         if typed is None:
-            return _clean(shown), "other"
+            return _clean(shown), "agent" if finished.job else "other"
         exact = typed.whole and not expanded and (not shown or _echo(typed, shown) is not Echo.WITHIN)
         return _clean(typed.text if exact else shown), "agent"
 
@@ -191,7 +191,8 @@ class Commands:
         for typed in reversed(self._file.typed):
             if not since <= typed.offset <= finished.echo_end:
                 continue
-            here = typed.offset >= finished.echo_start
+            # The key by which bash is given a command has it draw its prompt anew.
+            here = typed.offset >= finished.echo_start or bool(finished.job and typed.whole)
             if here and (expanded or typed.text is None or shown is None or not shown.strip()):
                 return typed
             if typed.text is not None and shown and _agree(typed, shown, here=here):

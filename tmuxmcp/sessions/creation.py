@@ -115,11 +115,13 @@ class Creation:
         nonce = secrets.token_hex(8)
         integration = Integration(list(args), {}, False)
         if settings.integration:
+            open_to_all = box.level == "none"
             integration = shells.integrate(
                 executable,
                 args,
                 nonce=nonce,
-                own_history=directory.history if box.level == "none" else directory.history_within,
+                own_history=directory.history if open_to_all else directory.history_within,
+                given=directory.given if open_to_all else directory.given_within,
                 history=settings.history,
                 history_expansion=settings.history_expansion,
                 environment=environment,

@@ -23,7 +23,7 @@ import anyio
 import psutil
 
 from tmuxmcp.contract.results import Foreground, Mode
-from tmuxmcp.readiness.kernel import KernelFacts, TtyWitness, Verdict, Waiting, judge
+from tmuxmcp.readiness.kernel import MANY_IN_ONE, KernelFacts, TtyWitness, Verdict, Waiting, judge
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.sessions.life import OVER, State
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
@@ -126,6 +126,18 @@ class Look(Scan):
         return self.facts is not None and self.own_shell_in_front and self.waiting is Waiting.EDITOR
 
     @property
+    def unreported(self) -> bool:
+        """Its shell waits at its prompt, and did not tell that the last command ended: its hooks are gone."""
+        return self.shell.prompted is not None and self.at_editor
+
+    @property
+    def takes_commands(self) -> bool:
+        """Its shell waits at its prompt in its line editor, as far as marks and kernel tell."""
+        # One that reads a whole line has switched its line editor off.
+        edits = self.own_shell_in_front and self.waiting is not Waiting.LINE
+        return (self.at_prompt and edits) or self.unreported
+
+    @property
     def mode(self) -> Mode:
         """What its terminal does."""
         process = self.verdict.process
@@ -133,10 +145,7 @@ class Look(Scan):
             ModeFacts(
                 lost=self.state is State.LOST,
                 exited=self.exited,
-                at_prompt=self.at_prompt and self.own_shell_in_front,
-                in_command=self.own_shell_in_front
-                and self.shell.state is ShellState.RUNNING
-                and bool(process and process.name == self.program),
+                at_prompt=self.takes_commands,
                 waiting=self.waiting.value,
                 alternate_screen=self.alternate_screen,
                 command=process.name if process else "",
@@ -154,7 +163,9 @@ class Look(Scan):
             words = psutil.Process(group).cmdline() or [psutil.Process(group).name()]
         except psutil.Error:
             return None
-        return Foreground(pid=group, command=printable(" ".join(words))[:200])
+        applet = len(words) > 1 and os.path.basename(words[0]) in MANY_IN_ONE
+        # A program that renames itself fills what is left of its old words with blanks.
+        return Foreground(pid=group, command=printable(" ".join(words[applet:]).strip())[:200])
 
     @cached_property
     def cwd(self) -> str:

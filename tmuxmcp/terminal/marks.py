@@ -7,7 +7,8 @@ nothing. The number rules out a replay of our own log. `E` is our own: the outpu
 its D. `P;k=g` answers our key: the shell listens for a command and its name. `job=NAME` with C, D and P names that
 command; `P;k=s` with it says that the shell did not run it because it is incomplete. `P;k=r`: not run, because it came
 in pieces or at the wrong moment. C and D tell the time, `t=` since 1970 or `up=` since the machine began; C tells the
-command where the shell knows it, as `cmdline_url=`.
+command where the shell knows it, as `cmdline_url=`. `k=l` with D: no hook told of the end, and the shell says it when
+it is asked, at its next prompt.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Mark:
     text: str | None = None
     """C: the command, where the shell tells it; a long one ends with `…`."""
     why: str = ""
-    """P: `s` the command goes on, `r` it was refused, `g` the shell listens for one."""
+    """P: `s` the command goes on, `r` it was refused, `g` the shell listens for one. D: `l` it comes late."""
 
 
 class MarkScanner:
@@ -157,6 +158,8 @@ class Finished:
     ended: float | None = None
     text: str | None = None
     """The command, where the shell tells it; a long one ends with `…`."""
+    late: bool = False
+    """The shell said so only when it was asked: its hooks had been taken away."""
 
 
 @dataclass(frozen=True)
@@ -184,10 +187,18 @@ class ShellTrack:
     text: str | None = None
     ended: int | None = None
     """Where the output ended, when the shell said so before its D."""
+    redrawn: int | None = None
+    """Where, behind a command's beginning, the prompt of that command was drawn anew: nothing told that it ended."""
     refused: tuple[str, str, int] | None = None
     """`Mark.why` a command that was given by our key was not run, its name if that is known, and where it says so."""
     listens: int = 0
     """Where the shell last said that it listens for a command."""
+
+    @property
+    def prompted(self) -> int | None:
+        """Where the shell began to show a prompt without having told that the command ended; None: it did not."""
+        at = self.redrawn if self.ended is None else self.ended
+        return at if self.state is ShellState.RUNNING else None
 
     def apply(self, mark: Mark) -> tuple[ShellTrack, Finished | None]:
         """What the marks say with this one more, and the command that it finished, if it did."""
@@ -212,7 +223,7 @@ class ShellTrack:
     def _prompt_after_lost_marks(self, mark: Mark) -> ShellTrack:
         """A later prompt shows that the command is over: its last mark was not recorded."""
         if mark.number <= self.number:
-            return self
+            return replace(self, redrawn=mark.start) if mark.number == self.number else self
         return replace(self, state=ShellState.STARTING)._prompt_begins(mark)
 
     def _prompt_ends(self, mark: Mark) -> ShellTrack:
@@ -254,6 +265,7 @@ class ShellTrack:
             began=mark.time,
             text=mark.text,
             ended=None,
+            redrawn=None,
         )
 
     def _output_ends(self, mark: Mark) -> ShellTrack:
@@ -263,8 +275,17 @@ class ShellTrack:
         if mark.number != self.number or mark.status is None:
             return self
         end = mark.start if self.ended is None else self.ended
-        cwd = mark.cwd or self.cwd
-        return replace(self, state=ShellState.STARTING, status=mark.status, output_end=end, cwd=cwd, ended=None)
+        if mark.why == "l" and self.ended is None and self.redrawn is not None:
+            end = self.redrawn
+        return replace(
+            self,
+            state=ShellState.STARTING,
+            status=mark.status,
+            output_end=end,
+            cwd=mark.cwd or self.cwd,
+            ended=None,
+            redrawn=None,
+        )
 
     def _output_ends_again(self, mark: Mark) -> ShellTrack:
         return self._output_ends(mark) if self.status is not None else self
@@ -279,8 +300,9 @@ class ShellTrack:
         ran, end = self.state is ShellState.RUNNING, after.output_end
         start, echo_end = (self.output_start, self.echo_end) if ran else (None, end)
         began, text = (self.began, self.text) if ran else (None, None)
+        cwd, job, late = mark.cwd, mark.job, mark.why == "l"
         return Finished(
-            mark.number, mark.status, self.prompt_end, start, echo_end, end, mark.cwd, mark.job, began, mark.time, text
+            mark.number, mark.status, self.prompt_end, start, echo_end, end, cwd, job, began, mark.time, text, late
         )
 
 

@@ -35,8 +35,6 @@ class ModeFacts:
     exited: bool = False
     at_prompt: bool = False
     """The marks say that the session's own shell waits at its prompt."""
-    in_command: bool = False
-    """The marks say that the session's own shell runs a command, and it is that shell itself that waits (`read`)."""
     waiting: str = "unknown"
     """`editor line secret busy stopped unknown`: the kernel's word."""
     alternate_screen: bool = False
@@ -63,8 +61,7 @@ def mode_of(facts: ModeFacts) -> Mode:
     if facts.waiting == "line":
         return "line_input"
     if facts.waiting == "editor":
-        its_prompt = facts.command in PROMPT_SHELLS and not facts.in_command
-        return "shell_prompt" if its_prompt else _drawn(facts.command, "line_input")
+        return _drawn(facts.command, "line_input")  # a shell without our marks too: `run` does not work in it
     if ASKS_SECRET.search(facts.hidden_line):
         return "password"
     return "running" if facts.waiting == "busy" else "unknown"

@@ -52,6 +52,7 @@ _FIELDS = (
     "pane_pipe",
     "pane_in_mode",
     "pane_input_off",
+    "mouse_any_flag",
     _PLAIN_NAME,
     "window_id",
     "window_active",
@@ -92,6 +93,8 @@ class Pane:
     piped: bool
     in_mode: bool
     input_off: bool
+    wants_mouse: bool
+    """A program has asked for the mouse."""
     tmux_session_name: str
     """Our id, until somebody renames it or moves the pane; empty if it is not plain."""
     window_id: str
@@ -164,6 +167,7 @@ def parse(line: str) -> Pane | None:
         piped=facts["pane_pipe"] == "1",
         in_mode=facts["pane_in_mode"] not in ("", "0"),
         input_off=facts["pane_input_off"] == "1",
+        wants_mouse=facts["mouse_any_flag"] == "1",
         tmux_session_name=facts[_PLAIN_NAME],
         window_id=facts["window_id"],
         in_front=facts["window_active"] == facts["pane_active"] == "1",

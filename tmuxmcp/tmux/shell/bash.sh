@@ -26,10 +26,10 @@ fi
 
 if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
   __tmuxmcp_aid=$TMUXMCP_NONCE
+  __tmuxmcp_given=$TMUXMCP_GIVEN
   __tmuxmcp_n=0
-  __tmuxmcp_open=
-  __tmuxmcp_ps0= __tmuxmcp_ps1= __tmuxmcp_ps2=
-  __tmuxmcp_user_ps0=${PS0-} __tmuxmcp_user_ps1=${PS1-} __tmuxmcp_user_ps2=${PS2-}
+  __tmuxmcp_open= __tmuxmcp_job= __tmuxmcp_late=
+  __tmuxmcp_a= __tmuxmcp_b= __tmuxmcp_c= __tmuxmcp_s=
 
   # The working directory as a URL path; LC_ALL is C.
   __tmuxmcp_url() {
@@ -55,8 +55,8 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     __tmuxmcp_tell=
     if ((__tmuxmcp_n > 0)); then
       __tmuxmcp_now=${EPOCHREALTIME-}
-      __tmuxmcp_tell=$'\e]133;D;'"$1;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;t=${__tmuxmcp_now//[!0-9.,]/}"
-      __tmuxmcp_tell+=${__tmuxmcp_urlpath:+";cwd=$__tmuxmcp_urlpath"}$'\a'
+      __tmuxmcp_tell=$'\e]133;D;'"$1;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;t=${__tmuxmcp_now//[!0-9.,]/}$__tmuxmcp_late"
+      __tmuxmcp_tell+=${__tmuxmcp_urlpath:+";cwd=$__tmuxmcp_urlpath"}${__tmuxmcp_job:+";job=$__tmuxmcp_job"}$'\a'
     fi
     if [[ $__tmuxmcp_urlpath ]]; then
       # The user may set HOSTNAME, and what it holds must not end the sequence.
@@ -64,32 +64,82 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
       __tmuxmcp_tell+=$'\e]7;file://'"${__tmuxmcp_host//[!A-Za-z0-9._-]/}$__tmuxmcp_urlpath"$'\a'
     fi
     __tmuxmcp_n=$((__tmuxmcp_n + 1))
-    __tmuxmcp_open=1
+    __tmuxmcp_open=1 __tmuxmcp_job=
+    \builtin unset -v __tmuxmcp_begun
     \builtin printf %s "$__tmuxmcp_tell" >/dev/tty
     \builtin return "$1"
   }
 
-  # Last of them: wrap the prompts again where the user's own commands changed them.
+  # Last of them: wrap the prompts again where the user's own commands changed them. The marks say what variables hold
+  # when they are printed, so that they stay as they are; only where the user has switched that off (promptvars) they
+  # change, and C cannot tell the command's name. That C was printed tells __tmuxmcp_begun.
   __tmuxmcp_last() {
     [[ $__tmuxmcp_open ]] || __tmuxmcp_first "$1" || \builtin :
     __tmuxmcp_open=
-    [[ ${PS0-} == "$__tmuxmcp_ps0" ]] || __tmuxmcp_user_ps0=${PS0-}
-    [[ ${PS1-} == "$__tmuxmcp_ps1" ]] || __tmuxmcp_user_ps1=${PS1-}
-    [[ ${PS2-} == "$__tmuxmcp_ps2" ]] || __tmuxmcp_user_ps2=${PS2-}
     __tmuxmcp_tag="aid=$__tmuxmcp_aid;n=$__tmuxmcp_n"
-    PS0="\e]133;C;$__tmuxmcp_tag;t=\${EPOCHREALTIME-}\a$__tmuxmcp_user_ps0"
-    PS1="\[\e]133;A;$__tmuxmcp_tag\a\]$__tmuxmcp_user_ps1\[\e]133;B;$__tmuxmcp_tag\a\]"
-    PS2="\[\e]133;P;k=s;$__tmuxmcp_tag\a\]$__tmuxmcp_user_ps2"
-    __tmuxmcp_ps0=$PS0 __tmuxmcp_ps1=$PS1 __tmuxmcp_ps2=$PS2
+    __tmuxmcp_strip
+    if \builtin shopt -q promptvars; then
+      __tmuxmcp_c='\e]133;C;${__tmuxmcp_tag}${__tmuxmcp_job:+;job=$__tmuxmcp_job}${__tmuxmcp_begun=};t=${EPOCHREALTIME-}\a'
+      __tmuxmcp_each='${__tmuxmcp_tag}'
+    else
+      __tmuxmcp_c="\e]133;C;$__tmuxmcp_tag;job=?\a"
+      __tmuxmcp_each=$__tmuxmcp_tag
+    fi
+    __tmuxmcp_a="\[\e]133;A;$__tmuxmcp_each\a\]" __tmuxmcp_b="\[\e]133;B;$__tmuxmcp_each\a\]"
+    __tmuxmcp_s="\[\e]133;P;k=s;$__tmuxmcp_each\a\]"
+    __tmuxmcp_set PS0 "$__tmuxmcp_c$__tmuxmcp_user_ps0"
+    __tmuxmcp_set PS1 "$__tmuxmcp_a$__tmuxmcp_user_ps1$__tmuxmcp_b"
+    __tmuxmcp_set PS2 "$__tmuxmcp_s$__tmuxmcp_user_ps2"
+    [[ -t 9 && ${PS1-} == *"$__tmuxmcp_b"* ]] || __tmuxmcp_show
     __tmuxmcp_install
     \builtin return 0
+  }
+
+  # The prompts without marks, also where one was made from another (virtualenv).
+  __tmuxmcp_strip() {
+    __tmuxmcp_user_ps0=${PS0-} __tmuxmcp_user_ps1=${PS1-} __tmuxmcp_user_ps2=${PS2-}
+    [[ $__tmuxmcp_a ]] || \builtin return 0
+    __tmuxmcp_user_ps0=${__tmuxmcp_user_ps0//"$__tmuxmcp_c"/}
+    __tmuxmcp_user_ps1=${__tmuxmcp_user_ps1//"$__tmuxmcp_a"/}
+    __tmuxmcp_user_ps1=${__tmuxmcp_user_ps1//"$__tmuxmcp_b"/}
+    __tmuxmcp_user_ps2=${__tmuxmcp_user_ps2//"$__tmuxmcp_s"/}
+  }
+
+  # Whether a variable can be set: not if it is readonly.
+  __tmuxmcp_free() { \builtin local "$1"; }
+
+  __tmuxmcp_set() {
+    [[ ${!1-} == "$2" ]] || { __tmuxmcp_free "$1" && \builtin printf -v "$1" %s "$2"; } || \builtin :
+  }
+
+  # The marks of a prompt, where the prompt itself cannot hold them or is not printed to the terminal.
+  __tmuxmcp_show() { \builtin printf '\e]133;A;%s\a\e]133;B;%s\a' "$__tmuxmcp_tag" "$__tmuxmcp_tag" >/dev/tty; }
+
+  # Another key asks at which prompt we are. If no hook told of the end of a command, this does, and puts the hooks back.
+  # bash holds on to the text of PS0 while it reads a line: it waits for the next prompt.
+  __tmuxmcp_ask() {
+    if [[ ${__tmuxmcp_begun+set} ]]; then
+      __tmuxmcp_late=';k=l'
+      __tmuxmcp_first "$1" || \builtin :
+      __tmuxmcp_late=
+    fi
+    if [[ ${PS0-} == *"$__tmuxmcp_c"* || ! ${PS0+set} ]]; then
+      __tmuxmcp_open=1
+      __tmuxmcp_last "$1"
+    else
+      __tmuxmcp_open=
+      __tmuxmcp_tag="aid=$__tmuxmcp_aid;n=$__tmuxmcp_n"
+      __tmuxmcp_install
+    fi
+    __tmuxmcp_show
   }
 
   # Keep ours first and last, around whatever is there. Their standard error is closed to `set -x`.
   # Before 5.1 all are one text: ours hands on `$?`, which `&&` keeps from `set -e`.
   __tmuxmcp_before='{ __tmuxmcp_first "$?" && \builtin :; } 2>/dev/null'
-  __tmuxmcp_after='{ __tmuxmcp_last "$?"; } 2>/dev/null'
+  __tmuxmcp_after='{ __tmuxmcp_last "$?"; } 9>&2 2>/dev/null'
   __tmuxmcp_install() {
+    __tmuxmcp_free PROMPT_COMMAND || \builtin return 0
     if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 501)); then
       [[ ${PROMPT_COMMAND-} == "$__tmuxmcp_before"$'\n'*$'\n'"$__tmuxmcp_after" ]] && \builtin return 0
       __tmuxmcp_own=${PROMPT_COMMAND-}
@@ -111,16 +161,37 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     PROMPT_COMMAND=("$__tmuxmcp_before" ${__tmuxmcp_own[@]+"${__tmuxmcp_own[@]}"} "$__tmuxmcp_after")
   }
 
-  # One paste is one edit, whatever the user's inputrc says; a private key clears the line without touching `$?`, another
-  # draws the prompt anew.
+  # The key's function: a name follows, of eight characters and a NUL, and the file of that name holds the line, in place
+  # of whatever was typed. The file is emptied, which tells that it was read. Where there is none, the line becomes an
+  # empty one, which changes nothing: neither `$?` nor `$_`, which is why that is the last word of the call.
+  __tmuxmcp_run() {
+    \builtin local REPLY=
+    READLINE_LINE= READLINE_POINT=0
+    # What somebody typed meanwhile, and the key once more, stand before the name.
+    \builtin read -rt 5 -d '' </dev/tty
+    __tmuxmcp_job=${REPLY: -8}
+    __tmuxmcp_job=${__tmuxmcp_job//[!0-9a-f]/}
+    if [[ -s $__tmuxmcp_given/$__tmuxmcp_job ]] && \builtin read -rd '' <"$__tmuxmcp_given/$__tmuxmcp_job"; then
+      \builtin : >|"$__tmuxmcp_given/$__tmuxmcp_job"
+      READLINE_LINE=$REPLY READLINE_POINT=${#REPLY}
+      # Nothing that readline prints comes to the terminal, nor does PS0.
+      [[ -t 9 ]] || \builtin printf '\e]133;C;%s\a' "$__tmuxmcp_tag;job=$__tmuxmcp_job" >/dev/tty
+    else
+      \builtin printf '\e]133;P;k=r;%s\a' "$__tmuxmcp_tag;job=$__tmuxmcp_job" >/dev/tty
+      __tmuxmcp_job=
+    fi
+  }
+
+  # One paste is one edit, whatever the user's inputrc says. One key is two: the first has a command of the shell run, the
+  # second accepts the line. Another asks.
   {
     \builtin bind 'set enable-bracketed-paste on'
-    \builtin bind -m emacs '"\e[7777~": kill-whole-line'
-    \builtin bind -m vi-insert '"\e[7777~": kill-whole-line'
-    \builtin bind -m vi-command '"\e[7777~": "S"'
-    \builtin bind -m emacs '"\e[7778~": redraw-current-line'
-    \builtin bind -m vi-insert '"\e[7778~": redraw-current-line'
-    \builtin bind -m vi-command '"\e[7778~": redraw-current-line'
+    for __tmuxmcp_each in emacs vi-insert vi-command; do
+      \builtin bind -m "$__tmuxmcp_each" -x '"\e[7775~": { __tmuxmcp_run "$_"; } 9>&2 2>/dev/null'
+      \builtin bind -m "$__tmuxmcp_each" '"\e[7776~": accept-line'
+      \builtin bind -m "$__tmuxmcp_each" '"\e[7777~": "\e[7775~\e[7776~"'
+      \builtin bind -m "$__tmuxmcp_each" -x '"\e[7778~": { __tmuxmcp_ask "$?" "$_"; } 9>&2 2>/dev/null'
+    done
   } 2>/dev/null
 
   case ${TMUXMCP_HISTFILE-} in
@@ -131,14 +202,17 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     \builtin declare +x HISTFILE
     ;;
   esac
-  \builtin unset TMUXMCP_NONCE TMUXMCP_HISTFILE TMUXMCP_BASH
+  \builtin unset TMUXMCP_NONCE TMUXMCP_HISTFILE TMUXMCP_GIVEN TMUXMCP_BASH
   if [[ ${TMUXMCP_FIRST_PROMPT-} ]]; then
     # Loaded by PROMPT_COMMAND itself, which is running: this prompt gets its marks now.
     PROMPT_COMMAND=${PROMPT_COMMAND//"$TMUXMCP_FIRST_PROMPT"/:}
     \builtin declare +x PROMPT_COMMAND
     \builtin unset TMUXMCP_FIRST_PROMPT
-    __tmuxmcp_last 0 2>/dev/null
-  else
+    __tmuxmcp_last 0 9>&2 2>/dev/null
+  elif __tmuxmcp_free PROMPT_COMMAND 2>/dev/null; then
     __tmuxmcp_install
+  elif { __tmuxmcp_free PS0 && __tmuxmcp_free PS1; } 2>/dev/null; then
+    # These alone tell that a command begins and that a prompt comes; the key that asks does the rest.
+    __tmuxmcp_last 0 9>&2 2>/dev/null
   fi
 fi

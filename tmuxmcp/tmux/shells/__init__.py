@@ -22,8 +22,7 @@ OTHER = Shell("", lambda args, environment: None)
 """A program for which we have no start-up file."""
 
 KEY = b"\x1b[7777~"
-"""The private key of our start-up files: bash clears its line, zsh and fish answer and listen for a command."""
-
+"""The private key of our start-up files: the shell takes a command. zsh and fish answer and listen for it."""
 
 SHOW_PROMPT = b"\x1b[7778~"
 """Another one, in bash: it draws the prompt anew, with its marks, and changes nothing."""
@@ -40,6 +39,7 @@ def integrate(
     *,
     nonce: str,
     own_history: Path,
+    given: Path,
     history: str,
     history_expansion: bool = False,
     environment: Mapping[str, str],
@@ -49,15 +49,20 @@ def integrate(
     Args:
         program: path of the executable.
         own_history: the file of a history that is the session's own.
+        given: the directory in which a shell finds commands, if it reads them from files; made here.
         history: `session`, `user` or `none`.
         history_expansion: leave `!` its meaning at the prompt: earlier commands.
         environment: the session's.
     """
-    integration = shell_of(program).integrate(args, environment)
+    shell = shell_of(program)
+    integration = shell.integrate(args, environment)
     if integration is None:
         return Integration(list(args), {}, False)
     history_file = {"session": str(own_history), "none": "none"}.get(history, "")
     env = {"TMUXMCP_NONCE": nonce, "TMUXMCP_HISTFILE": history_file, **integration.env}
+    if shell.reads_files:
+        given.mkdir(mode=0o700, exist_ok=True)
+        env["TMUXMCP_GIVEN"] = str(given)
     if history_expansion:
         env["TMUXMCP_HISTEXPAND"] = "1"
     return Integration(integration.args, env, True)
@@ -75,6 +80,14 @@ def command_keys(job: str, text: bytes) -> bytes:
     """
     characters = len(text.decode("utf-8", "surrogateescape"))
     return b"%b\0%d %d\0%b\0" % (job.encode(), characters, len(text), text)
+
+
+def file_keys(job: str) -> bytes:
+    """What makes a shell that reads files run the command in the file of this name.
+
+    The key comes twice: the first one ends a search or half a key, and may be taken for text.
+    """
+    return KEY * 2 + job.encode() + b"\0"
 
 
 def refused_keys(job: str) -> bytes:

@@ -1,21 +1,12 @@
-"""bash: commands are pasted into its line editor."""
+"""bash: reads a command from a file whose name comes after our key."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tmuxmcp.tmux.shells.record import START_UP, Integration, Shell
-
-
-def _one_line(text: bytes) -> bytes:
-    """A command as one line without control characters.
-
-    `$'...'` is ANSI-C quoting, in which `!` is no history expansion when it is written as a number.
-    """
-    return b"eval $'" + re.sub(rb"[\x00-\x1f\x7f'\\!]", lambda found: b"\\%03o" % found[0][0], text) + b"'"
 
 
 def _integrate(args: Sequence[str], environment: Mapping[str, str]) -> Integration | None:
@@ -74,4 +65,6 @@ def _options(args: Sequence[str]) -> _Options | None:
     return _Options(plain, rc_file, rest)
 
 
-BASH = Shell("bash", _integrate, one_line=_one_line, oldest_version=(4, 4))
+BASH = Shell(
+    "bash", _integrate, reads_files=True, prompt_hook="PROMPT_COMMAND", editor_on="set -o emacs", oldest_version=(4, 4)
+)

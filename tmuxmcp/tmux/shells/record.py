@@ -34,14 +34,16 @@ class Shell:
     name: str
     integrate: Callable[[Sequence[str], Mapping[str, str]], Integration | None]
     """`integrate(args, environment)`: how it loads our start-up file; None when it would not be interactive."""
-    takes_command_by_key: bool = False
-    """It listens for a command after `KEY`; otherwise the command is pasted."""
-    one_line: Callable[[bytes], bytes] = bytes
-    """A command as one line without control characters, for where pastes are taken for keys."""
+    reads_files: bool = False
+    """After `KEY` it reads the command from a file; otherwise it listens for it at the terminal."""
     reads_from: Callable[[bytes, str], bytes] = braced
     """`reads_from(command, path)`: the command, given a file to read; what it changes in the shell stays."""
     draws_after_mark: bool = False
     """Its B mark comes before its prompt is drawn."""
+    prompt_hook: str = ""
+    """Variable that holds what the shell runs before each prompt."""
+    editor_on: str = ""
+    """What its user types to switch its line editor on."""
     status_variable: str = "$?"
     """What its user writes for the exit status of the last command."""
     temporary_prefix: str = ""

@@ -25,7 +25,7 @@ if [[ -o interactive && -o zle && -n ${TMUXMCP_NONCE-} && $ZSH_VERSION == (5.<1-
   # The key's widget. A command that is given is read like a script: comments are comments, `!` is no history, nobody
   # is asked about spelling. Before it runs, the options are the user's again.
   __tmuxmcp_run() {
-    if __tmuxmcp_take; then
+    if __tmuxmcp_take $?; then
       __tmuxmcp_back=no_interactive_comments __tmuxmcp_histchars=${histchars-}
       [[ ! -o interactive_comments ]] || __tmuxmcp_back=interactive_comments
       [[ ! -o correct ]] || __tmuxmcp_back+=' correct'

@@ -8,7 +8,7 @@
 # Read by .zshenv, with zsh's own options.
 
 typeset -gHi __tmuxmcp_n=0
-typeset -gH __tmuxmcp_open= __tmuxmcp_job= __tmuxmcp_back= __tmuxmcp_urlpath=
+typeset -gH __tmuxmcp_begun= __tmuxmcp_late= __tmuxmcp_open= __tmuxmcp_job= __tmuxmcp_back= __tmuxmcp_urlpath=
 typeset -gH __tmuxmcp_clock='%D{%s.%6.}'  # as in a prompt: microseconds, without a module
 typeset -gH __tmuxmcp_ps1= __tmuxmcp_ps2= __tmuxmcp_eol=
 typeset -gH __tmuxmcp_user_ps1= __tmuxmcp_user_ps2= __tmuxmcp_user_eol=
@@ -30,12 +30,12 @@ __tmuxmcp_precmd() {
   __tmuxmcp_urlpath=
   [[ $PWD -ef . ]] && __tmuxmcp_url $PWD
   if (( __tmuxmcp_n > 0 )); then
-    tell=$'\e]133;D;'"$code;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;t=${(%)__tmuxmcp_clock}"
+    tell=$'\e]133;D;'"$code;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;t=${(%)__tmuxmcp_clock}$__tmuxmcp_late"
     tell+=${__tmuxmcp_urlpath:+;cwd=$__tmuxmcp_urlpath}${__tmuxmcp_job:+;job=$__tmuxmcp_job}$'\a'
   fi
   # The user may set HOST, and what it holds must not end the sequence.
   [[ -z $__tmuxmcp_urlpath ]] || tell+=$'\e]7;file://'${HOST//[^A-Za-z0-9._-]/}$__tmuxmcp_urlpath$'\a'
-  __tmuxmcp_job=
+  __tmuxmcp_job= __tmuxmcp_begun=
   __tmuxmcp_open=1
   __tmuxmcp_n+=1
   builtin print -rn -- $tell >/dev/tty
@@ -64,6 +64,7 @@ __tmuxmcp_prompts() {
 
 # The output begins. The last of the preexec functions: others may print.
 __tmuxmcp_preexec() {
+  __tmuxmcp_begun=1
   local tag="aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;t=${(%)__tmuxmcp_clock}${__tmuxmcp_job:+;job=$__tmuxmcp_job}"
   # As it was typed; without a history only as it is run. A mark has a bounded length.
   local text=${1:-$3}
@@ -87,10 +88,21 @@ __tmuxmcp_install() {
   done
 }
 
+# At a prompt before which no hook told of the end of the command, by its status: this does, and puts the hooks back.
+__tmuxmcp_report() {
+  [[ -n $__tmuxmcp_begun ]] || return 0
+  __tmuxmcp_late=';k=l'
+  () { return $1 } $1
+  __tmuxmcp_precmd
+  __tmuxmcp_late=
+  __tmuxmcp_prompts
+}
+
 # What comes after the key becomes the line. False, and a mark that says so: it did not come whole, or somebody is in the
 # middle of a command.
 __tmuxmcp_take() {
   builtin setopt no_multibyte
+  [[ $CONTEXT != start ]] || __tmuxmcp_report $1
   local given= job= size= tag="aid=$__tmuxmcp_aid;n=$__tmuxmcp_n"
   if [[ $CONTEXT == start ]]; then
     builtin print -rn -- $'\e]133;P;k=g;'$tag$'\a' >/dev/tty

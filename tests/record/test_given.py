@@ -1,0 +1,56 @@
+"""A command in a file: what the shell has not read can be taken back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tmuxmcp.errors import IoError
+from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.given import give, place_of
+
+
+def test_a_command_waits_until_it_is_read(tmp_path: Path) -> None:
+    given = give(tmp_path, "j1", b"echo \xff")
+    file = tmp_path / "j1"
+    assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"echo \xff\0", 0o600)
+    assert given.waits
+    given.tidy()
+    assert file.exists()
+    file.write_bytes(b"")
+    assert not given.waits
+    given.tidy()
+    assert not file.exists()
+
+
+def test_an_empty_command_waits_as_well(tmp_path: Path) -> None:
+    assert give(tmp_path, "j1", b"").waits
+
+
+def test_what_is_taken_back_or_gone_is_not_said_to_wait(tmp_path: Path) -> None:
+    given = give(tmp_path, "j1", b"true")
+    given.take_back()
+    given.take_back()
+    assert not given.waits
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_commands_of_earlier_calls_are_taken_back(tmp_path: Path) -> None:
+    give(tmp_path, "j1", b"true")
+    give(tmp_path, "j2", b"true").take_back_earlier()
+    assert [path.name for path in tmp_path.iterdir()] == ["j2"]
+
+
+def test_no_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "j1").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(IoError, match="Nothing was run"):
+        give(tmp_path, "j1", b"true")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_where_a_shell_looks_for_commands(tmp_path: Path) -> None:
+    directory = SessionDirectory(tmp_path)
+    assert place_of(directory) is None
+    directory.given_within.mkdir(parents=True)
+    assert place_of(directory) == directory.given_within
