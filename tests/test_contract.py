@@ -69,7 +69,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 READ = """session_id content view cursor rows cols mode highlights outcome evidence matched waited_ms has_new_content
-    truncated omitted_bytes next_offset exited exit_code effective_timeout_ms encoding command"""
+    truncated omitted_bytes next_offset exited exit_code effective_timeout_ms encoding command lines time"""
 
 FIELDS = {
     "create_session": "session_id pid program args cwd rows cols mode ready attach_command",

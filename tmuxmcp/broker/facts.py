@@ -46,6 +46,7 @@ def of(session: Session, look: Look, attach_command: str) -> r.SessionFacts:
         usage=session.usage(),
         attach_command=attach_command,
         watch_url=None,
+        commands=session.commands.count(look),
         sandbox=session.bounds.sandbox,
         limits=session.bounds.applied,
         note=_note(session, look),

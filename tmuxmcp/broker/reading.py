@@ -247,6 +247,8 @@ def _result(
         truncated=piece.truncated,
         omitted_bytes=piece.omitted_bytes,
         next_offset=piece.next_offset,
+        lines=_lines(seen),
+        time=session.time_at(piece.next_offset),
         screen_id=shown.id if shown else None,
         command=command,
         changed_rows=seen.changed,
@@ -256,6 +258,13 @@ def _result(
         note=notes(session, seen.start, piece.next_offset, answer.note, piece.note, seen.note),
         content=piece.text,
     )
+
+
+def _lines(seen: _Seen) -> int | None:
+    """How many lines there are to be read; None for bytes."""
+    if seen.view == "raw":
+        return None
+    return len(seen.piece.text.splitlines()) if seen.piece.all_lines is None else seen.piece.all_lines
 
 
 def _mode(look: Look, answer: Answer) -> r.Mode:

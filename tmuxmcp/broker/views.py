@@ -21,6 +21,8 @@ class Piece:
     omitted_bytes: int = 0
     sanitized: bool = False
     note: str | None = None
+    all_lines: int | None = None
+    """Lines that there are, where the text is a part of them."""
 
     @property
     def truncated(self) -> bool:
@@ -95,7 +97,7 @@ def scrollback(session: Session, offset: int | None, limit: int, max_bytes: int,
     )
     place = first if offset is not None else first + len(chosen) - kept
     note = f"Lines {place} to {place + kept} of {len(lines)}."
-    return Piece("".join(f"{line}\n" for line in shown), end, omitted, note=note)
+    return Piece("".join(f"{line}\n" for line in shown), end, omitted, note=note, all_lines=len(lines))
 
 
 def raw(session: Session, start: int, end: int, limit: int) -> Piece:

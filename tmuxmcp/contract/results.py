@@ -193,6 +193,8 @@ class SessionFacts(Result):
     usage: Usage | None
     attach_command: str
     watch_url: str | None
+    commands: int = 0
+    """How many its shell ran, as far as it tells; with the one that runs."""
     sandbox: Level = "none"
     """What it runs in."""
     limits: list[AppliedLimit] = Field(default_factory=list)
@@ -279,6 +281,10 @@ class ReadResult(Result):
     omitted_bytes: int
     next_offset: int
     """Where the next piece starts: give it as `since`."""
+    lines: int | None = None
+    """Lines in `content`; of scrollback all that are kept, of which `content` may be a part. null for view=raw."""
+    time: int | None = None
+    """Milliseconds since the session was made, at the end of what was read; null where that is not known."""
     screen_id: str | None = None
     """What the screen shows, as a name of it: `read view=diff screen_id=...` tells what has changed since."""
     command: Command | None = None

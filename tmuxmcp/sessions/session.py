@@ -377,6 +377,20 @@ class Session:
             return iso(self.log.path.stat().st_mtime)
         return None
 
+    def time_at(self, offset: int) -> int | None:
+        """Milliseconds from its making until so much had been printed; None where that is not known.
+
+        What is behind the log's last write is known: now for one that runs, that write for one that has ended.
+        """
+        made = seconds_of(self.meta.created_at)
+        if made is None or offset < self.log.size():
+            return None
+        try:
+            at = os.stat(self.log.path).st_mtime if self.exited else time.time()
+        except OSError:
+            return None
+        return max(round((at - made) * 1000), 0)
+
     # ---- what is written beside the log --------------------------------------------------------
 
     def cursor_of(self, caller: str) -> int:

@@ -1,0 +1,55 @@
+"""What a read says beside its content."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.times import seconds_of
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_lines_are_counted(broker: Broker) -> None:
+    await broker.create_session("bash", name="a")
+    await broker.run("seq 100", "a")
+    whole = await broker.read(session_id="a", view="scrollback")
+    part = await broker.read(session_id="a", view="scrollback", limit=5)
+    assert whole.lines == len(whole.content.splitlines()) > 100
+    assert (part.lines, len(part.content.splitlines())) == (whole.lines, 5)
+    assert (await broker.read(session_id="a", command=1)).lines == 100
+    screen = await broker.read(session_id="a", view="screen")
+    assert screen.lines == len(screen.content.splitlines())
+    assert (await broker.read(session_id="a", view="raw")).lines is None
+
+
+async def test_the_time_is_that_of_the_session(broker: Broker) -> None:
+    await broker.create_session("bash", name="a")
+    run = await broker.run("echo one; sleep 0.2", "a")
+    made = seconds_of((await broker.get_session("a")).created_at)
+    assert made is not None
+    read = await broker.read(session_id="a")
+    assert read.time is not None
+    assert 200 <= read.time <= (time.time() - made) * 1000 + 1
+    later = await broker.read(session_id="a")
+    assert later.time is not None
+    assert later.time >= read.time
+    assert (await broker.read(session_id="a", since=run.start_offset, max_bytes=2)).time is None
+
+
+async def test_of_a_session_that_has_ended_the_time_stands_still(broker: Broker) -> None:
+    await broker.create_session("bash", name="a")
+    await broker.send("exit", enter=True, session_id="a", wait_for="exit")
+    times = {(await broker.read(session_id="a")).time for _ in range(3)}
+    assert len(times) == 1
+    assert None not in times
+
+
+async def test_a_session_says_how_many_commands_it_ran(broker: Broker) -> None:
+    await broker.create_session("bash", name="a")
+    assert (await broker.get_session("a")).commands == 0
+    await broker.run("true", "a")
+    await broker.run("sleep 600", "a", timeout_ms=200)
+    assert (await broker.get_session("a")).commands == 2
