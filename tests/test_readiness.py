@@ -427,11 +427,10 @@ def test_run_comes_back_when_the_command_asks(
         assert ran["output"] == output
     ask = "tmuxmcp attach --take" if mode == "password" else "send"
     assert ask in ran["note"]
-    status = "echo $status" if program == "fish" else "echo $?"
-    assert status in ran["note"]
+    assert "read wait_for=command gives its exit code" in ran["note"]
     after = agent.call("send", session_id=session, **answer)["result"]
     assert (after["outcome"], after["mode"]) == ("ready", "shell_prompt"), after
-    assert agent.run(status, session_id=session)["output"] == f"{code}\n"
+    assert (after["command"]["number"], after["command"]["exit_code"]) == (ran["command_number"], code)
 
 
 @pytest.fixture(scope="module")
