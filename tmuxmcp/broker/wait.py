@@ -87,6 +87,8 @@ class Wait:
     screen: bool = True
     """The pattern may also match a screen that no full-screen program draws."""
     settle_s: float = SETTLE_S
+    look_s: float = LONGEST_LOOK_S
+    """Longest time between two looks while nothing is printed."""
     caller: str = ""
     """Who is told of a command."""
     before: Process | None = None
@@ -152,7 +154,7 @@ async def wait_for(session: Session, wait: Wait) -> Answer:
     deadline = begun + wait.timeout_ms / 1000
 
     def step_s() -> float:
-        return min(max(SHORTEST_LOOK_S, (time.monotonic() - watch.changed) / 8), LONGEST_LOOK_S)
+        return min(max(SHORTEST_LOOK_S, (time.monotonic() - watch.changed) / 8), wait.look_s)
 
     # Nothing else needs the kernel's word.
     by_kernel = wait.want in ("ready", "command")

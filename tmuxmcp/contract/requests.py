@@ -31,18 +31,16 @@ from tmuxmcp.contract.words import PictureFormat, SignalName, View, WaitFor, sig
 MAX_BYTES = 16 * 1024 * 1024
 """The most that one result can be asked to hold."""
 
-SessionId = Annotated[str, Field(description="Left out: your own default session"), Bound()]
+SessionId = Annotated[str, Field(description="Left out: your default session"), Bound()]
 MaxBytes = Annotated[
-    int, Field(ge=1, le=MAX_BYTES, description="Most bytes of text to return"), FromSetting("max_bytes"), Bound()
+    int, Field(ge=1, le=MAX_BYTES, description="Most bytes of text"), FromSetting("max_bytes"), Bound()
 ]
-TimeoutMs = Annotated[
-    int, Field(ge=0, description="Longest wait; what runs goes on afterwards"), AtMost("max_wait_ms"), Bound()
-]
+TimeoutMs = Annotated[int, Field(ge=0, description="Longest wait"), AtMost("max_wait_ms"), Bound()]
 Rows = Annotated[int, Field(ge=1, le=500)]
 Cols = Annotated[int, Field(ge=1, le=500)]
 Lines = Annotated[int, Field(ge=0, le=1_000_000)]
 Format = Annotated[Literal["plain", "ansi"], Field(description="ansi: screen with colours")]
-Pattern = Annotated[str, Field(description="Regex for wait_for=pattern, over new text and screen")]
+Pattern = Annotated[str, Field(description="Regex over new text and screen")]
 IdleMs = Annotated[int, Field(ge=1, le=60_000, description="Silence that counts as idle")]
 PromptPattern = Annotated[
     str,
@@ -204,7 +202,9 @@ class Run(Request[r.RunResult]):
         None
     )
     timeout_ms: TimeoutMs = 30_000
-    idle_ms: Annotated[int, Field(ge=0, le=60_000, description="Come back after so much silence"), Bound()] = 0
+    idle_ms: Annotated[
+        int, Field(ge=0, le=60_000, description="Come back after so much silence; 0: not for that"), Bound(), Seldom()
+    ] = 0
     max_bytes: MaxBytes = UNSET
     wait_for: Annotated[
         Literal["auto", "command"], Field(description="auto: come back when it asks for input"), Bound()
@@ -248,7 +248,7 @@ class Send(Request[r.SendResult]):
     ] = "auto"
     wait_for: Annotated[WaitFor, Field(description="When to return")] = "ready"
     timeout_ms: TimeoutMs = 5000
-    format: Format = "plain"
+    format: Annotated[Format, Seldom()] = "plain"
     pattern: Pattern = ""
     idle_ms: Annotated[IdleMs, Seldom()] = 300
     prompt_pattern: PromptPattern = ""
