@@ -210,6 +210,8 @@ VALUES: dict[str, dict[str, str]] = {
         "command": "A command has ended: `command` tells of it.",
         "idle": "Nothing was printed for `idle_ms`; it may still be working.",
         "matched": "The pattern was found, `matched` has the text; or, for `changed`, the screen has changed.",
+        "output": "Something was printed that you have not read; of `wait` alone.",
+        "needs_you": "A secret is asked for; of `wait` alone.",
         "exited": "The session's program has ended.",
         "timeout": "The time was up; what runs goes on.",
         "immediate": "There was no wait; for `wait_for=command`, no command runs.",

@@ -52,6 +52,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         "session_id": "", "view": "new", "since": None, "wait_for": "none", "timeout_ms": 30_000, "offset": None,
         "limit": 1000, "command": None,
     },
+    "wait": {"session_ids": [], "wait_for": "ready", "patterns": [], "timeout_ms": 30_000},
     "list_commands": {"session_id": "", "limit": 20, "before": None, "failed_only": False},
     "search": {"pattern": NEEDED, "session_id": "", "limit": 100, "context": 0},
     "resize": {"rows": None, "cols": None, "scrollback_lines": None, "session_id": ""},
@@ -83,6 +84,7 @@ FIELDS = {
     "send": "session_id sent_bytes result",
     "read": READ,
     "list_commands": "session_id commands count",
+    "wait": "session_id outcome evidence matched pattern waited_ms sessions",
     "search": "session_id matches total",
     "resize": "session_id rows cols scrollback_lines",
     "signal": "session_id delivered pids",
@@ -104,6 +106,8 @@ CHOICES = {
     ("read", "format"): "plain ansi",
     ("read", "wait_for"): "none ready command idle pattern exit",
     ("send", "wait_for"): "none ready command idle pattern exit",
+    ("wait", "wait_for"): "ready command pattern output exit needs_you",
+    ("run", "wait_for"): "auto command",
     ("signal", "signal"): "INT TERM HUP KILL QUIT TSTP CONT USR1 USR2",
     ("signal", "target"): "foreground session",
     ("mouse", "action"): "click press release move scroll_up scroll_down",
@@ -111,8 +115,8 @@ CHOICES = {
 }
 
 SETS = {
-    "core": """create_session destroy_session list_sessions get_session run send read list_commands resize signal search
-        screenshot mouse health""",
+    "core": """create_session destroy_session list_sessions get_session run send read wait list_commands resize signal
+        search screenshot mouse health""",
     "process": "run_process",
     "files": "read_file write_file list_directory",
 }

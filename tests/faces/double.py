@@ -140,6 +140,15 @@ EXAMPLES: dict[str, r.Result] = {
     "run": RUN,
     "send": r.SendResult(session_id="sess_ab", sent_bytes=4, result=READ),
     "read": READ,
+    "wait": r.WaitResult(
+        session_id="sess_ab",
+        outcome="ready",
+        evidence="marks",
+        matched=None,
+        pattern=None,
+        waited_ms=5,
+        sessions=[r.WaitedSession(session_id="sess_ab", mode="shell_prompt", outcome="ready")],
+    ),
     "list_commands": r.ListCommandsResult(
         session_id="sess_ab",
         count=2,

@@ -37,7 +37,7 @@ async def is_gone(broker: Broker, session_id: str, within_s: float) -> None:
     session = broker.registry.sessions[session_id]
 
     async def gone() -> bool:
-        listed = {row.session_id for row in (await broker.list_sessions()).sessions}
+        listed = {row.session_id for row in (await broker.list_sessions(include_exited=False)).sessions}
         return session_id not in listed and not any(map(alive, process_tree(session)))  # the dead may wait for init
 
     await eventually(gone, within_s)

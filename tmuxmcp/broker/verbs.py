@@ -14,6 +14,7 @@ from tmuxmcp.broker.drawn import output_of
 from tmuxmcp.broker.machine import Machine
 from tmuxmcp.broker.reading import Reading, clamp, notes
 from tmuxmcp.broker.target import Target, Targets
+from tmuxmcp.broker.waiting import Waiting
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
@@ -71,6 +72,8 @@ class Verbs:
                 return await self._read(request, call, target)
             case q.ListCommands():
                 return await commands.listed(request, await self._targets.session(target, call))
+            case q.Wait():
+                return await Waiting(self._registry, self._settings).wait(request, call)
             case q.Search():
                 return await self._search(request, await self._targets.session(target, call))
             case q.Resize():

@@ -79,6 +79,7 @@ class Operations(ABC):
     run = Method(q.Run)
     send = Method(q.Send)
     read = Method(q.Read)
+    wait = Method(q.Wait)
     list_commands = Method(q.ListCommands)
     search = Method(q.Search)
     resize = Method(q.Resize)

@@ -198,9 +198,7 @@ class Run(Request[r.RunResult]):
 
     command: Annotated[str, Field(description="Shell command; may have several lines"), Content()]
     session_id: SessionId = ""
-    stdin: Annotated[str | None, Field(description="What it reads instead of the terminal"), Content(shown=False)] = (
-        None
-    )
+    stdin: Annotated[str | None, Field(description="Read instead of the terminal"), Content(shown=False)] = None
     timeout_ms: TimeoutMs = 30_000
     idle_ms: Annotated[
         int, Field(ge=0, le=60_000, description="Come back after so much silence; 0: not for that"), Bound(), Seldom()
@@ -246,7 +244,7 @@ class Send(Request[r.SendResult]):
         Literal["auto", "none", "new", "screen", "diff"],
         Field(description="auto: changed rows of a full-screen program, else new text; none: do not wait"),
     ] = "auto"
-    wait_for: Annotated[WaitFor, Field(description="When to return")] = "ready"
+    wait_for: WaitFor = "ready"
     timeout_ms: TimeoutMs = 5000
     format: Annotated[Format, Seldom()] = "plain"
     pattern: Pattern = ""
@@ -269,9 +267,7 @@ class Read(Request[r.ReadResult]):
         Field(description="new: text since your last read; diff: changed screen rows; raw: log bytes, base64"),
     ] = "new"
     session_id: SessionId = ""
-    command: Annotated[
-        int | None, Field(ge=-1, description="All output of this command instead (its number); -1: the last one")
-    ] = None
+    command: Annotated[int | None, Field(ge=-1, description="This command's output, by number; -1: the last")] = None
     since: Annotated[int | None, Field(ge=0, description="Start at this offset; moves no cursor")] = None
     offset: Annotated[int | None, Field(ge=0, description="scrollback: first line, 0 the oldest; else the last")] = None
     limit: Annotated[int, Field(ge=1, le=100_000, description="scrollback: most lines")] = 1000
@@ -307,6 +303,23 @@ class ListCommands(Request[r.ListCommandsResult]):
     before: Annotated[int | None, Field(ge=1, description="Only numbers below this")] = None
     failed_only: Annotated[bool, Field(description="Exit code other than 0")] = False
     generation: Generation = None
+
+
+@operation("Wait for sessions", r.WaitResult, tools="core", acts="nothing", read_only=True)
+class Wait(Request[r.WaitResult]):
+    """Wait for the first of several sessions: ready, command (one ended), pattern, output, exit, needs_you (a
+    secret is asked). What you have read is no news; timeout_ms 0: how things stand.
+
+    Raises:
+        SessionNotFound, InvalidPattern, InvalidArgument
+    """
+
+    session_ids: Annotated[Sequence[str], Field(description="Left out: all that are yours or named"), Bound()] = Field(
+        default_factory=list
+    )
+    wait_for: Literal["ready", "command", "pattern", "output", "exit", "needs_you"] = "ready"
+    patterns: Annotated[Sequence[str], Field(max_length=20)] = Field(default_factory=list)
+    timeout_ms: TimeoutMs = 30_000
 
 
 @operation(

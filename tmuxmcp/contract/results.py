@@ -28,7 +28,7 @@ Mode = Literal[
     "unknown",
 ]
 Evidence = Literal["marks", "kernel", "prompt", "quiet"]
-Outcome = Literal["ready", "command", "idle", "matched", "exited", "timeout", "immediate"]
+Outcome = Literal["ready", "command", "idle", "matched", "output", "needs_you", "exited", "timeout", "immediate"]
 EndReason = Literal["exit", "signal", "memory", "cpu", "duration", "idle", "destroyed", "lost"]
 KeptBy = Literal["cgroup", "rlimit", "broker", "nobody"]
 
@@ -251,6 +251,31 @@ class RunResult(Result):
     """Invisible characters were replaced by `<U+XXXX>`."""
     note: str | None = None
     output: str
+
+
+class WaitedSession(Result):
+    """How one session stands when a wait over several ends."""
+
+    session_id: str
+    mode: Mode
+    outcome: Outcome | None
+    """What it has of what was waited for; null: nothing."""
+
+
+class WaitResult(Result):
+    """Which of several sessions was the first to have what was waited for."""
+
+    session_id: str | None
+    outcome: Outcome
+    evidence: Evidence | None
+    matched: str | None
+    """The text that a pattern matched."""
+    pattern: str | None
+    """Which of `patterns` that was."""
+    waited_ms: int
+    effective_timeout_ms: int | None = None
+    note: str | None = None
+    sessions: list[WaitedSession]
 
 
 class ReadResult(Result):

@@ -1,0 +1,164 @@
+"""One wait over several sessions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+
+import anyio
+import pytest
+
+from tests.conftest import SLOW, eventually
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract import results as r
+from tmuxmcp.errors import InvalidArgument, InvalidPattern, SessionNotFound
+from tmuxmcp.readiness.kernel import TtyWitness
+from tmuxmcp.sessions.session import Session
+
+pytestmark = pytest.mark.anyio
+
+LONG_MS = int(20_000 * SLOW)
+SOON_MS = 500
+
+
+@pytest.fixture
+async def three(broker: Broker) -> list[str]:
+    """Three shells at their prompts, all of which the caller has read."""
+    for name in ("a", "b", "c"):
+        await broker.create_session("bash", name=name)
+        await broker.run("true", name)
+        await broker.read("new", name, wait_for="ready")
+    return ["a", "b", "c"]
+
+
+async def while_waiting(
+    wait: Callable[[], Awaitable[r.WaitResult]], act: Callable[[], Awaitable[object]]
+) -> r.WaitResult:
+    """What a wait answers when something happens about when it begins."""
+    found: list[r.WaitResult] = []
+
+    async def waits() -> None:
+        found.append(await wait())
+
+    async with anyio.create_task_group() as task_group:
+        task_group.start_soon(waits)
+        await act()
+    return found[0]
+
+
+async def test_how_things_stand(broker: Broker, three: list[str]):
+    await broker.send("read -s x", enter=True, session_id="b")
+    await broker.send("sleep 600", enter=True, session_id="c", read="none")
+    await eventually(lambda: mode_is(broker, "c", "running"))
+    stands = await broker.wait(three, timeout_ms=0)
+    assert (stands.session_id, stands.outcome, stands.waited_ms < 1000 * SLOW) == ("a", "ready", True)
+    assert [(row.mode, row.outcome) for row in stands.sessions] == [
+        ("shell_prompt", "ready"),
+        ("password", "ready"),
+        ("running", None),
+    ]
+    needs = await broker.wait(wait_for="needs_you", timeout_ms=0)
+    assert (needs.session_id, needs.outcome) == ("b", "needs_you")
+    assert {row.session_id for row in needs.sessions} == set(three)
+
+
+async def mode_is(broker: Broker, session_id: str, mode: str) -> bool:
+    return (await broker.get_session(session_id)).mode == mode
+
+
+async def test_what_the_caller_has_read_is_no_news(broker: Broker, three: list[str]):
+    for wait_for in ("ready", "output", "needs_you", "exit"):
+        quiet = await broker.wait(three, wait_for, timeout_ms=SOON_MS)
+        assert (quiet.session_id, quiet.outcome) == (None, "timeout"), wait_for
+        assert quiet.waited_ms >= SOON_MS
+
+
+async def test_the_first_that_is_ready(broker: Broker, three: list[str]):
+    for name, seconds in (("a", 600), ("b", 1), ("c", 600)):
+        await broker.send(f"sleep {seconds}", enter=True, session_id=name, read="none")
+        await eventually(lambda name=name: mode_is(broker, name, "running"))  # type: ignore[misc]
+        await broker.read("new", name)
+    answer = await broker.wait(three, timeout_ms=LONG_MS)
+    assert (answer.session_id, answer.outcome, answer.evidence) == ("b", "ready", "marks")
+    assert [row.outcome for row in answer.sessions] == [None, "ready", None]
+
+
+async def test_a_command_that_ends(broker: Broker, three: list[str]):
+    none = await broker.wait(three, "command", timeout_ms=LONG_MS)
+    assert (none.outcome, none.session_id) == ("immediate", None)
+    await broker.run("sleep 1; echo done", "b", timeout_ms=1)
+    answer = await broker.wait(three, "command", timeout_ms=LONG_MS)
+    assert (answer.session_id, answer.outcome) == ("b", "command")
+    told = await broker.read("new", "b", wait_for="command", timeout_ms=0)
+    assert told.command
+    assert told.command.exit_code == 0
+
+
+async def test_any_of_several_patterns(broker: Broker, three: list[str]):
+    async def prints() -> None:
+        await broker.by("another").send("echo it is 4$((1+1))", enter=True, session_id="c", read="none")
+
+    answer = await while_waiting(
+        lambda: broker.wait(three, "pattern", ["never", "4[0-9]$"], timeout_ms=LONG_MS), prints
+    )
+    assert (answer.session_id, answer.outcome, answer.matched, answer.pattern) == ("c", "matched", "42", "4[0-9]$")
+
+
+async def test_output_a_secret_and_an_end(broker: Broker, three: list[str]):
+    other = broker.by("another")
+    cases: list[tuple[str, str, str]] = [("output", "echo x", "output"), ("exit", "exit 3", "exited")]
+    for wait_for, text, outcome in [*cases[:1], ("needs_you", "read -s x", "needs_you"), *cases[1:]]:
+        session = "b" if wait_for == "needs_you" else "c"
+
+        async def types(text: str = text, session: str = session) -> None:
+            await other.send(text, enter=True, session_id=session, read="none")
+
+        answer = await while_waiting(lambda w=wait_for: broker.wait(three, w, timeout_ms=LONG_MS), types)  # type: ignore[misc,arg-type]
+        assert (answer.session_id, answer.outcome) == (session, outcome)
+        await broker.read("new", session)
+    again = await broker.wait(three, timeout_ms=LONG_MS)  # one that has ended is told of
+    assert (again.session_id, again.outcome) == ("c", "exited")
+
+
+async def test_it_is_bounded_and_checked(broker: Broker, three: list[str]):
+    with pytest.raises(SessionNotFound):
+        await broker.wait(["a", "nobody"])
+    with pytest.raises(InvalidArgument, match="needs patterns"):
+        await broker.wait(three, "pattern")
+    with pytest.raises(InvalidPattern):
+        await broker.wait(three, "pattern", ["("])
+    begun = time.monotonic()
+    cut = await broker.wait(["a"], "exit", timeout_ms=100)
+    assert cut.outcome == "timeout"
+    assert time.monotonic() - begun < 5 * SLOW
+
+
+async def test_nothing_to_wait_for_is_said(broker: Broker):
+    answer = await broker.wait(timeout_ms=LONG_MS)
+    assert (answer.outcome, answer.sessions) == ("immediate", [])
+    assert "no session" in (answer.note or "")
+
+
+async def test_idle_sessions_are_hardly_looked_at(broker: Broker, monkeypatch: pytest.MonkeyPatch):
+    names = [f"s{number}" for number in range(12)]
+    for name in names:
+        await broker.create_session("cat", name=name)
+    looks, asked = [], []
+    look, refresh = TtyWitness.look, Session.refresh
+
+    def counted(witness: TtyWitness, leader: int) -> object:
+        looks.append(time.monotonic())
+        return look(witness, leader)
+
+    async def counted_refresh(session: Session) -> object:
+        asked.append(session)
+        return await refresh(session)
+
+    monkeypatch.setattr(TtyWitness, "look", counted)
+    monkeypatch.setattr(Session, "refresh", counted_refresh)
+    await broker.wait(names, "pattern", ["never"], timeout_ms=3000)
+    assert len(looks) == len(names)  # how they stand at the end
+    assert len(asked) <= 2 * len(names)  # tmux is not asked meanwhile
+    looks.clear()
+    await broker.wait(names, "output", timeout_ms=3000)
+    assert len(looks) <= 6 * len(names)

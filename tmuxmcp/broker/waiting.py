@@ -1,0 +1,228 @@
+"""`wait`: one wait over several sessions, until the first of them has what was asked for.
+
+Each session is waited for by itself, woken by its log; nothing is looked at in common. What only the kernel knows is
+asked the less often, the more sessions there are. A change counts since the caller last looked: what it has read is
+no news. With no time to wait, the answer says how things stand.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from tmuxmcp.broker import commands
+from tmuxmcp.broker.reading import clamp
+from tmuxmcp.broker.wait import Answer, Wait, wait_for
+from tmuxmcp.contract import requests as q
+from tmuxmcp.contract import results as r
+from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call
+from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.times import ms_since
+from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.sessions.look import Look
+from tmuxmcp.sessions.registry import Registry
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.patterns import compile_pattern
+
+LOOK_S = 0.02
+"""Time between two looks at the kernel for each session that is waited for: 50 of them are looked at once a second."""
+
+LONGEST_LOOK_S = 1.0
+
+NEVER_MS = 1_000_000_000
+"""Silence that no wait lasts for: it is no news."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a session came up with."""
+
+    session: Session
+    outcome: r.Outcome
+    evidence: r.Evidence | None = None
+    matched: str | None = None
+    pattern: str | None = None
+
+
+class Waiting:
+    """Waits over several sessions."""
+
+    def __init__(self, registry: Registry, settings: BrokerSettings) -> None:
+        self._registry, self._settings = registry, settings
+
+    async def wait(self, request: q.Wait, call: Call) -> r.WaitResult:
+        """Wait until the first session has it.
+
+        Raises:
+            SessionNotFound, InvalidPattern, InvalidArgument
+        """
+        begun = time.monotonic()
+        if request.wait_for == "pattern" and not request.patterns:
+            raise InvalidArgument("wait_for=pattern needs patterns.", hint="Give regular expressions as patterns.")
+        patterns = {pattern: compile_pattern(pattern) for pattern in request.patterns}
+        sessions = await self._sessions(request, call)
+        limit, effective = clamp(self._settings, request.timeout_ms)
+        found = await _first(sessions, request, call, limit, patterns) if limit else None
+        in_vain = limit > 0 and ms_since(begun) >= limit
+        stands = [await _standing(session, request, call) for session in sessions]
+        if not limit:
+            found = next((_Found(each.session, each.outcome) for each in stands if each.outcome), None)
+        return _result(found, stands, begun, "timeout" if in_vain else "immediate", effective)
+
+    async def _sessions(self, request: q.Wait, call: Call) -> list[Session]:
+        if request.session_ids:
+            return [await self._registry.known(name) for name in dict.fromkeys(request.session_ids)]
+        await self._registry.look_again()
+        every = self._registry.sessions.values()
+        return [each for each in every if not each.exited and each.meta.owner in ("", call.caller)]
+
+
+@dataclass(frozen=True)
+class _Stands:
+    """How a session stands at the end."""
+
+    session: Session
+    mode: r.Mode
+    outcome: r.Outcome | None
+    """What it has of what was asked for; None: nothing."""
+
+
+async def _standing(session: Session, request: q.Wait, call: Call) -> _Stands:
+    await session.refresh()
+    look = await session.look()
+    return _Stands(session, look.mode, _has(session, look, request, call))
+
+
+def _has(session: Session, look: Look, request: q.Wait, call: Call) -> r.Outcome | None:
+    match request.wait_for:
+        case "ready" if look.ready or look.at_prompt:
+            return "ready"
+        case "needs_you" if look.mode == "password":
+            return "needs_you"
+        case "output" if look.size > session.cursor_of(call.caller):
+            return "output"
+        case "command" if commands.untold(session, look, call.caller):
+            return "command"
+    return "exited" if look.exited else None
+
+
+async def _first(
+    sessions: list[Session], request: q.Wait, call: Call, limit_ms: int, patterns: dict[str, Any]
+) -> _Found | None:
+    """What comes first; None: nothing within the time."""
+    found: list[_Found] = []
+    look_s = min(max(LOOK_S * len(sessions), 0.05), LONGEST_LOOK_S)
+    async with anyio.create_task_group() as task_group:
+
+        async def one(session: Session) -> None:
+            answer = await _one(session, request, call, limit_ms, look_s, patterns)
+            if answer:
+                found.append(answer)
+                task_group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as waits:
+            task_group.start_soon(_tell, call, limit_ms)
+            for session in sessions:
+                waits.start_soon(one, session)
+        task_group.cancel_scope.cancel()  # nothing is left to wait for
+    return found[0] if found else None
+
+
+async def _tell(call: Call, limit_ms: int) -> None:
+    """Say how long it goes on."""
+    begun = time.monotonic()
+    while ms_since(begun) < limit_ms:
+        await anyio.sleep(PROGRESS_EVERY_S)
+        await call.progress(time.monotonic() - begun, "")
+
+
+async def _one(
+    session: Session, request: q.Wait, call: Call, limit_ms: int, look_s: float, patterns: dict[str, Any]
+) -> _Found | None:
+    deadline = time.monotonic() + limit_ms / 1000
+    wait = Wait("ready", limit_ms, idle_ms=NEVER_MS, caller=call.caller, look_s=look_s)
+    wait.start_offset = session.cursor_of(call.caller)
+    match request.wait_for:
+        case "output":
+            return await _until(session, deadline, lambda look: look.size > wait.start_offset, "output")
+        case "needs_you":
+            await _changed(session, wait.start_offset, deadline, look_s, lambda look: look.mode == "password")
+            return await _until(session, deadline, lambda look: look.mode == "password", "needs_you", look_s)
+        case "ready":
+            await _changed(session, wait.start_offset, deadline, look_s, lambda look: look.ready)
+        case "pattern":
+            return await _pattern(session, wait, patterns)
+    wait.want = request.wait_for
+    wait.timeout_ms = max(int((deadline - time.monotonic()) * 1000), 0)
+    return _found(session, await wait_for(session, wait))
+
+
+async def _changed(
+    session: Session, offset: int, deadline: float, look_s: float, holds: Callable[[Look], bool]
+) -> None:
+    """What holds already counts once something has happened since the caller looked."""
+    with session.watcher.waiting(session.log.path):
+        async for look in session.looks(look_s, deadline):
+            if look.size > offset or look.exited or not holds(look):
+                return
+
+
+async def _until(
+    session: Session, deadline: float, met: Callable[[Look], bool], outcome: r.Outcome, step_s: float = LONGEST_LOOK_S
+) -> _Found | None:
+    with session.watcher.waiting(session.log.path):
+        async for look in session.looks(step_s, deadline):
+            if met(look):
+                return _Found(session, outcome, "kernel" if outcome == "needs_you" else None)
+            if look.exited:
+                return _Found(session, "exited")
+    return None
+
+
+async def _pattern(session: Session, wait: Wait, patterns: dict[str, Any]) -> _Found | None:
+    """The first of several patterns: each is waited for, woken by the same growth of the log."""
+    found: list[_Found] = []
+    async with anyio.create_task_group() as task_group:
+
+        async def one(text: str, pattern: Any) -> None:
+            asked = Wait("pattern", wait.timeout_ms, pattern=pattern, start_offset=wait.start_offset, screen=False)
+            asked.look_s = LONGEST_LOOK_S
+            answer = _found(session, await wait_for(session, asked), text)
+            if answer:
+                found.append(answer)
+                task_group.cancel_scope.cancel()
+
+        for text, pattern in patterns.items():
+            task_group.start_soon(one, text, pattern)
+    return found[0] if found else None
+
+
+def _found(session: Session, answer: Answer, pattern: str | None = None) -> _Found | None:
+    if answer.outcome in ("timeout", "immediate", "idle"):
+        return None
+    told = pattern if answer.outcome == "matched" else None
+    return _Found(session, answer.outcome, answer.evidence, answer.matched, told)
+
+
+def _result(
+    found: _Found | None, stands: list[_Stands], begun: float, otherwise: r.Outcome, effective: int | None
+) -> r.WaitResult:
+    rows = []
+    for each in stands:
+        outcome = found.outcome if found and found.session is each.session else each.outcome
+        rows.append(r.WaitedSession(session_id=each.session.id, mode=each.mode, outcome=outcome))
+    return r.WaitResult(
+        session_id=found.session.id if found else None,
+        outcome=found.outcome if found else otherwise,
+        evidence=found.evidence if found else None,
+        matched=found.matched if found else None,
+        pattern=found.pattern if found else None,
+        waited_ms=ms_since(begun),
+        effective_timeout_ms=effective,
+        note=None if stands else "There is no session to wait for.",
+        sessions=rows,
+    )
