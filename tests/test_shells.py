@@ -686,3 +686,11 @@ def test_scripts_and_commands_are_left_alone(agent: Agent, program: str):
     facts = agent.call("get_session", session_id=made["session_id"])
     assert facts["exit_code"] == 4
     assert "NONCE" not in agent.call("read", session_id=made["session_id"], since=0)["content"]
+
+
+@fish_only
+def test_fish_whose_functions_were_erased_tells_no_other_status(shell: Run):
+    gone = shell("functions -e __tmuxmcp_preexec __tmuxmcp_postexec")
+    assert gone["exit_code"] in (0, None), gone
+    result = shell("sh -c 'exit 7'", timeout_ms=5000)
+    assert result["exit_code"] in (7, None), result

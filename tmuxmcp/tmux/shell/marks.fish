@@ -66,7 +66,8 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
     end
 
     function __tmuxmcp_prompt --on-event fish_prompt
-        test -n "$__tmuxmcp_status"; or set -g __tmuxmcp_status $status
+        set -l last $status
+        test -n "$__tmuxmcp_status"; or set -g __tmuxmcp_status $last
         # Not told where PWD names another directory, as in bash.sh; nor before fish 3.6, which cannot say.
         set -l path
         builtin test "$PWD" -ef . 2>/dev/null; and set path (builtin string escape --style=url -- $PWD)
