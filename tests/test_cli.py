@@ -566,6 +566,13 @@ def test_wait_for_the_end(cli):
     assert result["content"] == "last\n"
 
 
+def test_wait_for_a_command_tells_its_exit_code(cli):
+    cli("new", "--name", "x")
+    cli("run", "-s", "x", "--timeout-ms", "50", "sleep 0.3; (exit 5)", status=124)
+    done = cli("read", "x", "--wait", "command")
+    assert re.fullmatch(rb"tmuxmcp: command 1 ended with exit code 5: sleep 0.3; \(exit 5\)\n", done.stderr)
+
+
 def test_read_goes_on_where_it_stopped(cli):
     cli("new", "--name", "x", "cat")
     assert cli.out("send", "x", "one", "--enter", "--wait", "pattern", "--pattern", "^one$") == "one\none\n"

@@ -138,9 +138,17 @@ async def _read(broker: Broker, options: argparse.Namespace) -> int:
         output.write_text(result.content)
     if not options.json:
         output.note(result.note)
+        if result.outcome == "command" and result.command:
+            output.note(_ended(result.command))
         if result.truncated and (result.encoding or options.since is not None):
             output.note(f"there are {result.omitted_bytes:,} bytes more: read --since {result.next_offset}")
     return _wait_status(options, result)
+
+
+def _ended(command: r.Command) -> str:
+    """How a command that was waited for ended, on one line."""
+    status = "ended" if command.exit_code is None else f"ended with exit code {command.exit_code}"
+    return f"command {command.number} {status}: {(command.text or '')[:200]}".rstrip(": ")
 
 
 async def _search(broker: Broker, options: argparse.Namespace) -> int:
