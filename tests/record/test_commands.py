@@ -103,3 +103,28 @@ def test_it_is_bounded_and_counts_what_it_forgot(directory: SessionDirectory, mo
         assert [*each.ended] == each.numbers == [*range(each.numbers[0], 101)]
         assert len(each.numbers) > 5
     assert directory.commands.stat().st_size + directory.commands_before.stat().st_size < 5000
+
+
+def test_what_is_forgotten_is_not_written_down_again(
+    directory: SessionDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LIMIT_BYTES", 2000)
+    file, late = CommandFile(directory), CommandFile(directory)
+    late.end([command(1)])
+    for number in range(1, 101):
+        assert file.end([command(number)])
+    for number in range(1, 101):  # it scans the same log, after the other one
+        assert late.end([command(number)])
+    for each in (file, late, read(directory)):
+        each.read_on()
+        assert each.numbers == [*range(each.forgotten + 1, 101)]
+        assert len(each.numbers) > 5
+
+
+def test_a_late_older_command_keeps_no_gap_alive(directory: SessionDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LIMIT_BYTES", 2000)
+    file = CommandFile(directory)
+    for number in [*range(2, 41), 1, *range(41, 61)]:
+        assert file.end([command(number)])
+    assert file.numbers == read(directory).numbers == [*range(file.numbers[0], 61)]
+    assert file.forgotten == read(directory).forgotten

@@ -27,6 +27,9 @@ LIMIT_BYTES = 256 * 1024
 MOST_TYPED = 256
 """Inputs that are remembered: more than are typed between two looks at the commands."""
 
+HEAD_BYTES = 100
+"""Bytes at the beginning of a file by which it is told from another one."""
+
 By = Literal["agent", "person", "other"]
 """Who typed a command: a call of ours, a person where that is known, somebody else."""
 
@@ -50,10 +53,6 @@ class EndedCommand:
     """Its output lies between these offsets."""
     end: int
 
-    def ends_like(self, other: EndedCommand | None) -> bool:
-        """Whether both ended at the same mark: clocks, and who typed it, may be told differently by two brokers."""
-        return other is not None and (self.exit_code, self.end) == (other.exit_code, other.end)
-
 
 @dataclass(frozen=True)
 class TypedInput:
@@ -72,7 +71,11 @@ class CommandFile:
 
     def __init__(self, directory: SessionDirectory) -> None:
         self._path, self._before = directory.commands, directory.commands_before
-        self._inode = self._read_to = 0
+        self._seen = (0, 0, 0)
+        """Which file was read last, when it had been written to, and its size then."""
+        self._head: bytes | None = None
+        """How it begins."""
+        self._read_to = 0
         self.ended: dict[int, EndedCommand] = {}
         self.numbers: list[int] = []
         """Of all these, rising."""
@@ -80,18 +83,23 @@ class CommandFile:
         """Newest last."""
         self.forgotten = 0
         """How many ended before those."""
+        self._turn = 0
+        """How often the file was full: no two begin alike."""
+        self.first = 0
+        """All commands with a lower number are forgotten: who scans the log anew does not bring them back."""
 
     def read_on(self) -> None:
         """Take in what anybody has written down since; mostly that is one look at the file."""
-        try:
-            found = os.stat(self._path)
-        except OSError:
+        seen = _seen(self._path)
+        if seen == self._seen:
             return
-        if found.st_ino != self._inode:
-            self._take(self._before, self._read_to if _inode(self._before) == self._inode else 0)
-            self._inode, self._read_to = found.st_ino, 0
-        if found.st_size > self._read_to:
-            self._read_to += self._take(self._path, self._read_to)
+        head = _head(self._path)
+        if self._head is None or not head.startswith(self._head):  # an inode's number says nothing: it is given again
+            same = self._head is not None and _head(self._before).startswith(self._head)
+            self._take(self._before, self._read_to if same else 0)
+            self._read_to = 0
+        self._head, self._seen = head, seen
+        self._read_to += self._take(self._path, self._read_to)
 
     def type(self, typed: TypedInput) -> None:
         """Write down what is about to be typed; a failure is no reason to fail."""
@@ -102,10 +110,10 @@ class CommandFile:
         """Write down those that are not there yet; whether they are there now."""
         try:
             with self._open() as fd:
-                if not take(fd) or os.fstat(fd).st_ino != _inode(self._path):
+                if not take(fd) or not _is_at(fd, self._path):
                     return False  # another broker writes at this moment
                 self.read_on()
-                new = [each for each in commands if not each.ends_like(self.ended.get(each.number))]
+                new = [each for each in commands if not self.has(each.number, each.exit_code, each.end)]
                 os.write(fd, b"".join(_line(vars(each)) for each in new))
                 if os.fstat(fd).st_size > LIMIT_BYTES:
                     self._turn_over()
@@ -113,6 +121,14 @@ class CommandFile:
             return False
         self.read_on()
         return True
+
+    def has(self, number: int, exit_code: int, end: int) -> bool:
+        """Whether a command's end is written down, or was and is forgotten.
+
+        Clocks, and who typed it, may be told differently by two brokers: they do not count.
+        """
+        known = self.ended.get(number)
+        return number < self.first or (known is not None and (known.exit_code, known.end) == (exit_code, end))
 
     # ---- files ---------------------------------------------------------------------------------
 
@@ -132,11 +148,11 @@ class CommandFile:
         """Begin a new file; the one before the last is forgotten."""
         self.read_on()
         kept = {values["number"] for values in _values(_lines(self._path, 0)) if "number" in values}
-        first = min(kept, default=0)
+        first = max((number for number in self.numbers if number not in kept), default=0) + 1
         gone = sum(1 for number in self.numbers if number < first)
         os.replace(self._path, self._before)
         with self._open() as fd:
-            os.write(fd, _line({"forgotten": self.forgotten + gone, "before": first}))
+            os.write(fd, _line({"forgotten": self.forgotten + gone, "before": first, "turn": self._turn + 1}))
 
     def _take(self, path: Path, start: int) -> int:
         """Take in the whole lines from an offset of a file; how many bytes those were."""
@@ -151,8 +167,11 @@ class CommandFile:
             self.typed.append(TypedInput(int(values["typed"]), values["text"], bool(values["whole"])))
         elif "forgotten" in values:
             self._forget(int(values["forgotten"]), int(values["before"]))
+            self._turn = int(values.get("turn", 0))
         else:
             command = EndedCommand(**{each.name: values[each.name] for each in fields(EndedCommand)})
+            if command.number < self.first:
+                return
             if command.number not in self.ended:
                 insort(self.numbers, command.number)
             self.ended[command.number] = command
@@ -161,14 +180,33 @@ class CommandFile:
         """Forget the commands before a number; so many are forgotten in all."""
         while self.numbers and self.numbers[0] < before:
             del self.ended[self.numbers.pop(0)]
-        self.forgotten = count
+        self.forgotten, self.first = count, max(self.first, before)
 
 
-def _inode(path: Path) -> int:
+def _seen(path: Path) -> tuple[int, int, int]:
+    """Which file there is, when it was last written to, and its size."""
     try:
-        return os.stat(path).st_ino
+        state = os.stat(path)
     except OSError:
-        return 0
+        return (0, 0, 0)
+    return (state.st_ino, state.st_mtime_ns, state.st_size)
+
+
+def _is_at(fd: int, path: Path) -> bool:
+    """Whether an open file is the one at this path."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except OSError:
+        return False
+
+
+def _head(path: Path) -> bytes:
+    """How a file begins: its first line, or as much of that as tells it from others."""
+    try:
+        with path.open("rb") as file:
+            return file.readline(HEAD_BYTES)
+    except OSError:
+        return b""
 
 
 def _lines(path: Path, start: int) -> bytes:

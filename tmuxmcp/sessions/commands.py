@@ -85,7 +85,9 @@ class Commands:
 
     def save(self) -> bool:
         """Write down what is new; whether nothing is left to be written down."""
-        if self._new and not self._file.end([self._ended(number) for number in self._new]):
+        self._file.read_on()
+        new = [number for number, each in self._new.items() if not self._is_written_down(each)]
+        if new and not self._file.end([self._ended(number) for number in new]):
             return False
         self._new.clear()
         return True
@@ -138,6 +140,7 @@ class Commands:
         """Numbers of all that are kept and that marks have ended, rising; only those above `after`."""
         self._file.read_on()
         kept = self._file.numbers[bisect_right(self._file.numbers, after) :]
+        after = max(after, self._file.first - 1)
         new = [each for each in self._new if each > after and each not in self._file.ended]
         return sorted([*kept, *new]) if new else kept
 
@@ -149,6 +152,10 @@ class Commands:
         text, by = self._origin(_begun(shell))
         return RunningCommand(shell.number, text, by, shell.began, shell.output_start)
 
+    def _is_written_down(self, command: Finished | EndedCommand) -> bool:
+        code = command.exit_code if isinstance(command, EndedCommand) else command.status
+        return self._file.has(command.number, code, _end(command))
+
     def _ended(self, number: int) -> EndedCommand:
         """All that is known of one that has ended."""
         known = self._new.get(number) or self._file.ended[number]
@@ -159,7 +166,7 @@ class Commands:
     def _made(self, finished: Finished) -> EndedCommand:
         assert finished.output_start is not None, "take() drops what did not run"
         text, by = self._origin(finished)
-        end = max(finished.output_start, finished.output_end)
+        end = _end(finished)
         times = finished.began, finished.ended
         return EndedCommand(
             finished.number, text, by, finished.status, *times, finished.cwd, finished.output_start, end
@@ -267,6 +274,12 @@ def _ended_again(known: Finished | EndedCommand, finished: Finished) -> Finished
 
 def _start(command: Finished | EndedCommand) -> int:
     return command.start if isinstance(command, EndedCommand) else command.output_start or 0
+
+
+def _end(command: Finished | EndedCommand) -> int:
+    if isinstance(command, EndedCommand):
+        return command.end
+    return max(command.output_start or 0, command.output_end)
 
 
 def _agree(typed: TypedInput, shown: str, *, here: bool) -> bool:
