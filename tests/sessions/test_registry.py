@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import end_server
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.record.meta import Meta
+from tmuxmcp.record.told import Told
 from tmuxmcp.sessions.life import Reason
 from tmuxmcp.sessions.reap import Bounds, end_idle
 from tmuxmcp.sessions.session import Session
@@ -76,3 +77,27 @@ async def test_only_what_is_there_still_is_ended_for_its_age(broker: Broker):
     await anyio.sleep(0.01)
     await end_idle([session], broker.settings.state_dir, Bounds(0, 0.001, 0, 0), set(), end)
     assert ended == []
+
+
+async def test_a_broker_leaves_the_directory_of_a_later_session_alone(broker: Broker):
+    """It learns late that its session is gone and that another one has the name."""
+    await broker.create_session("bash", name="a")
+    for number in range(3):
+        await broker.run(f"echo {number}", "a")
+    before = broker.registry.sessions["a"]
+    async with Broker.open(broker.settings) as other:
+        await other.destroy_session("a", force=True)
+        await other.create_session("bash", name="a")
+        files = {path: path.read_bytes() for path in before.directory.path.glob("*.json*")}
+        before.move_cursor("library", 7)
+        before.told.tell("library", Told(3))
+        before.will_end(Reason.IDLE)
+        before.write_input(bytes=1, keys=0)
+        before.mark_destroyed()
+        assert (await broker.list_commands("a")).commands == []
+        assert {path: path.read_bytes() for path in before.directory.path.glob("*.json*")} == files
+        assert not before.directory.told.exists()
+        assert not before.directory.cursors.exists()
+        await other.run("echo new", "a")
+        assert [each.text for each in (await broker.list_commands("a")).commands] == ["echo new"]
+        assert broker.registry.sessions["a"].generation == 2

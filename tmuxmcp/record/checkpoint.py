@@ -26,7 +26,7 @@ class Checkpoint:
 
     def save(self, directory: SessionDirectory) -> None:
         """Write it, but not over one of a newer format; a failure costs a later broker time alone."""
-        if is_newer(read_values(directory.checkpoint), FORMAT):
+        if not directory.is_there or is_newer(read_values(directory.checkpoint), FORMAT):
             return
         state = {**numbered(FORMAT), "nonce": self.nonce, "offset": self.offset, "track": self.track.as_dict()}
         with suppress(OSError):

@@ -70,6 +70,7 @@ class CommandFile:
     """One session's `commands.jsonl`."""
 
     def __init__(self, directory: SessionDirectory) -> None:
+        self._directory = directory
         self._path, self._before = directory.commands, directory.commands_before
         self._seen = (0, 0, 0)
         """Which file was read last, when it had been written to, and its size then."""
@@ -91,7 +92,7 @@ class CommandFile:
     def read_on(self) -> None:
         """Take in what anybody has written down since; mostly that is one look at the file."""
         seen = _seen(self._path)
-        if seen == self._seen:
+        if seen == self._seen or not self._directory.is_there:
             return
         head = _head(self._path)
         if self._head is None or not head.startswith(self._head):  # an inode's number says nothing: it is given again
@@ -134,7 +135,13 @@ class CommandFile:
 
     @contextmanager
     def _open(self) -> Iterator[int]:
-        """The file, to be written to behind its last whole line."""
+        """The file, to be written to behind its last whole line.
+
+        Raises:
+            OSError: it cannot be, or the directory is another session's by now.
+        """
+        if not self._directory.is_there:
+            raise FileNotFoundError(self._path)
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             size = os.fstat(fd).st_size

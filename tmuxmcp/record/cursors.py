@@ -12,6 +12,7 @@ class Cursors:
     """The files of `cursors/`, each read once."""
 
     def __init__(self, directory: SessionDirectory) -> None:
+        self._directory = directory
         self._path = directory.cursors
         self._known: dict[str, int] = {}
 
@@ -28,6 +29,8 @@ class Cursors:
     def move(self, caller: str, offset: int) -> None:
         """Remember how far this caller has read; also after a kill, and without a rename's 0.2 ms."""
         self._known[caller] = offset
+        if not self._directory.is_there:
+            return
         with suppress(OSError):
             self._path.mkdir(mode=0o700, exist_ok=True)
             fd = os.open(self._path / caller, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, overload
 
@@ -49,6 +49,8 @@ class SessionDirectory:
     """One session's directory, and the path of each file in it."""
 
     path: Path
+    inode: int = field(default=0, compare=False)
+    """Number of the directory that is meant; 0: whatever has this path."""
 
     # ---- what was printed ----------------------------------------------------------------------
 
@@ -251,6 +253,15 @@ class SessionDirectory:
         """The directory of a session, or of an earlier one of the same name: `ID.1`."""
         return cls(sessions_dir(state_dir) / name)
 
+    def pinned(self) -> SessionDirectory:
+        """The directory that is there now, whatever takes its path later."""
+        return replace(self, inode=_inode(self.path))
+
+    @property
+    def is_there(self) -> bool:
+        """No other session has taken its name, and so its path: what is written there is this session's."""
+        return not self.inode or _inode(self.path) == self.inode
+
     @property
     def name(self) -> str:
         """The session's id; of an earlier session of that id with its generation behind a dot."""
@@ -268,6 +279,13 @@ class SessionDirectory:
     def resolved(self) -> SessionDirectory:
         """The same by its real path, without links."""
         return SessionDirectory(Path(os.path.realpath(self.path)))
+
+
+def _inode(path: Path) -> int:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return 0
 
 
 ENTRIES: tuple[Entry, ...] = tuple(each for each in vars(SessionDirectory).values() if isinstance(each, Entry))

@@ -33,7 +33,7 @@ class WhyEnded:
 
     def save(self, directory: SessionDirectory) -> None:
         """Write it down; a failure is no reason not to end it."""
-        if is_newer(read_values(directory.ended), FORMAT):
+        if not directory.is_there or is_newer(read_values(directory.ended), FORMAT):
             return
         with suppress(OSError):
             write_atomically(directory.ended, json.dumps({**numbered(FORMAT), **vars(self)}, indent=1))

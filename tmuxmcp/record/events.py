@@ -157,6 +157,7 @@ class Events:
     """One session's `events.jsonl`."""
 
     def __init__(self, directory: SessionDirectory) -> None:
+        self._directory = directory
         self._path = directory.events
         self._read_to = 0
         """Size of the file when it was read last, but for a line without an end."""
@@ -165,6 +166,8 @@ class Events:
 
     def append(self, event: Event) -> None:
         """Write down what happened; a failure is no reason to fail."""
+        if not self._directory.is_there:
+            return
         with suppress(OSError):
             fd = os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
             try:

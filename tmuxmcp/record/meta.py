@@ -57,6 +57,8 @@ class Meta:
     def destroy(self, directory: SessionDirectory) -> None:
         """Write down that it was destroyed: beside a `meta.json` of a newer format, which is not replaced."""
         self.destroyed = True
+        if not directory.is_there:
+            return
         try:
             self.save(directory)
         except Unsupported:
@@ -65,6 +67,8 @@ class Meta:
     def disown(self, directory: SessionDirectory) -> None:
         """It is nobody's default session any more; in a newer format its owner's newest session counts instead."""
         self.owner = ""
+        if not directory.is_there:
+            return
         with suppress(Unsupported):
             self.save(directory)
 

@@ -44,6 +44,7 @@ class ToldCallers:
     """The files of `told/`, each read once."""
 
     def __init__(self, directory: SessionDirectory) -> None:
+        self._directory = directory
         self._path = directory.told
         self._known: dict[str, Told] = {}
 
@@ -63,6 +64,8 @@ class ToldCallers:
         if told == self.of(caller):
             return
         self._known[caller] = told
+        if not self._directory.is_there:
+            return
         line = " ".join(map(str, (told.through, *sorted(told.beyond)))) + "\n"
         with suppress(OSError):
             self._path.mkdir(mode=0o700, exist_ok=True)

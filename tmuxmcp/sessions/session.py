@@ -101,6 +101,7 @@ class Session:
             pane: as tmux tells; None: it knows none.
             made: this broker has just made it.
         """
+        directory = directory.pinned()
         log = RawLog(directory)
         session = cls(tmux, watcher, directory, meta, log, watcher.add(log.path))
         session._shell.go_on()
