@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
+import anyio
 import pytest
 
 from tests.conftest import SLOW, end_server, eventually
@@ -16,6 +18,7 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import SessionExited, SessionNotFound
 from tmuxmcp.host import cgroup
 from tmuxmcp.record.ending import WhyEnded
+from tmuxmcp.tmux import panes
 
 pytestmark = pytest.mark.anyio
 
@@ -169,6 +172,31 @@ async def test_an_ending_that_never_came_explains_nothing(broker: Broker):
     assert (await broker.get_session("a")).ended is None
     await broker.send(key="C-d", session_id="a", wait_for="exit")
     assert await why(broker) == ("exit", None)
+
+
+async def test_an_ending_that_never_came_is_not_why_the_pane_went(broker: Broker, other: Broker):
+    """Whoever meant to destroy it was killed before it could; later a person took its pane away."""
+    await broker.create_session("cat", name="a")
+    WhyEnded("destroyed", "killed", "2020-01-01T00:00:00+00:00").save(broker.registry.directory("a"))
+    pane = broker.registry.sessions["a"].live()
+    await panes.kill_session(broker.tmux, pane)
+    for each in (broker, other):
+        ended = (await each.get_session("a")).ended
+        assert ended
+        assert (ended.reason, ended.by) == ("lost", None)
+
+
+async def test_an_ending_that_was_given_up_explains_nothing(broker: Broker, other: Broker):
+    """A program that heeds no signal outlives the call that was cancelled, and ends by itself."""
+    await broker.create_session("bash", ["--norc", "-c", "trap '' TERM HUP; echo on; read -r; exit 3"], name="a")
+    await broker.read("new", "a", wait_for="pattern", pattern="on")
+    async with anyio.create_task_group() as task_group:
+        task_group.start_soon(partial(broker.destroy_session, "a", grace_ms=60_000))
+        await eventually(broker.registry.directory("a").ended.exists)
+        task_group.cancel_scope.cancel()
+    await broker.send(enter=True, session_id="a", wait_for="exit")
+    assert await why(broker) == ("exit", None)
+    assert await why(other) == ("exit", None)
 
 
 # ---- one name, several sessions --------------------------------------------------------------------

@@ -157,10 +157,14 @@ class Verbs:
         """
         begun = time.monotonic()
         session.will_end(reason, by, why)
-        survivors = await end_processes(session, process_tree(session), signal, grace_ms)
-        with anyio.move_on_after(DRAIN_S):
-            while (now := await session.refresh()) and not now.dead and not survivors:
-                await anyio.sleep(0.005)
+        try:
+            survivors = await end_processes(session, process_tree(session), signal, grace_ms)
+            with anyio.move_on_after(DRAIN_S):
+                while (now := await session.refresh()) and not now.dead and not survivors:
+                    await anyio.sleep(0.005)
+        except BaseException:  # most likely cancelled
+            session.lives_on()
+            raise
         gone = _gone(session, ms_since(begun), survivors)
         await self._registry.forget(session)
         return gone

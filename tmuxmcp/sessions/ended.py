@@ -11,7 +11,7 @@ from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.ending import WhyEnded
 from tmuxmcp.record.events import Events, Exited
 from tmuxmcp.sessions.bounds import SessionBounds
-from tmuxmcp.sessions.life import Life, State
+from tmuxmcp.sessions.life import Life, Reason, State
 
 ENDING_S = 120
 """Whoever ends a session needs less: time to end, which is a minute at most, and until its log holds everything."""
@@ -37,11 +37,8 @@ class Left:
 
     @property
     def ending(self) -> WhyEnded | None:
-        """Why it was ended, if somebody ended it; nothing of an ending that was begun and never came."""
-        ending = WhyEnded.load(self._directory)
-        if ending and self.exit and (seconds_of(self.exit.time) or 0) - (seconds_of(ending.at) or 0) > ENDING_S:
-            return None
-        return ending
+        """Why it was ended, if somebody wrote that down."""
+        return WhyEnded.load(self._directory)
 
 
 def status_of(life: Life, left: Left) -> Status:
@@ -55,7 +52,7 @@ def ended(life: Life, left: Left, bounds: SessionBounds) -> Ended | None:
     """Why it ended; None: it has not."""
     if not life.over or life.end is None:
         return None
-    ending = left.ending
+    ending = ending_of(life, left)
     if ending and ending.reason in get_args(EndReason):
         return Ended(reason=ending.reason, by=ending.by or None, at=ending.at)  # type: ignore[arg-type]  # looked up
     code, name = status_of(life, left)
@@ -65,6 +62,18 @@ def ended(life: Life, left: Left, bounds: SessionBounds) -> Ended | None:
     if name == "XCPU" and bounds.kept_by.get("cpu_seconds") == "rlimit":
         return Ended(reason="cpu", by=None, at=at)
     return Ended(reason="signal" if name else "exit", by=None, at=at)
+
+
+def ending_of(life: Life, left: Left) -> WhyEnded | None:
+    """Why somebody ended it, if somebody did; nothing of an ending that was begun and never came."""
+    ending, over = left.ending, life.end
+    if ending is None or over is None or ending.reason == Reason.MEMORY:  # that is written down afterwards
+        return ending
+    if left.exit is None and life.state is not State.ENDED:
+        # Whoever ends a session writes down that it is destroyed before its pane goes.
+        return ending if life.state is State.DESTROYED else None
+    at_s = (seconds_of(left.exit.time) if left.exit else None) or over.at_s
+    return None if at_s - (seconds_of(ending.at) or 0) > ENDING_S else ending
 
 
 def took_too_much_memory(life: Life, bounds: SessionBounds) -> bool:

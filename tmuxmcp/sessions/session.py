@@ -37,7 +37,7 @@ from tmuxmcp.record.start import Start
 from tmuxmcp.record.told import ToldCallers
 from tmuxmcp.sessions.bounds import SessionBounds
 from tmuxmcp.sessions.commands import Commands
-from tmuxmcp.sessions.ended import Left, Status, ended, sentence, status_of, took_too_much_memory
+from tmuxmcp.sessions.ended import Left, Status, ended, ending_of, sentence, status_of, took_too_much_memory
 from tmuxmcp.sessions.life import Begun, Destroyed, Ending, Life, Reason, Starts, State, told_by
 from tmuxmcp.sessions.look import Look, Scan, Seen, Terminal, Wakes
 from tmuxmcp.sessions.shellview import ShellView
@@ -183,7 +183,7 @@ class Session:
 
     def _look_for_cause(self) -> None:
         """Write down what can be told of its end at this moment only: its group does not stay."""
-        if self._left.ending is None and took_too_much_memory(self.life, self.bounds):
+        if ending_of(self.life, self._left) is None and took_too_much_memory(self.life, self.bounds):
             self._note_ending(Reason.MEMORY)
 
     async def alive(self) -> Pane:
@@ -231,7 +231,7 @@ class Session:
     @property
     def how_it_ended(self) -> str:
         """The same as a sentence; empty while something runs in it."""
-        why, written = self.ended, self._left.ending
+        why, written = self.ended, ending_of(self.life, self._left)
         return sentence(self.id, why, self.exit_status, self.bounds, written.why if written else "") if why else ""
 
     # ---- what this broker does with it ---------------------------------------------------------
@@ -246,6 +246,11 @@ class Session:
         if not self.life.over:
             self._note_ending(reason, by, why)
         self.life.apply(Ending(reason, by))
+
+    def lives_on(self) -> None:
+        """Note that whoever was about to end it gave that up: what becomes of it later has another reason."""
+        if not self.life.over and self.directory.is_there:
+            self.directory.ended.unlink(missing_ok=True)
 
     def _note_ending(self, reason: Reason, by: str = "", why: str = "") -> None:
         WhyEnded(reason.value, by, iso(time.time()), why).save(self.directory)
