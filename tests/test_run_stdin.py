@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
+from contextlib import suppress
 from pathlib import Path
 
+import anyio
 import pytest
 
 from tests.conftest import SLOW
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import IncompleteCommand, ResourceLimit
+from tmuxmcp.errors import IncompleteCommand, IoError, ResourceLimit, SessionBusy
 from tmuxmcp.host import sandbox
+from tmuxmcp.record.stdin import LEFT_S, Stdin
 
 pytestmark = pytest.mark.anyio
 
@@ -75,6 +80,64 @@ async def test_more_than_a_call_may_give_is_refused(state_dir: Path, home: Path)
     async with Broker.open(BrokerSettings(state_dir=state_dir, program="bash", max_input_bytes=10)) as broker:
         with pytest.raises(ResourceLimit):
             await broker.run("cat", stdin="x" * 11)
+
+
+async def test_two_brokers_at_one_prompt_leave_each_other_their_files(broker: Broker, shell: str):
+    answers = []
+
+    async def run(asked: Broker, word: str) -> None:
+        with suppress(SessionBusy):
+            answers.append((word, (await asked.run("cat", shell, word, timeout_ms=LONG_MS)).output))
+
+    async with Broker.open(broker.settings, caller="other") as other:
+        for number in range(5):
+            async with anyio.create_task_group() as task_group:
+                task_group.start_soon(run, broker, f"one {number}")
+                task_group.start_soon(run, other, f"two {number}")
+    assert answers
+    assert all(output == word for word, output in answers), answers
+    assert left(broker) == []
+
+
+def left_by_a_killed_broker(broker: Broker, number: int, age_s: float = 0) -> Path:
+    path = Stdin(broker.registry.directory("a"), b"secret", number=number, within=False).path
+    os.utime(path, (time.time() - age_s,) * 2)
+    return path
+
+
+async def test_what_a_killed_broker_left_goes(broker: Broker):
+    await broker.create_session("bash", name="a")
+    await broker.run("true", "a")
+    left_by_a_killed_broker(broker, 1, LEFT_S + 1)
+    of_this_prompt = left_by_a_killed_broker(broker, 9, LEFT_S + 1)
+    just_made = left_by_a_killed_broker(broker, 1)
+    await broker.run("true", "a")
+    assert {*left(broker)} == {of_this_prompt, just_made}
+    await broker.destroy_session("a")
+    assert left(broker) == []
+
+
+async def test_a_session_that_has_ended_keeps_nothing(broker: Broker):
+    await broker.create_session("bash", name="a")
+    left_by_a_killed_broker(broker, 1)
+    await broker.run("exit", "a")
+    assert left(broker) == []
+
+
+@pytest.mark.skipif(sandbox.best() != "bubblewrap", reason="bubblewrap does not run here")
+async def test_a_link_that_a_sandbox_puts_in_its_place_is_not_followed(broker: Broker, tmp_path: Path):
+    """Else it could have files written and removed anywhere."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").touch()
+    await broker.create_session("bash", name="a", sandbox="auto")
+    place = broker.registry.directory("a").resolved().stdin_within
+    await broker.run("cat", "a", "x")
+    assert (await broker.run(f"rm -r {place} && ln -s {outside} {place}", "a")).exit_code == 0
+    with pytest.raises(IoError):
+        await broker.run("cat", "a", "x")
+    await broker.destroy_session("a")
+    assert [each.name for each in outside.iterdir()] == ["kept"]
 
 
 @pytest.mark.skipif(sandbox.best() in ("none", "limits"), reason="no sandbox keeps files apart here")

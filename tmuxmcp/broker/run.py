@@ -24,7 +24,7 @@ from tmuxmcp.errors import IncompleteCommand, InvalidArgument, NotAShell, Sessio
 from tmuxmcp.readiness.kernel import Waiting
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.record.given import give, place_of
-from tmuxmcp.record.stdin import Stdin
+from tmuxmcp.record.stdin import Stdin, remove_left
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
@@ -84,10 +84,11 @@ async def run(session: Session, text: str, until: Until, progress: Progress, std
     with session.runs(text), session.watcher.waiting(session.log.path):
         deadline = time.monotonic() + until.timeout_ms / 1000
         look = await _at_prompt(session, deadline)
+        remove_left(session.directory, look.shell.number)
         if stdin is None or typed.is_empty(text):
             ran = await _carry_out(session, look, text, data, None, deadline, until, progress)
         else:
-            given = Stdin(session.directory, stdin, within=session.bounds.sandbox != "none")
+            given = Stdin(session.directory, stdin, number=look.shell.number, within=session.bounds.sandbox != "none")
             data = shell_of(session.meta.program).reads_from(data, str(given.path))
             text = data.decode("utf-8", "surrogateescape")
             try:

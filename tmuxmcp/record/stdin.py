@@ -1,39 +1,50 @@
 """What a command reads instead of the terminal: a file of the session's own, there until its shell has opened it.
 
-The bytes never pass through the terminal, its log or the shell's history: only the file's path is typed.
+The bytes never pass through the terminal, its log or the shell's history: only the file's path is typed. A file is
+called after the number of the prompt at which its command is typed: once the shell is at a later one, it is left over.
+What runs in a sandbox can put a link in the directory's place, so nothing here follows one.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 
 from tmuxmcp.errors import IoError
 from tmuxmcp.record.directory import SessionDirectory
 
+LEFT_S = 5.0
+"""Between looking at the prompt and typing a broker needs less: so long a file of an earlier prompt may be needed."""
+
+MOST_LEFT = 100
+"""Files that are removed at once: what runs in a sandbox may put any number there."""
+
 
 class Stdin:
     """The file of one command."""
 
-    def __init__(self, directory: SessionDirectory, data: bytes, *, within: bool) -> None:
-        """Write it, and remove what earlier commands have left: the shell is at its prompt, so they are over.
+    def __init__(self, directory: SessionDirectory, data: bytes, *, number: int, within: bool) -> None:
+        """Write it.
 
         Args:
+            number: of the prompt at which its command is typed.
             within: the session is in a sandbox, which sees a part of its directory alone.
 
         Raises:
             IoError: it cannot be written.
         """
         place = directory.resolved().stdin_within if within else directory.stdin
-        self.path = place / secrets.token_hex(8)
+        self.path = place / f"{number}-{secrets.token_hex(8)}"
         self._there = True
         try:
             place.mkdir(mode=0o700, exist_ok=True)
-            for left in place.iterdir():
-                left.unlink(missing_ok=True)
-            _write(self.path, data)
+            with _opened(place) as fd:
+                _write(self.path.name, fd, data)
         except OSError as error:
             raise IoError(f"stdin cannot be handed over: {self.path} cannot be written: {error.strerror}.") from error
 
@@ -45,13 +56,40 @@ class Stdin:
     def remove(self) -> None:
         """Remove it: nobody opens it any more."""
         self._there = False
-        with suppress(OSError):
-            self.path.unlink(missing_ok=True)
+        with suppress(OSError), _opened(self.path.parent) as fd:
+            os.unlink(self.path.name, dir_fd=fd)
 
 
-def _write(path: Path, data: bytes) -> None:
-    fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
+def remove_left(directory: SessionDirectory, number: int | None = None) -> None:
+    """Remove what commands before a prompt have left, as a killed broker does; None: all, as the session is over."""
+    if not directory.is_there:
+        return
+    for place in (directory.stdin, directory.stdin_within):
+        with suppress(OSError), _opened(place) as fd, os.scandir(fd) as files:
+            for name in [each.name for each in islice(files, MOST_LEFT)]:
+                with suppress(OSError):
+                    if number is None or _is_left(name, fd, number):
+                        os.unlink(name, dir_fd=fd)
+
+
+def _is_left(name: str, place: int, number: int) -> bool:
+    its = name.partition("-")[0]
+    earlier = not its.isdecimal() or int(its) < number
+    return earlier and time.time() - os.stat(name, dir_fd=place, follow_symlinks=False).st_mtime > LEFT_S
+
+
+@contextmanager
+def _opened(place: Path) -> Iterator[int]:
+    fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _write(name: str, place: int, data: bytes) -> None:
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(name, flags, 0o600, dir_fd=place), "wb") as file:
         file.write(data)
 
 

@@ -34,6 +34,7 @@ from tmuxmcp.record.place import Places
 from tmuxmcp.record.queued import QueuedInput
 from tmuxmcp.record.sink import sink_pid
 from tmuxmcp.record.start import Start
+from tmuxmcp.record.stdin import remove_left
 from tmuxmcp.record.told import ToldCallers
 from tmuxmcp.sessions.bounds import SessionBounds
 from tmuxmcp.sessions.commands import Commands
@@ -172,6 +173,7 @@ class Session:
         self.life.apply(told_by(pane, self.meta.program, self.bounds.sandbox))
         if self.life.over and not was_over:
             self._look_for_cause()
+            remove_left(self.directory)
         self.pane = None if self.life.state is State.LOST else pane
         if self.pane and not self.life.over:
             self._terminal.see(self.pane)
@@ -258,6 +260,7 @@ class Session:
     def mark_destroyed(self) -> None:
         """Write down that it is destroyed, so that no broker takes it for lost."""
         self.life.apply(Destroyed())
+        remove_left(self.directory)
         with suppress(OSError):
             self.meta.destroy(self.directory)
 
