@@ -128,3 +128,24 @@ def test_a_late_older_command_keeps_no_gap_alive(directory: SessionDirectory, mo
         assert file.end([command(number)])
     assert file.numbers == read(directory).numbers == [*range(file.numbers[0], 61)]
     assert file.forgotten == read(directory).forgotten
+
+
+def test_what_is_typed_does_not_drive_commands_out(
+    directory: SessionDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LIMIT_BYTES", 4000)
+    file, reader = CommandFile(directory), read(directory)
+    assert file.end([command(number) for number in range(1, 9)])
+    for number in range(1000):
+        file.type(TypedInput(number, f"print({number})"))
+        if number % 70 == 0:
+            reader.read_on()
+    reader.read_on()
+    assert directory.commands.stat().st_size < 5000
+    for each in (reader, read(directory)):
+        assert (each.numbers, each.forgotten) == ([*range(1, 9)], 0)
+        assert each.typed[-1] == TypedInput(999, "print(999)")
+        offsets = [typed.offset for typed in each.typed]
+        assert offsets[-10:] == [*range(990, 1000)]
+    assert file.end([command(9)])
+    assert read(directory).numbers == [*range(1, 10)]

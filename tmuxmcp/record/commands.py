@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from tmuxmcp.host.atomically import write_atomically
 from tmuxmcp.host.locks import take
 from tmuxmcp.record.directory import SessionDirectory
 
@@ -97,6 +98,8 @@ class CommandFile:
         head = _head(self._path)
         if self._head is None or not head.startswith(self._head):  # an inode's number says nothing: it is given again
             same = self._head is not None and _head(self._before).startswith(self._head)
+            if not same:
+                self.typed.clear()
             self._take(self._before, self._read_to if same else 0)
             self._read_to = 0
         self._head, self._seen = head, seen
@@ -104,8 +107,10 @@ class CommandFile:
 
     def type(self, typed: TypedInput) -> None:
         """Write down what is about to be typed; a failure is no reason to fail."""
-        with suppress(OSError), self._open() as fd:
-            os.write(fd, _line({"typed": typed.offset, "text": typed.text, "whole": typed.whole}))
+        line = _line({"typed": typed.offset, "text": typed.text, "whole": typed.whole})
+        with suppress(OSError):
+            while not self._add(line):
+                pass  # it went into a file that was given up just then
 
     def end(self, commands: Iterable[EndedCommand]) -> bool:
         """Write down those that are not there yet; whether they are there now."""
@@ -151,15 +156,41 @@ class CommandFile:
         finally:
             os.close(fd)
 
+    def _add(self, line: bytes) -> bool:
+        """Append a line; whether the file is still in use."""
+        with self._open() as fd:
+            os.write(fd, line)
+            in_use = _is_at(fd, self._path)
+            if in_use and os.fstat(fd).st_size > LIMIT_BYTES and take(fd):
+                self._turn_over()
+            return in_use
+
     def _turn_over(self) -> None:
-        """Begin a new file; the one before the last is forgotten."""
+        """Begin a new file: without the older inputs, or where commands fill it, without the one before the last."""
         self.read_on()
-        kept = {values["number"] for values in _values(_lines(self._path, 0)) if "number" in values}
+        lines = _lines(self._path, 0).splitlines(keepends=True)
+        commands = [line for line in lines if line.startswith(b'{"number"')]
+        if sum(map(len, commands)) < LIMIT_BYTES / 2:
+            self._leave_out_inputs(commands, [line for line in lines if line.startswith(b'{"typed"')])
+            return
+        kept = {values["number"] for values in _values(b"".join(commands)) if "number" in values}
         first = max((number for number in self.numbers if number not in kept), default=0) + 1
         gone = sum(1 for number in self.numbers if number < first)
         os.replace(self._path, self._before)
         with self._open() as fd:
-            os.write(fd, _line({"forgotten": self.forgotten + gone, "before": first, "turn": self._turn + 1}))
+            os.write(fd, self._beginning(self.forgotten + gone, first))
+
+    def _leave_out_inputs(self, commands: list[bytes], typed: list[bytes]) -> None:
+        """Keep the commands, and of what was typed the newest."""
+        room, first = LIMIT_BYTES // 4, len(typed)
+        while first and len(typed[first - 1]) <= room:
+            first -= 1
+            room -= len(typed[first])
+        text = self._beginning(self.forgotten, self.first) + b"".join(commands + typed[first:])
+        write_atomically(self._path, text.decode())
+
+    def _beginning(self, forgotten: int, before: int) -> bytes:
+        return _line({"forgotten": forgotten, "before": before, "turn": self._turn + 1})
 
     def _take(self, path: Path, start: int) -> int:
         """Take in the whole lines from an offset of a file; how many bytes those were."""
