@@ -125,13 +125,14 @@ async def test_a_session_that_has_ended_keeps_nothing(broker: Broker):
 
 
 @pytest.mark.skipif(sandbox.best() != "bubblewrap", reason="bubblewrap does not run here")
-async def test_a_link_that_a_sandbox_puts_in_its_place_is_not_followed(broker: Broker, tmp_path: Path):
+@pytest.mark.parametrize("entry", ["stdin_within", "given_within"])
+async def test_a_link_that_a_sandbox_puts_in_its_place_is_not_followed(broker: Broker, tmp_path: Path, entry: str):
     """Else it could have files written and removed anywhere."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "kept").touch()
     await broker.create_session("bash", name="a", sandbox="auto")
-    place = broker.registry.directory("a").resolved().stdin_within
+    place = getattr(broker.registry.directory("a").resolved(), entry)
     await broker.run("cat", "a", "x")
     assert (await broker.run(f"rm -r {place} && ln -s {outside} {place}", "a")).exit_code == 0
     with pytest.raises(IoError):

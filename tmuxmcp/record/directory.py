@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, overload
@@ -295,6 +296,20 @@ ENTRIES: tuple[Entry, ...] = tuple(each for each in vars(SessionDirectory).value
 def sessions_dir(state_dir: Path) -> Path:
     """Where the directories of all sessions lie."""
     return state_dir / "sessions"
+
+
+@contextmanager
+def opened(place: Path) -> Iterator[int]:
+    """Open a directory for files in it; a link, which what runs in a sandbox can put there, is not followed.
+
+    Raises:
+        OSError: it cannot be opened, or is a link.
+    """
+    fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def directories(state_dir: Path, holding: Entry) -> Iterator[SessionDirectory]:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tmuxmcp.errors import IoError
-from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.directory import SessionDirectory, opened
 
 
 class GivenCommand:
@@ -22,14 +22,14 @@ class GivenCommand:
     @property
     def waits(self) -> bool:
         """The shell has not read it; false as well where that cannot be told."""
-        with suppress(OSError):
-            return self._path.stat().st_size > 0
+        with suppress(OSError), opened(self._path.parent) as place:
+            return os.stat(self._path.name, dir_fd=place, follow_symlinks=False).st_size > 0
         return False
 
     def take_back(self) -> None:
         """Remove it; a shell that comes for it later finds nothing, and says so."""
-        with suppress(OSError):
-            self._path.unlink()
+        with suppress(OSError), opened(self._path.parent) as place:
+            os.unlink(self._path.name, dir_fd=place)
 
     def tidy(self) -> None:
         """Remove it if the shell has read it."""
@@ -38,10 +38,10 @@ class GivenCommand:
 
     def take_back_earlier(self) -> None:
         """Remove what earlier calls left: nobody waits for those commands any more."""
-        with suppress(OSError):
-            for name in os.listdir(self._path.parent):
+        with suppress(OSError), opened(self._path.parent) as place:
+            for name in os.listdir(place):
                 if name != self._path.name:
-                    self._path.with_name(name).unlink()
+                    os.unlink(name, dir_fd=place)
 
 
 def place_of(directory: SessionDirectory) -> Path | None:
@@ -55,12 +55,11 @@ def give(place: Path, name: str, text: bytes) -> GivenCommand:
     Raises:
         IoError: it cannot be written.
     """
-    path = place / name
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         # Programs in a sandbox may write here as well: the name is new, and no link is followed.
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with open(file, "wb") as stream:
+        with opened(place) as directory, open(os.open(name, flags, 0o600, dir_fd=directory), "wb") as stream:
             stream.write(text + b"\0")
     except OSError as error:
         raise IoError(f"The command cannot be written to {place}: {error.strerror}. Nothing was run.") from error
-    return GivenCommand(path)
+    return GivenCommand(place / name)

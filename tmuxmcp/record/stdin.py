@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
 from tmuxmcp.errors import IoError
-from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.directory import SessionDirectory, opened
 
 LEFT_S = 5.0
 """Between looking at the prompt and typing a broker needs less: so long a file of an earlier prompt may be needed."""
@@ -43,7 +42,7 @@ class Stdin:
         self._there = True
         try:
             place.mkdir(mode=0o700, exist_ok=True)
-            with _opened(place) as fd:
+            with opened(place) as fd:
                 _write(self.path.name, fd, data)
         except OSError as error:
             raise IoError(f"stdin cannot be handed over: {self.path} cannot be written: {error.strerror}.") from error
@@ -56,7 +55,7 @@ class Stdin:
     def remove(self) -> None:
         """Remove it: nobody opens it any more."""
         self._there = False
-        with suppress(OSError), _opened(self.path.parent) as fd:
+        with suppress(OSError), opened(self.path.parent) as fd:
             os.unlink(self.path.name, dir_fd=fd)
 
 
@@ -65,7 +64,7 @@ def remove_left(directory: SessionDirectory, number: int | None = None) -> None:
     if not directory.is_there:
         return
     for place in (directory.stdin, directory.stdin_within):
-        with suppress(OSError), _opened(place) as fd, os.scandir(fd) as files:
+        with suppress(OSError), opened(place) as fd, os.scandir(fd) as files:
             for name in [each.name for each in islice(files, MOST_LEFT)]:
                 with suppress(OSError):
                     if number is None or _is_left(name, fd, number):
@@ -76,15 +75,6 @@ def _is_left(name: str, place: int, number: int) -> bool:
     its = name.partition("-")[0]
     earlier = not its.isdecimal() or int(its) < number
     return earlier and time.time() - os.stat(name, dir_fd=place, follow_symlinks=False).st_mtime > LEFT_S
-
-
-@contextmanager
-def _opened(place: Path) -> Iterator[int]:
-    fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def _write(name: str, place: int, data: bytes) -> None:
