@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import TMUX, eventually
+from tmuxmcp.broker import run
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.settings import BrokerSettings
@@ -75,6 +76,19 @@ async def test_the_command_that_runs_is_the_last_and_has_no_end(broker: Broker) 
     (command,) = (await broker.list_commands("a")).commands
     assert (command.text, command.exit_code, command.duration_ms, command.end_offset) == ("sleep 600", None, None, None)
     assert (await broker.list_commands("a", failed_only=True)).commands == []
+
+
+async def test_a_command_whose_shell_still_comes_to_its_prompt_is_over(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "UNMARKED_MS", 60_000)  # it takes a while on a busy machine
+    await broker.create_session("bash", name="a")
+    await broker.run("PROMPT_COMMAND+=('sleep 0.1')", "a")
+    assert (await broker.run("echo one; false", "a")).exit_code == 1
+    assert (await broker.list_commands("a", limit=1)).commands[0].exit_code == 1
+    assert (await broker.run("echo two", "a")).exit_code == 0
+    read = await broker.read(session_id="a", command=-1)
+    assert (read.content, read.note) == ("two\n", None)
 
 
 async def test_a_program_that_is_no_shell_tells_of_none(broker: Broker) -> None:
@@ -255,6 +269,7 @@ def begun_by_a_broker_that_is_killed(state_dir: Path) -> None:
     """Have a broker run a command that waits for Enter, and kill the broker."""
     program = f"""
 import anyio, pathlib
+from tmuxmcp.broker import run
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, NotRetained

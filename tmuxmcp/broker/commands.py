@@ -18,9 +18,9 @@ OWN_SHELL = 0
 """Level of the session's own shell."""
 
 
-async def listed(request: q.ListCommands, session: Session) -> r.ListCommandsResult:
+def listed(request: q.ListCommands, session: Session, look: Look) -> r.ListCommandsResult:
     """The newest commands that are asked for."""
-    known = session.commands.known(await session.look())
+    known = session.commands.known(look)
     wanted = [each for each in known if request.before is None or each.number < request.before]
     if request.failed_only:
         wanted = [each for each in wanted if isinstance(each, EndedCommand) and each.exit_code]

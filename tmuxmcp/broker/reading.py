@@ -6,7 +6,7 @@ import platform
 from dataclasses import dataclass
 from typing import Literal
 
-from tmuxmcp.broker import commands, views
+from tmuxmcp.broker import commands, run, views
 from tmuxmcp.broker.screens import NOTHING, Change, Screens, Shown, change, shown_by
 from tmuxmcp.broker.views import Piece
 from tmuxmcp.broker.wait import Answer, Wait, wait_for
@@ -109,7 +109,8 @@ class Reading:
         assert view != "none", "who asks for none does not come here"
         if view == "auto" or (view != "scrollback" and wait.want != "none"):
             await session.refresh()
-        look = await session.look()
+        numbered = isinstance(asked, q.Read) and asked.command is not None
+        look = await (run.at_rest(session) if numbered else session.look())
         if view != "auto":
             return self._log(session, look, view, asked, call)
         if look.alternate_screen or look.mode in DRAWN:

@@ -71,7 +71,8 @@ class Verbs:
             case q.Read():
                 return await self._read(request, call, target)
             case q.ListCommands():
-                return await commands.listed(request, await self._targets.session(target, call))
+                session = await self._targets.session(target, call)
+                return commands.listed(request, session, await run.at_rest(session))
             case q.Wait():
                 return await Waiting(self._registry, self._settings).wait(request, call)
             case q.Search():
