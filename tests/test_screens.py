@@ -11,8 +11,10 @@ import pytest
 
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.broker.reading import NO_COLOURS
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.operations import Operations
+from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.faces.text import render
 
 pytestmark = pytest.mark.anyio
@@ -183,6 +185,33 @@ async def test_line_drawing_is_right_whatever_the_terminal_is_called(broker: Bro
     coloured = await broker.read("screen", "a", format="ansi")
     assert "┌─" in coloured.content
     assert not {"\x0e", "\x0f"} & set(coloured.content)
+
+
+async def test_printed_text_that_was_asked_for_in_colours_says_that_it_is_plain(broker: Broker):
+    await broker.create_session("bash", ["--norc"], name="a", wait_ready=True)
+    asked: dict[str, Any] = {"session_id": "a", "format": "ansi"}
+    sent = (await broker.send(r"printf '\033[31mred\033[m\n'", enter=True, read="new", **asked)).result
+    assert sent
+    given = [
+        sent,
+        await broker.read("new", since=0, **asked),
+        await broker.read("scrollback", **asked),
+        await broker.read(command=-1, **asked),
+    ]
+    for result in given:
+        assert "red" in result.content
+        assert "\x1b" not in result.content
+        assert NO_COLOURS in (result.note or "")
+    assert "\x1b[31mred" in (await broker.read("screen", **asked)).content
+    plain = await broker.read("scrollback", session_id="a")
+    assert NO_COLOURS not in (plain.note or "")
+
+
+async def test_raw_bytes_are_not_given_in_colours(broker: Broker):
+    await draw(broker, "x")
+    with pytest.raises(InvalidArgument, match="format=ansi does not go with view=raw") as refused:
+        await broker.read("raw", "a", format="ansi")
+    assert "view=screen" in refused.value.hint
 
 
 async def test_a_screen_over_its_limit_keeps_the_rows_around_the_cursor(broker: Broker):

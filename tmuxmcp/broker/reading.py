@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tmuxmcp.broker import commands, run, views
@@ -31,6 +31,9 @@ DRAWN = ("fullscreen", "editor", "pager")
 
 MOST_HIGHLIGHTS = 50
 
+NO_COLOURS = "Colours are kept of the screen only: this text is plain. view=screen has them; view=raw has the bytes."
+"""What is said of printed text that was asked for with format=ansi."""
+
 
 Asked = q.Read | q.Send
 """What a caller wants to see, and after which wait."""
@@ -52,8 +55,8 @@ class Reading:
         """
         if asked.wait_for == "pattern" and not asked.pattern:
             raise InvalidArgument("wait_for=pattern needs a pattern.", hint="Give a regular expression as pattern.")
-        if isinstance(asked, q.Read) and asked.command is not None:
-            _check_command(asked)
+        if isinstance(asked, q.Read):
+            _check_view(asked)
         prompt = asked.prompt_pattern or self.settings.prompt_pattern
         return Wait(
             want=asked.wait_for,
@@ -119,7 +122,13 @@ class Reading:
         return self._log(session, look, "new", asked, call)
 
     def _log(self, session: Session, look: Look, view: View, asked: Asked, call: Call) -> _Seen:
-        """A view of what was printed."""
+        """A view of what was printed; text of it is plain, and it says so to who asked for colours."""
+        seen = self._printed(session, look, view, asked, call)
+        if asked.format == "ansi" and seen.piece.text:
+            return replace(seen, note=" ".join(filter(None, [seen.note, NO_COLOURS])))
+        return seen
+
+    def _printed(self, session: Session, look: Look, view: View, asked: Asked, call: Call) -> _Seen:
         if isinstance(asked, q.Read) and asked.command is not None:
             return _output(session, look, view, asked, asked.command)
         since = asked.since if isinstance(asked, q.Read) else None
@@ -160,12 +169,22 @@ class Reading:
         return _Seen("screen", look, piece, end, end > session.cursor_of(call.caller), shown)
 
 
-def _check_command(asked: q.Read) -> None:
-    """Refuse what does not go with a command's output.
+def _check_view(asked: q.Read) -> None:
+    """Refuse what does not go with the view, or with a command's output.
 
     Raises:
         InvalidArgument
     """
+    if asked.view == "raw" and asked.format == "ansi":
+        raise InvalidArgument(
+            "format=ansi does not go with view=raw.",
+            hint="view=raw has all bytes, colours too, as base64: leave format out. view=screen has text with colours.",
+        )
+    if asked.command is not None:
+        _check_command(asked)
+
+
+def _check_command(asked: q.Read) -> None:
     others = {"since": asked.since, "offset": asked.offset, "screen_id": asked.screen_id or None}
     given = [name for name, value in others.items() if value is not None]
     if asked.view not in ("new", "raw"):
