@@ -185,6 +185,14 @@ def test_what_is_like_no_word_is_taken_for_none():
     assert caught.value.hint == "See `tmuxmcp --help`."
 
 
+def test_errors_name_verbs_and_json_names_operations(cli):
+    said = cli.error("kill", status=2)
+    assert said == "INVALID_ARGUMENT: `tmuxmcp kill` needs an ID. Hint: `tmuxmcp list` gives them.\n"
+    assert "Make one with `tmuxmcp new`." in cli.error("view", "nobody", status=3)
+    error = json.loads(cli("kill", "--json", status=2).stdout)["error"]
+    assert (error["message"], error["hint"]) == ("destroy_session needs a session_id.", "list_sessions gives them.")
+
+
 def test_a_full_disk_is_told_in_one_line(monkeypatch, capsys):
     def full(words):
         raise ExceptionGroup("tasks", [OSError(errno.ENOSPC, "No space left on device")])

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
+from tmuxmcp.cli.wording import in_cli_words
 from tmuxmcp.errors import Internal, TmuxMcpError
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def note(text: str | None) -> None:
     """Tell the person something; stdout is the program's."""
     if text:
         sys.stdout.flush()  # on a terminal, the order counts
-        print(f"tmuxmcp: {visible(text)}", file=sys.stderr)
+        print(f"tmuxmcp: {visible(in_cli_words(text))}", file=sys.stderr)
 
 
 def coloured(stream: TextIO) -> bool:
@@ -107,7 +108,7 @@ def bold(text: str, stream: TextIO, style: str = "1") -> str:
 def report(error: TmuxMcpError, words: Sequence[str]) -> int:
     """One line on stderr, with --json the error object on stdout; return the exit status."""
     verb = next((word for word in words if not word.startswith("-")), "")
-    print("tmuxmcp: " + " ".join(str(error).split("\n")), file=sys.stderr)
+    print("tmuxmcp: " + " ".join(in_cli_words(str(error)).split("\n")), file=sys.stderr)
     if "--json" in words:
         try:
             write_json({"error": json.loads(json.dumps(error.as_dict(), default=str))})

@@ -1,0 +1,89 @@
+"""The command line says what to do in its own words: its verbs and options, never those of the operations."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tmuxmcp
+from tmuxmcp.cli.arguments import VERBS as VERBS_THERE_ARE
+from tmuxmcp.cli.wording import VERBS, in_cli_words
+
+SOURCE = Path(tmuxmcp.__file__).parent
+ROOMS = ("broker", "sessions", "record", "terminal", "tmux")
+"""Whose texts the command line prints. Files and programs of the machine have operations alone, and no verb."""
+
+FOREIGN = re.compile(
+    r"\b(?:create_session|destroy_session|list_sessions|get_session|list_commands|session_id|next_offset)\b"
+    r"|\b(?:wait_for|view|format|since)=|(?<!-)\bkey C-c|\bsignal INT|(?<!TMUXMCP_)\bprompt_pattern\b"
+    r"|\b(?:[Uu]se|with) send\b|(?<!tmuxmcp )\bread (?:still gives|again)|`read` gives|`text`|(?<!-)\bmax_bytes\b"
+)
+NOT_SAID = {
+    "record/excerpt.py",  # stands in the text of a read, which is the same everywhere
+}
+
+
+def sentences() -> Iterator[tuple[str, str]]:
+    """Each text of the source that is no docstring and has more than one word, and where it stands."""
+    for room in ROOMS:
+        for file in sorted((SOURCE / room).rglob("*.py")):
+            tree = ast.parse(file.read_text())
+            apart = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
+            apart |= {id(part) for each in ast.walk(tree) if isinstance(each, ast.JoinedStr) for part in each.values}
+            for each in ast.walk(tree):
+                if isinstance(each, ast.JoinedStr):
+                    text = "".join(str(part.value) if isinstance(part, ast.Constant) else "7" for part in each.values)
+                elif isinstance(each, ast.Constant) and isinstance(each.value, str) and id(each) not in apart:
+                    text = each.value
+                else:
+                    continue
+                if " " in text and (where := f"{room}/{file.name}") not in NOT_SAID:
+                    yield where, text
+
+
+def test_no_hint_or_note_speaks_of_operations():
+    said = [(where, text) for where, text in sentences() if FOREIGN.search(text)]
+    assert len(said) > 20
+    assert [(where, in_cli_words(text)) for where, text in said if FOREIGN.search(in_cli_words(text))] == []
+
+
+def test_each_verb_exists():
+    assert set(VERBS.values()) <= set(VERBS_THERE_ARE)
+    named = {verb for _, text in sentences() for verb in re.findall(r"`tmuxmcp ([a-z]+)", in_cli_words(text))}
+    assert {"new", "list", "history", "read", "send"} <= named <= set(VERBS_THERE_ARE)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Sessions are: none. Make one with create_session.", "Sessions are: none. Make one with `tmuxmcp new`."),
+        ("destroy_session needs a session_id.", "`tmuxmcp kill` needs an ID."),
+        ("list_sessions gives them.", "`tmuxmcp list` gives them."),
+        (
+            "bash waits for a line: answer with send",
+            "bash waits for a line: answer with `tmuxmcp send ID TEXT --enter`",
+        ),
+        ("then read wait_for=command gives it", "then `tmuxmcp read ID --wait command` gives it"),
+        ("`read view=screen` gives the text.", "`tmuxmcp read ID --view screen` gives the text."),
+        ("send `set -o emacs` and Enter.", "`tmuxmcp send ID 'set -o emacs' --enter`."),
+    ],
+)
+def test_operations_become_verbs(text, said):
+    assert in_cli_words(text) == said
+    assert in_cli_words(said) == said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "There is no session 'with create_session'.",
+        "Sessions are: list_sessions, read, view. Raise log_max_bytes.",
+        "'view=screen' cannot be sent: no key has this name.",
+    ],
+)
+def test_what_a_person_named_stays_as_it_is(text):
+    assert in_cli_words(text) == text
