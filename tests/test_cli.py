@@ -23,7 +23,7 @@ import pytest
 
 import tmuxmcp
 import tmuxmcp.cli
-from tmuxmcp.cli.arguments import VERBS, parse
+from tmuxmcp.cli.arguments import VERBS, parse, verb_of
 from tmuxmcp.config import Settings
 from tmuxmcp.errors import InvalidArgument
 
@@ -228,6 +228,16 @@ def test_config_names_each_origin(cli):
     other.write_text("cols = 77\n")
     del cli.env["TMUXMCP_COLS"]
     assert cli.json("config", "--config", str(other))["cols"]["value"] == 77
+
+
+def test_the_settings_file_may_stand_before_the_command():
+    assert parse(["--config", "a.toml", "config"]).config == "a.toml"
+    assert parse(["--config=a.toml", "new", "bash", "--config", "mine"]).config == "a.toml"
+    assert parse(["--config", "run", "list", "--config", "b.toml"]).config == "b.toml"
+    assert parse(["list"]).config is None
+    assert [verb_of(words) for words in (["--config", "run", "list"], ["--config=x", "run"], [])] == ["list", "run", ""]
+    # The settings table is there for the verb behind it, too.
+    assert parse(["--config", "a.toml", "serve", "--cols", "90"]).set_cols == "90"
 
 
 def test_state_dir_may_be_relative(cli):

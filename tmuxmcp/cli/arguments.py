@@ -82,9 +82,10 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         InvalidArgument: it says nothing sensible.
     """
     # The settings table is only imported for the verbs that show all of it.
-    verb = next((word for word in words if not word.startswith("-")), "")
+    verb = verb_of(words)
     parser = Parser("tmuxmcp", description=DESCRIPTION, epilog=EXIT_STATUS)
     parser.add_argument("--version", action="version", version=f"tmuxmcp {__version__}")
+    parser.add_argument("--config", metavar="FILE", help="settings file; may also follow the command")
     parser.set_defaults(handler=_help, parser=parser)
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", title="commands")
     for name, add in VERBS.items():
@@ -93,6 +94,14 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     if more and not _take_late_words(options, more):
         options.parser.error(f"unrecognized arguments: {' '.join(more)}")
     return options
+
+
+def verb_of(words: Sequence[str]) -> str:
+    """The command among the words of a command line; empty: there is none."""
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        at += 2 if words[at] == "--config" else 1
+    return words[at] if at < len(words) else ""
 
 
 def _help(options: argparse.Namespace) -> int:
@@ -127,7 +136,8 @@ def _verb(verbs: Verbs, name: str, summary: str, handler: str, **kwargs: Any) ->
     parser: Parser = verbs.add_parser(name, help=summary, description=description, **kwargs)
     parser.set_defaults(handler=call, parser=parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.add_argument("--config", metavar="FILE", help="settings file")
+    # Left out here, it is what stands before the verb.
+    parser.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="settings file")
     return parser
 
 

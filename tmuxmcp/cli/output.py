@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
+from tmuxmcp.cli.arguments import verb_of
 from tmuxmcp.cli.wording import in_cli_words
 from tmuxmcp.errors import Internal, TmuxMcpError
 
@@ -107,7 +108,6 @@ def bold(text: str, stream: TextIO, style: str = "1") -> str:
 
 def report(error: TmuxMcpError, words: Sequence[str]) -> int:
     """One line on stderr, with --json the error object on stdout; return the exit status."""
-    verb = next((word for word in words if not word.startswith("-")), "")
     print("tmuxmcp: " + " ".join(in_cli_words(str(error)).split("\n")), file=sys.stderr)
     if "--json" in words:
         try:
@@ -115,7 +115,7 @@ def report(error: TmuxMcpError, words: Sequence[str]) -> int:
             sys.stdout.flush()
         except BrokenPipeError:
             forget_stdout()
-    return OURS_IN_RUN if verb == "run" else error.exit_status
+    return OURS_IN_RUN if verb_of(words) == "run" else error.exit_status
 
 
 def report_defect(error: Exception, words: Sequence[str]) -> int:
