@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from tmuxmcp.broker import run
 from tmuxmcp.broker.input import Keys, Text, items_of, text_of
@@ -15,6 +16,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, NoInput, ResourceLimit, TmuxFailed
+from tmuxmcp.host.terminfo import TMUX_SENDS, home_and_end, type_of
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
@@ -124,8 +126,9 @@ async def send(reading: Reading, session: Session, what: Typing, asked: q.Send, 
     await reading.before(session, asked, wait, call, now=True)
     if look.marks:
         session.commands.typing(TypedInput(look.size, _shown_text(look, what)))
+    own = await _own_sequences(look, what)
     async with session.input_lock:
-        await _type(session, pane, data, what, bracketed, newlines)
+        await _type(session, pane, data, what, bracketed, newlines, own)
     if what.ends_with("Escape"):
         wait.settle_s = ESCAPE_S
     session.write_input(bytes=what.size - what.keys, keys=what.keys)
@@ -143,23 +146,52 @@ def _shown_text(look: Look, what: Typing) -> str | None:
     return what.text if what.text and seen and what.items in ([], [Keys(["Enter"])]) else None
 
 
-def _commands(pane: Pane, items: Sequence[Keys | Text]) -> Iterator[bytes]:
-    """The tmux commands that press keys and type the texts between them."""
+async def _own_sequences(look: Look, what: Typing) -> Mapping[str, bytes]:
+    """What Home and End send to the program that reads, where its TERM names something else than tmux sends."""
+    if not any(isinstance(item, Keys) and not TMUX_SENDS.keys().isdisjoint(item.names) for item in what.items):
+        return {}
+    process = look.verdict.process
+    pid = process.pid if process else look.facts.foreground if look.facts else None
+    return await home_and_end(type_of(pid)) if pid else {}
+
+
+def _commands(pane: Pane, items: Sequence[Keys | Text], own: Mapping[str, bytes]) -> Iterator[bytes]:
+    """The tmux commands that press keys and type the texts between them.
+
+    Args:
+        own: keys for which tmux would send something else than this.
+    """
     for item in items:
         if isinstance(item, Keys):
-            yield from (panes.keys(pane, item.names[at : at + 200]) for at in range(0, len(item.names), 200))
+            for key, names in groupby(item.names, lambda name: name if name in own else ""):
+                yield from _presses(pane, list(names), own.get(key))
         else:
             yield from (panes.raw(pane, item.data[at : at + 200]) for at in range(0, len(item.data), 200))
 
 
-async def _type(session: Session, pane: Pane, data: bytes, what: Typing, bracketed: bool, newlines: bytes) -> None:
+def _presses(pane: Pane, names: list[str], sequence: bytes | None) -> Iterator[bytes]:
+    if sequence is None:
+        yield from (panes.keys(pane, names[at : at + 200]) for at in range(0, len(names), 200))
+    else:
+        yield from (panes.cursor_key(pane, sequence) for _ in names)
+
+
+async def _type(
+    session: Session,
+    pane: Pane,
+    data: bytes,
+    what: Typing,
+    bracketed: bool,
+    newlines: bytes,
+    own: Mapping[str, bytes],
+) -> None:
     """Type text, newlines and keys in one step; in two when Escape follows, so that the text is dealt with before.
 
     Raises:
         SessionExited, TmuxFailed: nothing was typed, or only the text.
     """
     behind = [panes.raw(pane, newlines)] if newlines else []
-    after = [*_commands(pane, what.items)]
+    after = [*_commands(pane, what.items, own)]
     if data and what.starts_with("Escape"):
         if await panes.type_input(session.tmux, pane, data, after=behind, bracketed=bracketed):
             await typed(session.tmux)

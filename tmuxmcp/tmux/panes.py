@@ -385,6 +385,14 @@ def raw(pane: Pane, data: bytes) -> bytes:
     return command("send-keys", "-t", pane.pane_id, "-H", *(f"{byte:02x}" for byte in data))
 
 
+def cursor_key(pane: Pane, data: bytes) -> bytes:
+    """The command that types a cursor key's sequence: ESC O x to a program in application cursor mode, else ESC [ x."""
+    if not data.startswith(b"\x1bO"):
+        return raw(pane, data)
+    normal = raw(pane, b"\x1b[" + data[2:])
+    return command("if-shell", "-F", "-t", pane.pane_id, "#{keypad_cursor_flag}", raw(pane, data), normal)
+
+
 async def capture_pane(tmux: Tmux, pane: Pane) -> tuple[Pane, list[str]] | None:
     """The pane and its visible rows with their colours (SGR, and SO/SI around line drawing), at one moment."""
     printed = await guarded(
