@@ -369,8 +369,10 @@ def test_list_shows_no_escape_sequences(cli):
 def test_kill_ends_it(cli, words):
     cli("new", "--name", "x", "sleep", "600")
     assert cli("kill", *words, "--grace-ms", "5000").stdout == b""
-    assert cli.json("list", "--all")["count"] == 0
-    assert cli.error("kill", "x", status=3).startswith("SESSION_NOT_FOUND: ")
+    assert cli.json("list")["count"] == 0
+    (row,) = cli.json("list", "--all")["sessions"]
+    assert row["ended"]["reason"] == "destroyed"
+    assert cli.error("kill", "never", status=3).startswith("SESSION_NOT_FOUND: ")
 
 
 def test_kill_by_force_and_by_signal(cli):

@@ -27,6 +27,8 @@ def calls(files: Path) -> list[tuple[str, dict[str, Any]]]:
     return [
         ("create_session", {"name": "one"}),
         ("run", ONE | {"command": "printf 'a\\n\\u754c\\n'; false"}),
+        ("list_commands", ONE),
+        ("wait", {"session_ids": ["one"], "wait_for": "ready", "timeout_ms": 5000}),
         ("send", ONE | {"text": "cat", "enter": True}),
         ("read", ONE | {"view": "screen"}),
         ("mouse", ONE | {"action": "click", "row": 1, "col": 1}),

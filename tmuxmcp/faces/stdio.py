@@ -136,7 +136,9 @@ class Asked:
         if isinstance(message, JSONRPCRequest):
             self._left[message.id] = message.method == "subscriptions/listen" or self._only_waits(message)
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            self._left.pop((message.params or {}).get("requestId", ""), None)
+            number = (message.params or {}).get("requestId")
+            if isinstance(number, str | int):  # a client may say anything
+                self._left.pop(number, None)
 
     def written(self, message: JSONRPCMessage) -> None:
         """Take in what it was answered."""

@@ -13,19 +13,20 @@ from functools import lru_cache
 
 from tmuxmcp.terminal.textgrid import TextGrid, Unusual, logical_lines
 
+# No possessive quantifiers: before Python 3.11.5 they take what stands behind them, in named groups.
 _TOKEN = re.compile(
-    r"(?P<text>[^\x00-\x1f\x7f-\x9f]++(?:\x1b\[[0-9;:]{0,63}+m[^\x00-\x1f\x7f-\x9f]*+)*+)(?P<end>\r\n)?"
+    r"(?P<text>[^\x00-\x1f\x7f-\x9f]+(?:\x1b\[[0-9;:]{0,63}m[^\x00-\x1f\x7f-\x9f]*)*)(?P<end>\r\n)?"
     r"|(?P<newline>\r\n)"
-    r"|\x1b\[[0-9;:]{0,63}+m"
-    r"|(?P<order>\x1b\[[0-9;]{0,9}+[A-HJKLMPSTXZ`@dfrsu]|[\x08-\x0d]|\x1b[78DEM])"
+    r"|\x1b\[[0-9;:]{0,63}m"
+    r"|(?P<order>\x1b\[[0-9;]{0,9}[A-HJKLMPSTXZ`@dfrsu]|[\x08-\x0d]|\x1b[78DEM])"
     # Nothing to the text: other controls, questions, keys, the cursor's look, colours and titles.
     r"|[\x00-\x07\x0f-\x17\x19\x1c-\x1f\x7f-\x9f]+"
-    r"|\x1b\[(?:[<=>][0-9;]{0,63}+[@-~]|\?[0-9;]{0,63}+\$?[@-gi-km-~]|[0-9;]{0,63}+[acntq]|[0-9]? q)"
+    r"|\x1b\[(?:[<=>][0-9;]{0,63}[@-~]|\?[0-9;]{0,63}\$?[@-gi-km-~]|[0-9;]{0,63}[acntq]|[0-9]? q)"
     r"|\x1b\[\?(?:1|12|25|100[0-6]|2004|2026)[hl]|\x1b\[[24]?0?l"
-    r"|\x1b(?:[=>\\]|[()]B)|\x1b\][^\x00-\x1f]{0,4096}+(?:\x07|\x1b\\)"
+    r"|\x1b(?:[=>\\]|[()]B)|\x1b\][^\x00-\x1f]{0,4096}(?:\x07|\x1b\\)"
     r"|(?P<unusual>(?s:.))"
 )
-_PARTIAL = re.compile(r"\x1b(?:\[[<=>?]?[0-9;:]{0,63}+[ $]?|\][^\x00-\x1f]{0,4096}+\x1b?|[()])?\Z")
+_PARTIAL = re.compile(r"\x1b(?:\[[<=>?]?[0-9;:]{0,63}[ $]?|\][^\x00-\x1f]{0,4096}\x1b?|[()])?\Z")
 
 
 class TextRows(TextGrid):
