@@ -71,6 +71,7 @@ def test_full_disk_is_told_and_got_over(small_disk: Path):
         assert code == "IO_ERROR"
         answer, code = timed(agent, "run", command="seq 100000", session_id="a", timeout_ms=2000)
         assert code or not answer["completed"], "it says that all is there"
+        agent.call("send", session_id="a", text="seq 100000", enter=True, read="none")
         for tool, arguments in (
             ("list_sessions", {}),
             ("get_session", {"session_id": "quiet"}),
