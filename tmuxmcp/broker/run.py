@@ -146,7 +146,7 @@ async def _at_prompt(session: Session, deadline: float) -> Look:
     begun = time.monotonic()
     limit = min(deadline, begun + PROMPT_MS / 1000)
     waiting_since: float | None = None
-    asked = 0
+    asked, let_go = 0, False
     async for look in session.looks(0.01, limit):
         pane = session.live()
         if not look.marks:
@@ -156,7 +156,11 @@ async def _at_prompt(session: Session, deadline: float) -> Look:
             raise _not_a_shell(session, look, "its program sends no command marks", hint)
         in_front = _may_listen(look)
         if look.shell.state is ShellState.PROMPT and in_front:
-            return look
+            if not look.shell.listening or let_go:
+                return look
+            let_go = True
+            await end_listening(session, look)
+            continue
         if look.shell.state is ShellState.CONTINUATION and in_front:
             # Somebody left a command unfinished there.
             await panes.type_input(session.tmux, pane, b"", after=[panes.keys(pane, ["C-c"])])
@@ -263,10 +267,18 @@ async def _show_prompt(session: Session, pane: Pane) -> None:
         await _listen_no_more(session, pane)
 
 
-async def _listen_no_more(session: Session, pane: Pane) -> bool:
+async def end_listening(session: Session, scan: Scan) -> None:
+    """Have a shell listen no more that answered our key late, when whoever had pressed it had given up."""
+    if scan.shell.listening:
+        await _listen_no_more(session, session.live(), condition="#{==:#{@tmuxmcp_claim},}")
+
+
+async def _listen_no_more(session: Session, pane: Pane, condition: str = "") -> bool:
     """End the listening of a shell that was given our key; whether it says that it did."""
     asked_at = session.log.size()
-    await panes.type_input(session.tmux, pane, shells.refused_keys(typed.PROMPT_JOB))
+    keys = shells.refused_keys(typed.PROMPT_JOB)
+    if not await panes.type_input(session.tmux, pane, keys, condition=condition):
+        return False
     return bool(await _marked(session, lambda scan: _refusal(scan, asked_at)[1] == typed.PROMPT_JOB))
 
 

@@ -117,7 +117,7 @@ async def send(reading: Reading, session: Session, what: Typing, asked: q.Send, 
         SessionExited, InvalidArgument, TmuxFailed
     """
     pane = session.live()
-    await run.prompt_drawn(session)
+    await run.end_listening(session, await run.prompt_drawn(session))
     data, bracketed, newlines = _pasted(what.data, what.bracketed_paste, pane.alternate_screen)
     look = await _with_room(session, reading.settings, data, what)
     wait.start_offset = wait.sent_at = look.size

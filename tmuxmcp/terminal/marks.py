@@ -200,6 +200,12 @@ class ShellTrack:
         at = self.redrawn if self.ended is None else self.ended
         return at if self.state is ShellState.RUNNING else None
 
+    @property
+    def listening(self) -> bool:
+        """It said that it listens for a command, and has been told none since."""
+        refused_at = self.refused[2] if self.refused else -1
+        return self.state is ShellState.PROMPT and self.listens > max(self.prompt_end, refused_at)
+
     def apply(self, mark: Mark) -> tuple[ShellTrack, Finished | None]:
         """What the marks say with this one more, and the command that it finished, if it did."""
         handler = _NEXT.get((self.state, mark.kind))
