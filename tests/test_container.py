@@ -173,7 +173,7 @@ def test_restarted_container_has_the_history(engine: Engine, image: str, volume:
 
 def test_command_line_is_the_same_inside(engine: Engine, image: str, volume: str) -> None:
     words = ["run", "--rm", *HARDENING, "-v", f"{volume}:/state", image]
-    assert json.loads(engine(*words, "list", "--json")) == {"count": 0, "sessions": []}
+    assert json.loads(engine(*words, "list", "--json"))["count"] == 0
     engine(*words, "run", "exit_with() { return 7; }; exit_with", status=7)
     assert all(check["ok"] for check in json.loads(engine(*words, "doctor", "--json"))["checks"])
 

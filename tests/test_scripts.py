@@ -80,7 +80,10 @@ def panes(agent: Agent, field: str = "pane_id") -> list[str]:
 
 
 def rows(agent: Agent) -> dict[str, dict[str, object]]:
-    return {row["session_id"]: row for row in agent.call("list_sessions")["sessions"]}
+    """The sessions of this test: none is older than its first."""
+    listed = agent.call("list_sessions")["sessions"]
+    begun = next((row["created_at"] for row in listed if row["session_id"] == "s"), "")
+    return {row["session_id"]: row for row in listed if row["created_at"] >= begun}
 
 
 # ---- the examples ------------------------------------------------------------------------------

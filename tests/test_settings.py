@@ -82,7 +82,7 @@ def too_many(agent: Agent) -> bool:
 
 def ended(agent: Agent) -> bool:
     agent.call("create_session", program="bash", name="gone")
-    eventually(lambda: agent.call("list_sessions")["count"] == 0)
+    eventually(lambda: all(row["ended"] for row in agent.call("list_sessions")["sessions"]))
     return True
 
 
