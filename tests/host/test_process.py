@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -254,6 +255,26 @@ async def test_a_killed_broker_leaves_nothing(mark: str):
 async def test_a_killed_supervisor_is_told_and_leaves_nothing(mark: str):
     with pytest.raises(IoError, match="killed the supervisor"):
         await run("sh", "-c", 'kill -KILL $PPID; exec "$@"', "sh", *sleeper(mark))
+    assert not marked(mark)
+
+
+@pytest.fixture
+def busy_core() -> Iterator[int]:
+    """A core that has no time for a process of the lowest priority."""
+    core = min(os.sched_getaffinity(0))
+    code = f"import os; os.sched_setaffinity(0, {{{core}}})\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", code]) as busy:
+        yield core
+        busy.kill()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other schedulers")
+async def test_what_a_killed_supervisor_left_is_gone_when_that_is_told(mark: str, busy_core: int):
+    """Also when it needs a while to end."""
+    late = f"import os, time; os.sched_setaffinity(0, {{{busy_core}}}); "
+    late += "os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))"
+    with pytest.raises(IoError, match="killed the supervisor"):
+        await run("sh", "-c", '"$@" & sleep 1; kill -KILL $PPID; wait', "sh", *sleeper(mark, before=late))
     assert not marked(mark)
 
 

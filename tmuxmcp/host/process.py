@@ -40,6 +40,12 @@ SLACK_S = 5.0
 DRAIN_S = 0.2
 """How long the pipes of a program that is gone are read on: somebody outside of its tree may hold them."""
 
+KILL_S = 2.0
+"""After so long, we stop killing what a killed supervisor left: a process in the kernel's hands, or another user's."""
+
+KILL_POLL_S = 0.005
+"""A killed process needs a moment to end; nobody but its parent is told."""
+
 KILLED = "Something killed the supervisor of this process, so its status is not known; it was ended."
 
 
@@ -305,13 +311,29 @@ def _failure(program: Program, code: str, number: int) -> Exception:
 
 
 def _kill_session(pid: int) -> None:
-    """Kill a program whose supervisor is gone, and what is left of its session and below it."""
+    """Kill a program whose supervisor is gone, and its session with all below it; wait until they are gone."""
+    deadline = time.monotonic() + KILL_S
+    while (left := _session_tree(pid)) and time.monotonic() < deadline:
+        for process in left:
+            with suppress(psutil.Error):
+                process.kill()
+        time.sleep(KILL_POLL_S)  # in a worker thread
+
+
+def _session_tree(leader: int) -> set[psutil.Process]:
+    """The living processes of a terminal session and all below them."""
+    found = set()
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
-            if os.getsid(process.pid) == pid:
-                for below in process.children(recursive=True):
-                    below.kill()
-                process.kill()
+            if os.getsid(process.pid) == leader:
+                found |= {process, *process.children(recursive=True)}
+    return {process for process in found if _lives(process)}
+
+
+def _lives(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    return False
 
 
 async def _collect(fd: int, ends: Ends, closed: anyio.Event) -> None:
