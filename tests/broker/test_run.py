@@ -37,6 +37,43 @@ async def test_cancelled_at_any_moment_of_its_typing(broker: Broker, program: st
         assert (ran.output, ran.exit_code, ran.note) == (f"next{number}\n", 0, None)
 
 
+SLOW_TO_ACCEPT = r"""
+slow() { local end=$((SECONDS + 2)); while ((SECONDS < end)); do :; done; }
+bind '"\e[7776~": "\e[7774~\e[7773~"'; bind -x '"\e[7774~": slow'; bind '"\e[7773~": accept-line'
+"""
+"""bash draws its prompt anew before it runs what was given to it; here it needs long from the one to the other."""
+
+
+async def test_prompt_drawn_anew_is_not_free(broker: Broker) -> None:
+    await broker.create_session("bash", name="a")
+    await broker.run(SLOW_TO_ACCEPT, session_id="a")
+    await broker.read(session_id="a", wait_for="ready")
+    size = broker.registry.sessions["a"].log.size()
+    with anyio.move_on_after(30) as scope:
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(lambda: broker.run("read -rs -t 1 -n 1; echo $?", session_id="a"))
+            await eventually(lambda: b";B;" in broker.registry.sessions["a"].log.read(size, 4096))
+            scope.cancel()
+    with pytest.raises(SessionBusy):
+        await broker.run("echo too early", session_id="a")
+    first = await broker.read(session_id="a", wait_for="command", timeout_ms=20_000)
+    assert first.command
+    assert (first.command.text, first.command.exit_code) == ("read -rs -t 1 -n 1; echo $?", 0)
+    output = await broker.read(session_id="a", command=-1)
+    assert output.content == "142\n"  # nobody typed anything into it
+
+
+async def test_claim_of_somebody_gone_ends(broker: Broker) -> None:
+    """The shell reads our key as a search's end, and whoever typed it is gone."""
+    await broker.create_session("bash", name="a")
+    await broker.send(keys=["C-r"], session_id="a")
+    with anyio.move_on_after(0.3):
+        await broker.run("echo lost", session_id="a")
+    await broker.send(keys=["C-g"], session_id="a")
+    ran = await broker.run("echo next", session_id="a")
+    assert (ran.output, ran.exit_code, ran.note) == ("next\n", 0, None)
+
+
 @pytest.mark.parametrize("how", ["run", "send"])
 @pytest.mark.parametrize("program", ["bash", "zsh", "fish"])
 async def test_shell_that_answers_too_late_takes_the_next_line(broker: Broker, program: str, how: str) -> None:

@@ -337,11 +337,34 @@ async def _tell(session: Session, pane: Pane, job: Job, data: bytes) -> bool:
 
 
 async def _press(session: Session, pane: Pane, job: Job, keys: bytes) -> bool:
-    """Type our key at this prompt; false: another broker did, or the pane is gone."""
-    claim = f"{session.meta.nonce}-{job.number}-{job.prompt_end}"
-    steps = [command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_claim", claim), panes.raw(pane, keys)]
-    free = f"#{{!=:#{{@tmuxmcp_claim}},{claim}}}"
-    return await panes.type_input(session.tmux, pane, b"", before=steps, condition=free)
+    """Type our key at this prompt; false: another broker did, or the pane is gone.
+
+    A prompt is known by its number: it may be drawn anew while the shell is about to run what was typed there.
+    """
+    prompt = f"{session.meta.nonce}-{job.number}-"
+    claim = command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_claim", f"{prompt}{job.name}")
+    steps = [claim, panes.raw(pane, keys)]
+    free = f"#{{?#{{m:{prompt}*,#{{@tmuxmcp_claim}}}},,1}}"
+    if await panes.type_input(session.tmux, pane, b"", before=steps, condition=free):
+        return True
+    held = await panes.option(session.tmux, pane, "claim")
+    if not held.startswith(prompt) or not await _left_at_prompt(session, job.number):
+        return False
+    # Whoever claimed it is gone, and the shell did not heed the key: of all that find this, one takes its place.
+    return await panes.type_input(
+        session.tmux, pane, b"", before=steps, condition=f"#{{==:#{{@tmuxmcp_claim}},{held}}}"
+    )
+
+
+async def _left_at_prompt(session: Session, number: int) -> bool:
+    """Whether the shell rests at a prompt at which a key of ours was typed: the key did nothing there."""
+    rest = Rest()
+    async for look in session.looks(0.01, time.monotonic() + LISTENS_S):
+        if look.shell.number != number or look.shell.state is not ShellState.PROMPT or look.shell.listening:
+            return False
+        if await rest.proven(session, look):
+            return True
+    return False
 
 
 async def _listening(session: Session, pane: Pane, job: Job) -> None:

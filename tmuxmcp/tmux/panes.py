@@ -451,6 +451,12 @@ async def set_option(tmux: Tmux, pane: Pane, name: str, value: str, condition: s
     return await guarded(tmux, pane, change, alive=False, condition=condition) is not None
 
 
+async def option(tmux: Tmux, pane: Pane, name: str) -> str:
+    """One of our options as it is now; empty when it is not set or the pane is gone."""
+    printed = await guarded(tmux, pane, command("display-message", "-p", "-t", pane.pane_id, f"#{{@tmuxmcp_{name}}}"))
+    return printed[0] if printed else ""
+
+
 async def pipe_again(tmux: Tmux, pane: Pane, sink: Sequence[str], number: int) -> bool:
     """Put our sink back, once: two brokers that notice together do it one time, by the sink's number.
 
