@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import pty
+import random
+import select
+import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -172,3 +177,51 @@ def test_a_read_of_the_terminal_is_told_from_one_of_a_socket(terminal: tuple[int
     assert found["terminal"] is not False
     if os.geteuid() == 0:
         assert found == {"terminal": True, "socket": False}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is of Linux")
+def test_who_is_held_up_writing_does_not_wait_for_input(terminal: tuple[int, int]):
+    """A write to a terminal sleeps where a read does."""
+    far, near = terminal
+    thread = threading.Thread(target=lambda: os.write(near, b"x" * 20_000))
+    thread.start()
+    path = f"/proc/{os.getpid()}/task/{thread.native_id}"
+    eventually(lambda: Path(path, "wchan").read_text().split(".")[0] in readiness.TTY_READ)
+    waits = on_terminal(os.getpid(), path, "wait_woken", os.fstat(near).st_rdev)
+    while thread.is_alive():
+        if select.select([far], [], [], 0.01)[0]:
+            os.read(far, 65536)
+    assert waits is (False if os.geteuid() == 0 else None)
+
+
+WRITES = "import os\nwhile True: os.write(1, b'x' * 5000)"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is of Linux")
+def test_a_flood_never_looks_ready():
+    """It is held up and goes on, again and again, also between the first fact of a look and the last."""
+    pid, far = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-c", WRITES])
+    os.read(far, 1)
+    witness, seen = TtyWitness(os.readlink(f"/proc/{pid}/fd/1")), set[str]()
+    rng = random.Random(1)
+
+    def drain() -> None:
+        with suppress(OSError):
+            while os.read(far, 65536):
+                time.sleep(rng.random() * 0.002)
+
+    reader = threading.Thread(target=drain)
+    reader.start()
+    try:
+        for _ in range(2000):
+            verdict = judge(witness.look(pid))
+            seen |= {verdict.why} if verdict.ready else set()
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        witness.close()  # the far end ends when nobody has the terminal open
+        reader.join()
+        os.close(far)
+    assert not seen

@@ -49,10 +49,13 @@ MOST_PROCESSES, MOST_THREADS = 200, 64
 """So many are looked at."""
 
 _CALLS = {
-    "x86_64": ({0, 17, 19}, {7, 271}, {23, 270}, {232, 281, 441}, {45, 47, 299}),
-    "aarch64": ({63, 65, 67}, {73}, {72}, {22, 441}, {207, 212, 243}),
+    "x86_64": ({0, 17, 19}, {7, 271}, {23, 270}, {232, 281, 441}, {45, 47, 299} | {1, 18, 20}),
+    "aarch64": ({63, 65, 67}, {73}, {72}, {22, 441}, {207, 212, 243} | {64, 66, 68}),
 }.get(platform.machine(), (set[int](), set[int](), set[int](), set[int](), set[int]()))
-"""Numbers of read, poll, select, epoll_wait, recv and their kin on this machine; others are not known: no harm."""
+"""Numbers of read, poll, select, epoll_wait, and of recv, write and their kin on this machine.
+
+Others are not known: no harm.
+"""
 
 
 _RETURNS = termios.OPOST | termios.ONLCR
@@ -231,17 +234,18 @@ class TtyWitness:
             unread = array.array("i", [0])
             fcntl.ioctl(self._fd, termios.FIONREAD, unread)
             self._poll.register(self._fd, select.POLLOUT)
-            writable = bool(self._poll.poll(0))
+            writing = not self._poll.poll(0)
         except (OSError, termios.error):
             self.close()
             return None
         group = foreground_group(leader)
         processes = _members(leader, group, os.fstat(self._fd).st_rdev) if group else ()
+        writing = writing or not self._poll.poll(0)  # it may have begun to write before we looked at it
         return KernelFacts(
             canonical=bool(local_modes & termios.ICANON),
             echo=bool(local_modes & termios.ECHO),
             unread=unread[0],
-            writing=not writable,
+            writing=writing,
             foreground=group,
             processes=processes,
             changing=group != foreground_group(leader),
@@ -397,7 +401,7 @@ def on_terminal(pid: int, path: str, channel: str | None, terminal: int) -> bool
 
 def _waited_for(pid: int, path: str, call: int, arguments: list[int]) -> Iterable[int] | None:
     """The files that a system call waits for input from; None: another call."""
-    reads, polls, selects, epolls, receives = _CALLS
+    reads, polls, selects, epolls, others = _CALLS
     if call in reads:
         return [arguments[0]]
     if call in polls:
@@ -413,7 +417,7 @@ def _waited_for(pid: int, path: str, call: int, arguments: list[int]) -> Iterabl
     if call in epolls:
         with open(f"/proc/{pid}/fdinfo/{arguments[0]}") as file:
             return [int(line.split()[1]) for line in file if line.startswith("tfd:")]
-    return [] if call in receives else None
+    return [] if call in others else None
 
 
 def _memory(path: str, address: int, size: int) -> bytes:
