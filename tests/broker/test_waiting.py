@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import anyio
 import pytest
@@ -12,7 +14,7 @@ from tests.conftest import SLOW, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.errors import InvalidArgument, InvalidPattern, SessionNotFound
-from tmuxmcp.readiness.kernel import TtyWitness
+from tmuxmcp.readiness.kernel import TtyWitness, Waiting
 from tmuxmcp.sessions.session import Session
 
 pytestmark = pytest.mark.anyio
@@ -52,14 +54,37 @@ async def test_how_things_stand(broker: Broker, three: list[str]):
     await eventually(lambda: mode_is(broker, "c", "running"))
     stands = await broker.wait(three, timeout_ms=0)
     assert (stands.session_id, stands.outcome, stands.waited_ms < 1000 * SLOW) == ("a", "ready", True)
+    assert stands.evidence == "marks"
     assert [(row.mode, row.outcome) for row in stands.sessions] == [
         ("shell_prompt", "ready"),
         ("password", "ready"),
         ("running", None),
     ]
     needs = await broker.wait(wait_for="needs_you", timeout_ms=0)
-    assert (needs.session_id, needs.outcome) == ("b", "needs_you")
+    assert (needs.session_id, needs.outcome, needs.evidence) == ("b", "needs_you", "kernel")
     assert {row.session_id for row in needs.sessions} == set(three)
+
+
+async def test_a_shell_that_is_busy_at_its_prompt_is_not_ready(broker: Broker, three: list[str], tmp_path: Path):
+    os.mkfifo(tmp_path / "fifo")
+    await broker.run(f"bind -x '\"\\C-t\": read x <{tmp_path}/fifo'", "b")
+    await broker.read("new", "b", wait_for="ready")
+    await broker.send(key="C-t", session_id="b", read="none")
+    await eventually(lambda: is_busy(broker, "b"))
+    stands = await broker.wait(three, timeout_ms=0)
+    assert [row.outcome for row in stands.sessions] == ["ready", None, "ready"]
+
+
+async def is_busy(broker: Broker, session_id: str) -> bool:
+    return (await broker.registry.sessions[session_id].look()).waiting is Waiting.BUSY
+
+
+async def test_what_is_printed_already_matches_at_once(broker: Broker, three: list[str]):
+    await broker.by("another").run("echo 4$((1+1))", "c")
+    stands = await broker.wait(three, "pattern", ["never", "4[0-9]$"], timeout_ms=0)
+    assert (stands.session_id, stands.outcome, stands.matched, stands.pattern) == ("c", "matched", "42", "4[0-9]$")
+    none = await broker.wait(three, "pattern", ["never"], timeout_ms=0)
+    assert (none.session_id, none.outcome) == (None, "immediate")
 
 
 async def mode_is(broker: Broker, session_id: str, mode: str) -> bool:
@@ -71,6 +96,14 @@ async def test_what_the_caller_has_read_is_no_news(broker: Broker, three: list[s
         quiet = await broker.wait(three, wait_for, timeout_ms=SOON_MS)
         assert (quiet.session_id, quiet.outcome) == (None, "timeout"), wait_for
         assert quiet.waited_ms >= SOON_MS
+
+
+async def test_a_secret_that_the_caller_has_seen_asked_for_is_no_news(broker: Broker, three: list[str]):
+    await broker.send("read -s x", enter=True, session_id="b")
+    await broker.read("new", "b")
+    quiet = await broker.wait(three, "needs_you", timeout_ms=SOON_MS)
+    assert (quiet.session_id, quiet.outcome) == (None, "timeout")
+    assert [row.outcome for row in quiet.sessions] == [None, "needs_you", None]
 
 
 async def test_the_first_that_is_ready(broker: Broker, three: list[str]):

@@ -14,7 +14,7 @@ from typing import Any
 
 import anyio
 
-from tmuxmcp.broker import commands
+from tmuxmcp.broker import commands, run
 from tmuxmcp.broker.reading import clamp
 from tmuxmcp.broker.wait import Answer, Wait, wait_for
 from tmuxmcp.contract import requests as q
@@ -32,6 +32,9 @@ LOOK_S = 0.02
 """Time between two looks at the kernel for each session that is waited for: 50 of them are looked at once a second."""
 
 LONGEST_LOOK_S = 1.0
+
+STANDS_MS = 100
+"""How long a program that waits for input may take to be certainly ready, when it is told how things stand."""
 
 NEVER_MS = 1_000_000_000
 """Silence that no wait lasts for: it is no news."""
@@ -66,11 +69,13 @@ class Waiting:
         patterns = {pattern: compile_pattern(pattern) for pattern in request.patterns}
         sessions = await self._sessions(request, call)
         limit, effective = clamp(self._settings, request.timeout_ms)
-        found = await _first(sessions, request, call, limit, patterns) if limit else None
+        looks = limit or request.wait_for == "pattern"  # with no time, what is printed already may match
+        found = await _first(sessions, request, call, limit, patterns) if looks else None
         in_vain = limit > 0 and ms_since(begun) >= limit
-        stands = [await _standing(session, request, call) for session in sessions]
-        if not limit:
-            found = next((_Found(each.session, each.outcome) for each in stands if each.outcome), None)
+        stands = await _all_standing(sessions, request, call)
+        if not limit and not found:
+            told = (_Found(each.session, each.outcome, each.evidence) for each in stands if each.outcome)
+            found = next(told, None)
         return _result(found, stands, begun, "timeout" if in_vain else "immediate", effective)
 
     async def _sessions(self, request: q.Wait, call: Call) -> list[Session]:
@@ -89,25 +94,43 @@ class _Stands:
     mode: r.Mode
     outcome: r.Outcome | None
     """What it has of what was asked for; None: nothing."""
+    evidence: r.Evidence | None = None
+
+
+async def _all_standing(sessions: list[Session], request: q.Wait, call: Call) -> list[_Stands]:
+    """How the sessions stand, in their order."""
+    stands: dict[Session, _Stands] = {}
+
+    async def one(session: Session) -> None:
+        stands[session] = await _standing(session, request, call)
+
+    async with anyio.create_task_group() as task_group:
+        for session in sessions:
+            task_group.start_soon(one, session)
+    return [stands[session] for session in sessions]
 
 
 async def _standing(session: Session, request: q.Wait, call: Call) -> _Stands:
     await session.refresh()
-    look = await session.look()
-    return _Stands(session, look.mode, _has(session, look, request, call))
+    look = await run.at_rest(session)
+    if request.wait_for == "ready" and (look.ready or look.at_prompt):  # a single look proves nothing
+        answer = await wait_for(session, Wait("ready", STANDS_MS, idle_ms=NEVER_MS))
+        if answer.outcome == "ready":
+            mode = answer.settled.mode if answer.settled else look.mode
+            return _Stands(session, mode, "ready", answer.evidence)
+        look = await session.look()
+    return _Stands(session, look.mode, *_has(session, look, request, call))
 
 
-def _has(session: Session, look: Look, request: q.Wait, call: Call) -> r.Outcome | None:
+def _has(session: Session, look: Look, request: q.Wait, call: Call) -> tuple[r.Outcome | None, r.Evidence | None]:
     match request.wait_for:
-        case "ready" if look.ready or look.at_prompt:
-            return "ready"
         case "needs_you" if look.mode == "password":
-            return "needs_you"
+            return "needs_you", "kernel"
         case "output" if look.size > session.cursor_of(call.caller):
-            return "output"
+            return "output", None
         case "command" if commands.untold(session, look, call.caller):
-            return "command"
-    return "exited" if look.exited else None
+            return "command", "marks"
+    return ("exited" if look.exited else None), None
 
 
 async def _first(
@@ -150,10 +173,12 @@ async def _one(
         case "output":
             return await _until(session, deadline, lambda look: look.size > wait.start_offset, "output")
         case "needs_you":
-            await _changed(session, wait.start_offset, deadline, look_s, lambda look: look.mode == "password")
+            if not await _changed(session, wait.start_offset, deadline, look_s, lambda look: look.mode == "password"):
+                return None
             return await _until(session, deadline, lambda look: look.mode == "password", "needs_you", look_s)
         case "ready":
-            await _changed(session, wait.start_offset, deadline, look_s, lambda look: look.ready)
+            if not await _changed(session, wait.start_offset, deadline, look_s, lambda look: look.ready):
+                return None
         case "pattern":
             return await _pattern(session, wait, patterns)
     wait.want = request.wait_for
@@ -163,12 +188,13 @@ async def _one(
 
 async def _changed(
     session: Session, offset: int, deadline: float, look_s: float, holds: Callable[[Look], bool]
-) -> None:
-    """What holds already counts once something has happened since the caller looked."""
+) -> bool:
+    """Wait until something has happened since the caller looked: what holds already counts from then on."""
     with session.watcher.waiting(session.log.path):
         async for look in session.looks(look_s, deadline):
             if look.size > offset or look.exited or not holds(look):
-                return
+                return True
+    return False
 
 
 async def _until(
