@@ -51,6 +51,12 @@ async def eventually(probe: Callable[[], T | Awaitable[T]], timeout: float = 5.0
         await anyio.sleep(0.005)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come first, so that no worker is left alone with one at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"

@@ -32,7 +32,7 @@ HARDENING = [
     *("--cap-drop=ALL", "--security-opt=no-new-privileges", "--memory=512m", "--pids-limit=200"),
 ]
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("container")]
+pytestmark = pytest.mark.slow
 
 
 class Engine:

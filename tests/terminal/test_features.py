@@ -16,8 +16,6 @@ ON_PURPOSE = {
 }
 """Where we differ from tmux, and why."""
 
-pytestmark = pytest.mark.xdist_group("features")  # one worker asks tmux for all of them, once
-
 
 def stream_of(feature: bytes) -> bytes:
     return START + feature + END
