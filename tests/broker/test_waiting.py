@@ -98,6 +98,16 @@ async def test_what_the_caller_has_read_is_no_news(broker: Broker, three: list[s
         assert quiet.waited_ms >= SOON_MS
 
 
+async def test_what_the_caller_has_seen_on_the_screen_is_no_news(broker: Broker, three: list[str]):
+    await broker.by("another").run("echo seen; read -s x", "b")
+    assert (await broker.wait(three, "output", timeout_ms=LONG_MS)).session_id == "b"
+    assert "seen" in (await broker.read("screen", "b")).content
+    for wait_for in ("ready", "output", "needs_you", "pattern"):
+        quiet = await broker.wait(three, wait_for, ["seen"], timeout_ms=SOON_MS)
+        assert (quiet.session_id, quiet.outcome) == (None, "timeout"), wait_for
+    assert "seen" in (await broker.read("new", "b")).content
+
+
 async def test_a_secret_that_the_caller_has_seen_asked_for_is_no_news(broker: Broker, three: list[str]):
     await broker.send("read -s x", enter=True, session_id="b")
     await broker.read("new", "b")

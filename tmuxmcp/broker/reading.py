@@ -160,6 +160,7 @@ class Reading:
         look = await session.look()
         changed = Change(None) if view == "screen" else change(self.screens.find(since), shown, since)
         self.screens.showed(session.id, call.caller, shown)
+        session.saw_screen(call.caller, end)
         if changed.rows is not None:
             piece = views.diff(shown, changed.rows, asked.format, limit, end)
             return _Seen("diff", look, piece, end, bool(changed.rows), shown, changed.rows, changed.note)

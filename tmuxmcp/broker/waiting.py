@@ -1,8 +1,8 @@
 """`wait`: one wait over several sessions, until the first of them has what was asked for.
 
 Each session is waited for by itself, woken by its log; nothing is looked at in common. What only the kernel knows is
-asked the less often, the more sessions there are. A change counts since the caller last looked: what it has read is
-no news. With no time to wait, the answer says how things stand.
+asked the less often, the more sessions there are. A change counts since the caller last looked: what it has read, or
+seen on the screen, is no news. With no time to wait, the answer says how things stand.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _has(session: Session, look: Look, request: q.Wait, call: Call) -> tuple[r.O
     match request.wait_for:
         case "needs_you" if look.mode == "password":
             return "needs_you", "kernel"
-        case "output" if look.size > session.cursor_of(call.caller):
+        case "output" if look.size > session.seen_to(call.caller):
             return "output", None
         case "command" if commands.untold(session, look, call.caller):
             return "command", "marks"
@@ -168,7 +168,7 @@ async def _one(
 ) -> _Found | None:
     deadline = time.monotonic() + limit_ms / 1000
     wait = Wait("ready", limit_ms, idle_ms=NEVER_MS, caller=call.caller, look_s=look_s)
-    wait.start_offset = session.cursor_of(call.caller)
+    wait.start_offset = session.seen_to(call.caller)
     match request.wait_for:
         case "output":
             return await _until(session, deadline, lambda look: look.size > wait.start_offset, "output")

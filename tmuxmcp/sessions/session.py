@@ -73,6 +73,8 @@ class Session:
         self.events = Events(directory)
         self.queued = QueuedInput(directory)
         self._cursors = Cursors(directory)
+        self._screens_seen: dict[str, int] = {}
+        """By caller, the size of the log when it last saw the screen."""
         self.told = ToldCallers(directory)
         self.input_lock = anyio.Lock()
         self.running: str = ""
@@ -409,6 +411,14 @@ class Session:
     def move_cursor(self, caller: str, offset: int) -> None:
         """Remember how far this caller has read."""
         self._cursors.move(caller, offset)
+
+    def seen_to(self, caller: str) -> int:
+        """Up to where what was printed is no news to this caller: it has read it, or seen the screen of then."""
+        return max(self.cursor_of(caller), self._screens_seen.get(caller, 0))
+
+    def saw_screen(self, caller: str, offset: int) -> None:
+        """Remember that this caller has seen the screen, with all that was printed up to there."""
+        self._screens_seen[caller] = offset
 
     def write_input(self, *, bytes: int, keys: int) -> None:
         """Write down that so much was typed, here and now."""
