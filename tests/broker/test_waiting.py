@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import SLOW, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
-from tmuxmcp.errors import InvalidArgument, InvalidPattern, SessionNotFound
+from tmuxmcp.errors import InvalidArgument, InvalidPattern, SessionExited, SessionNotFound
 from tmuxmcp.readiness.kernel import TtyWitness, Waiting
 from tmuxmcp.sessions.session import Session
 
@@ -161,6 +161,29 @@ async def test_output_a_secret_and_an_end(broker: Broker, three: list[str]):
         await broker.read("new", session)
     again = await broker.wait(three, timeout_ms=LONG_MS)  # one that has ended is told of
     assert (again.session_id, again.outcome) == ("c", "exited")
+
+
+async def test_an_end_between_two_waits_is_told_once(broker: Broker, three: list[str]):
+    running = await broker.wait(wait_for="exit", timeout_ms=0)
+    assert [row.session_id for row in running.sessions] == three
+    await broker.by("another").run("exit 3", "b")
+    told = await broker.wait(wait_for="exit", timeout_ms=LONG_MS)
+    assert (told.session_id, told.outcome) == ("b", "exited")
+    again = await broker.wait(wait_for="exit", timeout_ms=SOON_MS)
+    assert (again.session_id, again.outcome) == (None, "timeout")
+    later = await broker.by("a newcomer").wait(wait_for="exit", timeout_ms=0)
+    assert [row.session_id for row in later.sessions] == ["a", "c"]
+
+
+async def test_an_end_that_another_answer_told_is_no_news(broker: Broker, three: list[str]):
+    await broker.run("exit", "a")
+    await broker.by("another").run("exit", "b")
+    with pytest.raises(SessionExited):
+        await broker.run("true", "b")
+    await broker.by("another").run("exit", "c")
+    assert (await broker.read("new", "c")).exited
+    answer = await broker.wait(wait_for="exit", timeout_ms=LONG_MS)
+    assert (answer.outcome, answer.sessions) == ("immediate", [])
 
 
 async def test_it_is_bounded_and_checked(broker: Broker, three: list[str]):

@@ -101,6 +101,7 @@ class Targets:
             made = await self._creation.create(q.CreateSession().filled(self._settings), owner=call.caller)
             for ended in own:
                 ended.disown()
+                ended.end_told.add(call.caller)
             if own:
                 last, notice = max(own, key=lambda each: each.meta.created_at), made.take_notice()
                 made.tell(f"Your default session {last.id} had ended; this one was made anew. {last.how_it_ended}")

@@ -11,6 +11,7 @@ import anyio
 
 from tmuxmcp.broker import commands, facts, health, mouse, run, sending
 from tmuxmcp.broker.drawn import output_of
+from tmuxmcp.broker.ends import Ends
 from tmuxmcp.broker.machine import Machine
 from tmuxmcp.broker.reading import Reading, clamp, notes
 from tmuxmcp.broker.target import Target, Targets
@@ -21,7 +22,7 @@ from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import ms_since
-from tmuxmcp.errors import InvalidArgument, Unauthorized, Unsupported
+from tmuxmcp.errors import InvalidArgument, SessionExited, Unauthorized, Unsupported
 from tmuxmcp.record import search
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.end import end_processes, process_tree, signal_group, signal_session
@@ -45,6 +46,8 @@ class Verbs:
         self._registry, self._creation, self._targets, self._settings = registry, creation, targets, settings
         self._reading = Reading(registry, settings)
         self._machine = Machine(settings)
+        self._ends = Ends(registry)
+        self._waiting = Waiting(registry, settings, self._ends)
         self._started = time.monotonic()
         self.limited = anyio.Event()
         """Set when there is a new session with limits; whoever looks after them puts a fresh event here."""
@@ -55,6 +58,16 @@ class Verbs:
         Raises:
             TmuxMcpError: as the request's docstring has it.
         """
+        self._ends.came(call.caller)
+        try:
+            result = await self._do(request, call, target)
+        except SessionExited as error:
+            self._ends.told(call.caller, request, error)
+            raise
+        self._ends.told(call.caller, request, result)
+        return result
+
+    async def _do(self, request: Request[Any], call: Call, target: Target) -> r.Result:
         match request:
             case q.CreateSession():
                 return await self._create_session(request, call)
@@ -74,7 +87,7 @@ class Verbs:
                 session = await self._targets.session(target, call)
                 return commands.listed(request, session, await run.at_rest(session))
             case q.Wait():
-                return await Waiting(self._registry, self._settings).wait(request, call)
+                return await self._waiting.wait(request, call)
             case q.Search():
                 return await self._search(request, await self._targets.session(target, call))
             case q.Resize():

@@ -2,7 +2,8 @@
 
 Each session is waited for by itself, woken by its log; nothing is looked at in common. What only the kernel knows is
 asked the less often, the more sessions there are. A change counts since the caller last looked: what it has read, or
-seen on the screen, is no news. With no time to wait, the answer says how things stand.
+seen on the screen, is no news; the end of a session is, until it is told. With no time to wait, the answer says how
+things stand.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import anyio
 
 from tmuxmcp.broker import commands, run
+from tmuxmcp.broker.ends import Ends
 from tmuxmcp.broker.reading import clamp
 from tmuxmcp.broker.wait import Answer, Wait, wait_for
 from tmuxmcp.contract import requests as q
@@ -54,8 +56,8 @@ class _Found:
 class Waiting:
     """Waits over several sessions."""
 
-    def __init__(self, registry: Registry, settings: BrokerSettings) -> None:
-        self._registry, self._settings = registry, settings
+    def __init__(self, registry: Registry, settings: BrokerSettings, ends: Ends) -> None:
+        self._registry, self._settings, self._ends = registry, settings, ends
 
     async def wait(self, request: q.Wait, call: Call) -> r.WaitResult:
         """Wait until the first session has it.
@@ -82,8 +84,9 @@ class Waiting:
         if request.session_ids:
             return [await self._registry.known(name) for name in dict.fromkeys(request.session_ids)]
         await self._registry.look_again()
-        every = self._registry.sessions.values()
-        return [each for each in every if not each.exited and each.meta.owner in ("", call.caller)]
+        running = [each for each in self._registry.sessions.values() if not each.exited]
+        every = [*running, *self._ends.news(call.caller)]
+        return [each for each in every if each.meta.owner in ("", call.caller)]
 
 
 @dataclass(frozen=True)

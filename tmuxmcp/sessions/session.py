@@ -76,6 +76,10 @@ class Session:
         self._screens_seen: dict[str, int] = {}
         """By caller, the size of the log when it last saw the screen."""
         self.told = ToldCallers(directory)
+        self.seen_alive = False
+        """This broker has seen its program run."""
+        self.end_told: set[str] = set()
+        """Callers who were told that it has ended."""
         self.input_lock = anyio.Lock()
         self.running: str = ""
         """The command that a `run` of this broker waits for; set by `runs`."""
@@ -178,6 +182,7 @@ class Session:
             remove_left(self.directory)
         self.pane = None if self.life.state is State.LOST else pane
         if self.pane and not self.life.over:
+            self.seen_alive = True
             self._terminal.see(self.pane)
         else:
             self._terminal.close()
