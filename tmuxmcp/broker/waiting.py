@@ -35,7 +35,7 @@ LOOK_S = 0.02
 
 LONGEST_LOOK_S = 1.0
 
-STANDS_MS = 100
+STANDS_MS = 1000
 """How long a program that waits for input may take to be certainly ready, when it is told how things stand."""
 
 NEVER_MS = 1_000_000_000
