@@ -220,10 +220,15 @@ class TimedOut(TmuxMcpError):
     code, http_status, retryable, exit_status = "TIMEOUT", 504, True, 124
 
 
-class Cancelled(TmuxMcpError):
-    """The call was ended before it had an answer: its client left, or the server stops. What runs goes on."""
+LOOK_BEFORE = "What runs in the session goes on: look with read or list_commands before you make the call again."
+"""For who is not told what became of a call."""
 
-    code, http_status, retryable = "CANCELLED", 503, True
+
+class Cancelled(TmuxMcpError):
+    """The call was ended before it had an answer: its client left, or the server stops. What runs goes on, and the
+    same call again may do it twice."""
+
+    code, http_status = "CANCELLED", 503
 
 
 class Internal(TmuxMcpError):

@@ -223,6 +223,8 @@ def test_what_does_not_end_in_time_is_cancelled_and_says_so():
     assert "result" in answers[1]
     assert answers[2]["error"]["message"].startswith("CANCELLED: ")
     assert answers[2]["error"]["data"]["code"] == "CANCELLED"
+    assert answers[2]["error"]["data"]["retryable"] is False  # it goes on: a second call would run it twice
+    assert "list_commands before you make the call again" in answers[2]["error"]["message"]
 
 
 def test_calls_that_only_wait_are_not_waited_for_long():

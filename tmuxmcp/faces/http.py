@@ -22,7 +22,7 @@ from tmuxmcp import __version__
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import ALL_SCOPES, Call
 from tmuxmcp.contract.settings import DEFAULTS, BrokerSettings
-from tmuxmcp.errors import Cancelled
+from tmuxmcp.errors import LOOK_BEFORE, Cancelled
 from tmuxmcp.faces.entrance import GONE, MAX_BODY, TOKEN, Entrance
 from tmuxmcp.faces.mcp import Context, Results, build_server
 from tmuxmcp.faces.metrics import Metrics
@@ -195,7 +195,7 @@ async def unless(reasons: Mapping[anyio.Event, str]) -> AsyncIterator[None]:
         raise failed
     if not done:
         why = next(reason for event, reason in reasons.items() if event.is_set())
-        raise Cancelled(why, hint="What runs in the session goes on.")
+        raise Cancelled(why, hint=LOOK_BEFORE)
 
 
 async def _when(event: anyio.Event, then: Callable[[], None]) -> None:

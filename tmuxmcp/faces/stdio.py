@@ -42,7 +42,7 @@ from mcp.types import (
 )
 from pydantic import ValidationError
 
-from tmuxmcp.errors import Cancelled, InvalidArgument, ResourceLimit
+from tmuxmcp.errors import LOOK_BEFORE, Cancelled, InvalidArgument, ResourceLimit
 
 log = logging.getLogger(__name__)
 
@@ -293,7 +293,7 @@ def _line(message: JSONRPCMessage) -> bytes:
 
 
 def _cancelled(number: RequestId) -> JSONRPCError:
-    error = Cancelled("The wire was closed before there was an answer.", hint="What runs in the session goes on.")
+    error = Cancelled("The wire was closed before there was an answer.", hint=LOOK_BEFORE)
     return JSONRPCError(
         jsonrpc="2.0", id=number, error=ErrorData(code=SERVER_ERROR, message=str(error), data=error.as_dict())
     )
