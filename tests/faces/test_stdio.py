@@ -227,6 +227,16 @@ def test_what_does_not_end_in_time_is_cancelled_and_says_so():
     assert "list_commands before you make the call again" in answers[2]["error"]["message"]
 
 
+def test_requests_with_the_same_number_are_all_waited_for():
+    asked = Asked(only_waits)
+    for command in ("sleep 1", "true"):
+        asked.read(JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/call", params=ran(command)))
+    asked.written(JSONRPCError(jsonrpc="2.0", id=1, error=ErrorData(code=1, message="x")))
+    assert asked.left(waits=False) == [1]
+    asked.read(JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": 1}))
+    assert asked.left(waits=True) == []
+
+
 def test_calls_that_only_wait_are_not_waited_for_long():
     asked = Asked(only_waits)
     read = {"name": "read", "arguments": {"wait_for": "exit"}}
@@ -272,6 +282,10 @@ GARBAGE = [
     b"[]",
     b'"text"',
     b'{"jsonrpc":"2.0"}',
+    b'{"jsonrpc":"2.0","id":null,"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":true,"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":{},"method":"tools/list"}',
     b"\x00" * 5000,
 ]
 

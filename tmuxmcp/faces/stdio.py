@@ -128,26 +128,31 @@ class Asked:
         only_waits: whether a request does nothing but wait for something to happen.
         """
         self._only_waits = only_waits
-        self._left: dict[RequestId, bool] = {}
-        """Requests, and whether each only waits."""
+        self._left: list[tuple[RequestId, bool]] = []
+        """Requests, and whether each only waits. A client may give a number twice: then it gets two answers."""
 
     def read(self, message: JSONRPCMessage) -> None:
         """Take in what the client said."""
         if isinstance(message, JSONRPCRequest):
-            self._left[message.id] = message.method == "subscriptions/listen" or self._only_waits(message)
+            self._left.append((message.id, message.method == "subscriptions/listen" or self._only_waits(message)))
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             number = (message.params or {}).get("requestId")
             if isinstance(number, str | int):  # a client may say anything
-                self._left.pop(number, None)
+                self._done(number)
 
     def written(self, message: JSONRPCMessage) -> None:
         """Take in what it was answered."""
         if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
-            self._left.pop(message.id, None)
+            self._done(message.id)
+
+    def _done(self, number: RequestId) -> None:
+        at = next((at for at, (left, _) in enumerate(self._left) if left == number), None)
+        if at is not None:
+            del self._left[at]
 
     def left(self, *, waits: bool) -> list[RequestId]:
         """The requests without an answer; without `waits`, those that do something."""
-        return [number for number, only_waits in self._left.items() if waits or not only_waits]
+        return [number for number, only_waits in self._left if waits or not only_waits]
 
 
 class Lines:
@@ -260,11 +265,15 @@ def parse(line: bytes | None) -> JSONRPCMessage | ErrorData:
     if line is None:
         return ErrorData(code=INVALID_REQUEST, message=f"A message may have {MAX_LINE} bytes")
     try:
-        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValidationError as error:
         if error.errors(include_url=False, include_input=False)[0]["type"] == "json_invalid":
             return _no_text(line) or ErrorData(code=PARSE_ERROR, message="Not JSON")
         return ErrorData(code=INVALID_REQUEST, message="Not a JSON-RPC message")
+    if isinstance(message, JSONRPCNotification) and b'"id"' in line and "id" in json.loads(line):
+        # The SDK would take it for a notification, which nobody answers.
+        return ErrorData(code=INVALID_REQUEST, message="The id of a request is a string or an integer")
+    return message
 
 
 def id_in(line: bytes | None) -> RequestId | None:
