@@ -220,7 +220,8 @@ def test_where_neither_prompt_nor_hooks_tell_the_end_it_is_not_said_to_go_on(
     result = shell(command, timeout_ms=5000)
     assert (result["completed"], result["outcome"], result["evidence"]) == (False, "ready", "kernel"), result
     assert "cannot be told whether it is over" in result["note"]
-    assert answered(lambda: shell("echo no")) == "NOT_A_SHELL"
+    with pytest.raises(ToolFailed, match=f"NOT_A_SHELL.*cannot be told whether `{re.escape(command)}` is over"):
+        shell("echo no")
     agent.call("send", session_id=result["session_id"], text=answer, enter=True, read="none")
     if answer == "x":
         assert shell("echo $x")["output"] == "x\n"

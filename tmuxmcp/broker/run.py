@@ -30,7 +30,6 @@ from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.echo import ECHO_LIMIT
 from tmuxmcp.terminal.marks import ShellState
-from tmuxmcp.terminal.plain import plain
 from tmuxmcp.tmux import panes, shells
 from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.panes import Pane
@@ -528,7 +527,8 @@ async def _asks(session: Session, job: Job, look: Look, asking: Asking) -> Ran |
     if ran.evidence is None:
         return None  # another command's question
     if process.pid == settled.pid and _edits(settled):
-        note = f"{typed.MAY_BE_OVER.format(name=process.name)} {typed.LOOK_FIRST}"
+        what = typed.MAY_BE_OVER.format(what="it", name=process.name)
+        note = f"I{what[1:]}. {typed.USE_SEND} {typed.LOOK_FIRST}"
         return replace(ran, evidence="kernel", note=typed.joined(ran.note, note))
     who = f"`{process.name}`"
     match settled.waiting:
@@ -562,21 +562,20 @@ def _in_the_way(session: Session, look: Look) -> tuple[str, str]:
     if look.shell.prompted is not None:
         return typed.SILENT.rstrip("."), "Use send for it, or another session."
     if look.shell.state is ShellState.RUNNING:
-        return (
-            f"{_running(look)} is not over: it waits for input",
-            "Answer it with send, or end it with key C-c.",
-        )
+        what = _running(session, look)
+        if _edits(look):
+            return typed.MAY_BE_OVER.format(what=what, name=shell.name), typed.USE_SEND
+        return f"{what} is not over: it waits for input", "Answer it with send, or end it with key C-c."
     if look.shell.state is ShellState.PROMPT and look.facts.canonical:
         return f"the line editor of {shell.name} is off", f"Switch it on: send `{shell.editor_on}` and Enter."
     what = f"{shell.name} shows a prompt without our marks: another one took its place (exec), or its start-up files "
     return what + "keep ours out", "Use send for it, or make another session."
 
 
-def _running(look: Look) -> str:
-    """The command that the session's shell runs, as its line editor showed it."""
-    start, end = look.shell.prompt_end, look.shell.echo_end
-    shown = plain(look.log.read(start, min(max(end - start, 0), 1024)), look.cols, look.rows).text
-    text = shown.strip().split("\n")[0][:200]
+def _running(session: Session, look: Look) -> str:
+    """The command that the session's shell runs, as far as it is known."""
+    running = session.commands.running(look)
+    text = ((running and running.text) or "").strip().split("\n")[0][:200]
     return f"`{text}`" if text else "its last command"
 
 

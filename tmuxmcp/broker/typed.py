@@ -45,10 +45,12 @@ LATE = "The shell told the end only when it was asked, as something changed {hoo
 """What a caller is told who got an answer by asking."""
 
 MAY_BE_OVER = (
-    "It cannot be told whether it is over: `{name}` waits in its line editor, at a prompt that tells nothing, or at a "
-    "question of the command (`read -e`). Use send for either."
+    "it cannot be told whether {what} is over: `{name}` waits in its line editor, at a prompt that tells nothing, or "
+    "at a question of the command (`read -e`)"
 )
 """Of a shell whose prompt and hooks were both changed."""
+
+USE_SEND = "Use send for either."
 
 UNNAMED = "?"
 """The name of a command of which bash can say the name only when it ends."""

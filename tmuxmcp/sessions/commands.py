@@ -101,7 +101,7 @@ class Commands:
 
     def count(self, scan: Scan) -> int:
         """How many there were, also those that are forgotten; with the one that runs."""
-        return self.forgotten + len(self.said_to_have_ended()) + (self._runs(scan) is not None)
+        return self.forgotten + len(self.said_to_have_ended()) + (self.running(scan) is not None)
 
     @property
     def forgotten(self) -> int:
@@ -113,7 +113,7 @@ class Commands:
         numbers, sure = self.said_to_have_ended(), self.ended(look)
         found: list[Command] = [self._ended(number) for number in sure]
         found += [_unended(self._ended(number)) for number in numbers[len(sure) :]]
-        running = self._runs(look)
+        running = self.running(look)
         return [*found, running] if running else found
 
     def ended(self, look: Look, after: int = 0) -> list[int]:
@@ -144,7 +144,7 @@ class Commands:
         new = [each for each in self._new if each > after and each not in self._file.ended]
         return sorted([*kept, *new]) if new else kept
 
-    def _runs(self, scan: Scan) -> RunningCommand | None:
+    def running(self, scan: Scan) -> RunningCommand | None:
         """The command that runs, as the marks say."""
         shell = scan.shell
         if shell.state is not ShellState.RUNNING:
