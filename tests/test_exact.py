@@ -690,6 +690,13 @@ def test_the_users_own_rc_file(agent: Agent, rc: str, tmp_path: Path):
     agent.call("destroy_session", session_id=session, force=True)
 
 
+@pytest.mark.parametrize("traced", ["true", "set -T"])
+def test_a_trap_prints_for_the_users_commands_alone(shell: Callable[..., dict], traced: str):
+    shell(f"{traced}; trap 'echo debug' DEBUG; trap 'echo return' RETURN")
+    assert shell("true")["output"] == "debug\n"
+    assert shell("! :; echo $?")["output"] == "debug\ndebug\n1\n"
+
+
 @pytest.mark.parametrize(
     "args", [["--norc"], ["-l"], ["--login"], ["--noprofile", "--norc"], ["-i"], ["--posix"]], ids=str
 )

@@ -134,10 +134,10 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     __tmuxmcp_show
   }
 
-  # Keep ours first and last, around whatever is there. Their standard error is closed to `set -x`.
+  # Keep ours first and last, around whatever is there. `set -x` and traps (DEBUG) print nothing into their output.
   # Before 5.1 all are one text: ours hands on `$?`, which `&&` keeps from `set -e`.
-  __tmuxmcp_before='{ __tmuxmcp_first "$?" && \builtin :; } 2>/dev/null'
-  __tmuxmcp_after='{ __tmuxmcp_last "$?"; } 9>&2 2>/dev/null'
+  __tmuxmcp_before='{ __tmuxmcp_first "$?" && \builtin :; } >/dev/null 2>&1'
+  __tmuxmcp_after='{ __tmuxmcp_last "$?"; } 9>&2 >/dev/null 2>&1'
   __tmuxmcp_install() {
     __tmuxmcp_free PROMPT_COMMAND || \builtin return 0
     if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 501)); then
@@ -187,10 +187,10 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
   {
     \builtin bind 'set enable-bracketed-paste on'
     for __tmuxmcp_each in emacs vi-insert vi-command; do
-      \builtin bind -m "$__tmuxmcp_each" -x '"\e[7775~": { __tmuxmcp_run "$_"; } 9>&2 2>/dev/null'
+      \builtin bind -m "$__tmuxmcp_each" -x '"\e[7775~": { __tmuxmcp_run "$_"; } 9>&2 >/dev/null 2>&1'
       \builtin bind -m "$__tmuxmcp_each" '"\e[7776~": accept-line'
       \builtin bind -m "$__tmuxmcp_each" '"\e[7777~": "\e[7775~\e[7776~"'
-      \builtin bind -m "$__tmuxmcp_each" -x '"\e[7778~": { __tmuxmcp_ask "$?" "$_"; } 9>&2 2>/dev/null'
+      \builtin bind -m "$__tmuxmcp_each" -x '"\e[7778~": { __tmuxmcp_ask "$?" "$_"; } 9>&2 >/dev/null 2>&1'
     done
   } 2>/dev/null
 
