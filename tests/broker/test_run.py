@@ -12,8 +12,9 @@ import pytest
 
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.errors import SessionBusy
+from tmuxmcp.errors import IncompleteCommand, SessionBusy
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.tmux.panes import option
 from tmuxmcp.tmux.shells import shell_of
 
 pytestmark = pytest.mark.anyio
@@ -61,6 +62,17 @@ async def test_prompt_drawn_anew_is_not_free(broker: Broker) -> None:
     assert (first.command.text, first.command.exit_code) == ("read -rs -t 1 -n 1; echo $?", 0)
     output = await broker.read(session_id="a", command=-1)
     assert output.content == "142\n"  # nobody typed anything into it
+
+
+@pytest.mark.parametrize("program", ["bash", "zsh", "fish"])
+async def test_prompt_of_an_incomplete_command_is_free(broker: Broker, program: str) -> None:
+    await broker.create_session(program, name="a")
+    with pytest.raises(IncompleteCommand):
+        await broker.run("echo 'open", session_id="a")
+    session = broker.registry.sessions["a"]
+    claimed = await option(broker.tmux, session.live(), "claim")
+    look = await session.look()
+    assert not claimed.startswith(f"{session.meta.nonce}-{look.shell.number}-")
 
 
 async def test_claim_of_somebody_gone_ends(broker: Broker) -> None:

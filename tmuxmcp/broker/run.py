@@ -340,8 +340,8 @@ async def _press(session: Session, pane: Pane, job: Job, keys: bytes) -> bool:
 
     A prompt is known by its number: it may be drawn anew while the shell is about to run what was typed there.
     """
-    prompt = f"{session.meta.nonce}-{job.number}-"
-    claim = command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_claim", f"{prompt}{job.name}")
+    prompt = _prompt(session, job)
+    claim = command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_claim", _claim(session, job))
     steps = [claim, panes.raw(pane, keys)]
     free = f"#{{?#{{m:{prompt}*,#{{@tmuxmcp_claim}}}},,1}}"
     if await panes.type_input(session.tmux, pane, b"", before=steps, condition=free):
@@ -381,13 +381,23 @@ async def _listening(session: Session, pane: Pane, job: Job) -> None:
         if answer:
             job.at(answer.shell)  # zsh has drawn another prompt
             return
-    await _free_prompt(session)
+    await _free_prompt(session, job)
     raise _typed_at(session)
 
 
-async def _free_prompt(session: Session) -> None:
-    """Let somebody type at the prompt that we had claimed: the shell may show it for long."""
-    await panes.set_option(session.tmux, session.live(), "claim", "")
+async def _free_prompt(session: Session, job: Job) -> None:
+    """Let somebody type at the prompt that this command had claimed: the shell may show it for long."""
+    ours = f"#{{==:#{{@tmuxmcp_claim}},{_claim(session, job)}}}"
+    await panes.set_option(session.tmux, session.live(), "claim", "", condition=ours)
+
+
+def _claim(session: Session, job: Job) -> str:
+    """What a pane's option says while a prompt is this command's: the prompt's name, and its own."""
+    return f"{_prompt(session, job)}{job.name}"
+
+
+def _prompt(session: Session, job: Job) -> str:
+    return f"{session.meta.nonce}-{job.number}-"
 
 
 async def _answers(session: Session, asked_at: int) -> Scan | None:
@@ -448,6 +458,7 @@ async def _not_done(session: Session, job: Job, look: Look, rest: Rest) -> Ran |
     """What became of our command, if the shell did not run it, or what it said at the end is not in the log."""
     why = _not_taken(look, job)
     if why:
+        await _free_prompt(session, job)
         raise _incomplete(session) if why == "s" else _typed_at(session)
     alone = look.shell.number == job.number and not job.foreign
     if look.shell.state is ShellState.CONTINUATION and alone:
@@ -456,7 +467,7 @@ async def _not_done(session: Session, job: Job, look: Look, rest: Rest) -> Ran |
         return None
     if job.given and job.given.waits:
         job.given.take_back()
-        await _free_prompt(session)
+        await _free_prompt(session, job)
         raise _typed_at(session)
     ran = typed.settled(session, look, job)
     if ran is None and not job.asked_prompt and (look.unreported or typed.misses_its_end(session, look, job)):
