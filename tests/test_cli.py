@@ -23,6 +23,7 @@ import pytest
 
 import tmuxmcp
 import tmuxmcp.cli
+from tests import forks
 from tmuxmcp.cli.arguments import VERBS, parse, verb_of
 from tmuxmcp.config import Settings
 from tmuxmcp.errors import InvalidArgument
@@ -52,8 +53,11 @@ class CommandLine:
         }
 
     def __call__(self, *words, status=0, **kwargs):
-        kwargs = {"env": self.env, "cwd": self.work, "timeout": SOON_S, "stdin": subprocess.DEVNULL} | kwargs
-        done = subprocess.run([*COMMAND, *words], capture_output=True, check=False, **kwargs)
+        kwargs = {"env": self.env, "cwd": self.work, "timeout": SOON_S} | kwargs
+        if "stdin" in kwargs:
+            done = subprocess.run([*COMMAND, *words], capture_output=True, check=False, **kwargs)
+        else:
+            done = forks.run(words, **kwargs)
         assert done.returncode == status, (words, done)
         return done
 

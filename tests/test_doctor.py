@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forks
 from tests.test_cli import COMMAND, SOON_S, TMUX, CommandLine, own_command_line
 from tmuxmcp import doctor
 from tmuxmcp.host import proc
@@ -30,10 +31,7 @@ def cli():
 
 
 def checks(cli: CommandLine, *words: str, status: int = 0, **variables: str) -> dict[str, dict]:
-    env = cli.env | variables
-    done = subprocess.run(
-        [*COMMAND, "doctor", "--json", *words], env=env, cwd=cli.work, capture_output=True, timeout=SOON_S, check=False
-    )
+    done = forks.run(["doctor", "--json", *words], cli.env | variables, cli.work, SOON_S)
     assert done.returncode == status, done
     found = {each["name"]: each for each in json.loads(done.stdout)["checks"]}
     assert all(set(each) == {"name", "ok", "message", "fix"} for each in found.values())

@@ -7,7 +7,6 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +15,10 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
+from tests import forks
 from tests.conftest import SLOW, end_server
 from tmuxmcp.clients import CLIENTS
 
-COMMAND = (sys.executable, "-m", "tmuxmcp", "install")
 AGENTS = Path(os.environ.get("TMUXMCP_CLIENTS_DIR", "/var/tmp/tmuxmcp-clients")) / "node_modules" / ".bin"
 SCOPES = [(client, scope) for client in CLIENTS for scope in CLIENTS[client].files]
 
@@ -34,9 +33,10 @@ class Person:
         self.env = {"HOME": str(self.home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm"}
 
     def __call__(self, *words: str, status: int = 0) -> str:
-        done = subprocess.run([*COMMAND, *words], env=self.env, cwd=self.project, capture_output=True, text=True)
-        assert done.returncode == status, done.stdout + done.stderr
-        return done.stdout + done.stderr
+        done = forks.run(["install", *words], self.env, self.project, 60 * SLOW)
+        said = (done.stdout + done.stderr).decode()
+        assert done.returncode == status, said
+        return said
 
     def json(self, *words: str) -> dict[str, Any]:
         told: dict[str, Any] = json.loads(self(words[0], "--json", *words[1:]))

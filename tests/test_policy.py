@@ -22,7 +22,9 @@ import pytest
 from mcp import MCPError
 from mcp.types import ElicitResult
 
+from tests import forks
 from tests.agent import Agent, ToolFailed, eventually
+from tests.conftest import SLOW
 from tests.service import Service
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
@@ -330,15 +332,16 @@ def test_wrong_rules_keep_the_server_from_starting(state_dir: Path):
 
 
 def tmuxmcp(*words: str, state_dir: Path | None = None, status: int = 0, **kwargs: Any) -> str:
-    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", **kwargs.pop("env", {})}
+    env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": "/nonexistent", **kwargs.pop("env", {})}
     if state_dir:
         env["TMUXMCP_STATE_DIR"] = str(state_dir)
-    argv = [sys.executable, "-m", "tmuxmcp", "policy", *words]
-    done = subprocess.run(
-        argv, capture_output=True, text=True, check=False, env=env, **{"stdin": subprocess.DEVNULL} | kwargs
-    )
+    if kwargs:
+        argv = [sys.executable, "-m", "tmuxmcp", "policy", *words]
+        done = subprocess.run(argv, capture_output=True, check=False, env=env, **kwargs)
+    else:
+        done = forks.run(["policy", *words], env, Path.cwd(), 60 * SLOW)
     assert done.returncode == status, done
-    return done.stdout + done.stderr
+    return (done.stdout + done.stderr).decode()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,180 @@
+"""The command line as a process of its own, without the second that its imports take.
+
+One process has imported it all and forks for each call. What it forks has its own process id, environment, directory,
+standard files and exit status. Tests of how the command line starts, or of signals and terminals, start Python anew.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import select
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LOCALE = {"LANG": "C.UTF-8"}
+READ_AT_START = ("LC_", "LANG", "PYTHON")
+"""Variables that begin so are read when Python starts: a call with others of these is no fork."""
+
+
+def run(words: Sequence[str], env: Mapping[str, str], cwd: Path, timeout: float) -> subprocess.CompletedProcess[bytes]:
+    """Do what `subprocess.run` of `python -m tmuxmcp WORDS` does, with no input and all output captured."""
+    read_at_start = {name: env[name] for name in env if name.startswith(READ_AT_START)}
+    if read_at_start.items() - {("PYTHONPATH", str(ROOT))} == LOCALE.items():
+        return _run_fork(words, env, cwd, timeout)
+    argv = [sys.executable, "-m", "tmuxmcp", *words]
+    return subprocess.run(
+        argv, env=env, cwd=cwd, timeout=timeout, stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+
+
+def _run_fork(
+    words: Sequence[str], env: Mapping[str, str], cwd: Path, timeout: float
+) -> subprocess.CompletedProcess[bytes]:
+    ours, theirs = socket.socketpair()
+    (out, its_out), (err, its_err) = os.pipe(), os.pipe()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    fds = [nothing, its_out, its_err]
+    with ours, open(out, "rb", 0) as stdout, open(err, "rb", 0) as stderr:
+        with theirs:
+            socket.send_fds(_origin(), [b"."], [*fds, theirs.fileno()])
+        for fd in fds:
+            os.close(fd)
+        ours.sendall(json.dumps({"words": words, "env": dict(env), "cwd": str(cwd)}).encode())
+        ours.shutdown(socket.SHUT_WR)
+        with ours.makefile("r") as told:
+            pid = int(told.readline())
+            try:
+                texts = _all_of([stdout, stderr], timeout)
+            except TimeoutError as error:
+                os.kill(pid, signal.SIGKILL)
+                raise subprocess.TimeoutExpired(list(words), timeout) from error
+            return subprocess.CompletedProcess(list(words), int(told.readline()), *texts)
+
+
+def _all_of(files: Sequence, timeout: float) -> list[bytes]:
+    """What is read from files until nobody has them open for writing any more."""
+    deadline = time.monotonic() + timeout
+    texts = {file: bytearray() for file in files}
+    with selectors.DefaultSelector() as selector:
+        for file in files:
+            selector.register(file, selectors.EVENT_READ)
+        while selector.get_map():
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            for key, _ in selector.select(deadline - time.monotonic()):
+                texts[key.fileobj] += (data := key.fileobj.read(1 << 20))
+                if not data:
+                    selector.unregister(key.fileobj)
+    return [bytes(text) for text in texts.values()]
+
+
+@cache
+def _origin() -> socket.socket:
+    """The way to the process that forks; it ends when this one does."""
+    ours, theirs = socket.socketpair()
+    argv = [sys.executable, "-m", "tests.forks", str(theirs.fileno())]
+    env = LOCALE | {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(argv, env=env, cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+    theirs.close()
+
+    @atexit.register
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    return ours
+
+
+def _import_all() -> None:
+    import tmuxmcp.app
+    import tmuxmcp.broker.broker
+    import tmuxmcp.cli
+
+    importlib.import_module("anyio._backends._asyncio")
+    for module in pkgutil.iter_modules(tmuxmcp.cli.__path__, "tmuxmcp.cli."):
+        importlib.import_module(module.name)
+
+
+def _fork_for_calls(control: socket.socket) -> list[str] | None:
+    """Fork for each call; gives the words of one in its process, and None at the end of all."""
+    running: dict[int, socket.socket] = {}
+    woken, wakes = os.pipe()
+    for fd in (woken, wakes):
+        os.set_blocking(fd, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakes)
+    while True:
+        ready, _, _ = select.select([control, woken], [], [])
+        if woken in ready:
+            os.read(woken, 4096)
+            _tell_ends(running)
+        if control in ready:
+            data, fds, _, _ = socket.recv_fds(control, 1, 4)
+            if not data:
+                return None
+            pid = os.fork()
+            if not pid:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for fd in (woken, wakes, *(of.detach() for of in (control, *running.values()))):
+                    os.close(fd)
+                return _become(fds)
+            for fd in fds[:3]:
+                os.close(fd)
+            running[pid] = socket.socket(fileno=fds[3])
+            running[pid].sendall(b"%d\n" % pid)
+
+
+def _tell_ends(running: dict[int, socket.socket]) -> None:
+    for pid in list(running):
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            with running.pop(pid) as caller, suppress(BrokenPipeError):  # nobody waits for it any more
+                caller.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+
+
+def _become(fds: Sequence[int]) -> list[str]:
+    """Take over the standard files, the environment and the directory of a call; gives its words."""
+    for number, fd in enumerate(fds[:3]):
+        os.dup2(fd, number)
+        os.close(fd)
+    with socket.socket(fileno=fds[3]) as caller, caller.makefile("r") as asked:
+        call = json.load(asked)
+    os.environ.clear()
+    os.environ.update(call["env"])
+    time.tzset()
+    tempfile.tempdir = None
+    os.chdir(call["cwd"])
+    return list(call["words"])
+
+
+def main() -> None:
+    """Import, then fork."""
+    from tmuxmcp import __main__ as program
+
+    _import_all()
+    gc.collect()
+    gc.freeze()  # as nothing to collect, it stays shared
+    words = _fork_for_calls(socket.socket(fileno=int(sys.argv[1])))
+    if words is not None:
+        sys.argv = [program.__file__, *words]
+        sys.exit(program.main())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""A call by a fork is the call by a process that starts anew."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import forks
+from tests.conftest import SLOW
+
+TIMEOUT_S = 30 * SLOW
+
+
+def environment(home: Path, **variables: str) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", **variables}
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["--version"], ["frob"], ["config", "--json", "--state-dir", "s"], ["view", "no"]], ids=str
+)
+def test_fork_writes_and_ends_as_a_process_does(tmp_path: Path, words: list[str]) -> None:
+    env = environment(tmp_path, TMUXMCP_COLS="123", TMUXMCP_STATE_DIR=str(tmp_path / "s"))
+    argv = [sys.executable, "-m", "tmuxmcp", *words]
+    done = subprocess.run(argv, env=env, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True)
+    forked = forks.run(words, env, tmp_path, TIMEOUT_S)
+    assert (forked.returncode, forked.stdout, forked.stderr) == (done.returncode, done.stdout, done.stderr)
+
+
+def test_fork_that_takes_too_long_is_killed(tmp_path: Path) -> None:
+    # Nobody writes to what it reads its settings from.
+    os.mkfifo(tmp_path / "settings")
+    with pytest.raises(subprocess.TimeoutExpired):
+        forks.run(["config", "--config", "settings"], environment(tmp_path), tmp_path, 0.5)
+    assert forks.run(["--version"], environment(tmp_path), tmp_path, TIMEOUT_S).returncode == 0
