@@ -12,8 +12,9 @@ from typing import Any
 from tmuxmcp.broker.screens import Shown, shown_by
 from tmuxmcp.sessions.look import Scan
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.forward import column_behind
 from tmuxmcp.terminal.patterns import search_pattern
-from tmuxmcp.terminal.plain import column_behind, needs_grid, plain, without_left_out
+from tmuxmcp.terminal.plain import needs_grid, plain, without_left_out
 from tmuxmcp.terminal.widths import text_width
 
 PATTERN_BYTES = 256 * 1024

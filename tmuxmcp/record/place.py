@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tmuxmcp.record.log import PIECE, RawLog
-from tmuxmcp.terminal.plain import column_behind, first_leave, last_switch, unfinished
+from tmuxmcp.terminal.forward import column_behind
+from tmuxmcp.terminal.plain import first_leave, last_switch, unfinished
 
 LINE_BYTES = 4096
 """How far back the beginning of a line, of a title or of a sequence is looked for."""

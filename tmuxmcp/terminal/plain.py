@@ -1,9 +1,8 @@
 """Raw bytes of a pane in, clean logical lines out: what a command printed, as a person would copy it.
 
-Most output only ever moves forward, and needs no emulator: one regex takes out the escape sequences, and only
-lines that go back over themselves (progress bars, typed lines) are replayed, one screen row at a time. Raw bytes
-hold no wrapping newlines, so lines come out whole at any width. Control and invisible characters never leave
-here. Pure: bytes in, text out.
+Most output only ever moves forward (`forward.py`), and needs no emulator; what moves up and down is drawn on rows
+of text. Raw bytes hold no wrapping newlines, so lines come out whole at any width. Control and invisible characters
+never leave here. Pure: bytes in, text out.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tmuxmcp.terminal.lineedit import LineEditor, decode
+from tmuxmcp.terminal.forward import forward
 from tmuxmcp.terminal.sanitize import sanitize as sanitize
 from tmuxmcp.terminal.textgrid import Unusual
 from tmuxmcp.terminal.textrows import TextRows
@@ -64,7 +63,7 @@ def parts(data: bytes, cols: int, rows: int, *, col: int = 0, inside: bool | Non
     cols, rows = max(cols, 1), max(rows, 1)
     indented = b" " * col + data
     if not inside and not needs_grid(indented):
-        found: Iterable[Part] = [Part(0, len(indented), _linear(indented, cols))]
+        found: Iterable[Part] = [Part(0, len(indented), forward(indented, cols))]
     else:
         found = _on_lines_of_their_own(_stretches_shown(indented, cols, rows, inside))
     return _without_indent(found, col) if col else iter(found)
@@ -78,13 +77,6 @@ def _without_indent(found: Iterable[Part], col: int) -> Iterator[Part]:
             line = text.partition("\n")[0]
             text = text[min(col, len(line)) :] if not line[:col].strip(" ") else text
         yield replace(part, start=max(part.start - col, 0), end=max(part.end - col, 0), text=text)
-
-
-def column_behind(line: bytes, cols: int) -> int:
-    """The cursor's column behind a begun line; `cols` when the row is full."""
-    editor = LineEditor(max(cols, 1))
-    editor.feed(_SEQUENCE.sub(b"", line).translate(None, _DROPPED))
-    return editor.col
 
 
 def needs_grid(data: bytes) -> bool:
@@ -239,10 +231,10 @@ def _main_screen(data: bytes, pos: int, end: int, cols: int, rows: int) -> Itera
     """Draw the stretches around vertical moves on a screen; the rest cannot be reached by them."""
     while move := _VERTICAL.search(data, pos, end):
         start = _lines_back(data, pos, move.start(), rows)
-        yield Part(pos, start, _linear(data[pos:start], cols))
+        yield Part(pos, start, forward(data[pos:start], cols))
         drawn, pos = _draw(data, start, end, cols, rows)
         yield Part(start, pos, drawn, drawn=True)
-    yield Part(pos, end, _linear(data[pos:end], cols))
+    yield Part(pos, end, forward(data[pos:end], cols))
 
 
 def _lines_back(data: bytes, first: int, pos: int, count: int) -> int:
@@ -286,81 +278,3 @@ def _last_move(data: bytes, pos: int, limit: int, rows: int) -> int:
             break
         end = move.end()
     return end if end > pos else limit
-
-
-# --- text that only moves forward ---------------------------------------------------------------------
-
-# Where tmux lets a sequence end; an unfinished one at the end of the piece goes too. What moves or erases within
-# its line is kept for the editor.
-_SEQUENCE = re.compile(
-    rb"""\x1b(?:
-        \[[0-9;:]*m
-      | \[(?!0*J|[0-9;:]*[@CDGKPXZ`b])[0-?]*[ -/]*[@-~]?
-      | \][^\x07\x1b\x18\x1a]*(?:\x07|\x1b\\|[\x18\x1a])?                 # OSC
-      | P[^\x1b]*+(?:\x1b[^\\][^\x1b]*+)*+(?:\x1b\\|\x1b\Z)?              # DCS: only ESC \ ends it
-      | [X^_k][^\x1b\x18\x1a]*(?:\x1b\\|[\x18\x1a])?                      # SOS, PM, APC, title
-      | (?!\[)[ -/]*[0-~]?
-    )""",
-    re.VERBOSE,
-)
-_DROPPED = bytes(code for code in range(0x20) if code not in b"\b\t\n\r\x1b") + b"\x7f"
-_EDITED = re.compile(rb"[\r\x08\x1b]")
-_ERASE_RIGHT = re.compile(rb"\x1b\[0*[JK]")
-
-
-def _linear(data: bytes, cols: int) -> str:
-    if b"\x1b" in data:
-        data = _SEQUENCE.sub(b"", data)
-    if data.count(b"\r") == data.count(b"\r\n"):
-        data = data.translate(None, _DROPPED + b"\r")  # four times as fast as replacing each line end
-    else:
-        data = data.translate(None, _DROPPED).replace(b"\r\n", b"\n")
-    data = _without_idle_erasing(data)
-    if not (b"\r" in data or b"\b" in data or b"\x1b" in data):  # far faster than one search for all of them
-        return decode(data)
-    return _with_edited_lines(data, cols)
-
-
-def _with_edited_lines(data: bytes, cols: int) -> str:
-    pieces: list[str] = []
-    pos = 0
-    while hit := _EDITED.search(data, pos):
-        start = data.rfind(b"\n", pos, hit.start()) + 1 or pos
-        end = data.find(b"\n", hit.end())
-        end = len(data) if end < 0 else end
-        pieces += decode(data[pos:start]), _edited_line(data[start:end], cols)
-        pos = end
-    pieces.append(decode(data[pos:]))
-    return "".join(pieces)
-
-
-def _without_idle_erasing(data: bytes) -> bytes:
-    """Drop "erase to the right" where nothing moved back: grep and gcc print it at every coloured word."""
-    if b"\x1b" in data and b"\r" not in data and b"\b" not in data:
-        return _ERASE_RIGHT.sub(b"", data)
-    return data
-
-
-def _edited_line(line: bytes, cols: int) -> str:
-    line = _without_idle_erasing(line.strip(b"\r"))
-    if not _EDITED.search(line):
-        return decode(line)
-    text = _overlaid(line, cols)
-    if text is None:
-        editor = LineEditor(cols)
-        editor.feed(line)
-        return editor.text()
-    return text.rstrip(" ")
-
-
-def _overlaid(line: bytes, cols: int) -> str | None:
-    """Lay the states of a simple progress bar over each other; None where that would not do."""
-    if not line.isascii() or b"\x1b" in line or b"\b" in line or b"\t" in line:
-        return None
-    states = line.split(b"\r")
-    if max(map(len, states)) > cols:
-        return None
-    shown = b""
-    for state in reversed(states):  # a longer, older one sticks out to the right
-        shown += state[len(shown) :]
-    return shown.decode()
