@@ -8,7 +8,9 @@ from tmuxmcp.terminal.stream import Stream
 from tmuxmcp.terminal.textgrid import logical_lines
 
 
-class _CollectingScreen(Screen):
+class CollectingScreen(Screen):
+    """A screen that remembers what scrolled off it."""
+
     keeps_scrolled = True
 
     def __init__(self, columns: int, lines: int) -> None:
@@ -24,7 +26,11 @@ class _CollectingScreen(Screen):
     def rows_left(self, rows: list[Row]) -> None:
         if not self.alternate:
             self.settle()
-            self.left.extend((row.text(), bool(row.wrapped)) for row in rows)
+            self.left.extend((self.text_of(row), bool(row.wrapped)) for row in rows)
+
+    def text_of(self, row: Row) -> str:
+        """Give the text of a row."""
+        return row.text()
 
     def settle(self) -> None:
         """End the last line that scrolled off, when what stood below it is gone."""
@@ -38,8 +44,8 @@ class _CollectingScreen(Screen):
 class Collector:
     """The text of a stream that moves up and down: rows that scrolled off, then what the screen shows."""
 
-    def __init__(self, cols: int, rows: int) -> None:
-        self.screen = _CollectingScreen(cols, rows)
+    def __init__(self, cols: int, rows: int, kind: type[CollectingScreen] = CollectingScreen) -> None:
+        self.screen = kind(cols, rows)
         self._stream = Stream(self.screen, errors="replace")
 
     def feed(self, data: bytes) -> None:
@@ -60,10 +66,13 @@ class Collector:
     def text(self) -> str:
         """Give the logical lines so far, without trailing blanks; a newline at the end says that the last ended."""
         self.screen.settle()
-        return "\n".join(logical_lines(self.screen.left + self._shown()))
+        return self._lines_of(self.screen.left + self._shown())
+
+    def _lines_of(self, rows: list[tuple[str, bool]]) -> str:
+        return "\n".join(logical_lines(rows))
 
     def _shown(self) -> list[tuple[str, bool]]:
         rows = self.screen.main_rows
         used = [y for y, row in enumerate(rows) if not row.is_blank()]
         cursor = -1 if self.screen.alternate else self.screen.cursor.y
-        return [(row.text(), bool(row.wrapped)) for row in rows[: max([cursor, *used]) + 1]]
+        return [(self.screen.text_of(row), bool(row.wrapped)) for row in rows[: max([cursor, *used]) + 1]]

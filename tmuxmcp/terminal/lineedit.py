@@ -32,10 +32,13 @@ class LineEditor:
 
     def text(self) -> str:
         """The line as it stands now, without trailing blanks; several, where a row of it was erased whole."""
-        rows = ["".join(row) for row in self._rows]
+        rows = list(map(self._joined, self._rows))
         for at in self._own:
             rows[at - 1] = rows[at - 1].rstrip(" ") + "\n"
-        return "".join(rows).rstrip(" ")
+        return self._joined(rows).rstrip(" ")
+
+    def _joined(self, cells: list[str]) -> str:
+        return "".join(cells)
 
     def feed(self, line: bytes) -> None:
         """Take bytes that hold no newline, and no other sequences than those that `_EDITS` names."""

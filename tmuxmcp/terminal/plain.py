@@ -58,14 +58,43 @@ def plain(data: bytes, cols: int, rows: int = 24, *, col: int = 0, inside: bool 
     return PlainText(*sanitize("".join([part.text for part in parts(data, cols, rows, col=col, inside=inside)])))
 
 
-def parts(data: bytes, cols: int, rows: int, *, col: int = 0, inside: bool | None = None) -> Iterator[Part]:
-    """The text of `plain` in parts, with where they begin."""
-    cols, rows = max(cols, 1), max(rows, 1)
-    indented = b" " * col + data
+class Cleaner:
+    """Makes the text of each stretch, one after the other, in a pane of so many columns and rows."""
+
+    def __init__(self, cols: int, rows: int) -> None:
+        self.cols, self.rows = max(cols, 1), max(rows, 1)
+
+    def indent(self, col: int) -> bytes:
+        """Bytes that lead to the column at which the data begin."""
+        return b" " * col
+
+    def forward(self, data: bytes) -> str:
+        """The text of bytes that only move forward."""
+        return forward(data, self.cols)
+
+    def drawn(self, data: bytes, pos: int, limit: int) -> tuple[str, int]:
+        """The text from `pos` until plain text goes on below everything, and where that is."""
+        try:
+            return drawn_by(TextRows(self.cols, self.rows), data, pos, limit, self.rows)
+        except Unusual:
+            from tmuxmcp.terminal.collector import Collector  # late: most output needs no emulator
+
+            return drawn_by(Collector(self.cols, self.rows), data, pos, limit, self.rows)
+
+    def skip(self, data: bytes, start: int, end: int, inside: bool) -> None:
+        """Pass over bytes that are not shown; `inside`: a full-screen program draws at `start`."""
+
+
+def parts(
+    data: bytes, cols: int, rows: int, *, col: int = 0, inside: bool | None = None, cleaner: Cleaner | None = None
+) -> Iterator[Part]:
+    """The text of `plain` in parts, with where they begin; `cleaner`: who makes it, if not one of plain text."""
+    cleaner = cleaner or Cleaner(cols, rows)
+    indented = cleaner.indent(col) + data if col else data
     if not inside and not needs_grid(indented):
-        found: Iterable[Part] = [Part(0, len(indented), forward(indented, cols))]
+        found: Iterable[Part] = [Part(0, len(indented), cleaner.forward(indented))]
     else:
-        found = _on_lines_of_their_own(_stretches_shown(indented, cols, rows, inside))
+        found = _on_lines_of_their_own(_stretches_shown(indented, inside, cleaner))
     return _without_indent(found, col) if col else iter(found)
 
 
@@ -175,15 +204,21 @@ def without_left_out(text: str) -> str:
     return _LEFT_OUT.sub("", text)
 
 
-def _stretches_shown(data: bytes, cols: int, rows: int, inside: bool | None) -> Iterator[Part | None]:
+def _stretches_shown(data: bytes, inside: bool | None, cleaner: Cleaner) -> Iterator[Part | None]:
     """The parts of all stretches; None where a line of its own begins."""
     for at, start, end, full_screen in _stretches(data, inside):
         if not full_screen:
-            for number, (begin, stop) in enumerate(_cleared(data, start, end)):
-                if number:
+            shown = start
+            for begin, stop in _cleared(data, start, end):
+                if begin > start:
+                    cleaner.skip(data, shown, begin, False)
                     yield None
-                yield from _main_screen(data, begin, stop, cols, rows)
-        elif (end > start or end == len(data)) and not (inside and at == 0):
+                yield from _main_screen(data, begin, stop, cleaner)
+                shown = stop
+            continue
+        left = _ALTERNATE.match(data, end)
+        cleaner.skip(data, at, left.end() if left else end, at == start)
+        if (end > start or end == len(data)) and not (inside and at == 0):
             yield None
             yield Part(at, end, LEFT_OUT.format(end - start))
 
@@ -227,14 +262,14 @@ def _cleared(data: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
 # --- text that moves up and down ----------------------------------------------------------------------
 
 
-def _main_screen(data: bytes, pos: int, end: int, cols: int, rows: int) -> Iterator[Part]:
+def _main_screen(data: bytes, pos: int, end: int, cleaner: Cleaner) -> Iterator[Part]:
     """Draw the stretches around vertical moves on a screen; the rest cannot be reached by them."""
     while move := _VERTICAL.search(data, pos, end):
-        start = _lines_back(data, pos, move.start(), rows)
-        yield Part(pos, start, forward(data[pos:start], cols))
-        drawn, pos = _draw(data, start, end, cols, rows)
+        start = _lines_back(data, pos, move.start(), cleaner.rows)
+        yield Part(pos, start, cleaner.forward(data[pos:start]))
+        drawn, pos = cleaner.drawn(data, start, end)
         yield Part(start, pos, drawn, drawn=True)
-    yield Part(pos, end, forward(data[pos:end], cols))
+    yield Part(pos, end, cleaner.forward(data[pos:end]))
 
 
 def _lines_back(data: bytes, first: int, pos: int, count: int) -> int:
@@ -246,17 +281,12 @@ def _lines_back(data: bytes, first: int, pos: int, count: int) -> int:
     return pos + 1
 
 
-def _draw(data: bytes, pos: int, limit: int, cols: int, rows: int) -> tuple[str, int]:
-    """Draw from `pos` until plain text goes on below everything, and say where that is."""
-    try:
-        return _drawn_by(TextRows(cols, rows), data, pos, limit, rows)
-    except Unusual:
-        from tmuxmcp.terminal.collector import Collector  # late: most output needs no emulator
+def drawn_by(collector: TextRows | Collector, data: bytes, pos: int, limit: int, rows: int) -> tuple[str, int]:
+    """Draw from `pos` until plain text goes on below everything, and say where that is.
 
-        return _drawn_by(Collector(cols, rows), data, pos, limit, rows)
-
-
-def _drawn_by(collector: TextRows | Collector, data: bytes, pos: int, limit: int, rows: int) -> tuple[str, int]:
+    Raises:
+        Unusual: the collector does not draw everything.
+    """
     while pos < limit:
         end = _last_move(data, pos, limit, rows)
         collector.feed(data[pos:end])

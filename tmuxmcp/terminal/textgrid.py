@@ -171,19 +171,19 @@ class TextGrid:
 def _split(row: str, col: int) -> str:
     """Blank both halves of a wide character that an edit at this column cuts in two."""
     if 0 < col < len(row) and row[col] == HALF:
-        return f"{row[: col - 1]}  {row[col + 1 :]}"
+        return row[: col - 1] + "  " + row[col + 1 :]
     return row
 
 
-def logical_lines(rows: Sequence[tuple[str, bool]]) -> list[str]:
+def logical_lines(rows: Sequence[tuple[str, bool]], joined: Callable[[list[str]], str] = "".join) -> list[str]:
     """Join rows that were broken at the width: each its text, and whether it goes on in the next."""
     lines: list[str] = []
     parts: list[str] = []
     for text, wrapped in rows:
         parts.append(text)
         if not wrapped:
-            lines.append("".join(parts).rstrip(" "))
+            lines.append(joined(parts).rstrip(" "))
             parts = []
     if parts:
-        lines.append("".join(parts).rstrip(" "))
+        lines.append(joined(parts).rstrip(" "))
     return lines

@@ -17,7 +17,7 @@ from tmuxmcp.terminal.textgrid import TextGrid, Unusual, logical_lines
 _TOKEN = re.compile(
     r"(?P<text>[^\x00-\x1f\x7f-\x9f]+(?:\x1b\[[0-9;:]{0,63}m[^\x00-\x1f\x7f-\x9f]*)*)(?P<end>\r\n)?"
     r"|(?P<newline>\r\n)"
-    r"|\x1b\[[0-9;:]{0,63}m"
+    r"|\x1b\[(?P<style>[0-9;:]{0,63})m"
     r"|(?P<order>\x1b\[[0-9;]{0,9}[A-HJKLMPSTXZ`@dfrsu]|[\x08-\x0d]|\x1b[78DEM])"
     # Nothing to the text: other controls, questions, keys, the cursor's look, colours and titles.
     r"|[\x00-\x07\x0f-\x17\x19\x1c-\x1f\x7f-\x9f]+"
@@ -57,6 +57,8 @@ class TextRows(TextGrid):
             elif kind == "order":
                 obey, numbers = _order(token["order"])
                 obey(self, *numbers)
+            elif kind == "style":
+                self._restyle(token["style"])
             elif kind == "unusual":
                 if not _PARTIAL.match(text, token.start()):
                     raise Unusual
@@ -75,7 +77,17 @@ class TextRows(TextGrid):
         self._settle()
         used = [y for y, row in enumerate(self._rows) if row.strip(" ")]
         shown = range(max([self._y, *used]) + 1)
-        return "\n".join(logical_lines([*self._left, *map(self._read, shown)]))
+        return self._lines_of([*self._left, *map(self._read, shown)])
+
+    def _lines_of(self, rows: list[tuple[str, bool]]) -> str:
+        return "\n".join(logical_lines(rows))
+
+    def _restyle(self, params: str) -> None:
+        """Obey `CSI params m`: text without styles does nothing, here and in the next two."""
+
+    def _save_style(self) -> None: ...
+
+    def _restore_style(self) -> None: ...
 
     def _up(self) -> None:
         if self._y == self._top:
@@ -154,9 +166,11 @@ class TextRows(TextGrid):
 
     def _save(self, *_: int) -> None:
         self._saved = (self._x, self._y)
+        self._save_style()
 
     def _restore(self, *_: int) -> None:
         self._to(*self._saved)
+        self._restore_style()
 
     def _region(self, top: int = 0, bottom: int | None = None, *_: int) -> None:
         first = max(top, 1) - 1
