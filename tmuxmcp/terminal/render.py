@@ -11,6 +11,9 @@ from tmuxmcp.terminal.snapshot import PLAIN, UNDERLINES, Colour, Style
 
 _ATTRIBUTES = {"bold": 1, "faint": 2, "italic": 3, "blink": 5, "reverse": 7, "conceal": 8, "strike": 9, "overline": 53}
 
+RESET = "\x1b[0m"
+"""Back to the terminal's own style."""
+
 
 def changed_rows(before: Sequence[object], after: Sequence[object]) -> list[int]:
     """Give the rows in which two screens of one size differ; both as one comparable value for each row."""
@@ -32,13 +35,34 @@ def ansi_row(row: Iterable[tuple[Style, str]]) -> str:
     return "".join([*made, sgr(before, PLAIN)])
 
 
+def shortened(text: str, limit: int) -> str:
+    """Cut a text, with SGR sequences or without, to so many bytes: whole sequences, and at the end none is open."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= limit:
+        return text
+    kept, ends = _whole_sequences(data[:limit])
+    if not ends:
+        kept, ends = _whole_sequences(data[: max(limit - len(RESET), 0)])
+    return kept if ends else kept + RESET
+
+
+def _whole_sequences(data: bytes) -> tuple[str, bool]:
+    """The text without a sequence or character that is cut, and whether it ends in the terminal's own style."""
+    text = data.decode("utf-8", "ignore")
+    last = text.rfind("\x1b")
+    if last >= 0 and "m" not in text[last:]:
+        text = text[:last]
+        last = text.rfind("\x1b")
+    return text, last < 0 or text.startswith(RESET, last)
+
+
 @lru_cache(maxsize=4096)
 def sgr(before: Style, after: Style) -> str:
     """Give the sequences that change one style to another."""
     if before == after:
         return ""
     if after == PLAIN:
-        return "\x1b[0m"
+        return RESET
     first = [] if before == PLAIN else ["0"]
     first += [str(code) for name, code in _ATTRIBUTES.items() if getattr(after, name)]
     if after.underline:
