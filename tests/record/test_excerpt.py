@@ -18,8 +18,10 @@ from tests.conftest import SLOW
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.excerpt import Reader
 from tmuxmcp.record.log import RawLog
-from tmuxmcp.record.place import Place, Places
+from tmuxmcp.record.place import STYLE_BYTES, Place, Places
+from tmuxmcp.terminal.ansi import ansi
 from tmuxmcp.terminal.plain import ends_full_screen, plain, unfinished_character
+from tmuxmcp.terminal.snapshot import PLAIN
 
 MARKER = 160
 MARKED = re.compile(r"\[\.\.\. ([\d,]+) bytes left out; read since=(\d+) gives them \.\.\.\]\n")
@@ -292,3 +294,104 @@ def test_bytes_that_are_no_characters_are_passed_one_by_one():
     with reader_of(data) as reader:
         piece = reader.from_start(0, len(data), 6)
         assert (piece.text, piece.next_offset, piece.omitted_bytes) == ("\ufffd\ufffd", 2, 51)
+
+
+# --- with colours -------------------------------------------------------------------------------------
+
+SGR = re.compile(r"\x1b\[[0-9;:]*m")
+STYLES = st.sampled_from([b"\x1b[31m", b"\x1b[1;44m", b"\x1b[38;2;1;2;3m", b"\x1b[m", b"\x1b[0m"])
+coloured_lines = st.lists(words.map(str.encode) | STYLES | st.just(b"\r\n"), max_size=80).map(b"".join)
+"""Lines in whose middle styles begin and end."""
+
+
+def whole(text: str) -> str:
+    """The text without its colours, of which none is cut or open at a line's end."""
+    bare = SGR.sub("", text)
+    assert "\x1b" not in bare
+    for line in text.split("\n"):
+        assert (SGR.findall(line) or ["\x1b[0m"])[-1] == "\x1b[0m"
+    return bare
+
+
+@settings(deadline=None)
+@given(coloured_lines, st.integers(60, 2000))
+def test_chained_pieces_in_colours_are_the_whole(data: bytes, limit: int) -> None:
+    with reader_of(data) as reader:
+        offset, pieces = 0, []
+        while offset < len(data):
+            piece = reader.coloured().from_start(offset, len(data), limit)
+            assert size(piece.text) <= limit
+            assert offset < piece.next_offset
+            pieces.append(piece.text)
+            offset = piece.next_offset
+    assert whole("".join(pieces)) == clean(data)
+
+
+@settings(deadline=None)
+@given(coloured_lines)
+def test_pieces_of_lines_have_the_colours_of_the_whole(data: bytes) -> None:
+    data = data.replace(b"\n", b"\n" + b"x" * 40 + b"\r\n")
+    with reader_of(data) as reader:
+        coloured, cut = reader.coloured(), data.find(b"\n") + 1
+        pieces = [coloured.from_start(0, cut, 10_000), coloured.both_ends(cut, len(data), 100_000)]
+    assert "".join(piece.text for piece in pieces) == ansi(data, 80).text
+
+
+@settings(deadline=None)
+@given(drawing, limits)
+def test_both_ends_in_colours_are_bounded_and_whole(data: bytes, limit: int) -> None:
+    with reader_of(data) as reader:
+        excerpt = reader.coloured().both_ends(0, len(data), limit)
+        piece = reader.coloured().from_start(0, len(data), limit)
+    assert size(excerpt.text) <= limit + MARKER
+    assert size(piece.text) <= limit
+    whole(excerpt.text)
+    whole(piece.text)
+
+
+def test_style_is_open_on_both_sides_of_what_was_left_out():
+    data = b"\x1b[31m" + b"".join(b"line %05d\r\n" % number for number in range(1000)) + b"\x1b[0mend\r\n"
+    with reader_of(data) as reader:
+        excerpt = reader.coloured().both_ends(0, len(data), 400)
+    head, marked, tail = MARKED.split(excerpt.text)[0], MARKED.search(excerpt.text), MARKED.split(excerpt.text)[-1]
+    assert marked
+    assert head.startswith("\x1b[31mline 00000\x1b[0m\n\x1b[31mline 00001\x1b[0m\n")
+    assert tail.endswith("\x1b[31mline 00999\x1b[0m\nend\n")
+    assert tail.startswith("\x1b[31mline 0")
+    assert excerpt.omitted_bytes == int(marked[1].replace(",", ""))
+
+
+def test_long_line_in_colours_is_cut_and_goes_on():
+    data = b"\x1b[31mred\x1b[32m" + b"g" * 5000 + b"\x1b[0m"
+    with reader_of(data) as reader:
+        first = reader.coloured().from_start(0, len(data), 1000)
+        after = reader.coloured().from_start(first.next_offset, len(data), 1000)
+        ends = reader.coloured().both_ends(0, len(data), 1000)
+    assert first.text.startswith("\x1b[31mred\x1b[")
+    assert first.text.endswith("g\x1b[0m")
+    assert after.text.startswith("\x1b[32mg")
+    assert size(first.text) in range(980, 1001)
+    assert whole(ends.text).startswith("redggg")
+    assert ends.text.endswith("g\x1b[0m")
+
+
+def test_lines_of_scrollback_each_have_their_colour():
+    data = b"one\r\n\x1b[34mtwo\r\nthree\x1b[m\r\nfour\r\n"
+    with reader_of(data) as reader:
+        lines = reader.coloured().last_lines(len(data), 2)
+        assert lines == ["\x1b[34mthree\x1b[0m", "four"]
+        assert reader.coloured().last_lines(data.index(b"three"), 1) == ["\x1b[34mtwo\x1b[0m"]
+
+
+def test_style_from_before_a_full_screen_program_goes_on():
+    data = b"\x1b[31mred\r\n\x1b[?1049h\x1b[44mdrawn\x1b[?1049lred\r\n"
+    with reader_of(data) as reader:
+        for cut in range(data.index(b"drawn"), data.index(b"drawn") + 9):
+            assert reader.coloured().both_ends(cut, len(data), 1000).text == "\x1b[31mred\x1b[0m\n"
+
+
+def test_style_is_looked_for_so_far_back():
+    data = b"\x1b[31m" + b"x" * STYLE_BYTES
+    with reader_of(data) as reader:
+        assert reader.coloured().from_start(STYLE_BYTES, len(data), 100).text == "\x1b[31mxxxxx\x1b[0m"
+        assert Places(reader.log).style_at(STYLE_BYTES + 5) == PLAIN

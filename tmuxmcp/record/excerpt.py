@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tmuxmcp.record.log import PIECE, RawLog
 from tmuxmcp.record.place import Place, Places
 from tmuxmcp.terminal.plain import PlainText, ends_full_screen, plain
+from tmuxmcp.terminal.render import shortened
 
 WHOLE = 2 * 1024 * 1024
 """Bytes: a stretch up to this is cleaned as a whole (20-40 ms), so that a long progress bar becomes its one line."""
@@ -45,9 +46,16 @@ class Excerpt:
 class Reader:
     """Makes excerpts of one log for a pane of one size."""
 
-    def __init__(self, log: RawLog, cols: int, rows: int, places: Places | None = None) -> None:
-        self.log, self.cols, self.rows = log, cols, rows
+    def __init__(
+        self, log: RawLog, cols: int, rows: int, places: Places | None = None, *, colours: bool = False
+    ) -> None:
+        """`colours`: the text keeps its styles, as `CSI m`; all limits count them."""
+        self.log, self.cols, self.rows, self._colours = log, cols, rows, colours
         self._places = places or Places(log)
+
+    def coloured(self) -> Reader:
+        """The same of text that keeps its colours."""
+        return Reader(self.log, self.cols, self.rows, self._places, colours=True)
 
     def both_ends(self, start: int, end: int, max_bytes: int) -> Excerpt:
         """All of the stretch, or its head and its tail with a line between that says how to get the rest."""
@@ -76,7 +84,7 @@ class Reader:
         """`begins`: whatever was drawn before, at `start` a program begins to print."""
         start, lost = self._kept(start, end)
         if begins and not lost:
-            place, since = Place(), start
+            place, since = self._styled(Place(), start), start
         else:
             start, place = self._behind_drawing(start, end)
             since = 0
@@ -117,7 +125,7 @@ class Reader:
         limit = max(self.log.head(), end - SCROLLBACK_BYTES)
         while True:
             start, newlines, data = self._back(end, limit, wanted)
-            place = Place(inside=self._places.inside(start))
+            place = self._styled(Place(inside=self._places.inside(start)), start)
             lines = self._clean(data, place).text.splitlines()
             if len(lines) >= wanted or start <= limit:
                 return lines[len(lines) - count :] if count < len(lines) else lines
@@ -146,12 +154,19 @@ class Reader:
         """Where text begins, and how: what a full-screen program draws that was told before needs not be read."""
         place = self._places.at(start, self.cols)
         if not place.inside or end - start <= WHOLE:
-            return start, place
+            return start, self._styled(place, start)
         behind, inside = self._places.behind_drawing(start, end)
-        return behind, Place(inside=inside)
+        return behind, self._styled(Place(inside=inside), behind)
+
+    def _styled(self, place: Place, offset: int) -> Place:
+        return replace(place, style=self._places.style_at(offset)) if self._colours else place
 
     def _clean(self, data: bytes, place: Place) -> PlainText:
-        return plain(place.cut + data, self.cols, self.rows, col=place.col, inside=place.inside)
+        if not self._colours:
+            return plain(place.cut + data, self.cols, self.rows, col=place.col, inside=place.inside)
+        from tmuxmcp.terminal.ansi import ansi  # late: hardly anybody wants colours
+
+        return ansi(place.cut + data, self.cols, self.rows, col=place.col, inside=place.inside, style=place.style)
 
     def _whole(self, start: int, end: int, max_bytes: int, place: Place) -> PlainText | None:
         if end - start > max(WHOLE, max_bytes):
@@ -174,14 +189,15 @@ class Reader:
 
     def _last(self, start: int, end: int, budget: int, since: int) -> tuple[PlainText, int]:
         """The longest end that fits, and where it begins; `since`: what began to draw before counts for nothing."""
-        before = False
+        before = Place()
 
         def clean(data: bytes, cut: int) -> PlainText:
-            return self._clean(data[cut:], Place(inside=ends_full_screen(data[:cut], before)))
+            return self._clean(data[cut:], self._behind(data[:cut], before))
 
         data = _window(budget, end - start, lambda size: self.log.read(end - size, size), lambda all: clean(all, 0))
         at = end - len(data)
-        before = self._places.inside_since(since, at) if since else self._places.inside(at)
+        inside = self._places.inside_since(since, at) if since else self._places.inside(at)
+        before = self._styled(Place(inside=inside), at)
         cuts = [len(data) - cut for cut in reversed(_cuts(data, False))]
         fits = _most(cuts, lambda size: _size(clean(data, len(data) - size)) <= budget)
         if fits == 0:
@@ -189,6 +205,15 @@ class Reader:
             fits = len(data) - _sound_cut(data, len(data) - fits)
         text = clean(data, len(data) - fits)
         return (text if _size(text) <= 2 * budget else _limited(text, budget)), end - fits
+
+    def _behind(self, data: bytes, before: Place) -> Place:
+        """The place behind some bytes, at a line's end or within what is drawn."""
+        inside = ends_full_screen(data, before.inside)
+        if not self._colours:
+            return Place(inside=inside)
+        from tmuxmcp.terminal.ansi import style_behind
+
+        return Place(inside=inside, style=style_behind(data, before.style, inside=before.inside))
 
 
 def _size(text: PlainText) -> int:
@@ -249,7 +274,4 @@ def _sound_cut(data: bytes, cut: int) -> int:
 
 
 def _limited(text: PlainText, budget: int) -> PlainText:
-    data = text.text.encode("utf-8", "replace")
-    if len(data) <= budget:
-        return text
-    return PlainText(data[:budget].decode("utf-8", "ignore"), text.sanitized)
+    return replace(text, text=shortened(text.text, budget))

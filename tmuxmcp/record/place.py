@@ -11,12 +11,17 @@ from dataclasses import dataclass
 from tmuxmcp.record.log import PIECE, RawLog
 from tmuxmcp.terminal.forward import column_behind
 from tmuxmcp.terminal.plain import first_leave, last_switch, unfinished
+from tmuxmcp.terminal.snapshot import PLAIN, Style
 
 LINE_BYTES = 4096
 """How far back the beginning of a line, of a title or of a sequence is looked for."""
 
 SCREEN_BYTES = 16 * 1024 * 1024
 """How far back the beginning of a full-screen program is looked for (10 ms)."""
+
+STYLE_BYTES = 256 * 1024
+"""How far back the style of what is printed is looked for (1 ms, 10 ms where every word is coloured): programs end
+their colours soon."""
 
 SWITCH_BYTES = 64
 """Longer than what switches to the other screen."""
@@ -32,6 +37,8 @@ class Place:
     """The cursor's column."""
     inside: bool = False
     """A full-screen program draws there, and has begun before."""
+    style: Style = PLAIN
+    """In which what comes next is printed; known only where it was asked for."""
 
 
 class Places:
@@ -72,6 +79,16 @@ class Places:
         if offset > self._to:
             self._from, self._to, self._inside = start, offset, bool(found)
         return bool(found)
+
+    def style_at(self, offset: int) -> Style:
+        """The style in which what comes at an offset is printed, as far as one can look back."""
+        begin = max(offset - STYLE_BYTES, self._log.head())
+        before = self._log.read(begin, max(offset - begin, 0))
+        if b"\x1b[" not in before:
+            return PLAIN
+        from tmuxmcp.terminal.ansi import style_behind  # late: hardly anybody wants colours
+
+        return style_behind(before, inside=self.inside(begin))
 
     def inside_since(self, start: int, offset: int) -> bool:
         """Whether a full-screen program draws at an offset that began at `start` or behind it."""
