@@ -11,7 +11,6 @@ import pytest
 
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.reading import NO_COLOURS
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.operations import Operations
 from tmuxmcp.errors import InvalidArgument
@@ -187,31 +186,59 @@ async def test_line_drawing_is_right_whatever_the_terminal_is_called(broker: Bro
     assert not {"\x0e", "\x0f"} & set(coloured.content)
 
 
-async def test_printed_text_that_was_asked_for_in_colours_says_that_it_is_plain(broker: Broker):
+async def test_printed_text_has_its_colours_if_asked_for(broker: Broker):
     await broker.create_session("bash", ["--norc"], name="a", wait_ready=True)
     asked: dict[str, Any] = {"session_id": "a", "format": "ansi"}
-    sent = (await broker.send(r"printf '\033[31mred\033[m\n'", enter=True, read="new", **asked)).result
+    sent = (await broker.send(r"printf 'a \033[31mred\033[m\n'", enter=True, read="new", **asked)).result
     assert sent
     given = [
         sent,
         await broker.read("new", since=0, **asked),
         await broker.read("scrollback", **asked),
         await broker.read(command=-1, **asked),
+        await broker.read("screen", **asked),
     ]
     for result in given:
-        assert "red" in result.content
-        assert "\x1b" not in result.content
-        assert NO_COLOURS in (result.note or "")
-    assert "\x1b[31mred" in (await broker.read("screen", **asked)).content
-    plain = await broker.read("scrollback", session_id="a")
-    assert NO_COLOURS not in (plain.note or "")
+        assert "a \x1b[31mred\x1b[0m" in result.content
+        assert result.content.count("\x1b") == 2
+    assert given[3].content == "a \x1b[31mred\x1b[0m\n"
+    assert given[3].note is None
+    assert (await broker.read(command=-1, session_id="a")).content == "a red\n"
+
+
+async def test_limits_count_colours_too(broker: Broker):
+    await broker.create_session("bash", ["--norc"], name="a", wait_ready=True)
+    command = r"printf '\033[31m'; seq 1000 2999; printf '\033[m'"
+    await broker.run(command, "a", max_bytes=100)
+    asked: dict[str, Any] = {"session_id": "a", "format": "ansi"}
+    ends = await broker.read(command=-1, max_bytes=500, **asked)
+    assert 300 < len(ends.content) <= 500
+    assert ends.truncated
+    assert ends.content.startswith("\x1b[31m1000\x1b[0m\n")
+    assert ends.content.endswith("\x1b[31m2999\x1b[0m\n")
+    assert (await broker.read(command=-1, session_id="a", max_bytes=20_000)).lines == 2000
+    assert (await broker.read(command=-1, max_bytes=40_000, **asked)).lines == 2000
+    lines = await broker.read("scrollback", offset=1000, limit=3, **asked)
+    plain = await broker.read("scrollback", "a", offset=1000, limit=3)
+    assert lines.content == "".join(f"\x1b[31m{line}\x1b[0m\n" for line in plain.content.split())
+    assert lines.note == plain.note
+    least = await broker.read("scrollback", offset=1000, limit=3, max_bytes=30, **asked)
+    assert least.content.count("\n") == 2
+
+
+async def test_a_row_of_a_screen_that_does_not_fit_is_cut_between_sequences(broker: Broker):
+    await draw(broker, "\x1b[2J\x1b[H" + "\x1b[31mred\x1b[32mgreen" * 8 + "\x1b[m\x1b[H")
+    for limit in range(10, 40):
+        content = (await broker.read("screen", "a", format="ansi", max_bytes=limit)).content
+        assert len(content) <= limit
+        assert content == "" or content.endswith("\x1b[0m")
 
 
 async def test_raw_bytes_are_not_given_in_colours(broker: Broker):
     await draw(broker, "x")
     with pytest.raises(InvalidArgument, match="format=ansi does not go with view=raw") as refused:
         await broker.read("raw", "a", format="ansi")
-    assert "view=screen" in refused.value.hint
+    assert "All other views have colours" in refused.value.hint
 
 
 async def test_a_screen_over_its_limit_keeps_the_rows_around_the_cursor(broker: Broker):

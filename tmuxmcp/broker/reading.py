@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from tmuxmcp.broker import commands, run, views
@@ -30,10 +30,6 @@ DRAWN = ("fullscreen", "editor", "pager")
 """Modes of programs that draw the whole screen, some without asking for the alternate one."""
 
 MOST_HIGHLIGHTS = 50
-
-NO_COLOURS = "Colours are kept of the screen only: this text is plain. view=screen has them; view=raw has the bytes."
-"""What is said of printed text that was asked for with format=ansi."""
-
 
 Asked = q.Read | q.Send
 """What a caller wants to see, and after which wait."""
@@ -122,25 +118,19 @@ class Reading:
         return self._log(session, look, "new", asked, call)
 
     def _log(self, session: Session, look: Look, view: View, asked: Asked, call: Call) -> _Seen:
-        """A view of what was printed; text of it is plain, and it says so to who asked for colours."""
-        seen = self._printed(session, look, view, asked, call)
-        if asked.format == "ansi" and seen.piece.text:
-            return replace(seen, note=" ".join(filter(None, [seen.note, NO_COLOURS])))
-        return seen
-
-    def _printed(self, session: Session, look: Look, view: View, asked: Asked, call: Call) -> _Seen:
+        """A view of what was printed."""
         if isinstance(asked, q.Read) and asked.command is not None:
             return _output(session, look, view, asked, asked.command)
         since = asked.since if isinstance(asked, q.Read) else None
         start = session.cursor_of(call.caller) if since is None else since
         end = look.size
         if view == "scrollback" and isinstance(asked, q.Read):
-            piece = views.scrollback(session, asked.offset, asked.limit, asked.max_bytes, end)
+            piece = views.scrollback(session, asked.offset, asked.limit, asked.max_bytes, end, asked.format)
             return _Seen(view, look, piece, start, end > start)
         if view == "raw":
             piece = views.raw(session, start, end, asked.max_bytes)
         else:
-            piece = views.text(session, start, end, asked.max_bytes, contiguous=since is not None)
+            piece = views.text(session, start, end, asked.max_bytes, asked.format, contiguous=since is not None)
         if since is None:
             session.move_cursor(call.caller, piece.next_offset)
         return _Seen(view, look, piece, start, end > start)
@@ -179,7 +169,7 @@ def _check_view(asked: q.Read) -> None:
     if asked.view == "raw" and asked.format == "ansi":
         raise InvalidArgument(
             "format=ansi does not go with view=raw.",
-            hint="view=raw has all bytes, colours too, as base64: leave format out. view=screen has text with colours.",
+            hint="view=raw has all bytes, colours too, as base64: leave format out. All other views have colours.",
         )
     if asked.command is not None:
         _check_command(asked)
@@ -202,7 +192,7 @@ def _output(session: Session, look: Look, view: View, asked: q.Read, number: int
     if view == "raw":
         piece = views.raw(session, start, end, asked.max_bytes)
     else:
-        piece = views.text(session, start, end, asked.max_bytes, contiguous=False)
+        piece = views.text(session, start, end, asked.max_bytes, asked.format, contiguous=False)
     return _Seen(view, look, piece, start, end > start, note=note)
 
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tmuxmcp.broker.screens import Shown
+from tmuxmcp.record.excerpt import Reader
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.plain import unfinished_character
-from tmuxmcp.terminal.render import ansi_row, numbered
+from tmuxmcp.terminal.render import ansi_row, numbered, shortened
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def _around_cursor(rows: list[str], numbers: Sequence[int], shown: Shown, limit:
         return Piece("\n".join(rows), end, 0, shown.capture.sanitized)
     nearest = min(range(len(rows)), key=lambda at: abs(numbers[at] - shown.cursor[0]))
     first, stop = _window(sizes, nearest, limit + 1)
-    text = "\n".join(rows[first:stop]).encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
+    text = shortened("\n".join(rows[first:stop]), limit)
     omitted = whole - len(text.encode("utf-8", "replace"))
     what = f"row {numbers[first]}" if stop == first + 1 else f"rows {numbers[first]} to {numbers[stop - 1]}"
     note = f"The screen is larger than max_bytes: this is {what} of {shown.rows}, around the cursor."
@@ -80,9 +81,9 @@ def _window(sizes: list[int], middle: int, limit: int) -> tuple[int, int]:
     return first, stop
 
 
-def scrollback(session: Session, offset: int | None, limit: int, max_bytes: int, end: int) -> Piece:
+def scrollback(session: Session, offset: int | None, limit: int, max_bytes: int, end: int, format: str) -> Piece:
     """The newest lines that were printed, as many as the scrollback keeps; of those, `limit` from line `offset`."""
-    lines = session.reader.last_lines(end, session.scrollback_lines)
+    lines = _reader(session, format).last_lines(end, session.scrollback_lines)
     first = max(len(lines) - limit, 0) if offset is None else offset
     chosen = lines[first : first + limit]
     size, kept = 0, 0
@@ -110,9 +111,13 @@ def raw(session: Session, start: int, end: int, limit: int) -> Piece:
     return Piece(base64.b64encode(data).decode("ascii"), stop, end - stop + begin - start, note=note)
 
 
-def text(session: Session, start: int, end: int, limit: int, *, contiguous: bool) -> Piece:
+def _reader(session: Session, format: str) -> Reader:
+    return session.reader if format == "plain" else session.reader.coloured()
+
+
+def text(session: Session, start: int, end: int, limit: int, format: str, *, contiguous: bool) -> Piece:
     """Clean lines: the first that fit, or both ends of all."""
-    reader = session.reader
+    reader = _reader(session, format)
     if end > start:  # the rest of a character is still to come
         end -= unfinished_character(session.log.read(max(end - 3, start), min(3, end - start)))
     excerpt = reader.from_start(start, end, limit) if contiguous else reader.both_ends(start, end, limit)

@@ -300,7 +300,7 @@ def _read(verbs: Verbs, name: str, chosen: bool) -> None:
     parser.add_argument("--offset", type=_count, metavar="LINE", help="scrollback: first line, 0 the oldest")
     parser.add_argument("--limit", type=_count, metavar="LINES", help="scrollback: most lines (1000)")
     parser.add_argument("--since", type=_count, metavar="OFFSET", help="start at this offset of the log")
-    parser.add_argument("--format", choices=("plain", "ansi"), help="ansi: screen with colours")
+    parser.add_argument("--format", choices=("plain", "ansi"), help="ansi: with colours")
     _add_wait(parser, "wait for this first (none)")
     _add_settings(parser, False)
 

@@ -39,7 +39,7 @@ TimeoutMs = Annotated[int, Field(ge=0, description="Longest wait"), AtMost("max_
 Rows = Annotated[int, Field(ge=1, le=500)]
 Cols = Annotated[int, Field(ge=1, le=500)]
 Lines = Annotated[int, Field(ge=0, le=1_000_000)]
-Format = Annotated[Literal["plain", "ansi"], Field(description="ansi: screen with colours")]
+Format = Annotated[Literal["plain", "ansi"], Field(description="ansi: with colours")]
 Pattern = Annotated[str, Field(description="Regex over new text and screen")]
 IdleMs = Annotated[int, Field(ge=1, le=60_000, description="Silence that counts as idle")]
 PromptPattern = Annotated[
