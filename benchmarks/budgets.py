@@ -280,9 +280,9 @@ def charged(quick: bool) -> list[Row]:
 
 def text(quick: bool) -> list[Row]:
     """Clean text, and searching it."""
-    from benchmarks.text import cleaning, searching  # it imports `Row` from here
+    from benchmarks.text import cleaning, colouring, searching  # it imports `Row` from here
 
-    return [*cleaning(quick), *searching(quick)]
+    return [*cleaning(quick), *colouring(quick), *searching(quick)]
 
 
 MEASURES: dict[str, Callable[[bool], list[Row]]] = {

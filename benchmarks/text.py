@@ -15,6 +15,7 @@ from benchmarks.budgets import Row
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import PIECE, RawLog
 from tmuxmcp.record.search import search
+from tmuxmcp.terminal.ansi import ansi
 from tmuxmcp.terminal.plain import plain
 
 LINE = b"2026-01-01 INFO some module: request 12345 took 17 ms\r\n"
@@ -58,6 +59,22 @@ def cleaning(quick: bool) -> list[Row]:
                 f"clean text, {name}", ours, "MB/CPU-s", floor, f">= {budget} MB/s" * bool(budget), ours >= budget, note
             )
         )
+    return rows
+
+
+def colouring(quick: bool) -> list[Row]:
+    """MB/s of clean text with its colours, against clean text without."""
+    rows = []
+    for name, unit, _ in KINDS:
+        size = (2 if quick else 8) * 1_000_000 // (8 if b"\x1b[A" in unit else 1)
+        data = unit * (size // len(unit))
+        pieces = [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
+        ours, floor = (
+            len(data) / 1e6 / seconds(lambda clean=clean, pieces=pieces: [clean(piece, 80, 24) for piece in pieces], 5)
+            for clean in (ansi, plain)
+        )
+        note = f"{floor / ours:.1f} times the time of plain text"
+        rows.append(Row(f"text in colours, {name}", ours, "MB/CPU-s", floor, "", True, note))
     return rows
 
 
