@@ -43,10 +43,15 @@ EXACT = [
     ("over lines", b"\x1b[31ma\r\n\r\nb\r\n\x1b[mc", "\x1b[31ma\x1b[0m\n\n\x1b[31mb\x1b[0m\nc"),
     ("before a line's end", b"\x1b[31ma\x1b[32m\r\nb\x1b[0m\r\n", "\x1b[31ma\x1b[0m\n\x1b[32mb\x1b[0m\n"),
     ("between the bytes of a line's end", b"\x1b[31ma\r\x1b[0m\nb", "\x1b[31ma\x1b[0m\nb"),
-    ("256 colours", b"\x1b[38;5;208mo\x1b[48;5;3mp\x1b[m", "\x1b[38;5;208mo\x1b[0;38;5;208;43mp\x1b[0m"),
+    ("256 colours", b"\x1b[38;5;208mo\x1b[48;5;3mp\x1b[m", "\x1b[38;5;208mo\x1b[43mp\x1b[0m"),
     ("true colour", b"\x1b[38;2;1;2;3mt\x1b[m", "\x1b[38;2;1;2;3mt\x1b[0m"),
-    ("colons", b"\x1b[38:2::1:2:3mt\x1b[4:3mc\x1b[m", "\x1b[38;2;1;2;3mt\x1b[0;4:3;38;2;1;2;3mc\x1b[0m"),
+    ("colons", b"\x1b[38:2::1:2:3mt\x1b[4:3mc\x1b[m", "\x1b[38;2;1;2;3mt\x1b[4:3mc\x1b[0m"),
     ("underlined in colour", b"\x1b[4;58:5:9mu\x1b[m", "\x1b[4;58;5;9mu\x1b[0m"),
+    (
+        "only what is added",
+        b"\x1b[1ma\x1b[31mb\x1b[42mc\x1b[22md\x1b[m",
+        "\x1b[1ma\x1b[31mb\x1b[42mc\x1b[0;31;42md\x1b[0m",
+    ),
     ("attributes", b"\x1b[1;2;3;4;5;7;8;9;53mx\x1b[m", "\x1b[1;2;3;5;7;8;9;53;4mx\x1b[0m"),
     ("hyperlink", b"\x1b]8;;http://x/\x1b\\\x1b[34mlink\x1b]8;;\x07\x1b[m", "\x1b[34mlink\x1b[0m"),
     (
@@ -63,15 +68,15 @@ EXACT = [
 EDITED = [
     ("bar", b"\x1b[31m 10%\r\x1b[32m100%\x1b[m\r\n", "\x1b[32m100%\x1b[0m\n"),
     ("bar of one colour", b"\x1b[32m10%\r50%\x1b[m\r\nx", "\x1b[32m50%\x1b[0m\nx"),
-    ("shorter state", b"\x1b[31mabcdef\r\x1b[32mxy\x1b[m\r\n", "\x1b[32mxy\x1b[0;31mcdef\x1b[0m\n"),
+    ("shorter state", b"\x1b[31mabcdef\r\x1b[32mxy\x1b[m\r\n", "\x1b[32mxy\x1b[31mcdef\x1b[0m\n"),
     ("erased", b"\x1b[31mlonger\r\x1b[K\x1b[32mxy\x1b[m\r\n", "\x1b[32mxy\x1b[0m\n"),
     ("backspace", b"\x1b[31mab\b\x1b[mc\r\n", "\x1b[31ma\x1b[0mc\n"),
     (
         "typed in the middle",
         b"\x1b[31mac\x1b[m\b\x1b[1@\x1b[32mb\x1b[m\r\n",
-        "\x1b[31ma\x1b[0;32mb\x1b[0;31mc\x1b[0m\n",
+        "\x1b[31ma\x1b[32mb\x1b[31mc\x1b[0m\n",
     ),
-    ("wide", "\x1b[31m日本\b\b\x1b[32mx\x1b[m\r\n".encode(), "\x1b[31m日\x1b[0;32mx\x1b[0m\n"),
+    ("wide", "\x1b[31m日本\b\b\x1b[32mx\x1b[m\r\n".encode(), "\x1b[31m日\x1b[32mx\x1b[0m\n"),
     ("accent", "\x1b[31me\x1b[32m\u0301x\rb\x1b[m\r\n".encode(), "\x1b[32mbx\x1b[0m\n"),
     ("gap", b"\x1b[41ma\x1b[3Cb\x1b[m\r\n", "\x1b[41ma\x1b[0m   \x1b[41mb\x1b[0m\n"),
 ]
@@ -272,4 +277,4 @@ def test_importing_it_costs_no_emulator() -> None:
 
 def test_more_styles_than_a_text_can_have_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(styledtext, "MAX_STYLES", 3)
-    assert ansi(b"\x1b[31ma\x1b[32mb\x1b[33mc\x1b[31md", 80).text == "\x1b[31ma\x1b[0;32mb\x1b[0mc\x1b[31md\x1b[0m"
+    assert ansi(b"\x1b[31ma\x1b[32mb\x1b[33mc\x1b[31md", 80).text == "\x1b[31ma\x1b[32mb\x1b[0mc\x1b[31md\x1b[0m"

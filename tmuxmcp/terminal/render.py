@@ -58,18 +58,22 @@ def _whole_sequences(data: bytes) -> tuple[str, bool]:
 
 @lru_cache(maxsize=4096)
 def sgr(before: Style, after: Style) -> str:
-    """Give the sequences that change one style to another."""
+    """Give the sequences that change one style to another: what is added, or a reset and all of it."""
     if before == after:
         return ""
     if after == PLAIN:
         return RESET
-    first = [] if before == PLAIN else ["0"]
-    first += [str(code) for name, code in _ATTRIBUTES.items() if getattr(after, name)]
-    if after.underline:
+    lost = any(old != none and new == none for old, new, none in zip(before, after, PLAIN, strict=True))
+    first = ["0"] if lost else []
+    before = PLAIN if lost else before
+    first += [str(code) for name, code in _ATTRIBUTES.items() if getattr(after, name) and not getattr(before, name)]
+    if after.underline != before.underline:
         kind = UNDERLINES.index(after.underline)
         first.append("4" if kind == 1 else f"4:{kind}")
-    first += _colour(after.fg, 30, 38)
-    second = [*_colour(after.bg, 40, 48), *_colour(after.underline_colour, 0, 58)]
+    first += _colour(after.fg, 30, 38) if after.fg != before.fg else []
+    second = _colour(after.bg, 40, 48) if after.bg != before.bg else []
+    if after.underline_colour != before.underline_colour:
+        second += _colour(after.underline_colour, 0, 58)
     if len(";".join([*first, *second])) <= MAX_PARAMS and len(first) + len(second) <= MAX_FIELDS:
         return f"\x1b[{';'.join([*first, *second])}m"
     return f"\x1b[{';'.join(first)}m\x1b[{';'.join(second)}m"
