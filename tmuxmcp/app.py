@@ -83,9 +83,11 @@ def run_stdio(settings: Settings) -> None:
 async def serve_stdio(settings: Settings) -> None:
     """Serve MCP on stdin and stdout; see `run_stdio`."""
     from tmuxmcp.faces import mcp, stdio
+    from tmuxmcp.faces.answered import Answered
 
     key = mcp.stdio_identity()
     log.info("serving %s on stdio", key)
+    answered = Answered()
     async with late_broker(settings, key) as broker:
         server = mcp.build_server(
             broker,
@@ -93,8 +95,9 @@ async def serve_stdio(settings: Settings) -> None:
             tools=settings.tools,
             results=settings.results,
             caller=lambda _: broker.caller,
+            answered=answered,
         )
-        await stdio.serve(server, mcp.only_waits)
+        await stdio.serve(server, mcp.only_waits, answered)
 
 
 def run_http(settings: Settings, *, no_token: bool = False) -> None:

@@ -249,6 +249,24 @@ def test_every_wait_ends_when_it_is_cancelled(state_dir: Path, mode: str):
         eventually(lambda: not [p for p in agent.server.children(recursive=True) if p.name() == "sleep"])
 
 
+@pytest.mark.parametrize("wait_for", ["none", "command"])
+def test_cancelled_while_the_answer_was_on_the_way(server: Server, wait_for: str):
+    """The client drops that answer: the next one tells the same, and the one after it no more."""
+    server.answer(server.call("create_session", name="a", wait_ready=True))
+    server.answer(server.call("read", session_id="a"))
+    run = server.call("run", command="echo said; sh -c 'exit 3'", session_id="a")
+    server.answer(run)
+    server.cancel(run)
+    for last in (False, True):
+        asked = server.call("read", session_id="a", wait_for=wait_for)
+        read = server.answer(asked)["structuredContent"]
+        assert read["command"]["exit_code"] == 3
+        assert "said\n" in read["content"]
+        if not last:
+            server.cancel(asked)
+    assert server.answer(server.call("read", session_id="a", wait_for=wait_for))["structuredContent"]["command"] is None
+
+
 def test_cancelled_a_moment_after_it_was_asked(server: Server):
     """At each stage of a call; and what is cancelled twice, or never was, is nobody's business."""
     server.answer(server.call("create_session", name="a"))

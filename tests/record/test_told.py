@@ -37,6 +37,15 @@ def test_numbers_in_a_row_become_one() -> None:
     assert told.also(2, ended).also(3, [3, 7]) == Told(7)
 
 
+def test_what_was_not_told_after_all_is_taken_out() -> None:
+    ended = [2, 3, 7, 8]
+    assert Told(7).without([3], [3, 7, 8]) == Told(2, frozenset({7}))
+    assert Told(7).without([2, 3, 7], ended) == Told(1)
+    assert Told(3, frozenset({8})).without([8], [8]) == Told(3)
+    told = Told(3, frozenset({8})).without([3], [3, 7, 8])
+    assert [told.knows(number) for number in ended] == [True, False, False, True]
+
+
 def test_what_is_kept_one_by_one_is_bounded() -> None:
     told = Told()
     for number in range(2, 500):

@@ -100,13 +100,19 @@ class Broker(Operations):
             ResourceLimit: the client has too many calls going on.
             TmuxMcpError: what the operation raises.
         """
-        call = call or self._own_call()
+        asked = call or self._own_call()
+        call = replace(asked, untold=[])
         filled = request.filled(self.settings)
 
         async def act(target: Target) -> Result:
             return await self._verbs.act(filled, call, target)
 
-        result = await self._judged(request, call, act)
+        try:
+            result = await self._judged(request, call, act)
+        except BaseException:  # cancelled, for one
+            call.not_told()
+            raise
+        asked.untold[:] = call.untold
         assert isinstance(result, request.operation.result)
         return cast("R", result)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import InvalidArgument, NotRetained
 from tmuxmcp.record.commands import EndedCommand
@@ -39,23 +40,36 @@ def untold(session: Session, look: Look, caller: str) -> list[int]:
     return [number for number in session.commands.ended(look, told.through) if number not in told.beyond]
 
 
-def tell(session: Session, caller: str, number: int) -> None:
-    """Take note that this caller is told of one command."""
-    told = session.told.of(caller)
-    session.told.tell(caller, told.also(number, session.commands.said_to_have_ended(told.through)))
+def tell(session: Session, call: Call, number: int) -> None:
+    """Take note that the caller is told of one command."""
+    told = session.told.of(call.caller)
+    if not told.knows(number):
+        ended = session.commands.said_to_have_ended(told.through)
+        _now_told(session, call, told.also(number, ended), [number])
 
 
-def newest(session: Session, look: Look, caller: str, *, keep: bool = False) -> r.Command | None:
+def _now_told(session: Session, call: Call, now: Told, news: list[int]) -> None:
+    """Remember what the caller is told of, and how to forget what is new of it."""
+
+    def forget() -> None:
+        told, ended = session.told.of(call.caller), session.commands.said_to_have_ended(news[0] - 1)
+        session.told.tell(call.caller, told.without(news, ended))
+
+    session.told.tell(call.caller, now)
+    call.untold.append(forget)
+
+
+def newest(session: Session, look: Look, call: Call, *, keep: bool = False) -> r.Command | None:
     """The last command that ended since this caller was told; with it, it is told of those before as well.
 
     Args:
         keep: it is told again the next time.
     """
-    numbers = untold(session, look, caller)
+    numbers = untold(session, look, call.caller)
     if not numbers:
         return None
     if not keep:
-        session.told.tell(caller, Told(session.commands.ended(look)[-1]))
+        _now_told(session, call, Told(session.commands.ended(look)[-1]), numbers)
     return found(session, look, numbers[-1])
 
 

@@ -132,7 +132,7 @@ class Reading:
         else:
             piece = views.text(session, start, end, asked.max_bytes, asked.format, contiguous=since is not None)
         if since is None:
-            session.move_cursor(call.caller, piece.next_offset)
+            has_read(session, call, piece.next_offset)
         return _Seen(view, look, piece, start, end > start)
 
     async def _screen(self, session: Session, view: Wanted, asked: Asked, call: Call) -> _Seen:
@@ -158,6 +158,18 @@ class Reading:
         if view == "diff":
             return _Seen(view, look, piece, end, True, shown, None, changed.note)
         return _Seen("screen", look, piece, end, end > session.cursor_of(call.caller), shown)
+
+
+def has_read(session: Session, call: Call, offset: int) -> None:
+    """Move the caller's read cursor to where its answer ends."""
+    before = session.cursor_of(call.caller)
+
+    def put_back() -> None:
+        if session.cursor_of(call.caller) == offset:
+            session.move_cursor(call.caller, before)
+
+    session.move_cursor(call.caller, offset)
+    call.untold.append(put_back)
 
 
 def _check_view(asked: q.Read) -> None:
@@ -200,10 +212,10 @@ def _command(session: Session, answer: Answer, look: Look, asked: Asked, call: C
     """The command that the caller is told of: the one that was waited for, else the last one."""
     if asked.wait_for != "command":
         since = asked.since if isinstance(asked, q.Read) else None
-        return commands.newest(session, look, call.caller, keep=since is not None)
+        return commands.newest(session, look, call, keep=since is not None)
     if answer.command is None:
         return None  # one that has ended since is left for the next wait
-    commands.tell(session, call.caller, answer.command)
+    commands.tell(session, call, answer.command)
     return commands.found(session, look, answer.command)
 
 

@@ -13,7 +13,7 @@ from tmuxmcp.broker import commands, facts, health, mouse, run, sending
 from tmuxmcp.broker.drawn import output_of
 from tmuxmcp.broker.ends import Ends
 from tmuxmcp.broker.machine import Machine
-from tmuxmcp.broker.reading import Reading, clamp, notes
+from tmuxmcp.broker.reading import Reading, clamp, has_read, notes
 from tmuxmcp.broker.target import Target, Targets
 from tmuxmcp.broker.waiting import Waiting
 from tmuxmcp.contract import requests as q
@@ -215,9 +215,9 @@ class Verbs:
         if output.shown:
             self._reading.screens.showed(session.id, call.caller, output.shown)
         if session.cursor_of(call.caller) < ran.end:
-            session.move_cursor(call.caller, ran.end)
+            has_read(session, call, ran.end)
         if ran.completed and ran.number is not None:
-            commands.tell(session, call.caller, ran.number)
+            commands.tell(session, call, ran.number)
         cwd, mode = await run.place_after(session, ran)
         return r.RunResult(
             session_id=session.id,

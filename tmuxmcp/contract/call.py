@@ -48,5 +48,12 @@ class Call:
     ask: Ask = nobody
     person: bool = False
     """The person whose machine it is: a command line, a Python program. No policy judges it, no audit has it."""
+    untold: list[Callable[[], None]] = field(default_factory=list, repr=False, compare=False)
+    """What puts back what was noted as told to the caller; for `not_told`."""
     call_id: str = field(default_factory=lambda: uuid4().hex[:12])
     """Correlation id: in the result's `_meta`, in the logs."""
+
+    def not_told(self) -> None:
+        """The caller never gets the answer: what it tells alone counts as not told. Once; what was told since stays."""
+        while self.untold:
+            self.untold.pop()()

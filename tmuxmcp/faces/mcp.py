@@ -43,6 +43,7 @@ from tmuxmcp.contract.request import Operation
 from tmuxmcp.contract.results import Result, ScreenshotResult
 from tmuxmcp.contract.settings import DEFAULTS, BrokerSettings
 from tmuxmcp.errors import Internal, InvalidArgument, TmuxMcpError
+from tmuxmcp.faces.answered import Answered
 from tmuxmcp.faces.elicit import Asking, NeedsInput
 from tmuxmcp.faces.portable import portable
 from tmuxmcp.faces.prompts import get_prompt, list_prompts
@@ -124,6 +125,7 @@ def build_server(
     scopes: Callable[[Context], frozenset[str]] = lambda ctx: ALL_SCOPES,
     around: Callable[[Context, str], AbstractAsyncContextManager[None]] = lambda ctx, name: nullcontext(),
     subscriptions: Subscriptions | None = None,
+    answered: Answered | None = None,
 ) -> Server[dict[str, Any]]:
     """An MCP server over a broker.
 
@@ -136,6 +138,7 @@ def build_server(
         scopes: what the caller may do.
         around: entered around each call of a tool, with its name.
         subscriptions: the subscribers; left out: its own.
+        answered: takes note of the calls that were answered, on a wire whose requests have numbers of their own.
     """
     offered = select(tools)
     whole = "all" in tools
@@ -159,6 +162,8 @@ def build_server(
             call = replace(call_of(ctx), call_id=call_id, ask=ask)
             async with around(ctx, operation.name):
                 result = await opened.perform(operation, params.arguments or {}, call)
+            if answered and ctx.request_id is not None:
+                answered.add(ctx.request_id, call)
             return as_result(result, results, call_id)
         except NeedsInput as needed:
             return needed.result

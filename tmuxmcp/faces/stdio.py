@@ -43,6 +43,7 @@ from mcp.types import (
 from pydantic import ValidationError
 
 from tmuxmcp.errors import LOOK_BEFORE, Cancelled, InvalidArgument, ResourceLimit
+from tmuxmcp.faces.answered import Answered
 
 log = logging.getLogger(__name__)
 
@@ -71,12 +72,20 @@ def never(request: JSONRPCRequest) -> bool:
     return False
 
 
-async def serve(server: Server[Any], only_waits: Callable[[JSONRPCRequest], bool] = never) -> None:
+async def serve(
+    server: Server[Any],
+    only_waits: Callable[[JSONRPCRequest], bool] = never,
+    answered: Answered | None = None,
+) -> None:
     """Serve the client on descriptors 0 and 1 until it closes or breaks the wire, or a signal comes.
 
     What was asked before the client closed its end is answered: with its result if it ends soon, else with
     CANCELLED. Only for a process that ends afterwards: signals are ignored from then on, the descriptors are not given
     back, and what has not ended after `GRACE_S` ends with the process.
+
+    Args:
+        only_waits: whether a request does nothing but wait for something to happen.
+        answered: told of each request, and of each that the client cancels, also when it has its answer.
     """
     wire_in, wire_out = claim_wire()
     async with anyio.create_task_group() as tg:
@@ -86,7 +95,7 @@ async def serve(server: Server[Any], only_waits: Callable[[JSONRPCRequest], bool
                 writer.end()
                 serving.cancel()
 
-            asked = Asked(only_waits)
+            asked = Asked(only_waits, answered)
             writer = Writer(wire_out, broken=stop, asked=asked)
             reader = Reader(wire_in, refuse=writer.write, ended=writer.finish, full=writer.full, asked=asked)
             await tg.start(_on_signal, stop)
@@ -123,22 +132,26 @@ async def _on_signal(stop: Callable[[], None], *, task_status: anyio.abc.TaskSta
 class Asked:
     """The requests that have no answer yet."""
 
-    def __init__(self, only_waits: Callable[[JSONRPCRequest], bool] = never) -> None:
-        """Args:
-        only_waits: whether a request does nothing but wait for something to happen.
-        """
-        self._only_waits = only_waits
+    def __init__(
+        self,
+        only_waits: Callable[[JSONRPCRequest], bool] = never,
+        answered: Answered | None = None,
+    ) -> None:
+        """As `serve` has them."""
+        self._only_waits, self._answered = only_waits, answered or Answered()
         self._left: list[tuple[RequestId, bool]] = []
         """Requests, and whether each only waits. A client may give a number twice: then it gets two answers."""
 
     def read(self, message: JSONRPCMessage) -> None:
         """Take in what the client said."""
         if isinstance(message, JSONRPCRequest):
+            self._answered.begins(message.id)
             self._left.append((message.id, message.method == "subscriptions/listen" or self._only_waits(message)))
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             number = (message.params or {}).get("requestId")
             if isinstance(number, str | int):  # a client may say anything
                 self._done(number)
+                self._answered.cancelled(number)
 
     def written(self, message: JSONRPCMessage) -> None:
         """Take in what it was answered."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -33,11 +33,20 @@ class Told:
             if each not in beyond:
                 break
             through = max(through, each)
-        beyond = {each for each in beyond if each > through}
-        if len(beyond) > MOST_BEYOND:
-            through = min(beyond)
-            beyond.discard(through)
-        return Told(through, frozenset(beyond))
+        return _bounded(through, {each for each in beyond if each > through})
+
+    def without(self, numbers: Sequence[int], ended: Iterable[int]) -> Told:
+        """Without some, rising; `ended`: the numbers of all that have ended from the first of those on."""
+        through = min(self.through, numbers[0] - 1)
+        beyond = {*self.beyond, *(each for each in ended if each <= self.through)}
+        return _bounded(through, beyond.difference(numbers))
+
+
+def _bounded(through: int, beyond: set[int]) -> Told:
+    while len(beyond) > MOST_BEYOND:
+        through = min(beyond)
+        beyond.discard(through)
+    return Told(through, frozenset(beyond))
 
 
 class ToldCallers:
