@@ -22,8 +22,8 @@ def environment(home: Path, **variables: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     "words", [[], ["--version"], ["frob"], ["config", "--json", "--state-dir", "s"], ["view", "no"]], ids=str
 )
-def test_fork_writes_and_ends_as_a_process_does(tmp_path: Path, words: list[str]) -> None:
-    env = environment(tmp_path, TMUXMCP_COLS="123", TMUXMCP_STATE_DIR=str(tmp_path / "s"))
+def test_fork_writes_and_ends_as_a_process_does(tmp_path: Path, state_dir: Path, words: list[str]) -> None:
+    env = environment(tmp_path, TMUXMCP_COLS="123", TMUXMCP_STATE_DIR=str(state_dir))
     argv = [sys.executable, "-m", "tmuxmcp", *words]
     done = subprocess.run(argv, env=env, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True)
     forked = forks.run(words, env, tmp_path, TIMEOUT_S)
