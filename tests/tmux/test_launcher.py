@@ -257,8 +257,9 @@ async def test_group_is_its_own_and_in_the_foreground(tmux: Tmux) -> None:
 
 
 async def test_keys_reach_the_program_and_not_the_launcher(tmux: Tmux) -> None:
-    code = """import signal, sys, time
-signal.signal(2, lambda *_: (print("interrupted"), sys.exit(9)))
+    # Not by print, which a signal may meet in the middle of another print.
+    code = """import os, signal, sys, time
+signal.signal(2, lambda *_: (os.write(1, b"interrupted"), sys.exit(9)))
 print("go", flush=True)
 time.sleep(60)"""
     launched = await launch_pane(tmux, [sys.executable, "-IS", "-c", code])
