@@ -184,6 +184,8 @@ async def test_killed_copier_is_replaced_and_told(directory: Path) -> None:
     await sink.feed(1000)
     for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
         killed = await eventually(lambda: copier(sink))
+        # dd looks for SIGINT, then reads: in between it would come too late for a read that waits.
+        await eventually(lambda dd=killed: dd.status() == psutil.STATUS_SLEEPING)
         killed.send_signal(number)
         await eventually(lambda old=killed: copier(sink) not in (None, old))
         await sink.feed(5000)
