@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.agent import Agent, ToolFailed, eventually
-from tests.conftest import end_server
+from tests.conftest import SLOW, end_server
 
 
 def lines(state_dir: Path) -> list[dict[str, Any]]:
@@ -219,7 +219,7 @@ def type_as_a_person(agent: Agent, state_dir: Path, text: str) -> None:
     os.write(ours, text.encode() + b"\r")
     eventually(lambda: agent.call("get_session", session_id="a")["mode"] != "password")
     person.terminate()
-    person.wait(10)
+    person.wait(10 * SLOW)
 
 
 def swallow(fd: int) -> None:

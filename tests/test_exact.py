@@ -145,7 +145,7 @@ def test_a_silent_command_is_waited_for(agent: Agent):
 def test_background_jobs_do_not_hold_the_answer(shell: Callable[..., dict]):
     result = shell("sleep 30 & echo started")
     assert "started" in result["output"]
-    assert result["duration_ms"] < 5000
+    assert result["duration_ms"] < 5000 * SLOW
     assert shell("kill %1; wait 2>/dev/null; echo gone")["output"].endswith("gone\n")
 
 

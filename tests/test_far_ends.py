@@ -127,7 +127,7 @@ def ssh_server(directory: Path, *, before: list[str], passwords: bool) -> Iterat
         ]
     finally:
         server.terminate()
-        server.wait(5)
+        server.wait(5 * SLOW)
 
 
 def _listens(port: int) -> bool:

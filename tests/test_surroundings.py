@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent import eventually
+from tests.conftest import SLOW
 from tmuxmcp.config import Settings, load_settings
 from tmuxmcp.doctor import surroundings
 from tmuxmcp.doctor.surroundings import check_clients, check_container, check_http, check_tokens, container_kind
@@ -58,7 +59,7 @@ def test_own_service_is_known(tmp_path: Path, state_dir: Path) -> None:
         eventually(lambda: "answers" in check_http(settings(http=where)).message, 20)
     finally:
         service.terminate()
-        service.wait(20)
+        service.wait(20 * SLOW)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from tests.conftest import SLOW
 from tmuxmcp.errors import Cancelled, SessionBusy
 from tmuxmcp.faces.http import unless
 
@@ -33,7 +34,7 @@ async def test_a_client_that_leaves_cancels_what_is_inside():
             finally:
                 ended.set()
 
-    with anyio.fail_after(5), pytest.raises(Cancelled, match="It has left"):
+    with anyio.fail_after(5 * SLOW), pytest.raises(Cancelled, match="It has left"):
         await call()
     assert ended.is_set()
 

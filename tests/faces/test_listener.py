@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from tests.conftest import eventually
+from tests.conftest import SLOW, eventually
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
 from tmuxmcp.faces import listener
 from tmuxmcp.faces.listener import bind, hosts_of, is_loopback, parse_address
@@ -98,7 +98,7 @@ async def test_a_head_that_does_not_come_ends_the_connection(sent: bytes, monkey
     async with serving(hello) as (port, _), await anyio.connect_tcp("127.0.0.1", port) as slow:
         if sent:
             await slow.send(sent)
-        with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)), anyio.fail_after(10):
+        with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)), anyio.fail_after(10 * SLOW):
             await slow.receive()
 
 
@@ -111,7 +111,7 @@ async def test_so_does_the_head_of_a_second_request(monkeypatch: pytest.MonkeyPa
         while b"hi" not in answer:
             answer += await slow.receive()
         await slow.send(b"GET / HTTP")
-        with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)), anyio.fail_after(10):
+        with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)), anyio.fail_after(10 * SLOW):
             await slow.receive()
 
 
@@ -139,7 +139,7 @@ async def test_a_client_that_takes_nothing_is_dropped(monkeypatch: pytest.Monkey
         connection = socket.create_connection(("127.0.0.1", port))
         connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         await eventually(lambda: "dropped" in told)
-        with connection, anyio.fail_after(10):
+        with connection, anyio.fail_after(10 * SLOW):
             await ended.wait()
 
 
@@ -154,7 +154,7 @@ async def test_a_connection_too_many_is_refused_in_json(monkeypatch: pytest.Monk
         await first.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         await second.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         answer = b""
-        with anyio.fail_after(10), suppress(anyio.EndOfStream):
+        with anyio.fail_after(10 * SLOW), suppress(anyio.EndOfStream):
             while True:
                 answer += await second.receive()
     head, _, body = answer.partition(b"\r\n\r\n")

@@ -13,6 +13,7 @@ import anyio
 import pytest
 from mcp import Client
 
+from tests.conftest import SLOW
 from tests.faces.double import EXAMPLES, READ, REQUIRED, RUN, Double, source
 from tmuxmcp import __version__
 from tmuxmcp.contract.operations import OPERATIONS
@@ -286,7 +287,7 @@ async def test_progress_reaches_who_asked_for_it(connect):
 
     async with connect() as client:
         await client.call_tool("run", {"command": "progress"}, progress_callback=on_progress)
-        with anyio.fail_after(5):
+        with anyio.fail_after(5 * SLOW):
             await done.wait()
         assert not (await client.call_tool("run", {"command": "progress"})).is_error
     assert seen == [(1, None, "line 1"), (2, None, "line 2"), (3, None, "line 3")]
@@ -298,7 +299,7 @@ async def test_cancelling_reaches_the_operation_and_is_no_failure(connect, doubl
             tg.start_soon(client.call_tool, "run", {"command": "sleep 600"})
             await double.started.wait()
             tg.cancel_scope.cancel()
-        with anyio.fail_after(5):
+        with anyio.fail_after(5 * SLOW):
             await double.cancelled.wait()
         assert not (await client.call_tool("read", {})).is_error
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
@@ -313,7 +314,7 @@ async def test_many_calls_at_once_do_not_wait_for_each_other(connect, double):
         async def one(number):
             answers.append(await client.call_tool("run", {"command": f"seq {number}"}))
 
-        with anyio.fail_after(10):
+        with anyio.fail_after(10 * SLOW):
             async with anyio.create_task_group() as fifty:
                 for number in range(50):
                     fifty.start_soon(one, number)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import SLOW
 from tmuxmcp.contract.limits import Limits
 from tmuxmcp.host import cgroup, inherited, processes
 from tmuxmcp.host.cgroup import Place
@@ -89,7 +90,7 @@ def test_killed_group_is_empty_and_goes(made: cgroup.Groups) -> None:
         assert len(cgroup.members(made.directories)) == 4
         assert not cgroup.remove(made.directories)
         cgroup.kill(made.directories)
-        assert child.wait(5) == -9
+        assert child.wait(5 * SLOW) == -9
     assert cgroup.members(made.directories) == []
     assert cgroup.remove(made.directories)
     assert not any(map(os.path.exists, made.directories))
