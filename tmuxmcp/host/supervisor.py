@@ -20,7 +20,7 @@ import time
 from typing import Any
 
 PR_SET_CHILD_SUBREAPER = 36
-LINGER_S = 0.2
+LINGER_S = 0.5
 """What a program leaves running may take so long to end by itself: `tee` behind a shell has output to write."""
 
 LEFT_GRACE_S = 0.1
