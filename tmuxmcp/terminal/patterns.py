@@ -1,4 +1,4 @@
-"""Regular expressions of callers: compiled, searched for within a time, and made fit for a whole text of lines. Pure.
+"""Regular expressions of callers: compiled, and made fit for a whole text of lines. Pure.
 
 One search over a megabyte costs little; twenty thousand searches over its lines cost fifty times as much. But in a
 whole text `\\s`, `[^x]` and their like match line ends, which no line has: they are rewritten so that they do not.
@@ -12,8 +12,8 @@ from typing import Any
 
 from tmuxmcp.errors import InvalidPattern
 
-PATTERN_TIMEOUT_S = 0.5
-"""Longest time one search may take: a pattern can be exponential."""
+MOST_PATTERN = 4096
+"""Characters of a pattern."""
 
 _TOKEN = re.compile(
     r"""\\(?P<escape>.)
@@ -30,7 +30,7 @@ _SAFE_FLAGS = frozenset("imua-")
 
 
 def compile_pattern(pattern: str) -> Any:
-    """A regular expression whose searches can be timed out.
+    """A compiled regular expression. This can take for ever, as a search can: the broker has it done elsewhere.
 
     Raises:
         InvalidPattern: it does not compile.
@@ -40,27 +40,17 @@ def compile_pattern(pattern: str) -> Any:
     try:
         return regex.compile(pattern, regex.MULTILINE)
     except regex.error as error:
-        raise InvalidPattern(
-            f"The pattern {pattern!r} is no regular expression: {error}.",
-            hint="Escape special characters: ( ) [ ] { } . * + ? ^ $ | \\",
-            pattern=pattern,
-        ) from None
+        raise is_wrong(pattern, str(error)) from None
 
 
-def search_pattern(pattern: Any, text: str) -> str | None:
-    """What the pattern matches in `text`; an empty match counts.
-
-    Raises:
-        InvalidPattern: the search takes too long.
-    """
-    try:
-        match = pattern.search(text, timeout=PATTERN_TIMEOUT_S)
-    except TimeoutError:
-        raise InvalidPattern(
-            f"The pattern {pattern.pattern!r} takes too long to search for.",
-            hint="Avoid nested repetition such as (a+)+.",
-        ) from None
-    return match.group(0) if match else None
+def is_wrong(pattern: str, why: str) -> InvalidPattern:
+    """What a caller is told whose pattern does not compile."""
+    return InvalidPattern(
+        f"The pattern {pattern!r} is no regular expression: {why}.",
+        hint="Escape special characters: ( ) [ ] { } . * + ? ^ $ | \\",
+        pattern=pattern,
+        why=why,
+    )
 
 
 def whole_text_pattern(pattern: str) -> str | None:
