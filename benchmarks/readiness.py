@@ -12,10 +12,7 @@ import math
 import os
 import shutil
 import statistics
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -24,6 +21,7 @@ from unittest.mock import patch
 import anyio
 
 from benchmarks.common import Row, workshop
+from benchmarks.load import busy_loops
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.sessions.session import Session
@@ -170,18 +168,6 @@ async def measure(state: Path, want: Literal["ready", "idle"], idle_ms: int, rou
         for _ in range(AT_ONCE):
             tasks.start_soon(work, broker)
     return scores
-
-
-@contextmanager
-def busy_loops(count: int) -> Iterator[None]:
-    """So many processes that compute all the time."""
-    loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
 
 
 def in_all(scores: dict[str, Score]) -> Score:

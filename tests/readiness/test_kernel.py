@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -87,6 +87,7 @@ RECORDED = [
     ("docker run -i", LINES, [at_tty("docker", main=False)], "unknown", "docker"),
     ("docker run -it", KEYS, [at_tty("docker", main=False)], "unknown", "docker"),
     ("a tmux in it", KEYS, [at_tty("tmux: client", EPOLL)], "unknown", "tmux: client"),
+    ("dtach: its server has the terminal inside", KEYS, [at_tty("dtach", POLL)], "unknown", "dtach"),
     ("sudo with a terminal of its own", KEYS, [process("sudo", "0")], "unknown", "sudo"),
     ("somebody's relay", KEYS, [at_tty("mytool", POLL, relay=True)], "unknown", "mytool"),
     ("the shell of su", KEYS, [at_tty("bash", POLL)], "editor", "bash"),
@@ -179,6 +180,36 @@ def test_a_read_of_the_terminal_is_told_from_one_of_a_socket(terminal: tuple[int
         assert found == {"terminal": True, "socket": False}
 
 
+@pytest.mark.skipif(not hasattr(select, "epoll") or os.geteuid() != 0, reason="only root surely sees system calls")
+@pytest.mark.parametrize(
+    ("events", "nested", "waits"),
+    [("EPOLLIN", False, True), ("EPOLLIN", True, True), ("EPOLLPRI", False, False), ("EPOLLONESHOT", False, False)],
+)
+def test_who_polls_with_epoll_waits_for_what_it_asked_for(
+    terminal: tuple[int, int], events: str, nested: bool, waits: bool
+):
+    """ghci keeps the terminal in its set while it works, and has the kernel tell it of nothing."""
+    _, near = terminal
+    out, wake = os.pipe()
+    with select.epoll() as inner, select.epoll() as outer:
+        polled = outer if nested else inner
+        inner.register(near, getattr(select, events))
+        outer.register(inner.fileno(), select.EPOLLIN)
+        polled.register(out, select.EPOLLIN)
+        thread = threading.Thread(target=polled.poll)
+        thread.start()
+        try:
+            path = f"/proc/{os.getpid()}/task/{thread.native_id}"
+            eventually(lambda: Path(path, "wchan").read_text().split(".")[0] in readiness.POLLING)
+            found = on_terminal(os.getpid(), path, "do_epoll_wait", os.fstat(near).st_rdev)
+        finally:
+            os.write(wake, b"x")
+            thread.join()
+    os.close(out)
+    os.close(wake)
+    assert found is waits
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is of Linux")
 def test_who_is_held_up_writing_does_not_wait_for_input(terminal: tuple[int, int]):
     """A write to a terminal sleeps where a read does."""
@@ -197,31 +228,50 @@ def test_who_is_held_up_writing_does_not_wait_for_input(terminal: tuple[int, int
 WRITES = "import os\nwhile True: os.write(1, b'x' * 5000)"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc is of Linux")
-def test_a_flood_never_looks_ready():
-    """It is held up and goes on, again and again, also between the first fact of a look and the last."""
+@contextmanager
+def running(code: str) -> Iterator[tuple[int, int, TtyWitness]]:
+    """A Python program that has printed something: its process id, the far end of its terminal, and who looks at it."""
     pid, far = pty.fork()
     if pid == 0:
-        os.execv(sys.executable, [sys.executable, "-c", WRITES])
+        os.execv(sys.executable, [sys.executable, "-c", code])
     os.read(far, 1)
-    witness, seen = TtyWitness(os.readlink(f"/proc/{pid}/fd/1")), set[str]()
-    rng = random.Random(1)
-
-    def drain() -> None:
-        with suppress(OSError):
-            while os.read(far, 65536):
-                time.sleep(rng.random() * 0.002)
-
-    reader = threading.Thread(target=drain)
-    reader.start()
+    witness = TtyWitness(os.readlink(f"/proc/{pid}/fd/1"))
     try:
-        for _ in range(2000):
-            verdict = judge(witness.look(pid))
-            seen |= {verdict.why} if verdict.ready else set()
+        yield pid, far, witness
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         witness.close()  # the far end ends when nobody has the terminal open
-        reader.join()
-        os.close(far)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is of Linux")
+def test_a_flood_never_looks_ready():
+    """It is held up and goes on, again and again, also between the first fact of a look and the last."""
+    seen, rng = set[str](), random.Random(1)
+    with running(WRITES) as (pid, far, witness):
+
+        def drain() -> None:
+            with suppress(OSError):
+                while os.read(far, 65536):
+                    time.sleep(rng.random() * 0.002)
+
+        reader = threading.Thread(target=drain)
+        reader.start()
+        for _ in range(2000):
+            verdict = judge(witness.look(pid))
+            seen |= {verdict.why} if verdict.ready else set()
+    reader.join()
+    os.close(far)
     assert not seen
+
+
+WAKES_OFTEN = "import time\nprint('begun', flush=True)\nwhile True: time.sleep(0.0005)"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is of Linux")
+def test_who_wakes_up_at_the_moment_of_a_look_is_still_known():
+    """It has no wait channel then, although it slept a moment before."""
+    with running(WAKES_OFTEN) as (pid, far, witness):
+        seen = {judge(witness.look(pid)).waiting for _ in range(5000)}
+    os.close(far)
+    assert seen == {Waiting.BUSY}

@@ -23,6 +23,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tmuxmcp.host import proc
+from tmuxmcp.readiness import time_outs
+from tmuxmcp.readiness.epolls import asked
 
 TTY_READ = {"wait_woken", "n_tty_read"}
 """Wait channels of read(2) on a tty; inotify and TCP sockets sleep in the first one as well."""
@@ -35,6 +37,7 @@ UNREADABLE = {None, "", "0"}
 
 OPAQUE = frozenset(
     {"ssh", "mosh-client", "telnet", "docker", "podman", "kubectl", "oc", "lxc", "virsh", "machinectl", "sshpass"}
+    | {"nerdctl", "dtach", "abduco", "zellij"}
     | {"tmux: client", "screen", "script", "su", "sudo", "picocom", "minicom", "socat", "nc"}
 )
 """Programs behind which another terminal or machine may begin: in raw mode they always look ready."""
@@ -47,6 +50,9 @@ MANY_IN_ONE = frozenset({"busybox", "toybox"})
 
 MOST_PROCESSES, MOST_THREADS = 200, 64
 """So many are looked at."""
+
+LOOKS_AT_SLEEP = 3
+"""So often a sleeping thread is looked at before its wait channel is called unreadable."""
 
 _CALLS = {
     "x86_64": ({0, 17, 19}, {7, 271}, {23, 270}, {232, 281, 441}, {45, 47, 299} | {1, 18, 20}),
@@ -95,6 +101,12 @@ class Process:
     """How often that thread has gone to sleep."""
     age_s: float = 1e9
     """Time since the process began, where that matters: while it waits for input."""
+    parent: int = 0
+    """Process id of the parent."""
+    time_out_s: float | None = None
+    """It polls the terminal, and goes on by itself after so long; None: never, or not known."""
+    other_work: str = ""
+    """What another thread of it sleeps in that may be work; empty: nothing."""
 
 
 @dataclass(frozen=True)
@@ -127,11 +139,18 @@ class Verdict:
     """Who waits, or who hides what does."""
     hidden: bool = False
     """Another terminal begins behind it."""
+    weak: str = ""
+    """Why it may be at work although it listens to the terminal; empty: nothing tells so."""
 
     @property
     def ready(self) -> bool:
         """It waits for input."""
         return self.waiting in (Waiting.EDITOR, Waiting.LINE, Waiting.SECRET)
+
+    @property
+    def asleep(self) -> bool:
+        """Nobody is seen waiting for input, and all sleep: for time, for a child, or where it cannot be told."""
+        return self.waiting is Waiting.BUSY and self.process is not None and self.process.state == "S"
 
 
 def judge(facts: KernelFacts | None) -> Verdict:
@@ -162,7 +181,7 @@ def _raw(alive: list[Process]) -> Verdict:
     for process in (*reading, *polling):
         if _hides(process):
             return Verdict(Waiting.UNKNOWN, f"{process.name} hides what runs behind it", process, hidden=True)
-        return Verdict(Waiting.EDITOR, f"{process.name} waits for a key", process)
+        return Verdict(Waiting.EDITOR, f"{process.name} waits for a key", process, weak=weakness(process, alive))
     return _neither(alive, lines=False)
 
 
@@ -182,12 +201,46 @@ def _lines(alive: list[Process], echo: bool) -> Verdict:
             break
         if process.name in OPAQUE and not process.main:
             break  # `docker run -i`: it reads all the time; ssh's question is asked by the main thread
-        return Verdict(Waiting.LINE, f"{process.name} waits for a line", process)
+        return Verdict(Waiting.LINE, f"{process.name} waits for a line", process, weak=weakness(process, alive))
     unseen = [p for p in asleep if p.channel in UNREADABLE]
     if unseen and not echo and not _computing(alive):
         # sudo of another user: hardly anything but a question for a secret turns the echo off and keeps lines.
         return Verdict(Waiting.SECRET, f"{unseen[-1].name} sleeps, and what is typed is not shown", unseen[-1])
     return _neither(alive, lines=True)
+
+
+def weakness(process: Process, alive: list[Process]) -> str:
+    """Why a program that listens to the terminal may be at work all the same; empty: nothing tells so. Pure.
+
+    Args:
+        process: who listens.
+        alive: the foreground group's members.
+    """
+    if process.time_out_s is not None:
+        return f"{process.name} listens for {_duration(process.time_out_s)} at a time and then goes on by itself"
+    if not process.main:
+        return f"a thread of {process.name} always listens, whatever the others do"
+    if process.other_work:
+        return f"another thread of {process.name} sleeps in {process.other_work}"
+    if process.channel in TTY_READ:
+        return ""  # it does nothing until somebody types, whatever its children do
+    child = next((each for each in alive if each.on_terminal is False and descends(each, process, alive)), None)
+    return f"{process.name} has started {child.name}, which still runs" if child else ""
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
+
+
+def descends(process: Process, ancestor: Process, members: Iterable[Process]) -> bool:
+    """Whether a process descends from another, by way of these."""
+    parents = {each.pid: each.parent for each in members}
+    pid = process.parent
+    for _ in members:
+        if pid == ancestor.pid:
+            return process.pid != ancestor.pid
+        pid = parents.get(pid, 0)
+    return False
 
 
 def _neither(alive: list[Process], *, lines: bool) -> Verdict:
@@ -239,7 +292,7 @@ class TtyWitness:
             self.close()
             return None
         group = foreground_group(leader)
-        processes = _members(leader, group, os.fstat(self._fd).st_rdev) if group else ()
+        processes = members(leader, group, os.fstat(self._fd).st_rdev) if group else ()
         writing = writing or not self._poll.poll(0)  # it may have begun to write before we looked at it
         return KernelFacts(
             canonical=bool(local_modes & termios.ICANON),
@@ -294,12 +347,19 @@ def sleeps(pid: int) -> bool:
     return True
 
 
+def computes(pid: int) -> bool:
+    """Whether a process has something to do at this moment; False where it cannot be told."""
+    with suppress(OSError):
+        return proc.stat(f"/proc/{pid}").state in "RD"
+    return False
+
+
 def session_members(leader: int) -> dict[int, int]:
     """All processes of the leader's session (setsid(2)): process id -> process group."""
     return {pid: stat.group for pid, stat in proc.all_stats() if stat.session == leader}
 
 
-def _members(leader: int, group: int, terminal: int) -> tuple[Process, ...]:
+def members(leader: int, group: int, terminal: int) -> tuple[Process, ...]:
     """The processes of a group, looked for among the descendants of the session's leader, parents first."""
     found: list[Process] = []
     todo, seen = [leader], set[int]()
@@ -313,7 +373,7 @@ def _members(leader: int, group: int, terminal: int) -> tuple[Process, ...]:
             threads = _threads(pid) if stat.threads > 1 else [pid]
             todo += proc.children(pid, threads)
             if stat.group == group:
-                found.append(_process(pid, threads, terminal))
+                found.append(_process(pid, threads, terminal, stat.parent))
     if not found:  # the kernel lists no children, or they were adopted by another process
         for pid, its_group in session_members(leader).items():
             if its_group == group:
@@ -326,25 +386,38 @@ def _threads(pid: int) -> list[int]:
     return proc.threads(pid)[:MOST_THREADS]
 
 
-def _process(pid: int, threads: list[int], terminal: int) -> Process:
+def _process(pid: int, threads: list[int], terminal: int, parent: int = 0) -> Process:
     """One process, told by the thread that says most: one that computes, one at the terminal, the main one."""
     name = _name(pid)
     best: tuple[int, str, Process] | None = None
+    channels: dict[str, str | None] = {}
     for thread in threads:
         path = f"/proc/{pid}/task/{thread}"
         with suppress(OSError):
-            state = proc.stat(path).state
-            channel = _channel(path) if state == "S" else None
+            state, channel = _sleep(path)
             waits = on_terminal(pid, path, channel, terminal) if state == "S" else None
+            channels[path] = channel
             rank = _rank(state, channel, waits)
             if best is None or rank > best[0]:
-                best = rank, path, Process(pid, name, state, channel, waits, thread == pid)
+                best = rank, path, Process(pid, name, state, channel, waits, thread == pid, parent=parent)
     if best is None:
         raise ProcessLookupError(pid)
     _, path, process = best
     if process.state != "S" or process.on_terminal is False or process.channel not in TTY_READ | POLLING:
         return process
-    return replace(process, relay=_is_relay(pid), wakes=_wakes(path), age_s=_age_s(pid))
+    time_out_s = time_outs.of(path) if process.channel in POLLING else None
+    other_work = next((each for other, each in channels.items() if other != path and may_work(each)), "") or ""
+    wakes, age_s = _wakes(path), _age_s(pid)
+    return replace(
+        process, relay=_is_relay(pid), wakes=wakes, age_s=age_s, time_out_s=time_out_s, other_work=other_work
+    )
+
+
+def may_work(channel: str | None) -> bool:
+    """Whether a thread that sleeps there may go on without input: not if it waits for a lock, a poll or a signal."""
+    if channel is None or channel in UNREADABLE or channel in POLLING:
+        return False
+    return not channel.startswith(("futex", "do_sigtimedwait", "sigsuspend"))
 
 
 def _name(pid: int) -> str:
@@ -379,15 +452,10 @@ def on_terminal(pid: int, path: str, channel: str | None, terminal: int) -> bool
     """
     if channel not in TTY_READ and channel not in POLLING:
         return None if channel in UNREADABLE else False
-    try:
-        with open(path + "/syscall") as file:
-            words = file.read().split()
-        call, arguments = int(words[0]), [int(word, 16) for word in words[1:7]]
-        fds = _waited_for(pid, path, call, arguments)
+    with suppress(OSError, ValueError, IndexError):  # refused, or it runs again
+        fds = waited_for(pid, path)
         if fds is not None:
             return any(_is_terminal(pid, fd, terminal) for fd in fds)
-    except (OSError, ValueError, IndexError):
-        pass  # refused, or it runs again
     try:
         opened = [_link(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
     except OSError:
@@ -397,6 +465,19 @@ def on_terminal(pid: int, path: str, channel: str | None, terminal: int) -> bool
     if channel in POLLING or any(name.startswith(("socket:", "anon_inode:inotify", "anon_inode:[")) for name in opened):
         return None
     return True
+
+
+def waited_for(pid: int, path: str) -> Iterable[int] | None:
+    """The files that a sleeping thread waits for input from; None: it sleeps in another call.
+
+    Args:
+        path: the thread's directory in /proc.
+
+    Raises:
+        OSError, ValueError, IndexError: the call cannot be seen, or the thread runs.
+    """
+    words = proc.system_call(path)
+    return _waited_for(pid, path, int(words[0]), [int(word, 16) for word in words[1:7]])
 
 
 def _waited_for(pid: int, path: str, call: int, arguments: list[int]) -> Iterable[int] | None:
@@ -415,8 +496,7 @@ def _waited_for(pid: int, path: str, call: int, arguments: list[int]) -> Iterabl
         bits = int.from_bytes(_memory(path, arguments[1], (count + 63) // 64 * 8), "little")
         return [fd for fd in range(count) if bits >> fd & 1]
     if call in epolls:
-        with open(f"/proc/{pid}/fdinfo/{arguments[0]}") as file:
-            return [int(line.split()[1]) for line in file if line.startswith("tfd:")]
+        return asked(pid, arguments[0])
     return [] if call in others else None
 
 
@@ -443,6 +523,25 @@ def _link(path: str) -> str:
         return os.readlink(path)
     except OSError:
         return ""
+
+
+def _sleep(path: str) -> tuple[str, str | None]:
+    """State of a thread, and the kernel function that it sleeps in; None where it does not sleep.
+
+    One that wakes up between the two facts, or has not quite gone to sleep, has no such function. So it is looked at
+    again before that is taken for unreadable. Who slept anew before each look has run in between: it counts as running.
+    """
+    wakes = None
+    for _ in range(LOOKS_AT_SLEEP):
+        state = proc.stat(path).state
+        channel = _channel(path) if state == "S" else None
+        if state != "S" or channel not in UNREADABLE:
+            return state, channel
+        wakes = _wakes(path) if wakes is None else wakes
+        with suppress(OSError):
+            if proc.system_call(path) == ["running"]:
+                return "R", None
+    return (state, channel) if _wakes(path) == wakes else ("R", None)
 
 
 def _channel(path: str) -> str | None:

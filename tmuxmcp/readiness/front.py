@@ -1,0 +1,182 @@
+"""The shell in front: whether the one program that has a terminal is a local shell that may be at its prompt.
+
+Everything here is a fact of the kernel. What a shell with the same facts does at that moment, its prompt or a question,
+`proven` tells.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+
+from tmuxmcp.host import proc
+from tmuxmcp.readiness.kernel import MANY_IN_ONE, KernelFacts, Process, Waiting, judge
+
+NAMES = {
+    "bash": "bash",
+    "rbash": "bash",
+    "zsh": "zsh",
+    "zsh5": "zsh",
+    "rzsh": "zsh",
+    "fish": "fish",
+    "dash": "dash",
+    "ash": "ash",
+    "hush": "",
+    "mksh": "mksh",
+    "lksh": "mksh",
+    "mksh-static": "mksh",
+    "ksh": "ksh93",
+    "ksh93": "ksh93",
+    "rksh93": "ksh93",
+}
+"""Names of executable files, and of applets, and the kind of shell that each is."""
+
+LINES = frozenset({"bash", "zsh", "dash", "mksh", "ksh93"})
+"""Kinds that read whole lines at their prompt: dash always, the others with their line editor switched off."""
+
+_VALUED = {
+    "bash": ("--rcfile", "--init-file", "-o", "+o", "-O", "+O"),
+    "zsh": ("-o", "+o", "--emulate"),
+    "fish": ("-C", "--init-command", "-d", "--debug", "-o", "--debug-output", "-f", "--features", "--profile"),
+}
+_OTHERWISE_VALUED = ("-o", "+o")
+
+
+@dataclass(frozen=True)
+class Front:
+    """A shell that has a terminal for itself and waits for input there."""
+
+    pid: int
+    born_s: float
+    """When it began, by the clock CLOCK_BOOTTIME, to a hundredth of a second below."""
+    kind: str
+    """`bash zsh fish dash ash mksh ksh93`."""
+    called: str
+    """The name by which its program was called, without a directory."""
+    applet: tuple[str, ...]
+    """Of a program that is many, if it was called by its own name: which one."""
+    canonical: bool
+    """It reads whole lines."""
+    title: str
+    """What a person calls it: its words."""
+
+
+@dataclass(frozen=True)
+class NoFront:
+    """Why the program in front is not such a shell."""
+
+    why: str
+    """Completes `in session X ...`."""
+    is_shell: bool = False
+    """It is a shell, though not known to be at its prompt."""
+    certain: bool = False
+    """It is certainly not there."""
+
+
+def front_of(facts: KernelFacts | None, terminal: int) -> Front | NoFront:
+    """The shell in front.
+
+    Args:
+        facts: of the terminal.
+        terminal: its device number.
+    """
+    verdict = judge(facts)
+    process = verdict.process
+    if facts is None or process is None or not verdict.ready or facts.unread:
+        return NoFront(f"no program is known to wait for input ({verdict.why})")
+    try:
+        return _front(facts, process, verdict.waiting, terminal)
+    except (OSError, ValueError, IndexError):
+        return NoFront(f"what `{process.name}` is cannot be seen: it is another user's, or ends")
+
+
+def shows_prompts(pid: int) -> bool:
+    """Whether a process is a shell that was started without a script or a command."""
+    with suppress(OSError, IndexError):
+        kind, _, _, options = _kind(pid, proc.words(pid))
+        return bool(kind) and not not_interactive(kind, options)
+    return False
+
+
+def _front(facts: KernelFacts, process: Process, waiting: Waiting, terminal: int) -> Front | NoFront:
+    words = proc.words(process.pid)
+    title = " ".join(words).strip()[:200] or process.name
+    kind, called, applet, options = _kind(process.pid, words)
+    if not kind:
+        return NoFront(f"`{title}` is no shell that can be adopted")
+    # fish has helpers in its group, which do not read.
+    others = [each for each in facts.processes if each.state not in "ZX" and each.pid != process.pid]
+    if facts.foreground != process.pid or any(kind != "fish" or each.on_terminal for each in others):
+        return NoFront(f"`{title}` is not alone in front", is_shell=True)
+    if process.on_terminal is not True or not process.main:
+        return NoFront(f"`{title}` may wait for something else than its terminal", is_shell=True)
+    if os.stat(f"/proc/{process.pid}/fd/0").st_rdev != terminal:
+        return NoFront(f"`{title}` does not read its commands from the terminal", is_shell=True, certain=True)
+    if why := not_interactive(kind, options):
+        return NoFront(f"`{title}` {why}, and waits for input", is_shell=True, certain=True)
+    if _forked(process.pid):
+        return NoFront(f"a subshell of `{title}`, ( ... ), waits for input", is_shell=True, certain=True)
+    if waiting is Waiting.SECRET:
+        return NoFront(f"`{title}` waits for a line that is not shown", is_shell=True, certain=True)
+    if facts.canonical and (kind not in LINES or not facts.echo):
+        why = f"`{title}` waits for a line, as it does not at its prompt"
+        return NoFront(why, is_shell=True, certain=kind == "ash")
+    if not facts.canonical and (kind == "dash" or facts.echo):
+        return NoFront(f"`{title}` waits for a key, as it does not at its prompt", is_shell=True)
+    return Front(process.pid, proc.stat(f"/proc/{process.pid}").born_s, kind, called, applet, facts.canonical, title)
+
+
+def _kind(pid: int, words: list[str]) -> tuple[str, str, tuple[str, ...], list[str]]:
+    """What kind of shell a process is (empty: none), how it was called, as which applet, and its arguments."""
+    file = os.path.basename(os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)"))
+    if file not in MANY_IN_ONE:
+        return NAMES.get(file, ""), file, (), words[1:]
+    called = os.path.basename(words[0]).removeprefix("-")
+    applet = (words[1],) if called in MANY_IN_ONE else ()
+    name = applet[0] if applet else called
+    return "ash" if name in ("ash", "sh") else "", called, applet, words[1 + len(applet) :]
+
+
+def not_interactive(kind: str, options: list[str]) -> str:
+    """Why a shell with these arguments shows no prompt: it runs a script or a command; empty: it shows one."""
+    valued = _VALUED.get(kind, _OTHERWISE_VALUED)
+    words = iter(options)
+    from_input = False
+    for word in words:
+        if word in valued:
+            next(words, None)
+        elif word in ("-", "--"):
+            rest = next(words, None)
+            return "" if rest is None or from_input else "runs a script"
+        elif word.startswith("--"):
+            if word.startswith(("--command", "--no-execute")):
+                return "runs a command"
+        elif word[:1] in ("-", "+") and len(word) > 1:
+            letters = word[1:]
+            if "c" in letters and word[0] == "-" and not (kind == "fish" and letters[0] in "Cdof"):
+                return "runs a command"
+            from_input = from_input or "s" in letters
+            if kind != "fish" and letters.endswith(("o", "O")):
+                next(words, None)
+        elif not from_input:
+            return "runs a script"
+    return ""
+
+
+def _forked(pid: int) -> bool:
+    """Whether a process runs on the stack of its parent: it was forked, and no new program began in it."""
+    parent = proc.stat(f"/proc/{pid}").parent
+    with suppress(OSError):
+        if os.stat(f"/proc/{pid}/exe").st_ino == os.stat(f"/proc/{parent}/exe").st_ino:
+            return proc.stack_start(pid) == proc.stack_start(parent)
+    return False
+
+
+def read_bytes(pid: int) -> int | None:
+    """How many bytes a process has read so far, of all files; None where that cannot be seen."""
+    with suppress(OSError, ValueError), open(f"/proc/{pid}/io") as file:
+        for line in file:
+            if line.startswith("rchar:"):
+                return int(line.split()[1])
+    return None

@@ -1,0 +1,388 @@
+"""Seeing through relays: programs that pass what is typed on to a terminal of their own (script, sudo, su -P, expect).
+
+A relay holds the far end of a pseudo-terminal, whose number the kernel tells (`tty-index` in `/proc/PID/fdinfo`), and
+somebody below it has that terminal. Then that terminal is judged, and so on, three deep. A relay must listen to the
+terminal before it and to the one behind it, and sleep: what has been printed has passed it. Whoever merely holds a far
+end (inherited, leaked, of a program that it has started and speaks to itself) relays nothing at that moment. What
+leaves the machine, or cannot be followed, is `hidden`, never guessed.
+
+Nothing is kept open behind a relay: many a relay ends when the last one closes the terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from tmuxmcp.host import proc
+from tmuxmcp.readiness import tmuxes
+from tmuxmcp.readiness.kernel import (
+    FAR_ENDS_ARE_INSIDE,
+    MOST_THREADS,
+    UNREADABLE,
+    KernelFacts,
+    Process,
+    TtyWitness,
+    Verdict,
+    Waiting,
+    foreground_group,
+    judge,
+    waited_for,
+)
+from tmuxmcp.readiness.readers import Readers
+from tmuxmcp.readiness.tmuxes import Client, wakes_at_rest
+
+MOST_RELAYS = 3
+"""So many are seen through, one behind the other."""
+
+MOST_BELOW = 200
+"""So many processes below a relay are looked at."""
+
+KEEPS_MODES_OF_ITS_OWN = frozenset({"screen"})
+"""Relays that at times keep what is typed for themselves, without a way to ask them."""
+
+ASK_SECRETS = frozenset({"systemd-ask-pas", "systemd-tty-ask", "pinentry-curses", "pinentry-tty"})
+"""Programs that read single keys to show a star for each; as long as the kernel's names are."""
+
+PTS = 136
+"""Major device number of pseudo-terminals; the minor one is what the path ends in (pts(4))."""
+
+TTY_INDEX = re.compile(r"^tty-index:\s*(\d+)", re.MULTILINE)
+
+SURROUNDINGS = ("ns/mnt", "root")
+"""What decides where a path leads, below `/proc/PID`."""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What is seen of a pane's terminal, through the relays in it."""
+
+    facts: KernelFacts | None
+    """Of the pane's own terminal; None: they cannot be had."""
+    verdict: Verdict
+    """On the terminal that input comes to."""
+    judged: KernelFacts | None = None
+    """Facts of that terminal; those of the pane's own where nothing relays; None: they cannot be had."""
+    terminal: str = ""
+    """Its path, as we open it."""
+    leader: int = 0
+    """Process id of its session leader."""
+    relays: tuple[str, ...] = ()
+    """Names of the programs that are seen through, the pane's own first."""
+    reader: bool = False
+    """Who is judged is outside the foreground group."""
+    asks: Client | None = None
+    """A tmux inside has to be asked what it shows before more can be said."""
+
+    @property
+    def depth(self) -> int:
+        """How many relays are seen through."""
+        return len(self.relays)
+
+    def as_far_as_known(self) -> Sight:
+        """The same where a tmux that has to be asked will not be: what waits there may no longer be shown."""
+        process = self.verdict.process
+        if self.asks is None or process is None or not self.verdict.ready:
+            return self
+        return replace(self, verdict=_hidden(process, "the tmux before it does not say what it shows"))
+
+
+@dataclass(frozen=True)
+class _Behind:
+    """The terminal behind a relay."""
+
+    relay: Process
+    path: str
+    leader: int
+    passes_on: int
+    """Process id of who copies between the two terminals: the relay, or a tmux server."""
+    readable: bool = True
+    """False: nothing but what all may read of its processes."""
+    asks: Client | None = None
+    """It showed this a while ago: it has to be asked again before that counts as ready."""
+    old: bool = False
+    """That is so long ago that it has to be asked in any case."""
+
+
+@dataclass(frozen=True)
+class _Hidden:
+    """A relay that cannot be seen through."""
+
+    relay: Process
+    why: str
+    asks: Client | None = None
+
+
+class DeepWitness:
+    """Looks at a pane's terminal and, through relays, at the one that input comes to."""
+
+    def __init__(self, tty: str) -> None:
+        self.tty = tty
+        self._witness = TtyWitness(tty)
+        self._readers = Readers()
+        self.panes = tmuxes.Panes()
+        """What the tmuxes inside show."""
+
+    def look(self, leader: int) -> Sight:
+        """What is seen now.
+
+        Args:
+            leader: process id of the session leader of the pane's terminal.
+        """
+        facts = self._witness.look(leader)
+        return self._see(facts, Sight(facts, _judged(facts), facts, self.tty, leader))
+
+    def size(self) -> tuple[int, int] | None:
+        """Columns and rows of the pane's own terminal; None where they cannot be had."""
+        return self._witness.size()
+
+    def close(self) -> None:
+        """Let go of the pane's terminal."""
+        self._witness.close()
+
+    def _see(self, facts: KernelFacts | None, sight: Sight) -> Sight:
+        """What is seen of a terminal with these facts; `sight` is what they say without looking through."""
+        if facts is None or facts.changing or facts.unread or facts.writing:
+            return sight
+        for process in facts.processes:
+            try:
+                behind = self._behind(process) if _may_relay(process) else None
+            except OSError:
+                return replace(sight, verdict=Verdict(Waiting.BUSY, f"{process.name} ends", process))
+            if isinstance(behind, _Hidden):
+                return replace(sight, verdict=_hidden(process, behind.why), asks=behind.asks)
+            seen = self._through(behind, sight) if behind else None
+            if seen:
+                return seen
+        # Whoever holds a far end here relays nothing.
+        own = tuple(replace(each, relay=each.relay and not _may_relay(each)) for each in facts.processes)
+        facts = replace(facts, processes=own)
+        sight = replace(sight, judged=facts, verdict=_judged(facts))
+        return self._with_readers(facts, sight) if sight.verdict.waiting is Waiting.BUSY and not sight.reader else sight
+
+    def _with_readers(self, facts: KernelFacts, sight: Sight) -> Sight:
+        """What is seen where nobody in front waits for input, and others may."""
+        found = self._readers.see(facts, sight.leader, sight.terminal)
+        if found is None:
+            return sight
+        sight = replace(sight, reader=True)
+        return replace(sight, verdict=found) if isinstance(found, Verdict) else self._see(found, sight)
+
+    def _behind(self, process: Process) -> _Behind | _Hidden | None:
+        return self._in_tmux(process) if process.name == tmuxes.CLIENT else _behind(process)
+
+    def _in_tmux(self, process: Process) -> _Behind | _Hidden | None:
+        """The pane that the client of a tmux inside shows."""
+        client = self.panes.client(process.pid)
+        if client is None:
+            return _Hidden(process, "it may not be asked what it shows")
+        shown = self.panes.shown_to(client)
+        if shown is None:
+            return _Hidden(process, "it has to be asked what it shows", client)
+        asks = client if shown.age_s > tmuxes.FRESH_S else None
+        if not shown.pane:
+            return _Hidden(process, f"it {shown.why}", asks)
+        old = shown.age_s > tmuxes.OLD_S
+        return _Behind(process, shown.tty, shown.pane, shown.server, asks=asks, old=old)
+
+    def _through(self, behind: _Behind, sight: Sight) -> Sight | None:
+        """What is seen of the terminal behind a relay; None: it is itself who is typed to."""
+        name = behind.relay.name
+        if sight.depth >= MOST_RELAYS:
+            return replace(sight, verdict=_hidden(behind.relay, f"more than {MOST_RELAYS} pass it on"))
+        works = Verdict(Waiting.BUSY, f"{name} passes something on", behind.relay)
+        wakes = wakes_at_rest(behind.passes_on)
+        if wakes is None:
+            return replace(sight, verdict=works)
+        relays = (*sight.relays, name)
+        inner = replace(sight, judged=None, terminal=behind.path, leader=behind.leader, relays=relays)
+        if not behind.readable:
+            return replace(inner, verdict=_by_stat(behind))
+        facts = _facts(behind)
+        if facts is None:
+            return replace(sight, verdict=_hidden(behind.relay, "that terminal cannot be opened"), asks=behind.asks)
+        if facts.processes and all(each.state == "t" for each in facts.processes):
+            return None  # a debugger, which has stopped what it runs there
+        seen = self._see(facts, replace(inner, judged=facts, verdict=_judged(facts)))
+        if seen.verdict.waiting is Waiting.BUSY:
+            return replace(seen, asks=seen.asks or (behind.asks if behind.old else None))
+        if wakes_at_rest(behind.passes_on) != wakes:
+            return replace(seen, verdict=works)
+        return replace(seen, asks=seen.asks or behind.asks)
+
+
+def _judged(facts: KernelFacts | None) -> Verdict:
+    """What the facts of one terminal mean; of a program that asks for nothing but secrets: that it asks for one."""
+    verdict = judge(facts)
+    if verdict.waiting is Waiting.EDITOR and verdict.process and verdict.process.name in ASK_SECRETS:
+        return replace(verdict, waiting=Waiting.SECRET, why=f"{verdict.process.name} asks for a secret")
+    return verdict
+
+
+def _may_relay(process: Process) -> bool:
+    """Whether another terminal may begin behind a process, as far as it is known without looking for one."""
+    if process.state != "S" or process.name in FAR_ENDS_ARE_INSIDE | KEEPS_MODES_OF_ITS_OWN:
+        return False
+    return process.relay or process.name == tmuxes.CLIENT or process.channel in UNREADABLE
+
+
+def _hidden(process: Process, why: str) -> Verdict:
+    return Verdict(Waiting.UNKNOWN, f"{process.name} hides what runs behind it ({why})", process, hidden=True)
+
+
+def _behind(process: Process) -> _Behind | _Hidden | None:
+    """The terminal that a process relays; None: it relays none.
+
+    Raises:
+        OSError: it has just ended.
+    """
+    below = _terminals_below(process.pid)
+    own = proc.stat(f"/proc/{process.pid}").terminal
+    below.pop(own, None)
+    try:
+        held = {os.makedev(PTS, number): fds for number, fds in _far_ends(process.pid).items()}
+    except PermissionError:  # another user's: its processes tell who is there
+        leaders = [leader for leader in below.values() if leader]
+        if len(leaders) > 1:
+            return _Hidden(process, "there are several terminals")
+        return _Behind(process, "", leaders[0], process.pid, readable=False) if leaders else None
+    heard = _heard(process.pid)
+    listened = {device for device, fds in held.items() if heard is not None and not heard.isdisjoint(fds)}
+    if heard is not None and not listened - {own}:
+        return None  # it reads for itself: what the terminal behind it prints does not come from there
+    found = held.keys() & below.keys() & (held.keys() if heard is None else listened)
+    if not found:
+        return _Hidden(process, "it is not known who is there") if listened else None
+    device = found.pop()
+    if found:
+        return _Hidden(process, "there are several terminals")
+    leader, path = below[device], _path(process.pid, below[device], device)
+    if not leader or not path:
+        return _Hidden(process, "it is not known who is there")
+    return _Behind(process, path, leader, process.pid)
+
+
+def _terminals_below(pid: int) -> dict[int, int]:
+    """The terminals that descendants of a process have: device number -> process id of its session leader, or 0.
+
+    What is below a session leader with a terminal is not looked at.
+    """
+    found: dict[int, int] = {}
+    todo = proc.children(pid, proc.threads(pid))
+    for _ in range(MOST_BELOW):
+        if not todo:
+            break
+        each = todo.pop(0)
+        with suppress(OSError):
+            facts = proc.stat(f"/proc/{each}")
+            if facts.terminal and facts.session == each:
+                found[facts.terminal] = each
+                continue
+            if facts.terminal:
+                found.setdefault(facts.terminal, 0)
+            todo += proc.children(each, proc.threads(each) if facts.threads > 1 else [each])
+    return found
+
+
+def _far_ends(pid: int) -> dict[int, list[int]]:
+    """The terminals whose far end a process holds: their numbers, and its descriptors.
+
+    Raises:
+        OSError: that is not ours to see (PermissionError), or it has ended.
+    """
+    found: dict[int, list[int]] = {}
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with suppress(FileNotFoundError):
+            if os.readlink(f"/proc/{pid}/fd/{name}").endswith("ptmx"):
+                with open(f"/proc/{pid}/fdinfo/{name}") as file:
+                    told = TTY_INDEX.search(file.read())
+                if told:
+                    found.setdefault(int(told[1]), []).append(int(name))
+    return found
+
+
+def _heard(pid: int) -> set[int] | None:
+    """The descriptors from which a process waits for input; None: that cannot be told.
+
+    Raises:
+        OSError: it has ended.
+    """
+    found: set[int] = set()
+    for thread in proc.threads(pid)[:MOST_THREADS]:
+        try:
+            found.update(waited_for(pid, f"/proc/{pid}/task/{thread}") or ())
+        except (ValueError, IndexError, FileNotFoundError, ProcessLookupError):
+            continue  # it runs, or has ended
+        except OSError:
+            return None
+    return found
+
+
+def _path(relay: int, leader: int, device: int) -> str | None:
+    """Where we open the terminal behind a relay; None: it cannot be told that this is the one.
+
+    A container has terminals of the same numbers.
+    """
+    with suppress(OSError):
+        same = all(os.readlink(f"/proc/{relay}/{each}") == os.readlink(f"/proc/self/{each}") for each in SURROUNDINGS)
+        path = f"{'' if same else f'/proc/{relay}/root'}/dev/pts/{os.minor(device)}"
+        there = os.stat(path)
+        if not stat.S_ISCHR(there.st_mode) or there.st_rdev != device:
+            return None
+        for name in os.listdir(f"/proc/{leader}/fd"):
+            with suppress(FileNotFoundError):
+                opened = os.stat(f"/proc/{leader}/fd/{name}")
+                if opened.st_rdev == device:
+                    return path if opened.st_dev == there.st_dev else None
+        return path if same else None
+    return None
+
+
+def _facts(behind: _Behind) -> KernelFacts | None:
+    witness = TtyWitness(behind.path)
+    try:
+        return witness.look(behind.leader)
+    finally:
+        witness.close()
+
+
+def _by_stat(behind: _Behind) -> Verdict:
+    """What can be said of a terminal that is not ours to open: who is in front, and whether it is at work.
+
+    A shell that sleeps may be at its prompt, in `read -s` or in `wait`: from here, all look the same.
+    """
+    front = list(_in_front(behind.leader))
+    if not front:
+        return _hidden(behind.relay, "it is another user's")
+    for pid, state in front:
+        if state not in "STI":
+            return Verdict(Waiting.BUSY, f"{_name(pid)} computes", Process(pid, _name(pid), state, None))
+    pid, state = front[-1]
+    process = Process(pid, _name(pid), state, None)
+    if all(state == "T" for _, state in front):
+        return Verdict(Waiting.STOPPED, f"{process.name} is stopped", process)
+    return Verdict(Waiting.UNKNOWN, f"{process.name} sleeps, behind {behind.relay.name}", process, hidden=True)
+
+
+def _in_front(leader: int) -> Iterator[tuple[int, str]]:
+    """The processes of the foreground group that live: process id and state, parents first."""
+    group, todo = foreground_group(leader), [leader]
+    for _ in range(MOST_BELOW):
+        if not todo or group is None:
+            return
+        each = todo.pop(0)
+        with suppress(OSError):
+            facts = proc.stat(f"/proc/{each}")
+            todo += proc.children(each, proc.threads(each) if facts.threads > 1 else [each])
+            if facts.group == group and facts.state not in "ZX":
+                yield each, facts.state
+
+
+def _name(pid: int) -> str:
+    with suppress(OSError):
+        return proc.name(pid).strip()
+    return "it"

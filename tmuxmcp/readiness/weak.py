@@ -1,0 +1,138 @@
+"""Programs that listen to the terminal while they work: what tells that one waits for input, and for how long not.
+
+The kernel shows that an event loop listens, not that it has nothing to do. Its last line may tell: a prompt or a
+question that is newer than what was typed, with the cursor at its end. Without that there is only silence. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tmuxmcp.readiness.kernel import POLLING, KernelFacts, Process, Verdict, Waiting, descends
+from tmuxmcp.terminal.prompts import may_be_prompt
+
+HOLD_S = 1.0
+"""So long it is waited for a new last line, while nothing is printed."""
+
+QUESTION_S = 0.15
+"""A question has to stand for so long: it may be one that is put to somebody else."""
+
+SHORT_S = 0.25
+"""A program that wakes so often, as those do that draw a spinner, is waited for until it has slept once in peace."""
+
+_QUESTION = re.compile(r"\?[^.?]{0,60}$|[\[(]\w+/\w+[\])]\W*$")
+_ENDS_SO = re.compile(r"[$#%>:?)\]]\s*$")
+_PROGRESS = re.compile(r"\d\s?%|\d\s?/\s?\d+\W*$|[\[(][\s=#*.>█-]*[\])]\s*$")
+
+STILL_LISTENS = (
+    "Nothing was printed for {} ms. {}, so it may wait for input or still work: that cannot be known. Wait for a text "
+    "with wait_for=pattern, give prompt_pattern, or read again."
+)
+
+
+@dataclass(frozen=True)
+class Entered:
+    """A line that was entered at a prompt."""
+
+    prompt: str
+    """The line that the cursor was in before it was typed; empty: none."""
+    pid: int
+    """Who waited there for input."""
+    present: frozenset[int]
+    """Who was in the foreground group then."""
+
+
+def entered_at(verdict: Verdict, facts: KernelFacts | None, line: str, last: Entered | None) -> Entered | None:
+    """What there is to remember of the moment before something is entered.
+
+    Args:
+        line: the one that the cursor is in.
+        last: of what was entered before: where its prompt has not come back, nothing has changed.
+    """
+    if verdict.process is None or facts is None:
+        return None
+    line = line.strip()
+    if last and not line and last.pid == verdict.process.pid:
+        return last
+    return Entered(line, verdict.process.pid, frozenset(each.pid for each in facts.processes))
+
+
+def doubt(verdict: Verdict, facts: KernelFacts | None, line: str, entered: Entered | None) -> str:
+    """Why a program that listens may be at work; empty: nothing tells so.
+
+    Args:
+        line: the one that the cursor is in.
+        entered: the last line that was entered, where that is known.
+    """
+    process = verdict.process
+    if process is None or verdict.waiting is Waiting.SECRET:
+        return ""
+    if verdict.weak:
+        return verdict.weak
+    if facts is None or entered is None or entered.pid != process.pid:
+        return ""
+    begun = _begun_since(facts, process, entered)
+    if begun:
+        return f"{begun.name} was started by what was entered, and still runs"
+    if process.channel in POLLING and entered.prompt and not line.strip():
+        return f"{process.name} listens, and its prompt has not come back"
+    return ""
+
+
+def works_beside(process: Process, facts: KernelFacts | None) -> str:
+    """Why others of its group may work for a program that polls, as in `... | dialog --gauge`; empty: they do not."""
+    if facts is None or process.channel not in POLLING:
+        return ""
+    above, parents = {process.pid}, {each.pid: each.parent for each in facts.processes}
+    pid = process.parent
+    while pid in parents and pid not in above:
+        above.add(pid)
+        pid = parents[pid]
+    others = (
+        each for each in facts.processes if each.pid not in above and not descends(each, process, facts.processes)
+    )
+    other = next((each for each in others if each.on_terminal is False and each.state not in "ZX"), None)
+    return f"{process.name} listens to others than the terminal, and {other.name} beside it still runs" if other else ""
+
+
+def _begun_since(facts: KernelFacts, process: Process, entered: Entered) -> Process | None:
+    others = (each for each in facts.processes if each.pid not in entered.present and each.pid != process.pid)
+    reads = process.channel not in POLLING  # then it waits for nothing else, its own children least of all
+    others = (each for each in others if not (reads and descends(each, process, facts.processes)))
+    return next((each for each in others if each.on_terminal is False and each.state not in "ZX"), None)
+
+
+def told(line: str, process: Process, still_s: float, drawn: bool) -> bool:
+    """Whether a last line tells that its program waits for input, by now.
+
+    Args:
+        still_s: so long nothing was printed.
+        drawn: a line editor drew it: then any question is one.
+    """
+    needed_s = stands_s(line, process.time_out_s, drawn)
+    return needed_s is not None and still_s >= needed_s
+
+
+def may_ask(line: str) -> bool:
+    """Whether a line ends as prompts and questions do: `Resolving: ` does too, and is neither."""
+    return bool(_ENDS_SO.search(line)) and not _PROGRESS.search(line)
+
+
+def stands_s(line: str, time_out_s: float | None, drawn: bool = False) -> float | None:
+    """How long a last line must stand to tell that its program waits for input; None: it does not tell.
+
+    Args:
+        line: what is in the cursor's line, and newer than what was typed.
+        time_out_s: of the program's wait.
+        drawn: a line editor drew it.
+    """
+    if not line.strip() or _PROGRESS.search(line):
+        return None
+    if may_be_prompt(line):
+        stands = 0.0
+    elif _QUESTION.search(line) or (drawn and may_ask(line)):
+        stands = QUESTION_S
+    else:
+        return None
+    return max(stands, time_out_s * 1.5) if time_out_s is not None and time_out_s <= SHORT_S else stands
