@@ -155,7 +155,7 @@ time.sleep(100)"""
     await eventually(lambda: b"abcdef-7" in launched.log())
     client = client_of(tmux)
     for _ in range(60):
-        await tmux.request(command("capture-pane", "-p", "-S", "-", "-t", launched.pane.pane_id), timeout_s=1)
+        await tmux.request(command("capture-pane", "-p", "-S", "-", "-t", launched.pane.pane_id), timeout_s=5 * SLOW)
         await _said(tmux)
     assert client_of(tmux) == client
 

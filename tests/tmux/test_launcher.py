@@ -15,7 +15,7 @@ import anyio
 import psutil
 import pytest
 
-from tests.conftest import eventually
+from tests.conftest import eventually, stop_with_children
 from tests.tmux.conftest import ENVIRONMENT, Launched, launch_pane
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.times import iso
@@ -127,10 +127,7 @@ async def sink_of(launched: Launched) -> int:
 async def test_stopped_sink_gets_its_time_and_no_more(tmux: Tmux) -> None:
     launched = await launch_pane(tmux, ["sh", "-c", "read line; echo last; exit 4"])
     await launched.started()
-    sink = await sink_of(launched)
-    sinks = [psutil.Process(sink), *psutil.Process(sink).children()]
-    for process in sinks:
-        process.suspend()
+    sinks = stop_with_children(await sink_of(launched))
     await launched.type(b"\n")
     await eventually(lambda: not psutil.pid_exists(launched.pid))
     with anyio.move_on_after(0.5):

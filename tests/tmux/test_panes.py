@@ -21,10 +21,10 @@ pytestmark = pytest.mark.anyio
 ALL_BYTES = bytes(range(256))
 
 
-async def raw_reader(tmux: Tmux, count: int) -> Launched:
+async def raw_reader(tmux: Tmux, count: int, name: str = "got") -> Launched:
     """A program that writes down the next `count` bytes as they reach it."""
-    code = f"stty raw -echo; echo ready; head -c {count} >{{}}"
-    launched = await launch_pane(tmux, ["sh", "-c", code.format("got")], cwd=str(tmux.state_dir))
+    code = f"stty raw -echo; echo ready; head -c {count} >{name}"
+    launched = await launch_pane(tmux, ["sh", "-c", code], cwd=str(tmux.state_dir))
     await eventually(lambda: b"ready" in launched.log())
     return launched
 
@@ -195,3 +195,17 @@ async def test_pane_is_found_by_a_tmux_that_answers_late(tmux: Tmux, monkeypatch
 async def wake(pid: int) -> None:
     await anyio.sleep(0.2)
     os.kill(pid, signal.SIGCONT)
+
+
+async def test_long_texts_at_once_arrive_whole_and_none_stays_in_memory(tmux: Tmux) -> None:
+    texts = {name: name.encode() * 50_000 for name in "abcd"}
+    readers = {name: await raw_reader(tmux, len(text), name) for name, text in texts.items()}
+    async with anyio.create_task_group() as tasks:
+        for name, text in texts.items():
+            tasks.start_soon(readers[name].type, text)
+    for name, text in texts.items():
+        await readers[name].ended()
+        assert (tmux.state_dir / name).read_bytes() == text
+    for text in (b"x", b""):
+        async with tmux.readable(text) as path:
+            assert await anyio.Path(path).read_bytes() == text

@@ -7,14 +7,14 @@ import shutil
 import stat
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
 import psutil
 import pytest
 
-from tests.conftest import TMUX, end_server, eventually
+from tests.conftest import SLOW, TMUX, end_server, eventually
 from tests.tmux.conftest import launch_pane
 from tmuxmcp.errors import InvalidArgument, PermissionDenied, TmuxFailed, TmuxMcpError, TmuxUnavailable
 from tmuxmcp.tmux import panes
@@ -39,6 +39,12 @@ async def opened(state_dir: Path) -> AsyncIterator[Tmux]:
 
 def environ(pid: int) -> bytes:
     return Path(f"/proc/{pid}/environ").read_bytes()
+
+
+def gone(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.status() == psutil.STATUS_ZOMBIE
+    return True
 
 
 async def pid_of(tmux: Tmux) -> int:
@@ -160,11 +166,30 @@ async def test_deleted_socket_is_made_again_by_its_server(state_dir: Path) -> No
         assert not (await launched.look()).dead
 
 
+async def test_no_second_server_beside_one_that_is_held_up(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sessions would be called lost."""
+    monkeypatch.setattr(server_module, "SOCKET_S", 0.3)
+    async with opened(state_dir) as tmux:
+        server = psutil.Process(await pid_of(tmux))
+        tmux.socket.unlink()
+    server.suspend()
+    try:
+        async with anyio.create_task_group() as task_group:
+            with pytest.raises(TmuxFailed, match=f"process {server.pid}"):
+                await Tmux(state_dir).open(task_group)
+            task_group.cancel_scope.cancel()
+    finally:
+        server.resume()
+    monkeypatch.setattr(server_module, "SOCKET_S", 5 * SLOW)
+    async with opened(state_dir) as tmux:
+        assert await pid_of(tmux) == server.pid
+
+
 async def test_stale_socket_is_no_obstacle(state_dir: Path) -> None:
     async with opened(state_dir) as tmux:
         server = psutil.Process(await pid_of(tmux))
     server.kill()
-    await eventually(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE)
+    await eventually(lambda: gone(server))
     assert tmux.socket.exists()
     async with opened(state_dir) as tmux:
         assert await pid_of(tmux) != server.pid
@@ -174,7 +199,7 @@ async def test_server_that_was_killed_is_replaced_at_the_next_request(state_dir:
     async with opened(state_dir) as tmux:
         server = psutil.Process(await pid_of(tmux))
         server.kill()
-        await eventually(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE)
+        await eventually(lambda: gone(server))
         assert await pid_of(tmux) != server.pid
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -10,17 +11,19 @@ import pytest
 from tmuxmcp.broker.actions import LEAD_TO_SHELLS
 from tmuxmcp.host.shelltext import TEXT_SHELLS
 from tmuxmcp.terminal.modes import PROMPT_SHELLS
-from tmuxmcp.tmux.shells import SHELLS, command_keys, integrate, shell_of, temporary_prefixes
+from tmuxmcp.tmux.shells import SHELLS, command_keys, file_keys, integrate, shell_of, temporary_prefixes
 from tmuxmcp.tmux.shells.record import START_UP, Integration
 
 GIVEN = Path(tempfile.gettempdir())
 
 
 def integrated(program: str, *args: str, history: str = "session", **environment: str) -> Integration:
+    (nonce_file := GIVEN / f"n0nce-{os.getpid()}").unlink(missing_ok=True)
     return integrate(
         f"/usr/bin/{program}",
         args,
         nonce="n0nce",
+        nonce_file=nonce_file,
         own_history=Path("/state/s1/history"),
         given=GIVEN,
         history=history,
@@ -52,7 +55,10 @@ def test_interactive_shells_send_marks(program: str, args: list[str], becomes: l
     integration = integrated(program, *args)
     assert integration.marks
     assert integration.args == becomes
-    assert integration.env["TMUXMCP_NONCE"] == "n0nce"
+    assert "n0nce" not in integration.env.values()
+    nonce_file = Path(integration.env["TMUXMCP_NONCE_FILE"])
+    assert nonce_file.read_text() == "n0nce\n"
+    assert nonce_file.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize(
@@ -117,11 +123,23 @@ def test_temporary_files_of_zsh_have_a_variable_of_their_own():
 def test_bash_is_told_where_its_commands_are(tmp_path: Path):
     given = tmp_path / "given"
     env = integrate(
-        "/usr/bin/bash", [], nonce="n", own_history=tmp_path, given=given, history="none", environment={}
+        "/usr/bin/bash",
+        [],
+        nonce="n",
+        nonce_file=tmp_path / "nonce",
+        own_history=tmp_path,
+        given=given,
+        history="none",
+        environment={},
     ).env
     assert env["TMUXMCP_GIVEN"] == str(given)
     assert given.stat().st_mode & 0o777 == 0o700
     assert "TMUXMCP_GIVEN" not in integrated("zsh").env
+
+
+def test_a_proof_stands_before_the_name():
+    assert command_keys("j1", b"ls", "p0") == b"p0j1\0002 2\0ls\0"
+    assert file_keys("j1", "p0").endswith(b"~p0j1\0")
 
 
 def test_a_command_with_its_sizes():

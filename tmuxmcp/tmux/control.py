@@ -10,9 +10,10 @@ import os
 import re
 import secrets
 import subprocess
+import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -148,6 +149,9 @@ class ControlClient:
         self._env = dict(env)
         self._locked = locked
         self._process: subprocess.Popen[bytes] | None = None
+        self._memory: int | None = None
+        """A file in memory that the client has open as well: the server may look into the client, and not into us."""
+        self._memory_turn = anyio.Lock()
         self._pending: deque[_Pending] = deque()
         self._numbers = count(1)
         self._token = b"tmuxmcp-" + secrets.token_hex(8).encode()
@@ -162,16 +166,23 @@ class ControlClient:
         Raises:
             TmuxFailed: it did not answer; the message holds what it said.
         """
-        # ASYNC220: fork and exec of tmux take 1-2 ms, and the pipes are read with the event loop.
-        self._process = subprocess.Popen(  # noqa: ASYNC220
-            self._argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=self._env,
-            cwd="/",
-            start_new_session=True,
-        )
+        if sys.platform == "linux":
+            self._memory = os.memfd_create("tmuxmcp-input", os.MFD_CLOEXEC)
+        try:
+            # ASYNC220: fork and exec of tmux take 1-2 ms, and the pipes are read with the event loop.
+            self._process = subprocess.Popen(  # noqa: ASYNC220
+                self._argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=self._env,
+                cwd="/",
+                start_new_session=True,
+                pass_fds=[] if self._memory is None else [self._memory],
+            )
+        except BaseException:
+            self._forget_memory()
+            raise
         assert self._process.stdin
         assert self._process.stdout
         os.set_blocking(self._process.stdin.fileno(), False)
@@ -192,6 +203,30 @@ class ControlClient:
         except BaseException:
             self.close()
             raise
+
+    @asynccontextmanager
+    async def in_memory(self, data: bytes) -> AsyncIterator[str]:
+        """A path from which the server reads `data` meanwhile; it lies on no disk.
+
+        Raises:
+            TmuxFailed: the client is gone.
+        """
+        async with self._memory_turn:
+            if self._memory is None or self._process is None:
+                raise TmuxFailed("The tmux control client is gone.", lost=True)
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.pwrite(self._memory, view, len(data) - len(view)) :]
+                yield f"/proc/{self._process.pid}/fd/{self._memory}"
+            finally:
+                if self._memory is not None:
+                    os.ftruncate(self._memory, 0)
+
+    def _forget_memory(self) -> None:
+        if self._memory is not None:
+            os.close(self._memory)
+            self._memory = None
 
     async def request(self, line: bytes, timeout_s: float = 5.0) -> Reply:
         """Have the server run one line; requests may overlap, answers come in order.
@@ -303,6 +338,7 @@ class ControlClient:
         assert self._process
         assert self._process.stdout
         self._process.kill()
+        self._forget_memory()
         with anyio.move_on_after(GOING_S), suppress(OSError):
             while True:
                 try:

@@ -63,7 +63,7 @@ def write_wrapped_spec(
 
     Args:
         path: of the first of these files; path_within: of the second.
-        wrapper: its words; the last of them start the step within.
+        wrapper: its words; those that start the step within come after them.
         report: the file in which failures are told.
         mark: `session_mark`, all that the wrapper gets as environment.
         confine: what the first of them does to itself.
@@ -75,7 +75,8 @@ def write_wrapped_spec(
     write_spec(path_within, executable=executable, argv=argv, env=env, cwd=cwd, umask=umask, confine=within)
     outer = [*confine, ("report", str(report)), ("keep_report", ""), ("hand", str(path_within))]
     # Nothing of the caller's variables: by LD_PRELOAD the wrapper would run his code, outside.
-    write_spec(path, executable=wrapper[0], argv=wrapper, env=mark, cwd="/", umask=umask, confine=outer)
+    whole = [*wrapper, sys.executable, "-I", "-S", str(PACKAGE / "step.py"), "inside"]
+    write_spec(path, executable=whole[0], argv=whole, env=mark, cwd="/", umask=umask, confine=outer)
 
 
 def _pairs(pairs: Iterable[tuple[str, str]]) -> list[str]:

@@ -12,16 +12,16 @@ import os
 import re
 import shlex
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
-from pathlib import Path
+from enum import StrEnum
+from itertools import count, takewhile
 
 import anyio
 
 from tmuxmcp.errors import TmuxFailed
+from tmuxmcp.terminal.widths import text_width
 from tmuxmcp.tmux.control import command, sequence
 from tmuxmcp.tmux.server import Tmux, pipe_command
 
@@ -62,13 +62,51 @@ _FIELDS = (
 FORMAT = "|".join(f"#{{{name}}}" for name in _FIELDS)
 """One line; no field but the last can hold the bar: texts of ours are JSON, with the bar escaped."""
 
-STATUS_S = 1.0
-"""Longest wait for the exit status of a pane that is dead already."""
+STATUS_S, STATUS_TO_COME_S = 1.0, 5.0
+"""Longest wait for the exit status of a pane that is dead; and where its launcher, which has it, is not gone yet."""
 
 INLINE_BYTES = 4096
 """Input up to this goes to tmux in the command line itself; more, or a NUL, by a file in memory."""
 
 _numbers = count(1)
+
+
+class Typed(StrEnum):
+    """What the last input of a pane left behind, as `@tmuxmcp_typed` says."""
+
+    LINE = "line"
+    """Nothing: it was one line, typed where a program waited for it."""
+    COMMAND = "command"
+    """Nothing: it was a command of `run`, which its shell had asked for."""
+    LINES = "lines"
+    """Nothing: it ended with Enter. Who read which line of it is not known."""
+    BROKEN = "broken"
+    """Nothing, but in fish: it ended with C-c."""
+    OPEN = "open"
+    """Perhaps half a line, a search, a mode of the line editor."""
+
+
+@dataclass(frozen=True)
+class LastInput:
+    """The last input of a pane that went through this door."""
+
+    at_s: float
+    """When, by the clock CLOCK_BOOTTIME; 0: there was none."""
+    left: Typed
+    option: str
+    """What the pane's option says."""
+
+    @classmethod
+    def parse(cls, option: str) -> LastInput | None:
+        """From the option; None: somebody else has set it."""
+        if not option:
+            return cls(0.0, Typed.LINE, "")
+        found = re.fullmatch(r"([0-9]{1,15})-(line|command|lines|broken|open)", option)
+        return cls(int(found[1]) / 1000, Typed(found[2]), option) if found else None
+
+
+def _boottime() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
 
 
 @dataclass(frozen=True)
@@ -248,17 +286,32 @@ async def find_pane(tmux: Tmux, pane_id: str, session_id: str) -> Pane | None:
     tmux calls a pane dead when its terminal closes, and learns the exit status a moment later: we wait for it.
     Built with libutempter, which it calls just then, it can miss SIGCHLD and leave the status for the next one.
     """
-    deadline = anyio.current_time() + STATUS_S
+    pane: Pane | None = None
+    dead_since: float | None = None
     while True:
+        # Before tmux is asked: its answer, which may come late, is as old as that.
+        launcher_exists = pane is not None and _exists(pane.leader)
         reply = await tmux.query(command("display-message", "-p", "-t", pane_id, FORMAT))
         pane = parse(os.fsdecode(reply.lines[0])) if reply.lines and not reply.failed else None
         if pane is None or pane.id != session_id:
             return None
         # 3.2 never tells a signal. The limit is for the status: tmux itself may be slower than that to answer.
-        if pane.status_known or _version(tmux) < (3, 3) or anyio.current_time() >= deadline:
+        now = anyio.current_time()
+        dead_since = now if dead_since is None else dead_since
+        limit_s = STATUS_TO_COME_S if launcher_exists else STATUS_S
+        if pane.status_known or _version(tmux) < (3, 3) or now - dead_since >= limit_s:
             return pane
         tmux.nudge()
         await anyio.sleep(0.002)
+
+
+def _exists(pid: int) -> bool:
+    """Whether there is such a process, which may have ended without its parent having asked how."""
+    try:
+        os.kill(pid, 0)
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)
+    return pid > 0
 
 
 async def guarded(
@@ -296,25 +349,6 @@ async def guarded(
     return [os.fsdecode(line) for line in reply.lines[:-1]]
 
 
-@contextmanager
-def _readable_by_tmux(data: bytes, directory: Path) -> Iterator[str]:
-    """A path from which tmux can read `data`, which lies on no disk where memory files exist."""
-    if sys.platform == "linux":
-        fd = os.memfd_create("tmuxmcp-input", os.MFD_CLOEXEC)
-        try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(fd, view) :]
-            yield f"/proc/{os.getpid()}/fd/{fd}"
-        finally:
-            os.close(fd)
-        return
-    with tempfile.NamedTemporaryFile(dir=directory, prefix="input") as file:
-        file.write(data)
-        file.flush()
-        yield file.name
-
-
 async def type_input(
     tmux: Tmux,
     pane: Pane,
@@ -324,6 +358,8 @@ async def type_input(
     after: Sequence[bytes] = (),
     bracketed: bool = False,
     condition: str = "",
+    left: Typed = Typed.LINE,
+    adopting: str = "",
 ) -> bool:
     """Type keys and bytes in one guarded step; a person who scrolls in copy mode does not swallow them.
 
@@ -331,6 +367,8 @@ async def type_input(
         before, after: tmux commands around the bytes, made by `keys`, `raw` or `command`.
         bracketed: mark the bytes as a paste, if the program has asked for that.
         condition: a format that must hold as well.
+        left: what it leaves behind, which the same step writes down.
+        adopting: what must be known of a shell that is being adopted there; empty: none is.
 
     Returns:
         False when nothing was typed: the pane is gone, dead, or the condition does not hold.
@@ -338,8 +376,11 @@ async def type_input(
     Raises:
         TmuxFailed: nothing was typed, as somebody has switched input off (tmux would drop it without a word).
     """
-    condition = f"#{{&&:#{{?pane_input_off,,1}},{condition or 1}}}"
+    condition = f"#{{&&:#{{==:#{{@tmuxmcp_adopting}},{adopting}}},{condition or 1}}}"
+    condition = f"#{{&&:#{{?pane_input_off,,1}},{condition}}}"
     steps = [command("if-shell", "-F", "-t", pane.pane_id, "#{pane_in_mode}", f"copy-mode -q -t {pane.pane_id}")]
+    typed = f"{int(_boottime() * 1000)}-{left.value}"
+    steps.append(command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_typed", typed))
     if not data:
         done = await guarded(tmux, pane, *steps, *before, *after, condition=condition)
         return done is not None or await _not_typed(tmux, pane)
@@ -352,7 +393,7 @@ async def type_input(
         load = command("set-buffer", "-b", buffer, b"--", data)
         done = await guarded(tmux, pane, *steps, condition=condition, first=load)
     else:
-        with _readable_by_tmux(data, tmux.state_dir) as path:
+        async with tmux.readable(data) as path:
             load = command("load-buffer", "-b", buffer, path)
             done = await guarded(tmux, pane, *steps, condition=condition, first=load)
     if done is None:
@@ -416,6 +457,44 @@ async def capture_both_screens(tmux: Tmux, pane: Pane, form: str) -> list[str] |
     capture = ("capture-pane", "-p", "-e", "-N", "-t", pane.pane_id)
     facts = command("display-message", "-p", "-t", pane.pane_id, form)
     return await guarded(tmux, pane, facts, command(*capture), command(*capture, "-a", "-q"), alive=False)
+
+
+@dataclass(frozen=True)
+class LineOfCursor:
+    """The line that the cursor is in, and what is known of who typed."""
+
+    row: str
+    above: tuple[str, ...]
+    """Rows above it that are as wide as the pane: the line may begin there."""
+    cursor_col: int
+    cursor_row: int
+    last_input: LastInput | None
+    """None: somebody has changed what we wrote down of it."""
+    front: str
+    """Our option `@tmuxmcp_front`."""
+    person_at: int
+    """When a person last pressed a key in a tmux that showed it, or attached, in seconds since 1970; 0: nobody did."""
+
+
+_PERSON_AT = "#{?session_last_attached,#{session_activity},0}"
+_NOW = f"#{{cursor_x}} #{{cursor_y}} #{{pane_width}} {_PERSON_AT} |#{{@tmuxmcp_typed}}|#{{@tmuxmcp_front}}"
+
+
+async def line_of_cursor(tmux: Tmux, pane: Pane) -> LineOfCursor | None:
+    """The cursor's line, without colours, and who typed last, at one moment; None when the pane is gone."""
+    target = ("-t", pane.pane_id)
+    printed = await guarded(
+        tmux, pane, command("display-message", "-p", *target, _NOW), command("capture-pane", "-p", "-N", *target)
+    )
+    if not printed:
+        return None
+    place, typed, front = printed[0].split("|", 2)
+    col, row, cols, person = (int(word or 0) for word in place.split())
+    rows = printed[1:]
+    above = list(takewhile(lambda each: text_width(each) >= cols, reversed(rows[:row])))
+    return LineOfCursor(
+        rows[row] if row < len(rows) else "", tuple(reversed(above)), col, row, LastInput.parse(typed), front, person
+    )
 
 
 @dataclass(frozen=True)

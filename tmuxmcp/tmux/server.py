@@ -15,6 +15,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -35,6 +36,9 @@ SOCKET_PATH_LIMIT = 107
 
 LOCK_S = 15.0
 """Longest wait for another broker that connects; longer than the start of a server may take."""
+
+SOCKET_S = 5.0
+"""How long a server that lives may take to make its socket again."""
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/homebrew/bin"
 PACKAGE = Path(__file__).parent
@@ -190,6 +194,23 @@ class Tmux:
             raise TmuxFailed(f"tmux refused: {reply.lines[-1].decode('utf-8', 'replace') if reply.lines else '?'}.")
         return reply
 
+    @asynccontextmanager
+    async def readable(self, data: bytes) -> AsyncIterator[str]:
+        """A path from which the server reads `data` meanwhile; it lies on no disk where memory files exist.
+
+        Raises:
+            TmuxFailed: there is no connection.
+        """
+        if sys.platform == "linux":
+            client = await self._connect()
+            async with client.in_memory(data) as path:
+                yield path
+            return
+        with tempfile.NamedTemporaryFile(dir=self.state_dir, prefix="input") as file:
+            file.write(data)
+            file.flush()
+            yield file.name
+
     # ---- connecting ----------------------------------------------------------------------------
 
     def environment(self) -> dict[str, str]:
@@ -321,18 +342,29 @@ class Tmux:
         await anyio.to_thread.run_sync(self._start)
 
     async def _recreate_socket(self) -> bool:
-        """A deleted socket comes back with SIGUSR1 to its server."""
+        """A deleted socket comes back with SIGUSR1 to its server.
+
+        Raises:
+            TmuxFailed: the server lives, and its socket does not come back. Another would not know the sessions.
+        """
         pid = self.running_pid()
         if pid is None:
             return False
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGUSR1)
-            with anyio.move_on_after(2):
+            with anyio.move_on_after(SOCKET_S):
                 while not await anyio.to_thread.run_sync(self.alive):
+                    if self.running_pid() != pid:
+                        return False
                     await anyio.sleep(0.02)
                 log.warning("the socket %s was deleted; its server made it again", self.socket)
                 return True
-        return False
+        if self.running_pid() != pid:
+            return False
+        raise TmuxFailed(
+            f"The socket {self.socket} was deleted, and its tmux server (process {pid}) does not make it again.",
+            hint="It may be stopped or busy: try again. If you end it, its sessions are lost.",
+        )
 
     def running_pid(self) -> int | None:
         """The process id of the last server that was started here, if it still is that server."""

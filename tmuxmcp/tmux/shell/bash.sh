@@ -11,6 +11,13 @@
 #
 # Read by `--rcfile` with TMUXMCP_RC naming the user's own file, or at the first prompt by PROMPT_COMMAND.
 
+# Once, by a file: other processes can read the environment that a shell began with as long as it lives.
+if [[ ${TMUXMCP_NONCE_FILE-} ]]; then
+  \builtin unset TMUXMCP_NONCE
+  { \builtin read -r TMUXMCP_NONCE <"$TMUXMCP_NONCE_FILE" && \builtin : >|"$TMUXMCP_NONCE_FILE"; } 2>/dev/null
+  \builtin unset TMUXMCP_NONCE_FILE
+fi
+
 # Before the user's own file, which may switch it on again: `!` is no earlier command.
 [[ ! ${TMUXMCP_NONCE-} || ${TMUXMCP_HISTEXPAND-} ]] || \builtin set +H
 \builtin unset TMUXMCP_HISTEXPAND
@@ -27,8 +34,10 @@ fi
 if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
   __tmuxmcp_aid=$TMUXMCP_NONCE
   __tmuxmcp_given=$TMUXMCP_GIVEN
-  __tmuxmcp_n=0
-  __tmuxmcp_open= __tmuxmcp_job= __tmuxmcp_late=
+  # Prompts are counted from here on: in a shell that takes the marks in later, after those of the shells around it.
+  __tmuxmcp_from=${TMUXMCP_NUMBER:-0}
+  __tmuxmcp_n=$__tmuxmcp_from
+  __tmuxmcp_open= __tmuxmcp_job= __tmuxmcp_late= __tmuxmcp_proof=
   __tmuxmcp_a= __tmuxmcp_b= __tmuxmcp_c= __tmuxmcp_s=
 
   # The working directory as a URL path; LC_ALL is C.
@@ -48,15 +57,20 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
 
   # First of the prompt commands: the command is done. Written to the terminal itself, whatever `exec >file` did.
   __tmuxmcp_first() {
+    [[ ! ${__tmuxmcp_histexpand-} ]] || \builtin set -H
+    # `set -a` exports what is set here: it is ours alone.
+    \builtin local -
+    \builtin set +a
     # Not told, so that the broker asks the kernel, where PWD names another directory: this one was renamed, or a
     # link changed, or the user set it. Nor where a readonly LC_ALL hides the bytes of a name.
     __tmuxmcp_urlpath=
     [[ ${PWD-} -ef . ]] && \builtin local LC_ALL=C && __tmuxmcp_url "$PWD"
     __tmuxmcp_tell=
-    if ((__tmuxmcp_n > 0)); then
+    if ((__tmuxmcp_n > __tmuxmcp_from)); then
       __tmuxmcp_now=${EPOCHREALTIME-}
       __tmuxmcp_tell=$'\e]133;D;'"$1;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;t=${__tmuxmcp_now//[!0-9.,]/}$__tmuxmcp_late"
-      __tmuxmcp_tell+=${__tmuxmcp_urlpath:+";cwd=$__tmuxmcp_urlpath"}${__tmuxmcp_job:+";job=$__tmuxmcp_job"}$'\a'
+      __tmuxmcp_tell+=${__tmuxmcp_urlpath:+";cwd=$__tmuxmcp_urlpath"}${__tmuxmcp_job:+";job=$__tmuxmcp_job"}
+      __tmuxmcp_tell+=${__tmuxmcp_proof:+";p=$__tmuxmcp_proof"}$'\a'
     fi
     if [[ $__tmuxmcp_urlpath ]]; then
       # The user may set HOSTNAME, and what it holds must not end the sequence.
@@ -64,23 +78,26 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
       __tmuxmcp_tell+=$'\e]7;file://'"${__tmuxmcp_host//[!A-Za-z0-9._-]/}$__tmuxmcp_urlpath"$'\a'
     fi
     __tmuxmcp_n=$((__tmuxmcp_n + 1))
-    __tmuxmcp_open=1 __tmuxmcp_job=
-    \builtin unset -v __tmuxmcp_begun
+    __tmuxmcp_open=1 __tmuxmcp_job= __tmuxmcp_proof=
+    \builtin unset -v __tmuxmcp_begun __tmuxmcp_drawn __tmuxmcp_histexpand _tm_a _tm_s _tm_t _tm_d
     \builtin printf %s "$__tmuxmcp_tell" >/dev/tty
     \builtin return "$1"
   }
 
   # Last of them: wrap the prompts again where the user's own commands changed them. The marks say what variables hold
   # when they are printed, so that they stay as they are; only where the user has switched that off (promptvars) they
-  # change, and C cannot tell the command's name. That C was printed tells __tmuxmcp_begun.
+  # change, and C cannot tell the command's name. That C was printed tells __tmuxmcp_begun, and that a prompt was drawn
+  # since, which is behind the command, __tmuxmcp_drawn.
   __tmuxmcp_last() {
+    \builtin local -
+    \builtin set +a
     [[ $__tmuxmcp_open ]] || __tmuxmcp_first "$1" || \builtin :
     __tmuxmcp_open=
     __tmuxmcp_tag="aid=$__tmuxmcp_aid;n=$__tmuxmcp_n"
     __tmuxmcp_strip
     if \builtin shopt -q promptvars; then
       __tmuxmcp_c='\e]133;C;${__tmuxmcp_tag}${__tmuxmcp_job:+;job=$__tmuxmcp_job}${__tmuxmcp_begun=};t=${EPOCHREALTIME-}\a'
-      __tmuxmcp_each='${__tmuxmcp_tag}'
+      __tmuxmcp_each='${__tmuxmcp_tag}${__tmuxmcp_begun+${__tmuxmcp_drawn=}}'
     else
       __tmuxmcp_c="\e]133;C;$__tmuxmcp_tag;job=?\a"
       __tmuxmcp_each=$__tmuxmcp_tag
@@ -119,6 +136,8 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
   # bash holds on to the text of PS0 while it reads a line: it waits for the next prompt.
   __tmuxmcp_ask() {
     if [[ ${__tmuxmcp_begun+set} ]]; then
+      # Else a command uses the line editor: `read -e`.
+      [[ ${__tmuxmcp_drawn+set} ]] || \builtin return 0
       __tmuxmcp_late=';k=l'
       __tmuxmcp_first "$1" || \builtin :
       __tmuxmcp_late=
@@ -132,6 +151,7 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
       __tmuxmcp_install
     fi
     __tmuxmcp_show
+    \builtin printf '\e]133;P;k=i;%s\a' "$__tmuxmcp_tag" >/dev/tty
   }
 
   # Keep ours first and last, around whatever is there. `set -x` and traps (DEBUG) print nothing into their output.
@@ -161,16 +181,18 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     PROMPT_COMMAND=("$__tmuxmcp_before" ${__tmuxmcp_own[@]+"${__tmuxmcp_own[@]}"} "$__tmuxmcp_after")
   }
 
-  # The key's function: a name follows, of eight characters and a NUL, and the file of that name holds the line, in place
-  # of whatever was typed. The file is emptied, which tells that it was read. Where there is none, the line becomes an
-  # empty one, which changes nothing: neither `$?` nor `$_`, which is why that is the last word of the call.
+  # The key's function: a proof of 64 characters and a name of eight follow, and a NUL. The file of that name holds the
+  # line, in place of whatever was typed. The second half of the proof comes with D, and is nobody else's until then. The
+  # file is emptied, which tells that it was read. Where there is none, the line becomes an empty one, which changes
+  # nothing: neither `$?` nor `$_`, which is why that is the last word of the call.
   __tmuxmcp_run() {
     \builtin local REPLY=
     READLINE_LINE= READLINE_POINT=0
-    # What somebody typed meanwhile, and the key once more, stand before the name.
-    \builtin read -rt 5 -d '' </dev/tty
-    __tmuxmcp_job=${REPLY: -8}
-    __tmuxmcp_job=${__tmuxmcp_job//[!0-9a-f]/}
+    if [[ ! $__tmuxmcp_given ]]; then
+      __tmuxmcp_take
+      \builtin return 0
+    fi
+    __tmuxmcp_read_name
     if [[ -s $__tmuxmcp_given/$__tmuxmcp_job ]] && \builtin read -rd '' <"$__tmuxmcp_given/$__tmuxmcp_job"; then
       \builtin : >|"$__tmuxmcp_given/$__tmuxmcp_job"
       READLINE_LINE=$REPLY READLINE_POINT=${#REPLY}
@@ -178,8 +200,54 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
       [[ -t 9 ]] || \builtin printf '\e]133;C;%s\a' "$__tmuxmcp_tag;job=$__tmuxmcp_job" >/dev/tty
     else
       \builtin printf '\e]133;P;k=r;%s\a' "$__tmuxmcp_tag;job=$__tmuxmcp_job" >/dev/tty
-      __tmuxmcp_job=
+      __tmuxmcp_job= __tmuxmcp_proof=
     fi
+  }
+
+  # Neither exported (`set -a`) nor traced, wherever `set -x` writes to (BASH_XTRACEFD).
+  __tmuxmcp_read_name() {
+    \builtin local -
+    \builtin set +ax
+    # What somebody typed meanwhile, and the key once more, stand before it.
+    \builtin read -rt 5 -d '' </dev/tty
+    __tmuxmcp_job=${REPLY: -8}
+    __tmuxmcp_job=${__tmuxmcp_job//[!0-9a-f]/}
+    __tmuxmcp_proof=${REPLY: -40:32}
+    __tmuxmcp_proof=${__tmuxmcp_proof//[!0-9a-f]/}
+    REPLY=
+  }
+
+  # In a shell that was not started with the marks: it listens, and the line comes over the terminal, as printable text
+  # for `printf %b`, in arguments of `:` that run nothing in whatever shell they land. The last line tells the length.
+  __tmuxmcp_take() {
+    __tmuxmcp_listen
+    if [[ $__tmuxmcp_job ]]; then
+      # `!` is no earlier command, whatever the user has it mean.
+      [[ $- != *H* ]] || __tmuxmcp_histexpand=1
+      \builtin set +H
+      [[ -t 9 ]] || \builtin printf '\e]133;C;%s\a' "$__tmuxmcp_tag;job=$__tmuxmcp_job" >/dev/tty
+    else
+      \builtin printf '\e]133;P;k=r;%s\a' "$__tmuxmcp_tag" >/dev/tty
+    fi
+  }
+
+  # The first word is the name of eight characters, and the proof behind it.
+  __tmuxmcp_listen() {
+    \builtin local -
+    \builtin set +ax
+    __tmuxmcp_text= __tmuxmcp_job= __tmuxmcp_proof= __tmuxmcp_each=
+    \builtin printf '\e]133;P;k=g;%s\a' "$__tmuxmcp_tag" >/dev/tty
+    while IFS= \builtin read -rt 10 __tmuxmcp_each && [[ $__tmuxmcp_each != ': .'* ]]; do
+      __tmuxmcp_each=${__tmuxmcp_each#*": '"}
+      __tmuxmcp_text+=${__tmuxmcp_each%".' :"}
+    done
+    if [[ $__tmuxmcp_each == ": .${#__tmuxmcp_text}" ]]; then
+      __tmuxmcp_each=${__tmuxmcp_text%%" "*}
+      __tmuxmcp_job=${__tmuxmcp_each:0:8} __tmuxmcp_proof=${__tmuxmcp_each:40:32}
+      \builtin printf -v READLINE_LINE %b "${__tmuxmcp_text#*" "}"
+      READLINE_POINT=${#READLINE_LINE}
+    fi
+    __tmuxmcp_text= __tmuxmcp_each=
   }
 
   # One paste is one edit, whatever the user's inputrc says. One key is two: the first has a command of the shell run, the
@@ -202,7 +270,7 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     \builtin declare +x HISTFILE
     ;;
   esac
-  \builtin unset TMUXMCP_NONCE TMUXMCP_HISTFILE TMUXMCP_GIVEN TMUXMCP_BASH
+  \builtin unset TMUXMCP_NONCE TMUXMCP_HISTFILE TMUXMCP_GIVEN TMUXMCP_NUMBER TMUXMCP_BASH
   if [[ ${TMUXMCP_FIRST_PROMPT-} ]]; then
     # Loaded by PROMPT_COMMAND itself, which is running: this prompt gets its marks now.
     PROMPT_COMMAND=${PROMPT_COMMAND//"$TMUXMCP_FIRST_PROMPT"/:}

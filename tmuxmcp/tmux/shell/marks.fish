@@ -8,13 +8,28 @@
 #
 # Read by --init-command, after the user's own files.
 
+# Once, by a file: other processes can read the environment that a shell began with as long as it lives.
+if set -q TMUXMCP_NONCE_FILE
+    set -e TMUXMCP_NONCE
+    builtin read -gu TMUXMCP_NONCE <$TMUXMCP_NONCE_FILE 2>/dev/null
+    and builtin printf '' >$TMUXMCP_NONCE_FILE
+    set -e TMUXMCP_NONCE_FILE
+end
+
 if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr '^(3\.([4-9]|\d\d)|[4-9]|\d\d)' -- $version
     set -g __tmuxmcp_aid $TMUXMCP_NONCE
-    set -g __tmuxmcp_n 0
+    # Prompts are counted from here on, as in bash.sh.
+    set -q __tmuxmcp_from; or set -g __tmuxmcp_from 0
+    set -g __tmuxmcp_n $__tmuxmcp_from
     set -g __tmuxmcp_job
     set -g __tmuxmcp_next
     set -g __tmuxmcp_given
     set -g __tmuxmcp_status
+    # A proof that came with a command: one half comes with E, the other with D, and they are nobody else's until then.
+    set -gu __tmuxmcp_proof
+    set -gu __tmuxmcp_over
+    set -gu __tmuxmcp_done
+    set -g __tmuxmcp_begun
     switch "$TMUXMCP_HISTFILE"
         case ''
         case '*'
@@ -27,7 +42,7 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
     function __tmuxmcp_mark
         set -l job
         test -z "$__tmuxmcp_job"; or set job ";job=$__tmuxmcp_job"
-        builtin printf '\e]133;%s;aid=%s;n=%s%s\a' $argv[1] $__tmuxmcp_aid $__tmuxmcp_n "$argv[2]$job" >/dev/tty
+        builtin printf '\e]133;%s;aid=%s;n=%s%s\a' $argv[1] $__tmuxmcp_aid $__tmuxmcp_n "$argv[2]$argv[3]$job" >/dev/tty
     end
 
     # A file that is always there on Linux, and that is read without another process.
@@ -38,7 +53,7 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
     # E: the output ends. D comes with the next prompt, and not from a shell that exits.
     function __tmuxmcp_postexec --on-event fish_postexec
         set -g __tmuxmcp_status $status
-        __tmuxmcp_mark E
+        __tmuxmcp_mark E $__tmuxmcp_over
     end
 
     # The user's own functions at the end of a command come after ours: what they print is not the command's.
@@ -53,10 +68,12 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
     # was given carry that name.
     function __tmuxmcp_preexec --on-event fish_preexec
         set -g __tmuxmcp_job
+        set -g __tmuxmcp_begun 1
         if contains -- "$argv[1]" "$__tmuxmcp_given " "$__tmuxmcp_given"
-            set -g __tmuxmcp_job $__tmuxmcp_next
+            __tmuxmcp_is_given
         end
         set -g __tmuxmcp_next
+        set -g __tmuxmcp_proof
         # Without the blank behind a command of ours. A mark has a bounded length.
         set -l text (builtin string trim --right --chars ' ' -- "$argv[1]" | builtin string collect)
         if test (builtin string length -- "$text") -gt 1000
@@ -65,18 +82,31 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
         __tmuxmcp_mark C (__tmuxmcp_uptime)";cmdline_url="(builtin string escape --style=url -- $text)
     end
 
+    function __tmuxmcp_is_given
+        set -g __tmuxmcp_job $__tmuxmcp_next
+        if test (builtin string length -- "$__tmuxmcp_proof") -eq 64
+            set -g __tmuxmcp_over ";p="(builtin string sub --length 32 -- $__tmuxmcp_proof)
+            set -g __tmuxmcp_done ";p="(builtin string sub --start 33 -- $__tmuxmcp_proof)
+        end
+    end
+
     function __tmuxmcp_prompt --on-event fish_prompt
         set -l last $status
         test -n "$__tmuxmcp_status"; or set -g __tmuxmcp_status $last
         # Not told where PWD names another directory, as in bash.sh; nor before fish 3.6, which cannot say.
         set -l path
         builtin test "$PWD" -ef . 2>/dev/null; and set path (builtin string escape --style=url -- $PWD)
-        if test $__tmuxmcp_n -gt 0
-            __tmuxmcp_mark "D;$__tmuxmcp_status" (__tmuxmcp_uptime)";cwd="$path
+        if test $__tmuxmcp_n -gt $__tmuxmcp_from
+            __tmuxmcp_mark "D;$__tmuxmcp_status" (__tmuxmcp_uptime)";cwd="$path $__tmuxmcp_done
         end
         set -g __tmuxmcp_status
         set -g __tmuxmcp_job
+        set -g __tmuxmcp_over
+        set -g __tmuxmcp_done
+        set -g __tmuxmcp_begun
         set -g __tmuxmcp_n (builtin math $__tmuxmcp_n + 1)
+        set -e _tm_a _tm_s _tm_t
+        functions --erase _tm_z
         set -q path[1]; and builtin printf '\e]7;file://%s%s\a' $hostname $path >/dev/tty
         __tmuxmcp_mark A
         __tmuxmcp_mark B
@@ -89,12 +119,18 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
         set -l given
         set -l size
         set -l job
+        # A command uses the line editor: `read`.
+        if test -n "$__tmuxmcp_begun"
+            __tmuxmcp_mark 'P;k=r'
+            return
+        end
         __tmuxmcp_mark 'P;k=g'
         builtin read -z job </dev/tty
         builtin read -z size </dev/tty
         builtin read -z given </dev/tty
-        # A name has eight characters; what somebody typed meanwhile stands before it.
+        # A proof has 64 characters, and a name eight; what somebody typed meanwhile stands before them.
         set -g __tmuxmcp_next (builtin string sub --start=-8 -- "$job")[-1]
+        set -g __tmuxmcp_proof (builtin string match -r '[0-9a-f]{64}(?=.{8}$)' -- "$job")
         set -g __tmuxmcp_given "$given"
         # In characters, or in bytes where the locale knows no others.
         if not contains -- (builtin string length -- "$given") (builtin string split ' ' -- $size)
@@ -129,8 +165,9 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
     # fish does not run it, and says why; here between marks, as if it had been run.
     function __tmuxmcp_refuse
         builtin printf '%s\n' $argv[1] >/dev/tty
-        set -g __tmuxmcp_job $__tmuxmcp_next
+        __tmuxmcp_is_given
         set -g __tmuxmcp_next
+        set -g __tmuxmcp_proof
         __tmuxmcp_mark C
         set -l fish (status fish-path)
         $fish --no-config --no-execute -c $argv[1] </dev/null >/dev/tty 2>&1
@@ -138,5 +175,16 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
         __tmuxmcp_prompt
         builtin commandline -r ''
         builtin commandline -f repaint
+    end
+    # Takes the marks out of this shell again, for good.
+    function __tmuxmcp_off
+        for mode in (builtin bind --list-modes)
+            builtin bind -M $mode --erase \e\[7777~
+        end
+        __tmuxmcp_mark 'P;k=u'
+        functions --erase (functions --all --names | builtin string match '__tmuxmcp_*')
+        for name in (set --names | builtin string match '__tmuxmcp_*')
+            set -e $name
+        end
     end
 end

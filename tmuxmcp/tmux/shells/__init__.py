@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tmuxmcp.tmux.shells.bash import BASH
@@ -33,11 +34,25 @@ def shell_of(program: str) -> Shell:
     return SHELLS.get(os.path.basename(program), OTHER)
 
 
+ADOPTED = {
+    "bash": Shell("bash", OTHER.integrate, prompt_hook="PROMPT_COMMAND", editor_on="set -o emacs"),
+    "zsh": Shell("zsh", OTHER.integrate, prompt_hook="precmd_functions", editor_on="setopt zle"),
+    "fish": replace(FISH, integrate=OTHER.integrate),
+}
+"""The shells that listen for commands when they are adopted, by their dialect: none of them reads a file."""
+
+
+def adopted(dialect: str, kind: str) -> Shell:
+    """What we know of a shell that was adopted; `kind`: its name."""
+    return ADOPTED.get(dialect) or Shell(kind, OTHER.integrate, prompt_hook="PS1")
+
+
 def integrate(
     program: str,
     args: Sequence[str],
     *,
     nonce: str,
+    nonce_file: Path,
     own_history: Path,
     given: Path,
     history: str,
@@ -48,6 +63,7 @@ def integrate(
 
     Args:
         program: path of the executable.
+        nonce_file: by which the shell gets the nonce, as everybody can read its environment; made here.
         own_history: the file of a history that is the session's own.
         given: the directory in which a shell finds commands, if it reads them from files; made here.
         history: `session`, `user` or `none`.
@@ -59,7 +75,9 @@ def integrate(
     if integration is None:
         return Integration(list(args), {}, False)
     history_file = {"session": str(own_history), "none": "none"}.get(history, "")
-    env = {"TMUXMCP_NONCE": nonce, "TMUXMCP_HISTFILE": history_file, **integration.env}
+    with open(os.open(nonce_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+        stream.write(f"{nonce}\n")
+    env = {"TMUXMCP_NONCE_FILE": str(nonce_file), "TMUXMCP_HISTFILE": history_file, **integration.env}
     if shell.reads_files:
         given.mkdir(mode=0o700, exist_ok=True)
         env["TMUXMCP_GIVEN"] = str(given)
@@ -73,21 +91,23 @@ def temporary_prefixes() -> dict[str, str]:
     return {shell.temporary_prefix: shell.name for shell in SHELLS.values() if shell.temporary_prefix}
 
 
-def command_keys(job: str, text: bytes) -> bytes:
-    """What a shell that listens is told: the job's name of eight characters, for its marks, sizes, the command.
+def command_keys(job: str, text: bytes, proof: str = "") -> bytes:
+    """What a shell that listens is told: a proof and the job's name, for its marks, sizes, the command.
 
-    By the size, in characters or in bytes, it sees that all has come and nothing else.
+    By the size, in characters or in bytes, it sees that all has come and nothing else. The name has eight characters,
+    and the shell knows it by its place at the end: one that an earlier version began takes no notice of a proof.
     """
     characters = len(text.decode("utf-8", "surrogateescape"))
-    return b"%b\0%d %d\0%b\0" % (job.encode(), characters, len(text), text)
+    return b"%b%b\0%d %d\0%b\0" % (proof.encode(), job.encode(), characters, len(text), text)
 
 
-def file_keys(job: str) -> bytes:
+def file_keys(job: str, proof: str = "") -> bytes:
     """What makes a shell that reads files run the command in the file of this name.
 
-    The key comes twice: the first one ends a search or half a key, and may be taken for text.
+    The key comes twice: the first one ends a search or half a key, and may be taken for text. The proof is not in the
+    file, which other processes of the same user can read.
     """
-    return KEY * 2 + job.encode() + b"\0"
+    return KEY * 2 + proof.encode() + job.encode() + b"\0"
 
 
 def refused_keys(job: str) -> bytes:

@@ -7,8 +7,12 @@
 #
 # Read by .zshenv, with zsh's own options.
 
-typeset -gHi __tmuxmcp_n=0
+# Prompts are counted from here on, as in bash.sh.
+typeset -gHi __tmuxmcp_from=${__tmuxmcp_from:-0}
+typeset -gHi __tmuxmcp_n=$__tmuxmcp_from
 typeset -gH __tmuxmcp_begun= __tmuxmcp_late= __tmuxmcp_open= __tmuxmcp_job= __tmuxmcp_back= __tmuxmcp_urlpath=
+# The halves of a proof that came with a command: one comes with E, the other with D, and they are nobody else's until then.
+typeset -gH +x __tmuxmcp_over= __tmuxmcp_done=
 typeset -gH __tmuxmcp_clock='%D{%s.%6.}'  # as in a prompt: microseconds, without a module
 typeset -gH __tmuxmcp_ps1= __tmuxmcp_ps2= __tmuxmcp_eol=
 typeset -gH __tmuxmcp_user_ps1= __tmuxmcp_user_ps2= __tmuxmcp_user_eol=
@@ -29,13 +33,15 @@ __tmuxmcp_precmd() {
   # Not told where PWD names another directory, as in bash.sh.
   __tmuxmcp_urlpath=
   [[ $PWD -ef . ]] && __tmuxmcp_url $PWD
-  if (( __tmuxmcp_n > 0 )); then
+  if (( __tmuxmcp_n > __tmuxmcp_from )); then
     tell=$'\e]133;D;'"$code;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;t=${(%)__tmuxmcp_clock}$__tmuxmcp_late"
-    tell+=${__tmuxmcp_urlpath:+;cwd=$__tmuxmcp_urlpath}${__tmuxmcp_job:+;job=$__tmuxmcp_job}$'\a'
+    tell+=${__tmuxmcp_urlpath:+;cwd=$__tmuxmcp_urlpath}${__tmuxmcp_job:+;job=$__tmuxmcp_job}
+    tell+=${__tmuxmcp_done:+;p=$__tmuxmcp_done}$'\a'
   fi
   # The user may set HOST, and what it holds must not end the sequence.
   [[ -z $__tmuxmcp_urlpath ]] || tell+=$'\e]7;file://'${HOST//[^A-Za-z0-9._-]/}$__tmuxmcp_urlpath$'\a'
-  __tmuxmcp_job= __tmuxmcp_begun=
+  __tmuxmcp_job= __tmuxmcp_begun= __tmuxmcp_over= __tmuxmcp_done=
+  unset _tm_a _tm_s _tm_t _tm_d
   __tmuxmcp_open=1
   __tmuxmcp_n+=1
   builtin print -rn -- $tell >/dev/tty
@@ -71,6 +77,10 @@ __tmuxmcp_preexec() {
   (( $#text <= 1000 )) || text=${text[1,1000]}…
   __tmuxmcp_url $text
   builtin print -rn -- $'\e]133;C;'"$tag;cmdline_url=$__tmuxmcp_urlpath"$'\a' >/dev/tty
+  if [[ -n $__tmuxmcp_over && ${PROMPT_EOL_MARK-} == "$__tmuxmcp_eol" ]]; then
+    __tmuxmcp_eol=$'%{\e]133;E;'"aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;p=$__tmuxmcp_over"$'\a%}'$__tmuxmcp_user_eol
+    PROMPT_EOL_MARK=$__tmuxmcp_eol
+  fi
 }
 
 # Keep ours at their places, around whatever is there.
@@ -109,8 +119,11 @@ __tmuxmcp_take() {
     # Not by the paste widget, which gives up after KEYTIMEOUT.
     if builtin read -rt 5 -d $'\0' job && builtin read -rt 5 -d $'\0' size &&
       IFS= builtin read -rt 5 -d $'\0' given && [[ $size == *" ${#given}" ]]; then
-      # A name has eight characters; what somebody typed meanwhile stands before it.
+      # A proof has 64 characters, and a name eight; what somebody typed meanwhile stands before them.
       __tmuxmcp_job=${job[-8,-1]}
+      if (( $#job >= 72 )); then
+        __tmuxmcp_over=${job[-72,-41]} __tmuxmcp_done=${job[-40,-9]}
+      fi
       # While the line editor runs, the terminal turns newlines into returns.
       BUFFER=${given//$'\r'/$'\n'}
       # At its end, the editor says nothing more when it leaves: an error of syntax comes right after its last newline.
@@ -140,8 +153,34 @@ __tmuxmcp_begin() {
   return code
 }
 
-# A system's welcome to new users asks questions that nobody answers.
-zsh-newuser-install() { }
+# Takes the marks out of an adopted shell again, for good.
+__tmuxmcp_off() {
+  __tmuxmcp_prompts
+  PROMPT=$__tmuxmcp_user_ps1 PROMPT2=$__tmuxmcp_user_ps2 PROMPT_EOL_MARK=$__tmuxmcp_user_eol
+  [[ -n ${__tmuxmcp_marked-} ]] || unset PROMPT_EOL_MARK
+  precmd_functions=(${precmd_functions:#__tmuxmcp_*})
+  preexec_functions=(${preexec_functions:#__tmuxmcp_*})
+  (( $#precmd_functions )) || unset precmd_functions
+  (( $#preexec_functions )) || unset preexec_functions
+  (( ! $+functions[precmd] )) || functions[precmd]=${functions[precmd]#*__tmuxmcp_precmd$'\n'}
+  local map
+  for map in emacs viins vicmd; do
+    builtin bindkey -M $map -r '\e[7777~'
+  done
+  builtin zle -D __tmuxmcp_run
+  builtin print -rn -- $'\e]133;P;k=u;'"aid=$__tmuxmcp_aid;n=$__tmuxmcp_n"$'\a' >/dev/tty
+  builtin unset -m '__tmuxmcp_*'
+  builtin unfunction -m '__tmuxmcp_*'
+}
 
-builtin zmodload zsh/sched
-builtin sched +0 __tmuxmcp_begin
+if [[ -n ${__tmuxmcp_adopted-} ]]; then
+  # Its first prompt is over, and files were read long ago.
+  builtin zle -N __tmuxmcp_run
+  __tmuxmcp_install
+else
+  # A system's welcome to new users asks questions that nobody answers.
+  zsh-newuser-install() { }
+
+  builtin zmodload zsh/sched
+  builtin sched +0 __tmuxmcp_begin
+fi
