@@ -104,6 +104,7 @@ def _import_all() -> None:
     import tmuxmcp.app
     import tmuxmcp.broker.broker
     import tmuxmcp.cli
+    import tmuxmcp.doctor
 
     importlib.import_module("anyio._backends._asyncio")
     for module in pkgutil.iter_modules(tmuxmcp.cli.__path__, "tmuxmcp.cli."):

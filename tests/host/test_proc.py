@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent import eventually as soon
 from tests.conftest import eventually
 from tmuxmcp.host import proc
 
@@ -40,7 +41,7 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 def test_own_stat_is_what_the_system_says():
     stat = proc.stat(OWN)
     assert (stat.state, stat.parent, stat.group, stat.session) == ("R", os.getppid(), os.getpgrp(), os.getsid(0))
-    assert stat.threads == len(os.listdir("/proc/self/task"))
+    soon(lambda: proc.stat(OWN).threads == len(os.listdir("/proc/self/task")))  # one may end in between
     assert 0 < stat.born_s <= time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -76,8 +77,10 @@ def test_status_has_the_field_of_exactly_that_name(child: subprocess.Popen[bytes
     ignored = int(proc.status(f"/proc/{child.pid}", "SigIgn"), 16)
     assert ignored >> (signal.SIGUSR1 - 1) & 1
     assert not ignored >> (signal.SIGUSR2 - 1) & 1
-    text = Path(OWN, "status").read_text()
-    assert f"\nvoluntary_ctxt_switches:\t{proc.status(OWN, 'voluntary_ctxt_switches')}\n" in text
+    soon(lambda: proc.stat(f"/proc/{child.pid}").state == "S")
+    text = Path(f"/proc/{child.pid}/status").read_text()
+    switches = proc.status(f"/proc/{child.pid}", "voluntary_ctxt_switches")
+    assert f"\nvoluntary_ctxt_switches:\t{switches}\n" in text
     with pytest.raises(ProcessLookupError):
         proc.status(OWN, "ctxt_switches")
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ import anyio.lowlevel
 import psutil
 import pytest
 
-from tests.conftest import eventually
+from tests.conftest import SLOW, eventually
 from tmuxmcp.contract.call import no_progress
 from tmuxmcp.contract.limits import Limits
 from tmuxmcp.errors import CwdNotFound, InvalidArgument, IoError, ProgramNotFound, ResourceLimit, TmuxMcpError
@@ -60,6 +61,16 @@ def marked(mark: str) -> list[int]:
         with suppress(psutil.Error):
             if mark in " ".join(each.cmdline()) and each.status() != psutil.STATUS_ZOMBIE:
                 found.append(each.pid)
+    return found
+
+
+def supervisors() -> list[psutil.Process]:
+    """Those of ours that run."""
+    found = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):  # one of another test has ended
+            if "supervisor.py" in " ".join(child.cmdline()):
+                found.append(child)
     return found
 
 
@@ -118,6 +129,24 @@ async def test_much_output_is_read_to_its_end_in_bounded_memory():
     ended = await run("sh", "-c", "head -c 50000000 /dev/zero; echo end", most=1000)
     assert ended.stdout.size == 50_000_004
     assert ended.stdout.pieces(1000)[1].endswith(b"\0end\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a pipe has the size that it has")
+@pytest.mark.parametrize("stream", [1, 2])
+async def test_what_lies_in_a_pipe_at_the_end_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stream: int):
+    """We may be stopped while the program ends, for longer than its pipes are read on."""
+    monkeypatch.setattr(process, "DRAIN_S", 0)
+    large = f"import fcntl, os; fcntl.fcntl({stream}, fcntl.F_SETPIPE_SZ, 1 << 20); open('begun', 'w')"
+    large += f"; os.write({stream}, bytes(1_000_000))"
+
+    async def stop() -> None:
+        await eventually((tmp_path / "begun").exists)
+        time.sleep(0.5)  # noqa: ASYNC251 - nobody reads meanwhile
+
+    async with anyio.create_task_group() as tg:
+        tg.start_soon(stop)
+        ended = await run(sys.executable, "-c", large, cwd=str(tmp_path))
+    assert ended.stdout.size + ended.stderr.size == 1_000_000
 
 
 async def test_no_terminal_no_foreign_descriptor_and_default_signals():
@@ -183,7 +212,7 @@ async def test_time_up_ends_the_program(mark: str):
 
 
 async def test_time_up_lets_the_program_say_a_last_word():
-    ended = await run("sh", "-c", "trap 'echo bye; exit 3' TERM; echo hi; while :; do sleep 0.01; done", timeout_s=1)
+    ended = await run("sh", "-c", "trap 'echo bye; exit 3' TERM; echo hi; while :; do sleep 0.01; done", timeout_s=SLOW)
     assert (ended.rc, ended.timed_out, out(ended)) == (3, True, "hi\nbye\n")
 
 
@@ -197,11 +226,11 @@ async def test_time_up_ends_daemons_and_who_ignores_term(mark: str, tmp_path: Pa
             ended: list[process.Ended] = []
 
             async def go() -> None:
-                ended.append(await run(sys.executable, "-c", code, mark, cwd=str(tmp_path), timeout_s=4))
+                ended.append(await run(sys.executable, "-c", code, mark, cwd=str(tmp_path), timeout_s=3 * SLOW))
 
             tg.start_soon(go)
-            await eventually(lambda: (tmp_path / "up").exists() and (tmp_path / "deaf").exists(), 4)
-            assert len(marked(mark)) >= 3
+            await eventually(lambda: (tmp_path / "up").exists() and (tmp_path / "deaf").exists(), 3)
+            await eventually(lambda: len(marked(mark)) >= 3)  # the daemon is about to fork once more
     assert (ended[0].signal, ended[0].timed_out, ended[0].survivors) == ("TERM", True, [])
     assert not marked(mark)
 
@@ -226,18 +255,18 @@ async def test_cancelled_it_ends_and_leaves_nothing(mark: str):
             await eventually(lambda: len(marked(mark)) >= 2)
             scope.cancel()
     assert not marked(mark)
-    assert not [child for child in psutil.Process().children() if "supervisor.py" in " ".join(child.cmdline())]
+    assert not supervisors()
 
 
 async def test_no_zombie_and_no_descriptor_is_left():
     await run("true")
-    before = os.listdir("/proc/self/fd")
+    before, children = os.listdir("/proc/self/fd"), psutil.Process().children()
     for argv in (["true"], ["sh", "-c", "sleep 1000 & exit 1"]):
         await run(*argv)
     with suppress(ProgramNotFound):
         await run("no-such-program")
-    assert len(os.listdir("/proc/self/fd")) == len(before)
-    assert psutil.STATUS_ZOMBIE not in [child.status() for child in psutil.Process().children()]
+    assert len(os.listdir("/proc/self/fd")) <= len(before)
+    assert set(psutil.Process().children()) <= set(children)  # of other tests, zombies too
 
 
 async def test_a_killed_broker_leaves_nothing(mark: str):

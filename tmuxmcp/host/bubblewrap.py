@@ -1,7 +1,7 @@
 """bubblewrap (bwrap(1)): a session in namespaces of its own, where this machine lets us make them.
 
-The root is read-only, the project writable; /tmp, /dev and /run are the session's own, /proc is as well but read-only;
-what is hidden is empty.
+The root is read-only, the project writable; /tmp, /dev and /run are the session's own, /proc is as well but read-only,
+and what tells of the machine or acts on it is masked there and in /sys; what is hidden is empty.
 Never `--new-session`: Ctrl-C would reach nobody, and there would be no /dev/tty to ask for a password on.
 """
 
@@ -11,11 +11,20 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterable
+from functools import cache
+from glob import glob
 from pathlib import Path
 
 PROBE_S = 5.0
 OWN = ("/tmp", "/var/tmp", "/run")
 """Directories that are empty in a sandbox: others' files and sockets lie there."""
+
+MASKED = (
+    *("/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats"),
+    *("/proc/sched_debug", "/proc/scsi", "/proc/sysrq-trigger", "/proc/timer_list", "/proc/timer_stats"),
+    *("/sys/devices/system/cpu/cpu*/thermal_throttle", "/sys/devices/virtual/powercap", "/sys/firmware"),
+)
+"""What container engines mask of the kernel's files: they tell of the machine, or act on it."""
 
 
 def find() -> str | None:
@@ -33,12 +42,14 @@ def argv(
         readable: paths in them that are there.
         writable: directories that can be written to.
     """
-    words = [bwrap, "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    # For root, too: bubblewrap would do without, and capabilities within be those of the machine.
+    words = [bwrap, "--die-with-parent", "--unshare-user", *_no_more_users(bwrap)]
+    words += ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     words += [] if network else ["--unshare-net"]
     words += ["--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev"]
     # Read-only: for /proc/sys the kernel looks at the user id, and root's is root's without any capability. Of a
     # /proc that is locked read-only, a user namespace within gets none that can be written to (mount_too_revealing).
-    words += ["--proc", "/proc", "--remount-ro", "/proc"]
+    words += ["--proc", "/proc", *_masks(), "--remount-ro", "/proc"]
     mounts = {path: ["--tmpfs", path] for path in OWN if os.path.isdir(path) and not os.path.islink(path)}
     mounts |= {path: ["--tmpfs", path] for path in hidden}
     mounts |= {path: ["--ro-bind-try", path, path] for path in (*readable, *_name_service())}
@@ -56,13 +67,35 @@ def _name_service() -> list[str]:
     return [path] if path.startswith("/run/") else []
 
 
-def works(bwrap: str) -> bool:
-    """Whether namespaces can be made as we need them: containers mostly forbid it.
+def _masks() -> list[str]:
+    words = []
+    for path in (each for pattern in MASKED for each in sorted(glob(pattern))):
+        words += ["--tmpfs", path, "--remount-ro", path] if os.path.isdir(path) else ["--dev-bind", "/dev/null", path]
+    return words
+
+
+@cache
+def _no_more_users(bwrap: str) -> list[str]:
+    """The option by which nobody within makes user namespaces; before its version 0.8 seccomp alone sees to that."""
+    done = subprocess.run([bwrap, "--help"], capture_output=True, timeout=PROBE_S, check=False)
+    return ["--disable-userns"] if b"--disable-userns" in done.stdout + done.stderr else []
+
+
+@cache
+def refusal(bwrap: str) -> str:
+    """Why namespaces cannot be made as we need them, as containers mostly forbid it; empty: they can.
 
     Told by what is printed within: where the host program ignores SIGCHLD, each return code is 0.
+
+    Raises:
+        subprocess.TimeoutExpired: there was no answer, as on a busy machine; the next call tries again.
     """
     try:
         words = [*argv(bwrap, hidden=[], readable=[], writable=[], network=True), "--", "echo", "within"]
-        return subprocess.run(words, capture_output=True, timeout=PROBE_S, check=False).stdout == b"within\n"
-    except (OSError, subprocess.TimeoutExpired):
-        return False
+        done = subprocess.run(words, capture_output=True, timeout=PROBE_S, check=False)
+    except OSError as error:
+        return f"{bwrap}: {error.strerror}"
+    if done.stdout == b"within\n":
+        return ""
+    said = done.stderr.decode(errors="replace").strip().splitlines()
+    return said[-1][:200] if said else f"{bwrap} ended with {done.returncode}"

@@ -6,14 +6,8 @@ import os
 import re
 from collections.abc import Iterator
 
-from tmuxmcp.host.shelltext import Command, Word
+from tmuxmcp.host.shelltext import Command, Word, words_of
 from tmuxmcp.host.wrapped import basename
-
-
-def words_of(text: str) -> frozenset[str]:
-    """A set of words."""
-    return frozenset(text.split())
-
 
 NOT_FILES = words_of(
     "echo printf test [ [[ export set unset local declare typeset readonly return exit shift read true false : let "

@@ -20,6 +20,12 @@ ALLOWED = (
 )
 """Variables that sessions inherit; everything else must be named."""
 
+OURS = ("PYTHON*", "LD_*", "TERM")
+"""Variables that a server needs beside those, for itself and what it starts."""
+
+SESSION_KEY = "TMUXMCP_KEY"
+"""By this one the processes of a session are known; a server may have been started in one."""
+
 SECRET = re.compile(
     r"(?i)TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH|BEARER|COOKIE|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|SESSION_?KEY"
     r"|(?:^|_)(?:KEYS?|PASS|PAT|DSN)$|(?<!^OLD)_PWD$"
@@ -30,6 +36,11 @@ SECRET = re.compile(
 def is_secret_name(name: str) -> bool:
     """Whether a variable of this name holds a secret, as far as a name can tell."""
     return bool(SECRET.search(name))
+
+
+def is_usual(name: str) -> bool:
+    """Whether a variable may stay in the environment of a server: nobody is told anything by it."""
+    return name == SESSION_KEY or _passes(name, OURS)
 
 
 def user_shell() -> str:

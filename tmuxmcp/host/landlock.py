@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from tmuxmcp.host.project import Identity
@@ -28,6 +30,42 @@ ABSTRACT_SOCKETS, SIGNALS = 1 << 0, 1 << 1
 """Scopes: to nobody outside."""
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+
+
+TRY_S = 5.0
+TRY = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def checked(result):
+    if result < 0:
+        sys.exit(os.strerror(ctypes.get_errno()))
+    return result
+ruleset = checked(libc.syscall(444, ctypes.byref(ctypes.c_uint64(1 << 2)), ctypes.c_size_t(8), 0))
+checked(libc.prctl(38, 1, 0, 0, 0))
+checked(libc.syscall(446, ruleset, 0))
+try:
+    open("/proc/self/status").close()
+except PermissionError:
+    print("confined")
+"""
+"""Lets nothing be read any more, and looks whether that holds."""
+
+
+@cache
+def refusal() -> str:
+    """Why the kernel confines nobody by Landlock; empty: it does. Tried in a process of its own.
+
+    Raises:
+        subprocess.TimeoutExpired: there was no answer, as on a busy machine; the next call tries again.
+    """
+    if not version():
+        return "the kernel has no Landlock, or it is switched off"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", TRY], capture_output=True, text=True, timeout=TRY_S, check=False
+    )
+    if done.stdout == "confined\n":
+        return ""
+    return f"Landlock does not work here ({(done.stderr.strip() or 'no effect').splitlines()[-1][:200]})"
 
 
 def version() -> int:
@@ -53,7 +91,13 @@ def ruleset(abi: int, files: bool = True) -> tuple[str, str]:
 
 
 def words(
-    abi: int, *, hidden: Iterable[str], readable: Iterable[str], writable: Iterable[str], same: Mapping[str, Identity]
+    abi: int,
+    *,
+    hidden: Iterable[str],
+    readable: Iterable[str],
+    writable: Iterable[str],
+    same: Mapping[str, Identity],
+    terminal: bool,
 ) -> list[tuple[str, str]]:
     """What the launcher's step does to reach nothing else.
 
@@ -62,16 +106,20 @@ def words(
         readable: paths in them that can be read.
         writable: directories that can be written to.
         same: what some of them have to be still.
+        terminal: standard input is one, which can be used.
     """
     rights = all_rights(abi)
     holes = sorted({"/dev", *hidden})
-    allowed = [(READ, path) for path in (*around("/", holes), *readable)]
+    allowed = [(READ, path) for path in around("/", holes)]
+    for path in readable:
+        allowed += [(READ, each) for each in around(path, [hole for hole in holes if hole != path])]
     for path in writable:
         # Not beneath itself what is hidden: of a home directory, everything but the state directory.
-        allowed += [(rights, each) for each in around(path, [hole for hole in holes if _beneath(hole, path)])]
+        allowed += [(rights, each) for each in around(path, holes)]
     allowed += [(DEVICE, f"/dev/{name}") for name in DEVICES]
     rules = [_rule(right & rights, path, same.get(path)) for right, path in allowed]
-    return [ruleset(abi), *rules, ("allow_terminal", str(DEVICE & rights)), ("enforce", "")]
+    rules += [("allow_terminal", str(DEVICE & rights))] if terminal else []
+    return [ruleset(abi), *rules, ("enforce", "")]
 
 
 def _rule(right: int, path: str, same: Identity | None) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tmuxmcp.host.commandfacts import hosts_of, paths_of
+from tmuxmcp.host.meanings import match_meaning
 from tmuxmcp.host.shelltext import GLOB, Command, Word
 from tmuxmcp.host.wrapped import basename
 
@@ -60,6 +61,7 @@ class Rule:
     host: tuple[str, ...] = ()
     mode: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
+    does: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class Policy:
     rules: tuple[Rule, ...] = ()
     tier: str = "full"
     standard: tuple[Rule, ...] = field(default=(), repr=False)
+    """Rules of the tier."""
 
     @property
     def allows_everything(self) -> bool:
@@ -117,7 +120,7 @@ def _of_command(action: Action, command: Command, policy: Policy) -> Verdict:
             return verdict
     if policy.tier == "read-only" and not action.read_only:
         return Verdict("deny", f"{action.tool} changes something, and only reading is allowed", "read-only")
-    for rule in policy.standard if policy.tier == "standard" else ():
+    for rule in policy.standard:
         if (verdict := _apply(rule, action, command)) is not None:
             return verdict
     return Verdict("allow", rule=policy.tier if policy.tier != "full" else "")
@@ -241,6 +244,13 @@ def _keys(rule: Rule, action: Action, command: Command) -> Match:
     return _several(rule, list[Word](action.keys), rule.keys, fnmatch.fnmatchcase)
 
 
+def _does(rule: Rule, action: Action, command: Command) -> Match:
+    match: Match = False
+    for name in rule.does:
+        match = _or(match, match_meaning(name, command))
+    return match
+
+
 def _several(rule: Rule, values: Iterable[Word], patterns: Sequence[str], match: Callable[[str, str], bool]) -> Match:
     """A rule that allows must know all of the values; one that denies or asks matches by any."""
     found = [_one(value, patterns, match) for value in values]
@@ -262,4 +272,5 @@ CHECKS: dict[str, Callable[[Rule, Action, Command], Match]] = {
     "path": _path,
     "host": _host,
     "keys": _keys,
+    "does": _does,
 }

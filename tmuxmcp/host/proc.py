@@ -37,6 +37,8 @@ class Stat(NamedTuple):
     threads: int
     born_s: float
     """When it began, by the clock CLOCK_BOOTTIME."""
+    terminal: int
+    """Device number of its controlling terminal; 0: it has none."""
 
 
 def stat(path: str) -> Stat:
@@ -47,7 +49,12 @@ def stat(path: str) -> Stat:
     if len(words) < 20:
         raise ProcessLookupError(path)
     numbers = (int(words[1]), int(words[2]), int(words[3]), int(words[5]), int(words[17]))
-    return Stat(words[0].decode(), *numbers, int(words[19]) / TICKS_A_SECOND)
+    return Stat(words[0].decode(), *numbers, int(words[19]) / TICKS_A_SECOND, _device(int(words[4])))
+
+
+def _device(number: int) -> int:
+    """The kernel's form of a device number, as stat(2) gives it."""
+    return os.makedev((number >> 8) & 0xFFF, (number & 0xFF) | ((number >> 12) & 0xFFF00)) if number else 0
 
 
 def all_stats() -> Iterator[tuple[int, Stat]]:
@@ -90,6 +97,15 @@ def wait_channel(path: str) -> str:
         return file.read().strip()
 
 
+def system_call(path: str) -> list[str]:
+    """The words on the call that a thread sleeps in: number, arguments, stack pointer, place; one `running` if it runs.
+
+    Of a thread that is just going to sleep the kernel tells once it sleeps.
+    """
+    with open(path + "/syscall") as file:
+        return file.read().split()
+
+
 def status(path: str, field: str) -> str:
     """A field of `status`, such as `SigIgn`."""
     with open(path + "/status", encoding="utf-8", errors="replace") as file:
@@ -114,3 +130,41 @@ def limits(pid: int | str) -> dict[str, tuple[str, str]]:
     rows = Path(f"/proc/{pid}/limits").read_text().splitlines()[1:]
     words = {row[:TITLE_COLUMNS].rstrip(): row[TITLE_COLUMNS:].split() for row in rows}
     return {title: (soft, hard) for title, (soft, hard, *_) in words.items()}
+
+
+def waits_in(pid: int) -> tuple[int, int] | None:
+    """The system call in which a process's main thread waits, and its stack pointer; None: it runs."""
+    words = system_call(f"/proc/{pid}")
+    if len(words) < 9 or int(words[0]) < 0:
+        return None
+    return int(words[0]), int(words[-2], 16)
+
+
+def stack_start(pid: int) -> int:
+    """The address at which a process's stack began when its program did; the words before it are its arguments.
+
+    A process that was forked without a new program has its parent's.
+    """
+    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+        words = file.read(STAT_BYTES).rpartition(b")")[2].split()
+    start = int(words[25]) if len(words) > 25 else 0
+    if start <= 1:  # so the kernel hides it
+        raise PermissionError(pid)
+    return start
+
+
+def code_of(pid: int) -> Iterator[tuple[int, int, str, int]]:
+    """A process's code in memory: where each part begins and ends, the name of its file, where that file begins.
+
+    Without the loader of libraries (ld.so(8)).
+    """
+    begins: dict[str, int] = {}
+    with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            words = line.rstrip("\n").split(None, 5)
+            low, high = (int(word, 16) for word in words[0].split("-"))
+            path = words[5] if len(words) > 5 else ""
+            base = begins.setdefault(path, low - int(words[2], 16))
+            name = os.path.basename(path.removesuffix(" (deleted)"))
+            if "x" in words[1] and path.startswith("/") and not name.startswith("ld-"):
+                yield low, high, name, base

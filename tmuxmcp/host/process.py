@@ -2,16 +2,21 @@
 
 A supervisor of its own (`supervisor.py`) starts it and ends it with all its descendants, also when the broker is
 killed meanwhile. Here are its pipes, read in the event loop into bounded memory, the clock, and the report.
+
+In a sandbox the program is confined before it begins. In bubblewrap's, its supervisor is within as well, so that the
+status is the program's own and not what bwrap makes of it; what it tells is believed of the program alone.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import marshal
 import os
 import socket
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
@@ -23,10 +28,11 @@ import anyio
 import psutil
 
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress
-from tmuxmcp.errors import CwdNotFound, InvalidArgument, IoError, ProgramNotFound, ResourceLimit
+from tmuxmcp.errors import CwdNotFound, InvalidArgument, IoError, ProgramNotFound, ResourceLimit, Unsupported
 from tmuxmcp.host.environment import find_cwd, find_program
 from tmuxmcp.host.limits import Rlimit
 from tmuxmcp.host.output import PIPE_BYTES, Ends
+from tmuxmcp.host.sandbox import NO_SANDBOX, Sandbox
 from tmuxmcp.host.signals import signal_name
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -46,6 +52,9 @@ KILL_S = 2.0
 KILL_POLL_S = 0.005
 """A killed process needs a moment to end; nobody but its parent is told."""
 
+LONGEST_LINE = 64 * 1024
+"""Bytes that a supervisor may tell at once."""
+
 KILLED = "Something killed the supervisor of this process, so its status is not known; it was ended."
 
 
@@ -58,6 +67,9 @@ class Program:
     env: Mapping[str, str]
     cwd: str
     rlimits: Sequence[Rlimit] = ()
+    box: Sandbox = NO_SANDBOX
+    code: str = ""
+    """In a sandbox: the directory in which `confine.py` lies."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +117,7 @@ async def run(program: Program, *, stdin: bytes, timeout_s: float, max_output_by
 
     Raises:
         ProgramNotFound, CwdNotFound, ResourceLimit: it could not be started.
+        Unsupported: its sandbox could not be made.
         IoError: somebody killed its supervisor.
     """
     out, err = Ends(max_output_bytes), Ends(max_output_bytes)
@@ -122,24 +135,35 @@ async def run(program: Program, *, stdin: bytes, timeout_s: float, max_output_by
                 for stream in closed:
                     await stream.wait()
             tg.cancel_scope.cancel()
-    if report is None:
-        raise IoError(KILLED)
-    return _ended(report, timed_out, out, err)
+        for fd, ends in ((child.stdout, out), (child.stderr, err)):
+            _take_rest(fd, ends)
+    try:
+        return _ended(report, timed_out, out, err)
+    except (ValueError, OverflowError):
+        raise IoError(KILLED) from None
 
 
-def _ended(report: dict[str, Any], timed_out: bool, out: Ends, err: Ends) -> Ended:
-    code = None if report["status"] is None else os.waitstatus_to_exitcode(report["status"])
+def _ended(report: list[str], timed_out: bool, out: Ends, err: Ends) -> Ended:
+    """The report as a value.
+
+    Raises:
+        ValueError, OverflowError: it is none.
+    """
+    word, status, duration_s, cpu_s, max_rss_kb, left, *survivors = report
+    if word != "ended":
+        raise ValueError(word)
+    code = None if status == "-1" else os.waitstatus_to_exitcode(int(status))
     return Ended(
         rc=code if code is not None and code >= 0 else None,
         signal=signal_name(-code) if code is not None and code < 0 else None,
         timed_out=timed_out,
         stdout=out,
         stderr=err,
-        duration_ms=int(report["duration_s"] * 1000),
-        cpu_ms=int(report["cpu_s"] * 1000),
-        max_rss_kb=report["max_rss_kb"],
-        left=report["left"],
-        survivors=report["survivors"],
+        duration_ms=int(float(duration_s) * 1000),
+        cpu_ms=int(float(cpu_s) * 1000),
+        max_rss_kb=int(max_rss_kb),
+        left=int(left),
+        survivors=[int(pid) for pid in survivors],
     )
 
 
@@ -148,7 +172,11 @@ async def _supervised(program: Program, has_stdin: bool) -> AsyncIterator[_Child
     """A supervisor at work; on leaving, it and all that it started are gone."""
     with ExitStack() as stack:
         work = marshal.dumps(_work(program))
-        child = await anyio.to_thread.run_sync(_spawn, stack, has_stdin)
+        if program.box.wrapper:
+            # By --die-with-parent bwrap ends with the thread that started it, and threads for work end when idle.
+            child = _spawn(stack, has_stdin, program.box)
+        else:
+            child = await anyio.to_thread.run_sync(_spawn, stack, has_stdin, program.box)
         try:
             await child.send(len(work).to_bytes(8, "big") + work)
             yield child
@@ -165,17 +193,20 @@ def _work(program: Program) -> dict[str, Any]:
             "env": {os.fsencode(name): os.fsencode(value) for name, value in program.env.items()},
             "cwd": os.fsencode(program.cwd),
             "rlimits": list(program.rlimits),
+            "confine": program.box.confine,
+            "within": bool(program.box.wrapper),
+            "code": program.code,
             "grace_s": GRACE_S,
         }
     except UnicodeEncodeError as error:
         raise InvalidArgument(f"{error.object!r} cannot be given to a program.", hint="Give valid text.") from None
 
 
-def _spawn(stack: ExitStack, has_stdin: bool) -> _Child:
+def _spawn(stack: ExitStack, has_stdin: bool, box: Sandbox) -> _Child:
     """Start a supervisor; the stack closes our ends of its pipes."""
     ours, theirs = socket.socketpair()
     stack.callback(ours.close)
-    argv = [sys.executable, "-I", "-S", str(SUPERVISOR), str(theirs.fileno())]
+    argv = [*box.wrapper, sys.executable, "-I", "-S", str(SUPERVISOR), str(theirs.fileno())]
     with theirs:
         process = subprocess.Popen(
             argv,
@@ -186,6 +217,7 @@ def _spawn(stack: ExitStack, has_stdin: bool) -> _Child:
             pass_fds=[theirs.fileno()],
             start_new_session=True,
             cwd="/",
+            env=None if box.level == "none" else {},  # what is confined may read it
         )
     for stream in (process.stdin, process.stdout, process.stderr):
         if stream:
@@ -194,7 +226,7 @@ def _spawn(stack: ExitStack, has_stdin: bool) -> _Child:
     ours.setblocking(False)
     assert process.stdout
     assert process.stderr
-    return _Child(process, ours, process.stdout.fileno(), process.stderr.fileno())
+    return _Child(process, ours, process.stdout.fileno(), process.stderr.fileno(), bool(box.wrapper))
 
 
 @dataclass
@@ -205,8 +237,10 @@ class _Child:
     control: socket.socket
     stdout: int
     stderr: int
+    wrapped: bool = False
+    """It is within: bwrap ends with it, and all processes with bwrap."""
     pid: int = 0
-    """The program's, once it has started."""
+    """The program's, once it has started; 0 within, where it is another one."""
     reported: bool = False
     """The supervisor has nothing more to do."""
     _received: bytearray = field(default_factory=bytearray)
@@ -215,40 +249,52 @@ class _Child:
         """Wait until the program has started.
 
         Raises:
-            ProgramNotFound, CwdNotFound, ResourceLimit
+            ProgramNotFound, CwdNotFound, ResourceLimit, Unsupported
             IoError: its supervisor is gone.
         """
-        pid = await self._told()
-        self.pid = pid[0] if pid else 0
         told = await self._told()
-        if told is None:
-            raise IoError(KILLED)
-        if told[0]:
+        if told[:1] == ["pid"]:
+            with suppress(ValueError):
+                self.pid = 0 if self.wrapped else int(told[1])
+            told = await self._told()
+        if told[:1] == ["failed"]:
             self.reported = True
-            raise _failure(program, *told[0])
+            raise _failure(program, *told[1:])
+        if told != ["runs"]:
+            raise self._not_begun()
 
-    async def ended(self, timeout_s: float) -> tuple[dict[str, Any] | None, bool]:
+    def _not_begun(self) -> Exception:
+        """Why a supervisor that is gone has started nothing."""
+        said = b""
+        with suppress(OSError):
+            said = os.read(self.stderr, PIPE_BYTES) if self.wrapped else b""
+        if not said:
+            return IoError(KILLED)
+        text = said.decode(errors="replace").strip()[-500:]
+        return Unsupported(f"The sandbox could not be made: {text}.", hint="`tmuxmcp doctor` says what can be had.")
+
+    async def ended(self, timeout_s: float) -> tuple[list[str], bool]:
         """Wait for the report; end the tree when the time is up.
 
         Returns:
-            the report, `None` if the supervisor is gone without one; and whether the time was up.
+            the report, empty if the supervisor is gone without one; and whether the time was up.
         """
-        told = None
+        told: list[str] = []
         with anyio.move_on_after(timeout_s) as waiting:
             told = await self._told()
         if waiting.cancelled_caught:
             await self.send(b"E")
             with anyio.move_on_after(GRACE_S + SLACK_S):
                 told = await self._told()
-        self.reported = told is not None
-        return told[0] if told else None, waiting.cancelled_caught
+        self.reported = bool(told)
+        return told, waiting.cancelled_caught
 
     async def finish(self) -> None:
         """Have the tree ended if it still runs, and reap the supervisor."""
         if not self.reported:
             await self.send(b"E")
             with anyio.move_on_after(GRACE_S + SLACK_S):
-                self.reported = await self._told() is not None
+                self.reported = bool(await self._told())
         if not self.reported:
             self.process.kill()
             if self.pid:
@@ -276,35 +322,37 @@ class _Child:
                 with suppress(BlockingIOError):
                     view = view[self.control.send(view) :]
 
-    async def _told(self) -> Any:
-        """The supervisor's next message; `None` if it is gone. Cancelled, it loses nothing."""
-        while True:
-            size = 8 + int.from_bytes(self._received[:8], "big")
-            if len(self._received) >= max(size, 9):
-                message = marshal.loads(self._received[8:size])
-                del self._received[:size]
-                return message
+    async def _told(self) -> list[str]:
+        """The words of the supervisor's next line; none if it is gone. Cancelled, it loses nothing."""
+        while b"\n" not in self._received:
             await anyio.wait_readable(self.control)
             try:
                 piece = self.control.recv(PIPE_BYTES)
             except BlockingIOError:
                 continue
             except ConnectionResetError:
-                return None
-            if not piece:
-                return None
+                return []
+            if not piece or len(self._received) > LONGEST_LINE:
+                return []
             self._received += piece
+        line, _, self._received = self._received.partition(b"\n")
+        return line.decode(errors="replace").split(" ")
 
 
-def _failure(program: Program, code: str, number: int) -> Exception:
-    reason = os.strerror(number)
+def _failure(program: Program, code: str = "", number: str = "0", *words: str) -> Exception:
+    if code == "UNSUPPORTED":
+        return Unsupported(f"The sandbox could not be made: {' '.join(words)}.", hint="Try again with another cwd.")
+    error = int(number) if number.isdecimal() else errno.EINVAL
+    reason = os.strerror(error)
     if code == "CWD_NOT_FOUND":
         hint = "Give a directory that you may enter as cwd."
         return CwdNotFound(f"{program.cwd!r} cannot be entered: {reason}.", hint=hint, cwd=program.cwd)
-    if number == errno.E2BIG:
+    if error == errno.E2BIG:
         return ResourceLimit("Arguments and environment are too long for the system.", hint="Give data as stdin.")
     if code == "PROGRAM_NOT_FOUND":
         hint = "A script needs a #! line with an interpreter that exists."
+        if program.box.level != "none":
+            hint += " In the sandbox, what lies in /tmp or the state directory is not to be seen, but for the cwd."
         text = f"{program.executable!r} cannot be executed: {reason}."
         return ProgramNotFound(text, hint=hint, program=program.executable)
     return IoError(f"The process could not be started: {reason}.")
@@ -348,6 +396,14 @@ async def _collect(fd: int, ends: Ends, closed: anyio.Event) -> None:
             break
         ends.feed(data)
     closed.set()
+
+
+def _take_rest(fd: int, ends: Ends) -> None:
+    """Read what a pipe holds at this moment: we may have been stopped while it was to be read."""
+    left = int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
+    while left > 0 and (data := os.read(fd, left)):
+        ends.feed(data)
+        left -= len(data)
 
 
 async def _tell(progress: Progress, out: Ends, err: Ends) -> None:

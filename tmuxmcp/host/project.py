@@ -11,9 +11,11 @@ import os
 import pwd
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+
+from tmuxmcp.errors import InvalidArgument
 
 Identity = tuple[int, int]
 """Device and inode."""
@@ -40,6 +42,12 @@ class Project:
     identity: Identity
     closed: str | None
     """Why no session in a sandbox may work there."""
+    above: tuple[Identity, ...] = ()
+    """Itself and all directories above it."""
+
+    def lies_in(self, roots: Iterable[Project]) -> bool:
+        """Whether it is one of some directories, or lies in one of them."""
+        return any(root.identity in self.above for root in roots)
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,58 @@ def judge(path: str, ours: Iterable[str]) -> Project:
             above = [_identity(fd), *_upwards(os.path.dirname(real))]
     finally:
         os.close(fd)
-    return Project(real, above[0], _why_closed(real, above, ours))
+    return Project(real, above[0], _why_closed(real, above, ours), tuple(above))
+
+
+def roots_of(named: Sequence[str], otherwise: str, ours: Iterable[str]) -> tuple[Project, ...]:
+    """The directories beneath which sessions in a sandbox may work.
+
+    Args:
+        named: what the person names.
+        otherwise: the one that is meant where nothing is named; none is meant if that is closed.
+
+    Raises:
+        InvalidArgument: a named one is not there, or closed.
+    """
+    found = []
+    for path in named or [otherwise]:
+        try:
+            root = judge(path, ours)
+            closed = root.closed
+        except OSError as error:
+            root, closed = None, f"it cannot be looked at ({error.strerror})"
+        if root and not closed:
+            found.append(root)
+        elif named:
+            raise InvalidArgument(
+                f"{path} cannot be one of sandbox_roots: {closed}.",
+                hint="Name directories of projects; sandbox_write names single others.",
+            )
+    return tuple(found)
+
+
+def directories_to_hide(files: Iterable[str]) -> list[str]:
+    """The real directories of files that nobody in a sandbox may read, as far as they are there.
+
+    They are hidden whole: who replaces a file puts another one in its place, which nothing covers.
+
+    Raises:
+        InvalidArgument: one lies where much else does, that is needed in a sandbox.
+    """
+    found = []
+    for file in files:
+        real = os.path.realpath(file)
+        if os.path.exists(real) and not os.path.isfile(real):  # /dev/null, for no settings
+            continue
+        for directory in sorted({os.path.realpath(os.path.dirname(file)), os.path.dirname(real)}):
+            if directory in {os.path.realpath(each) for each in ("/", *SYSTEM, *HOMES, *_homes(directory + "/x"))}:
+                raise InvalidArgument(
+                    f"{file} cannot be kept from a sandbox: it lies in {directory}, with what is needed there.",
+                    hint="Move it into a directory of its own.",
+                )
+            if os.path.isdir(directory):
+                found.append(directory)
+    return found
 
 
 def _why_closed(real: str, above: list[Identity], ours: Iterable[str]) -> str | None:

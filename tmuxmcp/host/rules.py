@@ -10,11 +10,12 @@ from typing import Any
 
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.errors import InvalidArgument
-from tmuxmcp.host.commandfacts import words_of
+from tmuxmcp.host.meanings import DOES
 from tmuxmcp.host.policy import STRICTNESS, Policy, Rule
+from tmuxmcp.host.shelltext import words_of
 
-TIERS = ("read-only", "standard", "full")
-CONDITIONS = ("tool", "program", "argv", "command", "path", "host", "mode", "keys")
+TIERS = ("read-only", "standard", "careful", "full")
+CONDITIONS = ("tool", "program", "argv", "command", "path", "host", "mode", "keys", "does")
 TOOLS = frozenset(OPERATIONS) | words_of("start_recording stop_recording request_user_input")
 """What a rule may name: all that there is, and what is still to come."""
 
@@ -54,6 +55,11 @@ STANDARD: list[dict[str, Any]] = [
         "action": "deny",
         "reason": "this writes to a disk past its file system",
     },
+    {
+        "does": "run-download",
+        "action": "deny",
+        "reason": "nobody has read what would run; save it to a file and read that first",
+    },
 ]
 """What no agent needs; everything else is allowed."""
 
@@ -77,8 +83,15 @@ def parse_policy(entries: Sequence[Any]) -> Policy:
             rules.append(_rule(number, str(number), entry))
         else:
             raise _wrong(number, "it is neither a table nor the name of a tier")
-    standard = tuple(_rule(0, "standard", entry) for entry in STANDARD) if tier == "standard" else ()
-    return Policy(tuple(rules), tier or "full", standard)
+    return Policy(tuple(rules), tier or "full", _rules_of(tier))
+
+
+def _rules_of(tier: str) -> tuple[Rule, ...]:
+    """What a tier says of single commands: `standard` denies, and `careful` asks about the same."""
+    if tier not in ("standard", "careful"):
+        return ()
+    action = {} if tier == "standard" else {"action": "confirm"}
+    return tuple(_rule(0, tier, entry | action) for entry in STANDARD)
 
 
 def _wrong(number: int, problem: str, hint: str = "") -> InvalidArgument:
@@ -100,6 +113,9 @@ def _rule(number: int, label: str, entry: Mapping[str, Any]) -> Rule:
         raise _wrong(number, "command must be a regular expression")
     _check_regex(number, command)
     lists = {name: _patterns(number, name, entry[name]) for name in CONDITIONS if name in entry and name != "command"}
+    for pattern in lists.get("does", ()):
+        if pattern not in DOES:
+            raise _wrong(number, f"nothing is known that does {pattern!r}", f"There are: {', '.join(DOES)}.")
     for name, known in (("tool", TOOLS), ("mode", MODES)):
         for pattern in lists.get(name, ()):
             if not any(fnmatch.fnmatchcase(each, pattern) for each in known):

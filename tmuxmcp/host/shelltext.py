@@ -12,14 +12,22 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 Word = str | None
+
+
+def words_of(text: str) -> frozenset[str]:
+    """A set of words."""
+    return frozenset(text.split())
+
 
 TEXT_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "yash"})
 """Programs that run the commands of a text, as `sh -c TEXT` does."""
@@ -45,6 +53,9 @@ DECLARES = {"declaration_command": "", "unset_command": "unset", "test_command":
 MOST_CWDS = 16
 """So many directories that a text may be in; with more, where it runs cannot be known."""
 
+MOST_GOT = 16
+"""So many commands are known of which one gets the output."""
+
 MOST_DEPTH = 100
 """Deeper nesting counts as not understood: it would exhaust our own stack."""
 
@@ -61,6 +72,10 @@ class Command:
     """Where it may run: where the text starts, and where a `cd` before it goes. None: cannot be known."""
     fed: bool = False
     """Its standard input is a pipe, a file or text of the command line."""
+    gets: tuple[Command, ...] = ()
+    """Commands whose output it gets: by a pipe, or by a substitution in its words or redirections."""
+    assigned: Word = ""
+    """Of an assignment, `NAME=`: the value."""
 
     @property
     def program(self) -> Word:
@@ -69,6 +84,16 @@ class Command:
 
 
 UNKNOWN = Command((None,))
+
+
+def merged(*several: Iterable[Command]) -> tuple[Command, ...]:
+    """Commands whose output is got, each once and without what they get themselves; too many are not told apart."""
+    found: dict[int, Command] = {}
+    for each in chain(*several):
+        found.setdefault(id(each.argv), each)  # not by its words, which may be a hundred thousand
+        if len(found) > MOST_GOT:
+            return (UNKNOWN,)
+    return tuple(replace(each, gets=()) if each.gets else each for each in found.values())
 
 
 def parse(text: str, cwds: tuple[str | None, ...] = (None,), home: str = "") -> list[Command]:
@@ -122,14 +147,21 @@ class _Walk:
         elif node.type in DECLARES:
             self.found.append(Command((DECLARES[node.type] or _text(node.children[0]),), cwds=self.cwds))
         elif node.type == "variable_assignment":
-            self.found.append(Command((_text(node.named_children[0]) + "=",), cwds=self.cwds))
+            value = self._word(node.named_children[1]) if len(node.named_children) > 1 else ""
+            self.found.append(Command((_text(node.named_children[0]) + "=",), cwds=self.cwds, assigned=value))
+        ends: list[int] = []
         for child in node.named_children:
             self.visit(child, depth + 1)
-        if node.type == "redirected_statement":
-            self._redirect(node, before)
+            ends.append(len(self.found))
+        if node.type == "command":
+            inside = merged(self.found[before].gets, self.found[before + 1 :])
+            self.found[before] = replace(self.found[before], gets=inside)
+        elif node.type == "redirected_statement":
+            self._redirect(node, before, ends)
         elif node.type == "pipeline":
             # All but the first read a pipe; what cannot be told apart here counts as fed, too.
             self.found[before + 1 :] = [replace(each, fed=True) for each in self.found[before + 1 :]]
+            self._pipe(before, ends)
 
     def _command(self, node: Node) -> None:
         words = [child for child in node.named_children if "redirect" not in child.type]
@@ -158,8 +190,21 @@ class _Walk:
         if len(self.cwds) == MOST_CWDS:
             self.cwds = (None,)
 
-    def _redirect(self, node: Node, before: int) -> None:
+    def _pipe(self, before: int, ends: list[int]) -> None:
+        """What stands behind a `|` gets what all before it print."""
+        printed: tuple[Command, ...] = ()
+        for start, end in pairwise([before, *ends]):
+            stage = self.found[start:end]
+            self.found[start:end] = [replace(each, gets=merged(printed, each.gets)) for each in stage]
+            printed = merged(printed, stage)
+
+    def _redirect(self, node: Node, before: int, ends: list[int]) -> None:
         """What stands behind a statement concerns every command in it."""
+        body = next((end for child, end in zip(node.named_children, ends, strict=True) if _is_body(child)), before)
+        first, rest = self.found[before:body], self.found[body:]
+        # A pipe behind `<<END` belongs to the redirection, as the grammar has it.
+        self.found[before:body] = [replace(each, gets=merged(each.gets, rest)) for each in first]
+        self.found[body:] = [replace(each, gets=merged(each.gets, first)) for each in rest]
         redirects = [child for child in node.named_children if "redirect" in child.type]
         files = self._files(redirects)
         fed = any(self._feeds(child) for child in redirects)
@@ -222,6 +267,11 @@ class _Walk:
         if HISTORY.search(inside) or any(child.type != "string_content" for child in node.named_children):
             return None
         return re.sub(r'\\([\\$`"\n])', lambda found: "" if found[1] == "\n" else found[1], inside)
+
+
+def _is_body(node: Node) -> bool:
+    """Whether a part of a redirected statement is the statement."""
+    return "redirect" not in node.type
 
 
 def _text(node: Node) -> str:

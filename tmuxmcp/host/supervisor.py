@@ -4,9 +4,12 @@ It adopts orphans (PR_SET_CHILD_SUBREAPER), so that nothing the program starts g
 and process groups that makes, and it is over when no child is left. It ends the whole tree when the broker says so
 on FD, when the broker is gone, and when the program has ended and left something running.
 
-On FD: the broker sends what to run, later perhaps one byte: end it. It gets the program's pid, why it could not be
-started (or None), and at the end the report. All are `marshal` behind their length: the two ends are one
-interpreter, and imports are the start-up time of every call.
+On FD: the broker sends what to run, as `marshal` behind its length, later perhaps one byte: end it. It gets lines of
+words: `pid N`, then `runs` or `failed CODE ERRNO REASON`, and at the end the report. Imports are the start-up time of
+every call.
+
+In a sandbox of bubblewrap's it runs within, and confines itself as what it starts. In any other it stays outside.
+What comes from within may come from anybody there: so the broker is told by plain lines, never by `marshal`.
 """
 
 import _signal  # type: ignore[import-not-found]  # the type stubs do not know it
@@ -24,6 +27,9 @@ LINGER_S = 0.5
 """What a program leaves running may take so long to end by itself: `tee` behind a shell has output to write."""
 
 LEFT_GRACE_S = 0.1
+MOST_TOLD = 1000
+"""Survivors that the report names."""
+
 KILL_S = 2.0
 """After so long, who survived KILL is reported: a process in the kernel's hands, or another user's."""
 
@@ -168,31 +174,31 @@ def read_work(fd: int) -> dict[str, Any]:
     return work
 
 
-def start(work: dict[str, Any], fd: int) -> tuple[int, tuple[str, int] | None]:
-    """Start the program; return its pid, or why there is none: a code and an error number."""
+def start(work: dict[str, Any], fd: int) -> tuple[int, str]:
+    """Start the program; return its pid, and why it could not be started: code, error number and reason, or nothing."""
     told, failed = os.pipe()
     pid = os.fork()
     if pid == 0:
         become(work, fd, failed)
     os.close(failed)
-    failure = os.read(told, 64)  # nothing: the pipe was closed by the exec
+    failure = os.read(told, 4096)  # nothing: the pipe was closed by the exec
     os.close(told)
-    if not failure:
-        return pid, None
-    os.waitpid(pid, 0)
-    code, number = failure.decode().split()
-    return 0, (code, int(number))
+    if failure:
+        os.waitpid(pid, 0)
+    return pid, failure.decode(errors="replace")
 
 
 def become(work: dict[str, Any], fd: int, failed: int) -> None:
-    """In the child: a session of its own, the limits, default signals, and then exec.
+    """In the child: a session of its own, the sandbox, the limits, default signals, and then exec.
 
     The pid is told from here: the program may kill us as the first thing it does.
     """
     code = "INTERNAL"
     try:
         os.setsid()
-        tell(fd, os.getpid())
+        tell(fd, f"pid {os.getpid()}")
+        if not work["within"]:
+            confine(work)
         code = "CWD_NOT_FOUND"
         os.chdir(work["cwd"])
         code = "INTERNAL"
@@ -204,10 +210,26 @@ def become(work: dict[str, Any], fd: int, failed: int) -> None:
         os.execve(work["executable"], work["argv"], work["env"])
     except OSError as error:
         os.write(failed, f"{code} {error.errno or 0}".encode())
-    except BaseException:
-        os.write(failed, f"INTERNAL {errno.EINVAL}".encode())
+    except BaseException as error:
+        os.write(failed, refusal(error).encode())
     finally:
         os._exit(127)
+
+
+def confine(work: dict[str, Any]) -> None:
+    """Do to ourselves what the sandbox wants (`confine.py`)."""
+    if work["confine"]:
+        sys.path.append(work["code"])
+        import confine as words  # type: ignore[import-not-found]  # it lies elsewhere, and in no package for us
+
+        words.confine(work["confine"])
+
+
+def refusal(error: BaseException) -> str:
+    """Why nothing was started, as the broker is told."""
+    if type(error).__name__ == "Refused":
+        return f"UNSUPPORTED 0 {error}"[:1000]
+    return f"INTERNAL {errno.EINVAL}"
 
 
 def limit(which: int, soft: int, hard: int) -> None:
@@ -236,17 +258,15 @@ def let_go_of_streams() -> None:
     os.close(null)
 
 
-def report(supervisor: Supervisor, begun: float, left: int) -> dict[str, Any]:
+def report(supervisor: Supervisor, begun: float, left: int) -> str:
+    """Wait status or -1, seconds by the clock and of the processor, KiB of memory, how many were left, who survived."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     kib = 1024 if sys.platform == "darwin" else 1  # getrusage(2): bytes there
-    return {
-        "status": supervisor.status,
-        "duration_s": (supervisor.ended_at or time.monotonic()) - begun,
-        "cpu_s": usage.ru_utime + usage.ru_stime,
-        "max_rss_kb": usage.ru_maxrss // kib,
-        "left": left,
-        "survivors": supervisor.tree() if supervisor.reap() else [],
-    }
+    status = -1 if supervisor.status is None else supervisor.status
+    duration_s = (supervisor.ended_at or time.monotonic()) - begun
+    survivors = supervisor.tree()[:MOST_TOLD] if supervisor.reap() else []
+    numbers = [status, duration_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss // kib, left, *survivors]
+    return " ".join(map(str, numbers))
 
 
 def main(fd: int) -> None:
@@ -258,9 +278,14 @@ def main(fd: int) -> None:
     adopt_orphans()
     supervisor = Supervisor(fd)
     begun = time.monotonic()
-    supervisor.pid, failure = start(work, fd)
+    try:
+        if work["within"]:
+            confine(work)
+        supervisor.pid, failure = start(work, fd)
+    except Exception as error:
+        failure = refusal(error)
     let_go_of_streams()
-    tell(fd, failure)
+    tell(fd, f"failed {failure}" if failure else "runs")
     if failure:
         return
     while supervisor.status is None and not supervisor.ordered:
@@ -271,13 +296,12 @@ def main(fd: int) -> None:
     elif supervisor.wait_until(time.monotonic() + LINGER_S):
         left = len(supervisor.tree())
         supervisor.end(LEFT_GRACE_S)
-    tell(fd, report(supervisor, begun, left))
+    tell(fd, f"ended {report(supervisor, begun, left)}")
 
 
-def tell(fd: int, value: Any) -> None:
-    data = marshal.dumps((value,))
+def tell(fd: int, line: str) -> None:
     try:  # noqa: SIM105 - as above
-        os.write(fd, len(data).to_bytes(8, "big") + data)
+        os.write(fd, line.replace("\n", " ").encode(errors="replace") + b"\n")
     except OSError:
         pass  # the broker is gone
 

@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tmuxmcp.host.shelltext import TEXT_SHELLS, UNKNOWN, Command, Word, parse
+from tmuxmcp.host.shelltext import TEXT_SHELLS, UNKNOWN, Command, Word, merged, parse
+from tmuxmcp.host.variables import run_by
 
 MOST_NESTED = 8
 """`env env env ...`: what is deeper counts as not understood."""
@@ -114,6 +115,8 @@ def basename(program: Word) -> Word:
 
 def _inner(name: str, command: Command) -> list[Command]:
     words = command.argv[1:]
+    if name.endswith("=") and not words:
+        return run_by(name[:-1], command.assigned, command)
     if name in TEXT_SHELLS:
         return _shell(command, words)
     if name in COMMAND_OPTION:
@@ -133,6 +136,7 @@ def _after(name: str, command: Command, words: tuple[Word, ...]) -> list[Command
     if name == "env" and (split := _split_string(words)):
         return _text(command, split) if split != "?" else [UNKNOWN]
     valued, operands, at = wrapper.valued.split(), wrapper.operands, 0
+    set_before: list[Command] = []
     while at < len(words):
         word = words[at]
         if word is None:
@@ -145,7 +149,10 @@ def _after(name: str, command: Command, words: tuple[Word, ...]) -> list[Command
             break
         elif word in valued:
             at += 1
-        elif (word.startswith("-") and len(word) > 1) or (wrapper.assignments and ASSIGNMENT.match(word)):
+        elif wrapper.assignments and ASSIGNMENT.match(word):
+            variable, _, value = word.partition("=")
+            set_before += run_by(variable, value, command)
+        elif word.startswith("-") and len(word) > 1:
             pass
         elif operands:
             operands -= 1
@@ -154,10 +161,10 @@ def _after(name: str, command: Command, words: tuple[Word, ...]) -> list[Command
         at += 1
     rest = words[at:]
     if not rest:
-        return []
+        return set_before
     if name in TEXT_WRAPPERS:
         return _text(command, None if None in rest else " ".join(word or "" for word in rest))
-    return [replace(command, argv=rest, files=())]
+    return [*set_before, replace(command, argv=rest, files=())]
 
 
 def _split_string(words: tuple[Word, ...]) -> str:
@@ -180,12 +187,17 @@ def _shell(command: Command, words: tuple[Word, ...]) -> list[Command]:
         if re.match(r"-\w*c\w*\Z", word) or word in ("--command", "--init-command"):
             behind = [each for each in words[at + 1 :] if each is None or not re.match(r"[-+]\w", each)]
             return _text(command, behind[0] if behind else None)
-        if word in SHELL_VALUED:
+        if takes_value(word):
             at += 1
         elif not word.startswith(("-", "+")) or word == "-":
             return []  # a script: a program like others
         at += 1
     return [UNKNOWN] if command.fed else []
+
+
+def takes_value(option: str) -> bool:
+    """Whether an option of a shell takes the next word: `-o pipefail`, `-euo pipefail`."""
+    return option in SHELL_VALUED or bool(re.match(r"[-+]\w*[oO]\Z", option))
 
 
 def _option_text(command: Command, words: tuple[Word, ...], options: tuple[str, ...]) -> list[Command]:
@@ -231,4 +243,5 @@ def _runs(command: Command, words: tuple[Word, ...], options: tuple[str, ...]) -
 def _text(command: Command, text: Word) -> list[Command]:
     if text is None:
         return [UNKNOWN]
-    return [replace(each, fed=each.fed or command.fed) for each in parse(text, command.cwds)]
+    found = parse(text, command.cwds)
+    return [replace(each, fed=each.fed or command.fed, gets=merged(command.gets, each.gets)) for each in found]
