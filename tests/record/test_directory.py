@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import tmuxmcp
-from tests.conftest import eventually
+from tests.conftest import SLOW, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.record import directory as owner
 from tmuxmcp.record import start
@@ -34,7 +34,7 @@ BY_NAME = {entry.name: entry for entry in ENTRIES}
 WITHOUT_PACKAGE = {"tmux/step.py", "tmux/confine.py"}
 """Scripts that run without the package: they spell names themselves."""
 
-NOT_A_SESSIONS = {("demo.py", "work")}
+NOT_A_SESSIONS = {("demo.py", "work"), ("host/workplace.py", "work"), ("host/workplace.py", "tmp")}
 """Paths of another directory, with a part of the same name."""
 
 
@@ -147,7 +147,7 @@ async def test_a_session_has_the_files_of_the_table_and_no_others(broker: Broker
     project.mkdir()
     await broker.create_session("bash", name="a", sandbox=sandbox, cwd=str(project))  # type: ignore[arg-type]
     await broker.run("true", "a")
-    await broker.send("exit", "a", enter=True, wait_for="exit")
+    await broker.send("exit", "a", enter=True, wait_for="exit", timeout_ms=int(20_000 * SLOW))
     directory = broker.registry.directory("a")
     await eventually(directory.events.exists)
     for path in directory.path.rglob("*"):

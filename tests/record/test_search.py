@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import eventually
 from tmuxmcp.contract.results import SearchResult
 from tmuxmcp.errors import InvalidPattern
+from tmuxmcp.host.searching import Pattern, Searching
 from tmuxmcp.record import search as module
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.excerpt import Reader
@@ -28,8 +31,20 @@ def log(tmp_path: Path) -> RawLog:
     return RawLog(SessionDirectory(tmp_path))
 
 
+SEARCHING = Searching()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _searching() -> Iterator[None]:
+    yield
+    SEARCHING.close()
+
+
 def search(log: RawLog, pattern: str, limit: int = 100, context: int = 0, cols: int = 80) -> SearchResult:
-    return anyio.run(module.search, log, cols, 24, "a", pattern, limit, context)
+    async def found() -> SearchResult:
+        return await module.search(log, cols, 24, "a", await SEARCHING.pattern(pattern), limit, context)
+
+    return anyio.run(found)
 
 
 def found(log: RawLog, pattern: str, **arguments: Any) -> list[tuple[int, int, str]]:
@@ -129,8 +144,7 @@ def test_wrong_patterns(log: RawLog, pattern: str):
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", r"(?s:(a+)+)$"])
-def test_exponential_patterns_end(log: RawLog, monkeypatch: pytest.MonkeyPatch, pattern: str):
-    monkeypatch.setattr(module, "PATTERN_S", 0.05)
+def test_exponential_patterns_end(log: RawLog, pattern: str):
     log.path.write_bytes((b"a" * 5000 + b"!\r\n") * 3)
     with pytest.raises(InvalidPattern, match="too long"):
         search(log, pattern)
@@ -157,9 +171,10 @@ def test_cancelled_search_stops(log: RawLog, monkeypatch: pytest.MonkeyPatch):
     log.path.write_bytes(b"0123456789\r\n" * 500_000)
 
     async def cancelled() -> None:
-        with anyio.move_on_after(0.05) as scope:
-            await module.search(log, 80, 24, "a", "x", 10, 0)
-        assert scope.cancelled_caught
+        async with anyio.create_task_group() as task_group:
+            task_group.start_soon(module.search, log, 80, 24, "a", Pattern("x", "", SEARCHING), 10, 0)
+            await eventually(lambda: jobs)
+            task_group.cancel_scope.cancel()
         await anyio.sleep(0.05)
 
     anyio.run(cancelled)

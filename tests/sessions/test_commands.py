@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import TMUX, eventually
+from tests.conftest import SLOW, TMUX, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.record.commands import EndedCommand
@@ -80,7 +80,10 @@ async def test_what_runs_nothing_is_no_command(broker: Broker, shell: str, state
     await broker.send(enter=True, session_id="a")
     await broker.send("half a command", session_id="a")
     await broker.send(key="C-c", session_id="a")
+    await broker.read(session_id="a", wait_for="ready")
+    size = session.log.size()
     by_script(state_dir, "Enter", "Enter")
+    await eventually(lambda: session.log.read(size, 1 << 20).count(b"\x1b]133;A;") >= 2)  # it has read both
     await broker.run("true", "a")
     (command,) = await ended(session, 1)
     assert command.text == "true"
@@ -118,7 +121,7 @@ async def test_what_is_typed_ahead_is_told_by_its_text(broker: Broker, shell: st
 @every_shell
 async def test_a_command_that_runs_has_no_end(broker: Broker, shell: str) -> None:
     session = await session_of(broker, shell)
-    await broker.run("sleep 600", "a", timeout_ms=500)
+    await broker.run("sleep 600", "a", timeout_ms=int(1000 * SLOW))
     (running,) = await eventually(lambda: known(session))
     assert isinstance(running, RunningCommand)
     assert (running.number, running.text, running.by) == (1, "sleep 600", "agent")

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.conftest import SLOW, eventually
+from tests.conftest import SLOW, eventually, stop_with_children
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.sessions.end import process_tree
 
@@ -108,6 +108,8 @@ async def test_force_does_not_ask(broker: Broker) -> None:
 
 async def test_named_signal_is_the_one_that_is_sent(broker: Broker) -> None:
     await broker.create_session(name="a", program="sleep", args=["600"], wait_ready=False)
+    pid = (await broker.get_session("a")).pid
+    await eventually(lambda: psutil.Process(pid).name() == "sleep")
     assert (await broker.destroy_session("a", signal="INT")).exit_signal == "INT"
 
 
@@ -139,18 +141,17 @@ async def test_launcher_goes_on_telling_how_the_program_ended(broker: Broker) ->
     session = broker.registry.sessions["a"]
     program = (await broker.get_session("a")).pid
     assert program
-    sink_pid = int(session.directory.sink.read_text().split()[0])
-    sink = [psutil.Process(sink_pid), *psutil.Process(sink_pid).children()]
-    for process in sink:
-        process.suspend()
+    sink = stop_with_children(int(session.directory.sink.read_text().split()[0]))
     try:
         os.kill(program, signal.SIGTERM)
         await eventually(lambda: not alive(program))
         leader = psutil.Process(session.live().leader)
-        seen = set()
-        while len(seen) < 5:
+        seen: set[int] = set()
+        until = time.monotonic() + 2  # it gives up after 10
+        while len(seen) < 5 and time.monotonic() < until:
             seen |= {helper.pid for helper in leader.children()}
             assert process_tree(session) == []
+        assert leader.is_running()
     finally:
         for process in sink:
             process.resume()
@@ -177,6 +178,7 @@ async def test_signal_to_the_session_reaches_all_but_the_launcher(broker: Broker
     await broker.create_session(name="a")
     await broker.run(CHILDREN[0].format(file=file), session_id="a")
     (child,) = numbers(file)
+    await eventually(lambda: psutil.Process(child).name() == "sleep")  # until then it ignores what its shell does
     shell = (await broker.get_session("a")).pid
     sent = await broker.signal("TERM", target="session", session_id="a")
     assert set(sent.pids) == {child, shell}

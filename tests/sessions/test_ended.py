@@ -170,7 +170,7 @@ async def test_an_ending_that_never_came_explains_nothing(broker: Broker):
     session = broker.registry.sessions["a"]
     WhyEnded("destroyed", "killed", "2020-01-01T00:00:00+00:00").save(session.directory)
     assert (await broker.get_session("a")).ended is None
-    await broker.send(key="C-d", session_id="a", wait_for="exit")
+    await broker.send(key="C-d", session_id="a", wait_for="exit", timeout_ms=LONG_MS)
     assert await why(broker) == ("exit", None)
 
 
@@ -194,7 +194,7 @@ async def test_an_ending_that_was_given_up_explains_nothing(broker: Broker, othe
         task_group.start_soon(partial(broker.destroy_session, "a", grace_ms=60_000))
         await eventually(broker.registry.directory("a").ended.exists)
         task_group.cancel_scope.cancel()
-    await broker.send(enter=True, session_id="a", wait_for="exit")
+    await broker.send(enter=True, session_id="a", wait_for="exit", timeout_ms=LONG_MS)
     assert await why(broker) == ("exit", None)
     assert await why(other) == ("exit", None)
 

@@ -122,6 +122,7 @@ async def test_follower_from_an_offset_gets_bytes_alone(broker: Broker) -> None:
     await broker.create_session("cat", name="a", wait_ready=True)
     await typed(broker, "hello")
     await eventually(lambda: log_of(broker).endswith(b"hello\r\nhello\r\n"))
+    await broker.read(session_id="a", wait_for="ready")
     follow = broker.follow("a", since=3)
     event = await anext(follow)
     assert event == Output(3, log_of(broker)[3:])
@@ -185,7 +186,11 @@ async def test_wait_for_an_event_may_be_given_up_and_taken_up_again(broker: Brok
             while True:
                 event = await anext(follow)
                 seen += event.data if isinstance(event, Output) else b""
-    seen += await output_until(follow, b"line 39\r\nline 39\r\n") if b"line 39\r\nline 39" not in seen else b""
+    size = sum(2 * len(f"line {number}\r\n") for number in range(40))  # each is echoed, and printed by cat
+    with anyio.fail_after(SOON_S):
+        while len(seen) < size:
+            event = await anext(follow)
+            seen += event.data if isinstance(event, Output) else b""
     assert seen == log_of(broker)
 
 
@@ -211,7 +216,7 @@ async def test_a_size_of_the_past_is_told_at_its_place(broker: Broker) -> None:
     await broker.create_session("cat", name="a", wait_ready=True)
     for number, size in enumerate([(100, 30), (90, 20)]):
         await typed(broker, f"line {number}")
-        await eventually(lambda number=number: log_of(broker).count(b"line %d" % number) == 2)
+        await eventually(lambda number=number: log_of(broker).count(b"line %d\r\n" % number) == 2)
         await broker.resize(cols=size[0], rows=size[1], session_id="a")
     await broker.resize(cols=100, rows=30, session_id="a")
     log = log_of(broker)
@@ -369,7 +374,8 @@ async def test_one_that_stops_reading_holds_up_nobody_and_reads_on(broker: Broke
     await typed(broker, "seq 100000; echo E''ND")
     seen = await output_until(quick, b"END")
     assert len(slow._events) <= 8  # nothing queues for it
-    assert held.data + await output_until(slow, b"END") == seen
+    late = held.data + await output_until(slow, b"END")  # the prompt may come in the same piece
+    assert late.startswith(seen[: seen.index(b"END")])
 
 
 async def test_nothing_is_left_of_a_follower_that_is_cancelled(broker: Broker) -> None:
@@ -382,7 +388,7 @@ async def test_nothing_is_left_of_a_follower_that_is_cancelled(broker: Broker) -
         await eventually(lambda: session.growth.waiters == 2)
         task_group.cancel_scope.cancel()
     assert session.growth.waiters == 0
-    assert psutil.Process().num_fds() == descriptors
+    assert psutil.Process().num_fds() <= descriptors
 
 
 async def test_followers_of_an_idle_session_ask_tmux_nothing(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import typing
 
 import pytest
 
-from tests.conftest import end_server, eventually
+from tests.conftest import SLOW, end_server, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.sessions.life import (
     OVER,
@@ -158,7 +158,7 @@ async def told(session: Session) -> tuple[State, Reason | None]:
 
 @pytest.mark.anyio
 async def test_a_program_that_exits_has_ended(broker: Broker, session: Session) -> None:
-    await broker.send(key="C-d", session_id="a", wait_for="exit")
+    await broker.send(key="C-d", session_id="a", wait_for="exit", timeout_ms=int(20_000 * SLOW))
     assert await told(session) == (State.ENDED, Reason.EXIT)
     assert session.life.exit_status == (0, None)
 

@@ -35,6 +35,8 @@ def nodes() -> Iterator[tuple[str, ast.AST]]:
 
 def test_only_a_look_asks_the_kernel_about_a_terminal() -> None:
     asking = {module for module, node in nodes() if isinstance(node, ast.Name) and node.id == "TtyWitness"}
+    assert asking == {"readiness/relays.py"}
+    asking = {module for module, node in nodes() if isinstance(node, ast.Name) and node.id == "DeepWitness"}
     assert asking == {"sessions/look.py"}
     judging = {module for module, node in nodes() if isinstance(node, ast.Attribute) and node.attr == "_terminal"}
     assert judging == {"sessions/session.py"}
@@ -49,6 +51,7 @@ def test_what_the_marks_say_is_read_from_a_scan() -> None:
 
 def test_a_session_itself_does_not_say_what_it_does() -> None:
     judged = {"mode", "ready", "waiting", "secret", "at_prompt", "at_editor", "foreground", "cwd", "shell", "last_text"}
+    judged |= {"relays", "terminal"}
     assert judged <= {*dir(Look), *Scan.__dataclass_fields__}
     assert not judged & set(dir(Session))
 

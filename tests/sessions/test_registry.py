@@ -7,7 +7,7 @@ import os
 import anyio
 import pytest
 
-from tests.conftest import end_server
+from tests.conftest import SLOW, end_server
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.told import Told
@@ -61,7 +61,7 @@ async def test_a_session_that_has_ended_keeps_no_terminal_open(broker: Broker):
     for _ in range(3):
         made = await broker.create_session("cat")
         assert terminals() == before + 1
-        await broker.send(key="C-d", session_id=made.session_id, wait_for="exit")
+        await broker.send(key="C-d", session_id=made.session_id, wait_for="exit", timeout_ms=int(20_000 * SLOW))
         assert terminals() == before
 
 

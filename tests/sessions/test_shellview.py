@@ -40,6 +40,17 @@ async def test_a_command_has_the_times_of_its_shell(broker: Broker, shell: str) 
     assert command.ended <= time.time() + CLOCK_S
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+async def test_no_command_ends_before_it_begins(broker: Broker, shell: str) -> None:
+    await broker.create_session(shell, name="a")
+    for _ in range(30):
+        await broker.run("true", "a")
+    for command in (await broker.registry.sessions["a"].scan()).commands[-30:]:
+        assert command.began is not None
+        assert command.ended is not None
+        assert command.began <= command.ended
+
+
 @pytest.mark.parametrize("shell", TELLING)
 @pytest.mark.parametrize("text", ["echo 'ä; b'", "echo a\necho b", "echo '" + "x" * 3000 + "'"])
 async def test_a_command_has_its_text(broker: Broker, shell: str, text: str) -> None:

@@ -14,13 +14,14 @@ from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from tmuxmcp.host.atomically import write_atomically
 from tmuxmcp.host.locks import take
 from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.terminal.proofs import Promise, hash_of
 
 LIMIT_BYTES = 256 * 1024
 """Bytes of one of the two files, which hold several hundred commands at least."""
@@ -44,7 +45,8 @@ class EndedCommand:
     text: str | None
     """None: not known."""
     by: By
-    exit_code: int
+    exit_code: int | None
+    """None: it ended with its shell, and nobody tells."""
     began: float | None
     """In seconds since 1970; None: not known."""
     ended: float | None
@@ -53,6 +55,10 @@ class EndedCommand:
     start: int
     """Its output lies between these offsets."""
     end: int
+    level: int = 0
+    """Of the shell that ran it; 0: the session's own."""
+    proven: bool = False
+    """Its shell has proved its end."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,10 @@ class TypedInput:
     """None: keys beside the text, or a terminal that may not have shown it."""
     whole: bool = False
     """It is the whole command: what stood on the line before was cleared."""
+    job: str = ""
+    """The name under which the shell's marks have it."""
+    promise: Promise | None = None
+    """What the shell will prove its end by; None: it was given no proof."""
 
 
 class CommandFile:
@@ -105,12 +115,26 @@ class CommandFile:
         self._head, self._seen = head, seen
         self._read_to += self._take(self._path, self._read_to)
 
-    def type(self, typed: TypedInput) -> None:
-        """Write down what is about to be typed; a failure is no reason to fail."""
-        line = _line({"typed": typed.offset, "text": typed.text, "whole": typed.whole})
-        with suppress(OSError):
+    def type(self, typed: TypedInput) -> bool:
+        """Write down what is about to be typed; whether that was done: a failure is no reason to fail."""
+        named: dict[str, Any] = {"job": typed.job} if typed.job else {}
+        if typed.promise:
+            named["promise"] = vars(typed.promise)
+        line = _line({"typed": typed.offset, "text": typed.text, "whole": typed.whole, **named})
+        try:
             while not self._add(line):
                 pass  # it went into a file that was given up just then
+        except OSError:
+            return False
+        return True
+
+    def promised(self, job: str = "", done: str = "") -> TypedInput | None:
+        """The newest input of which a proof was promised: of a name, or the one whose proof has this half for D."""
+        done = hash_of(done) if done else ""
+        for typed in reversed(self.typed):
+            if typed.promise and (typed.promise.done == done if done else typed.job == job):
+                return typed
+        return None
 
     def end(self, commands: Iterable[EndedCommand]) -> bool:
         """Write down those that are not there yet; whether they are there now."""
@@ -128,7 +152,7 @@ class CommandFile:
         self.read_on()
         return True
 
-    def has(self, number: int, exit_code: int, end: int) -> bool:
+    def has(self, number: int, exit_code: int | None, end: int) -> bool:
         """Whether a command's end is written down, or was and is forgotten.
 
         Clocks, and who typed it, may be told differently by two brokers: they do not count.
@@ -202,12 +226,16 @@ class CommandFile:
 
     def _take_line(self, values: dict[str, Any]) -> None:
         if "typed" in values:
-            self.typed.append(TypedInput(int(values["typed"]), values["text"], bool(values["whole"])))
+            promise = Promise(**values["promise"]) if "promise" in values else None
+            self.typed.append(
+                TypedInput(int(values["typed"]), values["text"], bool(values["whole"]), values.get("job", ""), promise)
+            )
         elif "forgotten" in values:
             self._forget(int(values["forgotten"]), int(values["before"]))
             self._turn = int(values.get("turn", 0))
         else:
-            command = EndedCommand(**{each.name: values[each.name] for each in fields(EndedCommand)})
+            told = [each.name for each in fields(EndedCommand) if _told(each, values)]
+            command = EndedCommand(**{name: values[name] for name in told})
             if command.number < self.first:
                 return
             if command.number not in self.ended:
@@ -219,6 +247,11 @@ class CommandFile:
         while self.numbers and self.numbers[0] < before:
             del self.ended[self.numbers.pop(0)]
         self.forgotten, self.first = count, max(self.first, before)
+
+
+def _told(each: Field[Any], values: dict[str, Any]) -> bool:
+    """Whether a field has to be in a line, or is: those that were added later have a default."""
+    return each.default is MISSING or each.name in values
 
 
 def _seen(path: Path) -> tuple[int, int, int]:

@@ -112,6 +112,18 @@ class SessionDirectory:
         writers=("broker",),
         readers=("broker",),
     )
+    levels = Entry(
+        "levels.json",
+        "the shells that were adopted in it, one in front of the other, and how far an adoption has come",
+        writers=("broker",),
+        readers=("broker",),
+    )
+    levels_lock = Entry(
+        "levels.lock",
+        "nothing: held by the broker that adopts a shell, or writes that one has ended",
+        writers=("broker",),
+        readers=("broker",),
+    )
     commands = Entry(
         "commands.jsonl",
         "the commands that the shell has ended, and what callers typed where the terminal showed it",
@@ -200,6 +212,12 @@ class SessionDirectory:
         writers=("shell",),
         readers=("shell",),
     )
+    nonce = Entry(
+        "nonce",
+        "the word in the marks of a shell that is about to begin, which empties the file",
+        writers=("broker", "shell"),
+        readers=("shell",),
+    )
     given = Entry(
         "given",
         "a command that bash is about to run, under a name that a key tells it; bash empties the file",
@@ -226,6 +244,12 @@ class SessionDirectory:
         writers=("broker",),
         readers=("shell",),
         is_directory=True,
+    )
+    nonce_within = Entry(
+        "within/nonce",
+        "that word, when it is in a sandbox",
+        writers=("broker", "shell"),
+        readers=("shell",),
     )
     given_within = Entry(
         "within/given",

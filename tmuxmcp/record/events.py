@@ -82,7 +82,35 @@ class Exited:
     exit_signal: str | None
 
 
-Event = Input | Resized | Gap | Exited
+@dataclass(frozen=True)
+class Adopted:
+    """Our marks were typed into a shell."""
+
+    kind: ClassVar = "adopted"
+
+    time: str
+    offset: int
+    level: int
+    """How many shells with marks it is in front of."""
+    shell: str
+    """Its name."""
+    where: str
+    """`own`, `nested` or `remote`."""
+
+
+@dataclass(frozen=True)
+class LeftShell:
+    """An adopted shell ended, or its marks were taken out."""
+
+    kind: ClassVar = "left"
+
+    time: str
+    offset: int
+    level: int
+    exit_code: int | None
+
+
+Event = Input | Resized | Gap | Exited | Adopted | LeftShell
 
 
 @dataclass(frozen=True)
@@ -96,7 +124,7 @@ class Unknown:
 
 _FIELDS: dict[type[Event], dict[str, Any]] = {
     each: {name: hint for name, hint in get_type_hints(each).items() if name not in ("kind", "time")}
-    for each in (Input, Resized, Gap, Exited)
+    for each in (Input, Resized, Gap, Exited, Adopted, LeftShell)
 }
 _KINDS: dict[str, type[Event]] = {each.kind: each for each in _FIELDS}
 

@@ -37,6 +37,12 @@ class Meta:
     """Which session of that name it is, from 1; 0: that was not written down."""
     bounds: dict[str, Any] = field(default_factory=dict)
     """As `SessionBounds`."""
+    host: str = ""
+    """The machine that it runs on, as the caller named it; empty: this one."""
+    control: str = ""
+    """Where the control socket of its ssh is."""
+    proofs: bool = False
+    """Its shell takes a proof with a command."""
 
     def save(self, directory: SessionDirectory) -> None:
         """Write `meta.json`; keys that another version of the same format added stay.

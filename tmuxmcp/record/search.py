@@ -1,8 +1,8 @@
 """`search`: a regular expression over the clean text of all that a session printed, not only its scrollback.
 
 The log is cleaned a piece at a time, in a thread: nothing here holds more than a few megabytes, and the event loop
-goes on. A line matches or does not, as in grep. Most patterns are put to a whole piece of text at once, which is
-what makes 100 MB a matter of seconds; those that could match beyond a line's end are put to each line.
+goes on. A line matches or does not, as in grep. Most patterns are put to many lines at once, which is what makes 100 MB
+a matter of seconds; those that could match beyond a line's end are put to each line.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import anyio
+from anyio import from_thread
 
 from tmuxmcp.contract.results import Match, SearchResult
-from tmuxmcp.errors import InvalidPattern
+from tmuxmcp.host.searching import Pattern
 from tmuxmcp.record.log import RawLog
-from tmuxmcp.terminal.patterns import compile_pattern, whole_text_pattern
 from tmuxmcp.terminal.plain import Part, ends_full_screen, needs_grid, parts
 from tmuxmcp.terminal.sanitize import sanitize
 
@@ -31,8 +30,8 @@ HELD = 4 << 20
 SEARCH_S = 30.0
 """Longest time of a search; 100 MB of plain text take about one second."""
 
-PATTERN_S = 2.0
-"""Longest time that the pattern may take for one piece; it can be exponential."""
+ASKED = 128 * 1024
+"""Characters that are searched at once, and the rest of a line: others want to search, too."""
 
 LINE = 400
 """Characters of a line that are shown."""
@@ -42,7 +41,7 @@ SHOWN = 256 * 1024
 
 
 async def search(
-    log: RawLog, cols: int, rows: int, session_id: str, pattern: str, limit: int, context: int
+    log: RawLog, cols: int, rows: int, session_id: str, pattern: Pattern, limit: int, context: int
 ) -> SearchResult:
     """Search all that is kept of a session's log.
 
@@ -50,7 +49,7 @@ async def search(
         cols, rows: size of its terminal.
 
     Raises:
-        InvalidPattern: the pattern does not compile, or takes too long.
+        InvalidPattern, TimedOut: the pattern takes too long.
     """
     job = _Search(log, cols, rows, pattern, limit, context)
     try:
@@ -83,7 +82,7 @@ class _Search:
     log: RawLog
     cols: int
     rows: int
-    source: str
+    pattern: Pattern
     limit: int
     context: int
     found: list[_Found] = field(default_factory=list)
@@ -95,9 +94,6 @@ class _Search:
     """Number of the next line."""
 
     def run(self) -> None:
-        self.pattern = compile_pattern(self.source)
-        whole = whole_text_pattern(self.source)
-        self.whole = compile_pattern(whole) if whole is not None else None
         self.before: deque[str] = deque(maxlen=self.context)
         deadline = time.monotonic() + SEARCH_S
         for start, raw, part in _parts_of(self.log, self.cols, self.rows):
@@ -131,15 +127,15 @@ class _Search:
         text = sanitize(part.text)[0]
         text += "" if text.endswith("\n") else "\n"
         if self._full and not any(found.wanted for found in self.found[-self.context - 1 :]):
-            self.total += self._count(text)
+            self.total += sum(from_thread.run(self.pattern.count, lines) for lines in self._asked(text))
             return
-        hits = set(self._matching_lines(text))
+        hits = self._hits(text)
         if hits or self.context:
             self._keep(text, hits, _Offsets(start, raw, part, text))
         self.total += len(hits)
         self.line += text.count("\n")
 
-    def _keep(self, text: str, hits: set[int], offsets: _Offsets) -> None:
+    def _keep(self, text: str, hits: dict[int, int], offsets: _Offsets) -> None:
         lines = text[:-1].split("\n")
         numbers = range(len(lines)) if self.context else sorted(hits)
         for number in numbers:
@@ -150,46 +146,34 @@ class _Search:
                 found.wanted = max(found.wanted - 1, 0)
             if number in hits and not self._full:
                 before = [self._cut(each) for each in self.before]
-                shown = [*before, self._cut(line, around=True)]
+                shown = [*before, self._cut(line, hits[number])]
                 self.found.append(_Found(self.line + number, offsets.of(number), shown, self.context))
             self.before.append(line)
 
-    def _cut(self, line: str, around: bool = False) -> str:
-        """A line of a bounded length; of a long one that matches, the part around the match."""
+    def _cut(self, line: str, match: int = 0) -> str:
+        """A line of a bounded length; of a long one that matches, the part around the match, which begins there."""
         self.shown += min(len(line), LINE) + 1
         if len(line) <= LINE:
             return line
-        match = self._try(lambda: self.pattern.search(line, timeout=PATTERN_S)) if around else None
-        begin = max(min(match.start() - LINE // 4, len(line) - LINE), 0) if match else 0
+        begin = max(min(match - LINE // 4, len(line) - LINE), 0)
         return "…" * (begin > 0) + line[begin : begin + LINE] + "…" * (begin + LINE < len(line))
 
-    def _matching_lines(self, text: str) -> Iterator[int]:
-        """Numbers of the lines that match, from 0."""
-        if self.whole is None:
-            for number, line in enumerate(text[:-1].split("\n")):
-                if self._try(lambda line=line: self.pattern.search(line, timeout=PATTERN_S)):
-                    yield number
-            return
-        number = at = 0
-        for match in self._try(lambda: list(self.whole.finditer(text, timeout=PATTERN_S))):
-            number += text.count("\n", at, match.start())
-            at = match.start()
-            yield number
+    def _hits(self, text: str) -> dict[int, int]:
+        """The lines that match, from 0, and the column of the match in each."""
+        hits: dict[int, int] = {}
+        line = 0
+        for lines in self._asked(text):
+            hits.update((line + number, column) for number, column in from_thread.run(self.pattern.lines, lines))
+            line += lines.count("\n")
+        return hits
 
-    def _count(self, text: str) -> int:
-        if self.whole is None:
-            return sum(1 for _ in self._matching_lines(text))
-        return len(self._try(lambda: self.whole.findall(text, timeout=PATTERN_S)))
-
-    def _try(self, search: Any) -> Any:
-        try:
-            return search()
-        except TimeoutError:
-            raise InvalidPattern(
-                f"The pattern {self.source!r} takes too long to search for.",
-                hint="Avoid nested repetition such as (a+)+.",
-                pattern=self.source,
-            ) from None
+    def _asked(self, text: str) -> Iterator[str]:
+        """Text in pieces that are searched at once, until the search is over."""
+        start = 0
+        while start < len(text) and not self.stopped:
+            end = text.find("\n", start + ASKED) + 1 or len(text)
+            yield text[start:end]
+            start = end
 
 
 class _Offsets:

@@ -71,6 +71,8 @@ class SessionBounds:
             said.append(f"Not enforced here, as no cgroup keeps it and root has no such limit: {', '.join(loose)}.")
         if self.sandbox == "limits":
             said.append("The best sandbox here keeps no files apart: the session can read and write what you can.")
+        if self.sandbox == "landlock":
+            said.append("The best sandbox here is Landlock: the session has no namespaces of its own.")
         return " ".join(said) or None
 
 

@@ -44,6 +44,8 @@ class RunningCommand:
     began: float | None
     start: int
     """Where its output begins."""
+    level: int = 0
+    """Of the shell that runs it."""
 
 
 Command = EndedCommand | RunningCommand
@@ -65,18 +67,43 @@ class Commands:
         self._log, self._places, self._gaps, self._size = log, places, gaps, size
         self._new: dict[int, Finished | EndedCommand] = {}
         """Ended, and not written down as they are here; what is known of one is found out when it is asked for."""
+        self._levels: dict[int, int] = {}
+        """By number, the level of those in `_new` that were run by another shell than the session's own."""
         self._sure = 0
         """Number of the last command that has certainly ended."""
 
     # ---- what the marks say --------------------------------------------------------------------
 
-    def take(self, finished: Finished) -> None:
-        """Take note of an end that the marks tell; where nothing ran, there was no command."""
+    def take(self, finished: Finished, level: int = 0) -> None:
+        """Take note of an end that the marks tell; where nothing ran, there was no command.
+
+        Args:
+            level: of the shell that says it.
+        """
         number = finished.number
+        if not finished.proven and self._is_settled(number):
+            return  # a copy of its end
+        if level:
+            self._levels[number] = level
         if finished.output_start is not None:
             self._new[number] = finished
         elif known := self._new.get(number) or self._file.ended.get(number):
             self._new[number] = _ended_again(known, finished)
+
+    def promised(self, job: str = "", done: str = "") -> TypedInput | None:
+        """The newest input of which a proof was promised: of a name, or the one whose proof has this half for D."""
+        self._file.read_on()
+        return self._file.promised(job, done)
+
+    def lost(self, start: int, end: int) -> bool:
+        """Whether output between these offsets was lost."""
+        return bool(self._gaps(start, end))
+
+    @property
+    def highest(self) -> int:
+        """The highest number that is known; 0: none is."""
+        self._file.read_on()
+        return max(0, *self._new, *self._file.numbers[-1:], self._file.first - 1)
 
     @property
     def many_new(self) -> bool:
@@ -90,18 +117,24 @@ class Commands:
         if new and not self._file.end([self._ended(number) for number in new]):
             return False
         self._new.clear()
+        self._levels.clear()
         return True
 
-    def typing(self, typed: TypedInput) -> None:
-        """Write down what a call is about to type; of a long text the beginning, by which it is told."""
+    def typing(self, typed: TypedInput) -> bool:
+        """Write down what a call is about to type, of a long text the beginning, by which it is told; whether it is."""
         text = typed.text[:LONGEST_TYPED] if typed.text else typed.text
-        self._file.type(replace(typed, text=text))
+        return self._file.type(replace(typed, text=text))
+
+    def typed_since(self, offset: int) -> bool:
+        """Whether a call has typed anything since the log had this size."""
+        self._file.read_on()
+        return any(each.offset >= offset for each in self._file.typed)
 
     # ---- what is known -------------------------------------------------------------------------
 
     def count(self, scan: Scan) -> int:
         """How many there were, also those that are forgotten; with the one that runs."""
-        return self.forgotten + len(self.said_to_have_ended()) + (self.running(scan) is not None)
+        return self.forgotten + len(self.said_to_have_ended()) + len(self.running(scan))
 
     @property
     def forgotten(self) -> int:
@@ -113,14 +146,15 @@ class Commands:
         numbers, sure = self.said_to_have_ended(), self.ended(look)
         found: list[Command] = [self._ended(number) for number in sure]
         found += [_unended(self._ended(number)) for number in numbers[len(sure) :]]
-        running = self.running(look)
-        return [*found, running] if running else found
+        return sorted([*found, *self.running(look)], key=lambda each: each.number)
 
     def ended(self, look: Look, after: int = 0) -> list[int]:
         """Numbers of those that have certainly ended and are kept, rising; only those above `after`."""
         numbers = self.said_to_have_ended(after)
         if numbers and numbers[-1] > self._sure:
             goes_on = look.shell.state is ShellState.RUNNING and look.shell.number > numbers[-1]
+            goes_on = goes_on or self._is_proven(numbers[-1])
+            goes_on = goes_on or self._level_of(numbers[-1]) > look.level.number  # its shell has ended
             if not (goes_on or look.exited or shell_is_back(look)):
                 return numbers[:-1]
             self._sure = numbers[-1]
@@ -134,7 +168,7 @@ class Commands:
         """The command of a number; None when nothing of it is kept."""
         if number in self.ended(look):
             return self._ended(number)
-        return next((each for each in self.known(look)[-2:] if each.number == number), None)
+        return next((each for each in self.known(look) if each.number == number), None)
 
     def said_to_have_ended(self, after: int = 0) -> list[int]:
         """Numbers of all that are kept and that marks have ended, rising; only those above `after`."""
@@ -144,13 +178,34 @@ class Commands:
         new = [each for each in self._new if each > after and each not in self._file.ended]
         return sorted([*kept, *new]) if new else kept
 
-    def running(self, scan: Scan) -> RunningCommand | None:
-        """The command that runs, as the marks say."""
-        shell = scan.shell
-        if shell.state is not ShellState.RUNNING:
-            return None
-        text, by = self._origin(_begun(shell))
-        return RunningCommand(shell.number, text, by, shell.began, shell.output_start)
+    def running(self, scan: Scan) -> list[RunningCommand]:
+        """The commands that run, as the marks say: one of each shell, and the next shell is in front of it."""
+        found = []
+        for each in scan.levels:
+            begun = next((held for held in each.held if held.output_start is not None), None)
+            if begun is None and _runs(each.shell):
+                begun = _begun(each.shell)
+            if begun:
+                found.append(self._running(begun, each.level.number))
+        return found
+
+    def _running(self, begun: Finished, level: int) -> RunningCommand:
+        text, by = self._origin(begun)
+        return RunningCommand(begun.number, text, by, begun.began, begun.output_start or 0, level)
+
+    def _is_proven(self, number: int) -> bool:
+        known = self._new.get(number) or self._file.ended.get(number)
+        return known is not None and known.proven
+
+    def _is_settled(self, number: int) -> bool:
+        """Whether it is known how a command ended: its shell has proved it, or was seen back at its prompt."""
+        self._file.read_on()
+        seen_over = number <= self._sure and (number in self._new or number in self._file.ended)
+        return seen_over or self._is_proven(number)
+
+    def _level_of(self, number: int) -> int:
+        known = self._file.ended.get(number)
+        return self._levels.get(number, 0) if known is None else known.level
 
     def _is_written_down(self, command: Finished | EndedCommand) -> bool:
         code = command.exit_code if isinstance(command, EndedCommand) else command.status
@@ -168,8 +223,18 @@ class Commands:
         text, by = self._origin(finished)
         end = _end(finished)
         times = finished.began, finished.ended
+        level = self._levels.get(finished.number, 0)
         return EndedCommand(
-            finished.number, text, by, finished.status, *times, finished.cwd, finished.output_start, end
+            finished.number,
+            text,
+            by,
+            finished.status,
+            *times,
+            finished.cwd,
+            finished.output_start,
+            end,
+            level,
+            finished.proven,
         )
 
     # ---- what it was, and who typed it ---------------------------------------------------------
@@ -181,6 +246,9 @@ class Commands:
         if finished.job and told is not None:  # given by our key
             return _clean(shown), "agent"
         self._file.read_on()
+        given = next((each for each in reversed(self._file.typed) if finished.job and each.job == finished.job), None)
+        if given and given.text and len(given.text) < LONGEST_TYPED:
+            return _clean(given.text), "agent"
         expanded = told is not None
         typed = self._typed(finished, shown, expanded=expanded)
         if typed is None:
@@ -242,6 +310,10 @@ def shell_is_back(look: Look) -> bool:
     return look.at_prompt and look.own_shell_in_front and (untold or look.at_editor)
 
 
+def _runs(shell: ShellTrack) -> bool:
+    return shell.state is ShellState.RUNNING
+
+
 def _begun(shell: ShellTrack) -> Finished:
     """A command that runs, as if it had ended."""
     return Finished(
@@ -260,16 +332,19 @@ def _begun(shell: ShellTrack) -> Finished:
 
 
 def _unended(command: EndedCommand) -> RunningCommand:
-    return RunningCommand(command.number, command.text, command.by, command.began, command.start)
+    return RunningCommand(command.number, command.text, command.by, command.began, command.start, command.level)
 
 
 def _ended_again(known: Finished | EndedCommand, finished: Finished) -> Finished | EndedCommand:
     """The same command with a later end: the mark before was not the shell's."""
+    again: Finished | EndedCommand
     if isinstance(known, EndedCommand):
         end = max(known.start, finished.output_end)
-        return replace(known, exit_code=finished.status, end=end, cwd=finished.cwd, ended=finished.ended)
-    end = finished.output_end
-    return replace(known, status=finished.status, output_end=end, cwd=finished.cwd, ended=finished.ended)
+        again = replace(known, exit_code=finished.status, end=end, cwd=finished.cwd, ended=finished.ended)
+    else:
+        end = finished.output_end
+        again = replace(known, status=finished.status, output_end=end, cwd=finished.cwd, ended=finished.ended)
+    return replace(again, proven=finished.proven)
 
 
 def _start(command: Finished | EndedCommand) -> int:

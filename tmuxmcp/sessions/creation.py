@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -30,17 +31,20 @@ from tmuxmcp.errors import (
     TmuxFailed,
     Unsupported,
 )
-from tmuxmcp.host import cgroup, locks, proc, sandbox
+from tmuxmcp.host import cgroup, locks, ourselves, proc, sandbox
 from tmuxmcp.host.environment import find_cwd, find_program, session_environment, user_shell
-from tmuxmcp.host.project import Identity, judge
-from tmuxmcp.host.sandbox import Around, Sandbox, choose, tighter
+from tmuxmcp.host.project import Identity
+from tmuxmcp.host.sandbox import Around, Sandbox
 from tmuxmcp.record.directory import SessionDirectory, make_directory
 from tmuxmcp.record.generations import generation_of
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.meta import Meta
-from tmuxmcp.sessions.bounds import bind
+from tmuxmcp.sessions.boundary import Boundary, allows
+from tmuxmcp.sessions.bounds import BY_BROKER, bind
 from tmuxmcp.sessions.registry import ID, Registry
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.ssh import client as ssh
+from tmuxmcp.ssh.destination import HERE, Destination, parse
 from tmuxmcp.tmux import launch, panes, shells
 from tmuxmcp.tmux.panes import NewPane
 from tmuxmcp.tmux.shells.record import Integration
@@ -59,9 +63,11 @@ RAISED = {"PROGRAM_NOT_FOUND": ProgramNotFound, "CWD_NOT_FOUND": CwdNotFound, "U
 class Creation:
     """Makes sessions; one at a time on a state directory, whatever the number of brokers."""
 
-    def __init__(self, registry: Registry, settings: BrokerSettings) -> None:
+    def __init__(self, registry: Registry, settings: BrokerSettings, boundary: Boundary) -> None:
+        """Make sessions as the settings say, those in a sandbox inside of the boundary."""
         self.registry = registry
         self.settings = settings
+        self._boundary = boundary
         self._turn = anyio.Lock()
         """In the order in which they came: a file's lock goes to whoever looks at the right moment."""
         self.made: set[str] = set()
@@ -88,38 +94,59 @@ class Creation:
         """Start what a request says, all that the settings say filled in.
 
         Raises:
-            SessionExists, MaxSessions, ProgramNotFound, CwdNotFound, PolicyDenied, InvalidArgument, TmuxFailed
+            SessionExists, MaxSessions, ProgramNotFound, CwdNotFound, PolicyDenied, InvalidArgument, Unsupported,
+            HostUnreachable, TmuxFailed
         """
         settings, name = self.settings, request.name
+        destination = self._destination(request)
         if name and not ID.match(name):
             raise InvalidArgument(
                 f"{name!r} cannot be a session's name.", hint="Letters, digits, _ and -, at most 64; no leading _ or -."
             )
         program, args = request.program, request.args
+        if destination:
+            program, args = ssh.PROGRAM, [str(destination), *([program] if program else []), *args]
         if not program:
             program = settings.program or user_shell()
             args = args or list(settings.program_args)
         session_id = name or f"sess_{secrets.token_hex(4)}"
-        where, notice = find_cwd(request.cwd or settings.cwd), None
-        level = await anyio.to_thread.run_sync(choose, tighter(request.sandbox, settings.sandbox))
+        where, notice = find_cwd("~" if destination else request.cwd or settings.cwd), None
+        level: Level = "none"
+        if not destination:
+            level = await anyio.to_thread.run_sync(self._boundary.level, request.sandbox)
+        elif settings.sandbox != "none":
+            notice = "It is in no sandbox: it is on another host, which hosts_allow names."
         writable: dict[str, Identity] = {}
         if level != "none":
-            where, writable, notice = await anyio.to_thread.run_sync(self._project, request.cwd, where, session_id)
+            place = self.registry.directory(session_id).resolved().work_within
+            where, writable, notice = await anyio.to_thread.run_sync(
+                self._boundary.project, request.cwd, where, str(place)
+            )
+        own = ourselves.environment()
         environment = session_environment(
-            os.environ, allow=settings.env_allow, settings_env=settings.env, env=request.env, term=settings.term
+            own, allow=settings.env_allow, settings_env=settings.env, env=request.env, term=settings.term
         )
         executable = find_program(program, environment["PATH"], where)
+        said: dict[str, str] = {}
+        if destination:
+            environment |= ssh.passed(own)
+            said = await ssh.configuration(executable, destination, environment)
         await self._make_room(session_id)
         directory, generation = self._place(session_id)
         box = self._sandbox(level, writable, directory)
         nonce = secrets.token_hex(8)
         integration = Integration(list(args), {}, False)
-        if settings.integration:
+        control = self._control() if destination else None
+        if destination and control:
+            command = [request.program, *request.args] if request.program else []
+            integration = Integration(ssh.terminal_argv(destination, control, said, command)[1:], {}, False)
+        elif settings.integration:
             open_to_all = box.level == "none"
             integration = shells.integrate(
                 executable,
                 args,
                 nonce=nonce,
+                nonce_file=directory.nonce if open_to_all else directory.nonce_within,
                 own_history=directory.history if open_to_all else directory.history_within,
                 given=directory.given if open_to_all else directory.given_within,
                 history=settings.history,
@@ -137,12 +164,15 @@ class Creation:
             owner=owner,
             nonce=nonce,
             marks=integration.marks,
+            proofs=integration.marks,
             cwd=where,
             cols=request.cols,
             rows=request.rows,
             scrollback_lines=request.scrollback_lines,
             generation=generation,
             bounds=vars(bounds),
+            host=str(destination or ""),
+            control=str(control or ""),
         )
         environment |= {"TMUXMCP_SESSION": session_id, **mark, **integration.env, **box.env}
         try:
@@ -161,11 +191,52 @@ class Creation:
         except BaseException:
             shutil.rmtree(directory.path, ignore_errors=True)
             cgroup.remove(bounds.groups)
+            if control:
+                ssh.remove_control(control)
             raise
         await self._started_or_failed(session)
         session.tell(notice)
         self.made.add(session.id)
         return session
+
+    def _destination(self, request: CreateSession) -> Destination | None:
+        """The far machine that a session is to run on; None: this one.
+
+        Raises:
+            InvalidArgument: no host is called so.
+            PolicyDenied: the settings do not allow it; the session is to be in a sandbox, and none reaches so far.
+            Unsupported: another kind of host; something that ssh does not carry there.
+        """
+        if request.host in HERE:
+            return None
+        destination = parse(request.host)
+        if request.sandbox != "none":
+            raise PolicyDenied(
+                f"A session in a sandbox cannot be on another host ({destination}): no sandbox reaches there.",
+                hint="Leave sandbox or host out.",
+            )
+        if not allows(self.settings, destination):
+            raise PolicyDenied(
+                f"There may be no session on {destination}: hosts_allow does not name it.",
+                hint="Leave host out; or the person names it in the setting hosts_allow.",
+            )
+        near = [name for name, value in (request.limits or Limits()).model_dump(exclude_none=True).items() if value]
+        near = [name for name in near if name not in BY_BROKER]
+        if near or request.cwd or request.env:
+            what = "cwd" if request.cwd else "env" if request.env else f"limits ({', '.join(near)})"
+            raise Unsupported(
+                f"{what} of a session on another host cannot be carried there: ssh has no word for it.",
+                hint="Leave it out, and run cd, export or ulimit there.",
+            )
+        if any("\0" in word for word in (request.program, *request.args)):
+            raise InvalidArgument("An argument cannot hold NUL.", hint="Send such text with send.")
+        return destination
+
+    def _control(self) -> Path:
+        """Where the control socket of a new session's ssh will be; what ended sessions left there goes."""
+        live = [session for session in self.registry.sessions.values() if not session.exited]
+        ssh.sweep_controls(self.settings.state_dir, [Path(each.meta.control) for each in live if each.meta.control])
+        return ssh.make_control(self.settings.state_dir)
 
     def _place(self, session_id: str) -> tuple[SessionDirectory, int]:
         """Its empty directory, and which session of that name it will be."""
@@ -173,52 +244,6 @@ class Creation:
         before = Meta.load(there)
         directory = make_directory(self.registry.state_dir, session_id, generation_of(there, before) if before else 0)
         return directory, generation_of(directory, None)
-
-    def _project(self, given: str, where: str, session_id: str) -> tuple[str, dict[str, Identity], str | None]:
-        """Where a session in a sandbox works, what it can write to, and what its caller should know of that.
-
-        Raises:
-            PolicyDenied: it may not work in the directory that the caller gave.
-        """
-        writable = self._beside()
-        try:
-            project = judge(where, self._ours())
-            path, closed = project.path, project.closed
-        except OSError as error:
-            path, closed = where, f"it cannot be looked at ({error.strerror})"
-        if not closed:
-            return path, writable | {path: project.identity}, None
-        if given:
-            raise PolicyDenied(
-                f"A session in a sandbox cannot work in {path}: {closed}.",
-                hint="Give the directory of a project as cwd, such as one in your home directory.",
-            )
-        own = str(self.registry.directory(session_id).resolved().work_within)
-        notice = f"It works in an empty directory of its own, as in a sandbox it cannot work in {path}: {closed}. "
-        return own, writable, notice + "To work elsewhere, make a session with cwd."
-
-    def _beside(self) -> dict[str, Identity]:
-        """What `sandbox_write` names, as far as it is there.
-
-        Raises:
-            PolicyDenied: one of them is a link, which a session may have made, to where none may write.
-        """
-        found: dict[str, Identity] = {}
-        for path in self.settings.sandbox_write:
-            with suppress(OSError):  # nothing there, or nothing that we could write to
-                target = judge(path, self._ours())
-                if target.closed and target.path != path:
-                    raise PolicyDenied(
-                        f"No sandbox is made: {path} of sandbox_write leads to {target.path}, and {target.closed}.",
-                        hint="If it shall be written to, the person names it by its real path in sandbox_write.",
-                    )
-                found[target.path] = target.identity
-        found.pop("/", None)
-        return found
-
-    def _ours(self) -> list[str]:
-        settings = self.settings
-        return [str(path) for path in (settings.state_dir, launch.PACKAGE.parent, *settings.own_files)]
 
     def _sandbox(self, level: Level, writable: dict[str, Identity], directory: SessionDirectory) -> Sandbox:
         """What is done for a sandbox; makes the directory that is the session's own in it."""
@@ -232,7 +257,8 @@ class Creation:
             state_dir=os.path.realpath(self.settings.state_dir),
             own=str(directory.within),
             temporary=str(directory.temporary_within),
-            code=str(launch.PACKAGE),
+            code=(str(launch.PACKAGE),),
+            hidden=self._boundary.hidden(writable),
             network=self.settings.sandbox_network,
             temporary_prefixes=shells.temporary_prefixes(),
         )
@@ -293,6 +319,7 @@ class Creation:
         )
         pane = await panes.new_session(self.registry.tmux, new)
         session = Session.open(self.registry.tmux, self.registry.watcher, directory, meta, pane, made=True)
+        session.adopts = self.registry.adopts
         self.registry.sessions[meta.session_id] = session
         return session
 

@@ -5,7 +5,7 @@ judgement needs is read in one go, in the order in which each part covers the on
 pane, then the kernel's word on the terminal, then the log to its end with every mark in it. What the kernel saw
 waiting had been printed before; what had ended has no more to print.
 
-This module alone asks `TtyWitness`. It types nothing, and asks tmux nothing.
+This module alone asks `DeepWitness`. It types nothing, and asks our tmux nothing.
 """
 
 from __future__ import annotations
@@ -23,13 +23,17 @@ import anyio
 import psutil
 
 from tmuxmcp.contract.results import Foreground, Mode
-from tmuxmcp.readiness.kernel import MANY_IN_ONE, KernelFacts, TtyWitness, Verdict, Waiting, judge
+from tmuxmcp.readiness.kernel import MANY_IN_ONE, KernelFacts, Verdict, Waiting
+from tmuxmcp.readiness.relays import MOST_RELAYS, DeepWitness, Sight
+from tmuxmcp.record.levels import Level
 from tmuxmcp.record.log import RawLog
+from tmuxmcp.sessions.levels import LevelScan, has_terminal, shell_at
 from tmuxmcp.sessions.life import OVER, State
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
 from tmuxmcp.terminal.modes import ModeFacts, mode_of
 from tmuxmcp.terminal.plain import plain
 from tmuxmcp.tmux.panes import Pane
+from tmuxmcp.tmux.shells.record import Shell
 
 LAST_TEXT_BYTES = 2048
 """Raw bytes at the log's end that hold its last line: a prompt with all its colours."""
@@ -52,14 +56,55 @@ class Scan:
     """Of the log; everything up to here was read, and nothing behind it."""
     cols: int
     rows: int
+    host: str
+    """The machine that its ssh leads to; empty: its program runs here."""
+    typed_at: int
+    """Size of the log before something was last typed; -1: that is not known."""
+    cut: bool
+    """Its connection to that machine was cut."""
     program: str
     """Name of the session's own program, without its directory."""
-    marks: bool
-    """Its shell sends marks."""
-    shell: ShellTrack
-    """What the marks say."""
-    commands: tuple[Finished, ...]
-    """What the shell finished lately, newest last."""
+    own_marks: bool
+    """Its own program is a shell that sends marks."""
+    levels: tuple[LevelScan, ...]
+    """The shells that are there, as far as was seen: the session's own, and those that were adopted in front of it."""
+    adopting: bool
+    """One more is being adopted at this moment."""
+
+    @property
+    def level(self) -> Level:
+        """The shell in front of the others."""
+        return self.levels[-1].level
+
+    @property
+    def shell(self) -> ShellTrack:
+        """What its marks say."""
+        return self.levels[-1].shell
+
+    @property
+    def commands(self) -> tuple[Finished, ...]:
+        """What it finished lately, newest last."""
+        return self.levels[-1].commands
+
+    @property
+    def marks(self) -> bool:
+        """The shell in front of the others sends marks."""
+        return self.own_marks or len(self.levels) > 1
+
+    @property
+    def knows(self) -> Shell:
+        """What we know of the shell in front of the others."""
+        return shell_at(self.level, self.program)
+
+    @property
+    def unanswered(self) -> bool:
+        """What was typed may be on its way to the shell, on another machine, whose prompt is shown."""
+        shown = self.shell.state is ShellState.PROMPT and self.shell.prompt_end <= self.typed_at
+        return shown and self.level.where == "remote"
+
+    def at(self, nonce: str) -> LevelScan | None:
+        """What the marks of one shell say; None: it has ended."""
+        return next((each for each in self.levels if each.level.nonce == nonce), None)
 
     @property
     def exited(self) -> bool:
@@ -92,13 +137,47 @@ class Scan:
 class Look(Scan):
     """A scan, and what the kernel said just before it."""
 
-    facts: KernelFacts | None
-    """None: they cannot be had, or the program has ended."""
-    verdict: Verdict
+    sight: Sight
+    far: KernelFacts | None
+    """The facts of the terminal at the far end of its ssh, as the witness there has just said; None: it has not."""
     pid: int | None
     """Process id of the session's own program."""
     started_in: str
     """The directory that the session was made in."""
+    leaving: bool
+    """Its front shell has ended; how, it cannot be told yet."""
+    unmarked_prompt: tuple[int, int, int] | None = None
+    """Process id of a shell that was at its prompt, how often it had slept then, and the size of the log."""
+
+    @property
+    def facts(self) -> KernelFacts | None:
+        """Of the pane's own terminal; None: they cannot be had, or the program has ended."""
+        return self.sight.facts
+
+    @property
+    def verdict(self) -> Verdict:
+        """On the terminal that input comes to: the pane's own, or one behind relays."""
+        return self.sight.verdict
+
+    @property
+    def judged(self) -> KernelFacts | None:
+        """Facts of the terminal that input comes to, also of one at the far end of ssh; None: they cannot be had."""
+        return self.far or self.sight.judged
+
+    @property
+    def terminal(self) -> str:
+        """Path of that terminal."""
+        return self.sight.terminal
+
+    @property
+    def relays(self) -> tuple[str, ...]:
+        """The programs that pass input on to it, the pane's own first."""
+        return self.sight.relays
+
+    @property
+    def depth(self) -> int:
+        """How many these are."""
+        return self.sight.depth
 
     @property
     def waiting(self) -> Waiting:
@@ -117,13 +196,17 @@ class Look(Scan):
 
     @property
     def own_shell_in_front(self) -> bool:
-        """The session's own program has the terminal, as far as the kernel tells."""
-        return self.facts is None or self.facts.foreground == self.pid
+        """Our shell, or the session's own program, has the terminal, as far as the kernel tells."""
+        return has_terminal(self.level, self.facts, self.pid)
 
     @property
     def at_editor(self) -> bool:
-        """The session's own shell certainly waits for keys, and has read all that was typed."""
-        return self.facts is not None and self.own_shell_in_front and self.waiting is Waiting.EDITOR
+        """Our shell certainly waits for keys, and has read all that was typed."""
+        reads = self.waiting is Waiting.EDITOR or (self.level.reads_lines and self.waiting is Waiting.LINE)
+        if self.relays or self.sight.reader:
+            process = self.verdict.process
+            reads = reads and process is not None and self.level.number > 0 and process.pid == self.level.pid
+        return self.facts is not None and self.own_shell_in_front and reads
 
     @property
     def unreported(self) -> bool:
@@ -133,23 +216,33 @@ class Look(Scan):
     @property
     def takes_commands(self) -> bool:
         """Its shell waits at its prompt in its line editor, as far as marks and kernel tell."""
+        if self.adopting or (self.unanswered and self.waiting is Waiting.UNKNOWN):
+            return False
         # One that reads a whole line has switched its line editor off.
-        edits = self.own_shell_in_front and self.waiting is not Waiting.LINE
+        edits = self.own_shell_in_front and (self.waiting is not Waiting.LINE or self.level.reads_lines)
         return (self.at_prompt and edits) or self.unreported
+
+    @property
+    def at_unmarked_prompt(self) -> bool:
+        """Another shell of this machine waits at its prompt still, which `run` may adopt."""
+        process = self.verdict.process
+        now = (process.pid, process.wakes, self.size) if process and self.ready else None
+        return now is not None and now == self.unmarked_prompt
 
     @property
     def mode(self) -> Mode:
         """What its terminal does."""
         process = self.verdict.process
+        if self.adopting and not self.exited:
+            return "running"
         return mode_of(
             ModeFacts(
-                lost=self.state is State.LOST,
+                lost=self.state is State.LOST or self.cut,
                 exited=self.exited,
-                at_prompt=self.takes_commands,
+                at_prompt=self.takes_commands or self.at_unmarked_prompt,
                 waiting=self.waiting.value,
                 alternate_screen=self.alternate_screen,
                 command=process.name if process else "",
-                hidden_line=self.last_text.rsplit("\n", 1)[-1] if self.verdict.hidden else "",
             )
         )
 
@@ -169,10 +262,16 @@ class Look(Scan):
 
     @cached_property
     def cwd(self) -> str:
-        """The working directory of its own program; of one that has ended, the last that is known."""
-        if not self.exited and self.pid:
+        """The working directory of its own program; of one that has ended, the last that is known.
+
+        Empty where nothing tells: that of ssh is not the one at its far end.
+        """
+        if self.host:
+            return self.shell.cwd or ""
+        pid = self.level.pid if self.level.number else self.pid
+        if not self.exited and pid:
             with suppress(OSError):
-                return printable(os.readlink(f"/proc/{self.pid}/cwd"))
+                return printable(os.readlink(f"/proc/{pid}/cwd"))
         return self.shell.cwd or self.started_in
 
 
@@ -180,20 +279,29 @@ class Terminal:
     """Asks the kernel about one session's terminal, which it keeps open from one look to the next."""
 
     def __init__(self) -> None:
-        self._witness: TtyWitness | None = None
+        self._witness: DeepWitness | None = None
 
     def see(self, pane: Pane) -> None:
         """From now on look at the terminal of this pane."""
         if self._witness is None or self._witness.tty != pane.tty:
             self.close()
-            self._witness = TtyWitness(pane.tty)
+            self._witness = DeepWitness(pane.tty)
 
-    def look(self, pane: Pane | None) -> tuple[KernelFacts | None, Verdict]:
+    def glance(self, pane: Pane | None) -> Sight:
         """What the kernel says now, and what that means."""
         if pane is None or pane.dead or self._witness is None:
-            return None, Verdict(Waiting.UNKNOWN, "it has ended")
-        facts = self._witness.look(pane.leader)
-        return facts, judge(facts)
+            return Sight(None, Verdict(Waiting.UNKNOWN, "it has ended"))
+        return self._witness.look(pane.leader)
+
+    async def look(self, pane: Pane | None) -> Sight:
+        """The same, after a tmux in the session was asked which pane it shows, if there is one."""
+        sight = self.glance(pane)
+        for _ in range(MOST_RELAYS):
+            if sight.asks is None or self._witness is None:
+                break
+            await self._witness.panes.ask(sight.asks)
+            sight = self.glance(pane)
+        return sight.as_far_as_known()
 
     def size(self) -> tuple[int, int] | None:
         """Columns and rows as its program sees them; None where they cannot be had."""

@@ -33,11 +33,15 @@ ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
 class Registry:
     """The sessions that one broker knows."""
 
-    def __init__(self, tmux: Tmux, watcher: LogWatcher, state_dir: Path, log_max_bytes: int) -> None:
+    def __init__(
+        self, tmux: Tmux, watcher: LogWatcher, state_dir: Path, log_max_bytes: int, *, adopts: bool = True
+    ) -> None:
+        """`adopts`: shells in front are adopted without being asked for."""
         self.tmux = tmux
         self.watcher = watcher
         self.state_dir = state_dir
         self.log_max_bytes = log_max_bytes
+        self.adopts = adopts
         self.sessions: dict[str, Session] = {}
         self._read: dict[str, tuple[int, int, bool]] = {}
         """By id, the `meta.json` that a session without a pane was last read from, also when it was destroyed."""
@@ -62,6 +66,7 @@ class Registry:
             known.see(None)  # its pane is gone: another has its name
             known.close()
         session = Session.open(self.tmux, self.watcher, self.directory(pane.id), meta, pane)
+        session.adopts = self.adopts
         self.sessions[pane.id] = session
         return session
 

@@ -11,7 +11,9 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -20,14 +22,18 @@ import psutil
 
 from tmuxmcp.contract.results import Ended, Usage
 from tmuxmcp.contract.times import iso, seconds_of
-from tmuxmcp.errors import SessionExited
+from tmuxmcp.errors import IoError, SessionExited
+from tmuxmcp.host.locks import if_free
 from tmuxmcp.readiness import kernel as readiness
+from tmuxmcp.readiness.kernel import KernelFacts
+from tmuxmcp.readiness.weak import Entered
 from tmuxmcp.record.cursors import Cursors
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.ending import WhyEnded
-from tmuxmcp.record.events import Events, Input, Resized
+from tmuxmcp.record.events import Events, Input, LeftShell, Resized
 from tmuxmcp.record.excerpt import Reader
 from tmuxmcp.record.generations import generation_of
+from tmuxmcp.record.levels import Level
 from tmuxmcp.record.log import FLOOD_BYTES, Growth, LogWatcher, RawLog
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.place import Places
@@ -38,13 +44,22 @@ from tmuxmcp.record.stdin import remove_left
 from tmuxmcp.record.told import ToldCallers
 from tmuxmcp.sessions.bounds import SessionBounds
 from tmuxmcp.sessions.commands import Commands
+from tmuxmcp.sessions.distant import FarEnd
 from tmuxmcp.sessions.ended import Left, Status, ended, ending_of, sentence, status_of, took_too_much_memory
+from tmuxmcp.sessions.levels import gone, identity
 from tmuxmcp.sessions.life import Begun, Destroyed, Ending, Life, Reason, Starts, State, told_by
-from tmuxmcp.sessions.look import Look, Scan, Seen, Terminal, Wakes
+from tmuxmcp.sessions.look import LAST_TEXT_BYTES, Look, Scan, Seen, Terminal, Wakes
+from tmuxmcp.sessions.prompts import SeenPrompts
 from tmuxmcp.sessions.shellview import ShellView
+from tmuxmcp.ssh.client import remove_control, was_cut
+from tmuxmcp.terminal.marks import Mark, ShellState, ShellTrack
+from tmuxmcp.terminal.plain import plain
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
+
+LEAVES_S, LEAVES_BUSY_S = 0.5, 5.0
+"""How long a shell may take to say how the one in front of it ended; the same while it, or what records it, works."""
 
 
 class Session:
@@ -80,16 +95,29 @@ class Session:
         """This broker has seen its program run."""
         self.end_told: set[str] = set()
         """Callers who were told that it has ended."""
+        self.adopts = True
+        """Shells in front of it are adopted without being asked for."""
+        self.unmarked_prompt: tuple[int, int, int] | None = None
+        """Where another shell of this machine was last known to be at its prompt, as `Look` has it."""
         self.input_lock = anyio.Lock()
         self.running: str = ""
         """The command that a `run` of this broker waits for; set by `runs`."""
+        self.entered: Entered | None = None
+        """The last line that this broker entered, and what there was before it."""
+        self.prompts = SeenPrompts()
+        self.typed_at = -1
+        """Size of the log before this broker last typed something; -1: it has not."""
         self._notice: str | None = None
         self._places = Places(self.log)
         self.commands = Commands(directory, log, self._places, self.events.gaps, lambda: (self.cols, self.rows))
         self._shell = ShellView(log, directory, meta.nonce, seconds_of(meta.created_at) or 0.0, self.commands)
         self._terminal = Terminal()
+        self._far = FarEnd(meta.control) if meta.control else None
+        self._cut: bool | None = None
         self._pid: int | None = None
         self._left = Left(directory)
+        self._leaving: tuple[str, float] | None = None
+        """Which shell seems to have ended, and since when."""
 
     @classmethod
     def open(
@@ -186,6 +214,7 @@ class Session:
             self._terminal.see(self.pane)
         else:
             self._terminal.close()
+            self._let_go()
         if self.pane and self.life.state is State.REPLACED:  # it is not our shell that runs there now
             self.meta.marks = False
             self._pid = self.pane.leader
@@ -235,13 +264,47 @@ class Session:
     @property
     def ended(self) -> Ended | None:
         """Why nothing runs in it any more; None: something does."""
-        return ended(self.life, self._left, self.bounds)
+        found = ended(self.life, self._left, self.bounds)
+        return found.model_copy(update={"reason": "lost"}) if found and self.cut else found
+
+    @property
+    def cut(self) -> bool:
+        """Its connection to another machine was cut."""
+        if not (self.meta.host and self.exited) or self.exit_status == (None, None):
+            return False
+        if self._cut is None:
+            size = self.log.size()
+            start = max(size - LAST_TEXT_BYTES, 0)
+            said = plain(self.log.read(start, size - start), self.cols, self.rows).text
+            self._cut = was_cut(self.exit_status[0], said)
+        return self._cut
 
     @property
     def how_it_ended(self) -> str:
         """The same as a sentence; empty while something runs in it."""
+        if self.cut:
+            return f"Session {self.id} is lost: its connection to {self.meta.host} has ended (ssh, exit code 255)."
         why, written = self.ended, ending_of(self.life, self._left)
         return sentence(self.id, why, self.exit_status, self.bounds, written.why if written else "") if why else ""
+
+    def mind_connection(self) -> bool:
+        """Let go of the second channel to its host when its terminal's part is over: ssh waits for all of them.
+
+        Returns:
+            Whether that channel is still open.
+        """
+        if not self._far or not self._far.open:
+            return False
+        sight = self._terminal.glance(self.pane)
+        self._far.mind(sight.facts, sight.verdict)
+        return self._far.open
+
+    def _let_go(self) -> None:
+        """Let go of its host, and remove what ssh needed for the connection, if that is over."""
+        if self._far:
+            self._far.close()
+            if self.life.over:
+                remove_control(Path(self.meta.control))
 
     # ---- what this broker does with it ---------------------------------------------------------
 
@@ -301,18 +364,159 @@ class Session:
 
     async def look(self) -> Look:
         """Look at it now: the kernel first, then the log to its end, with all marks."""
-        facts, verdict = self._terminal.look(self.pane)
         pid = self.pid
+        sight, far = await self._terminal.look(self.pane), None
+        if self._far:
+            far, verdict = await self._far.look(sight.facts, sight.verdict)
+            sight = replace(sight, verdict=verdict)
         scan = await self.scan()
-        return Look(**vars(scan), facts=facts, verdict=verdict, pid=pid, started_in=self.meta.cwd)
+        if len(scan.levels) == 1:
+            self._leaving = None
+        elif self._leave(scan, sight.facts, pid):
+            scan = await self.scan()
+        return Look(
+            **vars(scan),
+            sight=sight,
+            far=far,
+            pid=pid,
+            started_in=self.meta.cwd,
+            leaving=self._leaving is not None,
+            unmarked_prompt=self.unmarked_prompt,
+        )
 
     async def scan(self) -> Scan:
         """Read the log to its end, with all marks."""
         told = self._told()  # first: of a program that has ended, the log then holds everything
-        while self.meta.marks and self._shell.scan_some():
+        self._shell.see_levels()
+        if self._scans and not self.meta.marks:
+            self._shell.begin_at(self._shell.first_since)
+        while self._scans and self._shell.scan_some():
             await anyio.lowlevel.checkpoint()
-        size = self._shell.size if self.meta.marks else self.log.size()
-        return Scan(**told, size=size, shell=self._shell.track, commands=tuple(self._shell.commands))
+        size = self._shell.size if self._scans else self.log.size()
+        return Scan(**told, size=size, levels=self._shell.scans(), adopting=self._shell.pending is not None)
+
+    def _leave(self, scan: Scan, facts: KernelFacts | None, pid: int | None) -> bool:
+        """Write down which shells have ended, by the kernel's word and the log's; whether any has."""
+        at = gone(scan.levels, facts, pid)
+        if at is None:
+            self._leaving = None
+            return False
+        outer, inner = scan.levels[at - 1], scan.levels[at].level
+        since = [each for each in reversed(outer.commands) if each.output_end >= inner.since]
+        ended = next((each for each in since if each.proven), since[0] if since else None)
+        if ended is None and not self.exited:
+            # What the shell behind it says of the end, and what this one printed last, may be on its way.
+            nonce, begun = self._leaving or (inner.nonce, time.monotonic())
+            self._leaving = (inner.nonce, begun if nonce == inner.nonce else time.monotonic())
+            waited_s = time.monotonic() - self._leaving[1]
+            if waited_s < LEAVES_S or (waited_s < LEAVES_BUSY_S and self._may_yet_tell(outer.level, pid, scan)):
+                return False
+        self._leaving = None
+        code, end = (ended.status, ended.output_end) if ended else (None, None)
+        left = [replace(each.level, until=scan.size, output_end=end) for each in scan.levels[at:]]
+        left[0] = replace(left[0], exit_code=code if inner.passes_on else None)
+        return self.leave(left)
+
+    def _may_yet_tell(self, level: Level, own: int | None, scan: Scan) -> bool:
+        """Whether something that this shell says, or the end of the session with it, may be on its way to the scan.
+
+        Asked in the order in which it comes: who rests has passed on all that came from the one before.
+
+        Args:
+            own: process id of the session's own program.
+        """
+        shell = own if level.number == 0 else level.pid
+        if shell and not identity(shell):
+            return True  # tmux is about to learn of the session's end
+        if any(readiness.computes(pid) for pid in (shell, self.tmux.pid) if pid):
+            return True
+        return not self.sink_rests() or self.log.size() > scan.size
+
+    @property
+    def adopting(self) -> Level | None:
+        """The shell that is being adopted, as far as was seen."""
+        self._shell.see_levels()
+        return self._shell.pending
+
+    @property
+    def highest_number(self) -> int:
+        """The highest number that a prompt has had."""
+        return self._shell.highest
+
+    def level_of(self, nonce: str) -> Level:
+        """One of the shells, also one that has ended; the session's own where it is not known."""
+        return self._shell.level_of(nonce)
+
+    def answer(self, nonce: str) -> Mark | None:
+        """What a shell has answered that was asked who it is."""
+        return self._shell.answers.get(nonce)
+
+    def track_of(self, nonce: str) -> ShellTrack:
+        """What the marks of one shell say, as far as the log was scanned."""
+        return self._shell.track_of(nonce)
+
+    @contextmanager
+    def asks(self, nonce: str) -> Iterator[int]:
+        """While this is open, a shell that is asked is believed at which prompt it is; gives the size of the log."""
+        asked_at = self.log.size()
+        self._shell.ask(nonce, asked_at)
+        try:
+            yield asked_at
+        finally:
+            self._shell.ask_no_more(nonce)
+
+    def is_asked(self, nonce: str) -> bool:
+        """Whether a shell was asked and has not answered."""
+        return self._shell.is_asked(nonce)
+
+    def proves(self, level: Level) -> bool:
+        """Whether a shell takes a proof with a command: one that an earlier version began does not."""
+        return level.proofs if level.number else self.meta.proofs
+
+    def refusal(self, nonce: str) -> str:
+        """The variable for which a shell takes no marks; empty: it did not say so."""
+        return self._shell.refusals.get(nonce, "")
+
+    def sends_no_more(self, nonce: str) -> bool:
+        """Whether a shell has said that its marks were taken out."""
+        return nonce in self._shell.undone
+
+    def put_level(self, level: Level) -> None:
+        """Write down how a shell stands that is being adopted; who calls holds the lock.
+
+        Raises:
+            IoError
+        """
+        try:
+            self._shell.file.put(level)
+        except OSError as error:
+            raise IoError(f"What is adopted in session {self.id} cannot be written down: {error}") from error
+        self._shell.take_levels()
+
+    def forget_level(self, nonce: str) -> None:
+        """Forget a shell that was not adopted."""
+        self._shell.file.forget(nonce)
+        self._shell.take_levels()
+
+    def leave(self, left: list[Level]) -> bool:
+        """Write down that shells are no longer there; whether that was done."""
+        try:
+            with if_free(self.directory.levels_lock) as free:
+                if not free or not self._shell.standing[-1].number:
+                    return False
+                self._shell.file.put(*left)
+                self._shell.take_levels()
+        except OSError:
+            return False
+        now = iso(time.time())
+        for each in reversed(left):
+            self.events.append(LeftShell(now, self.log.size(), each.number, each.exit_code))
+        return True
+
+    @property
+    def _scans(self) -> bool:
+        """There are shells that send marks, or were."""
+        return self.meta.marks or self._shell.has_inner
 
     def _told(self) -> dict[str, Any]:
         """What a scan says that is not in the log."""
@@ -324,9 +528,18 @@ class Session:
             "log": self.log,
             "cols": self.cols,
             "rows": self.rows,
+            "host": self.meta.host,
+            "typed_at": self.typed_at,
+            "cut": self.cut,
             "program": os.path.basename(self.meta.program),
-            "marks": self.meta.marks,
+            "own_marks": self.meta.marks,
         }
+
+    def running_numbers(self) -> list[int]:
+        """Numbers of the commands that run, as the marks of all shells say, as far as the log was scanned."""
+        scans = self._shell.scans()
+        held = [each.held[0].number for each in scans if each.held]
+        return held + [each.shell.number for each in scans if each.shell.state is ShellState.RUNNING and not each.held]
 
     def looks(self, step_s: float | Callable[[], float], deadline: float = math.inf) -> Wakes[Look]:
         """Look at once, whenever its log has grown, and after each step, until the deadline (`time.monotonic()`).
@@ -346,7 +559,7 @@ class Session:
 
     def save_checkpoint(self) -> None:
         """Write down what the marks say, so that a later broker need not scan from the start."""
-        if self.meta.marks:
+        if self._scans:
             self._shell.save()
 
     # ---- the kernel ----------------------------------------------------------------------------
@@ -442,3 +655,4 @@ class Session:
         self.save_checkpoint()
         self.watcher.remove(self.log.path)
         self._terminal.close()
+        self._let_go()

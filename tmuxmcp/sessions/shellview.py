@@ -1,24 +1,32 @@
-"""What the marks in a session's log say of its shell, as far as the log was scanned; it waits for nothing."""
+"""What the marks in a session's log say of its shells, as far as the log was scanned; it waits for nothing.
+
+The first shell is the session's own. In front of it stand those that were adopted (`record.levels`), each with marks of
+its own. The marks of one say nothing of another: that a shell has ended is judged elsewhere (`levels`).
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from collections import deque
 from dataclasses import replace
 
 from tmuxmcp.record.checkpoint import Checkpoint
+from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.levels import Level, LevelFile
 from tmuxmcp.record.log import PIECE, RawLog
 from tmuxmcp.sessions.commands import Commands
-from tmuxmcp.terminal.marks import Finished, Mark, MarkScanner, ShellTrack
+from tmuxmcp.sessions.levels import LevelScan
+from tmuxmcp.terminal.echo import ECHO_LIMIT
+from tmuxmcp.terminal.marks import Finished, Mark, MarkScanner, Numbers, ShellState, ShellTrack
+from tmuxmcp.terminal.proofs import hash_of
 
 CHECKPOINT_BYTES = 1 << 20
 """How much is scanned between two checkpoints: what a killed broker's successor scans again, at most."""
 
 MOST_COMMANDS = 64
-"""Finished commands that are remembered: more than one wait or `run` can miss."""
+"""Finished commands of a shell that are remembered: more than one wait or `run` can miss."""
 
 SCANNED_BYTES = 4 * PIECE
 """How much is scanned at once: others may go on in between."""
@@ -26,33 +34,148 @@ SCANNED_BYTES = 4 * PIECE
 CLOCK_S = 1.0
 """How far clocks may disagree: a file system writes down times in steps."""
 
+CLOCK_SET_S = 0.1
+"""A clock that went this far away from the time since the machine began was set."""
+
 
 class ShellView:
-    """The shell of one session, as its marks tell it."""
+    """The shells of one session, as their marks tell it."""
 
     def __init__(self, log: RawLog, directory: SessionDirectory, nonce: str, began: float, index: Commands) -> None:
         """Take note of each command in `index`; `began`: when the session was made, in seconds since 1970."""
         self._index = index
         self._log, self._directory, self._nonce, self._began = log, directory, nonce, began
-        self._scanner = MarkScanner(nonce)
+        self._boot: float | None = None
         self._saved = 0
         self.size = 0
         """Everything up to this offset was scanned."""
-        self.track = ShellTrack()
-        self.commands: deque[Finished] = deque(maxlen=MOST_COMMANDS)
-        """What the shell finished, newest last."""
+        self.file = LevelFile(directory)
+        self._own = Level(nonce)
+        self._levels: dict[str, Level] = {nonce: self._own}
+        """By nonce: the own shell, and all that were adopted or are about to be, also those that have ended."""
+        self._tracks: dict[str, ShellTrack] = {nonce: ShellTrack()}
+        self._commands: dict[str, list[Finished]] = {nonce: []}
+        self._held: dict[str, list[Finished]] = {}
+        """By nonce: what a shell is said to have finished while another stands in front of it."""
+        self._ended: set[str] = set()
+        """Nonces of those whose last command was taken note of."""
+        self._numbers = Numbers()
+        self._scanner = MarkScanner(nonce)
+        self._proven: tuple[int, str] = (-1, "")
+        """Of the last command whose end was proven: size of the log when it was typed, and its name."""
+        self._asked: dict[str, int] = {}
+        """By nonce, size of the log when a shell was asked at which prompt it is, until it answers."""
+        self.answers: dict[str, Mark] = {}
+        """By nonce, what a shell answered that is asked who it is."""
+        self.refusals: dict[str, str] = {}
+        """By nonce, the variable for which a shell takes no marks."""
+        self.undone: set[str] = set()
+        """Nonces of those that said that they send no more marks."""
 
     def go_on(self) -> None:
-        """Take up what was last written down of the same shell, if that can be read."""
+        """Take up what was last written down of the same shells, if that can be read."""
+        self.see_levels()
         found = Checkpoint.load(self._directory)
         if found and found.nonce == self._nonce and found.offset <= self._log.size():
-            self.track, self._saved = found.track, found.offset
+            self._tracks |= {**found.inner, self._nonce: found.track}
+            self._numbers = found.numbers or Numbers(found.track.number)
+            self._proven = found.proven
+            self._saved = found.offset
             self._begin_at(found.offset)
+            done = [each for each in self._levels.values() if each.until is not None and each.until <= found.offset]
+            self._ended = {each.nonce for each in done}
+
+    # ---- the shells ----------------------------------------------------------------------------
+
+    @property
+    def front(self) -> Level:
+        """The shell in front of all others, as far as was seen."""
+        return self.standing[-1]
+
+    @property
+    def standing(self) -> list[Level]:
+        """All shells that are there, as far as was seen, the session's own first."""
+        return [each for each in self._levels.values() if each.stands]
+
+    @property
+    def pending(self) -> Level | None:
+        """The shell that is being adopted; None: none is."""
+        return next((each for each in self._levels.values() if each.pending), None)
+
+    @property
+    def highest(self) -> int:
+        """The highest number that a prompt has had."""
+        return max(self._numbers.highest, self._index.highest)
+
+    @property
+    def has_inner(self) -> bool:
+        """A shell was adopted, or is about to be."""
+        return len(self._levels) > 1
+
+    @property
+    def first_since(self) -> int:
+        """Size of the log before the first of those that are known was adopted."""
+        return min((each.since for each in self._levels.values() if each is not self._own), default=0)
+
+    def level_of(self, nonce: str) -> Level:
+        """The shell of a nonce; the session's own where it is not known."""
+        return self._levels.get(nonce, self._own)
+
+    def track_of(self, nonce: str) -> ShellTrack:
+        """What the marks of one shell say."""
+        return self._tracks.get(nonce) or ShellTrack()
+
+    def scans(self) -> tuple[LevelScan, ...]:
+        """What the marks say of each shell that is there, the session's own first."""
+        return tuple(
+            LevelScan(
+                each, self._seen(each), tuple(self._commands.get(each.nonce, ())), tuple(self._held.get(each.nonce, ()))
+            )
+            for each in self.standing
+        )
+
+    def _seen(self, level: Level) -> ShellTrack:
+        """What a shell does: by its marks, and where these tell of no command's begin, by the echo of a line."""
+        track = self.track_of(level.nonce)
+        typed_at = track.state in (ShellState.PROMPT, ShellState.CONTINUATION)
+        if not level.reads_lines or not typed_at or track.listening:
+            return track
+        entered = self._entered(track.prompt_end, self.size)
+        if entered is None:
+            return track
+        return replace(track, state=ShellState.RUNNING, echo_end=entered, output_start=entered, job="", began=None)
+
+    def _entered(self, start: int, end: int) -> int | None:
+        """Where the first line ends that was entered behind a prompt; None: none was."""
+        echo = self._log.read(start, min(end - start, ECHO_LIMIT)) if end > start else b""
+        at = echo.find(b"\n")
+        return None if at < 0 else start + at + 1
+
+    def see_levels(self) -> None:
+        """Take in which shells any broker has adopted, and which have ended."""
+        if self.file.read():
+            self.take_levels()
+
+    def take_levels(self) -> None:
+        """The same, where this broker has just changed them."""
+        known = {each.nonce: each for each in self.file.levels}
+        for nonce in [each for each in self._levels if each not in known and each != self._nonce]:
+            for kept in (self._levels, self._tracks, self._commands, self.answers, self.refusals, self._held):
+                kept.pop(nonce, None)
+        for nonce, level in known.items():
+            if nonce not in self._levels:
+                self._scanner.expect(nonce)
+                self._commands[nonce] = []
+                self._tracks.setdefault(nonce, ShellTrack())
+            self._levels[nonce] = level
+
+    # ---- the log -------------------------------------------------------------------------------
 
     def scan_some(self) -> bool:
         """Scan a piece; True while there is more. Not interrupted, so that several callers may scan."""
         behind = self._log.size() - self.size
         if behind <= 0:
+            self._take_what_has_ended()
             return False
         if behind > SCANNED_BYTES and self._log.head() > self.size:
             self._begin_at(self._log.head())  # what lay between is gone
@@ -60,27 +183,138 @@ class ShellView:
         if not data and self._log.head() > self.size:  # cut just now
             self._begin_at(self._log.head())
             return True
+        self.see_levels()  # behind the reading: a shell is written down before it prints anything with its nonce
         for mark in self._scanner.feed(data):
-            self.track, finished = self.track.apply(self._dated(mark))
-            if finished:
-                self.commands.append(finished)
-                self._index.take(finished)
+            self._take(mark)
         self.size += len(data)
+        more = len(data) == SCANNED_BYTES
+        if not more:
+            self._take_what_has_ended()
         if self.size - self._saved >= CHECKPOINT_BYTES or self._index.many_new:
             self.save()
-        return len(data) == SCANNED_BYTES
+        return more
 
     def save(self) -> None:
         """Write down what the marks say, so that a later broker need not scan from the start."""
+        if self._held:
+            return  # what is not written down, a later broker finds in the log
         if self._saved != self.size and self._index.save():  # first: behind a checkpoint nobody looks for commands
             self._saved = self.size
-            Checkpoint(self._nonce, self._scanner.offset, self.track).save(self._directory)
+            inner = {nonce: track for nonce, track in self._tracks.items() if nonce != self._nonce}
+            own = self._tracks[self._nonce]
+            offset = self._scanner.offset
+            Checkpoint(self._nonce, offset, own, inner, self._numbers, self._proven).save(self._directory)
+
+    def begin_at(self, offset: int) -> None:
+        """Scan nothing before this offset: no shell has sent marks there."""
+        if self.size < offset:
+            self._begin_at(offset)
+
+    def _take(self, mark: Mark) -> None:
+        """Take in one mark of one of the shells."""
+        nonce = mark.nonce
+        level = self._levels.get(nonce)
+        if level is None or (level.until is not None and mark.start >= level.until):
+            return
+        if mark.kind == "P" and mark.why == "p":
+            self.answers[nonce] = mark
+            return
+        if mark.kind == "P" and mark.why == "x":
+            self.refusals[nonce] = mark.what or "prompt"
+            return
+        if mark.kind == "P" and mark.why == "u":
+            self.undone.add(nonce)
+        track = self._tracks[nonce]
+        numbers, mark = self._numbers.of(mark, track.number)
+        after = self._told(track, self._dated(mark))
+        if after is None:
+            return
+        self._tracks[nonce], finished = after
+        if self._tracks[nonce].number == mark.number:
+            self._numbers = numbers
+        if finished:
+            self._finish(level, finished)
+
+    def _told(self, track: ShellTrack, mark: Mark) -> tuple[ShellTrack, Finished | None] | None:
+        """What a shell's marks say with this one more, and what it finished; None: it is somebody else's."""
+        promised = self._promised(track, mark)
+        if promised and promised.promise and mark.kind == "C":
+            self._asked.pop(mark.nonce, None)
+            return track.given(replace(mark, job=promised.job), promised.promise), None
+        if promised:
+            self._proven = (promised.offset, promised.job)
+            return track.prove(mark, promised.job)
+        if mark.kind == "P" and mark.why in ("g", "i") and self._asked.get(mark.nonce, mark.end) <= mark.start:
+            self._asked.pop(mark.nonce)
+            return track.at_prompt(mark), None
+        # Where output was lost, so may be the end of a command, and its proof. Nothing else shows a status.
+        if track.is_noise(mark) and (mark.kind in "CDE" or not self._index.lost(track.output_start, mark.start)):
+            return None
+        return track.apply(mark)
+
+    def _promised(self, track: ShellTrack, mark: Mark) -> TypedInput | None:
+        """The command, promised and not yet proven, that this mark is of: its C, or its D with the proof."""
+        found = None
+        if mark.kind == "C" and mark.job:
+            found = self._index.promised(job=mark.job)
+            if found and track.promise == found.promise:
+                return None  # its C once more
+        elif mark.kind == "D" and mark.proof:
+            found = self._index.promised(done=mark.proof)
+            if found is None and track.promise and hash_of(mark.proof) == track.promise.done:
+                found = TypedInput(track.prompt_end, None, job=track.job)  # forgotten: much was typed since
+        offset, job = self._proven
+        return found if found and found.offset >= offset and found.job != job else None
+
+    def ask(self, nonce: str, asked_at: int) -> None:
+        """Take the next answer of this shell, printed from this offset on, for the prompt that it is at."""
+        self._asked[nonce] = asked_at
+
+    def is_asked(self, nonce: str) -> bool:
+        """Whether such an answer is expected."""
+        return nonce in self._asked
+
+    def ask_no_more(self, nonce: str) -> None:
+        """Expect no such answer any more."""
+        self._asked.pop(nonce, None)
+
+    def _finish(self, level: Level, finished: Finished) -> None:
+        """Take note of a command's end; while another shell is in front, that is only said to be one."""
+        if level.reads_lines and finished.output_start is None:
+            finished = self._with_echo(finished)
+        known = self._commands[level.nonce]
+        known.append(finished)
+        if len(known) > MOST_COMMANDS:  # anybody can print many ends: those that are proven stay
+            known.remove(next((each for each in known if not each.proven), known[0]))
+        if any(each.number > level.number for each in self.standing):
+            self._held.setdefault(level.nonce, []).append(finished)
+        else:
+            self._index.take(finished, level.number)
+
+    def _with_echo(self, finished: Finished) -> Finished:
+        """A command of a shell that does not tell where it begins: behind the line that was entered, if it has text."""
+        entered = self._entered(finished.echo_start, finished.output_end)
+        if entered is None or not self._log.read(finished.echo_start, entered - finished.echo_start).strip():
+            return finished
+        return replace(finished, echo_end=entered, output_start=entered)
+
+    def _take_what_has_ended(self) -> None:
+        """Take note of what shells ended that nobody stands in front of any more, and of what ended with its shell."""
+        for level in [*self._levels.values()]:
+            nonce, track = level.nonce, self._seen(level)
+            if self._held and not any(each.number > level.number for each in self.standing):
+                for finished in self._held.pop(nonce, ()):
+                    self._index.take(finished, level.number)
+            if level.until is not None and nonce not in self._ended and self.size >= level.until:
+                self._ended.add(nonce)
+                if track.state is ShellState.RUNNING and nonce not in self.undone:
+                    self._index.take(_ended_with(level, track), level.number)
 
     def _dated(self, mark: Mark) -> Mark:
         """The mark with its time since 1970; without one that cannot be true, as users can set a shell's clock."""
         if mark.time is None and mark.uptime is None:
             return mark
-        said = mark.time if mark.uptime is None else time.time() - _uptime() + mark.uptime
+        said = mark.time if mark.uptime is None else self._booted() + mark.uptime
         try:
             written = os.stat(self._log.path).st_mtime
         except OSError:
@@ -88,9 +322,35 @@ class ShellView:
         told = said if said is not None and self._began - CLOCK_S <= said <= written + CLOCK_S else None
         return replace(mark, time=told)
 
+    def _booted(self) -> float:
+        """When the machine began, in seconds since 1970: the same for all marks, unless somebody sets the clock."""
+        booted = time.time() - _uptime()
+        if self._boot is None or abs(booted - self._boot) > CLOCK_SET_S:
+            self._boot = booted
+        return self._boot
+
     def _begin_at(self, offset: int) -> None:
         self.size = offset
-        self._scanner = MarkScanner(self._nonce, offset)
+        self._numbers = replace(self._numbers, highest=self.highest)  # numbers that were used may be gone
+        self._scanner = MarkScanner(self._levels, offset)
+
+
+def _ended_with(level: Level, track: ShellTrack) -> Finished:
+    """The command that ran when its shell ended: `exit`, or what killed it."""
+    end = level.until if level.output_end is None else level.output_end
+    return Finished(
+        track.number,
+        level.exit_code,
+        track.prompt_end,
+        track.output_start,
+        track.echo_end,
+        max(end or 0, track.output_start),
+        None,
+        track.job,
+        track.began,
+        None,
+        track.text,
+    )
 
 
 def _uptime() -> float:

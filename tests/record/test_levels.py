@@ -1,0 +1,50 @@
+"""What is written down of adopted shells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.levels import MOST_LEFT, Level, LevelFile, Stage
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> SessionDirectory:
+    return SessionDirectory(tmp_path)
+
+
+def test_levels_are_read_by_another_broker_once_they_change(directory: SessionDirectory):
+    ours, theirs = LevelFile(directory), LevelFile(directory)
+    assert not theirs.read() or theirs.levels == ()
+    asked = Level("a", 1, 5, Stage.ASKED, where="nested")
+    ours.put(asked)
+    assert theirs.read()
+    assert theirs.levels == (asked,)
+    assert (asked.pending, asked.stands) == (True, False)
+    adopted = replace(asked, stage=Stage.ADOPTED, pid=7, kind="dash", dialect="posix")
+    ours.put(adopted, Level("b", 2, 9))
+    assert theirs.read()
+    assert not theirs.read()
+    assert theirs.levels == (adopted, Level("b", 2, 9))
+    ours.forget("a")
+    assert theirs.read()
+    assert [each.nonce for each in theirs.levels] == ["b"]
+
+
+def test_levels_that_have_ended_are_kept_for_a_while(directory: SessionDirectory):
+    file = LevelFile(directory)
+    for number in range(MOST_LEFT + 5):
+        file.put(Level(f"n{number}", 1, number, until=number + 1))
+    file.put(Level("stands", 1, 99))
+    assert [each.nonce for each in file.levels] == [*(f"n{number}" for number in range(5, MOST_LEFT + 5)), "stands"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"levels": [{"nonce": "a"}, 5]}', '{"format": 2, "levels": []}'])
+def test_levels_that_cannot_be_read_are_none(directory: SessionDirectory, text: str):
+    directory.levels.write_text(text)
+    file = LevelFile(directory)
+    file.read()
+    assert file.levels == ()

@@ -1,0 +1,164 @@
+"""`levels.json`: the shells that were adopted in a session, one in front of the other. Every broker writes to it.
+
+A shell is written down before the line is typed that adopts it: whoever reads its marks in the log finds its nonce
+here. One that has ended stays for a while, for brokers that have not read the log so far. What a shell's marks say is
+not here but in the checkpoint (`checkpoint`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal
+
+from tmuxmcp.host.atomically import write_atomically
+from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.formats import is_newer, numbered, read_values
+
+FORMAT = 1
+"""The newest format of `levels.json` that is known here."""
+
+MOST_LEFT = 32
+"""Levels that have ended and are kept."""
+
+Where = Literal["own", "nested", "remote"]
+"""The session's own program; another process of this machine; one that no process here is known to be."""
+
+
+class Stage(StrEnum):
+    """How far an adoption has come."""
+
+    ASKED = "asked"
+    """The line is about to be typed, or was."""
+    ANSWERED = "answered"
+    """The shell has said who it is, and the marks are about to be typed, or were."""
+    ADOPTED = "adopted"
+
+
+@dataclass(frozen=True)
+class Level:
+    """A shell of a session that sends marks."""
+
+    nonce: str
+    """In its marks."""
+    number: int = 0
+    """How many shells with marks it is in front of; 0: the session's own."""
+    since: int = 0
+    """Size of the log before anything was typed to adopt it."""
+    stage: Stage = Stage.ADOPTED
+    kind: str = ""
+    """Its name: `bash`, `dash`; empty while it has not said it."""
+    version: str = ""
+    dialect: str = ""
+    """How it is given a command: `bash`, `zsh`, `fish` or `posix`."""
+    where: Where = "own"
+    host: str | None = None
+    """The machine it runs on, where that is another one and known."""
+    pid: int | None = None
+    """Its process on this machine; None: not known."""
+    process: str = ""
+    """By which that process is told from a later one of the same id, and from the same one with another program."""
+    carrier: int | None = None
+    """Who has the session's terminal in its place: `ssh`, `script`; None: it has it itself."""
+    carrier_process: str = ""
+    until: int | None = None
+    """Size of the log when it was found to have ended; None: it has not."""
+    output_end: int | None = None
+    """Where the output ends of the command that ended it."""
+    exit_code: int | None = None
+    """Its own; None: not known."""
+    passes_on: bool = False
+    """Its exit code is that of the command which led to it in the shell behind: nothing else has a say in it."""
+    proofs: bool = False
+    """It takes a proof with a command."""
+    answer: str = field(default="", compare=False)
+    """What it said of itself."""
+
+    @property
+    def stands(self) -> bool:
+        """It is adopted and has not ended, as far as was seen."""
+        return self.stage is Stage.ADOPTED and self.until is None
+
+    @property
+    def pending(self) -> bool:
+        """Its adoption has begun and not ended."""
+        return self.stage is not Stage.ADOPTED and self.until is None
+
+    @property
+    def reads_lines(self) -> bool:
+        """It may read commands without a line editor."""
+        return self.dialect == "posix"
+
+
+class LevelFile:
+    """One session's `levels.json`."""
+
+    def __init__(self, directory: SessionDirectory) -> None:
+        self._directory = directory
+        self._path = directory.levels
+        self._seen: tuple[int, int, int] | None = None
+        self.levels: tuple[Level, ...] = ()
+        """As last read, in the order in which they were adopted; those that have ended too."""
+
+    def read(self) -> bool:
+        """Read it if it has changed; whether it had. Mostly that is one look at the file."""
+        seen = _seen(self._path)
+        if seen == self._seen:
+            return False
+        self._seen = seen
+        self.levels = tuple(_levels(read_values(self._path))) if seen else ()
+        return True
+
+    def put(self, *changed: Level) -> None:
+        """Write down levels in place of those with the same nonce, or behind all; who calls holds the lock.
+
+        Raises:
+            OSError: it cannot be written, or the directory is another session's by now.
+        """
+        if not self._directory.is_there:
+            raise FileNotFoundError(self._path)
+        self._seen = None
+        self.read()
+        new = {each.nonce: each for each in changed}
+        known = [new.pop(each.nonce, each) for each in self.levels]
+        self._write([*known, *new.values()])
+
+    def forget(self, nonce: str) -> None:
+        """Take one out: nothing of it was ever typed, or it sent no marks."""
+        self._seen = None
+        self.read()
+        with suppress(OSError):
+            self._write([each for each in self.levels if each.nonce != nonce])
+
+    def _write(self, levels: Iterable[Level]) -> None:
+        kept = [*levels]
+        left = [each for each in kept if each.until is not None]
+        gone = {each.nonce for each in left[: max(len(left) - MOST_LEFT, 0)]}
+        kept = [each for each in kept if each.nonce not in gone]
+        values = {**numbered(FORMAT), "levels": [asdict(each) for each in kept]}
+        write_atomically(self._path, json.dumps(values), to_disk=True)
+        self._seen = None
+        self.read()
+
+
+def _levels(values: dict[str, Any]) -> Iterable[Level]:
+    if is_newer(values, FORMAT):
+        return
+    names = {each.name for each in fields(Level)}
+    for each in values.get("levels", ()):
+        with suppress(AttributeError, KeyError, TypeError, ValueError):
+            known = {name: value for name, value in each.items() if name in names}
+            yield Level(**{**known, "stage": Stage(each["stage"])})
+
+
+def _seen(path: Path) -> tuple[int, int, int] | None:
+    """Which file there is; None: there is none."""
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return (state.st_ino, state.st_mtime_ns, state.st_size)

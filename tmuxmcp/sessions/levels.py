@@ -1,0 +1,116 @@
+"""Which of a session's shells are still there: what the kernel says of their processes, and the marks of those behind.
+
+A mark of an outer shell never ends an inner one by itself: a program can print it. Where the inner shell has a process
+on this machine, the kernel tells of its end; where it has none, it ends with the program that leads to it (`ssh`), or
+when the shell behind it, on the same far side, shows a new prompt.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from tmuxmcp.host import proc
+from tmuxmcp.readiness.kernel import KernelFacts
+from tmuxmcp.record.levels import Level
+from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
+from tmuxmcp.tmux.shells import adopted, shell_of
+from tmuxmcp.tmux.shells.record import Shell
+
+STARTED, STACK_START = 19, 25
+"""Where `starttime` and `startstack` stand in /proc/PID/stat behind the name, from 0; exec(2) gives another stack."""
+
+
+@dataclass(frozen=True)
+class LevelScan:
+    """One shell of a session, and what its marks say."""
+
+    level: Level
+    shell: ShellTrack
+    commands: tuple[Finished, ...]
+    """What it finished lately, newest last."""
+    held: tuple[Finished, ...] = ()
+    """What it is said to have finished while another shell is in front of it."""
+
+
+def identity(pid: int) -> str:
+    """What tells a process from a later one of the same id, and from itself after exec(2); empty: it has ended.
+
+    Of another user's process the program and the stack are not told: there exec is not seen.
+    """
+    try:
+        stat = proc.stat(f"/proc/{pid}")
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            words = file.read(proc.STAT_BYTES).rpartition(b")")[2].split()
+    except OSError:
+        return ""
+    if stat.state in "ZX":
+        return ""
+    program = ""
+    with suppress(OSError):
+        state = os.stat(f"/proc/{pid}/exe")
+        program = f"{state.st_dev}:{state.st_ino}"
+    return f"{words[STARTED].decode()} {program} {words[STACK_START].decode()}"
+
+
+def is_alive(level: Level) -> bool:
+    """Whether a shell is there, as far as the processes of this machine tell."""
+    pairs = ((level.pid, level.process), (level.carrier, level.carrier_process))
+    return all(identity(pid) == process for pid, process in pairs if pid is not None and process)
+
+
+def has_terminal(level: Level, facts: KernelFacts | None, own: int | None) -> bool:
+    """Whether what is typed goes to this shell, or to who leads to it; True where the kernel does not tell.
+
+    Args:
+        own: process id of the session's own program.
+    """
+    if facts is None:
+        return True
+    leads = own if level.number == 0 else level.carrier or level.pid
+    if leads is None or facts.foreground is None:
+        return True
+    if facts.foreground == leads:
+        return True
+    if level.number == 0:
+        return False
+    try:
+        return proc.stat(f"/proc/{leads}").group == facts.foreground  # without job control
+    except OSError:
+        return False
+
+
+def gone(levels: Sequence[LevelScan], facts: KernelFacts | None, own: int | None) -> int | None:
+    """Number of the first shell that has ended, or was stopped, and with which those in front of it have; None: none.
+
+    Args:
+        levels: those that are there as far as was seen, the session's own first.
+    """
+    for at, each in enumerate(levels[1:], 1):
+        if not is_alive(each.level) or _is_behind(levels[at - 1], each, facts, own):
+            return at
+    return None
+
+
+def _is_behind(outer: LevelScan, inner: LevelScan, facts: KernelFacts | None, own: int | None) -> bool:
+    """Whether the outer shell has shown a new prompt since the inner one was adopted, by the kernel's word too."""
+    shell = outer.shell
+    if shell.state is not ShellState.PROMPT or shell.prompt_start < inner.level.since:
+        return False
+    if facts is None:
+        return True
+    if inner.level.pid is not None or outer.level.carrier != inner.level.carrier:
+        # Both have a process here, or the same program does not lead to both: the kernel knows who is in front.
+        return has_terminal(outer.level, facts, own) and not has_terminal(inner.level, facts, own)
+    return has_terminal(outer.level, facts, own)
+
+
+def shell_at(level: Level, program: str) -> Shell:
+    """What we know of a level's shell.
+
+    Args:
+        program: the session's own.
+    """
+    return shell_of(program) if level.number == 0 else adopted(level.dialect, level.kind)
