@@ -71,7 +71,6 @@ def an_agent() -> Iterator[Agent]:
     directory = Path(tempfile.mkdtemp(prefix="tm-"))
     try:
         with Agent(directory, "bash", PATH=PATH) as agent:
-            (agent.state_dir / "home/.local/share/fish/generated_completions").mkdir(parents=True, exist_ok=True)
             yield agent
     finally:
         end_server(directory)

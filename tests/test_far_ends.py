@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent import Agent, eventually
+from tests.agent import Agent, ToolFailed, eventually
 from tests.conftest import SLOW
 from tests.steps import PATH, Step, Terminal, an_agent, first, line, missing, over
 
@@ -148,16 +149,46 @@ def test_ssh(agent: Agent, sshd: list[str]):
         terminal.step(first("line_input", "(yes/no/[fingerprint])? "))
         terminal.step(line("yes", "password", "Enter passphrase for key"))
         terminal.step(line("open sesame", "unknown", "far$ ", "quiet", **PATIENT))
-        terminal.step(line("echo $((6*7))", "unknown", "\n42\nfar$ ", "quiet"))
-        # Only the last line can tell that there, at the far end, a secret is asked; and nothing else counts.
-        terminal.step(line("stty -echo; printf 'Password: '; read -r x; stty echo", "password", "Password: ", "quiet"))
-        terminal.step(line("hunter2", "unknown", "far$ ", "quiet"))
+        terminal.step(line("echo $((6*7))", "unknown", "\n42\nfar$ ", "prompt"))
+        terminal.step(line("sleep 0.7; cd /tmp", "unknown", "\nfar$ ", "prompt"))
+        # Only the last line can tell that there, at the far end, a secret is asked: that is said, and makes no mode.
+        asks = line(
+            "stty -echo; printf 'Password: '; read -r x; stty echo", "unknown", "Password: ", "quiet", **PATIENT
+        )
+        assert "By its last line alone" in terminal.step(asks)["note"]
+        terminal.step(line("hunter2", "unknown", "far$ ", "quiet", **PATIENT))
         if not missing(("vim",)):
-            terminal.step(line("vim -u NONE", "fullscreen", "~", "quiet"))
-            terminal.step(line(":q!", "unknown", "far$ ", "quiet", read="new"))
+            terminal.step(line("vim -u NONE", "fullscreen", "~", "quiet", **PATIENT))
+            terminal.step(line(":q!", "unknown", "far$ ", "quiet", read="new", **PATIENT))
         terminal.step(over(text="exit", enter=True))
     finally:
         terminal.close()
+
+
+def test_run_of_ssh_comes_back_at_the_far_prompt(agent: Agent, sshd: list[str], tmp_path: Path):
+    key = ["-P", "open sesame", "-N", "", "-f", str(tmp_path / "key")]
+    subprocess.run(["ssh-keygen", "-q", "-p", *key], check=True)
+    session = agent.call("create_session", program="bash")["session_id"]
+    words = [*sshd, "-t", "-o", "StrictHostKeyChecking=no", "env", "'PS1=far$ '", "bash", "--norc"]
+    ran = agent.run(shlex.join(words), session_id=session, timeout_ms=int(15_000 * SLOW))
+    assert (ran["outcome"], ran["evidence"], ran["completed"]) == ("idle", "prompt", False), ran
+    assert "`ssh` hides what runs behind it" in ran["note"]
+    with pytest.raises(ToolFailed) as refused:
+        agent.run("ls", session_id=session)
+    assert "send" in refused.value.error["hint"]
+    answer = agent.call("send", session_id=session, text="sleep 0.4; echo $((6*7))", enter=True)["result"]
+    assert (answer["outcome"], answer["evidence"]) == ("ready", "prompt"), answer
+    assert answer["content"].endswith("\n42\nfar$ ")
+    # A program may print the prompt: its line editor does not come with it.
+    answer = agent.call("send", session_id=session, text="printf 'far$ '; sleep 1.5; echo end", enter=True)["result"]
+    assert (answer["outcome"], answer["evidence"]) == ("idle", "quiet"), answer
+    agent.call("read", session_id=session, wait_for="pattern", pattern=r"end\n")
+    answer = agent.call("read", session_id=session, wait_for="ready", **PATIENT)
+    assert (answer["outcome"], answer["evidence"]) == ("ready", "prompt"), answer
+    answer = agent.call("send", session_id=session, text="exit 3", enter=True)["result"]
+    assert (answer["outcome"], answer["mode"]) == ("ready", "shell_prompt"), answer
+    assert answer["command"]["exit_code"] == 3
+    agent.call("destroy_session", session_id=session, force=True)
 
 
 def test_a_prompt_pattern_speaks_where_the_kernel_cannot(agent: Agent, sshd: list[str]):
@@ -180,7 +211,7 @@ def test_ssh_asks_for_the_account_s_password(agent: Agent, tmp_path: Path, accou
             terminal.step(first("password", f"{USER}@127.0.0.1's password: "))
             terminal.step(line("wrong", "password", "try again.\n"))
             terminal.step(line(PASSWORD, "unknown", "far$ ", "quiet", **PATIENT))
-            terminal.step(line("echo $((6*7))", "unknown", "\n42\nfar$ ", "quiet"))
+            terminal.step(line("echo $((6*7))", "unknown", "\n42\nfar$ ", "prompt"))
             terminal.step(over(text="exit", enter=True))
         finally:
             terminal.close()

@@ -49,6 +49,7 @@ def test_a_process_and_all_fields(agent: Agent):
         "rc": 3,
         "signal": None,
         "cwd": result["cwd"],
+        "sandbox": "none",
         "timed_out": False,
         "truncated": False,
         "encoding": "utf-8",

@@ -8,7 +8,9 @@
     |-- ProgramNotFound       PROGRAM_NOT_FOUND    |-- MaxSessions        MAX_SESSIONS
     |-- CwdNotFound           CWD_NOT_FOUND        |-- ResourceLimit      RESOURCE_LIMIT
     |-- NotAShell             NOT_A_SHELL          |-- TmuxUnavailable    TMUX_UNAVAILABLE
+    |-- AdoptionFailed        ADOPTION_FAILED      |
     |-- WrongMode             WRONG_MODE           |-- TmuxFailed         TMUX_ERROR
+    |-- HostUnreachable       HOST_UNREACHABLE     |
     |-- IncompleteCommand     INCOMPLETE_COMMAND   |-- IoError            IO_ERROR
     |-- FileMissing           FILE_NOT_FOUND       |-- PathOutsideRoot    PATH_OUTSIDE_ROOT
     |-- NotRetained           NOT_RETAINED         |
@@ -71,7 +73,7 @@ class InvalidKey(InvalidArgument):
 
 
 class InvalidPattern(InvalidArgument):
-    """A regular expression that does not compile, or takes too long."""
+    """A regular expression that does not compile, is too long, or takes too long to search for."""
 
     code = "INVALID_PATTERN"
 
@@ -112,10 +114,22 @@ class NotAShell(TmuxMcpError):
     code, http_status = "NOT_A_SHELL", 409
 
 
+class AdoptionFailed(TmuxMcpError):
+    """What is in front did not take our marks, though it was to: it may be no shell."""
+
+    code, http_status = "ADOPTION_FAILED", 409
+
+
 class WrongMode(TmuxMcpError):
     """The session is not in a mode in which this can work."""
 
     code, http_status = "WRONG_MODE", 409
+
+
+class HostUnreachable(TmuxMcpError):
+    """ssh has no connection to the host of a session: it could not be made, or the host refused it."""
+
+    code, http_status = "HOST_UNREACHABLE", 502
 
 
 class IncompleteCommand(TmuxMcpError):
@@ -173,7 +187,7 @@ class FileMissing(TmuxMcpError):
 
 
 class PathOutsideRoot(TmuxMcpError):
-    """The path leads out of `files_root`."""
+    """The path leads out of `files_root`, or out of what the file tools reach in a sandbox."""
 
     code, http_status, exit_status = "PATH_OUTSIDE_ROOT", 403, 4
 

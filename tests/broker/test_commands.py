@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import TMUX, eventually
+from tests.conftest import SLOW, TMUX, eventually, until_exists
 from tmuxmcp.broker import run
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
@@ -19,6 +19,10 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, NotRetained
 
 pytestmark = pytest.mark.anyio
+
+
+SOON_MS = int(1000 * SLOW)
+"""Time in which a shell begins a command."""
 
 
 def by_script(state_dir: Path, *keys: str) -> None:
@@ -72,7 +76,7 @@ async def test_a_part_of_the_commands_can_be_asked_for(broker: Broker) -> None:
 
 async def test_the_command_that_runs_is_the_last_and_has_no_end(broker: Broker) -> None:
     await broker.create_session("bash", name="a")
-    await broker.run("sleep 600", "a", timeout_ms=300)
+    await broker.run("sleep 600", "a", timeout_ms=SOON_MS)
     (command,) = (await broker.list_commands("a")).commands
     assert (command.text, command.exit_code, command.duration_ms, command.end_offset) == ("sleep 600", None, None, None)
     assert (await broker.list_commands("a", failed_only=True)).commands == []
@@ -123,10 +127,11 @@ async def test_what_run_answered_is_told(broker: Broker) -> None:
     assert (await broker.run("# nothing", "a")).command_number is None
 
 
-async def test_a_command_that_ends_between_two_runs_is_told(broker: Broker) -> None:
+async def test_a_command_that_ends_between_two_runs_is_told(broker: Broker, tmp_path: Path) -> None:
     await broker.create_session("bash", name="a")
-    started = await broker.run("sleep 1; sh -c 'exit 3'", "a", timeout_ms=100)
+    started = await broker.run(f"{until_exists(tmp_path / 'go')}; sh -c 'exit 3'", "a", timeout_ms=SOON_MS)
     assert (started.completed, started.command_number) == (False, 1)
+    (tmp_path / "go").touch()
     await listed(broker, 1)
     assert (await broker.run("true", "a")).command_number == 2
     command = (await broker.read(session_id="a")).command
@@ -184,9 +189,11 @@ async def waited(broker: Broker, timeout_ms: int = LONG_MS) -> tuple[str, int | 
 
 
 @every_shell
-async def test_a_run_that_timed_out_gives_its_exit_code_to_one_wait(broker: Broker, shell: str) -> None:
+async def test_a_run_that_timed_out_gives_its_exit_code_to_one_wait(broker: Broker, shell: str, tmp_path: Path) -> None:
     await broker.create_session(shell, name="a")
-    result = await broker.run("sleep 1; echo late; sh -c 'exit 3'", "a", timeout_ms=300)
+    command = f"sleep 1; {until_exists(tmp_path / 'go')}; echo late; sh -c 'exit 3'"
+    result = await broker.run(command, "a", timeout_ms=SOON_MS)
+    (tmp_path / "go").touch()
     assert (result.outcome, result.exit_code) == ("timeout", None)
     assert "read wait_for=command gives its exit code" in (result.note or "")
     after = await broker.read(session_id="a", wait_for="command", timeout_ms=LONG_MS)
@@ -245,14 +252,15 @@ async def test_a_command_that_does_not_end_in_time_is_told_later(broker: Broker)
 
 async def test_an_interrupted_command_ends(broker: Broker) -> None:
     await broker.create_session("bash", name="a")
-    await broker.run("sleep 600", "a", timeout_ms=200)
+    await broker.run("sleep 600", "a", timeout_ms=SOON_MS)
     await broker.send(key="C-c", session_id="a", read="none")
     assert await waited(broker) == ("command", 1, 130)
 
 
-async def test_a_shell_that_exits_ends_the_wait(broker: Broker) -> None:
+async def test_a_shell_that_exits_ends_the_wait(broker: Broker, tmp_path: Path) -> None:
     await broker.create_session("bash", name="a")
-    await broker.run("sleep 1; exit 3", "a", timeout_ms=200)
+    await broker.run(f"{until_exists(tmp_path / 'go')}; exit 3", "a", timeout_ms=SOON_MS)
+    (tmp_path / "go").touch()
     assert await waited(broker) == ("exited", None, None)
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
+from tests.conftest import SLOW
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.broker.reading import _mode
+from tmuxmcp.broker.wait import Answer
 from tmuxmcp.contract.times import seconds_of
+from tmuxmcp.readiness.kernel import Verdict, Waiting
 
 pytestmark = pytest.mark.anyio
 
@@ -15,6 +20,7 @@ pytestmark = pytest.mark.anyio
 async def test_lines_are_counted(broker: Broker) -> None:
     await broker.create_session("bash", name="a")
     await broker.run("seq 100", "a")
+    await broker.read(session_id="a", wait_for="ready")  # the prompt is a line as well
     whole = await broker.read(session_id="a", view="scrollback")
     part = await broker.read(session_id="a", view="scrollback", limit=5)
     assert whole.lines == len(whole.content.splitlines()) > 100
@@ -41,7 +47,7 @@ async def test_the_time_is_that_of_the_session(broker: Broker) -> None:
 
 async def test_of_a_session_that_has_ended_the_time_stands_still(broker: Broker) -> None:
     await broker.create_session("bash", name="a")
-    await broker.send("exit", enter=True, session_id="a", wait_for="exit")
+    await broker.send("exit", enter=True, session_id="a", wait_for="exit", timeout_ms=int(20_000 * SLOW))
     times = {(await broker.read(session_id="a")).time for _ in range(3)}
     assert len(times) == 1
     assert None not in times
@@ -51,5 +57,18 @@ async def test_a_session_says_how_many_commands_it_ran(broker: Broker) -> None:
     await broker.create_session("bash", name="a")
     assert (await broker.get_session("a")).commands == 0
     await broker.run("true", "a")
-    await broker.run("sleep 600", "a", timeout_ms=200)
+    await broker.run("sleep 600", "a", timeout_ms=int(1000 * SLOW))
     assert (await broker.get_session("a")).commands == 2
+
+
+async def test_the_mode_of_a_moment_ago_goes_by_the_screen_of_now(broker: Broker) -> None:
+    """vim's `:!cat`: ready by the kernel, while tmux was last asked when vim still drew; then busy for a moment."""
+    await broker.create_session("cat", name="a", wait_ready=True)
+    look = await broker.registry.sessions["a"].look()
+    assert look.mode == "line_input"
+    assert look.pane
+    settled = replace(look, pane=replace(look.pane, alternate_screen=True))
+    assert settled.mode == "fullscreen"
+    busy = replace(look, sight=replace(look.sight, verdict=Verdict(Waiting.BUSY, "it works")))
+    assert busy.mode == "running"
+    assert _mode(busy, Answer("ready", "kernel", None, 0, settled)) == "line_input"

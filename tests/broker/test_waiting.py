@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.conftest import SLOW, eventually
+from tests.conftest import SLOW, eventually, until_exists
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.errors import InvalidArgument, InvalidPattern, SessionExited, SessionNotFound
@@ -30,7 +30,13 @@ async def three(broker: Broker) -> list[str]:
         await broker.create_session("bash", name=name)
         await broker.run("true", name)
         await broker.read("new", name, wait_for="ready")
+        await eventually(lambda name=name: waits_for_keys(broker, name))  # type: ignore[misc]
     return ["a", "b", "c"]
+
+
+async def waits_for_keys(broker: Broker, session_id: str) -> bool:
+    """A shell that has drawn its prompt may do something for itself for a moment."""
+    return (await broker.registry.sessions[session_id].look()).waiting is Waiting.EDITOR
 
 
 async def while_waiting(
@@ -116,12 +122,16 @@ async def test_a_secret_that_the_caller_has_seen_asked_for_is_no_news(broker: Br
     assert [row.outcome for row in quiet.sessions] == [None, "needs_you", None]
 
 
-async def test_the_first_that_is_ready(broker: Broker, three: list[str]):
-    for name, seconds in (("a", 600), ("b", 1), ("c", 600)):
-        await broker.send(f"sleep {seconds}", enter=True, session_id=name, read="none")
+async def test_the_first_that_is_ready(broker: Broker, three: list[str], tmp_path: Path):
+    for name in three:
+        await broker.send(until_exists(tmp_path / name), enter=True, session_id=name, read="none")
         await eventually(lambda name=name: mode_is(broker, name, "running"))  # type: ignore[misc]
         await broker.read("new", name)
-    answer = await broker.wait(three, timeout_ms=LONG_MS)
+
+    async def let_go() -> None:
+        (tmp_path / "b").touch()
+
+    answer = await while_waiting(lambda: broker.wait(three, timeout_ms=LONG_MS), let_go)
     assert (answer.session_id, answer.outcome, answer.evidence) == ("b", "ready", "marks")
     assert [row.outcome for row in answer.sessions] == [None, "ready", None]
 
@@ -197,6 +207,11 @@ async def test_it_is_bounded_and_checked(broker: Broker, three: list[str]):
     cut = await broker.wait(["a"], "exit", timeout_ms=100)
     assert cut.outcome == "timeout"
     assert time.monotonic() - begun < 5 * SLOW
+
+
+async def test_a_wait_that_runs_out_is_never_called_immediate(broker: Broker, three: list[str]):
+    for timeout_ms in [*range(1, 9)] * 6:
+        assert (await broker.wait(["a"], "exit", timeout_ms=timeout_ms)).outcome == "timeout"
 
 
 async def test_nothing_to_wait_for_is_said(broker: Broker):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,9 +25,11 @@ class Listener:
     async def changed(self) -> None:
         self.told.append(time.monotonic())
 
-    async def hears(self) -> None:
-        """Wait until it is told something new."""
+    @asynccontextmanager
+    async def hears(self) -> AsyncIterator[None]:
+        """What is done in here is told, while it is done or soon after."""
         count = len(self.told)
+        yield
         await eventually(lambda: len(self.told) > count)
 
     async def quiet(self) -> None:
@@ -51,17 +54,17 @@ async def mode(broker: Broker) -> str:
 async def test_a_listener_learns_that_a_program_starts_asks_and_ends(broker: Broker):
     await broker.create_session("bash", name="a")
     async with listening(partial(broker.watch.session, "a")) as listener:
-        await broker.send(text="sleep 600", enter=True, session_id="a", read="none")
-        await listener.hears()
+        async with listener.hears():
+            await broker.send(text="sleep 600", enter=True, session_id="a", read="none")
         await eventually(lambda: is_mode(broker, "running"))
         await broker.send(key="C-c", session_id="a", read="none")
         await listener.quiet()
-        await broker.send(text="read -s secret", enter=True, session_id="a", read="none")
-        await listener.hears()
+        async with listener.hears():
+            await broker.send(text="read -s secret", enter=True, session_id="a", read="none")
         await eventually(lambda: is_mode(broker, "password"))
         await listener.quiet()
-        await broker.destroy_session("a", force=True)
-        await listener.hears()
+        async with listener.hears():
+            await broker.destroy_session("a", force=True)
 
 
 async def is_mode(broker: Broker, wanted: str) -> bool:
@@ -74,8 +77,10 @@ async def test_output_counts_only_for_those_who_want_it(broker: Broker):
         listening(partial(broker.watch.session, "a")) as state,
         listening(partial(broker.watch.session, "a", output=True)) as output,
     ):
-        await broker.send(text="hello", enter=True, session_id="a", read="none")
-        await output.hears()
+        terminal = os.open(broker.registry.sessions["a"].live().tty, os.O_WRONLY | os.O_NOCTTY)
+        async with output.hears():
+            os.write(terminal, b"hello\n")  # not by cat, which would run for a moment: that is another mode
+        os.close(terminal)
         await output.quiet()
         assert state.told == []
 
@@ -101,14 +106,14 @@ async def test_without_listeners_nothing_is_watched(broker: Broker):
 
 
 async def test_a_listener_to_all_learns_what_others_made_and_ended(broker: Broker):
-    await broker.create_session("cat", name="a")
+    await broker.create_session("cat", name="a", wait_ready=True)
     async with (
         Broker.open(broker.settings) as other,
         listening(partial(broker.watch.all)) as listener,
     ):
         await listener.quiet()
-        await other.create_session("cat", name="b")
-        await listener.hears()
+        async with listener.hears():
+            await other.create_session("cat", name="b")
         assert "b" in broker.registry.sessions
         await listener.quiet()
         await other.destroy_session("b", force=True)
@@ -122,6 +127,5 @@ async def test_a_listener_to_all_learns_what_others_made_and_ended(broker: Broke
 
 
 async def test_one_may_listen_to_a_session_that_is_still_to_come(broker: Broker):
-    async with listening(partial(broker.watch.session, "later")) as listener:
+    async with listening(partial(broker.watch.session, "later")) as listener, listener.hears():
         await broker.create_session("cat", name="later")
-        await listener.hears()

@@ -60,7 +60,8 @@ class Deaf(tmuxmcp.Operations):
 
 def test_help_tells_the_arguments_of_a_method():
     told = inspect.signature(Deaf().run)
-    assert list(told.parameters) == ["command", "session_id", "stdin", "timeout_ms", "idle_ms", "max_bytes", "wait_for"]
+    arguments = ["command", "session_id", "stdin", "timeout_ms", "idle_ms", "max_bytes", "wait_for", "adopt"]
+    assert list(told.parameters) == arguments
     assert Deaf().run.__name__ == "run"
 
 

@@ -94,11 +94,11 @@ async def action_of(
             # Without a program, arguments are those of the program that the settings name, as for `Creation.create`.
             words = [request.program] if request.program else [*program]
             argv = [*words[:1], *(request.args or words[1:])]
-            commands = await parsing.of_program(argv, request.cwd or place.cwd)
+            commands = await parsing.of_program(argv, request.cwd or place.cwd, request.env)
             hosts = (request.host,) if request.host else ()
         case q.RunProcess():
             argv = list(request.argv if request.argv[0] else program)
-            commands = await parsing.of_program(argv, request.cwd or place.cwd)
+            commands = await parsing.of_program(argv, request.cwd or place.cwd, request.env)
     given = [value for _, value, _ in request.marked(FilePath) if value]
     paths = tuple(each for path in given for each in _spellings(path, base))
     row = request.operation

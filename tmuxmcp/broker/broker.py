@@ -29,9 +29,11 @@ from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError
 from tmuxmcp.host import cgroup
+from tmuxmcp.host.searching import Searching
 from tmuxmcp.record.directory import sessions_dir
 from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.sessions import identity, reap
+from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.follow import Follow
 from tmuxmcp.sessions.registry import Registry
@@ -43,6 +45,9 @@ from tmuxmcp.tmux.server import Tmux
 
 log = logging.getLogger(__name__)
 
+MIND_S, MIND_FIRST_S = 0.5, 2.0
+"""How long ssh may seem to run on, when nobody looks, after what it ran has ended; a new connection is found later."""
+
 REAP_GRACE_MS = 1000
 """Time to end of a session whose time is up: it is over within 2 s of its limit, whatever it ignores."""
 
@@ -53,15 +58,19 @@ class Broker(Operations):
     def __init__(self, settings: BrokerSettings, caller: str = "library") -> None:
         self.settings = settings
         self._own = Call(caller, person=True)
+        self.boundary = Boundary(settings)
         self.tmux = Tmux(settings.state_dir)
         self.watcher = LogWatcher()
-        self.registry = Registry(self.tmux, self.watcher, settings.state_dir, settings.log_max_bytes)
-        self.creation = Creation(self.registry, settings)
+        self.registry = Registry(
+            self.tmux, self.watcher, settings.state_dir, settings.log_max_bytes, adopts=settings.integration
+        )
+        self.creation = Creation(self.registry, settings, self.boundary)
         self.watch = Watch(self.registry)
         self.gate = Gate(settings)
         self._admission = Admission(settings.max_calls)
-        self._targets = Targets(self.registry, self.creation, settings)
-        self._verbs = Verbs(self.registry, self.creation, self._targets, settings)
+        self._searching = Searching()
+        self._targets = Targets(self.registry, self.creation, self._searching, settings)
+        self._verbs = Verbs(self.registry, self.creation, self._targets, self._searching, settings, self.boundary)
 
     @classmethod
     @asynccontextmanager
@@ -84,6 +93,7 @@ class Broker(Operations):
                 task_group.start_soon(Repair(broker.watcher, broker.registry.session_of, settings.log_max_bytes).run)
                 await broker.registry.adopt()
                 task_group.start_soon(broker._reap)
+                task_group.start_soon(broker._mind_connections)
                 yield broker
             finally:
                 if settings.on_exit == "destroy":
@@ -249,6 +259,12 @@ class Broker(Operations):
                 await self._verbs.limited.wait()
             self._verbs.limited = anyio.Event()
 
+    async def _mind_connections(self) -> None:
+        """Let sessions on other hosts end: ssh waits for the channel by which we ask there."""
+        while True:
+            minded = [session.mind_connection() for session in list(self.registry.sessions.values())]
+            await anyio.sleep(MIND_S if any(minded) else MIND_FIRST_S)
+
     async def _end_due(self, session: Session, due: reap.Due) -> None:
         await self._verbs.end(session, due.reason, "TERM", REAP_GRACE_MS, why=due.why)
 
@@ -260,6 +276,7 @@ class Broker(Operations):
 
     def _close(self) -> None:
         self.gate.close()
+        self._searching.close()
         self.registry.close()
         self.tmux.close()
         self.watcher.close()

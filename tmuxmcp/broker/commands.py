@@ -15,9 +15,6 @@ from tmuxmcp.sessions.commands import Command
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 
-OWN_SHELL = 0
-"""Level of the session's own shell."""
-
 
 def listed(request: q.ListCommands, session: Session, look: Look) -> r.ListCommandsResult:
     """The newest commands that are asked for."""
@@ -29,8 +26,8 @@ def listed(request: q.ListCommands, session: Session, look: Look) -> r.ListComma
     return r.ListCommandsResult(
         session_id=session.id,
         count=len(chosen),
-        note=None if session.meta.marks else "Its program tells of no commands: only bash, zsh and fish do.",
-        commands=[r.ListedCommand(**_fields(each), by=each.by, level=OWN_SHELL) for each in chosen],
+        note=None if look.marks or chosen else "Its program tells of no commands: only bash, zsh and fish do.",
+        commands=[r.ListedCommand(**_fields(each), by=each.by, level=each.level) for each in chosen],
     )
 
 
@@ -44,7 +41,8 @@ def tell(session: Session, call: Call, number: int) -> None:
     """Take note that the caller is told of one command."""
     told = session.told.of(call.caller)
     if not told.knows(number):
-        ended = session.commands.said_to_have_ended(told.through)
+        # One that still runs in a shell further out has a lower number: the caller is told of it when it ends.
+        ended = sorted([*session.commands.said_to_have_ended(told.through), *session.running_numbers()])
         _now_told(session, call, told.also(number, ended), [number])
 
 
@@ -69,7 +67,10 @@ def newest(session: Session, look: Look, call: Call, *, keep: bool = False) -> r
     if not numbers:
         return None
     if not keep:
-        _now_told(session, call, Told(session.commands.ended(look)[-1]), numbers)
+        ended = session.commands.ended(look)
+        first = min(session.running_numbers(), default=ended[-1] + 1)  # of the shell that is furthest out
+        through = min(ended[-1], first - 1)
+        _now_told(session, call, Told(through, frozenset(each for each in ended if each > through)), numbers)
     return found(session, look, numbers[-1])
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import anyio
 
 from tmuxmcp.broker import views
-from tmuxmcp.broker.reading import DRAWN
 from tmuxmcp.broker.screens import Shown, shown_by
 from tmuxmcp.broker.typed import Ran
+from tmuxmcp.broker.wait import DRAWN
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.plain import begun_full_screen
 from tmuxmcp.terminal.sanitize import sanitize

@@ -24,11 +24,14 @@ from tmuxmcp.contract.requests import Run, Send
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import ConfirmationDeclined, IoError, PolicyDenied, TmuxMcpError, Unauthorized, shortage
+from tmuxmcp.host import ourselves
 from tmuxmcp.host.audit import Audit, OpenLine
 from tmuxmcp.host.environment import is_secret_name, user_shell
 from tmuxmcp.host.parsing import Parsing
 from tmuxmcp.host.redact import Redactor
 from tmuxmcp.host.sandbox import meets
+from tmuxmcp.sessions.boundary import allows
+from tmuxmcp.ssh.destination import parse
 from tmuxmcp.terminal.plain import sanitize
 
 if TYPE_CHECKING:
@@ -71,7 +74,7 @@ class Gate:
 
     def __init__(self, settings: BrokerSettings) -> None:
         self.settings = settings
-        self.redactor = Redactor(os.environ)
+        self.redactor = Redactor(ourselves.environment())
         self.redactor.learn_environment(settings.env)
         self._audit = Audit(settings.state_dir)
         self._told = False
@@ -146,8 +149,13 @@ class Gate:
             self.redactor.learn_environment(variables)
 
     async def _keep_inside(self, request: Request[Any], target: Target) -> None:
-        """Sessions outside the sandbox, made by a person or before the setting, are not for agents to type into."""
+        """Sessions outside the sandbox, made by a person or before the setting, are not for agents to type into.
+
+        But those on a host that the settings allow.
+        """
         session = target.session
+        if session and session.meta.host and allows(self.settings, parse(session.meta.host)):
+            return
         if session and await session.refresh() and not meets(session.bounds.sandbox, self.settings.sandbox):
             name = request.operation.name
             raise PolicyDenied(

@@ -10,8 +10,9 @@ import anyio
 
 import tmuxmcp
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.limits import Wish
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import TmuxMcpError
+from tmuxmcp.errors import TmuxMcpError, Unsupported
 from tmuxmcp.host import cgroup, sandbox
 from tmuxmcp.sessions.registry import Registry
 
@@ -36,7 +37,7 @@ async def look(registry: Registry, settings: BrokerSettings, *, uptime_s: float)
             r.Check(name="state_dir", ok=True, message=str(settings.state_dir)),
             tmux,
             _look_at_disk(settings.state_dir),
-            *await anyio.to_thread.run_sync(_confinement),
+            *await anyio.to_thread.run_sync(_confinement, settings.sandbox),
         ],
     )
 
@@ -56,9 +57,14 @@ def _look_at_disk(path: Path) -> r.Check:
     return r.Check(name="disk", ok=free > FREE_BYTES, message=f"{free >> 20} MiB free")
 
 
-def _confinement() -> list[r.Check]:
-    """What sessions can be bound by on this machine; whatever it is, it is well."""
+def _confinement(wish: Wish) -> list[r.Check]:
+    """What sessions can be bound by on this machine, and whether that is what the settings want."""
+    try:
+        sandbox.choose(wish)
+        enough = True
+    except Unsupported:
+        enough = False
     return [
         r.Check(name="cgroup", ok=True, message=cgroup.describe(cgroup.places())),
-        r.Check(name="sandbox", ok=True, message=sandbox.describe()),
+        r.Check(name="sandbox", ok=enough, message=sandbox.describe()),
     ]

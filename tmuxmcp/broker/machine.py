@@ -1,6 +1,6 @@
 """Operations on the machine beside the terminal: arguments checked against the settings, answers as results.
 
-All of them act outside of every sandbox: with one in the settings they are refused.
+With a sandbox in the settings processes run inside of it and files are touched from there; all else is refused.
 """
 
 from __future__ import annotations
@@ -9,48 +9,80 @@ import base64
 import binascii
 import os
 from collections.abc import Mapping
-from functools import partial
+from dataclasses import replace
+from typing import Any
 
 import anyio
 
+from tmuxmcp.broker import inside
 from tmuxmcp.broker.reading import clamp
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
-from tmuxmcp.contract.limits import Limits
+from tmuxmcp.contract.limits import Level, Limits
+from tmuxmcp.contract.request import Acts, Request
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import InvalidArgument, PolicyDenied, ResourceLimit
-from tmuxmcp.host import output, process
+from tmuxmcp.host import ourselves, output, process
 from tmuxmcp.host.environment import session_environment
-from tmuxmcp.host.files import Entry, Files
+from tmuxmcp.host.files import Entry, Files, Piece
+from tmuxmcp.host.filework import Work
 from tmuxmcp.host.limits import rlimits
+from tmuxmcp.sessions.boundary import Boundary
+
+BESIDE: tuple[Acts, ...] = ("process", "file", "network")
+"""What acts beside sessions touches."""
 
 
 class Machine:
     """What one broker does on its machine."""
 
-    def __init__(self, settings: BrokerSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: BrokerSettings, boundary: Boundary) -> None:
+        self._settings, self._boundary = settings, boundary
 
-    async def run_process(self, request: q.RunProcess, call: Call) -> r.RunProcessResult:
+    async def act(self, request: Request[Any], call: Call) -> r.Result:
+        """Do what a request says that acts beside sessions; in the sandbox of the settings, if there is one.
+
+        Raises:
+            PolicyDenied: it cannot be done inside.
+            TmuxMcpError: as the request's docstring has it.
+        """
+        match request:
+            case q.RunProcess():
+                return await self._run_process(request, call)
+            case q.ReadFile():
+                return await self._read_file(request)
+            case q.WriteFile():
+                return await self._write_file(request)
+            case q.ListDirectory():
+                return await self._list_directory(request)
+            case _:
+                self._refuse_outside(request.operation.name)
+                raise NotImplementedError(request.operation.name)
+
+    async def _run_process(self, request: q.RunProcess, call: Call) -> r.RunProcessResult:
         """Run one program without a terminal until it has ended; it ends with the time, or the call."""
-        self._refuse_outside("run_process")
         limits = (request.limits or Limits()).within(self._settings.limits)
         data = self._input(request.stdin, request.stdin_base64)
         timeout_ms, (allowed_ms, _) = request.timeout_ms, clamp(self._settings, request.timeout_ms)
         if limits.duration_s is not None:
             allowed_ms = min(allowed_ms, round(limits.duration_s * 1000))
-        where, env = request.cwd or self._settings.cwd, self.environment(request.env)
-        program = process.find(request.argv, cwd=where, env=env, rlimits=rlimits(limits))
-        ended = await process.run(
-            program,
-            stdin=data,
-            timeout_s=allowed_ms / 1000,
-            max_output_bytes=request.max_output_bytes,
-            progress=call.progress,
+        env = self.environment(request.env)
+        async with inside.project(self._boundary, request.cwd, request.cwd or self._settings.cwd) as place:
+            program = process.find(request.argv, cwd=place.cwd, env=env | place.box.env, rlimits=rlimits(limits))
+            program = replace(program, box=place.box, code=place.code)
+            ended = await process.run(
+                program,
+                stdin=data,
+                timeout_s=allowed_ms / 1000,
+                max_output_bytes=request.max_output_bytes,
+                progress=call.progress,
+            )
+        remarks = [place.note, _unkept(limits), *_left(ended, place.level)]
+        return _process_result(
+            program.cwd, ended, allowed_ms if allowed_ms < timeout_ms else None, place.level, remarks
         )
-        return _process_result(program.cwd, ended, allowed_ms if allowed_ms < timeout_ms else None, _unkept(limits))
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """What sessions get, but for the variables that describe a terminal.
@@ -61,15 +93,14 @@ class Machine:
         settings = self._settings
         named = settings.env | dict(env)
         found = session_environment(
-            os.environ, allow=settings.env_allow, settings_env=settings.env, env=dict(env), term="dumb"
+            ourselves.environment(), allow=settings.env_allow, settings_env=settings.env, env=dict(env), term="dumb"
         )
         if "COLORTERM" not in named:
             del found["COLORTERM"]
         return found
 
-    async def read_file(self, request: q.ReadFile) -> r.ReadFileResult:
+    async def _read_file(self, request: q.ReadFile) -> r.ReadFileResult:
         """A piece of a file: bytes from `offset`, or lines from `start_line` to `end_line`."""
-        self._refuse_outside("read_file")
         path, first, last = request.path, request.start_line or 1, request.end_line
         by_line = request.start_line is not None or last is not None
         if by_line and request.offset is not None:
@@ -77,10 +108,9 @@ class Machine:
         if last is not None and last < first:
             raise InvalidArgument(f"end_line {last} is before line {first}.", hint="Both are included.")
         if by_line:
-            work = partial(self._files().read_lines, path, first, last, request.max_bytes)
+            piece: Piece = await self._on_files("read_lines", path, first, last, request.max_bytes)
         else:
-            work = partial(self._files().read, path, request.offset or 0, request.max_bytes)
-        piece = await anyio.to_thread.run_sync(work)
+            piece = await self._on_files("read", path, request.offset or 0, request.max_bytes)
         text = output.decode(piece.data, partial=piece.truncated)
         encoding: output.Encoding
         if text is None or (piece.data and not text):
@@ -96,22 +126,19 @@ class Machine:
             data=data,
         )
 
-    async def write_file(self, request: q.WriteFile) -> r.WriteFileResult:
+    async def _write_file(self, request: q.WriteFile) -> r.WriteFileResult:
         """Write a whole file; readers see the old one or the new one."""
-        self._refuse_outside("write_file")
         data, mode = request.data, request.mode
         encoded = request.encoding == "base64"
         content = decode_base64("data", data) if encoded else data.encode("utf-8", "surrogateescape")
         self._check_size("data", len(content), "Write it in a session, or raise the setting.")
         permissions = int(mode, 8) if isinstance(mode, str) else mode
-        work = partial(self._files().write, request.path, content, permissions, request.create_dirs)
-        return r.WriteFileResult(bytes=await anyio.to_thread.run_sync(work))
+        done = self._on_files("write", request.path, permissions, request.create_dirs, data=content)
+        return r.WriteFileResult(bytes=await done)
 
-    async def list_directory(self, request: q.ListDirectory) -> r.ListDirectoryResult:
+    async def _list_directory(self, request: q.ListDirectory) -> r.ListDirectoryResult:
         """What is in a directory, by name; nothing is followed."""
-        self._refuse_outside("list_directory")
-        work = partial(self._files().list_directory, request.path, request.limit)
-        found, truncated = await anyio.to_thread.run_sync(work)
+        found, truncated = await self._on_files("list_directory", request.path, request.limit)
         return r.ListDirectoryResult(count=len(found), truncated=truncated, entries=[_entry(each) for each in found])
 
     def _refuse_outside(self, tool: str) -> None:
@@ -121,6 +148,15 @@ class Machine:
                 f"{tool} was not done: it acts outside the sandbox, and the setting sandbox is {wish}.",
                 hint="Use run: commands in a session are inside.",
             )
+
+    async def _on_files(self, work: Work, path: str, *arguments: Any, data: bytes = b"") -> Any:
+        """Have a method of `Files` done, inside where there is a sandbox in the settings."""
+        if self._settings.sandbox != "none":
+            return await inside.files(self._boundary, work, path, *arguments, data=data)
+        files = self._files()
+        if work == "write":
+            return await anyio.to_thread.run_sync(files.write, path, data, *arguments)
+        return await anyio.to_thread.run_sync(getattr(files, work), path, *arguments)
 
     def _files(self) -> Files:
         settings = self._settings
@@ -170,18 +206,27 @@ def _unkept(limits: Limits) -> str:
     return f"Not limited: {', '.join(unkept)}." if unkept else ""
 
 
-def _process_result(cwd: str, ended: process.Ended, effective_ms: int | None, unkept: str) -> r.RunProcessResult:
-    streams = [ended.stdout, ended.stderr]
-    encoding, (stdout, stderr) = output.carry(streams, cut_off=ended.signal is not None)
-    notes = [unkept]
+def _left(ended: process.Ended, level: Level) -> list[str]:
+    """What is to be told of processes that outlived the program."""
+    notes = []
     if ended.left:
         notes.append(f"{ended.left} processes that it left running were ended; what should live on needs a session.")
     if ended.survivors:
-        notes.append(f"Processes that could not be ended: {', '.join(map(str, ended.survivors[:20]))}.")
+        numbers = " (as they are numbered in its sandbox)" if level == "bubblewrap" else ""
+        notes.append(f"Processes that could not be ended{numbers}: {', '.join(map(str, ended.survivors[:20]))}.")
+    return notes
+
+
+def _process_result(
+    cwd: str, ended: process.Ended, effective_ms: int | None, level: Level, remarks: list[str]
+) -> r.RunProcessResult:
+    streams = [ended.stdout, ended.stderr]
+    encoding, (stdout, stderr) = output.carry(streams, cut_off=ended.signal is not None)
     return r.RunProcessResult(
         rc=ended.rc,
         signal=ended.signal,
         cwd=cwd,
+        sandbox=level,
         timed_out=ended.timed_out,
         truncated=any(stream.truncated for stream in streams),
         encoding=encoding,
@@ -190,7 +235,7 @@ def _process_result(cwd: str, ended: process.Ended, effective_ms: int | None, un
         stdout_bytes=ended.stdout.size,
         stderr_bytes=ended.stderr.size,
         effective_timeout_ms=effective_ms,
-        note=" ".join(note for note in notes if note) or None,
+        note=" ".join(remark for remark in remarks if remark) or None,
         stderr=stderr,
         stdout=stdout,
     )

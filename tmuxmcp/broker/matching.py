@@ -6,14 +6,14 @@ the end of the line that the cursor is in count: a prompt mostly ends with one.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Any
 
 from tmuxmcp.broker.screens import Shown, shown_by
+from tmuxmcp.host.searching import Pattern
 from tmuxmcp.sessions.look import Scan
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.forward import column_behind
-from tmuxmcp.terminal.patterns import search_pattern
 from tmuxmcp.terminal.plain import needs_grid, plain, without_left_out
 from tmuxmcp.terminal.widths import text_width
 
@@ -22,6 +22,11 @@ PATTERN_BYTES = 256 * 1024
 
 LINE_BYTES = 4096
 """Raw bytes at the log's end that hold the line that the cursor is in."""
+
+COLUMN_BYTES = 16
+"""Of the sequence that puts the cursor into a column."""
+
+_TO_COLUMN = re.compile(rb"\x1b\[\d+G$")
 
 SCREEN_EVERY_S = 0.05
 """Least time between two looks at the screen."""
@@ -63,6 +68,25 @@ def line_of_cursor(scan: Scan) -> str:
     return _with_blanks(scan.last_text, data, scan.cols).rpartition("\n")[2]
 
 
+def line_since(scan: Scan, offset: int, typed: str) -> str:
+    """The line that the cursor is in, as far as it was printed since an offset and is no echo of what was typed."""
+    if scan.size <= offset:
+        return ""
+    return without_echo(printed_since(scan, offset), typed).rpartition("\n")[2]
+
+
+def takes_pastes(scan: Scan) -> bool:
+    """Whether the last word on pastes in brackets switched them on: a line editor is at work."""
+    start = max(scan.size - LINE_BYTES, scan.log.head(), 0)
+    return scan.log.read(start, scan.size - start).rpartition(b"\x1b[?2004")[2].startswith(b"h")
+
+
+def puts_cursor(scan: Scan) -> bool:
+    """Whether the last thing printed put the cursor into a column, as line editors do behind their prompt."""
+    start = max(scan.size - COLUMN_BYTES, scan.log.head(), 0)
+    return _TO_COLUMN.search(scan.log.read(start, scan.size - start)) is not None
+
+
 def draws(session: Session, scan: Scan) -> bool:
     """Whether a full-screen program draws, as far as tmux was asked or the log tells."""
     return scan.alternate_screen or session.reader.draws_at(scan.size)
@@ -98,8 +122,8 @@ def row_of_cursor(shown: Shown) -> str:
 class Prompt:
     """Looks for a described prompt in the line that the cursor is in, once for each growth of the log."""
 
-    pattern: Any = None
-    """Compiled by `compile_pattern`; None: no prompt is described."""
+    pattern: Pattern | None = None
+    """None: no prompt is described."""
     sent_at: int | None = None
     """Size of the log when something was typed, if it was: a prompt from before does not count."""
     typed: str = ""
@@ -113,7 +137,7 @@ class Prompt:
             return self._shown
         line = await self._line(session, scan)
         self._looked_at = scan.size
-        self._shown = bool(line) and search_pattern(self.pattern, line) is not None
+        self._shown = bool(line) and await self.pattern.search(line) is not None
         return self._shown
 
     async def _line(self, session: Session, scan: Scan) -> str:
@@ -122,17 +146,15 @@ class Prompt:
             return row_of_cursor(shown) if shown else ""
         if self.sent_at is None:
             return line_of_cursor(scan)
-        if scan.size <= self.sent_at:
-            return ""
-        return without_echo(printed_since(scan, self.sent_at), self.typed).rpartition("\n")[2]
+        return line_since(scan, self.sent_at, self.typed)
 
 
 @dataclass
 class Matching:
     """Looks for one pattern in a session, and in nothing twice."""
 
-    pattern: Any = None
-    """Compiled by `compile_pattern`."""
+    pattern: Pattern | None = None
+    """None: nothing is looked for."""
     start: int = 0
     """New text begins at this offset."""
     typed: str = ""
@@ -147,16 +169,18 @@ class Matching:
 
     async def found(self, session: Session, scan: Scan, now: float) -> str | None:
         """What the pattern matches now."""
-        found = self._in_text(scan)
-        return found if found is not None else await self._on_screen(session, scan, now)
+        if self.pattern is None:
+            return None
+        found = await self._in_text(self.pattern, scan)
+        return found if found is not None else await self._on_screen(self.pattern, session, scan, now)
 
-    def _in_text(self, scan: Scan) -> str | None:
+    async def _in_text(self, pattern: Pattern, scan: Scan) -> str | None:
         if scan.size == self._searched or scan.size <= self.start:
             return None
         self._searched = scan.size
-        return search_pattern(self.pattern, without_echo(printed_since(scan, self.start), self.typed))
+        return await pattern.search(without_echo(printed_since(scan, self.start), self.typed))
 
-    async def _on_screen(self, session: Session, scan: Scan, now: float) -> str | None:
+    async def _on_screen(self, pattern: Pattern, session: Session, scan: Scan, now: float) -> str | None:
         due = SCREEN_EVERY_S if scan.size != self._screen_of else UNPRINTED_S
         if now - self._screen_at < due or not (self.screen or draws(session, scan)):
             return None
@@ -164,5 +188,4 @@ class Matching:
         shown = await shown_by(session)
         if shown is None or not (self.screen or (session.pane and session.pane.alternate_screen)):
             return None
-        found = search_pattern(self.pattern, screen_text(shown))
-        return found if found is not None else search_pattern(self.pattern, "\n".join(shown.capture.rows))
+        return await pattern.search(screen_text(shown), "\n".join(shown.capture.rows))

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tmuxmcp.broker import commands, run, views
 from tmuxmcp.broker.screens import NOTHING, Change, Screens, Shown, change, shown_by
 from tmuxmcp.broker.views import Piece
-from tmuxmcp.broker.wait import Answer, Wait, wait_for
+from tmuxmcp.broker.wait import DRAWN, Answer, Wait, wait_for
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.words import View
 from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.host.searching import Searching
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.patterns import compile_pattern
 from tmuxmcp.terminal.sanitize import sanitize
 from tmuxmcp.tmux.panes import Pane
 
 Wanted = View | Literal["auto", "none"]
 """The view that a call asks for; `auto`: we choose."""
-
-DRAWN = ("fullscreen", "editor", "pager")
-"""Modes of programs that draw the whole screen, some without asking for the alternate one."""
 
 MOST_HIGHLIGHTS = 50
 
@@ -38,12 +35,13 @@ Asked = q.Read | q.Send
 class Reading:
     """Waits and reads for `read` and `send`."""
 
-    def __init__(self, registry: Registry, settings: BrokerSettings) -> None:
+    def __init__(self, registry: Registry, searching: Searching, settings: BrokerSettings) -> None:
         self.registry = registry
         self.settings = settings
         self.screens = Screens()
+        self._searching = searching
 
-    def wait(self, asked: Asked, call: Call) -> Wait:
+    async def wait(self, asked: Asked, call: Call) -> Wait:
         """The wait that was asked for.
 
         Raises:
@@ -53,13 +51,13 @@ class Reading:
             raise InvalidArgument("wait_for=pattern needs a pattern.", hint="Give a regular expression as pattern.")
         if isinstance(asked, q.Read):
             _check_view(asked)
-        prompt = asked.prompt_pattern or self.settings.prompt_pattern
+        prompt, asker = asked.prompt_pattern or self.settings.prompt_pattern, f"{call.caller} {asked.session_id}"
         return Wait(
             want=asked.wait_for,
             timeout_ms=clamp(self.settings, asked.timeout_ms)[0],
             idle_ms=asked.idle_ms,
-            pattern=compile_pattern(asked.pattern) if asked.pattern else None,
-            prompt_pattern=compile_pattern(prompt) if prompt else None,
+            pattern=await self._searching.pattern(asked.pattern, asker) if asked.pattern else None,
+            prompt_pattern=await self._searching.pattern(prompt, asker) if prompt else None,
             prompt_needed=bool(asked.prompt_pattern),
             caller=call.caller,
             progress=call.progress,
@@ -291,8 +289,13 @@ def _lines(seen: _Seen) -> int | None:
 
 
 def _mode(look: Look, answer: Answer) -> r.Mode:
-    """Its current mode, or its mode at the last ready moment if the program is busy for a moment."""
-    return answer.settled.mode if answer.settled and look.mode in ("running", "unknown") else look.mode
+    """Its current mode, or its mode at the last ready moment if the program is busy for a moment.
+
+    Which screen it draws on tmux was asked only now: waits go by the kernel.
+    """
+    if answer.settled and look.mode in ("running", "unknown"):
+        return replace(answer.settled, pane=look.pane).mode
+    return look.mode
 
 
 def clamp(settings: BrokerSettings, timeout_ms: int) -> tuple[int, int | None]:

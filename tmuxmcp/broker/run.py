@@ -7,33 +7,44 @@ became of it. No lock file says that a shell is busy: its marks do.
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import anyio
 
-from tmuxmcp.broker import typed
+from tmuxmcp.broker import adopting, typed
+from tmuxmcp.broker.adoptable import Adoptable, NotAdopted, asks, still_at_prompt
+from tmuxmcp.broker.adopting import Refusal
+from tmuxmcp.broker.asking import Asking
 from tmuxmcp.broker.typed import Job, Ran, Rest
-from tmuxmcp.broker.wait import Asking, last_line
+from tmuxmcp.broker.wait import last_line
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress
 from tmuxmcp.contract.results import Mode
 from tmuxmcp.contract.times import iso
-from tmuxmcp.errors import IncompleteCommand, InvalidArgument, NotAShell, SessionBusy, TimedOut
+from tmuxmcp.contract.words import Adopt
+from tmuxmcp.errors import IncompleteCommand, InvalidArgument, NotAShell, SessionBusy, TimedOut, Unsupported
+from tmuxmcp.readiness.front import shows_prompts
 from tmuxmcp.readiness.kernel import Waiting
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.record.given import give, place_of
+from tmuxmcp.record.levels import Level
 from tmuxmcp.record.stdin import Stdin, remove_left
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.echo import ECHO_LIMIT
 from tmuxmcp.terminal.marks import ShellState
+from tmuxmcp.terminal.modes import ASKS_SECRET
+from tmuxmcp.terminal.prompts import may_be_prompt
+from tmuxmcp.terminal.proofs import new_proof, promise_of
 from tmuxmcp.tmux import panes, shells
 from tmuxmcp.tmux.control import command
-from tmuxmcp.tmux.panes import Pane
-from tmuxmcp.tmux.shells import shell_of
+from tmuxmcp.tmux.panes import Pane, Typed
+from tmuxmcp.tmux.shells import adoption
 
 PROMPT_MS = 5000
 """How long a shell that has just started or finished may take to show its prompt."""
@@ -41,8 +52,20 @@ PROMPT_MS = 5000
 UNMARKED_MS = 250
 """After this long at a line editor without a prompt of ours, a shell sends no marks."""
 
+SETTLES_MS = 15
+"""After this long a shell that is in front of ours is adopted, if it is certainly at its prompt."""
+
 LISTENS_S = 1.0
 """A shell at its prompt that does not answer our key for so long is in another mode: a search, a menu."""
+
+LISTENS_BUSY_S = 5.0
+"""The same of one that works: on a busy machine it may not have read the key yet."""
+
+ARRIVES_S = 0.1
+"""One on another machine that waits at its prompt for so long has read what was typed before."""
+
+FAR_S = 4.0
+"""How much longer one on another machine may take."""
 
 ABANDONED_S = 2.0
 """How long a shell may take to show a new prompt after C-c."""
@@ -50,6 +73,13 @@ ABANDONED_S = 2.0
 WHEN_OVER = "When it is over, read wait_for=command gives its exit code."
 
 GOES_ON = f"It goes on. {WHEN_OVER}"
+
+MAY_WORK = (
+    "Not finished. Nothing is printed, and {who} listens to the terminal: it may wait for input, or still work. {why}. "
+    f"Answer with send, or wait: {WHEN_OVER[0].lower()}{WHEN_OVER[1:]}"
+)
+
+BY_TEXT = "By its last line alone, what runs behind {who} asks for a secret."
 
 KEYS_OF_TERMINALS = "\x03\x11\x13\x1a\x1c"
 """C-c, C-q, C-s, C-z, C-\\: signals and flow control stay on in line editors, also inside a paste (termios(3))."""
@@ -64,6 +94,8 @@ class Until:
     """After so much silence; 0: never for that."""
     asks: bool = True
     """When something asks for input."""
+    adopt: Adopt = "auto"
+    """Whether a shell without our marks is adopted."""
 
 
 async def run(session: Session, text: str, until: Until, progress: Progress, stdin: bytes | None = None) -> Ran:
@@ -82,13 +114,15 @@ async def run(session: Session, text: str, until: Until, progress: Progress, std
     data = command_bytes(text)
     with session.runs(text), session.watcher.waiting(session.log.path):
         deadline = time.monotonic() + until.timeout_ms / 1000
-        look = await _at_prompt(session, deadline)
+        await adopting.settle(session)
+        look = await _at_prompt(session, deadline, until.adopt)
         remove_left(session.directory, look.shell.number)
         if stdin is None or typed.is_empty(text):
             ran = await _carry_out(session, look, text, data, None, deadline, until, progress)
         else:
+            _check_stdin(session, look)
             given = Stdin(session.directory, stdin, number=look.shell.number, within=session.bounds.sandbox != "none")
-            data = shell_of(session.meta.program).reads_from(data, str(given.path))
+            data = look.knows.reads_from(data, str(given.path))
             text = data.decode("utf-8", "surrogateescape")
             try:
                 ran = await _carry_out(session, look, text, data, given, deadline, until, progress)
@@ -97,7 +131,42 @@ async def run(session: Session, text: str, until: Until, progress: Progress, std
                 raise
             if ran.completed:
                 given.remove()
-        return replace(ran, note=typed.joined(typed.left_behind(look, ran), ran.note))
+        return replace(ran, level=look.level, note=typed.joined(typed.left_behind(look, ran), ran.note))
+
+
+async def undo(session: Session, until: Until) -> Ran:
+    """Take the marks out of the shell in front, which was adopted, and have it be as it was.
+
+    Raises:
+        InvalidArgument: it is the session's own, which has them from its start-up file.
+        NotAShell, SessionBusy, SessionExited
+    """
+    begun = time.monotonic()
+    with session.runs(typed.UNDO), session.watcher.waiting(session.log.path):
+        await adopting.settle(session)
+        look = await _at_prompt(session, begun + until.timeout_ms / 1000, "no")
+        level, pane = look.level, session.live()
+        if not level.number:
+            raise InvalidArgument(
+                f"The shell in front in session {session.id} was not adopted: there is nothing to take out.",
+                hint="Its levels tell which shells were.",
+                session_id=session.id,
+            )
+        job = Job(typed.UNDO, begun, look.size, secrets.token_hex(4), level)
+        job.at(look.shell)
+        given = adoption.undo(_kind(level), job.name, "" if session.proves(level) else None)
+        async with session.input_lock:
+            with anyio.CancelScope(shield=True):
+                done = await _press(session, pane, job, given.key)
+                if done and given.command:
+                    await _listening(session, pane, job, given.key)
+                    done = await panes.type_input(session.tmux, pane, given.command)
+        if not done or not await _marked(session, lambda _: session.sends_no_more(level.nonce), FAR_S):
+            raise _busy(session, await session.look())
+        scan = await session.scan()
+        session.leave([replace(level, until=scan.size)])
+        note = f"The marks were taken out of {level.kind} (level {level.number})."
+        return Ran("left", None, True, "marks", scan.size, scan.size, None, typed.since(job), note, level=level)
 
 
 async def _carry_out(
@@ -140,22 +209,45 @@ def command_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-async def _at_prompt(session: Session, deadline: float) -> Look:
+def _check_stdin(session: Session, look: Look) -> None:
+    """Refuse what a shell is to read that may not open our files.
+
+    Raises:
+        Unsupported
+    """
+    level = look.level
+    if level.number == 0:
+        return
+    with suppress(OSError):
+        own = level.where != "remote" and level.pid and os.stat(f"/proc/{level.pid}").st_uid == os.geteuid()
+        if own and os.path.samestat(os.stat(f"/proc/{level.pid}/root"), os.stat("/")):
+            return
+    raise Unsupported(
+        f"The shell in front in session {session.id} cannot open our files: it cannot be given stdin.",
+        hint="Use a here-document, or send it once the command runs.",
+        session_id=session.id,
+    )
+
+
+async def _at_prompt(session: Session, deadline: float, adopt: Adopt) -> Look:
     """Wait until the shell shows a prompt; say so when it is not going to. The session was refreshed just now."""
     begun = time.monotonic()
     limit = min(deadline, begun + PROMPT_MS / 1000)
     waiting_since: float | None = None
-    asked, let_go = 0, False
+    asked, let_go, adopted, tried = 0, False, False, False
+    rests_since: float | None = None
     async for look in session.looks(0.01, limit):
         pane = session.live()
-        if not look.marks:
-            hint = (
-                "Use send for it, or make a session with program bash, zsh or fish: their commands can be told apart."
-            )
-            raise _not_a_shell(session, look, "its program sends no command marks", hint)
+        if look.adopting:
+            await adopting.settle(session)
+            continue
+        if look.unanswered:
+            rests_since = (rests_since or time.monotonic()) if look.at_editor else None
+            if not rests_since or time.monotonic() - rests_since < ARRIVES_S:
+                continue
         in_front = _may_listen(look)
         if look.shell.state is ShellState.PROMPT and in_front:
-            if not look.shell.listening or let_go:
+            if look.marks and (not look.shell.listening or let_go):
                 return look
             let_go = True
             await end_listening(session, look)
@@ -163,26 +255,47 @@ async def _at_prompt(session: Session, deadline: float) -> Look:
         if look.shell.state is ShellState.CONTINUATION and in_front:
             # Somebody left a command unfinished there.
             await panes.type_input(session.tmux, pane, b"", after=[panes.keys(pane, ["C-c"])])
+        if tmux := _terminals_in_one(look):
+            hint = "Use send for what it shows, detach it (in tmux: C-b d), or run the command in another session."
+            raise _not_a_shell(session, look, f"`{tmux}` is in front, which has terminals of its own", hint)
         now = time.monotonic()
-        if not look.ready:
+        hidden = look.verdict.hidden or (look.waiting is Waiting.UNKNOWN and not look.own_shell_in_front)
+        # Where another shell is in front than ours, no mark is to be waited for.
+        early = not tried and not hidden and (not in_front or not look.marks)
+        if not look.ready and not hidden:
             waiting_since = None
         elif waiting_since is None:
             waiting_since = now
+        elif early and now - waiting_since > SETTLES_MS / 1000 and await all_logged(session, look.size):
+            tried = True
+            if adopt in ("auto", "yes") and await _adopted(session, look, "auto") is True:
+                adopted, waiting_since = True, None
         elif now - waiting_since > UNMARKED_MS / 1000 and await all_logged(session, look.size):
             lost = bool(session.gaps(look.shell.prompt_end, look.size))
-            if in_front and ((asked < 2 and lost) or (asked < 1 and look.unreported)):
-                # The mark of its prompt was not recorded, or not printed: have it show that, or else draw another.
+            doubtful = look.unreported or _may_be_forged(session, look)
+            if in_front and ((asked < 2 and lost) or (asked < 1 and doubtful)):
+                # The mark of its prompt was not recorded or not printed, or other marks are not its own: have it show
+                # that, or else draw another.
                 asked, waiting_since = asked + 1, None
                 if asked == 1:
                     await _show_prompt(session, pane)
                 else:
                     await panes.type_input(session.tmux, pane, b"", after=[panes.keys(pane, ["C-c"])])
                 continue
-            raise _not_a_shell(session, look, *_in_the_way(session, look))
+            if look.marks and look.level.reads_lines:
+                at_prompt = await still_at_prompt(session, look)
+                if isinstance(at_prompt, Adoptable):
+                    return look  # something was printed behind its prompt
+            found = None if adopted else await _adopted(session, look, adopt)
+            if found is True:
+                adopted, waiting_since = True, None
+                continue
+            raise _in_the_way(session, look, adopt, found)
         if (
-            look.shell.state is ShellState.RUNNING
+            (look.shell.state is ShellState.RUNNING or not look.marks)
             and look.shell.prompted is None
             and not look.ready
+            and not hidden
             and now - begun > _patience_s(session, look)
         ):
             raise _busy(session, look)
@@ -194,14 +307,60 @@ async def _at_prompt(session: Session, deadline: float) -> Look:
     )
 
 
+def _terminals_in_one(look: Look) -> str:
+    """What is in front and shows one of several terminals, which keys change: tmux, screen; empty: nothing such."""
+    process = look.verdict.process
+    names = (*look.relays, process.name if process and look.verdict.hidden else "")
+    return next((name.partition(":")[0] for name in names if name.startswith(("tmux", "screen"))), "")
+
+
+async def _adopted(session: Session, look: Look, adopt: Adopt) -> Refusal | bool:
+    """Adopt the shell in front, if that may be done; whether it was, or why it was not.
+
+    Raises:
+        AdoptionFailed, SessionBusy, NotAShell
+    """
+    if adopt in ("no", "undo"):
+        return False
+    await session.alive()  # where the cursor is
+    now = await session.look()
+    if now.size != look.size:
+        return False
+    given_ours = now.own_marks and not now.level.number and now.own_shell_in_front
+    process = now.verdict.process
+    if adopt == "auto" and given_ours and process and process.name == adopting.kind_of(now):
+        return False  # it got our marks when it began, and takes none
+    found = await adopting.may_unasked(session, now)
+    if not isinstance(found, Refusal):
+        await adopting.adopt(session, now, found)
+        return True
+    if adopt == "auto":
+        return found
+    refusal: Refusal | NotAdopted | None = adopting.may_by_consent(now) or await asks(now)
+    if refusal:
+        raise _not_a_shell(session, now, refusal.why, refusal.hint)
+    await adopting.adopt(session, now)
+    return True
+
+
+def _may_be_forged(session: Session, look: Look) -> bool:
+    """Whether marks that keep us from typing at a shell in its line editor may be somebody else's."""
+    shown = look.at_editor and look.shell.number > 0
+    return shown and look.shell.promise is None and session.proves(look.level)
+
+
 def _may_listen(look: Look) -> bool:
-    """Whether the session's own program reads keys, as far as the kernel tells."""
+    """Whether our shell reads keys, as far as the kernel tells."""
     facts = look.facts
-    return facts is None or (facts.foreground in (None, look.pid) and not facts.canonical)
+    return facts is None or (look.own_shell_in_front and (not facts.canonical or look.level.reads_lines))
 
 
 def _patience_s(session: Session, look: Look) -> float:
     """How long a shell that seems to run a command is given to come to its prompt."""
+    if look.facts and look.facts.foreground and not look.own_shell_in_front and shows_prompts(look.facts.foreground):
+        return 3 * UNMARKED_MS / 1000  # it may be on its way to its prompt; fish works at something behind it
+    if look.own_shell_in_front and look.shell.promise is None and session.proves(look.level):
+        return 2 * UNMARKED_MS / 1000  # anybody can print that a command begins
     # Where the mark of the end may have been lost, it is asked for another prompt, and draws that.
     return 8 * UNMARKED_MS / 1000 if session.gaps(look.shell.prompt_end, look.size) else 0.02
 
@@ -257,53 +416,89 @@ async def place_after(session: Session, ran: Ran) -> tuple[str | None, Mode]:
 
 async def _show_prompt(session: Session, pane: Pane) -> None:
     """Have a shell that waits for keys say at which prompt it is, by its marks; that changes and runs nothing."""
-    if shell_of(session.meta.program).reads_files:
-        await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, shells.SHOW_PROMPT)])
-        return
-    asked_at = session.log.size()
-    asked = await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, shells.KEY)])
-    if asked and await _answers(session, asked_at):  # else it asks a question of its own, which nothing may answer
-        await _listen_no_more(session, pane)
+    scan = await session.scan()
+    nonce = scan.level.nonce
+    if scan.level.reads_lines:
+        return  # all that it can be asked is a command
+    with session.asks(nonce) as asked_at:
+        if scan.knows.reads_files:
+            await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, shells.SHOW_PROMPT)])
+            if session.proves(scan.level):  # an earlier version's shell shows its prompt, and says nothing
+                await _marked(session, lambda _: not session.is_asked(nonce), limit_s=UNMARKED_MS / 1000)
+            return
+        asked = await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, shells.KEY)])
+        if asked and await _answers(session, nonce, asked_at):
+            await _listen_no_more(session, scan, pane)  # else it asks a question of its own, which nothing may answer
 
 
 async def end_listening(session: Session, scan: Scan) -> None:
     """Have a shell listen no more that answered our key late, when whoever had pressed it had given up."""
     if scan.shell.listening:
-        await _listen_no_more(session, session.live(), condition="#{==:#{@tmuxmcp_claim},}")
+        await _listen_no_more(session, scan, session.live(), condition="#{==:#{@tmuxmcp_claim},}")
 
 
-async def _listen_no_more(session: Session, pane: Pane, condition: str = "") -> bool:
+async def _listen_no_more(session: Session, scan: Scan, pane: Pane, condition: str = "") -> bool:
     """End the listening of a shell that was given our key; whether it says that it did."""
-    asked_at = session.log.size()
-    keys = shells.refused_keys(typed.PROMPT_JOB)
+    asked_at, level = session.log.size(), scan.level
+    keys = adoption.refuse(_kind(level), typed.PROMPT_JOB) if level.number else shells.refused_keys(typed.PROMPT_JOB)
     if not await panes.type_input(session.tmux, pane, keys, condition=condition):
         return False
-    return bool(await _marked(session, lambda scan: _refusal(scan, asked_at)[1] == typed.PROMPT_JOB))
+    told = (typed.PROMPT_JOB,) if level.number == 0 else (typed.PROMPT_JOB, "")
+
+    def refused(scan: Scan) -> bool:
+        why, name = _refusal(scan, level.nonce, asked_at)
+        return bool(why) and name in told
+
+    return bool(await _marked(session, refused))
 
 
-async def _marked(session: Session, met: Callable[[Scan], bool]) -> Scan | None:
-    """Wait until the marks in the log say so, for as long as a shell may take to answer a key."""
-    async for scan in session.scans(0.02, time.monotonic() + LISTENS_S):
+def _kind(level: Level) -> adoption.Kind:
+    """What a shell that was adopted has said of itself."""
+    return adoption.who(level.answer)
+
+
+async def _marked(
+    session: Session, met: Callable[[Scan], bool], longer_s: float = 0.0, limit_s: float = LISTENS_S
+) -> Scan | None:
+    """Wait until the marks in the log say so, for as long as a shell may take to answer a key, or longer."""
+    until = time.monotonic() + limit_s + longer_s
+    async for scan in session.scans(0.02, until + LISTENS_BUSY_S - LISTENS_S):
         if met(scan):
             return scan
         if not scan.launcher_alive:
             break
+        if time.monotonic() > until and await _is_silent(session, scan.size):
+            break
     return None
+
+
+async def _is_silent(session: Session, size: int) -> bool:
+    """Whether the shell has got all that was typed, does nothing, and all that it printed is in a log of this size."""
+    if not await all_logged(session, size) or (await session.look()).waiting is Waiting.BUSY:
+        return False
+    return await all_logged(session, size)
 
 
 async def _type(session: Session, look: Look, text: str, data: bytes) -> Job:
     pane = session.live()
-    job = Job(text, time.monotonic(), look.size, secrets.token_hex(4))
+    job = Job(text, time.monotonic(), look.size, secrets.token_hex(4), look.level)
     job.at(look.shell)
-    by_file = shell_of(session.meta.program).reads_files
+    job.proof = "" if session.proves(look.level) else None
+    session.typed_at = look.size
+    by_file = look.knows.reads_files
     async with session.input_lock:
         # Cancelled halfway, the shell would go on listening, and the prompt would stay claimed.
         with anyio.CancelScope(shield=True):
-            if by_file:  # the marks tell that it is ours, and not what it is
-                session.commands.typing(TypedInput(look.size, text, whole=True))
+            proof = new_proof() if job.proof is not None else ""
+            # The marks of some shells tell that it is ours, and not what it is.
+            if proof or by_file or look.level.dialect in ("bash", "posix"):
+                promise = promise_of(proof) if proof else None
+                if session.commands.typing(TypedInput(look.size, text, True, job.name, promise)) and proof:
+                    job.proof = proof  # else nobody could tell what proves it
             done = await (_give if by_file else _tell)(session, pane, job, data)
     if not done:
         await session.alive()
+        await adopting.free_if_left(session)
         raise _busy(session, await session.look())  # another broker was first at this prompt
     session.write_input(bytes=len(text.encode("utf-8", "surrogateescape")), keys=1)
     return job
@@ -319,7 +514,7 @@ async def _give(session: Session, pane: Pane, job: Job, data: bytes) -> bool:
             session_id=session.id,
         )
     job.given = give(place, job.name, data)
-    done = await _press(session, pane, job, shells.file_keys(job.name))
+    done = await _press(session, pane, job, shells.file_keys(job.name, job.proof or ""))
     if done:
         job.given.take_back_earlier()
     else:
@@ -329,30 +524,53 @@ async def _give(session: Session, pane: Pane, job: Job, data: bytes) -> bool:
 
 async def _tell(session: Session, pane: Pane, job: Job, data: bytes) -> bool:
     """Type the command for a shell that says that it listens; false: its prompt is another broker's."""
-    if not await _press(session, pane, job, shells.KEY):
-        return False
-    await _listening(session, pane, job)
-    return await panes.type_input(session.tmux, pane, shells.command_keys(job.name, data))
+    given = adoption.Giving(shells.KEY, shells.command_keys(job.name, data, job.proof or ""))
+    if job.level.number:
+        given = adoption.give(_kind(job.level), job.name, data, job.proof)
+    still = await _shown_prompt(session) if job.level.reads_lines else ""
+    with session.asks(job.level.nonce):
+        if not await _press(session, pane, job, given.key, still):
+            return False
+        await _listening(session, pane, job, given.key)
+    return await panes.type_input(session.tmux, pane, given.command, left=Typed.COMMAND)
 
 
-async def _press(session: Session, pane: Pane, job: Job, keys: bytes) -> bool:
+async def _shown_prompt(session: Session) -> str:
+    """A condition that holds as long as a shell that takes lines shows its prompt, and nothing behind it.
+
+    Raises:
+        NotAShell: it does not.
+    """
+    why = hint = ""
+    async for look in session.looks(0.01, time.monotonic() + UNMARKED_MS / 1000):
+        found = await still_at_prompt(session, look)
+        if isinstance(found, Adoptable):
+            return found.condition
+        why, hint = found.why, found.hint
+    raise _not_a_shell(session, look, why, hint)
+
+
+async def _press(session: Session, pane: Pane, job: Job, keys: bytes, still: str = "") -> bool:
     """Type our key at this prompt; false: another broker did, or the pane is gone.
 
     A prompt is known by its number: it may be drawn anew while the shell is about to run what was typed there.
+
+    Args:
+        still: a format that has to hold as well.
     """
     prompt = _prompt(session, job)
     claim = command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_claim", _claim(session, job))
     steps = [claim, panes.raw(pane, keys)]
     free = f"#{{?#{{m:{prompt}*,#{{@tmuxmcp_claim}}}},,1}}"
-    if await panes.type_input(session.tmux, pane, b"", before=steps, condition=free):
+    still = still or "1"
+    if await panes.type_input(session.tmux, pane, b"", before=steps, condition=f"#{{&&:{still},{free}}}"):
         return True
     held = await panes.option(session.tmux, pane, "claim")
     if not held.startswith(prompt) or not await _left_at_prompt(session, job.number):
         return False
     # Whoever claimed it is gone, and the shell did not heed the key: of all that find this, one takes its place.
-    return await panes.type_input(
-        session.tmux, pane, b"", before=steps, condition=f"#{{==:#{{@tmuxmcp_claim}},{held}}}"
-    )
+    same = f"#{{==:#{{@tmuxmcp_claim}},{held}}}"
+    return await panes.type_input(session.tmux, pane, b"", before=steps, condition=f"#{{&&:{still},{same}}}")
 
 
 async def _left_at_prompt(session: Session, number: int) -> bool:
@@ -366,20 +584,22 @@ async def _left_at_prompt(session: Session, number: int) -> bool:
     return False
 
 
-async def _listening(session: Session, pane: Pane, job: Job) -> None:
+async def _listening(session: Session, pane: Pane, job: Job, key: bytes) -> None:
     """Wait until the shell answers the key: in another mode it would take the command for keys.
 
     Raises:
         SessionBusy: it does not.
     """
-    if await _answers(session, job.sent_at):
+    nonce = job.level.nonce
+    if await _answers(session, nonce, job.sent_at):
         return
-    if typed.may_miss(session, await session.scan(), job.sent_at) and await _listen_no_more(session, pane):
+    scan = await session.scan()
+    if typed.may_miss(session, scan, job.sent_at) and await _listen_no_more(session, scan, pane):
         asked_at = session.log.size()  # its answer was not recorded
-        await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, shells.KEY)])
-        answer = await _answers(session, asked_at)
+        await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, key)])
+        answer = await _answers(session, nonce, asked_at)
         if answer:
-            job.at(answer.shell)  # zsh has drawn another prompt
+            job.at(session.track_of(nonce))  # zsh has drawn another prompt
             return
     await _free_prompt(session, job)
     raise _typed_at(session)
@@ -397,24 +617,36 @@ def _claim(session: Session, job: Job) -> str:
 
 
 def _prompt(session: Session, job: Job) -> str:
-    return f"{session.meta.nonce}-{job.number}-"
+    return f"{job.level.nonce}-{job.number}-"
 
 
-async def _answers(session: Session, asked_at: int) -> Scan | None:
+async def _answers(session: Session, nonce: str, asked_at: int) -> Scan | None:
     """What the marks say once the shell answers our key, that it listens; None: it does not."""
-    scan = await _marked(session, lambda scan: scan.shell.listens >= asked_at or bool(_refusal(scan, asked_at)[0]))
-    return scan if scan and scan.shell.listens >= asked_at else None
+
+    def listens(scan: Scan) -> bool:
+        found = scan.at(nonce)
+        return found is not None and found.shell.listens >= asked_at
+
+    level = session.level_of(nonce)
+    far_s = FAR_S if level.where == "remote" else 0.0
+    # Anybody can print that it does not.
+    refuses = not session.proves(level)
+    scan = await _marked(
+        session, lambda scan: listens(scan) or (refuses and bool(_refusal(scan, nonce, asked_at)[0])), far_s
+    )
+    return scan if scan and listens(scan) else None
 
 
-def _refusal(scan: Scan, since: int) -> tuple[str, str]:
+def _refusal(scan: Scan, nonce: str, since: int) -> tuple[str, str]:
     """Why the shell did not take what was given to it by key, and under which name; empty if it did not say so."""
-    why, name, at = scan.shell.refused or ("", "", 0)
+    found = scan.at(nonce)
+    why, name, at = (found and found.shell.refused) or ("", "", 0)
     return (why, name) if at >= since else ("", "")
 
 
 def _not_taken(scan: Scan, job: Job) -> str:
     """Why the shell did not take our command; empty if it did not say so."""
-    why, name = _refusal(scan, job.sent_at)
+    why, name = _refusal(scan, job.level.nonce, job.sent_at)
     return why if name in ("", job.name) else ""
 
 
@@ -431,12 +663,15 @@ async def _finish(session: Session, job: Job, deadline: float, until: Until, pro
     told, asking, rest, silence = time.monotonic(), Asking(), Rest(), Silence(until.idle_ms)
     async for scan in session.scans(0.02, deadline):
         if job.stdin:
-            job.stdin.remove_once_opened(session.pid)
+            job.stdin.remove_once_opened(job.level.pid if job.level.number else session.pid)
         session.throttle(scan.size - job.sent_at)
         ran = typed.done(session, scan, job)
         if ran is None:
             scan = look = await session.look()
-            ran = typed.done(session, look, job) or await _not_done(session, job, look, rest)
+            ran = typed.done(session, look, job) or _elsewhere(session, look, job)
+            if ran is None and look.leaving:
+                continue
+            ran = ran or await _not_done(session, job, look, rest)
             if ran is None and until.asks:
                 ran = await _asks(session, job, look, asking)
             if ran is None and silence.lasts(look.size):
@@ -454,16 +689,34 @@ async def _finish(session: Session, job: Job, deadline: float, until: Until, pro
     return replace(ran, note=" ".join(filter(None, (ran.note, GOES_ON)))) if ran.number is not None else ran
 
 
+def _elsewhere(session: Session, look: Look, job: Job) -> Ran | None:
+    """What became of our command, if its shell has ended, or another one stands in front of it by now."""
+    if look.level.nonce == job.level.nonce:
+        return None
+    if look.at(job.level.nonce) is None and not look.exited:
+        return typed.left(session, look, job)
+    if look.at(job.level.nonce):
+        note = f"In front of it is another shell by now, in which commands can be run. {WHEN_OVER}"
+        return Ran("ready", None, False, "marks", look.size, look.size, None, typed.since(job), note, job.number)
+    return None
+
+
 async def _not_done(session: Session, job: Job, look: Look, rest: Rest) -> Ran | None:
     """What became of our command, if the shell did not run it, or what it said at the end is not in the log."""
     why = _not_taken(look, job)
-    if why:
+    alone = look.shell.number == job.number and not job.foreign
+    wants_more = look.shell.state is ShellState.CONTINUATION and alone
+    rests = await rest.proven(session, look)
+    # A program of before can print such a mark while the shell is about to run the command.
+    said = bool(why or wants_more)
+    if job.proof:
+        said = said and look.shell.state is not ShellState.RUNNING and (rests or job.lasts(time.monotonic()))
+    if said and why:
         await _free_prompt(session, job)
         raise _incomplete(session) if why == "s" else _typed_at(session)
-    alone = look.shell.number == job.number and not job.foreign
-    if look.shell.state is ShellState.CONTINUATION and alone:
+    if said:
         await _abandon(session, job)
-    if not await rest.proven(session, look):
+    if not rests:
         return None
     if job.given and job.given.waits:
         job.given.take_back()
@@ -528,23 +781,34 @@ async def _asks(session: Session, job: Job, look: Look, asking: Asking) -> Ran |
     """What our command printed, if it now wants input: who called can give it."""
     if look.shell.state is not ShellState.RUNNING:
         return None
-    settled = await asking.settled(session, look)
-    if settled is None or settled.verdict.process is None or settled.shell.state is not ShellState.RUNNING:
+    asked = await asking.settled(session, look)
+    if asked is None or asked.look.verdict.process is None or asked.look.shell.state is not ShellState.RUNNING:
         return None
-    process = settled.verdict.process
+    settled, process = asked.look, asked.look.verdict.process
     if process.pid == settled.pid and (settled.unreported or typed.misses_its_end(session, settled, job)):
         return None  # it is at its prompt, or may be
-    ran = typed.unfinished(session, settled, job, "ready")
+    ran = typed.unfinished(session, settled, job, asked.outcome)
     if ran.evidence is None:
         return None  # another command's question
+    ran = replace(ran, evidence=asked.evidence)
     if process.pid == settled.pid and _edits(settled):
         what = typed.MAY_BE_OVER.format(what="it", name=process.name)
         note = f"I{what[1:]}. {typed.USE_SEND} {typed.LOOK_FIRST}"
-        return replace(ran, evidence="kernel", note=typed.joined(ran.note, note))
+        return replace(ran, note=typed.joined(ran.note, note))
     who = f"`{process.name}`"
+    if asked.doubt:
+        note = MAY_WORK.format(who=who, why=asked.doubt[0].upper() + asked.doubt[1:])
+        return replace(ran, note=typed.joined(ran.note, note))
     match settled.waiting:
+        case Waiting.UNKNOWN if ASKS_SECRET.search(last_line(settled)):
+            what = f"{BY_TEXT.format(who=who)} Have the person type it with `tmuxmcp attach --take {session.id}`"
+        case Waiting.UNKNOWN:
+            what = f"{who} hides what runs behind it, and its last line looks like a prompt: use send"
+            what += ", or if it is a shell's, run adopt=yes"
         case Waiting.SECRET:
             what = f"{who} asks for a secret: have the person type it with `tmuxmcp attach --take {session.id}`"
+        case _ if settled.at_unmarked_prompt:
+            what = f"{who} waits at its prompt: run works there"
         case Waiting.LINE:
             what = f"{who} waits for a line of input: answer with send"
         case _ if settled.mode == "line_input" and process.pid != settled.pid and last_line(settled):
@@ -552,7 +816,7 @@ async def _asks(session: Session, job: Job, look: Look, asking: Asking) -> Ran |
         case _:
             what = f"{who} waits for keys: use send"
     note = " ".join(filter(None, (ran.note, f"Not finished. {what}. {WHEN_OVER}")))
-    return replace(ran, evidence="kernel", note=note)
+    return replace(ran, note=note)
 
 
 def _edits(look: Look) -> bool:
@@ -562,11 +826,33 @@ def _edits(look: Look) -> bool:
     return look.waiting is Waiting.EDITOR and told.startswith(b"h")
 
 
-def _in_the_way(session: Session, look: Look) -> tuple[str, str]:
-    """Why a session takes no command although it waits for input, and what to do."""
-    shell = shell_of(session.meta.program)
+def _in_the_way(session: Session, look: Look, adopt: Adopt, found: Refusal | bool | None) -> NotAShell | SessionBusy:
+    """Why a session takes no command although it waits for input, and what to do; `found`: why it was not adopted."""
+    if look.verdict.hidden and not may_be_prompt(last_line(look)):
+        return _busy(session, look)
+    why, hint = _obstacle(session, look)
+    elsewhere = not look.marks or not look.own_shell_in_front or look.level.carrier is not None
+    if isinstance(found, Refusal) and not look.verdict.hidden and (look.relays or not look.own_shell_in_front):
+        return _not_a_shell(session, look, f"{why}: {found.why}", found.hint)
+    if adopt != "yes" and elsewhere and adopting.may_by_consent(look) is None:
+        hint = (
+            "If a shell's prompt stands there, call run again with adopt=yes: one line is typed into it, once, and run "
+            "works there. Otherwise use send."
+        )
+    return _not_a_shell(session, look, why, hint)
+
+
+def _obstacle(session: Session, look: Look) -> tuple[str, str]:
+    """The same, and what to do where nothing can be adopted."""
+    shell = look.knows
+    if not look.marks and look.facts and look.facts.foreground == look.pid:
+        hint = "Use send for it, or make a session with program bash, zsh or fish: their commands can be told apart."
+        return "its program sends no command marks", hint
     if not (look.facts and look.own_shell_in_front):
         name = f"`{look.foreground.command}`" if look.foreground else "another program"
+        if look.verdict.hidden:
+            hint = "Use send for it. Once it has ended, run works here again."
+            return f"{name} is in front, which hides what runs behind it", hint
         what = f"{name}, which was started there, is in front and waits for input"
         hint = "Use send for it, which gives no exit code, or run the command in another session."
         return what, f"{hint} Once it has ended, run works here again."
@@ -574,6 +860,8 @@ def _in_the_way(session: Session, look: Look) -> tuple[str, str]:
         return typed.SILENT.rstrip("."), "Use send for it, or another session."
     if look.shell.state is ShellState.RUNNING:
         what = _running(session, look)
+        if look.verdict.hidden:
+            return f"{what} runs, and whether it waits for input cannot be known", "Use send for it."
         if _edits(look):
             return typed.MAY_BE_OVER.format(what=what, name=shell.name), typed.USE_SEND
         return f"{what} is not over: it waits for input", "Answer it with send, or end it with key C-c."
@@ -585,7 +873,7 @@ def _in_the_way(session: Session, look: Look) -> tuple[str, str]:
 
 def _running(session: Session, look: Look) -> str:
     """The command that the session's shell runs, as far as it is known."""
-    running = session.commands.running(look)
+    running = next((each for each in session.commands.running(look) if each.level == look.level.number), None)
     text = ((running and running.text) or "").strip().split("\n")[0][:200]
     return f"`{text}`" if text else "its last command"
 
@@ -594,9 +882,12 @@ def _busy(session: Session, look: Look, text: str = "") -> SessionBusy:
     foreground, since = look.foreground, running_since(look)
     own = look.facts is not None and look.own_shell_in_front
     what = text.strip().split("\n")[0][:200] or (foreground.command if foreground and not own else "a command")
+    hint = "Wait with read wait_for=ready, stop it with signal INT, or use another session."
+    if look.verdict.hidden:
+        hint = "Use send for what runs behind it, read wait_for=ready to wait for it, or run in another session."
     return SessionBusy(
         f"Session {session.id} runs `{what}`" + (f" since {since}." if since else "."),
-        hint="Wait with read wait_for=ready, stop it with signal INT, or use another session.",
+        hint=hint,
         session_id=session.id,
         command=what,
         since=since,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from tmuxmcp.broker import run
+from tmuxmcp.broker import adopting, run
+from tmuxmcp.broker.adoptable import learn_prompt
 from tmuxmcp.broker.input import Keys, Text, items_of, text_of
+from tmuxmcp.broker.matching import line_of_cursor, takes_pastes
 from tmuxmcp.broker.reading import Reading
 from tmuxmcp.broker.wait import ESCAPE_S, Wait
 from tmuxmcp.contract import requests as q
@@ -17,12 +20,14 @@ from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, NoInput, ResourceLimit, TmuxFailed
 from tmuxmcp.host.terminfo import TMUX_SENDS, home_and_end, type_of
+from tmuxmcp.readiness.weak import entered_at
 from tmuxmcp.record.commands import TypedInput
+from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command as tmux_command
-from tmuxmcp.tmux.panes import Pane
+from tmuxmcp.tmux.panes import Pane, Typed
 from tmuxmcp.tmux.server import Tmux
 
 CANONICAL_LINE = 4095
@@ -59,6 +64,21 @@ class Typing:
         last = self.items[-1] if self.items else Text(self.text)
         return last.names[-1] in ENTERS if isinstance(last, Keys) else last.text.endswith(("\n", "\r"))
 
+    def left(self, waited: bool) -> Typed:
+        """What it leaves behind, typed where a program waited for input or did not."""
+        if self.ends_with("C-c"):
+            return Typed.BROKEN
+        quoted = self.texts.rstrip("\r\n").endswith("\x16")  # C-v: what follows is no Enter
+        if not self.entered or quoted or (self.bracketed_paste == "always" and not self.items):
+            return Typed.OPEN
+        ends = len(re.findall(r"\r\n|[\r\n]", self.texts)) + sum(name in ENTERS for name in self.names)
+        return Typed.LINE if waited and ends == 1 else Typed.LINES
+
+    @property
+    def names(self) -> list[str]:
+        """tmux's names of the keys."""
+        return [name for item in self.items if isinstance(item, Keys) for name in item.names]
+
     @property
     def data(self) -> bytes:
         """The text's bytes, as they were given."""
@@ -72,7 +92,7 @@ class Typing:
     @property
     def keys(self) -> int:
         """How many keys are pressed."""
-        return sum(len(item.names) for item in self.items if isinstance(item, Keys))
+        return len(self.names)
 
     @property
     def size(self) -> int:
@@ -117,18 +137,27 @@ async def send(reading: Reading, session: Session, what: Typing, asked: q.Send, 
         SessionExited, InvalidArgument, TmuxFailed
     """
     pane = session.live()
+    await adopting.settle(session)
     await run.end_listening(session, await run.prompt_drawn(session))
     data, bracketed, newlines = _pasted(what.data, what.bracketed_paste, pane.alternate_screen)
     look = await _with_room(session, reading.settings, data, what)
+    if look.ready and not look.takes_commands and await all_logged(session, look.size):
+        await learn_prompt(session, look)
     wait.start_offset = wait.sent_at = look.size
     wait.typed, wait.screen, wait.entered = what.texts, False, what.entered
     wait.before = look.verdict.process
+    wait.at_rest = wait.before is not None and session.prompts.knows(
+        wait.before.pid, line_of_cursor(look), takes_pastes(look)
+    )
+    session.typed_at = look.size
+    if what.entered:
+        session.entered = entered_at(look.verdict, look.judged, line_of_cursor(look), session.entered)
     await reading.before(session, asked, wait, call, now=True)
     if look.marks:
         session.commands.typing(TypedInput(look.size, _shown_text(look, what)))
     own = await _own_sequences(look, what)
     async with session.input_lock:
-        await _type(session, pane, data, what, bracketed, newlines, own)
+        await _type(session, pane, data, what, bracketed, newlines, own, what.left(look.ready))
     if what.ends_with("Escape"):
         wait.settle_s = ESCAPE_S
     session.write_input(bytes=what.size - what.keys, keys=what.keys)
@@ -141,7 +170,7 @@ async def send(reading: Reading, session: Session, what: Typing, asked: q.Send, 
 
 def _shown_text(look: Look, what: Typing) -> str | None:
     """The text that is typed, where nothing but Enter follows it and the kernel says that it will be seen."""
-    facts = look.facts
+    facts = look.judged
     seen = facts is not None and ((facts.canonical and facts.echo) or (look.at_prompt and look.at_editor))
     return what.text if what.text and seen and what.items in ([], [Keys(["Enter"])]) else None
 
@@ -184,6 +213,7 @@ async def _type(
     bracketed: bool,
     newlines: bytes,
     own: Mapping[str, bytes],
+    left: Typed,
 ) -> None:
     """Type text, newlines and keys in one step; in two when Escape follows, so that the text is dealt with before.
 
@@ -193,13 +223,14 @@ async def _type(
     behind = [panes.raw(pane, newlines)] if newlines else []
     after = [*_commands(pane, what.items, own)]
     if data and what.starts_with("Escape"):
-        if await panes.type_input(session.tmux, pane, data, after=behind, bracketed=bracketed):
+        if await panes.type_input(session.tmux, pane, data, after=behind, bracketed=bracketed, left=Typed.OPEN):
             await typed(session.tmux)
             async for look in session.looks(0.001, time.monotonic() + ESCAPES_AFTER_S):
                 if look.ready:
                     break
         data, behind = b"", []
-    if not await panes.type_input(session.tmux, pane, data, after=[*behind, *after], bracketed=bracketed):
+    after = [*behind, *after]
+    if not await panes.type_input(session.tmux, pane, data, after=after, bracketed=bracketed, left=left):
         await not_typed(session)
 
 
@@ -210,6 +241,7 @@ async def not_typed(session: Session) -> None:
         SessionExited, TmuxFailed: always one of them.
     """
     await session.alive()
+    await adopting.free_if_left(session)
     raise TmuxFailed(f"Nothing was typed: session {session.id} changed at this moment.", hint="Look, try again.")
 
 
@@ -235,7 +267,7 @@ def check_size(settings: BrokerSettings, text: str) -> None:
 
 
 def _check_lines(look: Look, data: bytes) -> None:
-    if look.facts is None or not look.facts.canonical or len(data) <= CANONICAL_LINE:
+    if look.judged is None or not look.judged.canonical or len(data) <= CANONICAL_LINE:
         return
     longest = max(len(line) for line in data.split(b"\n"))
     if longest > CANONICAL_LINE:

@@ -10,11 +10,11 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import InvalidArgument, TmuxMcpError
+from tmuxmcp.errors import InvalidArgument, TmuxMcpError, Unauthorized
+from tmuxmcp.host.searching import Searching
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.patterns import compile_pattern
 
 READY_MS = 5000
 """How long a default session's program may take until it is ready."""
@@ -36,23 +36,29 @@ class Target:
 class Targets:
     """Finds the sessions that calls mean, and makes default sessions."""
 
-    def __init__(self, registry: Registry, creation: Creation, settings: BrokerSettings) -> None:
+    def __init__(self, registry: Registry, creation: Creation, searching: Searching, settings: BrokerSettings) -> None:
         self._registry, self._creation, self._settings = registry, creation, settings
+        self._searching = searching
 
     async def of(self, request: Request[Any], call: Call, *, make: bool = False) -> Target:
         """The session that a request means, as it is now.
 
         Args:
             make: make the caller's default session if that is meant and is not there.
+
+        Raises:
+            Unauthorized: the request would act on another client's default session.
         """
         kind = request.operation.session
         if kind == "none":
             return Target()
         if request.session:
             try:
-                return Target(await self._named(request))
+                session = await self._named(request)
             except TmuxMcpError as error:
                 return Target(error=error)
+            _may_act(request, session, call)
+            return Target(session)
         if kind == "named":
             name = request.operation.name
             return Target(error=InvalidArgument(f"{name} needs a session_id.", hint="list_sessions gives them."))
@@ -71,7 +77,8 @@ class Targets:
 
     async def wait_ready(self, session: Session, timeout_ms: int, call: Call) -> Answer:
         """Wait until the program of a session is ready, no longer than any wait may take."""
-        prompt = compile_pattern(self._settings.prompt_pattern) if self._settings.prompt_pattern else None
+        described = self._settings.prompt_pattern
+        prompt = await self._searching.pattern(described, call.caller) if described else None
         timeout_ms = min(timeout_ms, self._settings.max_wait_ms)
         wait = Wait("ready", timeout_ms, prompt_pattern=prompt, sent_at=0, progress=call.progress)
         return await wait_for(session, wait)
@@ -108,6 +115,22 @@ class Targets:
                 made.tell(notice)
         await self.wait_ready(made, READY_MS, call)
         return made
+
+
+def _may_act(request: Request[Any], session: Session, call: Call) -> None:
+    """Named sessions are everybody's; a client's default session is its own, but for those who only look.
+
+    Raises:
+        Unauthorized
+    """
+    if request.operation.acts == "nothing" or "admin" in call.scopes or session.meta.owner in ("", call.caller):
+        return
+    raise Unauthorized(
+        f"Session {session.id} is the default session of another client.",
+        hint="Make one of your own, with create_session; a token with the scope admin may act there.",
+        session_id=session.id,
+        scope="admin",
+    )
 
 
 def _asks_tmux_itself(request: Request[Any]) -> bool:

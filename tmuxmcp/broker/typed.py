@@ -17,18 +17,22 @@ from tmuxmcp.contract.results import Evidence, Outcome
 from tmuxmcp.contract.times import ms_since
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.record.given import GivenCommand
+from tmuxmcp.record.levels import Level
 from tmuxmcp.record.sink import sink_of
 from tmuxmcp.record.stdin import Stdin
+from tmuxmcp.sessions.levels import identity, shell_at
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.echo import ECHO_LIMIT, behind_echo
-from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
+from tmuxmcp.terminal.marks import UNNAMED, Finished, ShellState, ShellTrack
 from tmuxmcp.terminal.plain import plain
-from tmuxmcp.tmux.shells import shell_of
 
 RESTS_S = 0.03
 """A shell that waits at its prompt for so long, before and after tmux said that nothing is on its way, rests."""
+
+STANDS_S = 1.0
+"""What anybody can print, that a shell has not taken a command, counts after this long where it does not rest."""
 
 SHOWN_BYTES = 1024
 """Bytes behind a prompt that tell whether the line editor showed anything there."""
@@ -37,6 +41,9 @@ PROMPT_JOB = "prompted"
 """What a keyed shell is given instead of a command's name, to have it say at which prompt it is."""
 
 LOOK_FIRST = "Look with read view=screen before you run it again."
+
+UNDO = "adopt undo"
+"""What is under way while the marks are taken out of a shell."""
 
 SILENT = "this shell no longer tells where its commands end, as something took away the functions by which it does."
 """Why nothing more is known of a shell."""
@@ -51,9 +58,6 @@ MAY_BE_OVER = (
 """Of a shell whose prompt and hooks were both changed."""
 
 USE_SEND = "Use send for either."
-
-UNNAMED = "?"
-"""The name of a command of which bash can say the name only when it ends."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,8 @@ class Ran:
     note: str | None = None
     number: int | None = None
     """Of the shell's prompt; None: nothing ran, or that is not known."""
+    level: Level | None = None
+    """The shell that it was given to."""
     unseen: bool = False
     """The terminal showed nothing of it when it was typed."""
 
@@ -89,6 +95,8 @@ class Job:
     """Size of the log when it was typed."""
     name: str
     """By which the shell's marks call it."""
+    level: Level
+    """The shell that it was given to."""
     number: int = 0
     """Of the prompt it was typed at."""
     prompt_end: int = 0
@@ -102,6 +110,16 @@ class Job:
     """The shell was asked to show its prompt anew."""
     given: GivenCommand | None = None
     """Its file, if the shell reads it from one."""
+    proof: str | None = None
+    """What the shell shows when it is over; empty: nothing; None: it is of an earlier version and takes none."""
+
+    refused_since: float | None = None
+    """When the shell was first seen not to have taken it; of `time.monotonic()`."""
+
+    def lasts(self, now: float) -> bool:
+        """Whether it has been so for long that the shell has not taken it."""
+        self.refused_since = now if self.refused_since is None else self.refused_since
+        return now - self.refused_since >= STANDS_S
 
     def at(self, track: ShellTrack) -> None:
         """Take note of the prompt that it is typed at: the one that the shell shows now."""
@@ -152,7 +170,8 @@ async def _passed_on(session: Session, size: int) -> bool:
 
 def left_behind(look: Look, ran: Ran) -> str | None:
     """What programs of before have left of the terminal at whose prompt a command was typed; None if it is in order."""
-    facts, pane = look.facts, look.pane
+    # Behind ssh and its like the terminal here is left raw, and says nothing of the one there.
+    facts, pane = look.far if look.level.carrier else look.facts, look.pane
     found = [
         "it shows nothing of what is typed (echo is off, or the shell's stderr is elsewhere)" * ran.unseen,
         "newlines do not return to the first column" * (facts is not None and not facts.returns),
@@ -174,7 +193,12 @@ def is_empty(text: str) -> bool:
 
 def done(session: Session, scan: Scan, job: Job) -> Ran | None:
     """The result, if the shell has finished what is certainly our command."""
-    for finished in scan.commands:
+    found = scan.at(job.level.nonce)
+    for finished in found.commands if found else ():
+        if job.proof and finished.job == job.name:
+            if finished.proven:
+                return _ran(session, job, finished)
+            continue  # its name is no secret: somebody else printed that
         if finished.number < job.next_number or finished.echo_start < job.prompt_end:
             continue
         if job.asked_prompt and finished.output_start is None and not finished.job:
@@ -222,7 +246,10 @@ def _ran(session: Session, job: Job, finished: Finished) -> Ran:
         read_from = max(finished.echo_start, echo_end - ECHO_LIMIT)
         start = read_from + behind_echo(session.log.read(read_from, echo_end - read_from))
     end = max(start, finished.output_end)
-    missing = start == end and bool(session.gaps(finished.echo_start, end))
+    # Its C was not printed, or not recorded; what is proven ends it all the same.
+    unseen = start == end or (finished.proven and finished.output_start is None)
+    lost = bool(session.gaps(finished.echo_start, end)) or (finished.proven and not sink_of(session.directory).alive)
+    missing = unseen and lost
     return Ran(
         outcome="ready",
         exit_code=status,
@@ -232,7 +259,12 @@ def _ran(session: Session, job: Job, finished: Finished) -> Ran:
         end=end,
         cwd=finished.cwd,
         duration_ms=since(job),
-        note=joined(foreign_note(job), "What it printed was not recorded." * missing, _late(session) * finished.late),
+        note=joined(
+            foreign_note(job),
+            ("What it printed was not recorded." if start == end else "Of what it printed, some was not recorded.")
+            * missing,
+            _late(session, job) * finished.late,
+        ),
         number=None if finished.output_start is None else finished.number,
         unseen=not is_empty(job.text) and finished.output_start is not None and _blank(session, finished),
     )
@@ -245,8 +277,8 @@ def _blank(session: Session, finished: Finished) -> bool:
     return kept and not plain(session.log.read(start, min(size, SHOWN_BYTES)), session.cols, session.rows).text.strip()
 
 
-def _late(session: Session) -> str:
-    return LATE.format(hook=shell_of(session.meta.program).prompt_hook)
+def _late(session: Session, job: Job) -> str:
+    return LATE.format(hook=shell_at(job.level, session.meta.program).prompt_hook)
 
 
 def joined(*notes: str | None) -> str | None:
@@ -258,7 +290,7 @@ def _over(session: Session, scan: Scan, job: Job) -> Ran:
     """The shell is at a later prompt, and what it said of our command was not recorded."""
     start = job.sent_at + behind_echo(session.log.read(job.sent_at, ECHO_LIMIT))
     end = max(start, scan.shell.prompt_start)
-    status = shell_of(session.meta.program).status_variable
+    status = scan.knows.status_variable
     note = (
         "It is over; its exit status and some of its output were not recorded. "
         f"`echo {status}`, if it is run next, gives the status."
@@ -266,9 +298,29 @@ def _over(session: Session, scan: Scan, job: Job) -> Ran:
     return Ran("ready", None, True, "marks", start, end, None, since(job), note)
 
 
+def left(session: Session, scan: Scan, job: Job) -> Ran:
+    """The shell that our command was given to is no longer there: it was left, or ended."""
+    level, track = session.level_of(job.level.nonce), session.track_of(job.level.nonce)
+    ran = (track.job == job.name or track.number == job.number) and track.output_start >= job.sent_at
+    start = track.output_start if ran else scan.size
+    end = max(start, scan.size if level.output_end is None else level.output_end)
+    what = f"{level.kind} (level {level.number})"
+    note = f"{what} has ended. What is in front now is level {scan.level.number}."
+    if identity(level.pid or 0) and level.process:
+        note = f"{what} does not have the terminal any more: it was stopped, or its marks were taken out."
+    if not ran:
+        note = f"{note} It cannot be told whether it took the command. {LOOK_FIRST}"
+    number = job.number if ran else None
+    return Ran("left", level.exit_code, ran, "marks" if ran else None, start, end, None, since(job), note, number)
+
+
 def unreported(scan: Scan, job: Job) -> Ran:
     """The shell is at its prompt, tells no more of its commands, and does not answer either."""
     end = scan.shell.prompted or scan.size
+    if job.proof:
+        what = MAY_BE_OVER.format(what="it", name=scan.level.kind or scan.program)
+        note = f"I{what[1:]}. {USE_SEND} {LOOK_FIRST}"
+        return Ran("ready", None, False, None, min(scan.shell.output_start, end), end, None, since(job), note)
     note = f"It is over, and its exit status is not known: {SILENT} Use send, or another session, for what comes next."
     return Ran("ready", None, True, "marks", min(scan.shell.output_start, end), end, None, since(job), note)
 
@@ -304,7 +356,8 @@ def unfinished(session: Session, scan: Scan, job: Job, outcome: Outcome) -> Ran:
     start, note = end, foreign_note(job)
     evidence: Evidence | None = None
     number = None
-    if track.state is ShellState.RUNNING and track.number >= job.next_number:
+    ours = track.job == job.name
+    if track.state is ShellState.RUNNING and (ours or track.number >= job.next_number):
         if track.job not in (job.name, UNNAMED):
             note = (
                 "Something else than this command runs: somebody typed it at the same moment. This one may run "

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import shlex
 import time
+from contextlib import suppress
 from typing import Any
 
 import anyio
 
-from tmuxmcp.broker import commands, facts, health, mouse, run, sending
+from tmuxmcp.broker import adopting, commands, facts, health, mouse, run, sending
+from tmuxmcp.broker.arriving import arrive
 from tmuxmcp.broker.drawn import output_of
 from tmuxmcp.broker.ends import Ends
-from tmuxmcp.broker.machine import Machine
+from tmuxmcp.broker.machine import BESIDE, Machine
 from tmuxmcp.broker.reading import Reading, clamp, has_read, notes
 from tmuxmcp.broker.target import Target, Targets
+from tmuxmcp.broker.wait import certain
 from tmuxmcp.broker.waiting import Waiting
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
@@ -22,8 +25,11 @@ from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import ms_since
-from tmuxmcp.errors import InvalidArgument, SessionExited, Unauthorized, Unsupported
+from tmuxmcp.contract.words import Adopt
+from tmuxmcp.errors import InvalidArgument, SessionBusy, SessionExited, Unsupported
+from tmuxmcp.host.searching import Searching
 from tmuxmcp.record import search
+from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.end import end_processes, process_tree, signal_group, signal_session
 from tmuxmcp.sessions.life import Reason, State
@@ -42,12 +48,21 @@ MOST_DESTROYED = 20
 class Verbs:
     """What one broker does for its callers."""
 
-    def __init__(self, registry: Registry, creation: Creation, targets: Targets, settings: BrokerSettings) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        creation: Creation,
+        targets: Targets,
+        searching: Searching,
+        settings: BrokerSettings,
+        boundary: Boundary,
+    ) -> None:
         self._registry, self._creation, self._targets, self._settings = registry, creation, targets, settings
-        self._reading = Reading(registry, settings)
-        self._machine = Machine(settings)
+        self._searching = searching
+        self._reading = Reading(registry, searching, settings)
+        self._machine = Machine(settings, boundary)
         self._ends = Ends(registry)
-        self._waiting = Waiting(registry, settings, self._ends)
+        self._waiting = Waiting(registry, searching, settings, self._ends)
         self._started = time.monotonic()
         self.limited = anyio.Event()
         """Set when there is a new session with limits; whoever looks after them puts a fresh event here."""
@@ -76,7 +91,7 @@ class Verbs:
             case q.ListSessions():
                 return await self._list_sessions(request)
             case q.GetSession():
-                return await self._get_session(await self._targets.session(target, call))
+                return await self._get_session(await self._settled(target, call))
             case q.Run():
                 return await self._run(request, call, target)
             case q.Send():
@@ -84,12 +99,12 @@ class Verbs:
             case q.Read():
                 return await self._read(request, call, target)
             case q.ListCommands():
-                session = await self._targets.session(target, call)
+                session = await self._settled(target, call)
                 return commands.listed(request, session, await run.at_rest(session))
             case q.Wait():
                 return await self._waiting.wait(request, call)
             case q.Search():
-                return await self._search(request, await self._targets.session(target, call))
+                return await self._search(request, call, target)
             case q.Resize():
                 return await self._resize(request, call, target)
             case q.Signal():
@@ -98,19 +113,20 @@ class Verbs:
                 return await self._screenshot(request, call, target)
             case q.Mouse():
                 return await _mouse(request, await self._targets.session(target, call))
-            case q.RunProcess():
-                return await self._machine.run_process(request, call)
-            case q.ReadFile():
-                return await self._machine.read_file(request)
-            case q.WriteFile():
-                return await self._machine.write_file(request)
-            case q.ListDirectory():
-                return await self._machine.list_directory(request)
+            case _ if request.operation.acts in BESIDE:
+                return await self._machine.act(request, call)
             case q.Health():
                 uptime_s = time.monotonic() - self._started
                 return await health.look(self._registry, self._settings, uptime_s=uptime_s)
             case _:
                 raise NotImplementedError(request.operation.name)
+
+    async def _settled(self, target: Target, call: Call) -> Session:
+        """The session of a target; what a killed broker began to type into it is finished."""
+        session = await self._targets.session(target, call)
+        with suppress(SessionBusy):
+            await adopting.settle(session)
+        return session
 
     def attach_command(self, session: Session) -> str:
         """How a person watches: by the tmux session's name, which a script may have changed."""
@@ -121,9 +137,8 @@ class Verbs:
     # ---- making and ending ---------------------------------------------------------------------
 
     async def _create_session(self, request: q.CreateSession, call: Call) -> r.CreateSessionResult:
-        if request.record or request.host:
-            what = "be recorded" if request.record else "run on another host"
-            raise Unsupported(f"A session cannot {what} yet.", hint="Leave record and host out; its log is kept.")
+        if request.record:
+            raise Unsupported("A session cannot be recorded yet.", hint="Leave record out; its log is kept.")
         async with self._creation.lock():
             session = await self._creation.create(request)
         if session.bounds.limits:
@@ -133,7 +148,18 @@ class Verbs:
             os.path.basename(session.meta.program) in PROMPT_SHELLS and not session.meta.args
         )
         ready, silent = False, None
-        if request.wait_ready is True or (request.wait_ready == "auto" and shell):
+        if session.meta.host and request.wait_ready is not False:
+            limit, _ = clamp(self._settings, request.ready_timeout_ms)
+            arrived = await arrive(
+                self._registry,
+                session,
+                limit,
+                self.attach_command(session),
+                call.progress,
+                adopts=self._settings.integration,
+            )
+            ready, silent = arrived.ready, arrived.note
+        elif request.wait_ready is True or (request.wait_ready == "auto" and shell):
             answer = await self._targets.wait_ready(session, request.ready_timeout_ms, call)
             ready, silent = answer.outcome == "ready", answer.note
         await session.refresh()
@@ -143,18 +169,17 @@ class Verbs:
             program=session.meta.program,
             args=session.meta.args,
             pid=look.pid or 0,
-            cwd=look.cwd,
+            cwd=look.cwd or None,
             rows=look.rows,
             cols=look.cols,
             mode=look.mode,
-            ready=ready or look.ready,
+            ready=ready or (certain(session, look) and not session.meta.host),
             attach_command=self.attach_command(session),
             note=notes(session, 0, 0, session.bounds.note, silent),
         )
 
     async def _destroy_session(self, request: q.DestroySession, call: Call, target: Target) -> r.DestroySessionResult:
         session = await self._targets.session(target, call)
-        _may_end(session, call)
         if session.life.state is State.DESTROYED:
             return _gone(session, 0, [])
         signal, grace_ms = ("KILL", 0) if request.force else (request.signal, request.grace_ms)
@@ -209,8 +234,13 @@ class Verbs:
         sending.check_size(self._settings, request.stdin or "")
         limit, effective = clamp(self._settings, request.timeout_ms)
         session = await self._targets.session(target, call)
-        until = run.Until(limit, request.idle_ms, request.wait_for == "auto")
-        ran = await run.run(session, request.command, until, call.progress, stdin)
+        until = run.Until(limit, request.idle_ms, request.wait_for == "auto", self._adopt(request))
+        if request.adopt == "undo":
+            if request.command.strip() or stdin is not None:
+                raise InvalidArgument("adopt=undo runs no command.", hint="Give an empty one.")
+            ran = await run.undo(session, until)
+        else:
+            ran = await run.run(session, request.command, until, call.progress, stdin)
         output = await output_of(session, ran, request.max_bytes)
         if output.shown:
             self._reading.screens.showed(session.id, call.caller, output.shown)
@@ -235,25 +265,33 @@ class Verbs:
             start_offset=ran.start,
             end_offset=ran.end,
             command_number=ran.number,
+            shell=facts.shell_of(ran.level, await session.scan()) if ran.level else None,
             effective_timeout_ms=effective,
             sanitized=output.sanitized,
             note=notes(session, ran.start, ran.end, output.note, ran.note),
             output=output.text,
         )
 
+    def _adopt(self, request: q.Run) -> Adopt:
+        """Without integration nothing is adopted unless that is asked for."""
+        return "no" if request.adopt == "auto" and not self._settings.integration else request.adopt
+
     async def _send(self, request: q.Send, call: Call, target: Target) -> r.SendResult:
-        what, wait = sending.typing(self._settings, request), self._reading.wait(request, call)
+        what = sending.typing(self._settings, request)
+        wait = await self._reading.wait(request, call)
         session = await self._targets.session(target, call)
         return await sending.send(self._reading, session, what, request, wait, call)
 
     async def _read(self, request: q.Read, call: Call, target: Target) -> r.ReadResult:
-        wait = self._reading.wait(request, call)
-        session = await self._targets.session(target, call)
+        wait = await self._reading.wait(request, call)
+        session = await self._settled(target, call)
         return await self._reading.read(session, request, wait, call)
 
-    async def _search(self, request: q.Search, session: Session) -> r.SearchResult:
+    async def _search(self, request: q.Search, call: Call, target: Target) -> r.SearchResult:
+        session = await self._targets.session(target, call)
+        pattern = await self._searching.pattern(request.pattern, f"{call.caller} {session.id}")
         size = (session.cols, session.rows)
-        return await search.search(session.log, *size, session.id, request.pattern, request.limit, request.context)
+        return await search.search(session.log, *size, session.id, pattern, request.limit, request.context)
 
     # ---- the terminal --------------------------------------------------------------------------
 
@@ -308,14 +346,3 @@ def _signal(request: q.Signal, session: Session) -> r.SignalResult:
 async def _mouse(request: q.Mouse, session: Session) -> r.MouseResult:
     row, col = await mouse.act(session, request)
     return r.MouseResult(session_id=session.id, sent=True, row=row, col=col)
-
-
-def _may_end(session: Session, call: Call) -> None:
-    """Named sessions are everybody's; a client's default session is its own."""
-    if "admin" not in call.scopes and session.meta.owner not in ("", call.caller):
-        raise Unauthorized(
-            f"Session {session.id} is the default session of another client.",
-            hint="A token with the scope admin may end it.",
-            session_id=session.id,
-            scope="admin",
-        )

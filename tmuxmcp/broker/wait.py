@@ -10,22 +10,37 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 from tmuxmcp.broker import commands
-from tmuxmcp.broker.matching import SCREEN_EVERY_S, UNPRINTED_S, Matching, Prompt, draws, line_of_cursor
+from tmuxmcp.broker.adoptable import note_prompt
+from tmuxmcp.broker.matching import (
+    SCREEN_EVERY_S,
+    UNPRINTED_S,
+    Matching,
+    Prompt,
+    draws,
+    line_of_cursor,
+    line_since,
+    puts_cursor,
+    takes_pastes,
+)
 from tmuxmcp.broker.screens import shown_by
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress, no_progress
 from tmuxmcp.contract.results import Evidence, Outcome
+from tmuxmcp.host.searching import Pattern
+from tmuxmcp.readiness import weak
 from tmuxmcp.readiness.kernel import Process, Waiting
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan, Wakes
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
-from tmuxmcp.tmux.shells import shell_of
+from tmuxmcp.terminal.modes import ASKS_SECRET, EDITORS, FULLSCREEN, PAGERS
 
 SETTLE_S = 0.004
 """A program that waits for input for so long, without printing, is done (measured: 4-10 ms for a dozen programs)."""
+
+FAR_SETTLE_S = 0.02
+"""The same for one on another machine: what it prints comes by another way than the word on it."""
 
 ESCAPE_S = 0.12
 """The same after a lone Escape, which begins every other key's sequence: vim waits 100 ms for the rest."""
@@ -33,11 +48,17 @@ ESCAPE_S = 0.12
 UNMOVED_S = 0.1
 """The same for one that has neither printed nor woken since something was typed: that may still be on its way."""
 
+RELAYED_S = 0.02
+"""The same behind relays (script, sudo): what is printed there passes through each of them."""
+
 NEW_S = 0.06
 """The same, from its beginning, for a program that has just begun and has printed nothing (fzf draws after 20 ms)."""
 
 ANSWERS_OF_TMUX = 4
 """On a machine that is so busy that tmux answers late, what a program prints is late as well."""
+
+LATEST_S = 0.2
+"""Longer than this no answer of tmux makes it wait: mere silence is believed after 0.3 s."""
 
 SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.001, 0.05
 """Time between two looks at the kernel: short after a change, longer the longer nothing happens."""
@@ -48,11 +69,27 @@ DRAWN_S = 0.02
 DRAWING_S = 0.25
 """Longest wait for that end."""
 
-ASKS_S = 0.05
-"""A command that waits so long for a line, without printing, asks for it."""
+DRAWN = ("fullscreen", "editor", "pager")
+"""Modes of programs that draw the whole screen, some without asking for the alternate one."""
 
-LISTENS_FOR_KEYS_S = 0.25
-"""The same for keys: some programs ask the terminal what it is, and listen for its answer for a moment."""
+KNOWN_S = 0.05
+"""A prompt like one that was seen before, behind what hides its program, with its line editor, stands for so long."""
+
+KNOWN_PLAIN_S = 0.3
+"""The same of a prompt without a line editor, which any program may print."""
+
+ASLEEP_S = 0.1
+"""A prompt that the caller described counts when all have slept for so long, though they do not read the terminal."""
+
+IF_A_SHELL = " If its last line is a shell's prompt, run adopt=yes runs commands there."
+
+SECRET_BY_TEXT = (
+    "By its last line alone, it asks for a secret: whether what is typed will be shown cannot be known. Have the "
+    "person type it with `tmuxmcp attach --take`."
+)
+
+NAMED = EDITORS | PAGERS | FULLSCREEN
+"""Programs that are known to listen for a time only, and to do nothing of their own afterwards."""
 
 ONLY_SILENCE = (
     "Nothing was printed for {} ms. Whether the program waits for input or still works cannot be known: {}. "
@@ -68,10 +105,9 @@ class Wait:
     """`none ready command idle pattern changed exit`."""
     timeout_ms: int
     idle_ms: int = 300
-    pattern: Any = None
-    """Compiled by `compile_pattern`."""
-    prompt_pattern: Any = None
-    """Compiled by `compile_pattern`; counts where the kernel cannot tell."""
+    pattern: Pattern | None = None
+    prompt_pattern: Pattern | None = None
+    """Counts where the kernel cannot tell."""
     prompt_needed: bool = False
     """The caller described the prompt: without it only marks tell that the program is ready."""
     screen_id: str = ""
@@ -93,6 +129,8 @@ class Wait:
     """Who is told of a command."""
     before: Process | None = None
     """Who waited for input when something was typed."""
+    at_rest: bool = True
+    """When something was typed, the last line was a prompt that was seen before, if it was typed."""
     progress: Progress = no_progress
 
 
@@ -137,6 +175,8 @@ class _Watch:
     matching: Matching = field(default_factory=Matching)
     prompt: Prompt = field(default_factory=Prompt)
     settled: Look | None = None
+    listens_since: float | None = None
+    """When a program that may be at work was first seen listening."""
     note: str | None = None
     """What is to be said if nothing but silence is found."""
     command: int | None = None
@@ -224,7 +264,9 @@ async def _ready(session: Session, look: Look, wait: Wait, watch: _Watch, now: f
     shown = look.shell.state is ShellState.PROMPT
     if look.waiting is Waiting.UNKNOWN:
         watch.ready_since = None
-        if look.facts is None and shown and now - watch.changed >= SETTLE_S * 5:
+        told = look.facts is None or (look.level.where == "remote" and look.own_shell_in_front)
+        told = told and not look.unanswered
+        if told and shown and now - watch.changed >= SETTLE_S * 5:
             return "marks"
         watch.unknown_since = watch.unknown_since or now
         return await _by_eye(session, look, wait, watch, now)
@@ -232,37 +274,110 @@ async def _ready(session: Session, look: Look, wait: Wait, watch: _Watch, now: f
     process = look.verdict.process
     if not look.ready or process is None:
         watch.ready_since = None
-        return None
+        return await _described(session, look, wait, watch, now)
+    watch.listens_since = watch.listens_since or now
     if look.marks and look.at_editor and not look.at_prompt and now - watch.changed < 0.1:
         return None  # its prompt is on the way
     if watch.ready_since is None:
         watch.ready_since = now
     # A prompt that is newer than the wait: nothing to be seen settling.
     new_prompt = shown and look.own_shell_in_front and look.shell.prompt_end > watch.begun_at
-    new_prompt = new_prompt and not shell_of(session.meta.program).draws_after_mark
-    if not new_prompt and now - max(watch.ready_since, watch.changed) < _settle_s(wait, watch, process):
+    new_prompt = new_prompt and not look.knows.draws_after_mark
+    rest_s = max(_settle_s(wait, watch, process), RELAYED_S if look.relays else 0)
+    if not new_prompt and now - max(watch.ready_since, watch.changed) < rest_s:
         return None
     by_marks = look.at_prompt and look.own_shell_in_front
-    if wait.prompt_needed and not by_marks and not await watch.prompt.shown(session, look):
-        return None
+    if not by_marks:
+        if wait.prompt_needed:
+            if not await watch.prompt.shown(session, look):
+                return None
+        elif why := doubt(session, look, wait.sent_at):
+            still_s = now - max(watch.listens_since, watch.changed)
+            if not weak.told(_line(session, wait, look), process, still_s, drawn(look)) and not edits(session, look):
+                return _listens(why, wait, watch, still_s)
     asked = time.monotonic()
     logged = await all_logged(session, watch.size)
     slower = watch.answer_s * 1.5
     watch.answer_s = (time.monotonic() - asked) / 2
     settled = await session.look()
-    if not logged or not settled.ready or (watch.answer_s > slower and watch.answer_s > SETTLE_S):
+    too_soon = now - max(watch.ready_since, watch.changed) < LATEST_S
+    if not logged or not settled.ready or (too_soon and watch.answer_s > max(slower, SETTLE_S)):
         return None
     if settled.size != look.size:
         return None  # it has just printed something
     watch.settled = settled
+    session.prompts.learn(process.pid, line_of_cursor(look), takes_pastes(look))
     if settled.at_prompt and settled.own_shell_in_front:
         return "marks"
+    watch.settled = await note_prompt(session, settled)
     return "prompt" if wait.prompt_needed else "kernel"
+
+
+def doubt(session: Session, look: Look, sent_at: int | None = None) -> str:
+    """Why the program of a look, which listens, may be at work; empty: nothing tells so.
+
+    One that draws the whole screen and listens for keys is ready for them, whatever it goes on to draw: only where
+    it has drawn nothing for the last key, or others of its pipeline work for it, it may not have come to its end.
+
+    Args:
+        sent_at: size of the log when something was typed, if it was.
+    """
+    process, line = look.verdict.process, line_of_cursor(look)
+    if process is None or not (draws(session, look) or look.mode in DRAWN):
+        return weak.doubt(look.verdict, look.judged, line, session.entered)
+    beside = weak.works_beside(process, look.judged)
+    if beside:
+        return beside
+    drawn = look.size != sent_at
+    return "" if drawn or process.name in NAMED or process.time_out_s is None else look.verdict.weak
+
+
+def certain(session: Session, look: Look) -> bool:
+    """Whether a look finds its program waiting for input, and nothing tells that it may be at work.
+
+    A single look: it may print at this moment.
+    """
+    process = look.verdict.process
+    if not look.ready or process is None:
+        return False
+    told = weak.stands_s(line_of_cursor(look), process.time_out_s) == 0 or edits(session, look)
+    return told or not doubt(session, look)
+
+
+def _line(session: Session, wait: Wait, look: Look) -> str:
+    """The line of the cursor, as far as it is newer than what was typed."""
+    if look.size <= session.typed_at:
+        return ""
+    if wait.sent_at is None or not wait.entered:
+        return line_of_cursor(look)
+    return line_since(look, wait.sent_at, wait.typed)
+
+
+def drawn(look: Look) -> bool:
+    """Whether a line editor drew the last line: it put the cursor behind it."""
+    return look.waiting is Waiting.EDITOR and puts_cursor(look)
+
+
+def edits(session: Session, look: Look) -> bool:
+    """Whether a line editor shows its prompt, and behind it what is typed: nothing was entered there yet."""
+    process = look.verdict.process
+    if look.waiting is not Waiting.EDITOR or process is None:
+        return False
+    return session.prompts.begins(process.pid, line_of_cursor(look))
+
+
+def _listens(why: str, wait: Wait, watch: _Watch, still_s: float) -> Evidence | None:
+    """Of a program that listens, and may be at work: silence, once it has lasted."""
+    if still_s < max(weak.HOLD_S, wait.idle_ms / 1000):
+        return None
+    watch.note = weak.STILL_LISTENS.format(int(still_s * 1000), why[0].upper() + why[1:])
+    return "quiet"
 
 
 def _settle_s(wait: Wait, watch: _Watch, process: Process) -> float:
     """How long a program must wait for input, without printing, until it counts as ready."""
-    settle_s = max(wait.settle_s, watch.answer_s * ANSWERS_OF_TMUX)
+    answers_s = min(watch.answer_s * ANSWERS_OF_TMUX, LATEST_S)
+    settle_s = max(wait.settle_s, answers_s, FAR_SETTLE_S if process.pid < 0 else 0.0)
     before = wait.before
     if watch.size == wait.sent_at and before and (before.pid, before.wakes) == (process.pid, process.wakes):
         return max(settle_s, UNMOVED_S)
@@ -273,27 +388,13 @@ def _settle_s(wait: Wait, watch: _Watch, process: Process) -> float:
     return settle_s
 
 
-class Asking:
-    """Watches whether a running command has come to the point where it wants input."""
-
-    def __init__(self) -> None:
-        self._size = -1
-        self._name = ""
-        self._since = 0.0
-
-    async def settled(self, session: Session, look: Look) -> Look | None:
-        """A last look, once the kernel's verdict has stood for a while and all before it is printed."""
-        now, process = time.monotonic(), look.verdict.process
-        name = process.name if process and look.ready else ""
-        if not name or look.size != self._size or name != self._name:
-            self._size, self._name, self._since = look.size, name, now
-            return None
-        if now - self._since < (LISTENS_FOR_KEYS_S if look.waiting is Waiting.EDITOR else ASKS_S):
-            return None
-        if not await all_logged(session, look.size):
-            return None
-        last = await session.look()
-        return last if last.ready else None
+async def _described(session: Session, look: Look, wait: Wait, watch: _Watch, now: float) -> Evidence | None:
+    """Of a program that is not seen waiting: the caller's own prompt, once all sleep and nothing is printed."""
+    if not wait.prompt_needed or not look.verdict.asleep or now - watch.changed < ASLEEP_S:
+        return None
+    if not await watch.prompt.shown(session, look) or not await all_logged(session, look.size):
+        return None
+    return "prompt"
 
 
 async def _by_eye(session: Session, look: Look, wait: Wait, watch: _Watch, now: float) -> Evidence | None:
@@ -301,12 +402,44 @@ async def _by_eye(session: Session, look: Look, wait: Wait, watch: _Watch, now: 
     quiet_s = now - max(watch.changed, watch.unknown_since or now)
     if quiet_s >= SETTLE_S and await watch.prompt.shown(session, look):
         return "prompt"
-    if wait.prompt_needed or quiet_s * 1000 < wait.idle_ms:
+    if wait.prompt_needed:
+        return None
+    if look.verdict.hidden and _far_prompt(session, look, wait, quiet_s):
+        return "prompt"
+    if quiet_s * 1000 < wait.idle_ms:
         return None
     if wait.entered and watch.size != wait.sent_at and not draws(session, look) and not line_of_cursor(look):
         return None
     watch.note = ONLY_SILENCE.format(wait.idle_ms, look.verdict.why)
+    if look.verdict.hidden and look.verdict.process and not draws(session, look):
+        line = _line(session, wait, look)
+        session.prompts.learn(look.verdict.process.pid, line, takes_pastes(look))
+        if ASKS_SECRET.search(line):
+            watch.note = SECRET_BY_TEXT
+        elif session.prompts.knows(look.verdict.process.pid, line, True):
+            watch.note += IF_A_SHELL
     return "quiet"
+
+
+def _far_prompt(session: Session, look: Look, wait: Wait, quiet_s: float) -> bool:
+    """Whether a program that another hides shows a prompt as it did at rest.
+
+    Not where something was typed before it came to rest: the prompt then may be the one before what was typed.
+    """
+    process = look.verdict.process
+    if process is None or not wait.at_rest or draws(session, look):
+        return False
+    return stands_again(session, process, look, _line(session, wait, look), quiet_s)
+
+
+def stands_again(session: Session, process: Process, look: Look, line: str, quiet_s: float) -> bool:
+    """Whether a prompt that was seen at rest stands there again, for long enough.
+
+    A program may print the same line and go on: where a line editor showed itself with the prompt, it has to again.
+    """
+    edits = takes_pastes(look)
+    known_s = KNOWN_S if edits else KNOWN_PLAIN_S
+    return quiet_s >= known_s and session.prompts.knows(process.pid, line, edits)
 
 
 async def _changed(session: Session, scan: Scan, wait: Wait, watch: _Watch, now: float) -> bool:

@@ -8,10 +8,10 @@ things stand.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import anyio
 
@@ -25,10 +25,10 @@ from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import ms_since
 from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.host.searching import Pattern, Searching
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.patterns import compile_pattern
 
 LOOK_S = 0.02
 """Time between two looks at the kernel for each session that is waited for: 50 of them are looked at once a second."""
@@ -56,8 +56,9 @@ class _Found:
 class Waiting:
     """Waits over several sessions."""
 
-    def __init__(self, registry: Registry, settings: BrokerSettings, ends: Ends) -> None:
+    def __init__(self, registry: Registry, searching: Searching, settings: BrokerSettings, ends: Ends) -> None:
         self._registry, self._settings, self._ends = registry, settings, ends
+        self._searching = searching
 
     async def wait(self, request: q.Wait, call: Call) -> r.WaitResult:
         """Wait until the first session has it.
@@ -68,7 +69,8 @@ class Waiting:
         begun = time.monotonic()
         if request.wait_for == "pattern" and not request.patterns:
             raise InvalidArgument("wait_for=pattern needs patterns.", hint="Give regular expressions as patterns.")
-        patterns = {pattern: compile_pattern(pattern) for pattern in request.patterns}
+        asker = f"{call.caller} {' '.join(request.session_ids)}"
+        patterns = {pattern: await self._searching.pattern(pattern, asker) for pattern in request.patterns}
         sessions = await self._sessions(request, call)
         limit, effective = clamp(self._settings, request.timeout_ms)
         looks = limit or request.wait_for == "pattern"  # with no time, what is printed already may match
@@ -137,7 +139,7 @@ def _has(session: Session, look: Look, request: q.Wait, call: Call) -> tuple[r.O
 
 
 async def _first(
-    sessions: list[Session], request: q.Wait, call: Call, limit_ms: int, patterns: dict[str, Any]
+    sessions: list[Session], request: q.Wait, call: Call, limit_ms: int, patterns: dict[str, Pattern]
 ) -> _Found | None:
     """What comes first; None: nothing within the time."""
     found: list[_Found] = []
@@ -167,7 +169,7 @@ async def _tell(call: Call, limit_ms: int) -> None:
 
 
 async def _one(
-    session: Session, request: q.Wait, call: Call, limit_ms: int, look_s: float, patterns: dict[str, Any]
+    session: Session, request: q.Wait, call: Call, limit_ms: int, look_s: float, patterns: dict[str, Pattern]
 ) -> _Found | None:
     deadline = time.monotonic() + limit_ms / 1000
     wait = Wait("ready", limit_ms, idle_ms=NEVER_MS, caller=call.caller, look_s=look_s)
@@ -185,7 +187,7 @@ async def _one(
         case "pattern":
             return await _pattern(session, wait, patterns)
     wait.want = request.wait_for
-    wait.timeout_ms = max(int((deadline - time.monotonic()) * 1000), 0)
+    wait.timeout_ms = max(math.ceil((deadline - time.monotonic()) * 1000), 0)
     return _found(session, await wait_for(session, wait))
 
 
@@ -212,12 +214,12 @@ async def _until(
     return None
 
 
-async def _pattern(session: Session, wait: Wait, patterns: dict[str, Any]) -> _Found | None:
+async def _pattern(session: Session, wait: Wait, patterns: dict[str, Pattern]) -> _Found | None:
     """The first of several patterns: each is waited for, woken by the same growth of the log."""
     found: list[_Found] = []
     async with anyio.create_task_group() as task_group:
 
-        async def one(text: str, pattern: Any) -> None:
+        async def one(text: str, pattern: Pattern) -> None:
             asked = Wait("pattern", wait.timeout_ms, pattern=pattern, start_offset=wait.start_offset, screen=False)
             asked.look_s = LONGEST_LOOK_S
             answer = _found(session, await wait_for(session, asked), text)

@@ -12,7 +12,7 @@ Progress = Callable[[float, str], Awaitable[None]]
 PROGRESS_EVERY_S = 1.0
 
 ALL_SCOPES = frozenset({"read", "write", "admin"})
-"""read: look; write: make, type into and end sessions; admin: also end the default sessions of other clients."""
+"""read: look; write: make, type into and end sessions; admin: also act in the default sessions of other clients."""
 
 
 async def no_progress(elapsed_s: float, last_line: str) -> None:

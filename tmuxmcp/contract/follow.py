@@ -53,7 +53,7 @@ class Command:
 
     number: int
     """Of the shell's prompt."""
-    exit_code: int
+    exit_code: int | None
     start: int
     """Where its output begins."""
     end: int

@@ -26,12 +26,12 @@ from tmuxmcp.contract.request import (
     Seldom,
     operation,
 )
-from tmuxmcp.contract.words import PictureFormat, SignalName, View, WaitFor, signal_name
+from tmuxmcp.contract.words import Adopt, PictureFormat, SignalName, View, WaitFor, signal_name
 
 MAX_BYTES = 16 * 1024 * 1024
 """The most that one result can be asked to hold."""
 
-SessionId = Annotated[str, Field(description="Left out: your default session"), Bound()]
+SessionId = Annotated[str, Field(description="Left out: yours"), Bound()]
 MaxBytes = Annotated[
     int, Field(ge=1, le=MAX_BYTES, description="Most bytes of text"), FromSetting("max_bytes"), Bound()
 ]
@@ -107,7 +107,7 @@ class CreateSession(Request[r.CreateSessionResult]):
 
     Raises:
         SessionExists, MaxSessions, ProgramNotFound, CwdNotFound, PolicyDenied, InvalidArgument, Unsupported,
-        TmuxFailed
+        HostUnreachable, TmuxFailed
     """
 
     program: Annotated[
@@ -127,7 +127,7 @@ class CreateSession(Request[r.CreateSessionResult]):
     limits: SomeLimits = None
     sandbox: Annotated[Wish, FromSetting("sandbox", only_told=True)] = "none"
     record: Annotated[bool, Seldom(works=False)] = False
-    host: Annotated[str, Seldom(works=False)] = ""
+    host: Annotated[str, Field(description="user@box[:port], by ssh")] = ""
 
 
 @operation(
@@ -149,7 +149,7 @@ class DestroySession(Request[r.DestroySessionResult]):
     session_id: Annotated[str, Field(description="Session id"), Bound()]
     force: Annotated[bool, Field(description="Kill at once")] = False
     signal: Annotated[Signalled, Seldom()] = "TERM"
-    grace_ms: Annotated[int, Field(ge=0, le=60_000, description="Time to end before it is killed")] = 2000
+    grace_ms: Annotated[int, Field(ge=0, le=60_000, description="Time to end by itself")] = 2000
 
 
 @operation("List sessions", r.ListSessionsResult, tools="core", acts="nothing", read_only=True, repeatable=True)
@@ -193,7 +193,8 @@ class Run(Request[r.RunResult]):
     wait_for=command gives its exit code. For programs that ask or draw (REPL, vim, less) use send.
 
     Raises:
-        NotAShell, SessionBusy, IncompleteCommand, SessionExited, SessionNotFound, ResourceLimit, IoError
+        NotAShell, AdoptionFailed, SessionBusy, IncompleteCommand, SessionExited, SessionNotFound, ResourceLimit,
+        Unsupported, IoError
     """
 
     command: Annotated[str, Field(description="Shell command; may have several lines"), Content()]
@@ -207,6 +208,7 @@ class Run(Request[r.RunResult]):
     wait_for: Annotated[
         Literal["auto", "command"], Field(description="auto: come back when it asks for input"), Bound()
     ] = "auto"
+    adopt: Annotated[Adopt, Field(description="yes: a shell's prompt stands there (ssh, su)"), Bound()] = "auto"
 
 
 @operation(
@@ -225,7 +227,7 @@ class Send(Request[r.SendResult]):
     printed or its screen. Order: text, key, keys, Enter.
 
     Raises:
-        NoInput, InvalidKey, InvalidPattern, InvalidArgument, SessionExited, SessionNotFound, ResourceLimit
+        NoInput, InvalidKey, InvalidPattern, InvalidArgument, SessionExited, SessionNotFound, ResourceLimit, TimedOut
     """
 
     text: Annotated[str, Field(description="Typed as it is"), Content()] = ""
@@ -259,7 +261,7 @@ class Read(Request[r.ReadResult]):
     (program waits for input), command (the next that ended, with exit code), idle, a pattern, or exit.
 
     Raises:
-        InvalidPattern, InvalidArgument, NotRetained, SessionNotFound
+        InvalidPattern, InvalidArgument, NotRetained, SessionNotFound, TimedOut
     """
 
     view: Annotated[
@@ -311,7 +313,7 @@ class Wait(Request[r.WaitResult]):
     secret is asked). What you have read is no news; timeout_ms 0: how things stand.
 
     Raises:
-        SessionNotFound, InvalidPattern, InvalidArgument
+        SessionNotFound, InvalidPattern, InvalidArgument, TimedOut
     """
 
     session_ids: Annotated[Sequence[str], Field(description="Left out: all that are yours or named"), Bound()] = Field(
@@ -330,12 +332,12 @@ class Search(Request[r.SearchResult]):
     read since=.
 
     Raises:
-        InvalidPattern, SessionNotFound
+        InvalidPattern, SessionNotFound, TimedOut
     """
 
     pattern: Annotated[str, Field(description="Regex, put to each line; (?i) ignores case")]
     session_id: SessionId = ""
-    limit: Annotated[int, Field(ge=1, le=10_000, description="Most matches to return")] = 100
+    limit: Annotated[int, Field(ge=1, le=10_000, description="Most matches")] = 100
     context: Annotated[int, Field(ge=0, le=50, description="Lines around each match, in its text")] = 0
     generation: Generation = None
 
@@ -421,7 +423,7 @@ class RunProcess(Request[r.RunProcessResult]):
     it starts ends with it. For what asks, draws, or should go on use run or create_session.
 
     Raises:
-        PolicyDenied, ProgramNotFound, CwdNotFound, InvalidArgument, ResourceLimit, IoError
+        PolicyDenied, ProgramNotFound, CwdNotFound, InvalidArgument, ResourceLimit, Unsupported, IoError
     """
 
     argv: Annotated[Sequence[str], Field(min_length=1, description="Program and arguments, exact: no shell")]
@@ -444,7 +446,8 @@ class ReadFile(Request[r.ReadFileResult]):
     """A file or a piece of it: bytes from offset, or lines. Base64 if it is not UTF-8.
 
     Raises:
-        PolicyDenied, FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, ResourceLimit, IoError
+        PolicyDenied, FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, ResourceLimit, Unsupported,
+        TimedOut, IoError
     """
 
     path: Path
@@ -459,7 +462,8 @@ class WriteFile(Request[r.WriteFileResult]):
     """Write a whole file at one stroke, in place of what was there.
 
     Raises:
-        PolicyDenied, FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, ResourceLimit, IoError
+        PolicyDenied, FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, ResourceLimit, Unsupported,
+        TimedOut, IoError
     """
 
     path: Path
@@ -477,7 +481,7 @@ class ListDirectory(Request[r.ListDirectoryResult]):
     """Names, types, modes, sizes and times in a directory.
 
     Raises:
-        PolicyDenied, FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, IoError
+        PolicyDenied, FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, Unsupported, TimedOut, IoError
     """
 
     path: Path

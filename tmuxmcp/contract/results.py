@@ -28,7 +28,10 @@ Mode = Literal[
     "unknown",
 ]
 Evidence = Literal["marks", "kernel", "prompt", "quiet"]
-Outcome = Literal["ready", "command", "idle", "matched", "output", "needs_you", "exited", "timeout", "immediate"]
+Outcome = Literal[
+    "ready", "command", "idle", "matched", "output", "needs_you", "left", "exited", "timeout", "immediate"
+]
+Where = Literal["own", "nested", "remote"]
 EndReason = Literal["exit", "signal", "memory", "cpu", "duration", "idle", "destroyed", "lost"]
 KeptBy = Literal["cgroup", "rlimit", "broker", "nobody"]
 
@@ -97,6 +100,32 @@ class Ended(Result):
     """The caller who destroyed it."""
     at: str | None
     """ISO 8601, UTC."""
+
+
+class ShellInFront(Result):
+    """A shell that tells where its commands end."""
+
+    kind: str
+    """Its name."""
+    where: Where
+    """The session's own program; another process of this machine; one that no process here is known to be."""
+    level: int
+    """How many such shells it is in front of; 0: the session's own."""
+    adopted: bool
+    """Our marks were typed into it."""
+    host: str | None
+    """The machine that it runs on, where that is another one and known."""
+
+
+class ShellLevel(Result):
+    """One of the shells of a session, of which each is in front of the one before."""
+
+    level: int
+    """How many such shells it is in front of; 0: the session's own."""
+    kind: str
+    """Its name."""
+    state: str
+    """`prompt`, `running`, `continuation`: a command is not complete; `starting`: between two prompts."""
 
 
 class CreateSessionResult(Result):
@@ -193,8 +222,14 @@ class SessionFacts(Result):
     usage: Usage | None
     attach_command: str
     watch_url: str | None
+    shell: ShellInFront | None = None
+    """The one that run would use; null while another program is in front."""
+    levels: list[ShellLevel] = Field(default_factory=list)
+    """Its shells that tell of their commands, the session's own first."""
     commands: int = 0
     """How many its shell ran, as far as it tells; with the one that runs."""
+    host: str | None = None
+    """The machine that its ssh leads to; null: its program runs here."""
     sandbox: Level = "none"
     """What it runs in."""
     limits: list[AppliedLimit] = Field(default_factory=list)
@@ -210,7 +245,7 @@ class Command(Result):
     text: str | None
     """A long one ends with `…`; null where nothing tells it."""
     exit_code: int | None
-    """null: it runs, as far as is known."""
+    """null: it runs, as far as is known; with `end_offset`: nobody told it."""
     started_at: str | None
     """ISO 8601, UTC, by the shell's clock."""
     duration_ms: int | None
@@ -245,6 +280,8 @@ class RunResult(Result):
     end_offset: int
     command_number: int | None = None
     """As `list_commands` has it; null when nothing ran, or it is not known which command was this one."""
+    shell: ShellInFront | None = None
+    """Which one ran it."""
     effective_timeout_ms: int | None = None
     """Set when the time asked for was shortened to `max_wait_ms`."""
     sanitized: bool = False
@@ -421,6 +458,8 @@ class RunProcessResult(Result):
     """The signal that ended it, without SIG."""
     cwd: str
     """The directory that it ran in."""
+    sandbox: Level = "none"
+    """The sandbox that it ran in: bubblewrap, landlock, limits or none."""
     timed_out: bool
     """The time was up: it was ended with all its descendants."""
     truncated: bool

@@ -49,7 +49,9 @@ class BrokerSettings:
     files_root: str = ""
     sandbox: Wish = "none"
     sandbox_network: bool = True
+    sandbox_roots: tuple[str, ...] = ()
     sandbox_write: tuple[str, ...] = ()
+    hosts_allow: tuple[str, ...] = ()
     own_files: tuple[Path, ...] = ()
     """Settings and tokens: no sandbox lets anybody write to them."""
 

@@ -24,6 +24,9 @@ def signal_name(given: object) -> object:
     return word if word in SIGNALS else given
 
 
+Adopt = Literal["auto", "yes", "no", "undo"]
+"""Whether `run` may type our marks into a shell."""
+
 View = Literal["new", "screen", "diff", "scrollback", "raw"]
 """What of a session a read gives."""
 

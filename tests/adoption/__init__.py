@@ -1,0 +1,1 @@
+"""Adopted shells: marks that are typed into a shell."""
