@@ -117,7 +117,7 @@ ARGUMENTS = {
     "signal": "Name of the signal, without SIG.",
     "limits": "Limits of its own, no higher than those of the settings: `memory_mb`, `cpu_seconds`, `cpu_percent`, "
     "`processes`, `open_files`, `file_mb`, `duration_s`.",
-    "sandbox": "Put it into a sandbox: the best one there is, or one that keeps files apart, else `UNSUPPORTED`.",
+    "sandbox": "Put it into a sandbox: the best one there is, or one with namespaces of its own, else `UNSUPPORTED`.",
     "record": "Not offered yet: anything but false is `UNSUPPORTED`.",
     "host": "Not offered yet: anything but an empty text is `UNSUPPORTED`.",
     "include_exited": "Also sessions whose program has ended.",
@@ -162,20 +162,22 @@ HTTP_STATUS = [
     (
         "400",
         "`INVALID_ARGUMENT`",
-        "Host, Origin or Authorization is there more than once; no HTTP; on `/mcp`, a body that is not JSON.",
+        "Host, Origin or Authorization is there more than once, Content-Length beside Transfer-Encoding; no HTTP, or "
+        "a line of the head without CR; on `/mcp`, a body that is not JSON.",
     ),
     ("401", "`UNAUTHORIZED`", "No token came, or none that is accepted."),
     ("403", "`PERMISSION_DENIED`", "A page of another site asks (Origin)."),
     ("404", "`INVALID_ARGUMENT`", "There is no such path."),
     ("405", "`INVALID_ARGUMENT`", "The path does not take this method."),
     ("406", "`INVALID_ARGUMENT`", "On `/mcp`: Accept does not name `application/json` and `text/event-stream`."),
-    ("408", "`TIMEOUT`", "The body did not arrive in 30 s."),
-    ("413", "`RESOURCE_LIMIT`", "The body is over 16 MiB."),
+    ("408", "`TIMEOUT`", "The body did not arrive in 30 s; without a token, in 5 s."),
+    ("413", "`RESOURCE_LIMIT`", "The body is over 16 MiB; without a token, over 1 KiB."),
     ("415", "`INVALID_ARGUMENT`", "On `/rpc`: the Content-Type is not `application/json`."),
     ("421", "`PERMISSION_DENIED`", "The Host is neither a loopback name nor in `allowed_hosts`."),
+    ("431", "`RESOURCE_LIMIT`", "The head is over 32 KiB."),
     ("500", "`INTERNAL`", "A defect of ours; the log has it."),
     ("503", "`CANCELLED`", "The server stops. Sessions go on."),
-    ("503", "`RESOURCE_LIMIT`", "More than 512 connections, or 128 MiB of bodies at once."),
+    ("503", "`RESOURCE_LIMIT`", "More than 512 connections of clients with a token, or 128 MiB of bodies at once."),
 ]
 RPC_NUMBERS = [
     ("-32700", "The body is not JSON."),
@@ -188,7 +190,7 @@ RPC_NUMBERS = [
 SCOPES = [
     ("`read`", "To look at sessions and their resources, always with a `session_id`; `health`, `/metrics`."),
     ("`write`", "All operations, and a default session of its own."),
-    ("`admin`", "Also to end the default sessions of other clients."),
+    ("`admin`", "Also to act in the default sessions of other clients, and to end them."),
 ]
 
 VALUES: dict[str, dict[str, str]] = {
@@ -436,7 +438,8 @@ def settings() -> list[str]:
         "# Settings",
         "",
         "A value comes from the first of these that has one: a flag, a `TMUXMCP_*` variable, the settings file, the",
-        "default. The settings file is `~/.config/tmuxmcp/config.toml`, or what `--config FILE` names. Nothing is read",
+        "default. The settings file is `~/.config/tmuxmcp/config.toml`, or what `--config FILE` names; one that others",
+        "can write to is refused, and so is a link that leads nowhere. Nothing is read",
         "from the working directory. `tmuxmcp config` prints each setting and where its value came from.",
         "",
         "`serve`, `demo` and `config` take every flag (`demo` has a state directory of its own). The other commands",

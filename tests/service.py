@@ -42,7 +42,7 @@ class Service:
         tokens.touch(mode=0o600)
         tokens.write_text(TOKEN_FILE)
         words = ["serve", "--state-dir", str(state_dir), "--http", "127.0.0.1:0", *arguments]
-        if "--no-token" not in words:
+        if not {"--no-token", "--token-file"} & set(words):
             words += ["--token-file", str(tokens)]
         self.process = subprocess.Popen(
             [sys.executable, *start, *words, "--program", "bash"],

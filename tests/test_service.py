@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import signal
@@ -19,7 +20,7 @@ import pytest
 from mcp.types import ResourceUpdatedNotification
 
 from tests.agent import eventually
-from tests.conftest import TMUX, end_server
+from tests.conftest import TMUX, end_server, until_exists
 from tests.conftest import eventually as soon
 from tests.service import SLOW, TOKENS, Service, bearer
 from tmuxmcp.contract.operations import OPERATIONS
@@ -123,8 +124,8 @@ def test_a_large_body_without_a_length_is_refused_as_well(service: Service):
 
 def test_a_large_head_is_refused(service: Service):
     said = talk(service, b"GET / HTTP/1.1\r\nX: " + b"x" * 40_000)
-    assert b" 400 " in said
-    assert json.loads(said.partition(b"\r\n\r\n")[2])["error"]["code"] == "INVALID_ARGUMENT"
+    assert b" 431 " in said
+    assert json.loads(said.partition(b"\r\n\r\n")[2])["error"]["code"] == "RESOURCE_LIMIT"
 
 
 MODERN = {"MCP-Protocol-Version": "2026-07-28"}
@@ -289,8 +290,22 @@ def test_a_default_session_belongs_to_a_token(service: Service):
     assert service.result("get_session", "agent")["session_id"] == mine
     theirs = service.result("run", "other", command="true")["session_id"]
     assert theirs != mine
-    error = service.rpc("destroy_session", "agent", session_id=theirs)["error"]["data"]
-    assert (error["code"], error["details"]["scope"]) == ("UNAUTHORIZED", "admin")
+    for method, params in (
+        ("destroy_session", {}),
+        ("run", {"command": "touch made"}),
+        ("send", {"text": "touch made", "enter": True}),
+        ("mouse", {"action": "click", "row": 0, "col": 0}),
+        ("resize", {"rows": 10}),
+        ("signal", {"signal": "KILL", "target": "session"}),
+        ("signal", {"signal": "INT"}),
+    ):
+        error = service.rpc(method, "agent", session_id=theirs, **params)["error"]["data"]
+        assert (error["code"], error["details"]["scope"]) == ("UNAUTHORIZED", "admin"), method
+    for method, params in (("get_session", {}), ("read", {"view": "screen"}), ("search", {"pattern": "x"})):
+        assert service.result(method, "agent", session_id=theirs, **params)
+    assert service.result("run", "other", command="ls made")["exit_code"] != 0
+    assert service.result("run", "boss", command="true", session_id=theirs)["exit_code"] == 0
+    assert service.result("signal", "boss", signal="CONT", session_id=theirs)["delivered"]
     assert service.result("destroy_session", "boss", session_id=theirs, force=True)["destroyed"]
     assert service.result("destroy_session", "agent", session_id=mine, force=True)["destroyed"]
 
@@ -332,7 +347,7 @@ async def test_mcp_and_rpc_share_sessions(service: Service, mode: str):
 
 
 @pytest.mark.anyio
-async def test_progress_comes_over_http(service: Service, mode: str):
+async def test_progress_comes_over_http(service: Service, mode: str, tmp_path: Path):
     seen: list[str] = []
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -340,9 +355,12 @@ async def test_progress_comes_over_http(service: Service, mode: str):
 
     async with service.mcp(mode) as client:
         name = await anyio.to_thread.run_sync(named, service, f"progress-{mode}")
-        command = "echo first; sleep 1.5"
-        await client.call_tool("run", {"command": command, "session_id": name}, progress_callback=on_progress)
-        await soon(lambda: "first" in seen)
+        go = tmp_path / "go"
+        arguments = {"command": f"echo first; {until_exists(go)}", "session_id": name, "timeout_ms": 50_000}
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(functools.partial(client.call_tool, "run", arguments, progress_callback=on_progress))
+            await soon(lambda: "first" in seen)
+            go.touch()
 
 
 @pytest.mark.anyio

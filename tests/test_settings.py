@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import pytest
 from tests.agent import Agent, ToolFailed, eventually
 from tests.conftest import SLOW
 from tmuxmcp.config import PREFIX, Settings, load_settings, load_with_origins
-from tmuxmcp.errors import InvalidArgument, IoError
+from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
 
 
 def term(agent: Agent) -> bool:
@@ -87,11 +88,12 @@ def ended(agent: Agent) -> bool:
 
 
 def boxed(agent: Agent) -> bool:
-    for tool, arguments in (("run_process", {"argv": ["true"]}), ("create_session", {"cwd": "~"})):
+    for tool, arguments in (("run_process", {"argv": ["true"]}), ("create_session", {})):
         with pytest.raises(ToolFailed) as failed:
-            agent.call(tool, **arguments)
+            agent.call(tool, **arguments, cwd="~")
         assert failed.value.code == "POLICY_DENIED"
-    assert "run_process" in [tool.name for tool in agent.portal.call(agent.client.list_tools).tools]
+    ran = agent.call("run_process", argv=["grep", "NoNewPrivs", "/proc/self/status"])
+    assert (ran["stdout"], ran["sandbox"] == "none") == ("NoNewPrivs:\t1\n", False)
     return agent.run("grep NoNewPrivs /proc/self/status")["output"] == "NoNewPrivs:\t1\n"
 
 
@@ -134,7 +136,9 @@ ELSEWHERE = {
     "state_dir": "every test",
     "on_exit": "test_outlives.py",
     "sandbox_network": "test_sandbox.py",
+    "sandbox_roots": "attacks/test_boundary.py",
     "sandbox_write": "test_sandbox.py",
+    "hosts_allow": "attacks/test_hosts.py",
     "retention_days": "broker/test_reap.py",
     "state_max_bytes": "broker/test_reap.py",
     "files_root": "test_machine.py",
@@ -223,6 +227,75 @@ def test_a_wrong_file_says_what_is_wrong(tmp_path: Path, text: str, error: type[
     file.write_text(text)
     with pytest.raises(error, match=said):
         load_settings(file=file)
+
+
+def test_the_null_device_and_a_pipe_are_files_of_settings():
+    assert load_settings(file=Path(os.devnull)).rows == 24
+    ours, theirs = os.pipe()
+    with open(ours, "rb"):
+        with open(theirs, "wb") as written:
+            written.write(b"rows = 31")
+        assert load_settings(file=Path(f"/dev/fd/{ours}")).rows == 31
+
+
+def test_a_file_that_others_can_write_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = tmp_path / ".config" / "tmuxmcp" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text("rows = 31")
+    for mode in (0o600, 0o644, 0o444):
+        file.chmod(mode)
+        assert load_settings().rows == 31
+    for mode in (0o666, 0o602):
+        file.chmod(mode)
+        for named in (None, file):
+            with pytest.raises(PermissionDenied, match=f"Others can write to the settings file .* {mode:o}") as caught:
+                load_settings(file=named)
+            assert "chmod go-w" in caught.value.hint
+    file.chmod(0o600)
+    file.parent.chmod(0o777)
+    with pytest.raises(PermissionDenied, match="put another file in place"):
+        load_settings()
+    file.parent.chmod(0o1777)
+    assert load_settings().rows == 31
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_file_of_another_user_or_group_is_refused(tmp_path: Path):
+    file = tmp_path / "config.toml"
+    file.write_text("rows = 31")
+    file.chmod(0o660)
+    assert load_settings(file=file).rows == 31  # the group is the user's own
+    os.chown(file, 0, 12345)
+    with pytest.raises(PermissionDenied, match="Others can write"):
+        load_settings(file=file)
+    file.chmod(0o640)
+    assert load_settings(file=file).rows == 31
+    os.chown(file, 12345, 0)
+    with pytest.raises(PermissionDenied, match="belongs to another user"):
+        load_settings(file=file)
+
+
+@pytest.mark.parametrize("link", ["config.toml", "tmuxmcp", ".config"])
+def test_a_link_that_leads_nowhere_is_no_missing_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: str):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = tmp_path / ".config" / "tmuxmcp" / "config.toml"
+    at = next(each for each in (file, *file.parents) if each.name == link)
+    at.parent.mkdir(parents=True, exist_ok=True)
+    at.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(IoError, match="leads nowhere"):
+        load_settings()
+    done = subprocess.run(
+        [sys.executable, "-m", "tmuxmcp", "serve"],
+        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60 * SLOW,
+    )
+    assert done.returncode != 0
+    assert "leads nowhere" in done.stderr
 
 
 def test_a_missing_file_is_only_an_error_when_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

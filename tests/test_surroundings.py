@@ -15,7 +15,7 @@ import pytest
 from tests.agent import eventually
 from tests.conftest import SLOW
 from tmuxmcp.config import Settings, load_settings
-from tmuxmcp.doctor import surroundings
+from tmuxmcp.doctor import check_sandbox, surroundings
 from tmuxmcp.doctor.surroundings import check_clients, check_container, check_http, check_tokens, container_kind
 
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -76,12 +76,18 @@ def test_address_that_is_wrong(values: dict[str, str], fix: str) -> None:
     assert (check.ok, check.fix) == (False, fix)
 
 
+OPEN = "; without a sandbox that keeps files apart, who may write can do what admin can"
+
+
 def test_tokens_are_named_and_never_shown(tmp_path: Path) -> None:
     file = tmp_path / "tokens"
     file.write_text(f"agent write {SECRET}\n")
     file.chmod(0o600)
     check = check_tokens(settings(token_file=str(file)), {"TMUXMCP_TOKEN": SECRET[::-1]})
-    assert (check.ok, check.message) == (True, "agent (read/write), default (admin/read/write)")
+    assert (check.ok, check.message) == (True, f"agent (read/write), default (admin/read/write){OPEN}")
+    check = check_tokens(settings(token_file=str(file), sandbox="required"), {})
+    assert check.message == "agent (read/write)"
+    assert check_tokens(settings(), {"TMUXMCP_TOKEN": SECRET}).message == "default (admin/read/write)"
     file.chmod(0o644)
     check = check_tokens(settings(token_file=str(file)), {})
     assert (check.ok, check.fix) == (False, f"chmod 600 {file}")
@@ -89,6 +95,15 @@ def test_tokens_are_named_and_never_shown(tmp_path: Path) -> None:
     assert not check.ok
     assert "guess" not in check.message.replace("guessed", "")
     assert not check_tokens(settings(http="7433"), {}).ok
+
+
+def test_tokens_that_no_sandbox_keeps_apart_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "own").mkdir()
+    for file, ok in ((tmp_path / "tokens", False), (Path("/etc/tokens"), False), (tmp_path / "own" / "tokens", True)):
+        check = check_sandbox("auto", [Path("/dev/null"), file])
+        assert (check.ok, check.fix) == (ok, None if ok else "Move it into a directory of its own.")
+    assert "sessions read and write all that you can" in check_sandbox("none", [tmp_path / "tokens"]).message
 
 
 # ---- containers ------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ import anyio.abc
 from tmuxmcp.config import Settings, load_settings
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError, shortage
+from tmuxmcp.host import ourselves
 from tmuxmcp.host.redact import Redactor
 
 if TYPE_CHECKING:
@@ -123,7 +124,8 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
     from tmuxmcp.faces import http, listener, tokens
 
     host, port = listener.parse_address(settings.http)
-    accepted = None if no_token else tokens.load_tokens(settings.token_file, os.environ.pop(tokens.VARIABLE, None))
+    given = ourselves.environment().get(tokens.VARIABLE)
+    accepted = None if no_token else tokens.load_tokens(settings.token_file, given)
     if accepted is None and not no_token:
         raise InvalidArgument(
             "HTTP wants a token, and there is none.",
@@ -249,7 +251,7 @@ class StderrHandler(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self._redactor = Redactor(os.environ)
+        self._redactor = Redactor(ourselves.environment())
         self._poll = select.poll()
         self._poll.register(2, select.POLLOUT)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +20,7 @@ from pydantic_settings.exceptions import SettingsError
 
 from tmuxmcp.contract.limits import Limits
 from tmuxmcp.contract.settings import TOOL_SETS
-from tmuxmcp.errors import InvalidArgument, IoError
+from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
 
 PREFIX = "TMUXMCP_"
 Words = Annotated[list[str], NoDecode]
@@ -98,16 +99,26 @@ class Settings(BaseSettings):
     )
     sandbox: Literal["none", "auto", "required"] = Field(
         default="none",
-        description="What sessions run in: nothing, the best sandbox that this machine can do, or one that keeps "
-        "files apart and else no session; a caller can only ask for more",
+        description="What sessions run in: nothing, the best sandbox that this machine can do, or namespaces of "
+        "their own (bubblewrap) and else no session; a caller can only ask for more",
     )
     sandbox_network: bool = Field(default=True, description="Whether there is a network in a sandbox")
+    sandbox_roots: Words = Field(
+        default=[],
+        description="Directories in which, or beneath which, sessions in the sandbox of the settings work; empty: "
+        "the setting cwd, else the directory that the server starts in",
+    )
     sandbox_write: Words = Field(
         default=[], description="Directories that can be written to in a sandbox, beside the cwd"
     )
+    hosts_allow: Words = Field(
+        default=[],
+        description="Hosts on which sessions may be made: [USER@]HOST[:PORT], with * and ? in each part; empty: all, "
+        "but none with a sandbox",
+    )
     max_calls: int = Field(default=64, ge=1, description="Most calls of one client at once")
     policy: Annotated[list[Any], NoDecode] = Field(
-        default=[], description="Rules for what agents may do, and a tier: read-only, standard or full; see the how-to"
+        default=[], description="Rules for what agents may do, and a tier: read-only, standard, careful or full"
     )
     audit: Literal["best-effort", "strict", "off"] = Field(
         default="best-effort", description="One line for each call in audit.jsonl; strict: nothing is done without it"
@@ -151,7 +162,10 @@ class Settings(BaseSettings):
         """An empty variable or flag means none."""
         return os.path.abspath(os.path.expanduser(value)) if value else None
 
-    @field_validator("program_args", "tools", "env_allow", "allowed_hosts", "sandbox_write", mode="before")
+    @field_validator(
+        *("program_args", "tools", "env_allow", "allowed_hosts", "sandbox_roots", "sandbox_write", "hosts_allow"),
+        mode="before",
+    )
     @classmethod
     def _split_words(cls, value: Any) -> Any:
         """A variable or flag is a text with commas; a file gives a list."""
@@ -159,7 +173,7 @@ class Settings(BaseSettings):
             return [part.strip() for part in value.split(",") if part.strip()]
         return value
 
-    @field_validator("sandbox_write")
+    @field_validator("sandbox_roots", "sandbox_write")
     @classmethod
     def _absolute_words(cls, value: list[str]) -> list[str]:
         return [os.path.abspath(os.path.expanduser(path)) for path in value]
@@ -222,14 +236,19 @@ def read_file(path: Path | None) -> dict[str, Any]:
     """Read a settings file; `None` means the default place, where a missing file is no error.
 
     Raises:
-        IoError: the file cannot be read.
+        IoError: the file cannot be read, or a link on the way to it leads nowhere.
+        PermissionDenied: others can write to it.
         InvalidArgument: it is not TOML, or holds a setting that does not exist.
     """
     where = path or default_config_file()
     try:
         with where.open("rb") as file:
+            _check_owner(where, os.fstat(file.fileno()))
             values = tomllib.load(file)
     except FileNotFoundError:
+        dangling = next((each for each in (where, *where.parents) if each.is_symlink() and not each.exists()), None)
+        if dangling:  # with the policy that it should give, and nobody would notice
+            raise IoError(f"{dangling} is a link that leads nowhere.", hint="Mend the link, or remove it.") from None
         if path is None:
             return {}
         raise IoError(f"There is no settings file {where}.", hint="Check --config.") from None
@@ -244,6 +263,43 @@ def read_file(path: Path | None) -> dict[str, Any]:
             hint=f"Settings are: {', '.join(Settings.model_fields)}.",
         )
     return values
+
+
+def _check_owner(file: Path, state: os.stat_result) -> None:
+    """Who can write settings says what agents may do, and what is run.
+
+    Raises:
+        PermissionDenied: somebody else than the user and root can.
+    """
+    if stat.S_ISCHR(state.st_mode):  # /dev/null, for no settings at all: what others write to it is gone
+        return
+    if state.st_uid not in (os.geteuid(), 0):
+        raise PermissionDenied(
+            f"The settings file {file} belongs to another user.", hint=f"Take it over: chown {os.geteuid()} {file}"
+        )
+    if state.st_mode & stat.S_IWOTH or (state.st_mode & stat.S_IWGRP and not _is_private(state.st_gid)):
+        raise PermissionDenied(
+            f"Others can write to the settings file {file} (mode {stat.S_IMODE(state.st_mode):o}).",
+            hint=f"chmod go-w {file}",
+        )
+    for directory in {file.absolute().parent, file.resolve().parent}:
+        mode = directory.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            raise PermissionDenied(
+                f"Others can put another file in place of the settings file {file}.", hint=f"chmod o-w {directory}"
+            )
+
+
+def _is_private(group: int) -> bool:
+    """Whether a group is the user's own, as many systems give one to each user: files are then made with its rights."""
+    import grp
+    import pwd
+
+    try:
+        entry, user = grp.getgrgid(group), pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return False
+    return entry.gr_gid == user.pw_gid and set(entry.gr_mem) <= {user.pw_name} and entry.gr_name == user.pw_name
 
 
 def load_settings(flags: Mapping[str, Any] | None = None, file: Path | None = None) -> Settings:

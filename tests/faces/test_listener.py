@@ -1,18 +1,19 @@
 from __future__ import annotations
 
-import json
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import anyio.lowlevel
 import pytest
+from anyio.abc import SocketStream
 
 from tests.conftest import SLOW, eventually
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
 from tmuxmcp.faces import listener
+from tmuxmcp.faces.entrance import KNOW
 from tmuxmcp.faces.listener import bind, hosts_of, is_loopback, parse_address
 
 
@@ -89,12 +90,35 @@ async def hello(scope, receive, send) -> None:
     await send({"type": "http.response.body", "body": b"hi"})
 
 
+async def welcome(scope, receive, send) -> None:
+    """An application to which every client has a token."""
+    body = b"hi" if scope[KNOW]() else b"no"
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def ask(client: SocketStream) -> bytes:
+    """The body of the answer to one request: two bytes."""
+    await client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    answer = b""
+    with anyio.fail_after(10 * SLOW):
+        while len(answer.partition(b"\r\n\r\n")[2]) < 2:
+            answer += await client.receive()
+    return answer.partition(b"\r\n\r\n")[2]
+
+
+async def ended(client: SocketStream) -> None:
+    """Wait until the server ends a connection."""
+    with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)), anyio.fail_after(10 * SLOW):
+        await client.receive()
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     "sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\nX-", b"GET / HTTP/1.1\r\nHost: x\r\n"]
 )
 async def test_a_head_that_does_not_come_ends_the_connection(sent: bytes, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(listener, "HEAD_S", 0.2)
+    monkeypatch.setattr(listener, "STRANGER_HEAD_S", 0.2)
     async with serving(hello) as (port, _), await anyio.connect_tcp("127.0.0.1", port) as slow:
         if sent:
             await slow.send(sent)
@@ -103,16 +127,46 @@ async def test_a_head_that_does_not_come_ends_the_connection(sent: bytes, monkey
 
 
 @pytest.mark.anyio
-async def test_so_does_the_head_of_a_second_request(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(listener, "HEAD_S", 0.2)
-    async with serving(hello) as (port, _), await anyio.connect_tcp("127.0.0.1", port) as slow:
-        await slow.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        answer = b""
-        while b"hi" not in answer:
-            answer += await slow.receive()
+@pytest.mark.parametrize(("app", "limit"), [("hello", "STRANGER_HEAD_S"), ("welcome", "HEAD_S")])
+async def test_so_does_the_head_of_a_second_request(app: str, limit: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(listener, limit, 0.5 * SLOW)  # the first one is to come in time
+    served = {"hello": hello, "welcome": welcome}[app]
+    async with serving(served) as (port, _), await anyio.connect_tcp("127.0.0.1", port) as slow:
+        assert await ask(slow) == b"hi"
         await slow.send(b"GET / HTTP")
-        with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)), anyio.fail_after(10 * SLOW):
-            await slow.receive()
+        await ended(slow)
+
+
+@pytest.mark.anyio
+async def test_strangers_do_not_keep_their_connections(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(listener, "STRANGER_KEEP_ALIVE_S", 0.2)
+    async with serving(hello) as (port, _), await anyio.connect_tcp("127.0.0.1", port) as stranger:
+        assert await ask(stranger) == b"hi"
+        await ended(stranger)
+    async with serving(welcome) as (port, _), await anyio.connect_tcp("127.0.0.1", port) as client:
+        assert await ask(client) == b"hi"
+        with anyio.move_on_after(0.5) as waited:
+            await client.receive()
+        assert waited.cancelled_caught
+        assert await ask(client) == b"hi"
+
+
+@pytest.mark.anyio
+async def test_the_oldest_stranger_goes_for_one_too_many(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(listener, "MAX_STRANGERS", 2)
+    monkeypatch.setattr(listener, "STRANGER_HEAD_S", 60 * SLOW)
+    async with serving(welcome) as (port, _), AsyncExitStack() as stack:
+
+        async def connect() -> SocketStream:
+            return await stack.enter_async_context(await anyio.connect_tcp("127.0.0.1", port))
+
+        client = await connect()
+        assert await ask(client) == b"hi"
+        strangers = [await connect() for _ in range(4)]
+        for each in strangers[:2]:
+            await ended(each)
+        for each in (client, *strangers[2:]):
+            assert await ask(each) == b"hi"
 
 
 @pytest.mark.anyio
@@ -144,22 +198,18 @@ async def test_a_client_that_takes_nothing_is_dropped(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.anyio
-async def test_a_connection_too_many_is_refused_in_json(monkeypatch: pytest.MonkeyPatch):
+async def test_a_client_too_many_is_told_that_there_is_no_room(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(listener, "MAX_CONNECTIONS", 1)
-    async with (
-        serving(hello) as (port, _),
-        await anyio.connect_tcp("127.0.0.1", port) as first,
-        await anyio.connect_tcp("127.0.0.1", port) as second,
-    ):
-        await first.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        await second.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        answer = b""
-        with anyio.fail_after(10 * SLOW), suppress(anyio.EndOfStream):
-            while True:
-                answer += await second.receive()
-    head, _, body = answer.partition(b"\r\n\r\n")
-    assert b" 503 " in head
-    assert json.loads(body)["error"]["code"] == "RESOURCE_LIMIT"
+    async with serving(welcome) as (port, _), await anyio.connect_tcp("127.0.0.1", port) as second:
+        async with await anyio.connect_tcp("127.0.0.1", port) as first:
+            assert await ask(first) == b"hi"
+            assert await ask(second) == b"no"
+            assert await ask(first) == b"hi"
+
+        async def room() -> bool:
+            return await ask(second) == b"hi"
+
+        await eventually(room)
 
 
 @pytest.mark.anyio

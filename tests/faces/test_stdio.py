@@ -7,7 +7,6 @@ import selectors
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -63,7 +62,7 @@ class Wire:
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
             while b"\n" not in self.buffer:
-                assert selector.select(20), "the server does not answer"
+                assert selector.select(20 * SLOW), "the server does not answer"
                 data = os.read(self.process.stdout.fileno(), 1 << 20)
                 assert data, f"the server is gone: {self.process.stderr.read().decode()}"
                 self.buffer += data
@@ -186,7 +185,7 @@ def test_signal_after_the_end_is_ignored(wire):
     while b"ended cleanly" not in server.process.stderr.readline():
         pass
     server.process.terminate()
-    assert server.process.wait(20) == 0
+    assert server.process.wait(20 * SLOW) == 0
 
 
 def test_server_ends_when_nobody_reads_any_more(wire):
@@ -373,14 +372,12 @@ def test_wrong_setting_is_one_line_and_status_2():
 
 
 @pytest.fixture
-def serve_command():
-    """`tmuxmcp serve` on a state directory of its own; no tmux server is left of it."""
-    with tempfile.TemporaryDirectory(prefix="tm-", ignore_cleanup_errors=True) as home:  # short: socket paths are
-        yield [sys.executable, "-m", "tmuxmcp", "serve", "--state-dir", home]
-        subprocess.run(["tmux", "-S", f"{home}/tmux.sock", "kill-server"], capture_output=True)
+def serve_command(state_dir):
+    """`tmuxmcp serve` on a state directory of its own. A server ends before: it would start tmux again."""
+    return [sys.executable, "-m", "tmuxmcp", "serve", "--state-dir", str(state_dir)]
 
 
-def test_command_runs_in_a_real_shell(wire, serve_command):
+def test_command_runs_in_a_real_shell(serve_command, wire):
     server = wire(serve_command).start()
     result = server.answer(server.run("echo $((6*7))"))["structuredContent"]
     assert (result["output"], result["exit_code"]) == ("42\n", 0)
@@ -388,7 +385,7 @@ def test_command_runs_in_a_real_shell(wire, serve_command):
     server.ends_soon()
 
 
-def test_program_of_the_default_session_is_an_argument(wire, serve_command):
+def test_program_of_the_default_session_is_an_argument(serve_command, wire):
     server = wire([*serve_command, "cat", "-u"]).start()
     answer = server.answer(server.request("tools/call", name="get_session", arguments={}))
     assert (answer["structuredContent"]["program"], answer["structuredContent"]["args"]) == ("cat", ["-u"])
@@ -396,7 +393,7 @@ def test_program_of_the_default_session_is_an_argument(wire, serve_command):
     server.ends_soon()
 
 
-def test_broker_that_cannot_open_is_the_answer_to_a_call_and_tried_again(wire, serve_command):
+def test_broker_that_cannot_open_is_the_answer_to_a_call_and_tried_again(serve_command, wire):
     home = Path(serve_command[-1])
     home.chmod(0o777)
     server = wire(serve_command).start()
@@ -409,7 +406,7 @@ def test_broker_that_cannot_open_is_the_answer_to_a_call_and_tried_again(wire, s
     server.ends_soon()
 
 
-def test_restarted_server_is_the_same_caller(wire, serve_command):
+def test_restarted_server_is_the_same_caller(serve_command, wire):
     sessions = []
     for _ in range(2):
         server = wire(serve_command).start()
@@ -419,13 +416,16 @@ def test_restarted_server_is_the_same_caller(wire, serve_command):
     assert sessions[0] == sessions[1]
 
 
-def test_two_servers_of_one_client_have_sessions_of_their_own(wire, serve_command):
+def test_two_servers_of_one_client_have_sessions_of_their_own(serve_command, wire):
     servers = [wire(serve_command).start() for _ in range(2)]
     ids = {server.answer(server.run("true"))["structuredContent"]["session_id"] for server in servers}
     assert len(ids) == 2
+    for server in servers:
+        server.process.terminate()
+        server.ends_soon()
 
 
-def test_log_is_json_on_stderr(wire, serve_command):
+def test_log_is_json_on_stderr(serve_command, wire):
     server = wire([*serve_command, "--log-format", "json"]).start()
     server.process.terminate()
     entries = [json.loads(line) for line in server.ends_soon().splitlines()]
@@ -433,7 +433,7 @@ def test_log_is_json_on_stderr(wire, serve_command):
     assert entries[0]["message"].startswith("serving stdio:")
 
 
-def test_log_that_nobody_reads_stops_nothing(wire, serve_command):
+def test_log_that_nobody_reads_stops_nothing(serve_command, wire):
     server = wire([*serve_command, "--log-level", "debug"]).start()
     for _ in range(1000):  # each is logged with more than 100 bytes; the pipe holds 64 KB
         server.write(b"not json\n")

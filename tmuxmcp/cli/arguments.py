@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 from tmuxmcp import __version__
-from tmuxmcp.contract.words import SIGNALS, WAITS, signal_name
+from tmuxmcp.contract.words import SIGNALS, WAITS, Adopt, signal_name
 from tmuxmcp.errors import InvalidArgument
 
 NEAR = 0.7
@@ -260,6 +260,7 @@ def _new(verbs: Verbs, name: str, chosen: bool) -> None:
     parser.add_argument("--cwd", metavar="DIR", help="its working directory")
     parser.add_argument("--env", type=_pair, action="append", metavar="NAME=VALUE", help="added to its environment")
     parser.add_argument("--sandbox", choices=("none", "auto", "required"), help="put it into a sandbox")
+    parser.add_argument("--host", metavar="USER@BOX[:PORT]", help="run it on another machine, by ssh")
     parser.add_argument(
         "--limit", type=_pair, action="append", metavar="NAME=VALUE", help="memory_mb=512, ...; again for each"
     )
@@ -277,6 +278,12 @@ def _run(verbs: Verbs, name: str, chosen: bool) -> None:
     parser = _verb(verbs, name, "run a command in a session's shell", "run.run", description=description)
     _add_session(parser, positional=False)
     _add_timeout(parser, "wait no longer than this (no limit); the command goes on, exit status 124")
+    parser.add_argument(
+        "--adopt",
+        choices=get_args(Adopt),
+        default="auto",
+        help="yes: a shell's prompt stands there, as behind ssh: have run work in it (auto: where that is certain)",
+    )
     _add_settings(parser, False)
     _add_words(parser, "COMMAND", "the command, behind all options")
 

@@ -34,7 +34,7 @@ TWICE_S = 2.0
 
 def run(options: argparse.Namespace) -> int:
     """`tmuxmcp run`."""
-    if not [word for word in options.words if word != "--"]:
+    if not [word for word in options.words if word != "--"] and options.adopt != "undo":
         options.parser.error("there is no COMMAND")
     return with_broker(options, _run)
 
@@ -44,7 +44,7 @@ async def _run(broker: Broker, options: argparse.Namespace) -> int:
     facts = await broker.get_session(name)
     output.note(facts.note)
     timeout_ms = FOREVER_MS if options.timeout_ms is None else options.timeout_ms
-    result = await _interruptible(broker, facts.session_id, text, timeout_ms, MOST_BYTES if options.json else SHORT)
+    result = await _interruptible(broker, facts.session_id, text, timeout_ms, options)
     if result is None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # there is nothing left to interrupt
         output.note(f"left running in session {facts.session_id}; `tmuxmcp read {facts.session_id}` gives its output")
@@ -80,13 +80,17 @@ async def _command(broker: Broker, options: argparse.Namespace) -> tuple[str, st
     elif len(words) > 1 and any(char.isspace() for char in words[0]):
         # No program is called so: it is shell text, and what follows can only be options.
         words = words[:1] + options.parser.take_leading(options, words[1:])
+    if options.adopt == "undo" and session is None and words:
+        session, words = words[0], words[1:]
+    if options.adopt == "undo" and not words:
+        return session or "", ""
     if not words:
         raise InvalidArgument("There is no COMMAND.", hint="See `tmuxmcp run --help`.")
     return session or "", words[0] if len(words) == 1 else shlex.join(words)
 
 
 async def _interruptible(
-    broker: Broker, session_id: str, text: str, timeout_ms: int, max_bytes: int
+    broker: Broker, session_id: str, text: str, timeout_ms: int, options: argparse.Namespace
 ) -> r.RunResult | None:
     """Run it; Ctrl-C is passed on to what is in front, and the second one within `TWICE_S` gives up (None)."""
     result: r.RunResult | None = None
@@ -107,7 +111,13 @@ async def _interruptible(
         tg.start_soon(listen)
         try:
             with telling(broker) as operations:
-                result = await operations.run(text, session_id, timeout_ms=timeout_ms, max_bytes=max_bytes)
+                result = await operations.run(
+                    text,
+                    session_id,
+                    timeout_ms=timeout_ms,
+                    max_bytes=MOST_BYTES if options.json else SHORT,
+                    adopt=options.adopt,
+                )
         except TmuxMcpError as error:
             failed = error
         tg.cancel_scope.cancel()

@@ -41,12 +41,15 @@ def serve(options: argparse.Namespace) -> int:
     """Serve MCP on stdio until the client goes, or over HTTP until a signal comes."""
     from tmuxmcp.app import run_http, run_stdio
     from tmuxmcp.config import load_settings
+    from tmuxmcp.host import ourselves
 
     words = program_words(options)
     given = flags(options)
     if words:  # another program than the settings', so not with their arguments
         given |= {"program": words[0], "program_args": words[1:]}
     settings = load_settings(given, config_file(options))
+    ourselves.withhold()
+    ourselves.refuse_to_be_looked_into()
     if settings.http in ("", "off"):
         if options.no_token:
             raise InvalidArgument("--no-token is for --http.", hint="On stdio there is no token.")

@@ -73,7 +73,7 @@ def attach(options: argparse.Namespace) -> int:
 
 async def _new(broker: Broker, options: argparse.Namespace) -> int:
     program, *args = program_words(options) or [""]
-    given = _given(options, "name", "rows", "cols", "cwd", "sandbox")
+    given = _given(options, "name", "rows", "cols", "cwd", "sandbox", "host")
     if options.limit:
         given["limits"] = _limits(dict(options.limit))
     result = await broker.create_session(program, args, env=dict(options.env or []), **given)

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -36,9 +36,17 @@ from tmuxmcp.contract.limits import Wish
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.doctor import surroundings
 from tmuxmcp.doctor.check import Check
-from tmuxmcp.errors import PermissionDenied, TmuxFailed, TmuxMcpError, TmuxUnavailable, Unsupported
+from tmuxmcp.errors import (
+    InvalidArgument,
+    PermissionDenied,
+    TmuxFailed,
+    TmuxMcpError,
+    TmuxUnavailable,
+    Unsupported,
+)
 from tmuxmcp.host import cgroup, proc, sandbox
 from tmuxmcp.host.environment import find_program, session_environment, user_shell
+from tmuxmcp.host.project import directories_to_hide
 from tmuxmcp.record.directory import sessions_dir
 from tmuxmcp.sessions.reap import disk_use
 from tmuxmcp.tmux.server import SEARCH_PATH, SOCKET_PATH_LIMIT, Tmux, check_private_directory, find_tmux
@@ -50,7 +58,7 @@ CHECK_S = 5.0
 TOOLS = ("sh", "cat", "date", "dd", "grep", "ls", "mv", "rm", "sleep", "stty", "tail", "wc")
 """Programs that `launcher.sh` and `sink.sh` need."""
 
-OWN_VARIABLES = ("SESSION", "KEY", "NONCE", "HISTFILE", "BASH", "RC", "FIRST_PROMPT", "ZDOTDIR", "NORCS", "TOKEN")
+OWN_VARIABLES = ("SESSION", "KEY", "NONCE_FILE", "HISTFILE", "BASH", "RC", "FIRST_PROMPT", "ZDOTDIR", "NORCS", "TOKEN")
 """Variables with our prefix that are no settings: sessions have them."""
 
 
@@ -75,11 +83,12 @@ def diagnose(flags: Mapping[str, object] | None = None, file: Path | None = None
         ("locale", lambda: check_locale(settings)),
         ("tools", check_tools),
         ("program", lambda: check_program(settings)),
+        ("ssh", lambda: surroundings.check_ssh(os.environ)),
         ("kernel", check_kernel),
         ("descriptors", lambda: check_descriptors(settings.max_sessions)),
         ("inotify", check_inotify),
         ("cgroup", check_cgroup),
-        ("sandbox", lambda: check_sandbox(settings.sandbox)),
+        ("sandbox", lambda: check_sandbox(settings.sandbox, settings.own_files)),
         ("http", lambda: surroundings.check_http(settings)),
         ("token", lambda: surroundings.check_tokens(settings, os.environ)),
         ("container", lambda: surroundings.check_container(settings.state_dir)),
@@ -411,13 +420,22 @@ def check_cgroup() -> Check:
     return Check("cgroup", True, cgroup.describe(cgroup.places()))
 
 
-def check_sandbox(wish: Wish) -> Check:
-    """The sandbox that sessions can have, and whether it is what the settings want."""
+def check_sandbox(wish: Wish, own_files: Iterable[Path] = ()) -> Check:
+    """The sandbox that sessions can have, and whether it is what the settings want.
+
+    Args:
+        own_files: settings and tokens, which it has to keep apart.
+    """
     message = sandbox.describe()
+    if wish == "none":
+        return Check("sandbox", True, f"{message}; not asked for: sessions read and write all that you can")
     try:
         sandbox.choose(wish)
+        directories_to_hide(map(str, own_files))
     except Unsupported as error:
         return Check("sandbox", False, message, error.hint)
+    except InvalidArgument as error:
+        return Check("sandbox", False, error.message, error.hint)
     return Check("sandbox", True, message)
 
 

@@ -15,8 +15,12 @@ from typing import Any
 
 from tmuxmcp.clients import CLIENTS, Client, servers
 from tmuxmcp.config import Settings
+from tmuxmcp.contract.limits import Wish
 from tmuxmcp.doctor.check import Check
-from tmuxmcp.errors import TmuxMcpError
+from tmuxmcp.errors import TmuxMcpError, Unsupported
+from tmuxmcp.faces.listener import is_loopback, parse_address
+from tmuxmcp.faces.tokens import VARIABLE, load_tokens
+from tmuxmcp.host import sandbox
 
 ANSWER_S = 2.0
 """A service that does not answer within this is no service of ours."""
@@ -31,8 +35,6 @@ CONTAINER_GROUPS = {"docker": "docker", "libpod": "podman", "kubepods": "kuberne
 
 def check_tokens(settings: Settings, environ: Mapping[str, str]) -> Check:
     """What HTTP clients have to send."""
-    from tmuxmcp.faces.tokens import VARIABLE, load_tokens
-
     given = environ.get(VARIABLE)
     try:
         tokens = load_tokens(settings.token_file, given)
@@ -46,13 +48,22 @@ def check_tokens(settings: Settings, environ: Mapping[str, str]) -> Check:
     if short := [token.name for token in tokens if token.short]:
         return Check("token", False, f"short enough to be guessed: {', '.join(short)}", "Use `openssl rand -hex 32`.")
     names = ", ".join(f"{token.name} ({'/'.join(sorted(token.scopes))})" for token in tokens)
+    if any("write" in token.scopes and "admin" not in token.scopes for token in tokens) and not _keeps_files_apart(
+        settings.sandbox
+    ):
+        names += "; without a sandbox that keeps files apart, who may write can do what admin can"
     return Check("token", True, names)
+
+
+def _keeps_files_apart(wish: Wish) -> bool:
+    try:
+        return sandbox.meets(sandbox.choose(wish), "required")
+    except Unsupported:  # there are no sessions
+        return True
 
 
 def check_http(settings: Settings) -> Check:
     """Where the service listens, and who answers there."""
-    from tmuxmcp.faces.listener import is_loopback, parse_address
-
     if settings.http == "off":
         return Check("http", True, "off")
     try:
@@ -89,6 +100,25 @@ def _who_answers(where: str, family: int, address: Any) -> Check:
         return Check("http", free, f"{where} cannot be had: {why}", "Another program is there: choose another port.")
     finally:
         connection.close()
+
+
+def check_ssh(environ: Mapping[str, str]) -> Check:
+    """What sessions on other hosts go by: the person's ssh and agent. Without them there are local sessions only."""
+    path = shutil.which("ssh", path=environ.get("PATH"))
+    if path is None:
+        return Check("ssh", True, "not there: no sessions on other hosts")
+    try:
+        asked = subprocess.run(
+            [path, "-V"], capture_output=True, stdin=subprocess.DEVNULL, timeout=ANSWER_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return Check("ssh", False, f"{path} does not run: {error}", "Install OpenSSH's client again.")
+    version = (asked.stderr or asked.stdout).decode(errors="replace").split(",")[0].strip()
+    agent = environ.get("SSH_AUTH_SOCK")
+    if agent and not os.path.exists(agent):
+        fix = "Start the agent, and give SSH_AUTH_SOCK to whatever starts tmuxmcp."
+        return Check("ssh", False, f"{version}; the agent's socket {agent} is not there", fix)
+    return Check("ssh", True, f"{version}, {f'agent at {agent}' if agent else 'no agent in our environment'}")
 
 
 def container_kind(environ: Mapping[str, str], root: Path = Path("/")) -> str:

@@ -41,14 +41,18 @@ MAX_HELD = 8 * MAX_BODY
 BODY_S = 30
 """Longest time in which a body has to arrive."""
 
+STRANGER_BODY, STRANGER_BODY_S = 1024, 5
+"""The same for requests without a token: to what needs none."""
+
 OPEN_PATHS = frozenset({"/", "/healthz"})
 """What needs no token: it tells nothing of sessions."""
 
 MAX_REFUSAL = 1000
 """Bytes of a library's refusal that are kept."""
 
-TOKEN, GONE = "tmuxmcp.token", "tmuxmcp.gone"
-"""Where the request's scope has its `Token`, and the event that its client has left."""
+TOKEN, GONE, KNOW = "tmuxmcp.token", "tmuxmcp.gone", "tmuxmcp.know"
+"""Where the request's scope has its `Token`, the event that its client has left, and what tells the listener that a
+token came: it answers whether there is room for one more such client."""
 
 Count = Callable[[int, int, int], None]
 """`count(status, received_bytes, sent_bytes)` of one request."""
@@ -92,10 +96,14 @@ class Entrance:
         body = bytearray()
         try:
             scope[TOKEN] = token = self._check(scope)
+            known = token is not None or self._tokens is None
+            if known and not scope.get(KNOW, _room)():
+                raise Refused(503, ResourceLimit("There are too many connections.", hint="Try again in a moment."))
             if token:
                 user = AccessToken(token="-", client_id=token.name, scopes=sorted(token.scopes))
                 scope["user"] = AuthenticatedUser(user)  # the SDK binds its sessions to whoever made them
-            await self._read(body, scope, receive)
+            most, limit_s = (MAX_BODY, BODY_S) if known else (STRANGER_BODY, STRANGER_BODY_S)
+            await self._read(body, scope, receive, most, limit_s)
             await self._serve(scope, bytes(body), receive, answer)
         except Refused as refused:
             await answer.refuse(refused.status, refused.error)
@@ -132,15 +140,15 @@ class Entrance:
         scheme, _, host = origin.lower().partition("://")
         return scheme in ("http", "https") and host in self._hosts
 
-    async def _read(self, body: bytearray, scope: Scope, receive: Receive) -> None:
+    async def _read(self, body: bytearray, scope: Scope, receive: Receive, most: int, limit_s: float) -> None:
         """Read the whole body.
 
         Raises:
             Refused: it is too large, or takes too long.
         """
         declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        _check_size(int(declared))
-        with anyio.move_on_after(BODY_S):
+        _check_size(int(declared), most)
+        with anyio.move_on_after(limit_s):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
@@ -148,12 +156,12 @@ class Entrance:
                 piece = message.get("body", b"")
                 body += piece
                 self._held += len(piece)
-                _check_size(len(body))
+                _check_size(len(body), most)
                 if self._held > MAX_HELD:
                     raise Refused(503, ResourceLimit("Too much is on its way here.", hint="Try again in a moment."))
                 if not message.get("more_body", False):
                     return
-        raise Refused(408, TimedOut(f"The body did not arrive within {BODY_S} s."))
+        raise Refused(408, TimedOut(f"The body did not arrive within {limit_s} s."))
 
     async def _serve(self, scope: Scope, body: bytes, receive: Receive, answer: _Answer) -> None:
         gone = scope[GONE] = anyio.Event()
@@ -274,6 +282,11 @@ def _only(headers: list[tuple[str, str]], name: str) -> str | None:
     return values[0] if values else None
 
 
-def _check_size(size: int) -> None:
-    if size > MAX_BODY:
-        raise Refused(413, ResourceLimit(f"A body may have {MAX_BODY:,} bytes.", hint="Send it in pieces."))
+def _check_size(size: int, most: int) -> None:
+    if size > most:
+        raise Refused(413, ResourceLimit(f"A body may have {most:,} bytes.", hint="Send it in pieces."))
+
+
+def _room() -> bool:
+    """There is always room where nobody counts connections."""
+    return True

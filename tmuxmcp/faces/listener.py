@@ -12,9 +12,11 @@ import logging
 import re
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 import anyio
@@ -25,15 +27,20 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
+from tmuxmcp.faces.entrance import KNOW
 from tmuxmcp.faces.refusal import refusal
 
 log = logging.getLogger(__name__)
 
 HEAD_S = 10
-"""Longest time from the connection, or from a request's first byte, to the end of its head."""
+"""Longest time from a request's first byte to the end of its head."""
 
 KEEP_ALIVE_S = 30
 """How long a connection without requests is kept."""
+
+STRANGER_HEAD_S = 5
+STRANGER_KEEP_ALIVE_S = 5
+"""The same, from the connection on, while no token that is accepted has come."""
 
 STALL_S = 30
 """Longest time that a client may leave an answer in our hands."""
@@ -42,7 +49,16 @@ MAX_HEAD = 32 * 1024
 """Bytes of a request's head."""
 
 MAX_CONNECTIONS = 512
-"""Connections at once; requests of those beyond are refused."""
+"""Connections at once on which a token came; requests of those beyond are refused."""
+
+MAX_STRANGERS = 128
+"""Connections at once on which none came yet: for one beyond, the oldest is ended."""
+
+ACCEPTED_AT_ONCE = 64
+"""Connections taken up before anything is read again: fewer than `MAX_STRANGERS`, so that none is ended unread."""
+
+QUEUE = 1024
+"""Connections that wait in the kernel to be taken up."""
 
 QUICK_S = 0.5
 """What runs when a signal comes has so long to end by itself."""
@@ -52,6 +68,9 @@ ANSWER_S = 0.3
 
 GRACE_S = 2
 """What is then left is ended, and has so long for that since the signal."""
+
+END_OF_HEAD = re.compile(rb"\n\r?\n")
+BARE_LF = re.compile(rb"(?<!\r)\n")
 
 WHERE = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:]+):)?(?P<port>\d{1,5})\Z")
 
@@ -136,7 +155,7 @@ async def serve(
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger().level))
     config = uvicorn.Config(
         app,
-        http=partial(Connection, dropped=dropped),  # type: ignore[arg-type]  # a class is asked for; it is only called
+        http=partial(Connection, crowd=Crowd(), dropped=dropped),  # type: ignore[arg-type]  # a class is asked for; it is only called
         ws="none",
         lifespan="off",
         log_config=None,
@@ -145,7 +164,7 @@ async def serve(
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=GRACE_S,
-        h11_max_incomplete_event_size=MAX_HEAD,
+        backlog=ACCEPTED_AT_ONCE,
     )
     server = _Server(config)
     async with anyio.create_task_group() as task_group:
@@ -160,6 +179,11 @@ class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for each in sockets or []:  # asyncio takes one number for this queue and for what it takes up at once
+            each.listen(QUEUE)
 
 
 async def _on_signal(
@@ -187,11 +211,83 @@ async def _on_signal(
             cut()
 
 
+class Crowd:
+    """The connections of one service: those on which a token came, and strangers'."""
+
+    def __init__(self) -> None:
+        self._strangers: dict[Connection, None] = {}
+        self._known: set[Connection] = set()
+
+    def came(self, connection: Connection) -> None:
+        """A stranger is there; the oldest one goes if there are too many."""
+        self._strangers[connection] = None
+        if len(self._strangers) > MAX_STRANGERS:
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            oldest.abort()
+
+    def left(self, connection: Connection) -> None:
+        """A connection is gone."""
+        self._strangers.pop(connection, None)
+        self._known.discard(connection)
+
+    def know(self, connection: Connection) -> bool:
+        """A token came: whether there is still room."""
+        if connection not in self._known:
+            if len(self._known) >= MAX_CONNECTIONS:
+                return False
+            self._strangers.pop(connection, None)
+            self._known.add(connection)
+        return True
+
+
+class Unfit(h11.RemoteProtocolError):
+    """What h11 lets pass and we do not; its text is ours."""
+
+
+class Framing(h11.Connection):
+    """h11, where two who read the same bytes could take them for different requests: stricter."""
+
+    def next_event(self) -> Any:
+        """The next event.
+
+        Raises:
+            h11.RemoteProtocolError: this is no HTTP, or none that all read alike.
+        """
+        if self.their_state is h11.IDLE:
+            _check_head(self.trailing_data[0])
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            names = {name for name, _ in event.headers}
+            if {b"content-length", b"transfer-encoding"} <= names:
+                raise Unfit("Content-Length and Transfer-Encoding are both there")
+        return event
+
+
+def _check_head(data: bytes) -> None:
+    """Look at a head, as far as it is here.
+
+    Raises:
+        Unfit
+    """
+    end = END_OF_HEAD.search(data)
+    head = data[: end.end()] if end else data
+    if len(head) > MAX_HEAD:
+        raise Unfit(f"A head may have {MAX_HEAD:,} bytes", error_status_hint=431)
+    if BARE_LF.search(head):
+        raise Unfit("A line of the head ends without CR")
+
+
 class Connection(H11Protocol):
     """One client's connection."""
 
-    def __init__(self, *args: Any, dropped: Callable[[], None], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, crowd: Crowd, dropped: Callable[[], None], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.conn = Framing(h11.SERVER, MAX_HEAD)
+        self.app = self._enter
+        self.timeout_keep_alive = STRANGER_KEEP_ALIVE_S
+        self._head_s = STRANGER_HEAD_S
+        self._crowd = crowd
         self._dropped = dropped
         self._head: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
@@ -199,26 +295,41 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(transport)
         _notice_a_dead_peer(transport.get_extra_info("socket"))
-        self._head = self.loop.call_later(HEAD_S, self._abort)
+        self._head = self.loop.call_later(self._head_s, self.abort)
+        self._crowd.came(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._crowd.left(self)
         self._end_head()
         self._end_stall()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self.app = self.config.loaded_app if len(self.connections) <= MAX_CONNECTIONS else _too_many
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
             self._end_head()
         elif self._head is None and not self.transport.is_closing():
-            self._head = self.loop.call_later(HEAD_S, self._abort)
+            self._head = self.loop.call_later(self._head_s, self.abort)
+
+    async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[KNOW] = self._know
+        await self.config.loaded_app(scope, receive, send)
+
+    def _know(self) -> bool:
+        """A token that is accepted came; whether there is room for one more client."""
+        if not self._crowd.know(self):
+            return False
+        self.timeout_keep_alive, self._head_s = KEEP_ALIVE_S, HEAD_S
+        return True
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP, in the form of all refusals."""
-        body = refusal(400, msg)
+        error = sys.exception()
+        status = getattr(error, "error_status_hint", 400)
+        body = refusal(status, str(error) if isinstance(error, Unfit) else msg)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-        start = h11.Response(status_code=400, headers=[*headers, (b"connection", b"close")], reason=b"Bad Request")
+        reason = HTTPStatus(status).phrase.encode()
+        start = h11.Response(status_code=status, headers=[*headers, (b"connection", b"close")], reason=reason)
         events = (start, h11.Data(data=body), h11.EndOfMessage())
         self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
         self.transport.close()
@@ -241,24 +352,13 @@ class Connection(H11Protocol):
             self._stall.cancel()
             self._stall = None
 
-    def _abort(self) -> None:
+    def abort(self) -> None:
+        """End it at once."""
         self.transport.abort()
 
     def _drop(self) -> None:
         self._dropped()
         self.transport.abort()
-
-
-async def _too_many(scope: Scope, receive: Receive, send: Send) -> None:
-    """Refuse a request of a connection too many."""
-    body = refusal(503, f"There are more than {MAX_CONNECTIONS} connections")
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(body)),
-        (b"connection", b"close"),
-    ]
-    await send({"type": "http.response.start", "status": 503, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
 def _notice_a_dead_peer(connection: socket.socket) -> None:

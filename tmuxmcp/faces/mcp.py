@@ -84,7 +84,7 @@ Live terminal sessions on tmux. They keep running between calls and when you dis
 - `session_id` may be left out: you have a default session of your own, made on first use. Use \
 `create_session` with a `name` for a second terminal, another program, or one to share.
 - Waits end by themselves and say why in `outcome`: ready (the program waits for input), command, idle (silence: it \
-may be working), matched, exited, timeout, immediate. `evidence`: marks and kernel are facts, prompt your pattern, \
+may be working), matched, exited, timeout, immediate. `evidence`: marks and kernel are facts, prompt a text, \
 quiet mere silence. A timeout is no failure: the program goes on. Call `read` with \
 wait_for=command to get a command's exit code, wait_for=ready for other programs, or send key=C-c to stop it. Do not \
 start it again.

@@ -13,6 +13,7 @@ HINTS = {
     405: "The header Allow names the methods that are taken.",
     406: "Accept has to name application/json and text/event-stream.",
     415: "The Content-Type has to be application/json.",
+    431: "Send fewer or shorter headers.",
     503: "Try again in a moment.",
 }
 """What to do about a refusal that comes without an error of ours, by its status."""
@@ -25,6 +26,6 @@ def refusal(status: int, said: str = "") -> bytes:
         said: what it says; empty: what the status means.
     """
     message = said.strip().rstrip(".") or HTTPStatus(status).phrase
-    kind = ResourceLimit if status in (413, 503) else InvalidArgument if status < 500 else Internal
+    kind = ResourceLimit if status in (413, 431, 503) else InvalidArgument if status < 500 else Internal
     error = kind(f"{message}.", hint=HINTS.get(status, ""))
     return json.dumps({"error": error.as_dict()}).encode()

@@ -85,6 +85,8 @@ def _above(text: str, last: str) -> str:
 def _run(result: r.RunResult) -> Fields:
     if result.completed:
         yield "exit_code", result.exit_code
+        if result.outcome == "left":
+            yield "outcome", result.outcome
     else:
         yield from (("completed", False), ("outcome", result.outcome), ("mode", result.mode))
     yield from _ended(result.ended)
@@ -92,6 +94,8 @@ def _run(result: r.RunResult) -> Fields:
     if result.cwd is not None:
         yield "cwd", result.cwd
     yield "session_id", result.session_id
+    if result.shell and result.shell.adopted:
+        yield from (("shell", result.shell.kind), ("level", result.shell.level))
     if result.truncated:
         yield from (("truncated", True), ("omitted_bytes", result.omitted_bytes))
         yield from (("start_offset", result.start_offset), ("end_offset", result.end_offset))
@@ -183,6 +187,8 @@ def _process(result: r.RunProcessResult) -> Fields:
     yield "rc", result.rc
     if result.signal is not None:
         yield "signal", result.signal
+    if result.sandbox != "none":
+        yield "sandbox", result.sandbox
     if result.timed_out:
         yield "timed_out", True
     yield "duration_ms", result.duration_ms
@@ -203,7 +209,9 @@ def _directory_entry(entry: r.DirectoryEntry) -> str:
 
 def _command(command: r.ListedCommand) -> str:
     """`NUMBER FIELDS: TEXT`, one line; an exit code of null says that it runs."""
-    fields = {name: value for name, value in command if name not in ("number", "text", "level") and value is not None}
+    fields = {name: value for name, value in command if name not in ("number", "text") and value is not None}
+    if not command.level:
+        del fields["level"]  # the session's own shell
     told = {"exit_code": command.exit_code} | fields
     line = " ".join([str(command.number), *(f"{name}={_value(value)}" for name, value in told.items())])
     return line if command.text is None else f"{line}: {_value(command.text)}"
