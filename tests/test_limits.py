@@ -135,8 +135,8 @@ async def test_memory_of_the_whole_tree_counts(broker: Broker) -> None:
 async def test_processes_of_the_whole_tree_count(broker: Broker) -> None:
     await broker.create_session("python3", ["-c", FORKS], name="a", wait_ready=False, limits=Limits(processes=20))
     await broker.create_session("bash", name="b")
-    read = await broker.read(session_id="a", wait_for="pattern", pattern="children [0-9]+")
-    assert read.matched == "children 19"
+    read = await broker.read(session_id="a", wait_for="pattern", pattern=r"children [0-9]+\n")
+    assert read.matched == "children 19\n"
     assert (await broker.run("(true); echo fine", session_id="b")).output == "fine\n"
     assert (await broker.destroy_session("a", force=True)).survivors == []
 
