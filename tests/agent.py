@@ -5,29 +5,46 @@ Synchronous, so that one server serves a whole module of tests.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 from anyio import to_thread
 from anyio.from_thread import start_blocking_portal
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.types import ElicitResult
 
+from tests.conftest import SLOW, no_first_run
+
 
 def eventually(probe: Callable[[], object], seconds: float = 10) -> None:
-    """Wait until the probe is true; TMUXMCP_TEST_SLOW stretches the deadline on slow machines."""
-    deadline = time.monotonic() + seconds * float(os.environ.get("TMUXMCP_TEST_SLOW", "1"))
-    while not probe():
+    """Wait until the probe is true; SLOW stretches the deadline. A file that the probe reads may not be there yet."""
+    deadline = time.monotonic() + seconds * SLOW
+    while True:
+        with suppress(FileNotFoundError):
+            if probe():
+                return
         assert time.monotonic() < deadline, "it never came about"
         time.sleep(0.005)
+
+
+def audit_lines(state_dir: Path) -> list[dict[str, Any]]:
+    """What the audit holds so far; a line that is being written is none yet."""
+    text = (state_dir / "audit.jsonl").read_text()
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+WAITS = {"send": "timeout_ms", "create_session": "ready_timeout_ms"}
+"""Tools that wait for five seconds by default, and the argument that says for how long."""
 
 
 class ToolFailed(Exception):
@@ -37,6 +54,21 @@ class ToolFailed(Exception):
         super().__init__(text)
         self.code: str = error["code"]
         self.error = error
+
+
+def refused_for_good(call: Callable[[], object]) -> ToolFailed:
+    """Why it is NOT_A_SHELL; SESSION_BUSY as long as what waits for input does something for itself at that moment."""
+    found: list[ToolFailed] = []
+
+    def refused() -> bool:
+        with pytest.raises(ToolFailed) as failed:
+            call()
+        found.append(failed.value)
+        assert failed.value.code in ("NOT_A_SHELL", "SESSION_BUSY")
+        return failed.value.code == "NOT_A_SHELL"
+
+    eventually(refused)
+    return found[-1]
 
 
 class Agent:
@@ -55,6 +87,7 @@ class Agent:
         self.state_dir = state_dir
         home = state_dir / "home"
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        no_first_run(home)
         self._parameters = StdioServerParameters(
             command=sys.executable,
             args=[*start, "serve", "--state-dir", str(state_dir), "--log-level", "warning", *arguments],
@@ -77,8 +110,13 @@ class Agent:
         client = Client(transport, mode=self._mode, elicitation_callback=self._answer if self._person else None)
         self.client = self._stack.enter_context(self.portal.wrap_async_context_manager(client))
         children = [child for child in psutil.Process().children() if child.pid not in before]
-        self.server = next(child for child in children if str(self.state_dir) in child.cmdline())
+        self.server = next(child for child in children if self._is_server(child))
         return self
+
+    def _is_server(self, child: psutil.Process) -> bool:
+        with suppress(psutil.NoSuchProcess):  # of another test, and it has ended
+            return str(self.state_dir) in child.cmdline()
+        return False
 
     async def _answer(self, context: Any, params: Any) -> ElicitResult:
         assert self._person
@@ -91,10 +129,12 @@ class Agent:
     def kill(self) -> None:
         """Kill the server as nothing can prepare for; the client is of no use afterwards."""
         os.kill(self.server.pid, signal.SIGKILL)
-        self.server.wait(5)
+        self.server.wait(5 * SLOW)
 
     def raw(self, tool: str, **arguments: Any) -> Any:
-        """The tool's whole answer."""
+        """The tool's whole answer. Where nothing else is said, it waits as long as by default, times SLOW."""
+        if name := WAITS.get(tool):
+            arguments = {name: int(5000 * SLOW)} | arguments
         return self.portal.call(lambda: self.client.call_tool(tool, arguments))
 
     def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -107,6 +147,10 @@ class Agent:
         if answer.is_error:
             raise ToolFailed(answer.meta["tmuxmcp/error"], answer.content[0].text)
         return answer.structured_content
+
+    def in_front(self, session_id: str = "") -> str:
+        """The words of a session's foreground program; empty as long as one takes the place of another."""
+        return str((self.call("get_session", session_id=session_id)["foreground"] or {}).get("command", ""))
 
     def run(self, command: str, **arguments: Any) -> dict[str, Any]:
         """Run a command; in the default session unless told otherwise."""

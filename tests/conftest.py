@@ -40,13 +40,14 @@ TMUX = shutil.which("tmux") or "tmux"
 
 
 async def eventually(probe: Callable[[], T | Awaitable[T]], timeout: float = 5.0) -> T:
-    """Call `probe`, which may be async, until it gives something true; return that."""
+    """Call `probe`, which may be async, until it gives something true; return that. A file may not be there yet."""
     deadline = time.monotonic() + timeout * SLOW
     while True:
-        given = probe()
-        found = await given if inspect.isawaitable(given) else given
-        if found:
-            return found
+        with suppress(FileNotFoundError):
+            given = probe()
+            found = await given if inspect.isawaitable(given) else given
+            if found:
+                return found
         assert time.monotonic() < deadline, f"not within {timeout * SLOW:g} s: {probe}"
         await anyio.sleep(0.005)
 
@@ -81,14 +82,64 @@ def state_dir() -> Iterator[Path]:
 
 
 def end_server(state_dir: Path) -> None:
-    """End the tmux server of a state directory, if there is one; also one whose socket is gone."""
-    argv = [TMUX, "-N", "-S", str(state_dir / "tmux.sock"), "kill-server"]
-    with suppress(subprocess.TimeoutExpired):
-        subprocess.run(argv, check=False, capture_output=True, timeout=10 * SLOW)
+    """End the tmux server of a state directory, if there is one; also one whose socket is gone, or not there yet."""
+    servers: list[psutil.Process] = []
     with suppress(OSError, ValueError, psutil.Error):
-        server = psutil.Process(int((state_dir / "tmux.pid").read_text()))
-        if any(str(state_dir) in word for word in server.cmdline()):
-            server.kill()
+        servers.append(psutil.Process(int((state_dir / "tmux.pid").read_text())))
+    argv = [TMUX, "-N", "-S", str(state_dir / "tmux.sock"), "kill-server"]
+    ended = False
+    with suppress(subprocess.TimeoutExpired):
+        ended = subprocess.run(argv, check=False, capture_output=True, timeout=10 * SLOW).returncode == 0
+    # A server that was told to end stays until its last client has gone.
+    deadline = time.monotonic() + (2 * SLOW if ended else 0)
+    while (left := [each for each in servers if _serves(each, state_dir)]) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    for each in left:
+        _kill(each)
+    if ended or not state_dir.is_dir() or not any(state_dir.iterdir()):
+        return
+    deadline = time.monotonic() + 5 * SLOW
+    while found := [each for each in psutil.process_iter() if _serves(each, state_dir)]:  # it may be on its way
+        assert time.monotonic() < deadline, f"{found} cannot be ended"
+        for each in found:
+            _kill(each)
+
+
+def _serves(process: psutil.Process, state_dir: Path) -> bool:
+    """Whether it is the tmux of a state directory, or what is about to become it."""
+    with suppress(psutil.Error):
+        words = process.cmdline()
+        return any(os.path.basename(word) == "tmux" for word in words) and any(str(state_dir) in word for word in words)
+    return False
+
+
+def _kill(process: psutil.Process) -> None:
+    with suppress(psutil.Error):
+        process.kill()
+
+
+def no_first_run(home: Path) -> None:
+    """Keep fish from reading all manual pages when it meets a new home: that takes a minute of a processor."""
+    (home / ".local/share/fish/generated_completions").mkdir(parents=True, exist_ok=True)
+
+
+def until_exists(file: Path) -> str:
+    """A command for any shell that ends once the file is there."""
+    return f"sh -c 'until test -e {file}; do sleep 0.05; done'"
+
+
+def stop_with_children(pid: int) -> list[psutil.Process]:
+    """Stop a process first and its children second, so that it makes no new ones in between; resume what is given."""
+    parent = psutil.Process(pid)
+    parent.suspend()
+    deadline = time.monotonic() + 5 * SLOW
+    while parent.status() != psutil.STATUS_STOPPED:
+        assert time.monotonic() < deadline, f"{parent} does not stop"
+        time.sleep(0.001)
+    children = parent.children()
+    for child in children:
+        child.suspend()
+    return [parent, *children]
 
 
 @pytest.fixture
@@ -103,6 +154,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 async def broker(anyio_backend: str, state_dir: Path, home: Path) -> AsyncIterator[Broker]:
     """A broker on a tmux server of its own."""
+    no_first_run(home)
     async with Broker.open(BrokerSettings(state_dir=state_dir, program="bash")) as opened:
         yield opened
 

@@ -12,12 +12,8 @@ from typing import Any
 import pytest
 
 from tests.agent import Agent, ToolFailed, eventually
+from tests.agent import audit_lines as lines
 from tests.conftest import SLOW, end_server
-
-
-def lines(state_dir: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (state_dir / "audit.jsonl").read_text().splitlines()]
-
 
 BASH = {"TMUXMCP_PROGRAM": "bash"}
 
@@ -87,7 +83,7 @@ def test_cancelled_call_has_its_line(state_dir: Path):
     with Agent(state_dir, **BASH) as agent:
         agent.run("true")
         call = agent.portal.start_task_soon(lambda: agent.client.call_tool("run", {"command": "sleep 30"}))
-        eventually(lambda: agent.call("get_session")["foreground"]["command"] == "sleep 30")
+        eventually(lambda: agent.in_front() == "sleep 30")
         call.cancel()
         eventually(lambda: lines(state_dir)[-1]["tool"] == "run" and lines(state_dir)[-1]["outcome"] == "cancelled")
         assert lines(state_dir)[-1]["error_code"] == "CANCELLED"
@@ -248,10 +244,11 @@ def where_secrets_could_be(state_dir: Path, agent: Agent) -> Any:
         try:
             yield f"cmdline of {process.name()}", Path(f"/proc/{process.pid}/cmdline").read_bytes()
             environment = Path(f"/proc/{process.pid}/environ").read_bytes()
+            name = f"environment of {process.name()} {process.pid}"
         except (OSError, psutil.Error):
             continue
         if b"TMUXMCP_SESSION=given\0" not in environment:  # it was given to this one
-            yield f"environment of {process.name()} {process.pid}", environment
+            yield name, environment
     for words in (["show-messages"], ["list-buffers"], ["show-environment", "-g"], ["show-options", "-s"]):
         yield " ".join(words), tmux(*words)
     yield "panes", tmux("list-panes", "-a", "-F", "#{pane_start_command} #{pane_title} #{pane_current_path}")

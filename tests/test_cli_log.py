@@ -29,7 +29,7 @@ def cli():
 def begun(cli: CommandLine, name: str, script: str) -> None:
     """A session that runs a script and stays; behind env, since `new` waits for the prompt of a shell."""
     cli("new", "--name", name, "env", "sh", "-c", f"{script}; echo done; sleep 600")
-    cli("read", name, "--pattern", "^done$", "--since", "0")
+    cli("read", name, "--pattern", r"^done\n", "--since", "0")
 
 
 class Following:
@@ -98,10 +98,10 @@ def test_log_of_what_is_gone(cli):
     cli("read", "x", "--wait", "exit")
     assert cli.out("log", "x") == "first\n"
     cli("new", "--name", "x", "env", "sh", "-c", "echo second; sleep 600")
-    cli("read", "x", "--pattern", "second", "--since", "0")
+    cli("read", "x", "--pattern", r"second\n", "--since", "0")
     cli("kill", "x", "--force")
     cli("new", "--name", "y", "env", "sh", "-c", "echo third; sleep 600")
-    cli("read", "y", "--pattern", "third", "--since", "0")
+    cli("read", "y", "--pattern", r"third\n", "--since", "0")
     cli.tmux("kill-server")
     assert [cli.out("log", name) for name in ("x", "x.1", "y")] == ["second\n", "first\n", "third\n"]
     assert cli.out("log", "y", "--follow") == "third\n"

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -28,7 +29,8 @@ def place():
     with tempfile.TemporaryDirectory(prefix="tm-", ignore_cleanup_errors=True) as directory:
         yield Path(directory)
         for process in left_running(directory):
-            process.kill()
+            with suppress(psutil.Error):
+                process.kill()
 
 
 def start(place, *words):

@@ -13,9 +13,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.agent import Agent, ToolFailed, eventually
-from tests.conftest import SLOW, end_server
+from tests.agent import Agent, ToolFailed, eventually, refused_for_good
+from tests.conftest import SLOW, end_server, until_exists
 from tests.exactness import BASH
+
+SOON_MS = int(1000 * SLOW)
+"""Time in which a shell begins a command."""
+
+LONG_MS = int(15_000 * SLOW)
+"""Time in which a command that does little is over, also on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +36,7 @@ def agent() -> Iterator[Agent]:
 @pytest.fixture
 def shell(agent: Agent) -> Iterator[Callable[..., dict]]:
     """`run` in a fresh bash of this test's own."""
-    made = agent.call("create_session", program="bash")
+    made = agent.call("create_session", program="bash", ready_timeout_ms=int(10_000 * SLOW))
     assert made["ready"], made
     yield lambda command, **more: agent.run(command, session_id=made["session_id"], **more)
     agent.call("destroy_session", session_id=made["session_id"], force=True)
@@ -152,7 +158,7 @@ def test_background_jobs_do_not_hold_the_answer(shell: Callable[..., dict]):
 def test_a_command_killed_by_a_signal(agent: Agent, shell: Callable[..., dict]):
     session = session_of(shell)
     agent.portal.start_task_soon(lambda: agent.client.call_tool("run", {"command": "sleep 60", "session_id": session}))
-    eventually(lambda: agent.call("get_session", session_id=session)["foreground"]["command"] == "sleep 60")
+    eventually(lambda: agent.in_front(session) == "sleep 60")
     assert agent.call("signal", session_id=session, signal="TERM")["delivered"]
     eventually(lambda: agent.call("get_session", session_id=session)["mode"] == "shell_prompt")
     assert shell("echo $?")["output"] == "143\n"
@@ -196,12 +202,12 @@ HOOKS_GONE = [
 
 @pytest.mark.parametrize("before", HOOKS_GONE)
 def test_a_shell_whose_hooks_were_taken_away_is_asked(shell: Callable[..., dict], tmp_path: Path, before: str):
-    gone = shell(f"{before}; echo ran >>{tmp_path}/did; echo out; ! :", timeout_ms=5000)
+    gone = shell(f"{before}; echo ran >>{tmp_path}/did; echo out; ! :", timeout_ms=LONG_MS)
     more = "pc1\n" if "pc1" in before else ""
     assert (gone["output"], gone["exit_code"], gone["completed"]) == ("out\n" + more, 1, True), gone
     assert "PROMPT_COMMAND" in gone["note"]
     assert (gone["mode"], gone["cwd"]) == ("shell_prompt", shell("pwd")["output"].strip())
-    result = shell(f"echo ran >>{tmp_path}/did; echo next; (exit 0)", timeout_ms=5000)
+    result = shell(f"echo ran >>{tmp_path}/did; echo next; (exit 0)", timeout_ms=LONG_MS)
     assert (result["output"], result["exit_code"], result["note"]) == ("next\n", 0, None), result
     assert (tmp_path / "did").read_text() == "ran\nran\n"
 
@@ -217,7 +223,7 @@ def test_a_persons_command_that_took_the_hooks_away(agent: Agent, shell: Callabl
 def test_where_neither_prompt_nor_hooks_tell_the_end_it_is_not_said_to_go_on(
     agent: Agent, shell: Callable[..., dict], command: str, answer: str
 ):
-    result = shell(command, timeout_ms=5000)
+    result = shell(command, timeout_ms=LONG_MS)
     assert (result["completed"], result["outcome"], result["evidence"]) == (False, "ready", "kernel"), result
     assert "cannot be told whether it is over" in result["note"]
     with pytest.raises(ToolFailed, match=f"NOT_A_SHELL.*cannot be told whether `{re.escape(command)}` is over"):
@@ -261,7 +267,7 @@ def test_readonly_prompts_and_prompt_commands(
 def test_stderr_of_the_shell_elsewhere(shell: Callable[..., dict], tmp_path: Path):
     shell(f"exec 2>{tmp_path}/err")
     for status in (3, 4):
-        result = shell(f"echo out; echo err >&2; (exit {status})", timeout_ms=5000)
+        result = shell(f"echo out; echo err >&2; (exit {status})", timeout_ms=LONG_MS)
         assert (result["output"], result["exit_code"], result["completed"]) == ("out\n", status, True), result
     shell("exec 2>/dev/tty")
     assert shell("echo both >&2")["output"] == "both\n"
@@ -307,7 +313,7 @@ SHOWN_OR_NOT = [
 def test_what_a_line_editor_shows_does_not_decide(shell: Callable[..., dict], before: str):
     shell(before)
     for command, output, status in SHOWN_OR_NOT:
-        result = shell(command, timeout_ms=5000)
+        result = shell(command, timeout_ms=LONG_MS)
         assert (result["output"], result["exit_code"], result["completed"]) == (output, status, True), result
         unseen = "-echo" in before and not command.startswith("#")
         assert ("echo is off" in (result["note"] or "")) is unseen, result
@@ -338,7 +344,7 @@ def test_what_a_program_left_of_the_terminal(
 ):
     shell(program)
     for number in range(2):
-        result = shell(f"echo ran >>{tmp_path}/did; echo one; echo two; (exit 3)", timeout_ms=5000)
+        result = shell(f"echo ran >>{tmp_path}/did; echo one; echo two; (exit 3)", timeout_ms=LONG_MS)
         assert (result["output"], result["exit_code"], result["completed"]) == ("one\ntwo\n", 3, True), result
         assert (told or "") in (result["note"] or "")
         assert (result["note"] is None) == (told is None), result
@@ -351,7 +357,7 @@ def test_what_a_program_left_of_the_terminal(
 
 def test_a_question_where_nothing_is_echoed(agent: Agent, shell: Callable[..., dict]):
     shell("stty -echo")
-    asked = shell("read -r x; echo got $x", timeout_ms=5000)
+    asked = shell("read -r x; echo got $x", timeout_ms=LONG_MS)
     assert (asked["completed"], asked["outcome"], asked["evidence"]) == (False, "ready", "kernel"), asked
     answer = agent.call("send", session_id=asked["session_id"], text="this", enter=True)
     assert "got this" in answer["result"]["content"]
@@ -386,25 +392,28 @@ def test_a_person_in_the_middle_of_something(agent: Agent, shell: Callable[..., 
 @pytest.mark.parametrize("program", ["python3 -q", "cat", "vim -u NONE -N"])
 def test_another_program_in_front(agent: Agent, shell: Callable[..., dict], program: str):
     session = session_of(shell)
-    agent.call("send", session_id=session, text=program, enter=True)
-    with pytest.raises(ToolFailed) as failed:
-        shell("echo no")
-    assert failed.value.code == "NOT_A_SHELL"
-    assert re.search(rf"`(\S*/)?{program}`, which was started there", str(failed.value))  # `python3` may start another
-    assert "gives no exit code" in str(failed.value)
+    sent = agent.call("send", session_id=session, text=program, enter=True, timeout_ms=int(20_000 * SLOW))
+    assert sent["result"]["outcome"] == "ready"
+    failed = refused_for_good(lambda: shell("echo no"))
+    assert re.search(rf"`(\S*/)?{program}`, which was started there", str(failed))  # `python3` may start another
+    assert "gives no exit code" in str(failed)
 
 
 @pytest.mark.parametrize("nested", ["bash --norc", "zsh -f", "fish --no-config", "busybox sh", "dash"])
 def test_mode_is_shell_prompt_only_where_run_works(agent: Agent, shell: Callable[..., dict], nested: str):
     session = session_of(shell)
     sent = agent.call("send", session_id=session, text=nested, enter=True)
-    assert (sent["result"]["outcome"], sent["result"]["mode"]) == ("ready", "line_input")
+    assert (sent["result"]["outcome"], sent["result"]["mode"]) == ("ready", "shell_prompt")
     facts = agent.call("get_session", session_id=session)
-    assert (facts["mode"], facts["foreground"]["command"]) == ("line_input", nested.removeprefix("busybox "))
+    assert (facts["mode"], facts["foreground"]["command"]) == ("shell_prompt", nested.removeprefix("busybox "))
+    asked = agent.call("send", session_id=session, text="read x", enter=True)
+    assert asked["result"]["mode"] == "line_input"
     with pytest.raises(ToolFailed, match=f"`{facts['foreground']['command']}`") as failed:
         shell("echo no")
     assert failed.value.code == "NOT_A_SHELL"
-    agent.call("send", session_id=session, text="exit", enter=True)
+    agent.call("send", session_id=session, text="an answer", enter=True)
+    assert shell("echo inner")["mode"] == "shell_prompt"
+    assert shell("exit 3")["outcome"] == "left"
     assert shell("echo outer")["mode"] == "shell_prompt"
 
 
@@ -449,7 +458,7 @@ def test_a_name_that_a_program_gives_itself_has_no_blanks_around_it(agent: Agent
 
 
 def test_busy_says_what_runs_and_since_when(agent: Agent, shell: Callable[..., dict]):
-    first = shell("sleep 30", timeout_ms=200)
+    first = shell("sleep 30", timeout_ms=SOON_MS)
     assert (first["outcome"], first["completed"], first["exit_code"]) == ("timeout", False, None)
     with pytest.raises(ToolFailed) as failed:
         shell("echo no")
@@ -460,17 +469,21 @@ def test_busy_says_what_runs_and_since_when(agent: Agent, shell: Callable[..., d
     assert shell("echo free")["output"] == "free\n"
 
 
-def test_time_out_then_go_on_reading(agent: Agent, shell: Callable[..., dict]):
-    first = shell("for i in 1 2 3 4 5 6; do echo line $i; sleep 0.2; done", timeout_ms=500)
+def test_time_out_then_go_on_reading(agent: Agent, shell: Callable[..., dict], tmp_path: Path):
+    go = tmp_path / "go"
+    lines = f"for i in 1 2 3 4 5 6; do echo line $i; [ $i != 2 ] || {until_exists(go)}; sleep 0.1; done"
+    first = shell(lines, timeout_ms=SOON_MS)
     assert (first["outcome"], first["mode"]) == ("timeout", "running")
-    assert first["output"].startswith("line 1\nline 2\n")
+    assert first["output"] == "line 1\nline 2\n"
+    go.touch()
     rest = agent.call("read", session_id=first["session_id"], wait_for="ready", since=first["end_offset"])
     assert rest["outcome"] == "ready"
     assert (first["output"] + rest["content"]).splitlines()[:6] == [f"line {i}" for i in range(1, 7)]
 
 
-def test_read_takes_up_what_run_left(agent: Agent, shell: Callable[..., dict]):
-    first = shell("echo one; sleep 1; echo two", timeout_ms=400)
+def test_read_takes_up_what_run_left(agent: Agent, shell: Callable[..., dict], tmp_path: Path):
+    first = shell(f"echo one; {until_exists(tmp_path / 'go')}; echo two", timeout_ms=SOON_MS)
+    (tmp_path / "go").touch()
     rest = agent.call("read", session_id=first["session_id"], wait_for="ready")
     assert first["output"] == "one\n"
     assert rest["content"].startswith("two\n")
@@ -492,22 +505,22 @@ def test_ctrl_c_while_run_waits(agent: Agent, shell: Callable[..., dict]):
     running = agent.portal.start_task_soon(
         lambda: agent.client.call_tool("run", {"command": "echo begun; sleep 60", "session_id": session})
     )
-    eventually(lambda: agent.call("get_session", session_id=session)["foreground"]["command"] == "sleep 60")
+    eventually(lambda: agent.in_front(session) == "sleep 60")
     agent.call("send", session_id=session, key="C-c", read="none")
-    result = running.result(10).structured_content
+    result = running.result(10 * SLOW).structured_content
     assert (result["exit_code"], result["completed"]) == (130, True)
     assert result["output"].startswith("begun\n")
 
 
-def test_a_person_types_while_a_command_runs(agent: Agent, shell: Callable[..., dict]):
-    session = session_of(shell)
-    running = agent.portal.start_task_soon(
-        lambda: agent.client.call_tool("run", {"command": "sleep 1; echo mine", "session_id": session})
-    )
-    eventually(lambda: agent.call("get_session", session_id=session)["foreground"]["command"] == "sleep 1")
+def test_a_person_types_while_a_command_runs(agent: Agent, shell: Callable[..., dict], tmp_path: Path):
+    session, go = session_of(shell), tmp_path / "go"
+    call = {"command": f"{until_exists(go)}; echo mine", "session_id": session}
+    running = agent.portal.start_task_soon(lambda: agent.client.call_tool("run", call))
+    eventually(lambda: agent.in_front(session).startswith("sh -c until"))
     tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock")]
     subprocess.run([*tmux, "send-keys", "-t", f"={session}:", "echo theirs", "Enter"], check=True)
-    result = running.result(10).structured_content
+    go.touch()
+    result = running.result(10 * SLOW).structured_content
     assert result["exit_code"] == 0
     assert "mine\n" in result["output"]
     eventually(lambda: "theirs" in agent.call("read", session_id=session, view="screen")["content"])
@@ -549,13 +562,13 @@ def test_of_two_commands_that_nothing_shows_each_has_its_own_result(
     agent: Agent, shell: Callable[..., dict], before: str
 ):
     shell(before)
-    result = run_behind(agent, session_of(shell), "echo theirs", "echo ours; (exit 5)", timeout_ms=5000)
+    result = run_behind(agent, session_of(shell), "echo theirs", "echo ours; (exit 5)", timeout_ms=LONG_MS)
     assert (result["output"], result["exit_code"], result["completed"]) == ("ours\n", 5, True), result
     assert "Somebody else typed" in result["note"]
 
 
 def test_a_command_that_another_program_read_is_not_said_to_wait(agent: Agent, shell: Callable[..., dict]):
-    result = run_behind(agent, session_of(shell), "cat", "echo ours", timeout_ms=500)
+    result = run_behind(agent, session_of(shell), "cat", "echo ours", timeout_ms=SOON_MS)
     assert (result["exit_code"], result["completed"], result["outcome"]) == (None, False, "timeout")
     assert "read by it as input" in result["note"]
 
@@ -573,9 +586,10 @@ def test_a_command_that_the_shell_does_not_take_never_runs(agent: Agent, shell: 
     assert not (tmp_path / "did").exists()
 
 
-def test_a_command_whose_name_bash_tells_only_at_its_end(agent: Agent, shell: Callable[..., dict]):
+def test_a_command_whose_name_bash_tells_only_at_its_end(agent: Agent, shell: Callable[..., dict], tmp_path: Path):
     shell("shopt -u promptvars")
-    result = shell("echo begun; sleep 0.5; (exit 4)", timeout_ms=200)
+    result = shell(f"echo begun; {until_exists(tmp_path / 'go')}; (exit 4)", timeout_ms=SOON_MS)
+    (tmp_path / "go").touch()
     assert (result["outcome"], result["completed"], result["output"]) == ("timeout", False, "begun\n")
     assert "typed" not in (result["note"] or "")
     agent.call("read", session_id=result["session_id"], wait_for="ready")
@@ -607,17 +621,17 @@ def test_two_sessions_in_parallel(agent: Agent):
         assert call.result(20 * SLOW).structured_content["output"] == f"{name}\n"
 
 
-def test_a_second_run_in_the_same_session_is_refused_at_once(agent: Agent, shell: Callable[..., dict]):
-    session = session_of(shell)
-    first = agent.portal.start_task_soon(
-        lambda: agent.client.call_tool("run", {"command": "sleep 1.5; echo done", "session_id": session})
-    )
-    eventually(lambda: agent.call("get_session", session_id=session)["foreground"]["command"] == "sleep 1.5")
+def test_a_second_run_in_the_same_session_is_refused_at_once(agent: Agent, shell: Callable[..., dict], tmp_path: Path):
+    session, go = session_of(shell), tmp_path / "go"
+    call = {"command": f"{until_exists(go)}; echo done", "session_id": session}
+    first = agent.portal.start_task_soon(lambda: agent.client.call_tool("run", call))
+    eventually(lambda: agent.in_front(session).startswith("sh -c until"))
     with pytest.raises(ToolFailed) as failed:
         shell("echo no")
     assert failed.value.code == "SESSION_BUSY"
-    assert "sleep 1.5; echo done" in str(failed.value)
-    assert first.result(10).structured_content["output"] == "done\n"
+    assert f"until test -e {go}" in str(failed.value)
+    go.touch()
+    assert first.result(10 * SLOW).structured_content["output"] == "done\n"
 
 
 @pytest.mark.parametrize("nested", ["bash", "bash --norc", "sh", "bash --login"])

@@ -44,8 +44,6 @@ def quoted(text: bytes, program: str) -> str:
 def agent() -> Iterator[Agent]:
     directory = Path(tempfile.mkdtemp(prefix="tm-"))
     with Agent(directory, "sh") as agent:
-        # fish makes completions from all manual pages when it meets a new home.
-        (directory / "home/.local/share/fish/generated_completions").mkdir(parents=True)
         yield agent
     end_server(directory)
     shutil.rmtree(directory, ignore_errors=True)

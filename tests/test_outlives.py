@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent import Agent, ToolFailed, eventually
+from tests.conftest import SLOW, until_exists
 
 
 def test_a_killed_broker_loses_nothing(state_dir: Path, tmp_path: Path):
@@ -29,7 +30,7 @@ def test_a_killed_broker_loses_nothing(state_dir: Path, tmp_path: Path):
             second.run("echo no", session_id=name)
         assert failed.value.code == "SESSION_BUSY"
         gate.touch()
-        rest = second.call("read", session_id=name, wait_for="ready", timeout_ms=10_000, max_bytes=1_000_000)
+        rest = second.call("read", session_id=name, wait_for="ready", max_bytes=1_000_000)
         assert rest["outcome"] == "ready"
         lines = rest["content"].splitlines()
         lines = lines[lines.index("line 1") : lines.index("end")]
@@ -90,7 +91,8 @@ def test_two_servers_never_share_a_default_session_or_a_cursor(state_dir: Path):
         assert one.run("echo $X")["output"] == "one\n"
         one.call("create_session", program="bash", name="both")
         one.run("echo seen", session_id="both")
-        assert "seen" in two.call("read", session_id="both")["content"]
+        # The prompt behind it belongs to what was read.
+        assert "seen" in two.call("read", session_id="both", wait_for="ready")["content"]
         assert "seen" not in one.call("read", session_id="both", wait_for="ready")["content"]
         assert not two.call("read", session_id="both")["has_new_content"]
 
@@ -104,7 +106,8 @@ def test_a_default_session_that_ended_is_made_anew_and_said_so(state_dir: Path):
         assert agent.run("echo again")["note"] is None
 
 
-def test_two_brokers_work_side_by_side(state_dir: Path):
+def test_two_brokers_work_side_by_side(state_dir: Path, tmp_path: Path):
+    go = tmp_path / "go"
     with Agent(state_dir) as one, Agent(state_dir) as two:
         one.call("create_session", program="bash", name="a")
         assert two.run("echo from two", session_id="a")["output"] == "from two\n"
@@ -112,14 +115,14 @@ def test_two_brokers_work_side_by_side(state_dir: Path):
         with pytest.raises(ToolFailed) as failed:
             two.call("create_session", program="bash", name="a")
         assert failed.value.code == "SESSION_EXISTS"
-        slow = one.portal.start_task_soon(
-            lambda: one.client.call_tool("run", {"command": "sleep 1; echo slow", "session_id": "a"})
-        )
-        eventually(lambda: two.call("get_session", session_id="a")["foreground"]["command"] == "sleep 1")
+        call = {"command": f"{until_exists(go)}; echo slow", "session_id": "a"}
+        slow = one.portal.start_task_soon(lambda: one.client.call_tool("run", call))
+        eventually(lambda: two.in_front("a").startswith("sh -c until"))
         with pytest.raises(ToolFailed) as failed:
             two.run("echo no", session_id="a")
         assert failed.value.code == "SESSION_BUSY"
-        assert slow.result(10).structured_content["output"] == "slow\n"
+        go.touch()
+        assert slow.result(10 * SLOW).structured_content["output"] == "slow\n"
         two.call("destroy_session", session_id="a")
         with pytest.raises(ToolFailed) as failed:
             one.run("echo gone", session_id="a")
@@ -141,7 +144,7 @@ def test_two_brokers_run_at_the_same_prompt_never_mix(state_dir: Path):
                 for agent, word in ((one, f"one{number}"), (two, f"two{number}"))
             ]
             for call, word in zip(calls, ("one", "two"), strict=True):
-                answer = call.result(20)
+                answer = call.result(20 * SLOW)
                 if answer.is_error:
                     assert answer.meta["tmuxmcp/error"]["code"] == "SESSION_BUSY"
                     refused += 1

@@ -12,7 +12,7 @@ import tmuxmcp
 
 PACKAGE = Path(tmuxmcp.__file__).parent
 
-BELOW_BROKER = {"contract", "errors", "host", "readiness", "record", "sessions", "terminal", "tmux"}
+BELOW_BROKER = {"contract", "errors", "host", "readiness", "record", "sessions", "ssh", "terminal", "tmux"}
 MAY_IMPORT = {
     "errors": set(),
     "contract": {"errors"},
@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "tmux": {"contract", "errors", "host", "terminal"},
     "readiness": {"contract", "errors", "host", "terminal"},
     "record": {"contract", "errors", "host", "terminal"},
+    "ssh": {"errors"},
     "sessions": BELOW_BROKER - {"sessions"},
     "broker": BELOW_BROKER,
     "faces": {"broker", "contract", "errors", "terminal"},
@@ -29,7 +30,8 @@ MAY_IMPORT = {
     "app": {"broker", "config", "contract", "errors", "faces", "host"},
     "doctor": BELOW_BROKER | {"app", "broker", "clients", "config", "faces"},
     "demo": {"cli", "contract", "tmux"},
-    "cli": BELOW_BROKER - {"readiness", "tmux"} | {"app", "broker", "clients", "config", "demo", "doctor", "faces"},
+    "cli": BELOW_BROKER - {"readiness", "ssh", "tmux"}
+    | {"app", "broker", "clients", "config", "demo", "doctor", "faces"},
     "__init__": {"app", "broker", "config", "contract", "errors"},
     "__main__": {"cli", "host"},
 }

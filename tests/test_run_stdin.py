@@ -151,9 +151,10 @@ async def test_in_a_sandbox(broker: Broker):
 
 
 async def test_silence_brings_it_back(broker: Broker, shell: str):
-    ran = await broker.run("echo begun; sleep 60", shell, idle_ms=500, timeout_ms=LONG_MS)
+    idle_ms = int(500 * SLOW)
+    ran = await broker.run("echo begun; sleep 60", shell, idle_ms=idle_ms, timeout_ms=LONG_MS)
     assert (ran.outcome, ran.evidence, ran.completed, ran.output) == ("idle", "quiet", False, "begun\n")
-    assert "Nothing was printed for 500 ms; it goes on." in (ran.note or "")
+    assert f"Nothing was printed for {idle_ms} ms; it goes on." in (ran.note or "")
     await broker.send(key="C-c", session_id=shell)
     assert (await broker.run("echo over", shell, idle_ms=20_000)).completed
 
@@ -163,7 +164,7 @@ async def test_a_question_brings_it_back_unless_its_end_is_wanted(broker: Broker
     asked = await broker.run("read x; echo got $x", "a", timeout_ms=LONG_MS)
     assert (asked.outcome, asked.completed) == ("ready", False)
     await broker.send("this", enter=True, session_id="a")
-    waited = await broker.run("read x; echo got $x", "a", wait_for="command", timeout_ms=1500)
+    waited = await broker.run("read x; echo got $x", "a", wait_for="command", timeout_ms=int(1500 * SLOW))
     assert (waited.outcome, waited.completed) == ("timeout", False)
     answered = await broker.send("that", enter=True, session_id="a")
     assert answered.result

@@ -17,6 +17,7 @@ from tests.conftest import eventually
 from tests.terminal.test_markup import Text, drawn
 from tmuxmcp.broker import fonts
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract import results as r
 from tmuxmcp.errors import SessionExited, Unsupported
 
 pytestmark = pytest.mark.anyio
@@ -48,15 +49,21 @@ def rows_of(picture: str, rows: int, cols: int) -> list[str]:
 )
 async def test_svg_has_each_character_where_the_screen_has_it(broker: Broker, argv: tuple[str, ...]):
     await start(broker, *argv)
-    await broker.read("screen", "a", wait_for="idle", idle_ms=200)
-    screen = await broker.read("screen", "a")
-    shot = await broker.screenshot("svg", session_id="a")
+
+    async def unmoved() -> tuple[r.ReadResult, r.ScreenshotResult, r.ScreenshotResult] | None:
+        """The screen and its pictures, where it was the same before and after they were made."""
+        before = await broker.read("screen", "a")
+        shot, page = [await broker.screenshot(format, session_id="a") for format in ("svg", "html")]
+        after = await broker.read("screen", "a")
+        return (before, shot, page) if before.screen_id == after.screen_id else None
+
+    await broker.read("screen", "a", wait_for="ready")
+    screen, shot, page = await eventually(unmoved)
     assert shot.data
     found = rows_of(shot.data, 24, 80)
     while found and not found[-1]:
         found.pop()
     assert found == screen.content.split("\n")
-    page = await broker.screenshot("html", session_id="a")
     assert [row.rstrip() for row in Text(page.data or "").text.split("\n")][: len(found)] == found
 
 

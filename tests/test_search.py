@@ -55,7 +55,7 @@ def test_session_that_ended_is_searched(agent: Agent):
 def test_command_line():
     for cli in own_command_line():
         cli("new", "--name", "x", "env", "sh", "-c", "seq 300; sleep 600")
-        cli("read", "x", "--pattern", "^300$", "--since", "0")
+        cli("read", "x", "--pattern", r"^300\n", "--since", "0")
         assert cli.out("search", "x", "^[12]50$") == "149 @637: 150\n249 @1137: 250\n"
         assert cli.out("search", "-s", "x", "-C", "1", "^7$") == "6 @18:\n  6\n> 7\n  8\n"
         assert cli.out("search", "x", "-n", "1", "1") == "0 @0: 1\n"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent import Agent, ToolFailed, eventually
-from tests.conftest import SLOW, end_server
+from tests.agent import Agent, ToolFailed, eventually, refused_for_good
+from tests.conftest import SLOW, end_server, no_first_run, until_exists
 from tests.exactness import FISH, ZSH
 from tmuxmcp.tmux.shells import KEY
 
@@ -24,20 +24,20 @@ fish_only = pytest.mark.parametrize("program", SHELLS[1:], indirect=True)
 
 Run = Callable[..., dict]
 
+SOON_MS = int(1000 * SLOW)
+"""Time in which a shell begins a command."""
+
+LONG_MS = int(15_000 * SLOW)
+"""Time in which a command that does little is over, also on a busy machine."""
+
 
 @pytest.fixture(scope="module")
 def agent() -> Iterator[Agent]:
     directory = Path(tempfile.mkdtemp(prefix="tm-"))
     with Agent(directory, "sh") as agent:
-        no_first_run(agent.state_dir / "home")
         yield agent
     end_server(directory)
     shutil.rmtree(directory, ignore_errors=True)
-
-
-def no_first_run(home: Path) -> None:
-    """fish makes completions from all manual pages when it meets a new home."""
-    (home / ".local/share/fish/generated_completions").mkdir(parents=True, exist_ok=True)
 
 
 @pytest.fixture(scope="module", params=SHELLS)
@@ -55,7 +55,7 @@ def shared(agent: Agent, program: str) -> Run:
 @pytest.fixture
 def shell(agent: Agent, program: str) -> Iterator[Run]:
     """`run` in a fresh shell of this test's own."""
-    made = agent.call("create_session", program=program)
+    made = agent.call("create_session", program=program, ready_timeout_ms=int(10_000 * SLOW))
     assert made["ready"], made
     yield lambda command, **more: agent.run(command, session_id=made["session_id"], **more)
     agent.call("destroy_session", session_id=made["session_id"], force=True)
@@ -95,11 +95,11 @@ def answered(call: Callable[[], dict]) -> dict | str:
 
 
 def begin(agent: Agent, session: str, command: str, program: str) -> object:
-    """Start a `run` that is not waited for; its foreground program runs when this returns."""
+    """Start a `run` that is not waited for; what is in front begins with `program` when this returns."""
     running = agent.portal.start_task_soon(
         lambda: agent.client.call_tool("run", {"command": command, "session_id": session})
     )
-    eventually(lambda: agent.call("get_session", session_id=session)["foreground"]["command"] == program)
+    eventually(lambda: agent.in_front(session).startswith(program))
     return running
 
 
@@ -251,7 +251,7 @@ def test_a_person_in_the_middle_of_something(agent: Agent, shell: Run, keys: lis
     session = session_of(shell)
     shell("echo earlier")
     agent.call("send", session_id=session, keys=keys, read="new", wait_for="idle", idle_ms=100)
-    result = answered(lambda: shell("echo mine", timeout_ms=3000))
+    result = answered(lambda: shell("echo mine", timeout_ms=LONG_MS))
     if not isinstance(result, str):
         assert (result["output"], result["exit_code"]) == ("mine\n", 0)
     else:
@@ -287,11 +287,10 @@ def test_a_command_that_came_in_pieces_is_not_run(agent: Agent, shell: Run, prog
 
 @pytest.mark.parametrize("front", ["python3 -q", "cat", "vim -u NONE -N"])
 def test_another_program_in_front(agent: Agent, shell: Run, front: str):
-    agent.call("send", session_id=session_of(shell), text=front, enter=True)
-    with pytest.raises(ToolFailed) as failed:
-        shell("echo no")
-    assert failed.value.code == "NOT_A_SHELL"
-    assert front.split()[0] in str(failed.value)
+    more = {"text": front, "enter": True, "timeout_ms": int(20_000 * SLOW)}
+    assert agent.call("send", session_id=session_of(shell), **more)["result"]["outcome"] == "ready"
+    failed = refused_for_good(lambda: shell("echo no"))
+    assert front.split()[0] in str(failed)
 
 
 def test_a_builtin_that_reads_is_no_prompt(agent: Agent, shell: Run, program: str):
@@ -303,8 +302,8 @@ def test_a_builtin_that_reads_is_no_prompt(agent: Agent, shell: Run, program: st
     assert shell("echo next")["output"] == "next\n"
 
 
-def test_busy_and_time_out_then_go_on_reading(agent: Agent, shell: Run):
-    first = shell("echo one; sleep 30", timeout_ms=400)
+def test_busy_and_time_out_then_go_on_reading(agent: Agent, shell: Run, tmp_path: Path):
+    first = shell("echo one; sleep 30", timeout_ms=SOON_MS)
     assert (first["outcome"], first["completed"], first["output"]) == ("timeout", False, "one\n")
     with pytest.raises(ToolFailed) as failed:
         shell("echo no")
@@ -312,7 +311,8 @@ def test_busy_and_time_out_then_go_on_reading(agent: Agent, shell: Run):
     assert "sleep 30" in str(failed.value)
     agent.call("send", session_id=first["session_id"], key="C-c")
     assert shell("echo free")["output"] == "free\n"
-    first = shell("echo one; sleep 1; echo two", timeout_ms=400)
+    first = shell(f"echo one; {until_exists(tmp_path / 'go')}; echo two", timeout_ms=SOON_MS)
+    (tmp_path / "go").touch()
     rest = agent.call("read", session_id=first["session_id"], wait_for="ready")
     assert (rest["outcome"], rest["content"][:4]) == ("ready", "two\n")
 
@@ -321,7 +321,7 @@ def test_ctrl_c_while_run_waits(agent: Agent, shell: Run):
     session = session_of(shell)
     running = begin(agent, session, "echo begun; sleep 60", "sleep 60")
     agent.call("send", session_id=session, key="C-c", read="none")
-    result = running.result(10).structured_content
+    result = running.result(10 * SLOW).structured_content
     assert (result["exit_code"], result["completed"]) == (130, True)
     assert result["output"].startswith("begun\n")
     assert shell("echo next")["output"] == "next\n"
@@ -343,12 +343,13 @@ def test_a_person_typed_a_command_just_before(agent: Agent, shell: Run):
         assert result == "SESSION_BUSY" or (result["output"], result["exit_code"]) == (f"mine{i}\n", 0)
 
 
-def test_a_person_types_while_a_command_runs(agent: Agent, shell: Run):
-    session = session_of(shell)
-    running = begin(agent, session, "sleep 1; echo mine", "sleep 1")
+def test_a_person_types_while_a_command_runs(agent: Agent, shell: Run, tmp_path: Path):
+    session, go = session_of(shell), tmp_path / "go"
+    running = begin(agent, session, f"{until_exists(go)}; echo mine", "sh -c until")
     tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock")]
     subprocess.run([*tmux, "send-keys", "-t", f"={session}:", "echo theirs", "Enter"], check=True)
-    result = running.result(10).structured_content
+    go.touch()
+    result = running.result(10 * SLOW).structured_content
     assert result["exit_code"] == 0
     assert "mine\n" in result["output"]
     eventually(lambda: "theirs" in agent.call("read", session_id=session, view="screen")["content"])
@@ -522,10 +523,10 @@ def test_an_exclamation_mark_is_itself_in_zsh(
     ],
 )
 def test_a_zsh_whose_hooks_were_taken_away_is_asked(shell: Run, tmp_path: Path, before: str):
-    gone = shell(f"{before}; echo ran >>{tmp_path}/did; echo out; false", timeout_ms=5000)
+    gone = shell(f"{before}; echo ran >>{tmp_path}/did; echo out; false", timeout_ms=LONG_MS)
     assert (gone["output"], gone["exit_code"], gone["completed"]) == ("out\n", 1, True), gone
     assert "precmd_functions" in gone["note"]
-    result = shell(f"echo ran >>{tmp_path}/did; echo next; sh -c 'exit 4'", timeout_ms=5000)
+    result = shell(f"echo ran >>{tmp_path}/did; echo next; sh -c 'exit 4'", timeout_ms=LONG_MS)
     assert (result["output"], result["exit_code"], result["note"]) == ("next\n", 4, None), result
     assert (tmp_path / "did").read_text() == "ran\nran\n"
 
@@ -543,7 +544,7 @@ LEFT_BEHIND = [
 def test_what_a_program_left_of_the_terminal(shell: Run, tmp_path: Path, left: str):
     shell(left)
     for number in range(2):
-        result = shell(f"echo ran >>{tmp_path}/did; echo one; echo two; sh -c 'exit 3'", timeout_ms=5000)
+        result = shell(f"echo ran >>{tmp_path}/did; echo one; echo two; sh -c 'exit 3'", timeout_ms=LONG_MS)
         assert (result["output"], result["exit_code"], result["completed"]) == ("one\ntwo\n", 3, True), result
         assert ("printf" in left) <= ("left the terminal changed" in (result["note"] or ""))
         assert (tmp_path / "did").read_text() == "ran\n" * (number + 1)
@@ -692,5 +693,5 @@ def test_scripts_and_commands_are_left_alone(agent: Agent, program: str):
 def test_fish_whose_functions_were_erased_tells_no_other_status(shell: Run):
     gone = shell("functions -e __tmuxmcp_preexec __tmuxmcp_postexec")
     assert gone["exit_code"] in (0, None), gone
-    result = shell("sh -c 'exit 7'", timeout_ms=5000)
+    result = shell("sh -c 'exit 7'", timeout_ms=LONG_MS)
     assert result["exit_code"] in (7, None), result

@@ -102,8 +102,15 @@ def test_no_key_of_a_watcher_has_an_effect(agent: Agent):
         now = agent.call("read", session_id="watched", view="screen")
         assert (now["content"], now["cursor"]) == (screen["content"], screen["cursor"])
         assert agent.run("echo undisturbed", session_id="watched")["output"] == "undisturbed\n"
+        seen = b""
+
+        def gone() -> bool:
+            nonlocal seen
+            seen += drain(master)
+            return b"detached" in seen
+
         os.write(master, b"\x02d")  # the one key that works: go away
-        eventually(lambda: b"detached" in drain(master))
+        eventually(gone)
 
 
 @pytest.mark.parametrize("shell", [("bash", "--norc"), ("zsh", "-f"), ("fish", "-N")], ids=lambda shell: shell[0])

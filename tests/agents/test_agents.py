@@ -43,13 +43,15 @@ class Person:
         command = [sys.executable, "-m", "tmuxmcp", "install", client, "--scope", scope, *options]
         subprocess.run(command, env=self.env, cwd=self.project, check=True, capture_output=True, timeout=30 * SLOW)
 
-    def go(self, *command: str | Path, **variables: str) -> None:
-        """Run the agent to its end."""
+    def go(self, *command: str | Path, **variables: str) -> str:
+        """Run the agent to its end; give what it printed."""
         done = subprocess.run(
             command, env=self.env | variables, cwd=self.project, stdin=subprocess.DEVNULL, capture_output=True,
             text=True, timeout=90 * SLOW,
         )  # fmt: skip
-        assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+        said = (done.stdout + done.stderr)[-3000:]
+        assert done.returncode == 0, said
+        return said
 
     def kill_server(self) -> None:
         """End the server as a crash does; the client is left as it is."""
@@ -70,11 +72,13 @@ def with_claude(person: Person, *steps: Step) -> Model:
     agent = program("claude")
     person.install("claude-code", "project")
     with served(*steps) as model:
-        person.go(
+        said = person.go(
             agent, "-p", "go", "--allowedTools", "mcp__tmuxmcp", "--strict-mcp-config", "--mcp-config", ".mcp.json",
             ANTHROPIC_BASE_URL=f"http://127.0.0.1:{model.port}", ANTHROPIC_API_KEY="none", ENABLE_TOOL_SEARCH="false",
             DISABLE_AUTOUPDATER="1", CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
+            MCP_TIMEOUT=str(int(60_000 * SLOW)),
         )  # fmt: skip
+    assert model.requests, f"it asked the model nothing: {said}"
     return model
 
 

@@ -122,7 +122,8 @@ class Trial:
             f"echo {n} >>{self.did}; sleep 300; echo end{n} >>{self.did}", session_id=self.name, timeout_ms=30
         )
         self.check(not ran.completed and ran.exit_code is None, "a command that goes on", ran)
-        await eventually(lambda: self.began(n), 30)
+        # Between fork and exec a child handles the signal as its shell does, which drops it.
+        await eventually(lambda: self.began(n) and self.sleeps(), 30)
         await self.broker.signal("INT", session_id=self.name)
         read = await self.broker.read(session_id=self.name, wait_for="ready", timeout_ms=PATIENCE_MS)
         self.check(read.outcome == "ready" and not self.sleeps(), "ready after INT", read)

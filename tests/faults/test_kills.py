@@ -107,7 +107,7 @@ def test_killed_tmux_leaves_lost_sessions_with_exact_prefixes(state_dir: Path, t
         assert failed.value.code == "SESSION_EXITED"
         eventually(lambda: not named_in([str(program)]))
         eventually(lambda: not [p for p in named_in([f"{state_dir}/sessions"]) if p.pid != agent.server.pid])
-        made = agent.call("create_session", program="bash")
+        made = agent.call("create_session", program="bash", ready_timeout_ms=int(10_000 * SLOW))
         assert made["ready"]
         assert made["session_id"] not in [*names, "idle"]
         assert agent.call("create_session", program="bash", name="idle")["ready"]

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.conftest import eventually
+from tests.conftest import SLOW, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 
@@ -25,6 +25,9 @@ pytestmark = pytest.mark.anyio
 MANY = bool(os.environ.get("TMUXMCP_TEST_MANY"))
 STALLS = 1500 if MANY else 40
 KILLS = 60 if MANY else 5
+LONG_MS = int(15_000 * SLOW)
+SOON_S = 8 * SLOW
+"""In less than that it is said that something was not recorded."""
 
 
 def writer_of(broker: Broker, session_id: str) -> list[psutil.Process]:
@@ -78,7 +81,7 @@ async def test_a_late_writer_changes_no_answer(broker: Broker, tmp_path: Path, p
         status = number % 100
         stalled = asyncio.ensure_future(stall(writer_of(broker, "a"), rng.uniform(0, 0.01), rng.uniform(0.06, 0.14)))
         command = f"echo {number} >>{did}; echo c{number}; sh -c 'exit {status}'"
-        ran = await broker.run(command, session_id="a", timeout_ms=10_000)
+        ran = await broker.run(command, session_id="a", timeout_ms=LONG_MS)
         await stalled
         begun = str(number) in did.read_text().split()
         if not (ran.completed and begun) or (ran.output, ran.exit_code) != (f"c{number}\n", status):
@@ -93,7 +96,7 @@ async def test_ready_is_not_said_before_a_late_writer_has_written(broker: Broker
     for number in range(10):
         stalled = asyncio.ensure_future(stall(writer_of(broker, "a"), 0, 0.2))
         await asyncio.sleep(0)  # it stands still now
-        sent = await broker.send(f"print({number} * 7, 'printed')", enter=True, session_id="a", timeout_ms=10_000)
+        sent = await broker.send(f"print({number} * 7, 'printed')", enter=True, session_id="a", timeout_ms=LONG_MS)
         await stalled
         assert sent.result is not None
         assert sent.result.outcome == "ready"
@@ -122,12 +125,12 @@ async def test_a_killed_writer_is_no_command_that_did_not_run(
         killed = asyncio.ensure_future(kill(rng.uniform(0, 0.008)))
         begun = time.monotonic()
         command = f"echo x >>{did}; sleep {seconds}; echo c{number}; sh -c 'exit 6'"
-        ran = await broker.run(command, session_id=name, timeout_ms=15_000)
+        ran = await broker.run(command, session_id=name, timeout_ms=LONG_MS)
         lasted_s = time.monotonic() - begun
         await killed
         await eventually(did.exists)
         why = wrong(ran, f"c{number}\n", 6)
-        if why or lasted_s > 8:
+        if why or lasted_s > SOON_S:
             found.append((number, why, lasted_s, ran))
         after = await broker.run("echo after; sh -c 'exit 3'", session_id=name)
         assert wrong(after, "after\n", 3) == "", after
@@ -144,6 +147,6 @@ async def test_a_writer_of_which_a_part_is_left_is_replaced_when_its_word_is_nee
     await broker.create_session("bash", name="a")
     await broker.run("stty -echo", session_id="a")
     signal_all(writer_of(broker, "a")[:1], signal.SIGKILL)
-    ran = await broker.run("echo x; (exit 3)", session_id="a", timeout_ms=10_000)
+    ran = await broker.run("echo x; (exit 3)", session_id="a", timeout_ms=LONG_MS)
     assert (ran.output, ran.exit_code, ran.completed) == ("x\n", 3, True), ran
     assert (await broker.get_session("a")).healthy

@@ -62,7 +62,7 @@ async def test_a_person_who_types_at_random_makes_no_answer_false(broker: Broker
             status = rng.randrange(1, 100)
             with suppress(TmuxMcpError):
                 command = f"echo {number} >>{did}; echo c{number}; sh -c 'exit {status}'"
-                ran = await broker.run(command, session_id="a", timeout_ms=1000)
+                ran = await broker.run(command, session_id="a", timeout_ms=int(1000 * SLOW))
                 times = did.read_text().split().count(str(number))
                 why = false_in(ran, times, f"c{number}\n", status)
                 found += [(why, times, ran)] if why else []
@@ -79,8 +79,8 @@ async def test_keys_between_ours_and_the_command_change_nothing(
 ) -> None:
     """A person types at the very moment when the shell listens for a command."""
     whole = shells.command_keys
-    monkeypatch.setattr(shells, "command_keys", lambda job, text: keys + whole(job, text))
+    monkeypatch.setattr(shells, "command_keys", lambda job, text, proof: keys + whole(job, text, proof))
     await broker.create_session(program, name="a")
     for number in range(3):
-        ran = await broker.run(f"echo {number}; sh -c 'exit 5'", session_id="a", timeout_ms=5000)
+        ran = await broker.run(f"echo {number}; sh -c 'exit 5'", session_id="a", timeout_ms=int(15_000 * SLOW))
         assert (ran.output, ran.exit_code, ran.completed) == (f"{number}\n", 5, True)

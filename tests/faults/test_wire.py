@@ -19,7 +19,7 @@ import httpx2
 import psutil
 import pytest
 
-from tests.agent import Agent, eventually
+from tests.agent import Agent, audit_lines, eventually
 from tests.conftest import SLOW
 from tests.faces.test_stdio import GARBAGE, Wire
 from tests.service import Service, bearer
@@ -212,6 +212,15 @@ WAITS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+def sleeping(server: psutil.Process) -> list[psutil.Process]:
+    """What still sleeps below it; a process may end while it is asked for its name."""
+    found = []
+    for process in server.children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            found += [process] if process.name() == "sleep" else []
+    return found
+
+
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_every_wait_ends_when_it_is_cancelled(state_dir: Path, mode: str):
     """The call ends, what it waited for goes on, and the next call has its answer."""
@@ -228,16 +237,14 @@ def test_every_wait_ends_when_it_is_cancelled(state_dir: Path, mode: str):
             agent.portal.start_task_soon(lambda t=tool, w=arguments: agent.client.call_tool(t, w))
             for tool, arguments in WAITS.values()
         ]
-        eventually(lambda: agent.call("get_session", session_id="shell")["foreground"]["command"] == "sleep 30")
+        eventually(lambda: agent.in_front("shell") == "sleep 30")
         time.sleep(0.3)  # all wait; one that had ended would be seen below
         assert [name for name, call in zip(WAITS, calls, strict=True) if call.done()] == []
         for call in calls:
             call.cancel()
-        audit = state_dir / "audit.jsonl"
 
         def cancelled() -> Counter[str]:
-            lines = [json.loads(line) for line in audit.read_text().splitlines()]
-            return Counter(line["tool"] for line in lines if line["outcome"] == "cancelled")
+            return Counter(line["tool"] for line in audit_lines(state_dir) if line["outcome"] == "cancelled")
 
         eventually(lambda: cancelled().total() >= len(WAITS))
         assert cancelled() == Counter(tool for tool, _ in WAITS.values())
@@ -246,7 +253,7 @@ def test_every_wait_ends_when_it_is_cancelled(state_dir: Path, mode: str):
         agent.call("read", session_id="shell", wait_for="ready")
         assert agent.run("echo fine", session_id="shell")["output"] == "fine\n"
         assert agent.call("destroy_session", session_id="stubborn", force=True)["survivors"] == []
-        eventually(lambda: not [p for p in agent.server.children(recursive=True) if p.name() == "sleep"])
+        eventually(lambda: not sleeping(agent.server))
 
 
 @pytest.mark.parametrize("wait_for", ["none", "command"])
