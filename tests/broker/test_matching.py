@@ -33,6 +33,37 @@ def test_the_echo_is_taken_out(text: str, typed: str, left: str):
     assert without_echo(text, typed) == left
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("program", "first", "then"),
+    [
+        ("bash", "sleep 1; echo o''ver", "sleep 0.1; echo haystack"),
+        ("zsh", "sleep 1; echo o''ver", "sleep 0.1; echo haystack"),
+        ("fish", "sleep 1; echo o''ver", "sleep 0.1; echo haystack"),
+        ("gdb", "python import time; time.sleep(1); print('o' 'ver')", "python time.sleep(0.1); print('haystack')"),
+    ],
+)
+async def test_what_is_typed_while_a_command_runs_matches_only_what_it_prints(
+    broker: Broker, program: str, first: str, then: str
+):
+    """It is echoed at once, and again behind the next prompt."""
+    if shutil.which(program) is None:
+        pytest.skip("it is not installed")
+    made = await broker.create_session(program=program, args=["-q"] if program == "gdb" else [], wait_ready=True)
+    await broker.send(first, enter=True, session_id=made.session_id, read="none")
+    sent = await broker.send(
+        then,
+        enter=True,
+        session_id=made.session_id,
+        wait_for="pattern",
+        pattern=r"(?m)^.*haystack.*$",
+        timeout_ms=LONG_MS,
+    )
+    assert sent.result
+    assert (sent.result.outcome, sent.result.matched) == ("matched", "haystack")
+    assert "over" in sent.result.content
+
+
 # ---- full-screen programs -------------------------------------------------------------------------
 
 LONG_MS = int(20_000 * SLOW)

@@ -14,6 +14,7 @@ from tmuxmcp.host.searching import Pattern
 from tmuxmcp.sessions.look import Scan
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.forward import column_behind
+from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.terminal.plain import needs_grid, plain, without_left_out
 from tmuxmcp.terminal.widths import text_width
 
@@ -25,6 +26,9 @@ LINE_BYTES = 4096
 
 COLUMN_BYTES = 16
 """Of the sequence that puts the cursor into a column."""
+
+_TAKES_PASTES, _TAKES_NO_PASTES = b"\x1b[?2004h", b"\x1b[?2004l"
+"""A line editor begins to read, and has read a line."""
 
 _TO_COLUMN = re.compile(rb"\x1b\[\d+G$")
 
@@ -54,12 +58,49 @@ def without_echo(text: str, typed: str) -> str:
     return text
 
 
-def printed_since(scan: Scan, offset: int) -> str:
-    """What was printed since an offset, or the end of it, as clean text."""
+def printed_since(scan: Scan, offset: int, typed: str) -> str:
+    """What was printed since an offset, or the end of it, as clean text without the echo of what was typed there.
+
+    What is typed while a command runs is echoed twice: by the terminal at once, then by the line editor behind its
+    next prompt.
+    """
     start = max(offset, scan.size - PATTERN_BYTES, scan.log.head())
     data = b"".join(scan.log.pieces(start, scan.size))
-    text = without_left_out(plain(data, scan.cols, scan.rows).text)
+    text = _clean(scan, data)
+    begin, end = (at - start for at in _edited_since(scan, start, data))
+    if typed and begin < len(data):
+        before, edited = _clean(scan, data[:begin]), _clean(scan, data[:end])
+    else:
+        before = edited = text
+    if edited.startswith(before) and text.startswith(edited):
+        printed = without_echo(before, typed)
+        text = printed + without_echo(edited.removeprefix(before), typed) + text.removeprefix(edited)
+    else:
+        text = without_echo(text, typed)
     return _with_blanks(text, data[-LINE_BYTES:], scan.cols)
+
+
+def _clean(scan: Scan, data: bytes) -> str:
+    return without_left_out(plain(data, scan.cols, scan.rows).text)
+
+
+def _edited_since(scan: Scan, start: int, data: bytes) -> tuple[int, int]:
+    """Where a line editor first began to show what it reads, and where that ended; where that is now, if it did not.
+
+    Args:
+        data: what was printed since `start`.
+    """
+    shell = scan.shell
+    shown = [(each.echo_start, each.echo_end) for each in scan.commands]
+    shown.append((shell.prompt_end, shell.echo_end if shell.state is ShellState.RUNNING else scan.size))
+    for begin, end in shown:
+        if scan.marks and start < begin <= end:
+            return begin, end
+    begin = data.find(_TAKES_PASTES)
+    if begin < 0:
+        return scan.size, scan.size
+    end = data.find(_TAKES_NO_PASTES, begin)
+    return start + begin, start + end if end > 0 else scan.size
 
 
 def line_of_cursor(scan: Scan) -> str:
@@ -72,7 +113,7 @@ def line_since(scan: Scan, offset: int, typed: str) -> str:
     """The line that the cursor is in, as far as it was printed since an offset and is no echo of what was typed."""
     if scan.size <= offset:
         return ""
-    return without_echo(printed_since(scan, offset), typed).rpartition("\n")[2]
+    return printed_since(scan, offset, typed).rpartition("\n")[2]
 
 
 def takes_pastes(scan: Scan) -> bool:
@@ -178,7 +219,7 @@ class Matching:
         if scan.size == self._searched or scan.size <= self.start:
             return None
         self._searched = scan.size
-        return await pattern.search(without_echo(printed_since(scan, self.start), self.typed))
+        return await pattern.search(printed_since(scan, self.start, self.typed))
 
     async def _on_screen(self, pattern: Pattern, session: Session, scan: Scan, now: float) -> str | None:
         due = SCREEN_EVERY_S if scan.size != self._screen_of else UNPRINTED_S
