@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import eventually
 from tests.sessions.test_end import alive, numbers
+from tmuxmcp.broker import sending
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.limits import Limits
 from tmuxmcp.contract.settings import BrokerSettings
@@ -211,6 +212,12 @@ async def test_groups_are_gone_with_their_session(broker: Broker) -> None:
 NEVER_READS = "import tty, time; tty.setraw(0); print('here', flush=True); time.sleep(600)"
 
 
+async def is_full(broker: Broker) -> bool:
+    """Whether what was typed has filled the terminal: what is typed next has to wait in tmux."""
+    look = await broker.registry.sessions["a"].look()
+    return look.facts is not None and look.facts.unread >= sending.TTY_FULL
+
+
 async def test_input_to_a_program_that_never_reads_is_bounded(state_dir: Path, home: Path) -> None:
     settings = BrokerSettings(state_dir=state_dir, max_input_bytes=50_000)
     async with Broker.open(settings) as broker, Broker.open(settings) as other:
@@ -218,6 +225,7 @@ async def test_input_to_a_program_that_never_reads_is_bounded(state_dir: Path, h
         await broker.read(session_id="a", wait_for="pattern", pattern="here")
         for each in (broker, other):  # what one of them typed the other knows
             await each.send("x" * 24_000, session_id="a", read="none")
+            await eventually(lambda: is_full(broker))
         for each in (broker, other):
             with pytest.raises(ResourceLimit, match="does not read its input: 48,000 bytes wait") as caught:
                 await each.send("x" * 24_000, session_id="a")
@@ -230,6 +238,7 @@ async def test_a_line_that_is_refused_does_not_count_as_waiting(broker: Broker) 
     await broker.create_session("sleep", ["600"], name="a", wait_ready=False)
     for _ in range(2):
         await broker.send("x\n" * 4000, session_id="a", read="none")
+        await eventually(lambda: is_full(broker))
     queued = broker.registry.sessions["a"].queued
     waiting = queued.bytes
     with pytest.raises(InvalidArgument, match="A line has 5,000 bytes"):
