@@ -581,6 +581,7 @@ def test_options_of_their_own_change_nothing(agent: Agent, name: str):
 
 def test_cleared_and_reset_screens_take_nothing_from_the_log(agent: Agent, name: str):
     agent.run("seq 100", session_id=name)
+    agent.call("read", session_id=name, wait_for="ready")  # else its prompt comes when the screen is cleared
     tmux(agent, "clear-history", "-t", f"={name}:")
     tmux(agent, "send-keys", "-R", "-t", f"={name}:")
     assert agent.call("read", session_id=name, view="screen")["content"] == ""

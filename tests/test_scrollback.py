@@ -49,6 +49,7 @@ async def test_lines_are_those_of_tmux(broker: Broker):
 async def test_only_the_last_lines_are_kept(broker: Broker):
     await broker.create_session("bash", name="a", scrollback_lines=50)
     await broker.run("seq 10000", "a")
+    await broker.read("screen", "a", wait_for="ready")  # its prompt is a line as well
     lines = await scrollback(broker, offset=0)
     assert len(lines) == 50
     assert lines[:-1] == [str(number) for number in range(9952, 10001)]
@@ -61,6 +62,7 @@ async def test_lines_drawn_over_count_once(broker: Broker):
     drawn = r"\033[2A\033[2Ka %d\n\033[2Kb %d\n"
     bar = f"""printf '\\n\\n'; awk 'BEGIN {{ for (n = 1; n <= 50000; n++) printf "{drawn}", n, n }}'"""
     await broker.run(f"seq 500; {bar}", "a", timeout_ms=50_000)
+    await broker.read("screen", "a", wait_for="ready")  # its prompt is a line as well
     lines = await scrollback(broker, offset=0)
     assert len(lines) == 100
     assert lines[-3:-1] == ["a 50000", "b 50000"]
