@@ -71,7 +71,10 @@ def only_process(agent: Agent) -> bool:
 
 
 def waits(agent: Agent) -> bool:
-    return agent.run("sleep 5", timeout_ms=9999)["effective_timeout_ms"] == 200
+    session = agent.call("create_session", program="bash")["session_id"]
+    # On a slow machine its first prompt takes longer than the longest wait.
+    eventually(lambda: agent.call("read", session_id=session, wait_for="ready")["outcome"] == "ready")
+    return agent.run("sleep 5", session_id=session, timeout_ms=9999)["effective_timeout_ms"] == 200
 
 
 def too_many(agent: Agent) -> bool:
