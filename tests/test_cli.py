@@ -26,7 +26,7 @@ import pytest
 import tmuxmcp
 import tmuxmcp.cli
 from tests import forks
-from tests.conftest import end_server
+from tests.conftest import end_server, until_exists
 from tmuxmcp.cli.arguments import VERBS, parse, verb_of
 from tmuxmcp.config import Settings
 from tmuxmcp.errors import InvalidArgument
@@ -480,7 +480,8 @@ def test_run_cuts_pieces_where_a_line_ends(shared):
 
 def test_run_that_times_out_goes_on(cli):
     cli("new", "--name", "x")
-    done = cli("run", "-s", "x", "--timeout", "0.5", "echo begun; sleep 600", status=124)
+    timeout = str(SLOWNESS)  # in which it has to begin
+    done = cli("run", "-s", "x", "--timeout", timeout, "echo begun; sleep 600", status=124)
     assert done.stdout == b"begun\n"
     assert b"goes on in session x" in done.stderr
     assert cli.error("run", "x", "true", status=125).startswith("SESSION_BUSY: ")
@@ -604,9 +605,11 @@ def test_wait_for_the_end(cli):
 
 def test_wait_for_a_command_tells_its_exit_code(cli):
     cli("new", "--name", "x")
-    cli("run", "-s", "x", "--timeout-ms", "50", "sleep 0.3; (exit 5)", status=124)
+    command = f"{until_exists(cli.work / 'go')}; (exit 5)"
+    cli("run", "-s", "x", "--timeout-ms", "50", command, status=124)
+    (cli.work / "go").touch()
     done = cli("read", "x", "--wait", "command")
-    assert re.fullmatch(rb"tmuxmcp: command 1 ended with exit code 5: sleep 0.3; \(exit 5\)\n", done.stderr)
+    assert done.stderr.decode() == f"tmuxmcp: command 1 ended with exit code 5: {command}\n"
 
 
 def test_read_goes_on_where_it_stopped(cli):
@@ -623,7 +626,7 @@ def test_read_goes_on_where_it_stopped(cli):
 
 def test_read_cuts_nothing_that_a_model_would_not_get(cli):
     cli("new", "--name", "x", "sh", "-c", "seq 9999; sleep 600")
-    text = cli.out("read", "x", "--wait", "pattern", "--pattern", "^9999$")
+    text = cli.out("read", "x", "--wait", "pattern", "--pattern", r"^9999\n")
     assert text == "".join(f"{number}\n" for number in range(1, 10_000))
 
 
