@@ -317,7 +317,7 @@ async def test_keys_of_the_terminal_and_job_control(boxed: Broker) -> None:
     await eventually(lambda: is_in_front(boxed, "sleep 600"))
     sent = await boxed.send(key="C-c", session_id="a")
     assert (await boxed.run("echo here $?", session_id="a")).output == "here 130\n"
-    assert (await boxed.get_session("a")).mode == "shell_prompt"
+    await eventually(lambda: mode_is(boxed, "a", "shell_prompt"))
 
 
 async def mode_is(broker: Broker, session_id: str, mode: str) -> bool:
