@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import eventually
+from tests.conftest import SLOW, eventually
 from tests.sessions.test_end import alive, numbers
 from tmuxmcp.broker import sending
 from tmuxmcp.broker.broker import Broker
@@ -257,7 +257,8 @@ print('all', flush=True)
 time.sleep(600)"""
 
 
-async def test_input_to_a_slow_reader_arrives(state_dir: Path, home: Path) -> None:
+async def test_input_to_a_slow_reader_arrives(state_dir: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "QUEUE_S", sending.QUEUE_S * SLOW)
     settings = BrokerSettings(state_dir=state_dir, max_input_bytes=50_000)
     async with Broker.open(settings) as broker:
         await broker.create_session("python3", ["-c", SLOW_READER, "180000"], name="a", wait_ready=False)
