@@ -495,6 +495,7 @@ def test_run_that_times_out_goes_on(cli):
 def test_run_errors_are_125(cli):
     assert cli.error("run", "-s", "nope", "true", status=125).startswith("SESSION_NOT_FOUND: ")
     cli("new", "--name", "x", "cat")
+    cli("read", "x", "--wait", "ready")  # until then it may be busy
     assert cli.error("run", "x", "true", status=125).startswith("NOT_A_SHELL: ")
     cli("new", "--name", "y")
     assert cli.error("run", "y", "echo 'open", status=125).startswith("INCOMPLETE_COMMAND: ")

@@ -233,6 +233,7 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("get_session", {"session_id": "nowhere"}, "SESSION_NOT_FOUND"),
     ("create_session", {"name": "twice", "program": "cat"}, ""),
     ("create_session", {"name": "twice"}, "SESSION_EXISTS"),
+    ("read", {"session_id": "twice", "wait_for": "ready"}, ""),
     ("run", {"command": "true", "session_id": "twice"}, "NOT_A_SHELL"),
     ("create_session", {"name": "a name"}, "INVALID_ARGUMENT"),
     ("create_session", {"program": "no-such-program"}, "PROGRAM_NOT_FOUND"),
