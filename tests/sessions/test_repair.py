@@ -45,6 +45,15 @@ def sinks(directory: Path) -> list[psutil.Process]:
     return found
 
 
+def rests(directory: Path) -> bool:
+    """Whether the sink has nothing to do: it waits for more, and what was too much is cut off."""
+    for process in sinks(directory):
+        with suppress(psutil.Error):
+            if process.name() == "dd" and process.status() == psutil.STATUS_SLEEPING:
+                return True
+    return False
+
+
 def kill_sink(directory: Path) -> None:
     for process in sinks(directory):
         with suppress(psutil.NoSuchProcess):

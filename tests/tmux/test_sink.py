@@ -22,6 +22,8 @@ from tests.tmux.conftest import SENTINEL, launch_pane
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Gap, decode, encode
 from tmuxmcp.record.log import RawLog
+from tmuxmcp.record.sink import sink_of
+from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.launch import PACKAGE
 from tmuxmcp.tmux.server import Tmux
 
@@ -247,8 +249,12 @@ async def test_pane_is_bounded_while_no_broker_runs(tmux: Tmux) -> None:
 for start in range(0, 30_000_000, 16_000):
     sys.stdout.write("".join("%014d\\n" % number for number in range(start, start + 16_000, 16)))"""
     launched = await launch_pane(tmux, [sys.executable, "-IS", "-c", code], log_max_bytes=MAX)
-    assert (await launched.ended(30)).exit_code == 0
-    log = RawLog(SessionDirectory(launched.directory))
+    pane = await launched.ended(30)
+    assert pane.exit_code == 0
+    files = SessionDirectory(launched.directory)
+    await panes.kill_session(tmux, pane)
+    await eventually(lambda: not sink_of(files).alive)  # it cuts no more
+    log = RawLog(files)
     assert os.stat(log.path).st_blocks * 512 < 1.5 * MAX
     text = SENTINEL.sub(b"", b"".join(log.pieces(log.head(), log.size())))
     assert len(text) >= MAX
