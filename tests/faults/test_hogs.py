@@ -69,7 +69,7 @@ async def test_memory_hog_is_stopped(broker: Broker) -> None:
     await broker.create_session(name="beside")
     limits = Limits(memory_mb=100)
     await broker.create_session(sys.executable, ["-IS", "-c", MEMORY], name="a", wait_ready=False, limits=limits)
-    read = await broker.read(session_id="a", wait_for="exit", timeout_ms=20_000)
+    read = await broker.read(session_id="a", wait_for="exit", timeout_ms=int(20_000 * SLOW))
     assert read.exited
     assert (await broker.get_session("a")).exit_code != 0
     assert not any(map(alive, process_tree(broker.registry.sessions["a"])))

@@ -92,7 +92,7 @@ print("here", flush=True)
 time.sleep(600)"""
     await broker.create_session(name="a", program=sys.executable, args=["-c", code], wait_ready=False)
     await broker.read(session_id="a", wait_for="pattern", pattern="here")
-    ended = await broker.destroy_session("a")
+    ended = await broker.destroy_session("a", grace_ms=int(10_000 * SLOW))
     assert (ended.exit_code, ended.exit_signal, ended.survivors) == (7, None, [])
     assert (tmp_path / "clean").exists()
 

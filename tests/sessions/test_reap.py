@@ -11,6 +11,7 @@ import pytest
 
 from tests.agent import Agent
 from tests.agent import eventually as soon
+from tests.conftest import SLOW
 from tmuxmcp.sessions.life import Reason
 from tmuxmcp.sessions.reap import DAY_S, ORPHAN_IDLE_S, Age, Bounds, Due, disk_use, due, remove_old
 
@@ -75,7 +76,7 @@ def test_the_oldest_logs_make_room(state_dir: Path):
 
 
 def test_an_idle_session_is_ended_and_a_busy_one_is_not(state_dir: Path):
-    with Agent(state_dir, TMUXMCP_IDLE_TIMEOUT_S="0.6") as agent:
+    with Agent(state_dir, TMUXMCP_IDLE_TIMEOUT_S=str(0.6 * SLOW)) as agent:
         agent.call("create_session", program="sleep", args=["1000"], name="busy", wait_ready=False)
         agent.call("create_session", program="bash", name="idle")
         soon(
@@ -86,6 +87,6 @@ def test_an_idle_session_is_ended_and_a_busy_one_is_not(state_dir: Path):
 
 
 def test_a_session_may_not_live_longer_than_allowed(state_dir: Path):
-    with Agent(state_dir, TMUXMCP_MAX_DURATION_S="0.6") as agent:
+    with Agent(state_dir, TMUXMCP_MAX_DURATION_S=str(0.6 * SLOW)) as agent:
         agent.call("create_session", program="sleep", args=["1000"], name="busy", wait_ready=False)
         soon(lambda: agent.call("list_sessions", include_exited=False)["count"] == 0)

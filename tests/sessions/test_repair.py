@@ -175,7 +175,7 @@ async def test_pane_that_ends_is_not_mended(broker: Broker, state_dir: Path) -> 
     for number in range(20):
         await broker.create_session(name=f"a{number}", program="sh", args=["-c", "echo done"], wait_ready=False)
     for number in range(20):
-        read = await broker.read(session_id=f"a{number}", wait_for="exit", timeout_ms=10_000)
+        read = await broker.read(session_id=f"a{number}", wait_for="exit", timeout_ms=int(10_000 * SLOW))
         assert read.exited
         kill_sink(directory_of(state_dir, f"a{number}"))
     async with Broker.open(broker.settings) as other:

@@ -15,7 +15,7 @@ import anyio
 import psutil
 import pytest
 
-from tests.conftest import eventually, stop_with_children
+from tests.conftest import SLOW, eventually, stop_with_children
 from tests.tmux.conftest import ENVIRONMENT, Launched, launch_pane
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.times import iso
@@ -89,7 +89,7 @@ async def test_death_by_signal_is_told_and_prints_nothing(tmux: Tmux, shell: lis
 )
 async def test_exit_status_of_a_session(broker: Broker, program: str, code: str, expected: object) -> None:
     await broker.create_session(program=program, args=["-c", code], name="a", wait_ready=False)
-    await broker.read(session_id="a", wait_for="exit", timeout_ms=10_000)
+    await broker.read(session_id="a", wait_for="exit", timeout_ms=int(10_000 * SLOW))
     facts = await broker.get_session("a")
     assert (facts.exit_code, facts.exit_signal) == expected
 
