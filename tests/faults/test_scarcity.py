@@ -16,6 +16,8 @@ import pytest
 
 from tests.agent import Agent, ToolFailed, eventually
 from tests.conftest import SLOW, TMUX
+from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.sink import sink_of
 
 SOON_S = 5 * SLOW
 """Longest answer of a call, short of resources or not: facts about a session come much sooner."""
@@ -83,6 +85,7 @@ def test_full_disk_is_told_and_got_over(small_disk: Path):
             ("run_process", {"argv": ["echo", "fine"]}),
         ):
             assert timed(agent, tool, **arguments)[1] == "", tool
+        eventually(lambda: sink_of(SessionDirectory.of(small_disk, "a")) != (1, True))  # what it prints may come late
         ballast.unlink()
         agent.call("send", session_id="a", key="C-c", read="none")
         agent.call("send", session_id="quiet", key="C-u", read="none")
