@@ -342,9 +342,12 @@ def test_ready_of_a_busy_program_is_waited_for(agent: Agent, name: str):
 
 def test_waits_are_clamped_and_say_so(agent: Agent, state_dir: Path):
     with Agent(state_dir, "bash", TMUXMCP_MAX_WAIT_MS="300") as hasty:
-        result = hasty.run("sleep 5", timeout_ms=60_000)
+        name = hasty.call("create_session", program="bash")["session_id"]
+        eventually(lambda: hasty.call("get_session", session_id=name)["ready"])
+        result = hasty.run("sleep 600", session_id=name, timeout_ms=60_000)
         assert (result["outcome"], result["effective_timeout_ms"]) == ("timeout", 300)
-        answer = hasty.call("read", wait_for="ready", timeout_ms=60_000)
+        eventually(lambda: hasty.in_front(name) == "sleep 600")
+        answer = hasty.call("read", session_id=name, wait_for="ready", timeout_ms=60_000)
         assert (answer["outcome"], answer["effective_timeout_ms"]) == ("timeout", 300)
 
 
