@@ -434,7 +434,9 @@ def test_signal_reaches_the_foreground_or_all(agent: Agent, name: str):
     assert answer["mode"] == "shell_prompt"
     everyone = agent.call("signal", session_id=name, signal="TERM", target="session")
     assert len(everyone["pids"]) >= 2
-    assert agent.run("sleep 0.1; jobs", session_id=name)["output"].count("Running") == 0
+    ended = agent.run("wait; jobs", session_id=name)
+    assert ended["completed"]
+    assert ended["output"].count("Running") == 0
 
 
 def test_health(agent: Agent):
