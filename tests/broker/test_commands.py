@@ -11,12 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SLOW, TMUX, eventually, until_exists
+from tests.conftest import SLOW, TMUX, eventually, stop_with_children, until_exists
 from tmuxmcp.broker import run
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, NotRetained
+from tmuxmcp.readiness.kernel import Waiting
+from tmuxmcp.readiness.relays import Sight
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.tmux.panes import Pane
 
 pytestmark = pytest.mark.anyio
 
@@ -267,10 +271,63 @@ async def test_a_shell_that_exits_ends_the_wait(broker: Broker, tmp_path: Path) 
 async def test_a_mark_that_a_program_prints_ends_no_wait(broker: Broker) -> None:
     await broker.create_session("bash", name="a")
     session = broker.registry.sessions["a"]
-    forged = "".join(rf"\033]133;{kind};aid={session.meta.nonce};n=1\007" for kind in ("D;0", "A", "B"))
-    text = f"sh -c \"printf '{forged}'; sleep 1; exit 7\""
-    await broker.send(text, enter=True, session_id="a", read="none")
+    await broker.send(forges(session, "sleep 1"), enter=True, session_id="a", read="none")
     assert await waited(broker) == ("command", 1, 7)
+
+
+def forges(session: Session, then: str) -> str:
+    """A command that prints the marks of its own end, goes on and exits with 7."""
+    forged = "".join(rf"\033]133;{kind};aid={session.meta.nonce};n=1\007" for kind in ("D;0", "A", "B"))
+    return f"sh -c \"printf '{forged}'; {then}; exit 7\""
+
+
+async def is_printed(session: Session) -> bool:
+    return b";n=1\x07" in session.log.read(session.typed_at, 4096).rpartition(b"133;B;")[2]
+
+
+async def test_a_printed_mark_ends_no_command_whose_own_is_on_its_way_to_the_log(
+    broker: Broker, tmp_path: Path
+) -> None:
+    await broker.create_session("bash", name="a")
+    session = broker.registry.sessions["a"]
+    text = forges(session, f"until test -e {tmp_path}/go; do sleep 0.05; done")
+    await broker.send(text, enter=True, session_id="a", read="none")
+    await eventually(lambda: is_printed(session))
+    sink = stop_with_children(int(session.directory.sink.read_text().split()[0]))
+    try:
+        (tmp_path / "go").touch()
+        await eventually(lambda: waits_for_keys(session))
+        assert await waited(broker, 300) == ("timeout", None, None)
+    finally:
+        for process in sink:
+            process.resume()
+    assert await waited(broker) == ("command", 1, 7)
+
+
+async def waits_for_keys(session: Session) -> bool:
+    look = await session.look()
+    return look.waiting is Waiting.EDITOR and look.own_shell_in_front
+
+
+async def test_a_mark_that_is_printed_behind_the_kernels_word_ends_no_command(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shell waited for keys when the kernel was asked; when the log is read it runs the command."""
+    await broker.create_session("bash", name="a")
+    session = broker.registry.sessions["a"]
+    look = session._terminal.look
+
+    async def then_held_up(pane: Pane | None) -> Sight:
+        sight = await look(pane)
+        patched.undo()
+        await broker.send(forges(session, "sleep 600"), enter=True, session_id="a", read="none")
+        await eventually(lambda: is_printed(session))
+        return sight
+
+    with monkeypatch.context() as patched:
+        patched.setattr(session._terminal, "look", then_held_up)
+        (command,) = (await broker.list_commands("a")).commands
+    assert command.exit_code is None
 
 
 def begun_by_a_broker_that_is_killed(state_dir: Path) -> None:

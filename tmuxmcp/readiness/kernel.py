@@ -343,7 +343,14 @@ def sleeps(pid: int) -> bool:
     One that somebody has stopped does not sleep: it may have something to do.
     """
     with suppress(OSError):
-        return all(proc.stat(f"/proc/{each}").state not in "RDTt" for each in (pid, *proc.children(pid, [pid])))
+        return all(map(rests, (pid, *proc.children(pid, [pid]))))
+    return True
+
+
+def rests(pid: int) -> bool:
+    """The same of a process alone."""
+    with suppress(OSError):
+        return proc.stat(f"/proc/{pid}").state not in "RDTt"
     return True
 
 

@@ -61,9 +61,17 @@ class Commands:
         places: Places,
         gaps: Callable[[int, int], list[int]],
         size: Callable[[], tuple[int, int]],
+        passed_on: Callable[[Scan], bool],
     ) -> None:
-        """`gaps(start, end)`: where output was lost; `size()`: columns and rows of the terminal."""
+        """Take up what is written down.
+
+        Args:
+            gaps: `gaps(start, end)`: where output was lost.
+            size: columns and rows of the terminal.
+            passed_on: whether a scan has all that was printed until now.
+        """
         self._file = CommandFile(directory)
+        self._passed_on = passed_on
         self._log, self._places, self._gaps, self._size = log, places, gaps, size
         self._new: dict[int, Finished | EndedCommand] = {}
         """Ended, and not written down as they are here; what is known of one is found out when it is asked for."""
@@ -155,7 +163,7 @@ class Commands:
             goes_on = look.shell.state is ShellState.RUNNING and look.shell.number > numbers[-1]
             goes_on = goes_on or self._is_proven(numbers[-1])
             goes_on = goes_on or self._level_of(numbers[-1]) > look.level.number  # its shell has ended
-            if not (goes_on or look.exited or shell_is_back(look)):
+            if not (goes_on or look.exited or (shell_is_back(look) and self._passed_on(look))):
                 return numbers[:-1]
             self._sure = numbers[-1]
         return numbers
@@ -304,10 +312,12 @@ _CONTINUATION = re.compile(rb"\x1b\]133;P;k=s[^\x07\x1b]*(?:\x07|\x1b\\)")
 def shell_is_back(look: Look) -> bool:
     """Whether the session's own shell waits at a prompt that the log has: then it has said all that it says of an end.
 
-    Where the kernel does not tell who waits, the marks of the prompt have to do.
+    The log had the prompt before the kernel was asked: a program may print one after the kernel's word on the shell
+    that is about to start it. Where the kernel does not tell who waits, the marks of the prompt have to do.
     """
     untold = look.facts is None or look.waiting is Waiting.UNKNOWN
-    return look.at_prompt and look.own_shell_in_front and (untold or look.at_editor)
+    waits = look.at_editor and look.shell.prompt_end <= look.heard
+    return look.at_prompt and look.own_shell_in_front and (untold or waits)
 
 
 def _runs(shell: ShellTrack) -> bool:

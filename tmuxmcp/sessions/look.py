@@ -137,6 +137,8 @@ class Scan:
 class Look(Scan):
     """A scan, and what the kernel said just before it."""
 
+    heard: int
+    """Size of the log before the kernel was asked: what is behind it may have been printed after its word."""
     sight: Sight
     far: KernelFacts | None
     """The facts of the terminal at the far end of its ssh, as the witness there has just said; None: it has not."""

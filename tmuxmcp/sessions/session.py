@@ -109,7 +109,9 @@ class Session:
         """Size of the log before this broker last typed something; -1: it has not."""
         self._notice: str | None = None
         self._places = Places(self.log)
-        self.commands = Commands(directory, log, self._places, self.events.gaps, lambda: (self.cols, self.rows))
+        self.commands = Commands(
+            directory, log, self._places, self.events.gaps, lambda: (self.cols, self.rows), self._has_passed_on
+        )
         self._shell = ShellView(log, directory, meta.nonce, seconds_of(meta.created_at) or 0.0, self.commands)
         self._terminal = Terminal()
         self._far = FarEnd(meta.control) if meta.control else None
@@ -364,7 +366,7 @@ class Session:
 
     async def look(self) -> Look:
         """Look at it now: the kernel first, then the log to its end, with all marks."""
-        pid = self.pid
+        pid, heard = self.pid, self.log.size()
         sight, far = await self._terminal.look(self.pane), None
         if self._far:
             far, verdict = await self._far.look(sight.facts, sight.verdict)
@@ -376,6 +378,7 @@ class Session:
             scan = await self.scan()
         return Look(
             **vars(scan),
+            heard=heard,
             sight=sight,
             far=far,
             pid=pid,
@@ -428,9 +431,17 @@ class Session:
         shell = own if level.number == 0 else level.pid
         if shell and not identity(shell):
             return True  # tmux is about to learn of the session's end
-        if any(readiness.computes(pid) for pid in (shell, self.tmux.pid) if pid):
+        if shell and readiness.computes(shell):
             return True
-        return not self.sink_rests() or self.log.size() > scan.size
+        return not self._has_passed_on(scan)
+
+    def _has_passed_on(self, scan: Scan) -> bool:
+        """Whether a scan has all that was printed until now, as far as can be told without asking tmux.
+
+        Asked in the order in which it comes, as above.
+        """
+        tmux = self.tmux.pid
+        return (tmux is None or readiness.rests(tmux)) and self.sink_rests() and self.log.size() == scan.size
 
     @property
     def adopting(self) -> Level | None:
