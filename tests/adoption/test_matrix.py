@@ -124,8 +124,8 @@ async def enter(broker: Broker, shell: str, place: str) -> None:
         now = await broker.read(view="screen", session_id="s")
         text = now.content.rstrip()
         told = await broker.get_session("s")
-        in_front = told.foreground.command if told.foreground else ""
-        return now.next_offset > before + len(command) and text[-1:] in "#$>%" and in_front not in ("", "bash -i")
+        left = told.foreground is not None and told.foreground.pid != told.pid
+        return now.next_offset > before + len(command) and text[-1:] in list("#$>%") and left
 
     await eventually(rests, 20)
     await broker.read(session_id="s", wait_for="idle", idle_ms=400)

@@ -38,11 +38,11 @@ async def begin(broker: Broker, command: str, name: str = "a", program: str = "b
 async def enter(broker: Broker, command: str, name: str = "a") -> None:
     """Start a shell in front of the one that is there, and wait until it rests."""
     await broker.send(command, session_id=name, enter=True, read="none")
-    word = command.removeprefix("busybox ").split()[0]
+    words = command.removeprefix("busybox ")  # all of them: the shell that is there may be a bash as well
 
     async def rests() -> bool:
         facts = await broker.get_session(name)
-        return facts.foreground is not None and facts.foreground.command.startswith(word) and facts.ready
+        return facts.foreground is not None and facts.foreground.command == words and facts.ready
 
     await eventually(rests)
 
