@@ -157,9 +157,11 @@ def test_background_jobs_do_not_hold_the_answer(shell: Callable[..., dict]):
 
 def test_a_command_killed_by_a_signal(agent: Agent, shell: Callable[..., dict]):
     session = session_of(shell)
-    agent.portal.start_task_soon(lambda: agent.client.call_tool("run", {"command": "sleep 60", "session_id": session}))
+    call = {"command": "sleep 60", "session_id": session}
+    running = agent.portal.start_task_soon(lambda: agent.client.call_tool("run", call))
     eventually(lambda: agent.in_front(session) == "sleep 60")
     assert agent.call("signal", session_id=session, signal="TERM")["delivered"]
+    assert running.result(10 * SLOW).structured_content["exit_code"] == 143
     eventually(lambda: agent.call("get_session", session_id=session)["mode"] == "shell_prompt")
     assert shell("echo $?")["output"] == "143\n"
 
@@ -523,7 +525,8 @@ def test_a_person_types_while_a_command_runs(agent: Agent, shell: Callable[..., 
     result = running.result(10 * SLOW).structured_content
     assert result["exit_code"] == 0
     assert "mine\n" in result["output"]
-    eventually(lambda: "theirs" in agent.call("read", session_id=session, view="screen")["content"])
+    eventually(lambda: "theirs" in agent.call("read", session_id=session, view="screen")["content"].splitlines())
+    agent.call("read", session_id=session, wait_for="ready")
     assert shell("echo next")["output"] == "next\n"
 
 
@@ -538,6 +541,11 @@ def test_a_person_typed_a_command_just_before(agent: Agent, shell: Callable[...,
 
 def run_behind(agent: Agent, session: str, theirs: str, ours: str, **more: object) -> dict:
     """`run` at a moment when the shell has not yet read what somebody typed: it is stopped until both are typed."""
+    rests = agent.call("read", session_id=session, wait_for="ready")
+    assert (rests["outcome"], rests["mode"]) == (
+        "ready",
+        "shell_prompt",
+    )  # stopped before its prompt, it is given nothing
     program = psutil.Process(agent.call("get_session", session_id=session)["pid"])
     events = agent.state_dir / "sessions" / session / "events.jsonl"
     before = events.read_text().count('"input"')

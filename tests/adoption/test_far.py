@@ -34,8 +34,11 @@ def run(agent: Agent, session_id: str, command: str, **more: Any) -> tuple[str, 
 
 
 def go(agent: Agent, session_id: str, command: str, prompt: str) -> None:
-    agent.call("send", session_id=session_id, text=command, enter=True, read="none")
-    agent.call("read", session_id=session_id, wait_for="pattern", pattern=prompt, timeout_ms=LONG)
+    """Go on to another shell; the prompt that is there may look like the one that is to come."""
+    agent.call("read", session_id=session_id, wait_for="ready", timeout_ms=LONG)
+    wait = {"wait_for": "pattern", "pattern": prompt, "timeout_ms": LONG}
+    answer = agent.call("send", session_id=session_id, text=command, enter=True, **wait)["result"]
+    assert answer["outcome"] == "matched", answer
 
 
 def test_a_session_on_another_host_runs_at_once(agent: Agent, box: Box):

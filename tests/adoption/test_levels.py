@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.adoption.test_run import begin, enter, told
+from tests.adoption.test_run import at_prompt, begin, enter, told
 from tests.agent import eventually as soon
 from tests.conftest import eventually
 from tmuxmcp.broker.adopting import leads_to_one_shell
@@ -40,6 +40,7 @@ async def test_each_shell_has_its_level_and_each_end_its_exit_code(broker: Broke
     await enter(broker, "zsh -f")
     two = await broker.run("echo 2", "a", adopt="yes")
     assert (two.output, two.shell and two.shell.level) == ("2\n", 2)
+    await at_prompt(broker)
     facts = await broker.get_session("a")
     assert levels(facts) == [(0, "bash", "running"), (1, "sh", "running"), (2, "zsh", "prompt")]
     assert facts.shell is not None

@@ -47,6 +47,12 @@ async def enter(broker: Broker, command: str, name: str = "a") -> None:
     await eventually(rests)
 
 
+async def at_prompt(broker: Broker, name: str = "a") -> None:
+    """Wait until the shell has drawn its prompt: `run` answers at the mark that ends the command."""
+    answer = await broker.read(session_id=name, wait_for="ready")
+    assert (answer.outcome, answer.mode) == ("ready", "shell_prompt")
+
+
 def told(result: r.RunResult) -> tuple[str, int | None, str]:
     return result.output, result.exit_code, result.outcome
 
@@ -61,6 +67,7 @@ async def test_run_is_exact_in_an_adopted_shell(broker: Broker, command: str, ki
     assert told(await broker.run("cd /usr; pwd", "a")) == ("/usr\n", 0, "ready")  # no word of it: it is adopted
     last = await broker.run("sh -c 'printf \"no newline\"; exit 3'", "a")
     assert (*told(last), last.cwd) == ("no newline", 3, "ready", "/usr")
+    await at_prompt(broker)
     facts = await broker.get_session("a")
     assert [(each.level, each.state) for each in facts.levels] == [(0, "running"), (1, "prompt")]
     left = await broker.run("exit 7", "a")

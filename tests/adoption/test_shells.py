@@ -177,8 +177,8 @@ def test_what_the_user_has_run_before_prompts_sees_the_status(start: Start, name
     shell.type("false")
     shell.adopt()
     shell.run("sh -c 'exit 3'")
+    shell.until(lambda: b"<3>" in shell.log[shell.log.rindex(b"133;D;3") :], "its hook saw the status")
     shell.at_rest()
-    assert b"<3>" in shell.log[shell.log.rindex(b"133;D;3") :]
     shell.run("sh -c 'exit 4'")
     shell.undo()
     shell.type("sh -c 'exit 5'", rb"<5>")

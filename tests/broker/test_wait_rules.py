@@ -260,9 +260,9 @@ LONG = 1500
 """Milliseconds of silence that nothing here takes."""
 
 
-async def prompted(broker: Broker, argv: list[str], **more: object) -> tuple[str, str | None]:
+async def prompted(broker: Broker, argv: list[str], shown: bytes = b"far$ ", **more: object) -> tuple[str, str | None]:
     session = await started(broker, *argv, ready=False)
-    await eventually(lambda: b"far$ " in session.log.read(0, 1000), 10)
+    await eventually(lambda: shown in session.log.read(0, 1000), 10)
     answer = await broker.read(session_id=session.id, wait_for="ready", since=0, prompt_pattern=r"far\$ $", **more)  # type: ignore[arg-type]
     return answer.outcome, answer.evidence
 
@@ -274,7 +274,8 @@ async def test_a_described_prompt_counts_where_the_kernel_cannot_tell(broker: Br
 
 async def test_a_described_prompt_counts_in_the_last_line_alone(broker: Broker, hides: list[str]):
     """And silence does not count instead."""
-    found = await prompted(broker, [*hides, "printf 'far$ \\nworks'; sleep 60"], idle_ms=100, timeout_ms=600)
+    argv = [*hides, "printf 'far$ \\nworks'; sleep 60"]
+    found = await prompted(broker, argv, b"works", idle_ms=100, timeout_ms=600)
     assert found == ("timeout", None)
 
 
