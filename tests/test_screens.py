@@ -24,11 +24,15 @@ async def draw(broker: Broker, sequence: str) -> None:
     if "a" not in broker.registry.sessions:
         await broker.create_session("sh", ["-c", "stty raw -echo; echo here; exec cat"], name="a")
         await broker.read(session_id="a", wait_for="pattern", pattern="here")
+    drawn, log = "\x1b[s\x1b[u", broker.registry.sessions["a"].log
+
+    def times() -> int:
+        return log.read(0, log.size()).count(drawn.encode())
+
+    before = times()
     await broker.send(sequence, session_id="a", read="none")
-    size = broker.registry.sessions["a"].log.size
-    before = size()
-    await broker.by("drawing").send("\x1b[s\x1b[u", session_id="a", read="none")
-    await eventually(lambda: size() >= before + 6)
+    await broker.by("drawing").send(drawn, session_id="a", read="none")
+    await eventually(lambda: times() > before)  # then all before it has been drawn, too
 
 
 async def diff(broker: Operations, **arguments: Any) -> r.ReadResult:
@@ -210,6 +214,7 @@ async def test_limits_count_colours_too(broker: Broker):
     await broker.create_session("bash", ["--norc"], name="a", wait_ready=True)
     command = r"printf '\033[31m'; seq 1000 2999; printf '\033[m'"
     await broker.run(command, "a", max_bytes=100)
+    await broker.read(session_id="a", wait_for="ready")  # its next prompt is one line more
     asked: dict[str, Any] = {"session_id": "a", "format": "ansi"}
     ends = await broker.read(command=-1, max_bytes=500, **asked)
     assert 300 < len(ends.content) <= 500
