@@ -109,7 +109,8 @@ def test_sweep_takes_old_groups_in_which_nothing_is(made: cgroup.Groups, monkeyp
 
 
 def test_marks_are_inherited_and_differ() -> None:
-    one, other = inherited.mark_of("one"), inherited.mark_of("other")
+    # Others may run this test at the same time, on the same machine.
+    one, other = (inherited.mark_of(f"{name} of {os.getpid()}") for name in ("one", "other"))
     if inherited.NO_MARK in (one, other):
         pytest.skip("the limits here are too low to be lowered")
     assert one != other
