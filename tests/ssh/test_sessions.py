@@ -185,7 +185,7 @@ def test_a_session_ends_though_nobody_looks(agent: Agent, box: Box):
     agent.call("send", session_id=made["session_id"], text="sleep 0.5; exit", enter=True, read="none")
     log = agent.state_dir / "sessions" / made["session_id"] / "events.jsonl"
     eventually(lambda: '"exit"' in log.read_text())
-    eventually(lambda: not list((agent.state_dir / "ssh").iterdir()) or agent.call("list_sessions"))
+    eventually(lambda: agent.call("list_sessions") and not list((agent.state_dir / "ssh").iterdir()))
     end(agent, made)
 
 
@@ -266,4 +266,5 @@ def test_a_person_makes_one_at_the_command_line(box: Box, state_dir: Path):
         return subprocess.run([*words, *more], env=env, check=True, capture_output=True, text=True).stdout
 
     assert line("new", "--name", "far", "--host", f"{box.user()}box") == "far\n"
-    assert "42" in line("send", "far", "echo $((6*7))", "--enter").split()
+    shown = ["--wait", "pattern", "--pattern", r"^42\n", "--timeout-ms", str(LONG)]  # silence may last until it comes
+    assert "42" in line("send", "far", "echo $((6*7))", "--enter", *shown).split()
