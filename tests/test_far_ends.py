@@ -11,10 +11,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.agent import Agent, ToolFailed, eventually
+from tests.agent import Agent, eventually, refused_for_good
 from tests.conftest import SLOW
 from tests.steps import PATH, Step, Terminal, an_agent, first, line, missing, over
 
@@ -149,8 +150,8 @@ def test_ssh(agent: Agent, sshd: list[str]):
         terminal.step(first("line_input", "(yes/no/[fingerprint])? "))
         terminal.step(line("yes", "password", "Enter passphrase for key"))
         terminal.step(line("open sesame", "unknown", "far$ ", "quiet", **PATIENT))
-        terminal.step(line("echo $((6*7))", "unknown", "\n42\nfar$ ", "prompt"))
-        terminal.step(line("sleep 0.7; cd /tmp", "unknown", "\nfar$ ", "prompt"))
+        terminal.step(line("echo $((6*7))", "unknown", "\n42\nfar$ ", "prompt", **PATIENT))
+        terminal.step(line("sleep 0.7; cd /tmp", "unknown", "\nfar$ ", "prompt", **PATIENT))
         # Only the last line can tell that there, at the far end, a secret is asked: that is said, and makes no mode.
         asks = line(
             "stty -echo; printf 'Password: '; read -r x; stty echo", "unknown", "Password: ", "quiet", **PATIENT
@@ -173,10 +174,10 @@ def test_run_of_ssh_comes_back_at_the_far_prompt(agent: Agent, sshd: list[str], 
     ran = agent.run(shlex.join(words), session_id=session, timeout_ms=int(15_000 * SLOW))
     assert (ran["outcome"], ran["evidence"], ran["completed"]) == ("idle", "prompt", False), ran
     assert "`ssh` hides what runs behind it" in ran["note"]
-    with pytest.raises(ToolFailed) as refused:
-        agent.run("ls", session_id=session)
-    assert "send" in refused.value.error["hint"]
-    answer = agent.call("send", session_id=session, text="sleep 0.4; echo $((6*7))", enter=True)["result"]
+    refused = refused_for_good(lambda: agent.run("ls", session_id=session))
+    assert "send" in refused.error["hint"]
+    far: dict[str, Any] = {"session_id": session, "enter": True, **PATIENT}
+    answer = agent.call("send", text="sleep 0.4; echo $((6*7))", **far)["result"]
     assert (answer["outcome"], answer["evidence"]) == ("ready", "prompt"), answer
     assert answer["content"].endswith("\n42\nfar$ ")
     # A program may print the prompt: its line editor does not come with it.
@@ -185,7 +186,7 @@ def test_run_of_ssh_comes_back_at_the_far_prompt(agent: Agent, sshd: list[str], 
     agent.call("read", session_id=session, wait_for="pattern", pattern=r"end\n")
     answer = agent.call("read", session_id=session, wait_for="ready", **PATIENT)
     assert (answer["outcome"], answer["evidence"]) == ("ready", "prompt"), answer
-    answer = agent.call("send", session_id=session, text="exit 3", enter=True)["result"]
+    answer = agent.call("send", text="exit 3", **far)["result"]
     assert (answer["outcome"], answer["mode"]) == ("ready", "shell_prompt"), answer
     assert answer["command"]["exit_code"] == 3
     agent.call("destroy_session", session_id=session, force=True)
@@ -211,7 +212,7 @@ def test_ssh_asks_for_the_account_s_password(agent: Agent, tmp_path: Path, accou
             terminal.step(first("password", f"{USER}@127.0.0.1's password: "))
             terminal.step(line("wrong", "password", "try again.\n"))
             terminal.step(line(PASSWORD, "unknown", "far$ ", "quiet", **PATIENT))
-            terminal.step(line("echo $((6*7))", "unknown", "\n42\nfar$ ", "prompt"))
+            terminal.step(line("echo $((6*7))", "unknown", "\n42\nfar$ ", "prompt", **PATIENT))
             terminal.step(over(text="exit", enter=True))
         finally:
             terminal.close()
