@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.agent import Agent, eventually
@@ -490,6 +491,23 @@ async def test_without_proc_marks_and_silence_remain(broker: Broker, monkeypatch
     answer = (await broker.send(text="sleep 0.3; echo hi", enter=True, session_id=shell.session_id)).result
     assert answer is not None
     assert (answer.outcome, answer.evidence, answer.mode) == ("ready", "marks", "shell_prompt")
+
+
+async def test_without_proc_the_prompt_before_what_was_typed_is_no_word_on_it(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(readiness.sys, "platform", "freebsd14")
+    shell = await broker.create_session(program="bash")
+    held = psutil.Process(shell.pid)
+    held.suspend()
+    typed = {"text": "echo h''i", "enter": True, "session_id": shell.session_id}
+    answer = (await broker.send(**typed, idle_ms=200)).result
+    assert answer is not None
+    assert (answer.outcome, answer.evidence) == ("idle", "quiet")
+    held.resume()
+    answer = await broker.read(session_id=shell.session_id, wait_for="ready", idle_ms=IDLE_MS)
+    assert (answer.outcome, answer.evidence) == ("ready", "marks")
+    assert "\nhi\n" in answer.content
 
 
 async def test_a_wait_channel_that_cannot_be_read_is_unknown(broker: Broker, monkeypatch: pytest.MonkeyPatch):

@@ -265,7 +265,8 @@ async def _ready(session: Session, look: Look, wait: Wait, watch: _Watch, now: f
     if look.waiting is Waiting.UNKNOWN:
         watch.ready_since = None
         told = look.facts is None or (look.level.where == "remote" and look.own_shell_in_front)
-        told = told and not look.unanswered
+        # Where the kernel does not tell what a shell has read, the prompt may be older than what was typed at it.
+        told = told and not look.unanswered and (look.facts is not None or look.shell.prompt_end > look.typed_at)
         if told and shown and now - watch.changed >= SETTLE_S * 5:
             return "marks"
         watch.unknown_since = watch.unknown_since or now
