@@ -37,20 +37,23 @@ def test_the_echo_is_taken_out(text: str, typed: str, left: str):
 @pytest.mark.parametrize(
     ("program", "first", "then"),
     [
-        ("bash", "sleep 1; echo o''ver", "sleep 0.1; echo haystack"),
-        ("zsh", "sleep 1; echo o''ver", "sleep 0.1; echo haystack"),
-        ("fish", "sleep 1; echo o''ver", "sleep 0.1; echo haystack"),
-        ("gdb", "python import time; time.sleep(1); print('o' 'ver')", "python time.sleep(0.1); print('haystack')"),
+        *((shell, ["sleep 1", "echo o''ver"], "sleep 0.1; echo haystack") for shell in ("bash", "zsh", "fish")),
+        (
+            "gdb",
+            ["python import time; time.sleep(1)", "python print('o' 'ver')"],
+            "python time.sleep(0.1); print('haystack')",
+        ),
     ],
 )
 async def test_what_is_typed_while_a_command_runs_matches_only_what_it_prints(
-    broker: Broker, program: str, first: str, then: str
+    broker: Broker, program: str, first: list[str], then: str
 ):
-    """It is echoed at once, and again behind the next prompt."""
+    """It is echoed at once, and again behind the prompt at which it is read."""
     if shutil.which(program) is None:
         pytest.skip("it is not installed")
     made = await broker.create_session(program=program, args=["-q"] if program == "gdb" else [], wait_ready=True)
-    await broker.send(first, enter=True, session_id=made.session_id, read="none")
+    for each in first:
+        await broker.send(each, enter=True, session_id=made.session_id, read="none")
     sent = await broker.send(
         then,
         enter=True,

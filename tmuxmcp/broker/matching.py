@@ -27,8 +27,11 @@ LINE_BYTES = 4096
 COLUMN_BYTES = 16
 """Of the sequence that puts the cursor into a column."""
 
-_TAKES_PASTES, _TAKES_NO_PASTES = b"\x1b[?2004h", b"\x1b[?2004l"
-"""A line editor begins to read, and has read a line."""
+MOST_PROMPTS = 8
+"""Behind so many prompts the echo of what was typed is looked for."""
+
+_EDITED = re.compile(rb"\x1b\[\?2004h.*?(?:\x1b\[\?2004l|\Z)", re.DOTALL)
+"""From where a line editor begins to read a line to where it has read it."""
 
 _TO_COLUMN = re.compile(rb"\x1b\[\d+G$")
 
@@ -61,22 +64,22 @@ def without_echo(text: str, typed: str) -> str:
 def printed_since(scan: Scan, offset: int, typed: str) -> str:
     """What was printed since an offset, or the end of it, as clean text without the echo of what was typed there.
 
-    What is typed while a command runs is echoed twice: by the terminal at once, then by the line editor behind its
-    next prompt.
+    What is typed while a command runs is echoed twice: by the terminal at once, then by the line editor behind the
+    prompt at which it is read.
     """
     start = max(offset, scan.size - PATTERN_BYTES, scan.log.head())
     data = b"".join(scan.log.pieces(start, scan.size))
     text = _clean(scan, data)
-    begin, end = (at - start for at in _edited_since(scan, start, data))
-    if typed and begin < len(data):
-        before, edited = _clean(scan, data[:begin]), _clean(scan, data[:end])
-    else:
-        before = edited = text
-    if edited.startswith(before) and text.startswith(edited):
-        printed = without_echo(before, typed)
-        text = printed + without_echo(edited.removeprefix(before), typed) + text.removeprefix(edited)
-    else:
-        text = without_echo(text, typed)
+    before, left = "", ""
+    for begin, end in _edited_since(scan, start, data) if typed else ():
+        upto, edited = _clean(scan, data[: begin - start]), _clean(scan, data[: end - start])
+        if not (text.startswith(edited) and edited.startswith(upto) and upto.startswith(before)):
+            break  # what was printed later has changed it
+        printed, shown = upto.removeprefix(before), edited.removeprefix(upto)
+        left += (printed if before else without_echo(printed, typed)) + without_echo(shown, typed)
+        before = edited
+    rest = text.removeprefix(before)
+    text = left + rest if before else without_echo(text, typed)
     return _with_blanks(text, data[-LINE_BYTES:], scan.cols)
 
 
@@ -84,23 +87,20 @@ def _clean(scan: Scan, data: bytes) -> str:
     return without_left_out(plain(data, scan.cols, scan.rows).text)
 
 
-def _edited_since(scan: Scan, start: int, data: bytes) -> tuple[int, int]:
-    """Where a line editor first began to show what it reads, and where that ended; where that is now, if it did not.
+def _edited_since(scan: Scan, start: int, data: bytes) -> list[tuple[int, int]]:
+    """Where line editors showed what they read, from behind a prompt to its end; the first few of them.
 
     Args:
         data: what was printed since `start`.
     """
-    shell = scan.shell
-    shown = [(each.echo_start, each.echo_end) for each in scan.commands]
-    shown.append((shell.prompt_end, shell.echo_end if shell.state is ShellState.RUNNING else scan.size))
-    for begin, end in shown:
-        if scan.marks and start < begin <= end:
-            return begin, end
-    begin = data.find(_TAKES_PASTES)
-    if begin < 0:
-        return scan.size, scan.size
-    end = data.find(_TAKES_NO_PASTES, begin)
-    return start + begin, start + end if end > 0 else scan.size
+    if scan.marks:
+        shell = scan.shell
+        shown = [(each.echo_start, each.echo_end) for each in scan.commands]
+        if shell.state is not ShellState.STARTING:
+            shown.append((shell.prompt_end, shell.echo_end if shell.state is ShellState.RUNNING else scan.size))
+    else:
+        shown = [(start + found.start(), start + found.end()) for found in _EDITED.finditer(data)]
+    return [(begin, end) for begin, end in shown if start < begin < end][:MOST_PROMPTS]
 
 
 def line_of_cursor(scan: Scan) -> str:
