@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,12 @@ import pytest
 from tests.agent import Agent, ToolFailed, eventually, refused_for_good
 from tests.ssh.server import LINUX, PASSWORD, Box, an_agent_near
 from tests.ssh.test_sessions import LONG, end, make, send
+from tmuxmcp.broker import arriving
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.broker.wait import Answer, Wait, wait_for
+from tmuxmcp.readiness.kernel import Verdict, Waiting
+from tmuxmcp.sessions.distant import FarEnd
+from tmuxmcp.sessions.session import Session
 
 pytestmark = pytest.mark.skipif(not LINUX, reason="only Linux has this witness")
 
@@ -68,6 +75,34 @@ def test_the_end_of_the_shell_is_the_session_s(agent: Agent, box: Box):
     got = run(agent, made, "exit 3")
     assert (got["outcome"], got["exit_code"]) == ("exited", 3), got
     end(agent, made)
+
+
+@pytest.mark.anyio
+async def test_one_late_answer_hinders_no_adoption(broker: Broker, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The far end was ready, and is not heard for a moment before its shell is adopted."""
+    monkeypatch.setenv("PATH", box.path)
+    late = 0
+
+    async def comes(session: Session, wait: Wait) -> Answer:
+        nonlocal late
+        answer = await wait_for(session, wait)
+        late = 4
+        return answer
+
+    async def look(self: FarEnd, facts: Any, verdict: Verdict) -> Any:
+        nonlocal late
+        if not late:
+            return await heard(self, facts, verdict)
+        late -= 1
+        return None, replace(verdict, waiting=Waiting.UNKNOWN, hidden=True)
+
+    heard = FarEnd.look
+    monkeypatch.setattr(FarEnd, "look", look)
+    monkeypatch.setattr(arriving, "wait_for", comes)
+    made = await broker.create_session(host=f"{box.user()}box", ready_timeout_ms=LONG)
+    assert (made.ready, made.note, late) == (True, None, 0)
+    ran = await broker.run("exit 3", session_id=made.session_id)
+    assert ran.exit_code == 3
 
 
 def test_after_the_person_answered_the_shell_is_adopted(agent: Agent, box: Box):

@@ -58,7 +58,7 @@ def _not_at_prompt(look: Look) -> NotAdopted | None:
     """Why the login shell is not at its prompt, by the far kernel's word; None: nothing says so."""
     far, process = look.far, look.verdict.process
     if not isinstance(far, FarFacts) or look.verdict.hidden:
-        return NotAdopted(f"what its far end does is not known: {look.verdict.why}", LOOK)
+        return NotAdopted(f"what its far end does is not known: {look.verdict.why}", LOOK, passes=look.far_late)
     if look.level.number or look.alternate_screen or process is None:
         return NotAdopted("another program is in front there", LOOK)
     name = process.name.lstrip("-")

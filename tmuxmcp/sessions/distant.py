@@ -27,6 +27,11 @@ class FarEnd:
         """A second channel holds the connection open."""
         return self._channel.open
 
+    @property
+    def answers(self) -> bool:
+        """Its witness has answered before: where it does not, it is only late."""
+        return not self._channel.why_not and self._channel.answered_at > 0
+
     async def look(self, facts: KernelFacts | None, verdict: Verdict) -> tuple[KernelFacts | None, Verdict]:
         """What the far kernel says now, and the verdict on what is typed to: there, or here where ssh itself asks.
 

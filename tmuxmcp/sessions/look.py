@@ -142,6 +142,8 @@ class Look(Scan):
     sight: Sight
     far: KernelFacts | None
     """The facts of the terminal at the far end of its ssh, as the witness there has just said; None: it has not."""
+    far_late: bool
+    """The witness at the far end answers, and has not answered this time."""
     pid: int | None
     """Process id of the session's own program."""
     started_in: str

@@ -381,6 +381,7 @@ class Session:
             heard=heard,
             sight=sight,
             far=far,
+            far_late=far is None and self._far is not None and self._far.answers,
             pid=pid,
             started_in=self.meta.cwd,
             leaving=self._leaving is not None,
