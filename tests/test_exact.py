@@ -542,10 +542,8 @@ def test_a_person_typed_a_command_just_before(agent: Agent, shell: Callable[...,
 def run_behind(agent: Agent, session: str, theirs: str, ours: str, **more: object) -> dict:
     """`run` at a moment when the shell has not yet read what somebody typed: it is stopped until both are typed."""
     rests = agent.call("read", session_id=session, wait_for="ready")
-    assert (rests["outcome"], rests["mode"]) == (
-        "ready",
-        "shell_prompt",
-    )  # stopped before its prompt, it is given nothing
+    # Stopped before its prompt, it is given nothing.
+    assert (rests["outcome"], rests["mode"]) == ("ready", "shell_prompt")
     program = psutil.Process(agent.call("get_session", session_id=session)["pid"])
     events = agent.state_dir / "sessions" / session / "events.jsonl"
     before = events.read_text().count('"input"')
