@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -59,15 +60,31 @@ def test_connections_without_a_token_shut_nobody_out(service: Service):
     assert service.result("run", command="echo after", session_id=name)["output"] == "after\n"
 
 
-def test_a_client_at_work_is_not_pushed_out_by_strangers(service: Service):
-    """A call that takes its time is on a connection that is known, however old it is."""
+@pytest.mark.parametrize("behind", [False, True], ids=["", "behind"])
+def test_a_client_at_work_is_not_pushed_out_by_strangers(service: Service, behind: bool):
+    """A call that takes its time is on a connection that is known, however old it is.
+
+    Args:
+        behind: the server is held up until all are there.
+    """
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "run", "params": {"command": "sleep 1; echo ok"}}).encode()
     head = f"POST /rpc HTTP/1.1\r\nHost: 127.0.0.1:{service.port}\r\nContent-Type: application/json\r\n"
     head += f"Authorization: Bearer {TOKENS['agent']}\r\nContent-Length: {len(body)}\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", service.port), timeout=60 * SLOW) as ours, ExitStack() as stack:
+    with ExitStack() as stack:
+
+        def connected() -> socket.socket:
+            made = socket.create_connection(("127.0.0.1", service.port), timeout=60 * SLOW)
+            return stack.enter_context(made)
+
+        stack.callback(service.process.send_signal, signal.SIGCONT)
+        service.result("list_sessions")
+        if behind:
+            service.process.send_signal(signal.SIGSTOP)
+        ours = connected()
         ours.sendall(head.encode() + body)
         for _ in range(2 * MAX_STRANGERS):
-            stack.enter_context(socket.create_connection(("127.0.0.1", service.port), timeout=20 * SLOW))
+            connected()
+        service.process.send_signal(signal.SIGCONT)
         status, said, _ = receive(ours)
     assert (status, json.loads(said)["result"]["output"]) == (200, "ok\n")
 

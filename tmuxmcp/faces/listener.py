@@ -54,8 +54,12 @@ MAX_CONNECTIONS = 512
 MAX_STRANGERS = 128
 """Connections at once on which none came yet: for one beyond, the oldest is ended."""
 
-ACCEPTED_AT_ONCE = 64
-"""Connections taken up before anything is read again: fewer than `MAX_STRANGERS`, so that none is ended unread."""
+ACCEPTED_AT_ONCE = 8
+"""Connections taken up in one round of the event loop.
+
+The token of the first is seen some four rounds later. By then far fewer than `MAX_STRANGERS` may have come, so that
+none is ended unread.
+"""
 
 QUEUE = 1024
 """Connections that wait in the kernel to be taken up."""
