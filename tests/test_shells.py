@@ -535,6 +535,18 @@ def test_a_zsh_whose_hooks_were_taken_away_is_asked(shell: Run, tmp_path: Path, 
     assert (tmp_path / "did").read_text() == "ran\nran\n"
 
 
+SLOW_TO_LEAVE = "zmodload zsh/zselect; TRAPDEBUG() { [[ ${funcstack[2]-} != __tmuxmcp_run ]] || zselect -t 30 }"
+"""Each step of our widget takes 0.3 s: also that from its word that it took no command to its leaving the prompt."""
+
+
+@zsh_only
+def test_a_zsh_that_was_asked_leaves_its_prompt_before_the_next_command(shell: Run):
+    gone = shell(f"{SLOW_TO_LEAVE}; unset precmd_functions; false", timeout_ms=LONG_MS)
+    assert (gone["exit_code"], gone["completed"]) == (1, True), gone
+    result = shell("echo next", timeout_ms=LONG_MS)
+    assert (result["output"], result["exit_code"], result["note"]) == ("next\n", 0, None), result
+
+
 LEFT_BEHIND = [
     "stty -echo",
     "stty raw -echo",

@@ -236,6 +236,7 @@ async def _at_prompt(session: Session, deadline: float, adopt: Adopt) -> Look:
     waiting_since: float | None = None
     asked, let_go, adopted, tried = 0, False, False, False
     rests_since: float | None = None
+    leaves_since: float | None = None
     async for look in session.looks(0.01, limit):
         pane = session.live()
         if look.adopting:
@@ -247,6 +248,9 @@ async def _at_prompt(session: Session, deadline: float, adopt: Adopt) -> Look:
                 continue
         in_front = _may_listen(look)
         if look.shell.state is ShellState.PROMPT and in_front:
+            leaves_since = (leaves_since or time.monotonic()) if look.leaves_prompt else None
+            if leaves_since and time.monotonic() - leaves_since < LISTENS_S:
+                continue
             if look.marks and (not look.shell.listening or let_go):
                 return look
             let_go = True

@@ -97,6 +97,13 @@ class Scan:
         return shell_at(self.level, self.program)
 
     @property
+    def leaves_prompt(self) -> bool:
+        """Its shell has said that it took no command at its prompt, and is about to draw another."""
+        why, _, at = self.shell.refused or ("", "", -1)
+        refused = self.shell.state is ShellState.PROMPT and why == "r" and at >= self.shell.prompt_end
+        return refused and self.knows.leaves_refused
+
+    @property
     def unanswered(self) -> bool:
         """What was typed may be on its way to the shell, on another machine, whose prompt is shown."""
         shown = self.shell.state is ShellState.PROMPT and self.shell.prompt_end <= self.typed_at

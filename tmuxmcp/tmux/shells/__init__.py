@@ -36,7 +36,7 @@ def shell_of(program: str) -> Shell:
 
 ADOPTED = {
     "bash": Shell("bash", OTHER.integrate, prompt_hook="PROMPT_COMMAND", editor_on="set -o emacs"),
-    "zsh": Shell("zsh", OTHER.integrate, prompt_hook="precmd_functions", editor_on="setopt zle"),
+    "zsh": replace(ZSH, integrate=OTHER.integrate, temporary_prefix=""),
     "fish": replace(FISH, integrate=OTHER.integrate),
 }
 """The shells that listen for commands when they are adopted, by their dialect: none of them reads a file."""

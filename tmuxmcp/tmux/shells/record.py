@@ -40,6 +40,8 @@ class Shell:
     """`reads_from(command, path)`: the command, given a file to read; what it changes in the shell stays."""
     draws_after_mark: bool = False
     """Its B mark comes before its prompt is drawn."""
+    leaves_refused: bool = False
+    """When it has said that it took no command, it leaves its prompt, and draws another."""
     prompt_hook: str = ""
     """Variable that holds what the shell runs before each prompt."""
     editor_on: str = ""

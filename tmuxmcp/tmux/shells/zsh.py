@@ -61,4 +61,11 @@ def _option_name(word: str) -> str:
     return word.lower().replace("_", "").replace("-", "")
 
 
-ZSH = Shell("zsh", _integrate, prompt_hook="precmd_functions", editor_on="setopt zle", temporary_prefix="TMPPREFIX")
+ZSH = Shell(
+    "zsh",
+    _integrate,
+    leaves_refused=True,
+    prompt_hook="precmd_functions",
+    editor_on="setopt zle",
+    temporary_prefix="TMPPREFIX",
+)
