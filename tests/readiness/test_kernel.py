@@ -143,15 +143,6 @@ def test_without_proc_nothing_is_known(monkeypatch: pytest.MonkeyPatch):
 # ---- the real kernel -----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def terminal() -> Iterator[tuple[int, int]]:
-    """Both ends of a terminal."""
-    ends = pty.openpty()
-    yield ends
-    for fd in ends:
-        os.close(fd)
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is of Linux")
 def test_a_read_of_the_terminal_is_told_from_one_of_a_socket(terminal: tuple[int, int]):
     far, near = terminal

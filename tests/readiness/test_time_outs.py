@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import pty
 import select
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,15 +17,6 @@ from tmuxmcp.readiness import time_outs
 from tmuxmcp.readiness.kernel import KernelFacts, Process, judge
 
 LONG_S = 3600.0
-
-
-@pytest.fixture
-def terminal() -> Iterator[tuple[int, int]]:
-    """Both ends of a terminal."""
-    ends = pty.openpty()
-    yield ends
-    for fd in ends:
-        os.close(fd)
 
 
 def poll(fd: int, time_out_s: float | None) -> None:

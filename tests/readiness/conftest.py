@@ -1,0 +1,18 @@
+"""A terminal for tests of what the kernel says of one."""
+
+from __future__ import annotations
+
+import os
+import pty
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, int]]:
+    """Both ends of a terminal."""
+    ends = pty.openpty()
+    yield ends
+    for fd in ends:
+        os.close(fd)
