@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-SLOW = float(os.environ.get("TMUXMCP_TEST_SLOW", "1"))
+from tests.conftest import SLOW, end_server
 
 TOKENS = {name: f"{name}-0123456789abcdef" for name in ("agent", "other", "viewer", "boss")}
 TOKEN_FILE = f"""\
@@ -112,6 +114,19 @@ class Service:
             Client(streamable_http_client(f"{self.url}/mcp", http_client=http), mode=mode, **options) as client,
         ):
             yield client
+
+
+@contextmanager
+def a_service() -> Iterator[Service]:
+    """A server with a state directory of its own; nothing of either is left."""
+    state_dir = Path(tempfile.mkdtemp(prefix="tm-"))
+    service = Service(state_dir)
+    try:
+        yield service
+    finally:
+        service.stop()
+        end_server(state_dir)
+        shutil.rmtree(state_dir, ignore_errors=True)
 
 
 def bearer(token: str) -> dict[str, str]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,9 +18,9 @@ import pytest
 from mcp.types import ResourceUpdatedNotification
 
 from tests.agent import eventually
-from tests.conftest import TMUX, end_server, until_exists
+from tests.conftest import TMUX, until_exists
 from tests.conftest import eventually as soon
-from tests.service import SLOW, TOKENS, Service, bearer
+from tests.service import SLOW, TOKENS, Service, a_service, bearer
 from tmuxmcp.contract.operations import OPERATIONS
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
@@ -33,14 +31,8 @@ WAITING = "tmuxmcp_calls_running"
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    state_dir = Path(tempfile.mkdtemp(prefix="tm-"))
-    service = Service(state_dir)
-    try:
+    with a_service() as service:
         yield service
-    finally:
-        service.stop()
-        end_server(state_dir)
-        shutil.rmtree(state_dir, ignore_errors=True)
 
 
 # ---- who comes in ------------------------------------------------------------------------------

@@ -8,30 +8,18 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from pathlib import Path
 
 import pytest
 
 from tests.conftest import SLOW
-from tests.service import TOKENS, Service
+from tests.service import TOKENS, Service, a_service
 from tmuxmcp.faces.listener import MAX_STRANGERS
 
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    import shutil
-    import tempfile
-
-    from tests.conftest import end_server
-
-    state_dir = Path(tempfile.mkdtemp(prefix="tm-"))
-    opened = Service(state_dir)
-    try:
-        yield opened
-    finally:
-        opened.stop()
-        end_server(state_dir)
-        shutil.rmtree(state_dir, ignore_errors=True)
+    with a_service() as service:
+        yield service
 
 
 HALF = [
