@@ -52,7 +52,16 @@ class Marked:
     """Of a command that failed or not; None: not known, or no command."""
 
 
-Moment = Printed | Typed | Resized | Marked
+@dataclass(frozen=True)
+class Exited:
+    """The program ended."""
+
+    ms: int
+    exit_code: int
+    """As a shell has it: 128 and the number of a signal that ended it."""
+
+
+Moment = Printed | Typed | Resized | Marked | Exited
 
 
 @dataclass(frozen=True)
