@@ -18,6 +18,7 @@ from tests.test_cli import SOON_S, CommandLine, Terminal, own_command_line
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.sessions import kept
+from tmuxmcp.terminal import logtext
 from tmuxmcp.terminal.plain import plain
 
 
@@ -220,7 +221,7 @@ def test_text_does_not_depend_on_how_it_came(size):
 
 
 def test_text_of_a_long_full_screen_program_is_bounded(monkeypatch):
-    monkeypatch.setattr(kept, "HELD", 1000)
+    monkeypatch.setattr(logtext, "HELD", 1000)
     text = kept.LogText(80, 24)
     made = text.feed(b"a\n\x1b[?1049h")
     for _ in range(100):

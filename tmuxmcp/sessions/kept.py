@@ -17,14 +17,11 @@ from tmuxmcp.record.log import LogWatcher, RawLog
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.sink import sink_of
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.plain import begun_full_screen, ends_full_screen, plain, unfinished
+from tmuxmcp.terminal.logtext import LogText as LogText
 from tmuxmcp.tmux.server import Tmux
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(\.[0-9]+)?\Z")
 """A session id, or that and the generation of an earlier session."""
-
-HELD = 4 << 20
-"""Bytes kept back at most until a line, or a full-screen program, has come to its end."""
 
 
 def find(state_dir: Path, name: str, owner: str = "") -> Session:
@@ -86,32 +83,3 @@ def start_of_tail(log: RawLog, end: int, lines: int) -> int:
                 return begin + position + 1
         at = begin
     return at if wanted > 0 else end
-
-
-class LogText:
-    """Clean text of a log as it comes: whole lines, and what a full-screen program drew as the one line it becomes."""
-
-    def __init__(self, cols: int, rows: int) -> None:
-        self._cols, self._rows = cols, rows
-        self._rest = b""
-        self._inside = False
-
-    def feed(self, data: bytes) -> str:
-        """Take bytes; give the lines that are complete."""
-        self._rest += data
-        begun = begun_full_screen(self._rest)
-        cut = self._rest.rfind(b"\n", 0, begun) + 1
-        if not cut and len(self._rest) > HELD:
-            cut = len(self._rest) - unfinished(self._rest)
-        done, self._rest = self._rest[:cut], self._rest[cut:]
-        return self._clean(done)
-
-    def end(self) -> str:
-        """Give what is left."""
-        done, self._rest = self._rest, b""
-        return self._clean(done)
-
-    def _clean(self, data: bytes) -> str:
-        text = plain(data, self._cols, self._rows, inside=self._inside).text if data else ""
-        self._inside = ends_full_screen(data, self._inside)
-        return text

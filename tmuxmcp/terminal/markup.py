@@ -154,8 +154,8 @@ def html(snapshot: Snapshot, theme: Theme = DARK) -> str:
 
 def _html_run(run: Run, theme: Theme) -> str:
     text = "".join([_html_cell(cell) for cell in run.cells])
-    css = _css(run.style, look(run.style, theme), theme)
-    return f'<span style="{css}">{text}</span>' if css else text
+    rules = css(run.style, look(run.style, theme), theme)
+    return f'<span style="{rules}">{text}</span>' if rules else text
 
 
 def _html_cell(cell: Cell) -> str:
@@ -165,7 +165,8 @@ def _html_cell(cell: Cell) -> str:
     return f'<i style="width:{cell.width}ch">{text}</i>'  # whatever font has it, it is as wide as its cells
 
 
-def _css(style: Style, seen: Look, theme: Theme) -> str:
+def css(style: Style, seen: Look, theme: Theme) -> str:
+    """The rules of a style, but for what is the page's own."""
     rules = [f"color:{_hex(seen.ink)}"] if seen.ink != theme.fg else []
     rules += [f"background:{_hex(seen.ground)}"] if seen.ground != theme.bg else []
     rules += ["font-weight:bold"] if style.bold else []

@@ -1,0 +1,119 @@
+"""Films as text, coloured text, a page and lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tmuxmcp.terminal.ansi import ansi
+from tmuxmcp.terminal.film import Exited, Film, Marked, Moment, Printed, Resized, Typed
+from tmuxmcp.terminal.filmjsonl import as_jsonl
+from tmuxmcp.terminal.logtext import as_ansi, as_txt
+from tmuxmcp.terminal.plain import plain
+from tmuxmcp.terminal.replay import blank
+from tmuxmcp.terminal.screen import Screen
+from tmuxmcp.terminal.stream import Stream
+from tmuxmcp.terminal.textpage import as_html
+
+
+def film(*moments: Moment, created_at: float = 0.0) -> Film:
+    return Film(blank(20, 4), 0, max((each.ms for each in moments), default=0), moments, "build", created_at)
+
+
+def in_pieces(data: bytes, cuts: list[int]) -> Film:
+    edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    return film(*[Printed(number, data[a:b]) for number, (a, b) in enumerate(pairwise(edges))])
+
+
+STYLED = st.lists(
+    st.sampled_from([b"one", b" two", b"\r\n", b"\r\n", b"\x1b[31m", b"\x1b[0m", b"\x1b[1;44m", "日é".encode(), b"\t"])
+).map(b"".join)
+CUTS = st.lists(st.integers(0, 90), max_size=6)
+
+
+@given(STYLED, CUTS)
+def test_text_and_colours_do_not_depend_on_the_cuts(data: bytes, cuts: list[int]) -> None:
+    assert b"".join(as_txt(in_pieces(data, cuts))).decode() == plain(data, 20, 4).text
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", b"".join(as_ansi(in_pieces(data, cuts))).decode())
+    assert shown == plain(data, 20, 4).text
+
+
+@given(STYLED)
+def test_colours_go_on_from_line_to_line(data: bytes) -> None:
+    made = b"".join(as_ansi(in_pieces(data, list(range(0, 90, 3))))).decode()
+    assert made.split("\n") == ansi(data, 20, 4).text.split("\n")
+
+
+@given(st.binary(max_size=120), CUTS)
+def test_any_bytes_make_text_without_sequences_and_a_sound_page(data: bytes, cuts: list[int]) -> None:
+    assert b"\x1b" not in b"".join(as_txt(in_pieces(data, cuts)))
+    page = b"".join(as_html(in_pieces(data, cuts)))
+    assert b"\x1b" not in page
+    assert page.count(b"<span") == page.count(b"</span>")
+
+
+def test_a_page_has_the_text_with_its_colours_and_nothing_of_a_program_s_own() -> None:
+    page = b"".join(as_html(film(Printed(0, b"a<script>\x1b[31mred</pre>\x1b[0m\r\n"), Printed(9, b"&amp;")))).decode()
+    body = page.partition("<pre>")[2].partition("</pre></body>")[0]
+    assert body == 'a&lt;script&gt;<span style="color:#e05561">red&lt;/pre&gt;</span>\n&amp;amp;'
+    assert unescape(re.sub(r"<[^>]*>", "", body)) == "a<script>red</pre>\n&amp;"
+    assert "default-src 'none'" in page
+
+
+def test_a_full_screen_program_is_one_line_also_from_its_middle() -> None:
+    before = Stream(Screen(20, 4))
+    before.feed(b"\x1b[32mgreen\x1b[?1049hdrawn")
+    of = Film(before.snapshot(), 5, 9, [Printed(9, b"more\x1b[2;2Hdrawn\x1b[?1049lleft\r\n")])
+    assert b"".join(as_txt(of)) == b"left\n"
+    assert b"".join(as_ansi(of)) == b"\x1b[32mleft\x1b[0m\n"
+
+
+def lines(of: Film) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in as_jsonl(of)]
+
+
+def test_jsonl_tells_what_happened_and_the_screen_once_a_second() -> None:
+    of = film(
+        Printed(10, b"one\r\n\xe6\x97"),
+        Printed(500, b"\xa5\r\n"),
+        Typed(600, b"ls"),
+        Printed(1500, b"\x1b[2J\x1b[H"),
+        Resized(1600, 30, 5),
+        Marked(1600, "ls: exit 2", 2),
+        Exited(1700, 2),
+        created_at=1_000_000.0,
+    )
+    made = lines(of)
+    assert [each.get("direction") or each["event"] for each in made] == [
+        *("start", "screen", "output", "output", "input", "screen", "output"),
+        *("resize", "command", "exit", "screen", "end"),
+    ]
+    assert [each["timestamp"] for each in made[:4]] == [1_000_000, 1_000_000, 1_000_000.01, 1_000_000.5]
+    assert (made[2]["data"], made[3]["data"]) == ("one\r\n", "日\r\n")
+    assert made[5] == {
+        "timestamp": 1_000_000.5,
+        "event": "screen",
+        "screen": ["one", "日", "", ""],
+        "cursor": {"row": 2, "col": 0, "visible": True},
+    }
+    assert (made[7]["cols"], made[7]["rows"]) == (30, 5)
+    assert (made[8]["data"], made[8]["exit_code"]) == ("ls: exit 2", 2)
+    assert made[-2]["screen"] == ["", "", "", "", ""]
+
+
+def test_screens_of_a_flood_are_bounded_in_number() -> None:
+    made = lines(film(*[Printed(ms, b"%d\r\n" % ms) for ms in range(0, 10_000, 10)]))
+    assert 9 <= sum(each.get("event") == "screen" for each in made) <= 12
+
+
+@given(st.binary(max_size=200), CUTS)
+def test_any_bytes_make_lines_of_json(data: bytes, cuts: list[int]) -> None:
+    text = "".join(each["data"] for each in lines(in_pieces(data, cuts)) if each.get("direction") == "output")
+    whole = data.decode("utf-8", "replace")
+    assert text == whole or text == whole[:-1]

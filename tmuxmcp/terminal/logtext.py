@@ -1,0 +1,78 @@
+"""Clean text of a log as it comes, with colours or without, and a film as such text. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tmuxmcp.terminal.ansi import ansi, style_behind
+from tmuxmcp.terminal.film import Film, Printed, Resized
+from tmuxmcp.terminal.plain import begun_full_screen, ends_full_screen, plain, unfinished
+from tmuxmcp.terminal.snapshot import PLAIN, Snapshot
+
+HELD = 4 << 20
+"""Bytes kept back at most until a line, or a full-screen program, has come to its end."""
+
+
+class LogText:
+    """Clean text: whole lines, and what a full-screen program drew as the one line it becomes."""
+
+    def __init__(self, cols: int, rows: int, *, colours: bool = False, before: Snapshot | None = None) -> None:
+        """Begin on an empty screen, or on what was shown before."""
+        self.cols, self.rows = cols, rows
+        self._colours = colours
+        self._rest = before.state.unfinished if before else b""
+        self._inside = before.alternate if before else False
+        self._col = before.cursor.col if before and not before.alternate else 0
+        saved = before.state.saved_by_alternate if before and before.alternate else None
+        self._style = saved.pen if saved else before.state.pen if before else PLAIN
+
+    def feed(self, data: bytes) -> str:
+        """Take bytes; give the lines that are complete."""
+        self._rest += data
+        begun = begun_full_screen(self._rest)
+        cut = self._rest.rfind(b"\n", 0, begun) + 1
+        if not cut and len(self._rest) > HELD:
+            cut = len(self._rest) - unfinished(self._rest)
+        done, self._rest = self._rest[:cut], self._rest[cut:]
+        return self._clean(done)
+
+    def end(self) -> str:
+        """Give what is left."""
+        done, self._rest = self._rest, b""
+        return self._clean(done)
+
+    def _clean(self, data: bytes) -> str:
+        if not data:
+            return ""
+        inside, col, self._col = self._inside, self._col, 0
+        self._inside = ends_full_screen(data, inside)
+        if not self._colours:
+            return plain(data, self.cols, self.rows, col=col, inside=inside).text
+        style = self._style
+        self._style = style_behind(data, style, inside=inside)
+        return ansi(data, self.cols, self.rows, col=col, inside=inside, style=style).text
+
+
+def film_text(film: Film, *, colours: bool = False) -> Iterator[str]:
+    """The text of a film, a piece at a time; with colours, each line begins and ends in the terminal's own style."""
+    start = film.start
+    text = LogText(start.cols, start.rows, colours=colours, before=start)
+    for each in film.moments:
+        match each:
+            case Printed(_, data):
+                if piece := text.feed(data):
+                    yield piece
+            case Resized(_, cols, rows):
+                text.cols, text.rows = cols, rows
+    if piece := text.end():
+        yield piece
+
+
+def as_txt(film: Film) -> Iterator[bytes]:
+    """The text of a film as a file."""
+    return (piece.encode("utf-8", "surrogateescape") for piece in film_text(film))
+
+
+def as_ansi(film: Film) -> Iterator[bytes]:
+    """The text of a film as a file, with its colours as sequences."""
+    return (piece.encode("utf-8", "surrogateescape") for piece in film_text(film, colours=True))
