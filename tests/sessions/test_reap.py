@@ -12,6 +12,7 @@ import pytest
 from tests.agent import Agent
 from tests.agent import eventually as soon
 from tests.conftest import SLOW
+from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.sessions.life import Reason
 from tmuxmcp.sessions.reap import DAY_S, ORPHAN_IDLE_S, Age, Bounds, Due, disk_use, due, remove_old
 
@@ -65,6 +66,16 @@ def test_old_logs_go_and_young_and_live_ones_stay(state_dir: Path):
         gone(state_dir, name, days)
     assert sorted(remove_old(state_dir, BOUNDS, {"live"})) == ["old", "old.1"]
     assert sorted(path.name for path in (state_dir / "sessions").iterdir()) == ["live", "young"]
+
+
+def test_pinned_logs_stay(state_dir: Path):
+    for name in ("a", "b", "b.1"):
+        gone(state_dir, name, 30)
+        SessionDirectory.of(state_dir, name).pin.touch()
+        os.utime(state_dir / "sessions" / name, (0, 0))
+    SessionDirectory.of(state_dir, "b").pin.unlink()
+    os.utime(state_dir / "sessions" / "b", (0, 0))
+    assert remove_old(state_dir, Bounds(0, 0, 7, state_max_bytes=1), set()) == ["b"]
 
 
 def test_the_oldest_logs_make_room(state_dir: Path):

@@ -34,6 +34,7 @@ def summary(session: Session, look: Look) -> r.SessionSummary:
         last_activity_at=session.last_activity(),
         output_bytes=look.size,
         healthy=_recorded(look),
+        pinned=session.directory.pin.exists(),
     )
 
 

@@ -221,6 +221,17 @@ def _history(verbs: Verbs, name: str, chosen: bool) -> None:
     _add_settings(parser, False)
 
 
+def _pin(verbs: Verbs, name: str, chosen: bool) -> None:
+    description = (
+        "Keep the files of a session, however old they become and whatever room all of it takes. `tmuxmcp list` shows\n"
+        "which are pinned. `ID.1`, `ID.2` ... are earlier sessions of the same name."
+    )
+    parser = _verb(verbs, name, "keep a session's log for ever", "retention.pin", description=description)
+    _add_session(parser)
+    parser.add_argument("--remove", action="store_true", help="let it go with the others again")
+    _add_settings(parser, False)
+
+
 def _doctor(verbs: Verbs, name: str, chosen: bool) -> None:
     description = (
         "Look at what sessions need of this machine; say what to do about what is not there. Exit status 1 then.\n\n"
@@ -412,6 +423,7 @@ VERBS: dict[str, Callable[[Verbs, str, bool], None]] = {
     "kill": _kill,
     "log": _log,
     "history": _history,
+    "pin": _pin,
     "policy": _policy,
     "doctor": _doctor,
     "install": _install,

@@ -37,6 +37,7 @@ FIRST_WORDS = {
     "send": "@sessions",
     "search": "@sessions",
     "log": "@logs",
+    "pin": "@logs",
     "new": "@commands",
     "serve": "@commands",
 }

@@ -15,18 +15,25 @@ def table_of(result: r.ListSessionsResult) -> list[tuple[str, ...]]:
 
 
 def _row(session: r.SessionSummary) -> tuple[str, ...]:
-    mode: str = session.mode
-    if session.exited and (session.exit_signal or session.exit_code is not None):
-        mode += f" {session.exit_signal or session.exit_code}"
     return (
         session.session_id,
-        mode,
+        _state(session),
         session.program,
         str(session.pid or "-"),
         f"{session.cols}x{session.rows}",
         _age(session.created_at),
         session.cwd or "-",
     )
+
+
+def _state(session: r.SessionSummary) -> str:
+    """Its mode; how and why it ended, where that is more than the mode says; whether its files are pinned."""
+    state: str = session.mode
+    if session.exited and (session.exit_signal or session.exit_code is not None):
+        state += f" {session.exit_signal or session.exit_code}"
+    if session.ended and session.ended.reason not in ("exit", "signal", session.mode):
+        state += f" ({session.ended.reason})"
+    return state + ", pinned" * session.pinned
 
 
 def _age(created_at: str) -> str:

@@ -180,6 +180,8 @@ class SessionSummary(Result):
     output_bytes: int
     healthy: bool
     """False when something is wrong with the session that its owner should know; `get_session` says what."""
+    pinned: bool = False
+    """Its files stay, however old they become."""
 
 
 class ListSessionsResult(Result):
@@ -234,6 +236,8 @@ class SessionFacts(Result):
     """What it runs in."""
     limits: list[AppliedLimit] = Field(default_factory=list)
     """What it may use at most."""
+    pinned: bool = False
+    """Its files stay, however old they become."""
     note: str | None = None
 
 

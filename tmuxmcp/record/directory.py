@@ -100,6 +100,12 @@ class SessionDirectory:
         writers=("broker",),
         readers=("broker",),
     )
+    pin = Entry(
+        "pinned",
+        "nothing: it tells that the files of the session stay, however old they become",
+        writers=("broker",),
+        readers=("broker",),
+    )
     events = Entry(
         "events.jsonl",
         "one JSON object a line: input (sizes only), resize, gap, exit; with time and offset",

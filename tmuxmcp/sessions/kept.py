@@ -34,17 +34,23 @@ def find(state_dir: Path, name: str, owner: str = "") -> Session:
     Raises:
         SessionNotFound: nothing is kept under this name.
     """
-    directory = SessionDirectory.of(state_dir, name) if name else _newest_of(state_dir, owner)
-    if not NAME.match(name or directory.name) or not directory.log.exists():
-        kept = sorted(each.name for each in directories(state_dir, SessionDirectory.log))
-        raise SessionNotFound(
-            f"Nothing is kept of a session {name!r}." if name else "There is no default session.",
-            hint=f"There are: {', '.join(kept) or 'none'}.",
-            session_id=name,
-        )
+    directory = place(state_dir, name, owner)
     meta = Meta.load(directory) or Meta(directory.name, "", [], "", "", "", False, "/", 80, 24, 0)
     meta.cols, meta.rows = _last_size(directory, meta)
     return Session.open(Tmux(state_dir), LogWatcher(inotify=False), directory, meta, None)
+
+
+def place(state_dir: Path, name: str, owner: str = "") -> SessionDirectory:
+    """The directory of a session; arguments and errors as of `find`."""
+    directory = SessionDirectory.of(state_dir, name) if name else _newest_of(state_dir, owner)
+    if NAME.match(name or directory.name) and directory.log.exists():
+        return directory
+    kept = sorted(each.name for each in directories(state_dir, SessionDirectory.log))
+    raise SessionNotFound(
+        f"Nothing is kept of a session {name!r}." if name else "There is no default session.",
+        hint=f"There are: {', '.join(kept) or 'none'}.",
+        session_id=name,
+    )
 
 
 def _newest_of(state_dir: Path, owner: str) -> SessionDirectory:

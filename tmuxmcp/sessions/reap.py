@@ -178,6 +178,8 @@ def _gone(state_dir: Path, live: set[str]) -> Iterable[tuple[Path, float]]:
         directory = SessionDirectory(path)
         if Meta.load(directory) is None and not directory.is_earlier:
             continue  # being made at this moment
+        if directory.pin.exists():
+            continue
         with suppress(OSError):
             written = max(entry.stat().st_mtime for entry in (path, *path.iterdir()))
             if time.time() - written > YOUNG_S:
