@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,3 +46,22 @@ def test_a_replay_from_any_snapshot_on_is_the_same(cuts: list[int], start: int) 
     for each in (whole, rest):
         each.feed(DATA[start:])
     assert rest.snapshot() == whole.snapshot()
+
+
+def test_what_is_not_known_for_certain_is_said_to_be_approximate() -> None:
+    def approximate(data: bytes, *resizes: Resize, gaps: tuple[int, ...] = ()) -> bool:
+        replay = Replay(blank(20, 4), resizes, gaps)
+        replay.feed(data)
+        return replay.snapshot().approximate
+
+    told = replace(blank(10, 2), offset=3)
+    assert not approximate(b"abcdef")
+    assert approximate(b"abcdef", gaps=(6,))
+    assert not approximate(b"abcde", gaps=(6,))
+    assert approximate(b"abcdef", Resize(3, 10, 2))
+    assert not approximate(b"abcdef", Resize(3, 20, 4))
+    assert not approximate(b"abcdef", Resize(3, 10, 2, told))
+    assert not approximate(b"abcdef", Resize(3, 10, 2, told), gaps=(2,))
+    assert not approximate(b"\x1b[?1049h", Resize(8, 10, 2))
+    start = replace(blank(20, 4), approximate=True)
+    assert Replay(start).snapshot().approximate

@@ -54,7 +54,7 @@ def _drawn_from_log(session: Session) -> Snapshot:
     start = max(session.log.head(), end - REBUILT_BYTES)
     size = (session.meta.cols, session.meta.rows) if start == 0 else (session.cols, session.rows)
     resizes = [Resize(each.offset, each.cols, each.rows) for each in session.events.resizes()]
-    replay = Replay(blank(*size, start), resizes)
+    replay = Replay(replace(blank(*size, start), approximate=start > 0), resizes, session.gaps(start, end))
     for data in session.log.pieces(start, end):
         replay.feed(data)
-    return replace(replay.snapshot(), approximate=start > 0)
+    return replay.snapshot()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.snapshot import Snapshot
@@ -21,6 +21,13 @@ class Resize:
     """The screen right after it, where tmux was asked: it wraps the main screen anew, which `Screen` does not."""
 
 
+@dataclass(frozen=True)
+class Gap:
+    """Output was lost at this offset: what is shown from there on may lack something."""
+
+    offset: int
+
+
 def blank(cols: int, rows: int, offset: int = 0) -> Snapshot:
     """Give an empty screen."""
     return Screen(cols, rows).snapshot(offset)
@@ -29,21 +36,27 @@ def blank(cols: int, rows: int, offset: int = 0) -> Snapshot:
 class Replay:
     """A screen that stands at one offset of a log and moves on."""
 
-    def __init__(self, start: Snapshot, resizes: Iterable[Resize] = ()) -> None:
-        """Begin at a snapshot; `resizes` at or before its offset have happened."""
+    def __init__(self, start: Snapshot, resizes: Iterable[Resize] = (), gaps: Iterable[int] = ()) -> None:
+        """Begin at a snapshot; what is at or before its offset has happened.
+
+        Args:
+            gaps: offsets at which output was lost.
+        """
         self._screen = Screen(1, 1)
         self._stream = Stream(self._screen)
         self._stream.restore(start)
-        self._resizes = sorted((each for each in resizes if each.offset > start.offset), key=lambda each: each.offset)
+        self._approximate = start.approximate
+        events: list[Resize | Gap] = [*resizes, *(Gap(each) for each in gaps)]
+        self._events = sorted((each for each in events if each.offset > start.offset), key=lambda each: each.offset)
         self.offset = start.offset
 
     def feed(self, data: bytes) -> None:
         """Take the bytes that follow, changing the size where it was changed."""
-        while self._resizes and self._resizes[0].offset <= self.offset + len(data):
-            resize = self._resizes.pop(0)
-            cut = resize.offset - self.offset
+        while self._events and self._events[0].offset <= self.offset + len(data):
+            event = self._events.pop(0)
+            cut = event.offset - self.offset
             self._feed(data[:cut])
-            self._resize(resize)
+            self._happen(event)
             data = data[cut:]
         self._feed(data)
 
@@ -51,12 +64,17 @@ class Replay:
         self._stream.feed(data)
         self.offset += len(data)
 
-    def _resize(self, resize: Resize) -> None:
-        if resize.told:
-            self._stream.restore(resize.told)
+    def _happen(self, event: Resize | Gap) -> None:
+        if isinstance(event, Gap):
+            self._approximate = True
+        elif event.told:
+            self._stream.restore(event.told)
+            self._approximate = event.told.approximate
         else:
-            self._screen.resize(resize.rows, resize.cols)
+            same = (event.cols, event.rows) == (self._screen.columns, self._screen.lines)
+            self._approximate = self._approximate or not (same or self._screen.alternate)
+            self._screen.resize(event.rows, event.cols)
 
     def snapshot(self) -> Snapshot:
         """Give the screen where it stands."""
-        return self._stream.snapshot(self.offset)
+        return replace(self._stream.snapshot(self.offset), approximate=self._approximate)
