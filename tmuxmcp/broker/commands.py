@@ -90,16 +90,42 @@ def output_of(session: Session, look: Look, number: int) -> tuple[int, int, str 
         InvalidArgument: there is no such command.
         NotRetained: its output, or the command itself, is no longer kept.
     """
-    known = session.commands.known(look)
-    command = known[-1] if known and number < 0 else next((each for each in known if each.number == number), None)
+    command = _command(session, look, number)
+    end, note = _end_of(command, look)
     head = min(session.log.head(), look.size)
-    if command is None:
-        raise _no_command(session, known, number, head)
-    over = isinstance(command, EndedCommand)
-    end = command.end if isinstance(command, EndedCommand) else look.size
     if command.start < end <= head:
         raise _not_retained(f"The output of command {command.number} is no longer kept.", head)
-    return command.start, max(command.start, end), None if over or look.exited else "The command still runs."
+    return command.start, max(command.start, end), note
+
+
+def end_of(session: Session, look: Look, number: int) -> tuple[int, str | None]:
+    """Where a command's output ends, or the log while it runs, and what is to be said of it.
+
+    Raises:
+        InvalidArgument, NotRetained: as `output_of`, but for its output.
+    """
+    command = _command(session, look, number)
+    end, note = _end_of(command, look)
+    return max(command.start, end), note
+
+
+def _end_of(command: Command, look: Look) -> tuple[int, str | None]:
+    over = isinstance(command, EndedCommand)
+    end = command.end if isinstance(command, EndedCommand) else look.size
+    return end, None if over or look.exited else "The command still runs."
+
+
+def _command(session: Session, look: Look, number: int) -> Command:
+    """The command of a number; -1: the last one.
+
+    Raises:
+        InvalidArgument, NotRetained
+    """
+    known = session.commands.known(look)
+    command = known[-1] if known and number < 0 else next((each for each in known if each.number == number), None)
+    if command is None:
+        raise _no_command(session, known, number, min(session.log.head(), look.size))
+    return command
 
 
 def _no_command(session: Session, known: list[Command], number: int, head: int) -> InvalidArgument | NotRetained:

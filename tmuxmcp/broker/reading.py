@@ -6,7 +6,7 @@ import platform
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tmuxmcp.broker import commands, run, views
+from tmuxmcp.broker import commands, past, run, views
 from tmuxmcp.broker.screens import NOTHING, Change, Screens, Shown, change, shown_by
 from tmuxmcp.broker.views import Piece
 from tmuxmcp.broker.wait import DRAWN, Answer, Wait, wait_for
@@ -25,8 +25,6 @@ from tmuxmcp.tmux.panes import Pane
 
 Wanted = View | Literal["auto", "none"]
 """The view that a call asks for; `auto`: we choose."""
-
-MOST_HIGHLIGHTS = 50
 
 Asked = q.Read | q.Send
 """What a caller wants to see, and after which wait."""
@@ -68,7 +66,10 @@ class Reading:
 
         Raises:
             InvalidArgument: `since` is not in the log.
+            NotRetained, TimedOut, IoError: of a past screen.
         """
+        if past.is_meant(asked):
+            return await past.read(session, asked)
         if asked.since is not None and asked.since > session.log.size():
             raise InvalidArgument(
                 f"since={asked.since} is behind the end of the log ({session.log.size()}).",
@@ -181,7 +182,8 @@ def _check_view(asked: q.Read) -> None:
             "format=ansi does not go with view=raw.",
             hint="view=raw has all bytes, colours too, as base64: leave format out. All other views have colours.",
         )
-    if asked.command is not None:
+    past.check(asked)
+    if asked.command is not None and asked.view != "screen":
         _check_command(asked)
 
 
@@ -192,7 +194,8 @@ def _check_command(asked: q.Read) -> None:
         given.append(f"view={asked.view}")
     if given:
         raise InvalidArgument(
-            f"command does not go with {', '.join(given)}.", hint="It gives clean text, or with view=raw the bytes."
+            f"command does not go with {', '.join(given)}.",
+            hint="It gives clean text, with view=raw the bytes, with view=screen the screen at its end.",
         )
 
 
@@ -247,7 +250,6 @@ def _result(
     session: Session, answer: Answer, seen: _Seen, command: r.Command | None, effective_timeout_ms: int | None
 ) -> r.ReadResult:
     look, piece, shown = seen.look, seen.piece, seen.shown
-    stretches = shown.capture.reversed[:MOST_HIGHLIGHTS] if shown else []
     return r.ReadResult(
         session_id=session.id,
         view=seen.view,
@@ -275,7 +277,7 @@ def _result(
         changed_rows=seen.changed,
         encoding="base64" if seen.view == "raw" else None,
         sanitized=piece.sanitized,
-        highlights=[r.Highlight(row=each.row, col=each.col, text=each.text) for each in stretches],
+        highlights=views.highlights(shown),
         note=notes(session, seen.start, piece.next_offset, answer.note, piece.note, seen.note),
         content=piece.text,
     )

@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tmuxmcp.broker.screens import Shown
+from tmuxmcp.contract import results as r
 from tmuxmcp.record.excerpt import Reader
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.plain import unfinished_character
 from tmuxmcp.terminal.render import ansi_row, numbered, shortened
+
+MOST_HIGHLIGHTS = 50
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,12 @@ def screen(shown: Shown, format: str, limit: int, end: int) -> Piece:
     while rows and not rows[-1]:
         rows.pop()
     return _around_cursor(rows, range(len(rows)), shown, limit, end)
+
+
+def highlights(shown: Shown | None) -> list[r.Highlight]:
+    """What stands in reverse video."""
+    stretches = shown.capture.reversed[:MOST_HIGHLIGHTS] if shown else []
+    return [r.Highlight(row=each.row, col=each.col, text=each.text) for each in stretches]
 
 
 def diff(shown: Shown, changed: list[int], format: str, limit: int, end: int) -> Piece:

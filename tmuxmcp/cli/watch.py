@@ -65,7 +65,7 @@ class View:
     def facts(self) -> str:
         """The session in a few words."""
         result = self.result
-        words = [result.session_id, f"{result.cols}x{result.rows}", result.mode]
+        words = [result.session_id, f"{result.cols}x{result.rows}", result.mode or ""]
         return "  ".join([*words, output.visible(result.title)] if result.title else words)
 
 

@@ -261,7 +261,7 @@ class Read(Request[r.ReadResult]):
     (program waits for input), command (the next that ended, with exit code), idle, a pattern, or exit.
 
     Raises:
-        InvalidPattern, InvalidArgument, NotRetained, SessionNotFound, TimedOut
+        InvalidPattern, InvalidArgument, NotRetained, SessionNotFound, TimedOut, IoError
     """
 
     view: Annotated[
@@ -270,6 +270,9 @@ class Read(Request[r.ReadResult]):
     ] = "new"
     session_id: SessionId = ""
     command: Annotated[int | None, Field(ge=-1, description="This command's output, by number; -1: the last")] = None
+    at_offset: Annotated[
+        int | None, Field(ge=0, description="view=screen: the past screen, after so many bytes of output"), Seldom()
+    ] = None
     since: Annotated[int | None, Field(ge=0, description="Start at this offset; moves no cursor")] = None
     offset: Annotated[int | None, Field(ge=0, description="scrollback: first line, 0 the oldest; else the last")] = None
     limit: Annotated[int, Field(ge=1, le=100_000, description="scrollback: most lines")] = 1000

@@ -328,8 +328,9 @@ class ReadResult(Result):
     view: View
     outcome: Outcome
     evidence: Evidence | None
-    mode: Mode
-    exited: bool
+    mode: Mode | None
+    """null, as the next three, of a past screen: they tell of now."""
+    exited: bool | None
     exit_code: int | None
     ended: Ended | None = None
     """Why, if its program has ended."""
@@ -352,13 +353,15 @@ class ReadResult(Result):
     time: int | None = None
     """Milliseconds since the session was made, at the end of what was read; null where that is not known."""
     screen_id: str | None = None
-    """What the screen shows, as a name of it: `read view=diff screen_id=...` tells what has changed since."""
+    """What the screen of now shows, as a name of it: `read view=diff screen_id=...` tells what has changed since."""
     command: Command | None = None
     """The last command that ended since you were told, or the one that `wait_for=command` was about; else null."""
     changed_rows: list[int] | None = None
     """With view=diff: the rows in `content`; null when that is the whole screen."""
     encoding: Literal["base64"] | None = None
     sanitized: bool = False
+    approximate: bool = False
+    """Of a past screen: not all that made it is known, so something may be missing or in another place."""
     highlights: list[Highlight] = Field(default_factory=list)
     note: str | None = None
     content: str

@@ -105,7 +105,9 @@ def _run(result: r.RunResult) -> Fields:
 
 
 def _read(result: r.ReadResult) -> Fields:
-    yield from (("outcome", result.outcome), ("mode", result.mode))
+    yield "outcome", result.outcome
+    if result.mode is not None:
+        yield "mode", result.mode
     if result.evidence in ("quiet", "prompt"):  # marks and kernel are certain; of these two a model should know
         yield "evidence", result.evidence
     if result.matched is not None:
@@ -218,6 +220,8 @@ def _command(command: r.ListedCommand) -> str:
 
 
 def _remarks(result: r.RunResult | r.ReadResult) -> Fields:
+    if isinstance(result, r.ReadResult) and result.approximate:
+        yield "approximate", True
     if result.effective_timeout_ms is not None:
         yield "effective_timeout_ms", result.effective_timeout_ms
     if result.sanitized:

@@ -319,7 +319,7 @@ class Creation:
         )
         pane = await panes.new_session(self.registry.tmux, new)
         session = Session.open(self.registry.tmux, self.registry.watcher, directory, meta, pane, made=True)
-        session.adopts = self.registry.adopts
+        session.adopts, session.past = self.registry.adopts, self.registry.past
         self.registry.sessions[meta.session_id] = session
         return session
 

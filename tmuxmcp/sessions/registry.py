@@ -19,6 +19,7 @@ from tmuxmcp.record.directory import SessionDirectory, directories
 from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.sessions.life import Destroyed, Gone
+from tmuxmcp.sessions.past import Past
 from tmuxmcp.sessions.repair import Repair
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
@@ -42,6 +43,7 @@ class Registry:
         self.state_dir = state_dir
         self.log_max_bytes = log_max_bytes
         self.adopts = adopts
+        self.past = Past()
         self.sessions: dict[str, Session] = {}
         self._read: dict[str, tuple[int, int, bool]] = {}
         """By id, the `meta.json` that a session without a pane was last read from, also when it was destroyed."""
@@ -66,7 +68,7 @@ class Registry:
             known.see(None)  # its pane is gone: another has its name
             known.close()
         session = Session.open(self.tmux, self.watcher, self.directory(pane.id), meta, pane)
-        session.adopts = self.adopts
+        session.adopts, session.past = self.adopts, self.past
         self.sessions[pane.id] = session
         return session
 
@@ -157,6 +159,7 @@ class Registry:
         if meta is None:
             return None
         session = Session.open(self.tmux, LogWatcher(inotify=False), directory, meta, None)
+        session.past = self.past
         if meta.destroyed:
             session.life.apply(Destroyed())
         return session
@@ -192,6 +195,7 @@ class Registry:
         if meta is None or destroyed:
             return None
         session = Session.open(self.tmux, self.watcher, self.directory(session_id), meta, None)
+        session.past = self.past
         self.sessions[session_id] = session
         return session
 
@@ -239,3 +243,4 @@ class Registry:
         """Let go of all; they live on."""
         for session in self.sessions.values():
             session.close()
+        self.past.close()

@@ -49,6 +49,7 @@ from tmuxmcp.sessions.ended import Left, Status, ended, ending_of, sentence, sta
 from tmuxmcp.sessions.levels import gone, identity
 from tmuxmcp.sessions.life import Begun, Destroyed, Ending, Life, Reason, Starts, State, told_by
 from tmuxmcp.sessions.look import LAST_TEXT_BYTES, Look, Scan, Seen, Terminal, Wakes
+from tmuxmcp.sessions.past import Past
 from tmuxmcp.sessions.prompts import SeenPrompts
 from tmuxmcp.sessions.shellview import ShellView
 from tmuxmcp.ssh.client import remove_control, was_cut
@@ -99,6 +100,8 @@ class Session:
         """Shells in front of it are adopted without being asked for."""
         self.unmarked_prompt: tuple[int, int, int] | None = None
         """Where another shell of this machine was last known to be at its prompt, as `Look` has it."""
+        self.past = Past()
+        """What it showed before; sessions of one broker share it."""
         self.input_lock = anyio.Lock()
         self.running: str = ""
         """The command that a `run` of this broker waits for; set by `runs`."""
