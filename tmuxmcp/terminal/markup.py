@@ -7,7 +7,7 @@ from html import escape
 from itertools import groupby
 from typing import NamedTuple
 
-from tmuxmcp.terminal.snapshot import Cell, Row, Run, Snapshot, Style, runs
+from tmuxmcp.terminal.snapshot import Cell, Cursor, Row, Run, Snapshot, Style, runs
 from tmuxmcp.terminal.theme import DARK, Look, Rgb, Theme, drawable, look
 
 CELL_WIDTH, CELL_HEIGHT, FONT_SIZE, BASELINE, MARGIN = 9, 18, 15, 14, 10
@@ -26,17 +26,24 @@ def svg_size(snapshot: Snapshot) -> tuple[int, int]:
 def with_cursor(snapshot: Snapshot) -> tuple[Row, ...]:
     """The rows, with the cell under a cursor that can be seen turned around, or underlined as its shape says."""
     cursor = snapshot.cursor
-    if not (cursor.visible and cursor.row < snapshot.rows and cursor.col < snapshot.cols):
+    if not cursor.visible or cursor.row >= snapshot.rows:
         return snapshot.grid
-    row = list(snapshot.grid[cursor.row])
+    row = snapshot.grid[cursor.row]
+    at, turned = under_cursor(row, cursor)
+    row = (*row[:at], *turned, *row[at + len(turned) :])
+    return (*snapshot.grid[: cursor.row], row, *snapshot.grid[cursor.row + 1 :])
+
+
+def under_cursor(row: Row, cursor: Cursor) -> tuple[int, Row]:
+    """The column of the cell under a cursor, and how that is drawn; no cells where the row has none there."""
+    if cursor.col >= len(row):
+        return cursor.col, ()
     at = cursor.col - (row[cursor.col].width == 0 and cursor.col > 0)
     style = row[at].style
     turned = (
         style._replace(reverse=not style.reverse) if cursor.shape == "block" else style._replace(underline="double")
     )
-    for col in range(at, min(at + max(row[at].width, 1), snapshot.cols)):
-        row[col] = row[col]._replace(style=turned)
-    return (*snapshot.grid[: cursor.row], tuple(row), *snapshot.grid[cursor.row + 1 :])
+    return at, tuple(cell._replace(style=turned) for cell in row[at : at + max(row[at].width, 1)])
 
 
 # ---- SVG ---------------------------------------------------------------------------------------
@@ -44,18 +51,31 @@ def with_cursor(snapshot: Snapshot) -> tuple[Row, ...]:
 
 def svg(snapshot: Snapshot, theme: Theme = DARK) -> str:
     """Draw the screen as SVG: each word stands at the place of its cells, whatever font there is."""
-    width, height = svg_size(snapshot)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-        f' role="img" font-family="{FONTS}" font-size="{FONT_SIZE}" direction="ltr" unicode-bidi="bidi-override">',
-        f"<title>{escape(drawable(snapshot.title) or 'Terminal')}</title>",
-        f'<rect width="{width}" height="{height}" rx="6" fill="{_hex(theme.bg)}"/>',
-    ]
+    parts = [svg_head(*svg_size(snapshot), snapshot.title, theme)]
     for number, row in enumerate(with_cursor(snapshot)):
-        top = MARGIN + number * CELL_HEIGHT
-        for run in runs(row):
-            parts += _svg_run(run, top, look(run.style, theme), theme)
+        parts += svg_row(row, MARGIN + number * CELL_HEIGHT, theme)
     return "\n".join([*parts, "</svg>", ""])
+
+
+def svg_head(width: int, height: int, title: str, theme: Theme) -> str:
+    """What an SVG begins with: its size, its title and its ground."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+        f' role="img" font-family="{FONTS}" font-size="{FONT_SIZE}" direction="ltr" unicode-bidi="bidi-override">\n'
+        f"<title>{escape(drawable(title) or 'Terminal')}</title>\n"
+        f'<rect width="{width}" height="{height}" rx="6" fill="{_hex(theme.bg)}"/>'
+    )
+
+
+def svg_ground(cols: int, theme: Theme) -> str:
+    """The terminal's own ground under the first cells of a row."""
+    return f'<rect x="{MARGIN}" width="{cols * CELL_WIDTH}" height="{CELL_HEIGHT}" fill="{_hex(theme.bg)}"/>'
+
+
+def svg_row(row: Row, top: int, theme: Theme) -> Iterator[str]:
+    """The elements of a row."""
+    for run in runs(row):
+        yield from _svg_run(run, top, look(run.style, theme), theme)
 
 
 def _svg_run(run: Run, top: int, seen: Look, theme: Theme) -> Iterator[str]:
