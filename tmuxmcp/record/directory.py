@@ -80,6 +80,25 @@ class SessionDirectory:
         readers=("broker", "launcher"),
     )
 
+    timing = Entry(
+        "timing",
+        "when how much had been printed, in blocks that are appended",
+        writers=("broker",),
+        readers=("broker",),
+    )
+    timing_before = Entry(
+        "timing.1",
+        "what was in `timing` before that was full",
+        writers=("broker",),
+        readers=("broker",),
+    )
+    timing_lock = Entry(
+        "timing.lock",
+        "nothing: held by the broker that writes `timing`",
+        writers=("broker",),
+        readers=("broker",),
+    )
+
     # ---- what happened, and how far readers have come ------------------------------------------
 
     meta = Entry(

@@ -43,6 +43,8 @@ class Meta:
     """Where the control socket of its ssh is."""
     proofs: bool = False
     """Its shell takes a proof with a command."""
+    booted: dict[str, Any] = field(default_factory=dict)
+    """`created_at` as `Booted`: by a clock that nobody sets."""
 
     def save(self, directory: SessionDirectory) -> None:
         """Write `meta.json`; keys that another version of the same format added stay.

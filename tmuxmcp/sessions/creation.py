@@ -35,6 +35,7 @@ from tmuxmcp.host import cgroup, locks, ourselves, proc, sandbox
 from tmuxmcp.host.environment import find_cwd, find_program, session_environment, user_shell
 from tmuxmcp.host.project import Identity
 from tmuxmcp.host.sandbox import Around, Sandbox
+from tmuxmcp.record.clock import Booted
 from tmuxmcp.record.directory import SessionDirectory, make_directory
 from tmuxmcp.record.generations import generation_of
 from tmuxmcp.record.log import RawLog
@@ -161,6 +162,7 @@ class Creation:
             program=program,
             args=list(args),
             created_at=iso(time.time()),
+            booted=vars(Booted.now()),
             owner=owner,
             nonce=nonce,
             marks=integration.marks,

@@ -27,6 +27,7 @@ from tmuxmcp.host.locks import if_free
 from tmuxmcp.readiness import kernel as readiness
 from tmuxmcp.readiness.kernel import KernelFacts
 from tmuxmcp.readiness.weak import Entered
+from tmuxmcp.record.clock import Booted, SessionClock
 from tmuxmcp.record.cursors import Cursors
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.ending import WhyEnded
@@ -41,6 +42,7 @@ from tmuxmcp.record.queued import QueuedInput
 from tmuxmcp.record.sink import sink_pid
 from tmuxmcp.record.start import Start
 from tmuxmcp.record.stdin import remove_left
+from tmuxmcp.record.timing import Times
 from tmuxmcp.record.told import ToldCallers
 from tmuxmcp.sessions.bounds import SessionBounds
 from tmuxmcp.sessions.commands import Commands
@@ -87,6 +89,9 @@ class Session:
         """As last seen; None: tmux does not know it."""
         self.start = Start(directory)
         self.events = Events(directory)
+        self.times = Times(directory)
+        """When what was printed, where that is known."""
+        self._clock = SessionClock(seconds_of(meta.created_at), Booted.of(meta.booted))
         self.queued = QueuedInput(directory)
         self._cursors = Cursors(directory)
         self._screens_seen: dict[str, int] = {}
@@ -621,19 +626,26 @@ class Session:
             return iso(self.log.path.stat().st_mtime)
         return None
 
+    def now_ms(self) -> int:
+        """Milliseconds since it was made, on a clock that never goes back."""
+        return self._clock.now_ms()
+
     def time_at(self, offset: int) -> int | None:
         """Milliseconds from its making until so much had been printed; None where that is not known.
 
-        What is behind the log's last write is known: now for one that runs, that write for one that has ended.
+        What was printed last is all there is now, while it runs; of one that has ended it came with the log's last
+        write, if nothing else tells.
         """
-        made = seconds_of(self.meta.created_at)
-        if made is None or offset < self.log.size():
-            return None
+        last = offset >= self.log.size()
+        if last and not self.exited:
+            return self.now_ms()
+        known, made = self.times.ms_at(offset), seconds_of(self.meta.created_at)
+        if known is not None or made is None or not last:
+            return known
         try:
-            at = os.stat(self.log.path).st_mtime if self.exited else time.time()
+            return max(round((os.stat(self.log.path).st_mtime - made) * 1000), 0)
         except OSError:
             return None
-        return max(round((at - made) * 1000), 0)
 
     # ---- what is written beside the log --------------------------------------------------------
 

@@ -1,0 +1,203 @@
+"""Writes a session's timing index: appends blocks, for as long as it holds the index's lock.
+
+The lock goes with its process, however that ends. The next writer cuts off what is not a whole block at the end, and
+notes that nobody knows when the bytes came that were printed meanwhile. It takes a place for the truth only when it is
+told so: looking at the log and at the clock is its owner's.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+
+from tmuxmcp.host import locks
+from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.timingcodec import BEGINNING, FORMAT, HEADER, Step, encode
+from tmuxmcp.record.timingfile import TimingFile, timing_files
+
+log = logging.getLogger(__name__)
+
+LIMIT_BYTES = 16 << 20
+"""A file that would be longer is put aside, in the place of the one before: then the times of what was printed first
+are not known any more."""
+
+SPARE_BYTES = 64 << 10
+"""So long the index may be, however little was printed: more than 5,000 keys typed one by one."""
+
+SHARE = 12
+"""Beyond that it takes at most this part of what was printed; steps are left out where it would take more."""
+
+STEP_BYTES = 24
+"""What one more step costs at most: a block of its own."""
+
+HELD_UP_MS = 50
+"""Bytes that came within so long before a step have its time."""
+
+STEPS = 48
+"""Most steps of one block: so many fit, however far they are apart."""
+
+
+class TimingWriter:
+    """The one who writes the index of a session; made by `take`."""
+
+    def __init__(self, directory: SessionDirectory, lock: int) -> None:
+        """`lock`: descriptor of the lock that is held."""
+        self._directory, self._lock = directory, lock
+        self._fd = self._size = self._before = -1
+        self._steps: list[Step] = []
+        self._start = self._last = BEGINNING
+        """The moment before the steps that are to be written; the last that was noted."""
+        self._skipped = False
+        """A step was left out after the last one."""
+
+    @classmethod
+    def take(cls, directory: SessionDirectory) -> TimingWriter | None:
+        """Become the writer; None: another broker is, or the index is of a newer format, and stays as it is.
+
+        Raises:
+            OSError: there is no room, or no such directory any more.
+        """
+        lock = locks.open_lock(directory.timing_lock)
+        writer = cls(directory, lock)
+        try:
+            if locks.take(lock) and writer._open():
+                return writer
+        except BaseException:
+            writer._close()
+            raise
+        writer._close()
+        return None
+
+    def _open(self) -> bool:
+        with timing_files(self._directory) as files:
+            there = [file for file in files if file.format is not None]
+            if any(file.format != FORMAT for file in there):
+                return False
+            ends = [(file, *found) for file in there if (found := file.final())]
+            self._last = ends[0][2].end if ends else BEGINNING
+        self._append_to()
+        now = TimingFile(self._fd)
+        if self._size and now.format is None:
+            self._put_aside()
+        else:
+            found = now.final()
+            self._cut(found[0] + found[1].length if found else len(HEADER))
+        self._start = self._last
+        return True
+
+    def _append_to(self) -> None:
+        self._fd = os.open(self._directory.timing, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._size = os.fstat(self._fd).st_size
+        if self._size == 0 and os.write(self._fd, HEADER) == len(HEADER):
+            self._size = len(HEADER)
+        try:
+            self._before = os.stat(self._directory.timing_before).st_size
+        except FileNotFoundError:
+            self._before = 0
+
+    def _cut(self, size: int) -> None:
+        if size < self._size:
+            os.ftruncate(self._fd, size)
+            self._size = size
+
+    def _put_aside(self) -> None:
+        if not self._directory.is_there:
+            raise FileNotFoundError(errno.ENOENT, "another session has its place", str(self._directory.path))
+        os.rename(self._directory.timing, self._directory.timing_before)
+        os.close(self._fd)
+        self._fd = -1
+        self._append_to()
+
+    # ---- noting ----------------------------------------------------------------------------------
+
+    @property
+    def offset(self) -> int:
+        """Up to where it was noted when what was printed."""
+        return self._last.offset
+
+    @property
+    def has_more(self) -> bool:
+        """Something is noted and not written yet."""
+        return bool(self._steps)
+
+    def begin(self, offset: int, ms: int) -> None:
+        """Note where the log ends as writing begins: nobody knows when what was printed since the last step came.
+
+        An index that tells more than the log holds, as a crash of the machine can leave, is cut.
+        """
+        if offset < self._last.offset:
+            self._forget(offset)
+        if offset > self._last.offset:
+            self._add(offset, ms, known=ms - self._last.ms <= HELD_UP_MS)
+            self.flush()
+
+    def _forget(self, offset: int) -> None:
+        file = TimingFile(self._fd)
+        found = file.last(lambda block: block.start.offset <= offset)
+        if found is None:
+            self._cut(len(HEADER))
+            self._directory.timing_before.unlink(missing_ok=True)
+            self._start = self._last = BEGINNING
+            return
+        place, block = found
+        whole = block.end.offset <= offset
+        self._cut(place + block.length if whole else place)
+        self._start = self._last = block.end if whole else block.start
+
+    def note(self, offset: int, ms: int, *, known: bool = True) -> None:
+        """Note that so much had been printed then; what is no more than at the step before needs no step.
+
+        Args:
+            known: what came since the step before came just then.
+        """
+        if offset <= self._last.offset:
+            return
+        if not self._affords(offset):
+            self._skipped = True
+            return
+        self._add(offset, ms, known and not self._skipped)
+        if len(self._steps) >= STEPS:
+            self.flush()
+
+    def _add(self, offset: int, ms: int, known: bool) -> None:
+        self._last = Step(offset, max(ms, self._last.ms), known)
+        self._steps.append(self._last)
+        self._skipped = False
+
+    def _affords(self, offset: int) -> bool:
+        taken = self._before + self._size + (len(self._steps) + 1) * STEP_BYTES
+        return taken <= SPARE_BYTES + offset // SHARE
+
+    def flush(self) -> None:
+        """Write what is noted; where there is no room, nobody will know those times."""
+        if not self._steps:
+            return
+        data = encode(self._start, self._steps)
+        self._start = self._last
+        self._steps.clear()
+        try:
+            if self._size + len(data) > LIMIT_BYTES:
+                self._put_aside()
+            self._write(data)
+        except OSError as error:
+            log.debug("times of %s cannot be written: %s", self._directory.name, error)
+
+    def _write(self, data: bytes) -> None:
+        written = os.write(self._fd, data)
+        if written == len(data):
+            self._size += written
+        else:
+            os.ftruncate(self._fd, self._size)
+
+    def close(self, ms: int) -> None:
+        """Note that until then nothing more was printed, and let another one write."""
+        if self._last.offset and self._affords(self._last.offset) and not self._skipped:
+            self._add(self._last.offset, ms, known=True)
+        self.flush()
+        self._close()
+
+    def _close(self) -> None:
+        for fd in {self._fd, self._lock} - {-1}:
+            os.close(fd)
+        self._fd = self._lock = -1
