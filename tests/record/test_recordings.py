@@ -1,0 +1,218 @@
+"""Films of a session, made of its files alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tmuxmcp.contract.times import iso
+from tmuxmcp.errors import InvalidArgument, NotRetained
+from tmuxmcp.record import recordings
+from tmuxmcp.record.commands import CommandFile, EndedCommand
+from tmuxmcp.record.directory import SessionDirectory, make_directory
+from tmuxmcp.record.events import Events, Exited, Gap, Input, Resized
+from tmuxmcp.record.meta import Meta
+from tmuxmcp.record.recordings import Recorded, Stretch, Wanted, times_of
+from tmuxmcp.terminal import film
+
+BORN = 1_700_000_000.0
+
+
+@dataclass(frozen=True)
+class Step:
+    offset: int
+    ms: int
+    known: bool = True
+
+
+class Index:
+    """A timing index in memory."""
+
+    def __init__(self, *steps: Step) -> None:
+        self._steps = steps
+
+    def ms_at(self, offset: int) -> int | None:
+        return next((each.ms for each in self._steps if each.offset >= offset), None)
+
+    def offset_at(self, ms: int) -> int | None:
+        return max((each.offset for each in self._steps if each.ms <= ms), default=0)
+
+    def steps(self, start: int, end: int) -> Iterator[Step]:
+        return (each for each in self._steps if start < each.offset <= end)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> SessionDirectory:
+    (tmp_path / "sessions").mkdir()
+    made = make_directory(tmp_path, "build")
+    Meta("build", "/bin/sh", [], iso(BORN), "", "", True, "/", 20, 4, 0).save(made)
+    return made
+
+
+def printed(directory: SessionDirectory, data: bytes, at_ms: int = 60_000) -> None:
+    directory.log.write_bytes(data)
+    os.utime(directory.log, (BORN + at_ms / 1000,) * 2)
+
+
+def at(ms: int) -> str:
+    return iso(BORN + ms / 1000)
+
+
+def ended(number: int, text: str, start: int, end: int, exit_code: int | None, ms: tuple[int, int]) -> EndedCommand:
+    began, over = (BORN + each / 1000 for each in ms)
+    return EndedCommand(number, text, "agent", exit_code, began, over, "/", start, end)
+
+
+def happens(recorded: Recorded, wanted: Wanted = Wanted()) -> list[film.Moment]:  # noqa: B008  # frozen
+    return list(recorded.film(recorded.stretch(wanted)).moments)
+
+
+def test_each_step_of_the_index_is_a_moment(directory: SessionDirectory) -> None:
+    printed(directory, b"one two three")
+    recorded = Recorded(directory, Index(Step(4, 100), Step(8, 250), Step(13, 900)))
+    assert happens(recorded) == [film.Printed(100, b"one "), film.Printed(250, b"two "), film.Printed(900, b"three")]
+    made = recorded.film(recorded.stretch(Wanted()))
+    assert (made.begin_ms, made.end_ms, made.times_known) == (0, 900, True)
+    assert (made.title, made.created_at, made.start.cols, made.start.rows) == ("build", BORN, 20, 4)
+
+
+def test_what_else_happened_stands_at_its_offset_and_time(directory: SessionDirectory) -> None:
+    printed(directory, b"$ make\r\nfailed\r\n$ ")
+    events = Events(directory)
+    events.append(Input(at(90), 2, 5, 1))
+    events.append(Resized(at(300), 8, 30, 5))
+    events.append(Gap(at(350), 10))
+    events.append(Exited(at(5_000), 18, None, "KILL"))
+    CommandFile(directory).end([ended(1, "make\nx", 8, 16, 2, (100, 400))])
+    recorded = Recorded(directory, Index(Step(8, 200), Step(16, 410), Step(18, 420)))
+    assert happens(recorded) == [
+        film.Printed(200, b"$ make\r\n"),
+        film.Resized(300, 30, 5),
+        film.Printed(350, b"fa"),
+        film.Marked(350, "output was lost here"),
+        film.Printed(410, b"iled\r\n"),
+        film.Marked(410, "make: exit 2", 2),
+        film.Printed(420, b"$ "),
+        film.Exited(5_000, 137),
+    ]
+
+
+def test_without_an_index_times_are_those_of_events_commands_and_the_last_byte(directory: SessionDirectory) -> None:
+    printed(directory, b"$ make\r\nok\r\n$ ", at_ms=700)
+    Events(directory).append(Input(at(90), 2, 5, 1))
+    CommandFile(directory).end([ended(1, "make", 8, 12, 0, (100, 400))])
+    recorded = Recorded(directory)
+    made = recorded.film(recorded.stretch(Wanted()))
+    assert list(made.moments) == [
+        film.Printed(90, b"$ "),
+        film.Printed(100, b"make\r\n"),
+        film.Printed(400, b"ok\r\n"),
+        film.Marked(400, "make: exit 0", 0),
+        film.Printed(700, b"$ "),
+    ]
+    assert (made.end_ms, made.times_known) == (700, False)
+
+
+def test_a_step_of_unknown_time_is_said_so(directory: SessionDirectory) -> None:
+    printed(directory, b"abcd")
+    recorded = Recorded(directory, Index(Step(2, 10, known=False), Step(4, 20)))
+    assert not recorded.film(recorded.stretch(Wanted())).times_known
+    assert recorded.film(Stretch(2, 4, 10)).times_known
+
+
+def test_the_output_of_one_command(directory: SessionDirectory) -> None:
+    printed(directory, b"$ a\r\n\x1b[31mred\r\n$ b\r\nblue\r\n$ ")
+    CommandFile(directory).end([ended(1, "a", 5, 15, 0, (100, 400)), ended(2, "b", 20, 26, 1, (500, 600))])
+    recorded = Recorded(directory, Index(Step(15, 390), Step(20, 510), Step(26, 590)))
+    for number in (2, -1):
+        made = recorded.film(recorded.stretch(Wanted(command=number)))
+        assert list(made.moments) == [film.Printed(590, b"blue\r\n"), film.Marked(600, "b: exit 1", 1)]
+        assert (made.begin_ms, made.end_ms) == (510, 600)
+        assert made.start.text_rows() == ["$ a", "red", "$ b", ""]
+        assert made.start.state.pen.fg == 1
+    with pytest.raises(InvalidArgument, match="no command 3"):
+        recorded.stretch(Wanted(command=3))
+    with pytest.raises(InvalidArgument, match="without from_ms"):
+        recorded.stretch(Wanted(command=1, from_ms=0))
+
+
+def test_a_stretch_between_two_times(directory: SessionDirectory) -> None:
+    printed(directory, b"one two three")
+    recorded = Recorded(directory, Index(Step(4, 100), Step(8, 250), Step(13, 900)))
+    assert recorded.stretch(Wanted(150, 500)) == Stretch(4, 8, 150, 500)
+    made = recorded.film(recorded.stretch(Wanted(150, 500)))
+    assert list(made.moments) == [film.Printed(250, b"two ")]
+    assert (made.begin_ms, made.end_ms) == (150, 500)
+    with pytest.raises(InvalidArgument, match="before from_ms"):
+        recorded.stretch(Wanted(500, 150))
+
+
+def test_times_before_now(directory: SessionDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    printed(directory, b"one two three")
+    monkeypatch.setattr(recordings.time, "time", lambda: BORN + 1.0)
+    recorded = Recorded(directory, Index(Step(4, 100), Step(8, 250), Step(13, 900)))
+    assert recorded.stretch(Wanted(-800, -500)) == Stretch(4, 8, 200, 500)
+    assert recorded.stretch(Wanted(-5_000, 99_999)) == Stretch(0, 13, 0, 1000)
+
+
+def test_what_was_given_back_is_not_made_up(directory: SessionDirectory) -> None:
+    printed(directory, b"0123456789", 500)
+    directory.base.write_text("100")
+    recorded = Recorded(directory, Index(Step(50, 100), Step(105, 250), Step(110, 300)))
+    with pytest.raises(NotRetained) as refused:
+        recorded.stretch(Wanted(from_ms=100))
+    assert refused.value.details == {"first_offset": 100, "first_ms": 250}
+    made = recorded.film(recorded.stretch(Wanted()))
+    assert list(made.moments) == [film.Printed(250, b"01234"), film.Printed(300, b"56789")]
+    assert made.start.approximate
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=8), st.integers(0, 40), st.integers(0, 40))
+def test_all_bytes_are_in_the_film_once_and_time_never_goes_back(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int]], one: int, other: int
+) -> None:
+    root = tmp_path_factory.mktemp("state")
+    (root / "sessions").mkdir()
+    directory = make_directory(root, "build")
+    data = bytes(range(40))
+    printed(directory, data)
+    offset, index = 0, []
+    for number, (more, ms) in enumerate(steps, 1):
+        offset += more
+        index.append(Step(min(offset, 40), number * 10 + ms))
+    for number, end in enumerate((7, 19, 40)):
+        Events(directory).append(Resized(iso(BORN + number), end, 20 + number, 5))
+    recorded = Recorded(directory, Index(*index))
+    stretch = Stretch(min(one, other), max(one, other), 5)
+    moments = list(recorded.film(stretch).moments)
+    assert (
+        b"".join(each.data for each in moments if isinstance(each, film.Printed)) == data[stretch.begin : stretch.end]
+    )
+    assert all(a.ms <= b.ms for a, b in pairwise(moments))
+    at_offset, seen = stretch.begin, []
+    for each in moments:
+        if isinstance(each, film.Printed):
+            at_offset += len(each.data)
+        else:
+            seen.append(at_offset)
+    assert seen == [each for each in (7, 19, 40) if stretch.begin < each <= stretch.end]
+    assert list(times_of(recorded, stretch)) == [each.ms for each in moments]
+
+
+def test_a_long_log_is_read_a_piece_at_a_time(directory: SessionDirectory) -> None:
+    with directory.log.open("wb") as file:
+        file.truncate(40 << 20)
+    recorded = Recorded(directory, Index(Step(40 << 20, 900)))
+    sizes = [
+        len(each.data) for each in recorded.film(Stretch(0, 40 << 20, 0)).moments if isinstance(each, film.Printed)
+    ]
+    assert max(sizes) <= recordings.PIECE
+    assert sum(sizes) == 40 << 20

@@ -1,0 +1,328 @@
+"""Films of a session: what its files say of a stretch of it. A piece of the log is in memory at a time.
+
+The log says what was printed, `timing` when, `events.jsonl` and `commands.jsonl` what else happened. Where no time was
+written down, what was printed stands at the next time that is known: of a command, an event or the log's last byte.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from signal import Signals
+from typing import Protocol
+
+from tmuxmcp.contract.times import seconds_of
+from tmuxmcp.errors import InvalidArgument, NotRetained
+from tmuxmcp.record.commands import CommandFile, EndedCommand
+from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.events import Events, Exited, Gap, Input, Resized
+from tmuxmcp.record.log import PIECE, RawLog
+from tmuxmcp.record.meta import Meta
+from tmuxmcp.terminal import film
+from tmuxmcp.terminal.film import Film, Moment
+from tmuxmcp.terminal.replay import Replay, Resize, blank
+from tmuxmcp.terminal.snapshot import Snapshot
+
+LABEL = 120
+"""Characters of a command in its marker."""
+
+SIGNALLED = 128
+"""Added to the number of the signal that ended a program, as shells have it."""
+
+
+class Step(Protocol):
+    """A moment of the timing index."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def ms(self) -> int: ...
+    @property
+    def known(self) -> bool: ...
+
+
+class Times(Protocol):
+    """The timing index of a session."""
+
+    def ms_at(self, offset: int) -> int | None: ...
+    def offset_at(self, ms: int) -> int | None: ...
+    def steps(self, start: int, end: int) -> Iterable[Step]: ...
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which stretch of a session; all that is left out: all that is kept."""
+
+    from_ms: int | None = None
+    """Since the session was made; negative: before now."""
+    to_ms: int | None = None
+    command: int | None = None
+    """Number of a command, whose output is meant; -1: of the last one."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What lies between two offsets of a log, and when that was."""
+
+    begin: int
+    end: int
+    begin_ms: int
+    end_ms: int | None = None
+    """None: with the last byte."""
+
+
+@dataclass(frozen=True)
+class _At:
+    """A time at which so much had been printed; and a moment, if something else happened then."""
+
+    offset: int
+    ms: int
+    known: bool = False
+    moment: Moment | None = None
+
+
+class Recorded:
+    """What the files of a session say."""
+
+    def __init__(self, directory: SessionDirectory, times: Times | None = None) -> None:
+        self.directory, self.log = directory, RawLog(directory)
+        self._times = times
+        meta = Meta.load(directory)
+        self._name = meta.session_id if meta else directory.name
+        self._size = (meta.cols, meta.rows) if meta else (80, 24)
+        self._created = (seconds_of(meta.created_at) if meta else None) or 0.0
+        self._file = CommandFile(directory)
+
+    # ---- which stretch -------------------------------------------------------------------------
+
+    def stretch(self, wanted: Wanted) -> Stretch:
+        """Find what is wanted.
+
+        Raises:
+            InvalidArgument: there is no such stretch, or no such command.
+            NotRetained: it is no longer kept.
+        """
+        between = wanted.command is None
+        found = self._between(wanted.from_ms, wanted.to_ms) if between else self._of_command(wanted)
+        head = self.log.head()
+        if found.begin < head:
+            raise NotRetained(
+                f"The log is kept from offset {head} on; what is wanted begins at {found.begin}.",
+                hint="Leave the beginning out, or begin later.",
+                first_offset=head,
+                first_ms=self._ms_at(head),
+            )
+        return found
+
+    def _of_command(self, wanted: Wanted) -> Stretch:
+        if wanted.from_ms is not None or wanted.to_ms is not None:
+            raise InvalidArgument("command goes without from_ms and to_ms.", hint="Give one or the other.")
+        self._file.read_on()
+        number = self._file.numbers[-1] if wanted.command == -1 and self._file.numbers else wanted.command
+        command = self._file.ended.get(number or 0)
+        if command is None:
+            known = f"{self._file.numbers[0]} to {self._file.numbers[-1]}" if self._file.numbers else "none"
+            raise InvalidArgument(
+                f"There is no command {wanted.command} that has ended.", hint=f"Those that are known: {known}."
+            )
+        begin_ms = self._ms_at(command.start) if command.began is None else self._since(command.began)
+        indexed = self._times.ms_at(command.start) if self._times else None
+        return Stretch(command.start, command.end, begin_ms if indexed is None else indexed)
+
+    def _between(self, from_ms: int | None, to_ms: int | None) -> Stretch:
+        size, head, now_ms = self.log.size(), self.log.head(), self._since(time.time())
+        first, last = (each + now_ms if each is not None and each < 0 else each for each in (from_ms, to_ms))
+        if first is not None and last is not None and last < first:
+            raise InvalidArgument("to_ms is before from_ms.", hint="Times count from the session's beginning.")
+        begin = head if first is None else self._offset_at(max(first, 0))
+        end = size if last is None else max(self._offset_at(max(last, 0)), begin)
+        begin_ms = (self._ms_at(head) if head else 0) if first is None else max(first, 0)
+        return Stretch(begin, end, begin_ms, None if last is None else max(min(last, now_ms), begin_ms))
+
+    def _offset_at(self, ms: int) -> int:
+        """How much had been printed; where that was not written down, at the last time before it that is known."""
+        found = self._times.offset_at(ms) if self._times else None
+        if found is not None:
+            return found
+        return max((each.offset for each in self._steps(0, self.log.size()) if each.ms <= ms), default=0)
+
+    def _ms_at(self, offset: int) -> int:
+        found = self._times.ms_at(offset) if self._times else None
+        if found is not None:
+            return found
+        return next((each.ms for each in self._steps(0, self.log.size()) if each.offset >= offset), 0)
+
+    # ---- its film ------------------------------------------------------------------------------
+
+    def film(self, stretch: Stretch, start: Snapshot | None = None) -> Film:
+        """Make the film of a stretch; its moments are read from the files whenever they are iterated over.
+
+        Args:
+            start: the screen at its beginning, if that is known; else it is drawn anew.
+        """
+        end_ms = stretch.end_ms
+        if end_ms is None:
+            end_ms = max(times_of(self, stretch), default=stretch.begin_ms)
+        return Film(
+            start=start or self.screen_at(stretch.begin),
+            begin_ms=stretch.begin_ms,
+            end_ms=end_ms,
+            moments=_Moments(self, stretch),
+            title=self._name,
+            created_at=self._created,
+            times_known=all(step.known for step in self._steps(stretch.begin, stretch.end)),
+        )
+
+    def screen_at(self, offset: int) -> Snapshot:
+        """The screen after so many bytes, drawn from the first that are kept."""
+        head = min(self.log.head(), offset)
+        replay = Replay(blank(*self._size_at(head), head), self._resizes)
+        for data in self.log.pieces(head, offset):
+            replay.feed(data)
+        return replace(replay.snapshot(), approximate=head > 0)
+
+    def moments(self, stretch: Stretch, read: Callable[[int, int], Iterable[bytes]]) -> Iterator[Moment]:
+        """What happens in a stretch; `read(start, end)` gives the bytes."""
+        ms, at = stretch.begin_ms, stretch.begin
+        latest = stretch.end_ms
+        waiting = [each for each in self._happened if stretch.begin < each.offset <= stretch.end]
+        for step in chain(self._steps(stretch.begin, stretch.end), [None]):
+            end, end_ms = (stretch.end + 1, latest) if step is None else (step.offset, step.ms)
+            while waiting and waiting[0].offset < end:
+                happened = waiting.pop(0)
+                ms = max(ms, happened.ms if end_ms is None else min(happened.ms, end_ms))
+                yield from (film.Printed(ms, data) for data in read(at, happened.offset))
+                at = max(at, happened.offset)
+                assert happened.moment
+                yield replace(happened.moment, ms=ms)
+            if step:
+                ms = max(ms, step.ms if latest is None else min(step.ms, latest))
+                yield from (film.Printed(ms, data) for data in read(at, step.offset))
+                at = max(at, step.offset)
+
+    def _steps(self, begin: int, end: int) -> Iterator[Step]:
+        """Times of all that was printed between two offsets, rising in both; the last one at the end."""
+        at, ms = begin, 0
+        for step in self._times.steps(begin, end) if self._times else ():
+            if at < step.offset <= end:
+                at, ms = step.offset, max(step.ms, ms)
+                yield _At(at, ms, step.known)
+        for each in self._anchors:
+            if at < each.offset <= end and each.ms >= ms:
+                at, ms = each.offset, each.ms
+                yield each
+        if at < end:
+            yield _At(end, max(ms, self._last_written_ms))
+
+    # ---- what else is written down -------------------------------------------------------------
+
+    @cached_property
+    def _resizes(self) -> list[Resize]:
+        return [Resize(each.offset, each.cols, each.rows) for each in Events(self.directory).resizes()]
+
+    def _size_at(self, offset: int) -> tuple[int, int]:
+        before = [each for each in self._resizes if each.offset <= offset]
+        return (before[-1].cols, before[-1].rows) if before else self._size
+
+    @cached_property
+    def _happened(self) -> list[_At]:
+        """All but what was printed, in the order of the log."""
+        found = [*filter(None, map(self._event, Events(self.directory).read())), *map(self._command, self._commands)]
+        return sorted((each for each in found if each.moment), key=lambda each: (each.offset, each.ms))
+
+    @cached_property
+    def _anchors(self) -> list[_At]:
+        """Times that are known without the index: by the clock of the machine, which may have been set meanwhile."""
+        events = filter(None, map(self._event, Events(self.directory).read()))
+        began = (_At(each.start, self._since(each.began)) for each in self._commands if each.began is not None)
+        ended = (_At(each.end, self._since(each.ended)) for each in self._commands if each.ended is not None)
+        found = sorted((each.offset, each.ms) for each in chain(events, began, ended) if each.ms > 0)
+        return [_At(offset, ms) for offset, ms in found]
+
+    @property
+    def _commands(self) -> list[EndedCommand]:
+        self._file.read_on()
+        return [self._file.ended[number] for number in self._file.numbers]
+
+    def _event(self, event: object) -> _At | None:
+        match event:
+            case Input(when, offset):
+                return _At(offset, self._ms_of(when))
+            case Resized(when, offset, cols, rows):
+                return _At(offset, self._ms_of(when), moment=film.Resized(0, cols, rows))
+            case Gap(when, offset):
+                return _At(offset, self._ms_of(when), moment=film.Marked(0, "output was lost here"))
+            case Exited(when, offset, code, name):
+                status = code if name is None else _signalled(name)
+                ms = self._ms_of(when)
+                return _At(offset, ms, moment=None if status is None else film.Exited(0, status))
+        return None
+
+    def _command(self, command: EndedCommand) -> _At:
+        text = (command.text or "").partition("\n")[0][:LABEL] or f"command {command.number}"
+        label = text if command.exit_code is None else f"{text}: exit {command.exit_code}"
+        ms = 0 if command.ended is None else self._since(command.ended)
+        return _At(command.end, ms, moment=film.Marked(0, label, command.exit_code))
+
+    def _ms_of(self, when: str) -> int:
+        seconds = seconds_of(when)
+        return 0 if seconds is None else self._since(seconds)
+
+    def _since(self, seconds: float) -> int:
+        return max(round((seconds - self._created) * 1000), 0) if self._created else 0
+
+    @property
+    def _last_written_ms(self) -> int:
+        try:
+            return self._since(os.stat(self.log.path).st_mtime)
+        except OSError:
+            return 0
+
+
+class _Moments:
+    """The moments of a stretch; each iteration reads them anew."""
+
+    def __init__(self, recorded: Recorded, stretch: Stretch) -> None:
+        self._recorded, self._stretch = recorded, stretch
+
+    def __iter__(self) -> Iterator[Moment]:
+        return self._recorded.moments(self._stretch, _Bytes(self._recorded.log, self._stretch.end).between)
+
+
+def times_of(recorded: Recorded, stretch: Stretch) -> Iterator[int]:
+    """The times of a film's moments; what was printed is not read."""
+    return (each.ms for each in recorded.moments(stretch, lambda start, end: [b""] if start < end else []))
+
+
+class _Bytes:
+    """Reads on in a log, many small pieces with one look at the file."""
+
+    def __init__(self, log: RawLog, end: int) -> None:
+        self._log, self._end = log, end
+        self._data, self._at = b"", 0
+
+    def between(self, start: int, end: int) -> Iterator[bytes]:
+        """The bytes between two offsets; those that were given back meanwhile are left out."""
+        while start < end:
+            if not self._at <= start < self._at + len(self._data):
+                self._at, self._data = start, self._log.read(start, min(PIECE, max(self._end, end) - start))
+            data = self._data[start - self._at : end - self._at]
+            if data:
+                yield data
+                start += len(data)
+            elif (head := self._log.head()) > start:
+                start = head
+            else:
+                return
+
+
+def _signalled(name: str) -> int | None:
+    """The status that a shell gives a program ended by this signal."""
+    try:
+        return SIGNALLED + Signals[f"SIG{name}"]
+    except KeyError:
+        return None
