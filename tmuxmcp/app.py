@@ -38,7 +38,9 @@ def broker_settings(settings: Settings) -> BrokerSettings:
 
 
 @asynccontextmanager
-async def open_broker(settings: Settings | None = None, caller: str = "library") -> AsyncIterator[Broker]:
+async def open_broker(
+    settings: Settings | None = None, caller: str = "library", *, keeps_times: bool = False
+) -> AsyncIterator[Broker]:
     """A running broker: finds every session of the state directory, and lets go of them at the end.
 
         async with tmuxmcp.open_broker() as broker:
@@ -47,6 +49,7 @@ async def open_broker(settings: Settings | None = None, caller: str = "library")
     Args:
         settings: the settings; left out: variables, the settings file and defaults.
         caller: whose default session and read cursors are meant: letters, digits, `_` and `-`.
+        keeps_times: write down when sessions print what, where no other broker does; for one that stays.
 
     Raises:
         TmuxUnavailable: tmux is missing or too old.
@@ -55,7 +58,8 @@ async def open_broker(settings: Settings | None = None, caller: str = "library")
     from tmuxmcp.broker.broker import Broker
 
     try:
-        async with Broker.open(broker_settings(settings or load_settings()), caller) as broker:
+        plain = broker_settings(settings or load_settings())
+        async with Broker.open(plain, caller, keeps_times=keeps_times) as broker:
             yield broker
     except BaseExceptionGroup as group:
         # The broker's task group wraps what passes through it, the caller's own exceptions too.
@@ -135,7 +139,7 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
         if token.short:
             log.warning("the token %s is short: it can be guessed", token.name)
     with listener.bind(host, port, only_loopback=accepted is None) as opened:
-        async with open_broker(settings) as broker:
+        async with open_broker(settings, keeps_times=True) as broker:
             hosts = listener.hosts_of(opened, host) | set(settings.allowed_hosts)
             service = http.Service(
                 broker,
@@ -226,7 +230,7 @@ class LateBroker:
         self._closing.set()
 
     async def _hold(self, *, task_status: anyio.abc.TaskStatus[Broker]) -> None:
-        async with open_broker(self._settings) as broker:
+        async with open_broker(self._settings, keeps_times=True) as broker:
             self.caller = broker.claim_identity(self._key)
             task_status.started(broker)
             await self._closing.wait()

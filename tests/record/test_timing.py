@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tmuxmcp.errors import Unsupported
 from tmuxmcp.host import locks
 from tmuxmcp.record import timingwriter as module
 from tmuxmcp.record.clock import Booted, SessionClock
@@ -78,6 +79,7 @@ def test_what_was_printed_since_the_last_step_has_no_time_yet(directory: Session
     write(directory, STEPS)
     grow(directory, 70_005)
     assert (Times(directory).ms_at(70_005), Times(directory).offset_at(10**8)) == (None, None)
+    assert Times(directory).offset_at(STEPS[-1][1]) == STEPS[-1][0]
     assert Times(directory).ms_at(70_000) == 2010
 
 
@@ -117,7 +119,6 @@ def test_steps_never_go_back(directory: SessionDirectory) -> None:
 def test_one_writes_at_a_time(directory: SessionDirectory) -> None:
     writer = writer_of(directory)
     assert TimingWriter.take(directory) is None
-    assert not os.get_inheritable(writer._fd)
     assert not os.get_inheritable(writer._lock)
     writer.close(1)
     writer_of(directory).close(2)
@@ -129,9 +130,23 @@ def test_index_of_a_newer_format_is_neither_read_nor_written(directory: SessionD
     newer = HEADER.replace(b"%d" % FORMAT, b"%d" % (FORMAT + 1)) + encode(BEGINNING, [Step(5, 5)]) + b"torn"
     directory.timing.write_bytes(newer)
     assert format_of(newer) == FORMAT + 1
-    assert TimingWriter.take(directory) is None
+    with pytest.raises(Unsupported, match="newer"):
+        TimingWriter.take(directory)
     assert Times(directory).ms_at(5) is None
     assert directory.timing.read_bytes() == newer
+
+
+def test_of_a_session_whose_place_another_one_has_nothing_more_is_written(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    directory = SessionDirectory(tmp_path / "a").pinned()
+    writer = writer_of(directory)
+    directory.path.rename(tmp_path / "a.1")
+    directory.path.mkdir()
+    with pytest.raises(OSError, match="place"):
+        TimingWriter.take(directory)
+    writer.note(10, 100)
+    writer.close(200)
+    assert Times(directory).ms_at(10) is None
 
 
 def test_a_file_with_a_damaged_beginning_is_put_aside(directory: SessionDirectory) -> None:
@@ -293,9 +308,11 @@ def test_of_a_damaged_index_only_what_is_true_is_told(
                 del index[data.draw(st.integers(1, len(index))) :]
         directory.timing.write_bytes(index)
         check(Times(directory), truth)
-        writer = TimingWriter.take(directory)
-        if writer is None:
-            return  # it took the damaged file for one of a newer format
+        try:
+            writer = TimingWriter.take(directory)
+        except Unsupported:  # the damage made it look newer
+            return
+        assert writer
         size = truth[-1].offset
         now = truth[-1].ms + HELD_UP_MS + 1
         writer.begin(size, now)

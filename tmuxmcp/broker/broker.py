@@ -39,6 +39,7 @@ from tmuxmcp.sessions.follow import Follow
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.repair import Repair
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.sessions.timekeeper import Timekeeper
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command as tmux_command
 from tmuxmcp.tmux.server import Tmux
@@ -74,16 +75,20 @@ class Broker(Operations):
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, settings: BrokerSettings, caller: str = "library") -> AsyncIterator[Broker]:
+    async def open(
+        cls, settings: BrokerSettings, caller: str = "library", *, keeps_times: bool = False
+    ) -> AsyncIterator[Broker]:
         """Find or start the tmux server and every session; on leaving, let go of them.
 
         Args:
             caller: in whose name the broker's own methods are called.
+            keeps_times: write down when sessions print what, where no other broker does; for one that stays.
 
         Raises:
             TmuxUnavailable, PermissionDenied, InvalidArgument
         """
         broker = cls(settings, caller)
+        timekeeper = Timekeeper(broker.registry, broker.watcher) if keeps_times else None
         # tmux.sock first: two brokers that start at once must agree on one server.
         async with anyio.create_task_group() as task_group:
             try:
@@ -92,6 +97,8 @@ class Broker(Operations):
                 task_group.start_soon(broker.watcher.run)
                 task_group.start_soon(Repair(broker.watcher, broker.registry.session_of, settings.log_max_bytes).run)
                 await broker.registry.adopt()
+                if timekeeper:
+                    task_group.start_soon(timekeeper.run)
                 task_group.start_soon(broker._reap)
                 task_group.start_soon(broker._mind_connections)
                 yield broker
@@ -99,6 +106,8 @@ class Broker(Operations):
                 if settings.on_exit == "destroy":
                     with anyio.move_on_after(2, shield=True):
                         await broker._destroy_own()
+                if timekeeper:
+                    timekeeper.close()
                 broker._close()
                 task_group.cancel_scope.cancel()
 

@@ -71,7 +71,7 @@ class SessionDirectory:
         "out.keep",
         "the newest part of `out.raw` while that is emptied, where the file system knows no holes",
         writers=("sink",),
-        readers=("sink",),
+        readers=("broker", "sink"),
     )
     sink = Entry(
         "sink.pid",

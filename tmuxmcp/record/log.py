@@ -72,6 +72,15 @@ class RawLog:
         except FileNotFoundError:
             return 0
 
+    def written(self) -> tuple[int, float]:
+        """The same, and when it was last written to: seconds since 1970; (0, 0.0) where it is gone."""
+        base = self.base()
+        try:
+            state = os.stat(self.path)
+        except FileNotFoundError:
+            return 0, 0.0
+        return base + state.st_size, state.st_mtime
+
     def head(self) -> int:
         """Offset of the first byte that is still there."""
         base = self.base()
@@ -148,6 +157,8 @@ class _Watched:
     wd: int
     """Watch descriptor of inotify; -1: has to be polled."""
     size: int = -1
+    mends: bool = True
+    """When it is closed, somebody looks whether that has to be mended."""
 
 
 class LogWatcher:
@@ -175,21 +186,29 @@ class LogWatcher:
         self.closed = anyio.Event()
         """Set when `closed_paths` has something new; whoever handles it puts a fresh event here."""
 
-    def add(self, path: Path) -> Growth:
-        """Begin to watch a log."""
+    def add(self, path: Path, *, mends: bool = True) -> Growth:
+        """Begin to watch a log, or another file of which it shall be told that a writer has closed it.
+
+        Args:
+            mends: when it is closed, somebody looks at it (`closed_paths`).
+        """
         if path in self._by_path:
             return self._by_path[path].growth
         wd = -1
         if self._inotify:
             with suppress(OSError):  # the log of a lost session may be gone; fs.inotify.max_user_watches
                 wd = self._inotify.add_watch(path, self._flags.CLOSE_WRITE)
-        watched = self._by_path[path] = _Watched(Growth(), wd)
+        watched = self._by_path[path] = _Watched(Growth(), wd, mends=mends)
         if wd >= 0:
             self._by_wd[wd] = path
         elif path.exists():
             self._polled.add(path)
             self._poll_now.set()
         return watched.growth
+
+    def watches(self, path: Path) -> bool:
+        """The system tells when this grows; else it is polled while somebody waits."""
+        return path in self._by_path and self._by_path[path].wd >= 0
 
     def remove(self, path: Path) -> None:
         """Stop watching."""
@@ -260,8 +279,9 @@ class LogWatcher:
                 await anyio.sleep(FLOOD_PAUSE_S)
 
     def _tell(self, path: Path, closed: bool) -> None:
-        self._by_path[path].growth.changed()
-        if closed:
+        watched = self._by_path[path]
+        watched.growth.changed()
+        if closed and watched.mends:
             self.doubt(path)
 
     async def _poll(self) -> None:

@@ -10,7 +10,11 @@ from __future__ import annotations
 import errno
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
+from tmuxmcp.errors import Unsupported
 from tmuxmcp.host import locks
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.timingcodec import BEGINNING, FORMAT, HEADER, Step, encode
@@ -44,77 +48,90 @@ class TimingWriter:
     def __init__(self, directory: SessionDirectory, lock: int) -> None:
         """`lock`: descriptor of the lock that is held."""
         self._directory, self._lock = directory, lock
-        self._fd = self._size = self._before = -1
+        self._file: tuple[int, int] | None = None
+        """Device and number of the file that is written: another session may have its path."""
+        self._size = self._before = 0
+        """Bytes of that file, and of the one before it."""
         self._steps: list[Step] = []
         self._start = self._last = BEGINNING
         """The moment before the steps that are to be written; the last that was noted."""
+        self._seen = 0
         self._skipped = False
         """A step was left out after the last one."""
 
     @classmethod
     def take(cls, directory: SessionDirectory) -> TimingWriter | None:
-        """Become the writer; None: another broker is, or the index is of a newer format, and stays as it is.
+        """Become the writer; None: another broker is.
 
         Raises:
+            Unsupported: the index is of a newer format; it stays as it is.
             OSError: there is no room, or no such directory any more.
         """
-        lock = locks.open_lock(directory.timing_lock)
+        lock = _take_lock(directory.timing_lock)
+        if lock is None:
+            return None
         writer = cls(directory, lock)
         try:
-            if locks.take(lock) and writer._open():
-                return writer
+            writer._open()
         except BaseException:
-            writer._close()
+            writer._let_go()
             raise
-        writer._close()
-        return None
+        return writer
 
-    def _open(self) -> bool:
+    def _open(self) -> None:
         with timing_files(self._directory) as files:
             there = [file for file in files if file.format is not None]
             if any(file.format != FORMAT for file in there):
-                return False
-            ends = [(file, *found) for file in there if (found := file.final())]
-            self._last = ends[0][2].end if ends else BEGINNING
-        self._append_to()
-        now = TimingFile(self._fd)
-        if self._size and now.format is None:
-            self._put_aside()
-        else:
-            found = now.final()
-            self._cut(found[0] + found[1].length if found else len(HEADER))
-        self._start = self._last
-        return True
+                raise Unsupported(f"The times of {self._directory.name} are written by a newer tmuxmcp.")
+            ends = [found for file in there if (found := file.final())]
+        self._last = ends[0][1].end if ends else BEGINNING
+        with self._opened() as fd:
+            now = TimingFile(fd)
+            if now.format is None:
+                self._put_aside()
+            else:
+                found = now.final()
+                self._cut(fd, found[0] + found[1].length if found else len(HEADER))
+        self._start, self._seen = self._last, self._last.offset
 
-    def _append_to(self) -> None:
-        self._fd = os.open(self._directory.timing, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._size = os.fstat(self._fd).st_size
-        if self._size == 0 and os.write(self._fd, HEADER) == len(HEADER):
-            self._size = len(HEADER)
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        """The file that is written, made if there is none; no descriptor is kept."""
+        make = 0 if self._file else os.O_CREAT
+        fd = os.open(self._directory.timing, os.O_RDWR | make | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
-            self._before = os.stat(self._directory.timing_before).st_size
-        except FileNotFoundError:
-            self._before = 0
+            state = os.fstat(fd)
+            if self._file is None:
+                if not self._directory.is_there:
+                    raise FileNotFoundError(errno.ENOENT, "Another session has its place")
+                self._file, self._size, self._before = (state.st_dev, state.st_ino), state.st_size, 0
+                if not self._size:
+                    self._size = os.write(fd, HEADER)
+                with suppress(FileNotFoundError):
+                    self._before = os.stat(self._directory.timing_before).st_size
+            elif self._file != (state.st_dev, state.st_ino):
+                raise FileNotFoundError(errno.ENOENT, "Another session has its place")
+            yield fd
+        finally:
+            os.close(fd)
 
-    def _cut(self, size: int) -> None:
+    def _cut(self, fd: int, size: int) -> None:
         if size < self._size:
-            os.ftruncate(self._fd, size)
+            os.ftruncate(fd, size)
             self._size = size
 
     def _put_aside(self) -> None:
-        if not self._directory.is_there:
-            raise FileNotFoundError(errno.ENOENT, "another session has its place", str(self._directory.path))
         os.rename(self._directory.timing, self._directory.timing_before)
-        os.close(self._fd)
-        self._fd = -1
-        self._append_to()
+        self._file = None
+        with self._opened():
+            pass
 
     # ---- noting ----------------------------------------------------------------------------------
 
     @property
     def offset(self) -> int:
-        """Up to where it was noted when what was printed."""
-        return self._last.offset
+        """Up to where it was told of what was printed, also where it left steps out."""
+        return self._seen
 
     @property
     def has_more(self) -> bool:
@@ -131,19 +148,20 @@ class TimingWriter:
         if offset > self._last.offset:
             self._add(offset, ms, known=ms - self._last.ms <= HELD_UP_MS)
             self.flush()
+        self._seen = offset
 
     def _forget(self, offset: int) -> None:
-        file = TimingFile(self._fd)
-        found = file.last(lambda block: block.start.offset <= offset)
-        if found is None:
-            self._cut(len(HEADER))
-            self._directory.timing_before.unlink(missing_ok=True)
-            self._start = self._last = BEGINNING
-            return
-        place, block = found
-        whole = block.end.offset <= offset
-        self._cut(place + block.length if whole else place)
-        self._start = self._last = block.end if whole else block.start
+        with self._opened() as fd:
+            found = TimingFile(fd).last(lambda block: block.start.offset <= offset)
+            if found is None:
+                self._cut(fd, len(HEADER))
+                self._directory.timing_before.unlink(missing_ok=True)
+                self._start = self._last = BEGINNING
+                return
+            place, block = found
+            whole = block.end.offset <= offset
+            self._cut(fd, place + block.length if whole else place)
+            self._start = self._last = block.end if whole else block.start
 
     def note(self, offset: int, ms: int, *, known: bool = True) -> None:
         """Note that so much had been printed then; what is no more than at the step before needs no step.
@@ -151,8 +169,9 @@ class TimingWriter:
         Args:
             known: what came since the step before came just then.
         """
-        if offset <= self._last.offset:
+        if offset <= self._seen:
             return
+        self._seen = offset
         if not self._affords(offset):
             self._skipped = True
             return
@@ -177,27 +196,51 @@ class TimingWriter:
         self._start = self._last
         self._steps.clear()
         try:
-            if self._size + len(data) > LIMIT_BYTES:
+            with self._opened() as fd:
+                full = self._size + len(data) > LIMIT_BYTES
+                if not full:
+                    self._write(fd, data)
+            if full:
                 self._put_aside()
-            self._write(data)
+                with self._opened() as fd:
+                    self._write(fd, data)
         except OSError as error:
             log.debug("times of %s cannot be written: %s", self._directory.name, error)
 
-    def _write(self, data: bytes) -> None:
-        written = os.write(self._fd, data)
+    def _write(self, fd: int, data: bytes) -> None:
+        written = os.write(fd, data)
         if written == len(data):
             self._size += written
         else:
-            os.ftruncate(self._fd, self._size)
+            os.ftruncate(fd, self._size)
 
     def close(self, ms: int) -> None:
         """Note that until then nothing more was printed, and let another one write."""
         if self._last.offset and self._affords(self._last.offset) and not self._skipped:
             self._add(self._last.offset, ms, known=True)
         self.flush()
-        self._close()
+        self._let_go()
 
-    def _close(self) -> None:
-        for fd in {self._fd, self._lock} - {-1}:
-            os.close(fd)
-        self._fd = self._lock = -1
+    def _let_go(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._lock = -1
+
+
+def _take_lock(path: Path) -> int | None:
+    """Take the index's lock, if nobody has it.
+
+    Whoever waits for it is told by inotify when a descriptor that may write is closed (CLOSE_WRITE): at the end of the
+    one who holds it. So nobody else opens one: those who wait would ring for each other.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if not locks.take(fd):
+            return None
+    finally:
+        os.close(fd)
+    fd = locks.open_lock(path)
+    if locks.take(fd):
+        return fd
+    os.close(fd)
+    return None

@@ -321,8 +321,7 @@ class Creation:
         )
         pane = await panes.new_session(self.registry.tmux, new)
         session = Session.open(self.registry.tmux, self.registry.watcher, directory, meta, pane, made=True)
-        session.adopts, session.past = self.registry.adopts, self.registry.past
-        self.registry.sessions[meta.session_id] = session
+        self.registry.put(session)
         return session
 
     async def _started_or_failed(self, session: Session) -> None:

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -45,6 +46,8 @@ class Registry:
         self.adopts = adopts
         self.past = Past()
         self.sessions: dict[str, Session] = {}
+        self.opened: Callable[[Session], None] = lambda session: None
+        """Told of each session that is taken up or made, and that tmux knows."""
         self._read: dict[str, tuple[int, int, bool]] = {}
         """By id, the `meta.json` that a session without a pane was last read from, also when it was destroyed."""
 
@@ -68,9 +71,14 @@ class Registry:
             known.see(None)  # its pane is gone: another has its name
             known.close()
         session = Session.open(self.tmux, self.watcher, self.directory(pane.id), meta, pane)
-        session.adopts, session.past = self.adopts, self.past
-        self.sessions[pane.id] = session
+        self.put(session)
         return session
+
+    def put(self, session: Session) -> None:
+        """Take in a session that tmux knows, in the place of what had its name."""
+        session.adopts, session.past = self.adopts, self.past
+        self.sessions[session.id] = session
+        self.opened(session)
 
     def _meta_of(self, pane: Pane) -> Meta | None:
         """What a session is, from its pane alone; `meta.json` adds what tmux does not know."""

@@ -1,0 +1,166 @@
+"""Who writes a session's timing index, and that what it tells is true: what runs there prints its own times.
+
+Real servers over stdio: they are killed, stopped and started beside each other.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+import tmuxmcp
+from tests.agent import Agent, eventually
+from tests.conftest import SLOW
+from tmuxmcp import Settings
+from tmuxmcp.contract.times import seconds_of
+from tmuxmcp.host import locks
+from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.meta import Meta
+from tmuxmcp.record.timing import Times
+
+TICKS = "while sleep 0.03; do echo T$EPOCHREALTIME; done"
+LATE_MS = 1000 * SLOW
+"""What is printed takes so long at most until it is in the log and a writer that is not held up sees it."""
+
+
+def directory_of(state_dir: Path, session_id: str = "a") -> SessionDirectory:
+    return SessionDirectory.of(state_dir, session_id)
+
+
+def ticks(directory: SessionDirectory) -> list[tuple[int, float]]:
+    """Where each line that told its own time ends, and that time by the session's clock."""
+    meta = Meta.load(directory)
+    assert meta
+    made = seconds_of(meta.created_at)
+    assert made
+    lines = re.finditer(rb"T(\d+\.\d{6})\r\n", directory.log.read_bytes())
+    return [(line.end(), (float(line[1]) - made) * 1000) for line in lines]
+
+
+def dated(directory: SessionDirectory) -> list[tuple[int, float]]:
+    """Of these lines the ones whose time is known; each of these times is true."""
+    times = Times(directory)
+    found = []
+    for offset, true_ms in ticks(directory):
+        told = times.ms_at(offset)
+        if told is not None:
+            assert -5 <= told - true_ms < LATE_MS, (offset, told, true_ms)
+            found.append((offset, true_ms))
+    return found
+
+
+def unknown(directory: SessionDirectory) -> list[int]:
+    """Where the spans end of which the times are not known."""
+    return [step.offset for step in Times(directory).steps(0, 1 << 40) if not step.known]
+
+
+def writes(directory: SessionDirectory) -> bool:
+    with locks.if_free(directory.timing_lock) as free:
+        return not free
+
+
+@contextmanager
+def stopped(agent: Agent) -> Iterator[None]:
+    os.kill(agent.server.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(agent.server.pid, signal.SIGCONT)
+
+
+def begin_ticks(agent: Agent) -> SessionDirectory:
+    agent.call("create_session", program="bash", name="a")
+    agent.call("send", session_id="a", text=TICKS, enter=True, read="none")
+    directory = directory_of(agent.state_dir)
+    eventually(lambda: len(dated(directory)) >= 10)
+    return directory
+
+
+def test_what_is_printed_has_its_time(state_dir: Path) -> None:
+    with Agent(state_dir, "bash") as agent:
+        directory = begin_ticks(agent)
+        agent.call("send", session_id="a", key="C-c")
+        offset, true_ms = dated(directory)[-1]
+        told = agent.call("read", session_id="a", since=offset - 1, max_bytes=1)["time"]
+        assert -5 <= told - true_ms < LATE_MS
+        assert Times(directory).offset_at(told) >= offset
+
+
+def test_another_server_takes_over_from_one_that_was_killed(state_dir: Path) -> None:
+    with Agent(state_dir, "bash") as first, Agent(state_dir, "bash") as second:
+        directory = begin_ticks(first)
+        second.call("get_session", session_id="a")
+        with stopped(second):
+            before = dated(directory)
+            first.kill()
+            size = len(ticks(directory))
+            eventually(lambda: len(ticks(directory)) >= size + 20)
+            alone = ticks(directory)[-1]
+        eventually(lambda: dated(directory)[-1][0] > alone[0])
+        assert [each for each in dated(directory) if each[0] <= before[-1][0]] == before
+        assert any(before[-1][0] < end and alone[0] <= end for end in unknown(directory))
+        assert all(ms is None for ms in map(Times(directory).ms_at, (alone[0], alone[0] - 1)))
+
+
+def test_a_new_server_notes_what_nobody_saw(state_dir: Path) -> None:
+    with Agent(state_dir, "bash") as first:
+        directory = begin_ticks(first)
+        first.kill()
+    before, size = dated(directory), len(ticks(directory))
+    eventually(lambda: len(ticks(directory)) >= size + 10)
+    alone = ticks(directory)[-1]
+    with Agent(state_dir, "bash") as second:
+        second.call("get_session", session_id="a")
+        eventually(lambda: dated(directory)[-1][0] > alone[0])
+        assert [each for each in dated(directory) if each[0] <= alone[0]] == before
+        assert any(alone[0] <= end for end in unknown(directory))
+
+
+def test_what_came_while_the_writer_was_stopped_has_no_time(state_dir: Path) -> None:
+    with Agent(state_dir, "bash") as agent:
+        directory = begin_ticks(agent)
+        with stopped(agent):
+            size = len(ticks(directory))
+            eventually(lambda: len(ticks(directory)) >= size + 20)
+            during = ticks(directory)[size + 1 :]
+        eventually(lambda: dated(directory)[-1][0] > during[-1][0])
+        assert not {offset for offset, _ in dated(directory)} & {offset for offset, _ in during}
+
+
+def test_what_is_noted_is_written_when_the_server_goes_and_when_the_session_ends(state_dir: Path) -> None:
+    with Agent(state_dir, "bash") as agent:
+        begin_ticks(agent)
+        agent.call("create_session", program="bash", args=["-c", "echo last"], name="b", wait_ready=False)
+        eventually(lambda: agent.call("get_session", session_id="b")["exited"])
+        ended = directory_of(state_dir, "b")
+        eventually(lambda: not writes(ended))
+        steps = list(Times(ended).steps(0, 1 << 40))
+        assert steps[-1].offset == ended.log.stat().st_size
+    directory = directory_of(state_dir)
+    before, last = list(Times(directory).steps(0, 1 << 40))[-2:]
+    assert not writes(directory)
+    assert (before.offset, last.known) == (last.offset, True)  # nothing more came until it went
+
+
+@pytest.mark.anyio
+async def test_a_broker_of_a_command_or_a_program_writes_none(state_dir: Path) -> None:
+    settings = Settings(state_dir=state_dir, program="bash")
+    async with tmuxmcp.open_broker(settings) as broker:
+        await broker.create_session(name="a")
+        await broker.run("echo x", "a")
+    directory = directory_of(state_dir)
+    assert not directory.timing.exists()
+    assert not directory.timing_lock.exists()
+    async with tmuxmcp.open_broker(settings, keeps_times=True) as broker:
+        with anyio.fail_after(10 * SLOW):
+            while not directory.timing.exists():
+                await anyio.sleep(0.01)
+        size = directory.log.stat().st_size
+    assert unknown(directory) == [size]

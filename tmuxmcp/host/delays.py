@@ -1,0 +1,57 @@
+"""Whether this process was held up: it computed, waited for a processor, or was stopped, when something else was due.
+
+What happens while a process is held up, it sees too late, and all at once; who dates what it sees has to know that.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+
+HELD_UP_S = 0.05
+"""A delay below this is none."""
+
+REMEMBERED_S = 0.1
+"""After a delay it takes so long until all is seen that happened meanwhile."""
+
+
+class Delays:
+    """The delays of the thread that makes it; asked whenever something is seen, it costs a few microseconds."""
+
+    def __init__(self) -> None:
+        self._fd = -1
+        with suppress(OSError):  # a kernel that keeps no such account
+            self._fd = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        self._busy_s = self._account()
+        self._held_at = float("-inf")
+
+    def _account(self) -> float:
+        """Seconds in which this thread computed or waited for a processor, in all."""
+        if self._fd >= 0:
+            computed, waited = os.pread(self._fd, 100, 0).split()[:2]
+            return (int(computed) + int(waited)) / 1e9
+        return time.thread_time()
+
+    def lately(self) -> bool:
+        """Whether there was a delay since this was last asked, or shortly before."""
+        busy_s = self._account()
+        if busy_s - self._busy_s >= HELD_UP_S:
+            self.note()
+        self._busy_s = busy_s
+        return time.monotonic() - self._held_at < REMEMBERED_S
+
+    def note(self) -> None:
+        """Note a delay that ends now."""
+        self._held_at = time.monotonic()
+
+    def woke(self, due: float) -> None:
+        """Note when a sleep ended that should have ended at `due` (`time.monotonic`)."""
+        if time.monotonic() - due >= HELD_UP_S:
+            self.note()
+
+    def close(self) -> None:
+        """Let go of the account."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1

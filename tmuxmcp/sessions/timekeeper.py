@@ -1,0 +1,200 @@
+"""Writes the timing index of every session of a broker, where no other broker does: when what was printed.
+
+One writer a session, whoever holds the index's lock; the others wait for its end, which inotify tells them, and one of
+them goes on. A session that prints nothing costs nothing: its writer sleeps until the log grows. Then it looks at most
+once in `STEP_S`, whatever comes, and writes a block every `FLUSH_S`.
+
+What comes is dated by the moment at which it is seen. So it counts as known only where nothing held this process up.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+
+from tmuxmcp.errors import Unsupported
+from tmuxmcp.host.delays import HELD_UP_S, Delays
+from tmuxmcp.host.filesystem import file_system_of
+from tmuxmcp.record.log import LogWatcher
+from tmuxmcp.record.sink import sink_of
+from tmuxmcp.record.timingwriter import TimingWriter
+from tmuxmcp.sessions.registry import Registry
+from tmuxmcp.sessions.session import Session
+
+log = logging.getLogger(__name__)
+
+STEP_S = 0.01
+"""Least time between two looks at a log that grows."""
+
+FLUSH_S = 0.25
+"""What was noted is written after so long at the latest: a killed broker loses no more."""
+
+AGAIN_S = (0.01, 0.1, 1.0)
+"""When a lock is asked for again that was let go of: the system tells it a little before."""
+
+LAST_BYTES_S = 1.0
+"""How long the sink of a session that has ended may take to write what it still has."""
+
+
+class Timekeeper:
+    """The writers of one broker's sessions."""
+
+    def __init__(self, registry: Registry, watcher: LogWatcher) -> None:
+        self._registry, self._watcher = registry, watcher
+        self._writers: dict[Session, TimingWriter] = {}
+        self._delays = Delays()
+        self._closed = False
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Write until cancelled; call `close` before."""
+        if not await anyio.to_thread.run_sync(self._can_write):
+            return task_status.started()
+        async with anyio.create_task_group() as task_group:
+
+            def begin(session: Session) -> None:
+                task_group.start_soon(self._keep, session)
+
+            self._registry.opened = begin
+            for session in self._registry.sessions.values():
+                begin(session)
+            task_group.start_soon(self._mind_stops)
+            task_status.started()
+
+    def _can_write(self) -> bool:
+        """Elsewhere a lock may be no lock, and what two machines append may be torn."""
+        try:
+            return file_system_of(self._registry.state_dir).local
+        except OSError:
+            return False
+
+    async def _mind_stops(self) -> None:
+        """Notice when this process was stopped (SIGSTOP) and goes on."""
+        if threading.current_thread() is not threading.main_thread():
+            return  # signals come to the main thread alone
+        with anyio.open_signal_receiver(signal.SIGCONT) as signals:
+            async for _ in signals:
+                self._delays.note()
+
+    # ---- one session ---------------------------------------------------------------------------
+
+    async def _keep(self, session: Session) -> None:
+        try:
+            writer = await self._turn(session)
+            if writer:
+                await self._write(session, writer)
+        except (Unsupported, OSError) as error:
+            log.debug("times of session %s are not written: %s", session.id, error)
+        except Exception:  # one session's oddity must not end the broker
+            log.exception("times of session %s are not written", session.id)
+
+    def _lives(self, session: Session) -> bool:
+        """This broker still has it, and it runs."""
+        known = self._registry.sessions.get(session.id) is session
+        return known and not session.exited and not self._closed
+
+    async def _turn(self, session: Session) -> TimingWriter | None:
+        """Wait until no other broker writes; None: the session has ended before, or its log cannot be watched."""
+        if not self._watcher.watches(session.log.path):
+            return None
+        pauses: Iterator[float]
+        lock, pauses = session.directory.timing_lock, iter(())
+        try:
+            while self._lives(session):
+                if writer := TimingWriter.take(session.directory):
+                    return writer
+                change = self._watcher.add(lock, mends=False).next_change()
+                if writer := TimingWriter.take(session.directory):  # it was let go of meanwhile
+                    return writer
+                with anyio.move_on_after(next(pauses, math.inf)):
+                    await change.wait()
+                    pauses = iter(AGAIN_S)
+            return None
+        finally:
+            self._watcher.remove(lock)
+
+    async def _write(self, session: Session, writer: TimingWriter) -> None:
+        self._writers[session] = writer
+        try:
+            await self._settled(session)
+            writer.begin(session.log.size(), session.now_ms())
+            await self._note_while(session, writer)
+            if session.exited:
+                await self._note_last(session, writer)
+        finally:
+            self._finish(session)
+
+    async def _settled(self, session: Session) -> None:
+        """Let a sink come to an end that empties the log for want of holes: meanwhile that seems to be shorter."""
+        with anyio.move_on_after(LAST_BYTES_S):
+            while session.directory.keep.exists():
+                await anyio.sleep(STEP_S)
+
+    async def _note_while(self, session: Session, writer: TimingWriter) -> None:
+        """Note what comes while it runs."""
+        flush_at = math.inf
+        while self._lives(session):
+            now = time.monotonic()
+            if self._look(session, writer):
+                flush_at = min(flush_at, now + FLUSH_S)
+                await anyio.sleep(STEP_S)
+                self._delays.woke(now + STEP_S)
+            if writer.has_more and time.monotonic() >= flush_at:
+                writer.flush()
+            if not writer.has_more:
+                flush_at = math.inf
+            await self._growth(session, writer, flush_at)
+
+    async def _growth(self, session: Session, writer: TimingWriter, until: float) -> None:
+        """Wait until there is more to note; `until` some moment of `time.monotonic`."""
+        if session.log.size() > writer.offset:
+            return
+        with self._watcher.waiting(session.log.path) as growth:
+            change = growth.next_change()
+            if session.log.size() > writer.offset or not self._lives(session):
+                return
+            with anyio.move_on_after(max(until - time.monotonic(), 0)) as scope:
+                await change.wait()
+                await anyio.lowlevel.checkpoint()  # whoever waits for a command comes first
+        if scope.cancelled_caught:
+            self._delays.woke(until)
+
+    def _look(self, session: Session, writer: TimingWriter) -> bool:
+        """Note how much has been printed now; whether it is more."""
+        held_up = self._delays.lately()
+        size, written_at = session.log.written()
+        if size <= writer.offset:
+            return False
+        late_s = time.time() - written_at
+        writer.note(size, session.now_ms(), known=not held_up and -HELD_UP_S < late_s < HELD_UP_S)
+        return True
+
+    async def _note_last(self, session: Session, writer: TimingWriter) -> None:
+        """Note what the sink of a session that has ended still writes."""
+        with anyio.move_on_after(LAST_BYTES_S):
+            while sink_of(session.directory).alive and session.directory.is_there:
+                self._look(session, writer)
+                await anyio.sleep(STEP_S)
+
+    def _finish(self, session: Session) -> None:
+        writer = self._writers.pop(session, None)
+        if writer is None:
+            return
+        if session.directory.is_there:
+            self._look(session, writer)
+        writer.close(session.now_ms())
+
+    def close(self) -> None:
+        """Write what is noted, and let go of all indexes."""
+        self._closed = True
+        self._registry.opened = lambda session: None
+        for session in list(self._writers):
+            self._finish(session)
+        self._delays.close()
