@@ -22,7 +22,7 @@ from pathlib import Path
 import anyio
 import psutil
 
-from benchmarks import readiness, service, terminal
+from benchmarks import readiness, service, terminal, timing
 from benchmarks.common import Row, workshop
 from benchmarks.wire import Wire
 from tmuxmcp.broker.broker import Broker
@@ -298,6 +298,7 @@ MEASURES: dict[str, Callable[[bool], list[Row]]] = {
     "readiness": readiness.readiness,
     "screens": terminal.screens,
     "service": service.service,
+    "timing": timing.timing,
 }
 
 

@@ -77,6 +77,7 @@ def diagnose(flags: Mapping[str, object] | None = None, file: Path | None = None
         ("tmux", check_tmux),
         ("state directory", lambda: check_state_dir(settings.state_dir)),
         ("disk", lambda: check_disk(settings.state_dir)),
+        ("file system", lambda: surroundings.check_file_system(settings.state_dir)),
         ("logs", lambda: check_logs(settings)),
         ("socket", lambda: check_socket(tmux)),
         ("server", lambda: check_server(tmux)),

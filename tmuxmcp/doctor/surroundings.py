@@ -21,6 +21,7 @@ from tmuxmcp.errors import TmuxMcpError, Unsupported
 from tmuxmcp.faces.listener import is_loopback, parse_address
 from tmuxmcp.faces.tokens import VARIABLE, load_tokens
 from tmuxmcp.host import sandbox
+from tmuxmcp.host.filesystem import file_system_of
 
 ANSWER_S = 2.0
 """A service that does not answer within this is no service of ours."""
@@ -187,6 +188,16 @@ def _has_own_mount(path: Path) -> bool:
     """Whether a path, or the part of it that is there, lies on another file system than the root."""
     there = next(each for each in (path, *path.parents) if each.exists())
     return os.stat(there).st_dev != os.stat("/").st_dev
+
+
+def check_file_system(state_dir: Path) -> Check:
+    """Whether the state directory is on a file system of this machine alone."""
+    there = next(each for each in (state_dir, *state_dir.parents) if each.exists())
+    found = file_system_of(there)
+    if found.local:
+        return Check("file system", True, "local")
+    message = f"{there} is on {found.kind}: it is not written down when sessions print what"
+    return Check("file system", False, message, "Choose a state_dir on a local file system.")
 
 
 def check_clients(home: Path, environ: Mapping[str, str]) -> Check:
