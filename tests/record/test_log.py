@@ -35,6 +35,7 @@ def test_new_log_is_empty_and_private(tmp_path: Path) -> None:
 def test_log_that_is_gone_holds_nothing(tmp_path: Path) -> None:
     log = RawLog(SessionDirectory(tmp_path))
     assert (log.size(), log.head(), log.read(0, 10), list(log.pieces(0, 10))) == (0, 0, b"", [])
+    assert log.written() == (0, 0.0)
 
 
 def test_read_and_pieces(tmp_path: Path) -> None:
@@ -63,6 +64,7 @@ def test_offsets_are_true_where_the_log_was_emptied(tmp_path: Path) -> None:
     log.path.write_bytes(b"kept")
     (tmp_path / "out.base").write_text("1000\n")
     assert (log.head(), log.size(), log.read(999, 9), log.read(1001, 2)) == (1000, 1004, b"", b"ep")
+    assert log.written() == (1004, log.path.stat().st_mtime)
 
 
 # ---- who is told ---------------------------------------------------------------------------------
