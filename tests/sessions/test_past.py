@@ -12,6 +12,7 @@ from tests.conftest import SLOW, TMUX, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.errors import InvalidArgument, IoError, NotRetained, TimedOut
+from tmuxmcp.record.checkpoints import Checkpoints, Kind, packed_screen
 from tmuxmcp.sessions import past
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.past import screen_at
@@ -149,6 +150,25 @@ async def test_without_the_head_it_is_approximate_or_not_kept(broker: Broker) ->
     assert "99999" in then.content
 
 
+async def test_with_a_checkpoint_the_head_is_not_missed(broker: Broker) -> None:
+    await broker.create_session("bash", name="a")
+    ran = await broker.run(r"printf '\033[2J\033[Hstays'; seq 20000 | tr '\n' '\r'; echo end", "a")
+    session = broker.registry.sessions["a"]
+    exact, middle = await screen_at(session, ran.end_offset), ran.start_offset + 70_000
+    between = await screen_at(session, middle)
+    Checkpoints(session.directory).add(Kind.SCREEN, middle, packed_screen(between), cost_ms=1, happened=0)
+    broker.registry.past.close()
+    broker.registry.past = session.past = past.Past()
+    done("fallocate", "-p", "-o", "0", "-l", "65536", str(session.log.path))
+    again = await screen_at(session, ran.end_offset)
+    assert again == exact
+    assert not again.approximate
+    done("fallocate", "-p", "-o", "0", "-l", "73728", str(session.log.path))
+    assert await screen_at(session, middle) == between
+    with pytest.raises(NotRetained):
+        await screen_at(session, middle + 1)
+
+
 async def test_lost_output_makes_it_approximate(broker: Broker) -> None:
     await broker.create_session("bash", name="a")
     end = (await broker.run("clear; echo one", "a")).end_offset
@@ -166,7 +186,7 @@ async def test_a_second_look_needs_no_process(broker: Broker) -> None:
     session = broker.registry.sessions["a"]
     first = await screen_at(session, end)
     broker.registry.past.close()
-    assert await screen_at(session, end) is first
+    assert await screen_at(session, end) == first
     assert not broker.registry.past.busy
 
 
@@ -177,6 +197,7 @@ async def test_a_look_that_takes_long_goes_on_at_the_next_one(broker: Broker, mo
     monkeypatch.setattr(past, "STRETCH_S", 0)
     monkeypatch.setattr(past, "LONGEST_S", 0.01)
     tries = 0
+    written = Checkpoints(session.directory)
 
     async def look() -> bool:
         nonlocal tries
@@ -188,6 +209,9 @@ async def test_a_look_that_takes_long_goes_on_at_the_next_one(broker: Broker, mo
 
     await eventually(look, 60)
     assert tries > 1
+    offsets = [each.offset for each in written.records()]
+    assert offsets
+    assert offsets[-1] < end
 
 
 async def test_a_process_that_dies_is_an_error_and_not_a_hang(broker: Broker, tmp_path: Path) -> None:

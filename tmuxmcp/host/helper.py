@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ START_S = 20.0
 
 MOST_BYTES = 16 * 1024 * 1024
 """Of a question, and of an answer."""
+
+NICEST = 19
 
 MOST_ASKERS = 1000
 """Whose time is remembered."""
@@ -84,6 +86,8 @@ class Helper:
 
     limit_s: float = 5.0
     """For a question and its answer, by the clock: the process may be stopped. It limits its processor time itself."""
+    idle = False
+    """The process takes only the processor time that nobody else wants."""
 
     def __init__(self, script: Path, packages: Sequence[str]) -> None:
         """
@@ -134,6 +138,8 @@ class Helper:
         try:
             if self.process is None:
                 self.process = _start(self.script, self._packages)
+                if self.idle:
+                    _stand_back(self.process.pid)
                 with anyio.fail_after(START_S):
                     await _read(self.process)
             with anyio.fail_after(self.limit_s):
@@ -163,6 +169,14 @@ def _start(script: Path, packages: Sequence[str]) -> subprocess.Popen[bytes]:
     os.set_blocking(process.stdin.fileno(), False)
     os.set_blocking(process.stdout.fileno(), False)
     return process
+
+
+def _stand_back(pid: int) -> None:
+    """Have a process take only the processor time that nobody else wants."""
+    with suppress(OSError):  # it may have ended
+        os.setpriority(os.PRIO_PROCESS, pid, NICEST)
+        if hasattr(os, "SCHED_IDLE"):
+            os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
 
 
 async def _write(process: subprocess.Popen[bytes], data: bytes) -> None:

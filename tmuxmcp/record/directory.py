@@ -137,6 +137,18 @@ class SessionDirectory:
         writers=("broker",),
         readers=("broker",),
     )
+    screens = Entry(
+        "screens",
+        "screens of the past, from which later ones are rebuilt",
+        writers=("broker",),
+        readers=("broker",),
+    )
+    screens_lock = Entry(
+        "screens.lock",
+        "nothing: held by the broker that makes such screens",
+        writers=("broker",),
+        readers=("broker",),
+    )
     levels = Entry(
         "levels.json",
         "the shells that were adopted in it, one in front of the other, and how far an adoption has come",

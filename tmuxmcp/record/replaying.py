@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import anyio
-
 from tmuxmcp.errors import IoError, shortage
 from tmuxmcp.host.helper import Helper
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.terminal.snapshot import Snapshot, from_data, to_data
 
 REPLAYER = Path(__file__).with_name("replayer.py")
 PACKAGES = ("tmuxmcp", "pyte", "wcwidth", "anyio", "idna")
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """A part of a log that is to be replayed."""
-
-    start: Snapshot | Blank
-    """The screen at its begin."""
-    end: int
-    resizes: Sequence[SizeAt]
-    """The changes of size."""
-    gaps: Sequence[int]
-    """Where output was lost."""
-
-
-@dataclass(frozen=True)
 class SizeAt:
-    """A change of size, as `terminal/replay.py` has it: that would bring the emulator."""
+    """A change of size."""
 
     offset: int
     cols: int
     rows: int
-    told: Snapshot | None = None
+    told: bytes | None = None
+    """What tmux showed right after it, if that is known, packed."""
 
 
 @dataclass(frozen=True)
 class Blank:
-    """An empty screen."""
+    """An empty screen with which a replay begins."""
 
     cols: int
     rows: int
@@ -52,10 +38,33 @@ class Blank:
 
 
 @dataclass(frozen=True)
+class Packed:
+    """A screen at an offset, with all that the next bytes depend on."""
+
+    offset: int
+    screen: bytes
+    """`checkpoints.screen_of` unpacks it."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A part of a log that is to be replayed."""
+
+    start: Packed | Blank
+    """The screen at its begin."""
+    end: int
+    resizes: Sequence[SizeAt]
+    """The changes of size; those at its begin have happened."""
+    gaps: Sequence[int]
+    """Where output was lost; the same."""
+
+
+@dataclass(frozen=True)
 class Replayed:
     """How far a replay has come."""
 
-    snapshot: Snapshot
+    reached: Packed
+    approximate: bool
     cpu_s: float
     """Processor time that it took."""
 
@@ -63,10 +72,11 @@ class Replayed:
 class Replaying(Helper):
     """The process, one stretch at a time."""
 
-    limit_s = 60.0
-
-    def __init__(self) -> None:
+    def __init__(self, *, idle: bool = False) -> None:
+        """`idle`: it takes only the processor time that nobody else wants, and so may take long."""
         super().__init__(REPLAYER, PACKAGES)
+        self.idle = idle
+        self.limit_s = 600.0 if idle else 60.0
 
     async def replay(self, directory: SessionDirectory, stretch: Stretch, cpu_s: float) -> Replayed | None:
         """The screen at the end of a stretch, or where so much processor time is over.
@@ -80,10 +90,14 @@ class Replaying(Helper):
         start = stretch.start
         question = {
             "session": str(directory.path),
-            "start": to_data(start) if isinstance(start, Snapshot) else None,
-            "blank": [] if isinstance(start, Snapshot) else [start.cols, start.rows, start.offset, start.approximate],
-            "resizes": [(e.offset, e.cols, e.rows, to_data(e.told) if e.told else None) for e in stretch.resizes],
-            "gaps": list(stretch.gaps),
+            "start": _text(start.screen) if isinstance(start, Packed) else None,
+            "blank": [start.cols, start.rows, start.offset, start.approximate] if isinstance(start, Blank) else [],
+            "resizes": [
+                (each.offset, each.cols, each.rows, _text(each.told))
+                for each in stretch.resizes
+                if start.offset < each.offset <= stretch.end
+            ],
+            "gaps": [each for each in stretch.gaps if start.offset < each <= stretch.end],
             "end": stretch.end,
             "cpu_s": cpu_s,
         }
@@ -91,12 +105,16 @@ class Replaying(Helper):
             answer = await self.ask(question, directory.name)
             if answer is None:
                 return None
-            snapshot = await anyio.to_thread.run_sync(from_data, answer["snapshot"])
-            return Replayed(snapshot, answer["cpu_s"])
-        except (EOFError, OSError, ValueError, TypeError, RecursionError) as error:
+            reached = Packed(answer["offset"], b64decode(answer["screen"]))
+            return Replayed(reached, answer["approximate"], answer["cpu_s"])
+        except (EOFError, OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             if shortage(error):
                 raise
             why = str(error) or type(error).__name__
             raise IoError(
                 f"The log of session {directory.name} cannot be replayed: {why}.", hint="Try again."
             ) from None
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else b64encode(data).decode()

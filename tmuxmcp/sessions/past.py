@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import anyio
+
 from tmuxmcp.errors import InvalidArgument, IoError, NotRetained, TimedOut
-from tmuxmcp.record.meta import Meta
-from tmuxmcp.record.replaying import Blank, Replaying, SizeAt, Stretch
+from tmuxmcp.record.checkpoints import Checkpoints, Kind, screen_of
+from tmuxmcp.record.replaying import Blank, Packed, Replaying
+from tmuxmcp.record.story import Story, beginning
 from tmuxmcp.terminal.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -24,8 +26,8 @@ STRETCH_S = 1.0
 LONGEST_S = 40.0
 """How long one look may take: clients give up after a minute. The next look goes on where this one ended."""
 
-KEPT_CELLS = 1_000_000
-"""Cells of all screens that are kept, 8 bytes each: 500 usual screens."""
+KEPT_BYTES = 8 << 20
+"""Size of all screens that are kept, packed: some thousand usual ones."""
 
 TRIES = 5
 """How often a look begins anew because the log has given its head back meanwhile."""
@@ -51,7 +53,7 @@ class Past:
 
     def __init__(self) -> None:
         self._replaying = Replaying()
-        self._kept = Kept(KEPT_CELLS)
+        self._kept = Kept(KEPT_BYTES)
 
     async def screen_at(self, session: Session, offset: int) -> Snapshot:
         """As the function `screen_at`."""
@@ -65,17 +67,21 @@ class Past:
         for _ in range(TRIES):
             found = await self._rebuilt(session, offset, deadline)
             if found:
-                return found
+                return await anyio.to_thread.run_sync(screen_of, found.screen)
         raise IoError(f"The log of session {session.id} is given back faster than it is read.", hint="Try again.")
 
-    async def _rebuilt(self, session: Session, offset: int, deadline: float) -> Snapshot | None:
+    async def _rebuilt(self, session: Session, offset: int, deadline: float) -> Packed | None:
         """The screen at an offset; None: what it was to be made of was given back meanwhile.
 
         Raises:
             NotRetained, TimedOut, IoError
         """
-        key, story = _key(session), Story.of(session, offset)
-        start = self._kept.nearest(key, offset, story) or _first(session, offset, story)
+        key, checkpoints = _key(session), Checkpoints(session.directory)
+        story = Story.of(session.events, checkpoints, offset)
+        begin = self._kept.nearest(key, offset, story)
+        start = beginning(session.directory, checkpoints, story, offset, begin)
+        if start is None:
+            raise _not_retained(session, offset)
         while start.offset < offset or isinstance(start, Blank):
             if time.monotonic() > deadline:
                 raise TimedOut(
@@ -83,12 +89,14 @@ class Past:
                     hint="Ask again: it goes on from there.",
                     session_id=session.id,
                 )
-            stretch = Stretch(start, offset, story.resizes, story.gaps)
-            done = await self._replaying.replay(session.directory, stretch, STRETCH_S)
+            done = await self._replaying.replay(session.directory, story.stretch(start, offset), STRETCH_S)
             if done is None:
                 return None
-            start = done.snapshot
+            start = done.reached
             self._kept.keep(key, start, story)
+            if start.offset < offset:
+                happened, cost_ms = story.count(start.offset), round(done.cpu_s * 1000)
+                checkpoints.add(Kind.SCREEN, start.offset, start.screen, cost_ms=cost_ms, happened=happened)
         return start
 
     @property
@@ -105,53 +113,26 @@ def _key(session: Session) -> Key:
     return str(session.directory.path), session.directory.inode, session.meta.created_at
 
 
-def _first(session: Session, offset: int, story: Story) -> Blank:
-    """The screen with which a replay begins: that of the session's begin, or an empty one where the head is gone.
-
-    Raises:
-        NotRetained
-    """
+def _not_retained(session: Session, offset: int) -> NotRetained:
     head = session.log.head()
-    if head > offset:
-        raise NotRetained(
-            f"What session {session.id} showed at offset {offset} is no longer kept.",
-            hint=f"What is kept begins at offset {head}.",
-            first_offset=head,
-            first_ms=None,
-        )
-    made = Meta.load(session.directory) or session.meta
-    sizes = [(made.cols, made.rows), *((each.cols, each.rows) for each in story.resizes if each.offset <= head)]
-    return Blank(*sizes[-1], head, approximate=head > 0)
-
-
-@dataclass(frozen=True)
-class Story:
-    """What happened to a session up to an offset, beside its output."""
-
-    resizes: tuple[SizeAt, ...]
-    gaps: tuple[int, ...]
-
-    @classmethod
-    def of(cls, session: Session, offset: int) -> Story:
-        """All of it that is written down."""
-        resizes = (SizeAt(each.offset, each.cols, each.rows) for each in session.events.resizes())
-        return cls(tuple(each for each in resizes if each.offset <= offset), tuple(session.gaps(0, offset)))
-
-    def count(self, offset: int) -> int:
-        """How much had happened at an offset."""
-        return sum(each.offset <= offset for each in self.resizes) + sum(each <= offset for each in self.gaps)
+    return NotRetained(
+        f"What session {session.id} showed at offset {offset} is no longer kept.",
+        hint=f"What is kept begins at offset {head}.",
+        first_offset=head,
+        first_ms=None,
+    )
 
 
 class Kept:
     """Screens that were rebuilt, the ones used last."""
 
-    def __init__(self, most_cells: int) -> None:
-        self._most = most_cells
-        self._cells = 0
-        self._screens: OrderedDict[tuple[Key, int, int], Snapshot] = OrderedDict()
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._bytes = 0
+        self._screens: OrderedDict[tuple[Key, int, int], Packed] = OrderedDict()
         """By session, offset, and how much had happened up to there: more may happen at the same offset."""
 
-    def nearest(self, key: Key, offset: int, story: Story) -> Snapshot | None:
+    def nearest(self, key: Key, offset: int, story: Story) -> Packed | None:
         """The last one up to an offset."""
         fits = [
             each for each in self._screens if each[0] == key and each[1] <= offset and each[2] == story.count(each[1])
@@ -162,15 +143,11 @@ class Kept:
         self._screens.move_to_end(best)
         return self._screens[best]
 
-    def keep(self, key: Key, snapshot: Snapshot, story: Story) -> None:
+    def keep(self, key: Key, screen: Packed, story: Story) -> None:
         """Keep one more; the ones that were not used for the longest time give way."""
-        at = (key, snapshot.offset, story.count(snapshot.offset))
-        self._cells -= _cells(self._screens.pop(at, None))
-        self._screens[at] = snapshot
-        self._cells += _cells(snapshot)
-        while self._cells > self._most and len(self._screens) > 1:
-            self._cells -= _cells(self._screens.popitem(last=False)[1])
-
-
-def _cells(snapshot: Snapshot | None) -> int:
-    return 2 * snapshot.cols * snapshot.rows if snapshot else 0
+        at = (key, screen.offset, story.count(screen.offset))
+        before = self._screens.pop(at, None)
+        self._bytes += len(screen.screen) - (len(before.screen) if before else 0)
+        self._screens[at] = screen
+        while self._bytes > self._most and len(self._screens) > 1:
+            self._bytes -= len(self._screens.popitem(last=False)[1].screen)
