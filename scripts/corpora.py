@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tmuxmcp.terminal.seed import FORMAT
+from tmuxmcp.terminal.looked import FORMAT
 
 CORPORA = Path(__file__).resolve().parent.parent / "tests" / "corpora"
 HOME = Path("/home/user")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SLOW
-from tmuxmcp.terminal.seed import FORMAT
+from tmuxmcp.terminal.looked import FORMAT
 from tmuxmcp.terminal.snapshot import Row, Style
 
 DEADLINE_S = 20 * SLOW

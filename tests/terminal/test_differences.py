@@ -11,8 +11,9 @@ import pytest
 from tests.terminal.conftest import RealTmux, Seed, looks
 from tests.terminal.streams import HARD, SIZES, TITLE, TOKENS, Token, stream
 from tests.terminal.tmux_bugs import BUGS, as_captured, with_bugs
+from tmuxmcp.terminal.looked import MODES
 from tmuxmcp.terminal.screen import Screen
-from tmuxmcp.terminal.seed import MODES, seed
+from tmuxmcp.terminal.seed import seed
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.terminal.stream import Stream
 

@@ -6,8 +6,9 @@ import pytest
 
 from tests.terminal.conftest import RealTmux, Seed, looks
 from tests.terminal.features import COLS, END, FEATURES, ROWS, START
+from tmuxmcp.terminal.looked import MODES
 from tmuxmcp.terminal.screen import Screen
-from tmuxmcp.terminal.seed import MODES, seed
+from tmuxmcp.terminal.seed import seed
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.terminal.stream import Stream
 

@@ -12,7 +12,6 @@ from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.sessions.past import screen_at
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.render import sgr
-from tmuxmcp.terminal.sanitize import sanitize
 from tmuxmcp.terminal.snapshot import PLAIN, Row, Snapshot, runs
 
 
@@ -77,7 +76,7 @@ async def read(session: Session, asked: q.Read) -> r.ReadResult:
         rows=snapshot.rows,
         cols=snapshot.cols,
         cursor=r.CursorPosition(row=cursor.row, col=cursor.col, visible=cursor.visible),
-        title=sanitize(snapshot.title)[0],
+        title=views.title(snapshot.title),
         matched=None,
         waited_ms=0,
         has_new_content=False,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -20,7 +19,6 @@ from tmuxmcp.host.searching import Searching
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.sanitize import sanitize
 from tmuxmcp.tmux.panes import Pane
 
 Wanted = View | Literal["auto", "none"]
@@ -324,5 +322,4 @@ def cursor_of(pane: Pane | None) -> r.CursorPosition | None:
 
 def title_of(pane: Pane | None) -> str:
     """The title that a pane's program has set, safe to show; until then tmux calls it after the machine."""
-    title = pane.title if pane else ""
-    return "" if title == platform.node() else sanitize(title)[0]
+    return views.title(pane.title if pane else "")

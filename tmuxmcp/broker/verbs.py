@@ -35,6 +35,7 @@ from tmuxmcp.sessions.end import end_processes, process_tree, signal_group, sign
 from tmuxmcp.sessions.life import Reason, State
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.sessions.sizes import resize
 from tmuxmcp.terminal.modes import PROMPT_SHELLS
 from tmuxmcp.tmux import panes
 
@@ -303,9 +304,8 @@ class Verbs:
         pane, tmux = session.live(), self._registry.tmux
         if rows is not None or cols is not None:
             rows, cols = rows or session.rows, cols or session.cols
-            if not await panes.resize_window(tmux, pane, cols, rows):
+            if not await resize(session, pane, cols, rows):
                 await session.alive()
-            session.write_resize(cols, rows)
         if lines is not None:
             await panes.set_option(tmux, pane, "scrollback", str(lines))
         await session.refresh()

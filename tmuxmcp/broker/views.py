@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from tmuxmcp.record.excerpt import Reader
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.plain import unfinished_character
 from tmuxmcp.terminal.render import ansi_row, numbered, shortened
+from tmuxmcp.terminal.sanitize import sanitize
 
 MOST_HIGHLIGHTS = 50
 
@@ -46,6 +48,11 @@ def highlights(shown: Shown | None) -> list[r.Highlight]:
     """What stands in reverse video."""
     stretches = shown.capture.reversed[:MOST_HIGHLIGHTS] if shown else []
     return [r.Highlight(row=each.row, col=each.col, text=each.text) for each in stretches]
+
+
+def title(told: str) -> str:
+    """A title that a program has set, safe to show; until then tmux calls a pane after the machine."""
+    return "" if told == platform.node() else sanitize(told)[0]
 
 
 def diff(shown: Shown, changed: list[int], format: str, limit: int, end: int) -> Piece:

@@ -74,7 +74,7 @@ def told_screen(log: Any, offset: int, told: str | None) -> Any:
     begin = max(log.head(), offset - TAIL_BYTES)
     try:
         known = unpack(b64decode(told))
-        return seed(known["facts"], known["rows"], known["under"], log.read(begin, offset - begin), offset)
+        return seed(known["facts"], known["screen"], known["under"], log.read(begin, offset - begin), offset)
     except (ValueError, KeyError, TypeError):
         return None
 

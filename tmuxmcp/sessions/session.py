@@ -669,9 +669,9 @@ class Session:
         """Write down that so much was typed, here and now."""
         self.events.append(Input(iso(time.time()), self.log.size(), bytes, keys))
 
-    def write_resize(self, cols: int, rows: int) -> None:
-        """Write down that it has another size, from here on."""
-        self.events.append(Resized(iso(time.time()), self.log.size(), cols, rows))
+    def write_resize(self, cols: int, rows: int, offset: int | None = None) -> None:
+        """Write down that it has another size, from an offset on; else from here on."""
+        self.events.append(Resized(iso(time.time()), self.log.size() if offset is None else offset, cols, rows))
 
     def gaps(self, start: int, end: int) -> list[int]:
         """Offsets between `start` and `end` at which output was lost."""

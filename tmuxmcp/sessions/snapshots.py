@@ -8,6 +8,7 @@ import anyio
 
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.looked import FORMAT, looked
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.tmux import panes
 
@@ -35,16 +36,15 @@ async def snapshot_of(session: Session) -> Snapshot:
 
 
 async def _told_by_tmux(session: Session) -> Snapshot | None:
-    from tmuxmcp.terminal.seed import FORMAT, TAIL_BYTES, seed  # late: it brings the emulator
+    from tmuxmcp.terminal.seed import TAIL_BYTES, seed  # late: it brings the emulator
 
     assert session.pane
     size = session.log.size()
-    told = await panes.capture_both_screens(session.tmux, session.pane, FORMAT)
-    if not told or not await all_logged(session, size):
+    printed = await panes.capture_both_screens(session.tmux, session.pane, FORMAT)
+    if not printed or not await all_logged(session, size):
         return None
-    begin = max(session.log.head(), size - TAIL_BYTES)
-    height = int(told[0].split(" ")[1])
-    return seed(told[0], told[1 : height + 1], told[height + 1 :], session.log.read(begin, size - begin), size)
+    begin, told = max(session.log.head(), size - TAIL_BYTES), looked(printed)
+    return seed(told["facts"], told["screen"], told["under"], session.log.read(begin, size - begin), size)
 
 
 def _drawn_from_log(session: Session) -> Snapshot:

@@ -1,9 +1,8 @@
 """What tmux says of a pane -> a Snapshot to go on from, after a gap, a resize or a restart. Pure.
 
-Ask for `FORMAT`, for `capture-pane -p -e -N`, and while the alternate screen is on also for `capture-pane -a` with the
-same options; all in one command list, so that nothing is printed in between. tmux does not tell the pen, the character
-sets, a cursor saved by `ESC 7` or half a sequence: the last bytes of the log, `tail`, do. Which rows go on in the next
-is told by nobody; neither are cells beyond a row's text that are only coloured.
+`looked.py` says what to ask, in one command list, so that nothing is printed in between. tmux does not tell the pen,
+the character sets, a cursor saved by `ESC 7` or half a sequence: the last bytes of the log do. Which rows go on in the
+next is told by nobody; neither are cells beyond a row's text that are only coloured.
 """
 
 from __future__ import annotations
@@ -13,32 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tmuxmcp.terminal.capture import OVERLINE
+from tmuxmcp.terminal.looked import MODES, NEVER, NUMBERS
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.snapshot import BLANK, Cursor, Row, SavedCursor, Snapshot
 from tmuxmcp.terminal.stream import Stream
-
-_NUMBERS = (
-    *("pane_width", "pane_height", "cursor_x", "cursor_y", "scroll_region_upper", "scroll_region_lower"),
-    *("alternate_on", "alternate_saved_x", "alternate_saved_y"),
-)
-MODES = {
-    "cursor_flag": 25 << 5,
-    "insert_flag": 4,
-    "wrap_flag": 7 << 5,
-    "origin_flag": 6 << 5,
-    "keypad_cursor_flag": 1 << 5,
-    "mouse_standard_flag": 1000 << 5,
-    "mouse_button_flag": 1002 << 5,
-    "mouse_all_flag": 1003 << 5,
-    "mouse_utf8_flag": 1005 << 5,
-    "mouse_sgr_flag": 1006 << 5,
-}
-"""The modes that tmux tells of, as a screen has them."""
-_NEVER = 2**32 - 1
-"""What tmux says of a cursor that was not saved."""
-
-FORMAT = " ".join(f"#{{{name}}}" for name in (*_NUMBERS, *MODES, "pane_tabs", "pane_title"))
-"""What to ask `display-message -p` for."""
 
 TAIL_BYTES = 64 * 1024
 """As many bytes of the log as tell the pen: programs set it anew on every row."""
@@ -50,14 +27,14 @@ def seed(facts: str, rows: Sequence[str], under: Sequence[str] = (), tail: bytes
     """Give the screen that tmux tells of.
 
     Args:
-        facts: the answer to `FORMAT`.
+        facts: the answer to `looked.FORMAT`.
         rows: the captured rows, top first; missing ones are blank.
         under: those of the main screen, while the alternate one is shown.
         tail: the last bytes printed, `TAIL_BYTES` of them or all.
         offset: bytes of the log that this is the screen of.
 
     Raises:
-        ValueError: `facts` is no answer to `FORMAT`.
+        ValueError: `facts` is no answer to `looked.FORMAT`.
     """
     numbers, modes, tab_stops, title = _read(facts)
     cols, height = max(numbers["pane_width"], 1), max(numbers["pane_height"], 1)
@@ -74,7 +51,7 @@ def seed(facts: str, rows: Sequence[str], under: Sequence[str] = (), tail: bytes
         tab_stops=tab_stops,
         under=grid(under, cols, height) if alternate else (),
         under_wrapped=(),
-        saved_by_alternate=saved if saved_x != _NEVER else None,
+        saved_by_alternate=saved if saved_x != NEVER else None,
     )
     cursor = Cursor(
         row=min(numbers["cursor_y"], height - 1),
@@ -101,11 +78,11 @@ def grid(rows: Sequence[str], cols: int, height: int) -> tuple[Row, ...]:
 
 
 def _read(facts: str) -> tuple[dict[str, int], set[int], tuple[int, ...], str]:
-    words = facts.rstrip("\n").split(" ", len(_NUMBERS) + len(MODES) + 1)
-    if len(words) < len(_NUMBERS) + len(MODES) + 2:
+    words = facts.rstrip("\n").split(" ", len(NUMBERS) + len(MODES) + 1)
+    if len(words) < len(NUMBERS) + len(MODES) + 2:
         raise ValueError(f"not what tmux was asked for: {facts[:200]!r}")
-    numbers = {name: int(word or 0) for name, word in zip(_NUMBERS, words, strict=False)}
-    flags = words[len(_NUMBERS) :]
+    numbers = {name: int(word or 0) for name, word in zip(NUMBERS, words, strict=False)}
+    flags = words[len(NUMBERS) :]
     modes = {mode for mode, flag in zip(MODES.values(), flags, strict=False) if flag == "1"}
     tab_stops = tuple(int(stop) for stop in words[-2].split(",") if stop)
     return numbers, modes, tab_stops, words[-1]

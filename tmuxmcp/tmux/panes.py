@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import shlex
 import sys
 import time
@@ -454,9 +455,13 @@ async def capture_both_screens(tmux: Tmux, pane: Pane, form: str) -> list[str] |
 
     All of it at one moment; None when the pane is gone.
     """
+    return await guarded(tmux, pane, *_both_screens(pane, form), alive=False)
+
+
+def _both_screens(pane: Pane, form: str) -> tuple[bytes, ...]:
     capture = ("capture-pane", "-p", "-e", "-N", "-t", pane.pane_id)
     facts = command("display-message", "-p", "-t", pane.pane_id, form)
-    return await guarded(tmux, pane, facts, command(*capture), command(*capture, "-a", "-q"), alive=False)
+    return facts, command(*capture), command(*capture, "-a", "-q")
 
 
 @dataclass(frozen=True)
@@ -518,10 +523,18 @@ async def mouse_modes(tmux: Tmux, pane: Pane) -> MouseModes:
     return MouseModes(*[value == "1" for value in (printed[0] if printed else "|||").split("|")])
 
 
-async def resize_window(tmux: Tmux, pane: Pane, cols: int, rows: int) -> bool:
-    """Set the size; False when the pane is gone."""
+async def resize_window(tmux: Tmux, pane: Pane, cols: int, rows: int, form: str) -> tuple[list[str], list[str]] | None:
+    """Set the size; give both screens, as `capture_both_screens` does, before it and after it: nothing is in between.
+
+    None when the pane is gone.
+    """
     resize = command("resize-window", "-t", pane.pane_id, "-x", str(cols), "-y", str(rows))
-    return await guarded(tmux, pane, resize, alive=False) is not None
+    look, mark = _both_screens(pane, form), secrets.token_hex(16)  # no program can print it
+    printed = await guarded(tmux, pane, *look, command("display-message", "-p", mark), resize, *look, alive=False)
+    if printed is None:
+        return None
+    at = printed.index(mark)
+    return printed[:at], printed[at + 1 :]
 
 
 async def set_option(tmux: Tmux, pane: Pane, name: str, value: str, condition: str = "") -> bool:

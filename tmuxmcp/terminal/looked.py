@@ -1,0 +1,48 @@
+"""What to ask tmux of a pane's screens, and its answer as plain data: `seed.py` makes a Snapshot of it. Pure.
+
+Asked are `FORMAT`, `capture-pane -p -e -N`, and while the alternate screen is on also `capture-pane -a` with the same
+options; all in one command list, so that nothing is printed in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+NUMBERS = (
+    *("pane_width", "pane_height", "cursor_x", "cursor_y", "scroll_region_upper", "scroll_region_lower"),
+    *("alternate_on", "alternate_saved_x", "alternate_saved_y"),
+)
+MODES = {
+    "cursor_flag": 25 << 5,
+    "insert_flag": 4,
+    "wrap_flag": 7 << 5,
+    "origin_flag": 6 << 5,
+    "keypad_cursor_flag": 1 << 5,
+    "mouse_standard_flag": 1000 << 5,
+    "mouse_button_flag": 1002 << 5,
+    "mouse_all_flag": 1003 << 5,
+    "mouse_utf8_flag": 1005 << 5,
+    "mouse_sgr_flag": 1006 << 5,
+}
+"""The modes that tmux tells of, as a screen has them."""
+NEVER = 2**32 - 1
+"""What tmux says of a cursor that was not saved."""
+
+FORMAT = " ".join(f"#{{{name}}}" for name in (*NUMBERS, *MODES, "pane_tabs", "pane_title"))
+"""What to ask `display-message -p` for."""
+
+
+def looked(printed: Sequence[str]) -> dict[str, Any]:
+    """Take apart the answers to `FORMAT` and to `capture-pane` of the screen and of the one under it.
+
+    Raises:
+        ValueError: that is not what tmux was asked for.
+    """
+    numbers = dict(zip(NUMBERS, printed[0].split(" ") if printed else (), strict=False))
+    try:
+        cols, rows = int(numbers["pane_width"]), int(numbers["pane_height"])
+    except (KeyError, ValueError):
+        raise ValueError(f"not what tmux was asked for: {printed[:1]!r}") from None
+    screen, under = list(printed[1 : rows + 1]), list(printed[rows + 1 :])
+    return {"cols": cols, "rows": rows, "facts": printed[0], "screen": screen, "under": under}
