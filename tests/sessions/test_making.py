@@ -1,0 +1,109 @@
+"""Checkpoints are made in the background, by one broker, by a process that stands back and may fail."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import psutil
+import pytest
+
+from tests.conftest import SLOW, eventually
+from tests.sessions.test_past import looked, same
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.host.locks import if_free
+from tmuxmcp.record.checkpoints import Checkpoints, Kind, Record
+from tmuxmcp.sessions import making as module
+from tmuxmcp.sessions.making import Making
+from tmuxmcp.sessions.past import Past
+
+pytestmark = pytest.mark.anyio
+
+VIM = (Path(__file__).parents[1] / "corpora" / "vim.raw").read_bytes()
+
+
+@asynccontextmanager
+async def making(broker: Broker) -> AsyncIterator[Making]:
+    made = Making(broker.registry)
+    async with anyio.create_task_group() as task_group:
+        task_group.start_soon(made.run)
+        yield made
+        task_group.cancel_scope.cancel()
+
+
+@pytest.fixture
+async def vim(broker: Broker, tmp_path: Path) -> Broker:
+    """A session that has drawn for a second or two."""
+    file = tmp_path / "vim"
+    file.write_bytes(VIM * 300)
+    await broker.create_session("bash", name="a")
+    await broker.run(f"cat {file}", "a", timeout_ms=int(20_000 * SLOW))
+    return broker
+
+
+def screens(broker: Broker) -> list[Record]:
+    return Checkpoints(broker.registry.sessions["a"].directory).records()
+
+
+async def test_screens_are_kept_while_nobody_asks(vim: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STEP_S", 0.1)
+    offset, live = await looked(vim)
+    async with making(vim) as made:
+        made.look()
+        process = await eventually(lambda: made._replaying.process, 20)
+        child = psutil.Process(process.pid)
+        await eventually(lambda: child.nice() == 19, 20)
+        await eventually(lambda: len(screens(vim)) > 2, 60)
+        await eventually(lambda: made._replaying.process is None, 60)  # it is there only while there is work
+        assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+        made.look()
+        assert not made._wanted  # nothing was printed since
+    kept = screens(vim)
+    assert {each.kind for each in kept} == {Kind.SCREEN}
+    assert kept[-1].offset <= offset
+    session = vim.registry.sessions["a"]
+    session.past = vim.registry.past = Past()
+    same(await vim.read(session_id="a", view="screen", at_offset=offset, format="ansi"), live)
+    some = kept[1].offset
+    then = await session.past.screen_at(session, some)
+    session.directory.screens.unlink()
+    session.past.close()
+    session.past = vim.registry.past = Past()
+    assert await session.past.screen_at(session, some) == then
+
+
+async def test_one_broker_makes_them(vim: Broker) -> None:
+    with if_free(vim.registry.sessions["a"].directory.screens_lock) as free:
+        assert free
+        async with making(vim) as made:
+            made.look()
+            await eventually(lambda: not made._wanted, 20)
+    assert screens(vim) == []
+
+
+async def test_a_process_that_fails_makes_none_and_is_given_up(vim: Broker, tmp_path: Path) -> None:
+    crash = tmp_path / "crash.py"
+    crash.write_text("raise SystemExit")
+    async with making(vim) as made:
+        made._replaying.script = crash
+        for _ in range(module.MOST_FAILURES):
+            made.look()
+            assert made._wanted
+            await eventually(lambda: not made._wanted, 20)
+        made.look()
+        assert not made._wanted
+    assert screens(vim) == []
+
+
+async def test_what_is_given_back_meanwhile_is_passed_over(vim: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = vim.registry.sessions["a"]
+    monkeypatch.setattr(module, "STEP_S", 0.1)
+    real, heads = session.log.head, [0, 1 << 20]
+    await anyio.run_process(["fallocate", "-p", "-o", "0", "-l", str(1 << 20), str(session.log.path)])
+    monkeypatch.setattr(session.log, "head", lambda: heads.pop(0) if heads else real())
+    async with making(vim) as made:
+        made.look()
+        await eventually(lambda: screens(vim) and not made._wanted, 60)
+    assert screens(vim)[0].offset > 1 << 20
