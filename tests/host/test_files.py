@@ -247,6 +247,41 @@ def test_an_interrupted_write_leaves_nothing(files: Files, root: Path, monkeypat
     assert text(files, "dir/file").startswith(b"one")
 
 
+@pytest.mark.parametrize("nameless", [True, False])
+def test_a_created_file_is_new_and_its_owners_alone(
+    files: Files, root: Path, monkeypatch: pytest.MonkeyPatch, nameless: bool
+):
+    if not nameless:
+        monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+    assert files.create("dir/new", iter([b"one", b"two"])) == 6
+    assert ((root / "dir" / "new").read_bytes(), mode_of(root / "dir" / "new")) == (b"onetwo", 0o600)
+    (root / "link").symlink_to("nowhere")
+    for path in ("dir/file", "dir/new", "dir", "link"):
+        with pytest.raises(InvalidArgument):
+            files.create(path, [b"x"])
+    assert os.listdir(root / "dir") in (["file", "new"], ["new", "file"])
+    assert not (root / "nowhere").exists()
+
+
+def test_a_file_that_appears_meanwhile_is_kept(files: Files, root: Path):
+    def pieces() -> Iterator[bytes]:
+        (root / "new").write_text("theirs")
+        yield b"ours"
+
+    with pytest.raises(InvalidArgument, match="nothing is overwritten"):
+        files.create("new", pieces())
+    assert (root / "new").read_text() == "theirs"
+    assert sorted(os.listdir(root)) == ["dir", "new"]
+
+
+def test_a_reserved_place_is_filled_while_it_is_empty(files: Files, root: Path):
+    files.create("new", [])
+    assert files.create("new", [b"all"], reserved=True) == 3
+    with pytest.raises(InvalidArgument):
+        files.create("new", [b"again"], reserved=True)
+    assert (root / "new").read_text() == "all"
+
+
 def test_readers_see_the_old_or_the_new(root: Path):
     files = Files(str(root), "/")
     stop = threading.Event()

@@ -24,6 +24,8 @@ from tmuxmcp.host.workplace import Workplace, workplace
 from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.tmux import launch, shells
 
+WRITES: tuple[filework.Work, ...] = ("write", "create")
+
 ALIKE = "The best sandbox here keeps no files apart: it can read and write what you can."
 
 
@@ -76,7 +78,7 @@ async def files(boundary: Boundary, work: filework.Work, path: str, *arguments: 
     """
     level = await anyio.to_thread.run_sync(boundary.level)
     writable = await anyio.to_thread.run_sync(boundary.everywhere)
-    files, real = await anyio.to_thread.run_sync(reached, boundary, list(writable), path, work == "write")
+    files, real = await anyio.to_thread.run_sync(reached, boundary, list(writable), path, work in WRITES)
     async with _workplace(boundary) as place:
         box = plan(boundary, level, writable, place)
         program = process.Program(sys.executable, filework.argv(), home(), "/", box=box, code=str(launch.PACKAGE))

@@ -11,7 +11,7 @@ import heapq
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -138,6 +138,25 @@ class Files:
                         return len(data)
                 wanted = os.path.join(above, target)
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+    def create(self, path: str, pieces: Iterable[bytes], *, reserved: bool = False) -> int:
+        """Make a file of these pieces that nobody else may read; return how many bytes. A link is not followed.
+
+        Args:
+            reserved: an empty file that is there already was made for it, and is replaced.
+
+        Raises:
+            FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, IoError
+        """
+        above, name = os.path.split(path)
+        if name in ("", ".", "..") or "\0" in name:
+            raise InvalidArgument(f"{path!r} is no name of a file.", hint="Give the file's own name.")
+        with _told(path), self._directory(above or ".", False) as parent:
+            _refuse_existing(parent, name, path, reserved)
+            try:
+                return _create(parent, name, pieces, reserved)
+            except FileExistsError:
+                raise _exists(path) from None
 
     def list_directory(self, path: str, limit: int) -> tuple[list[Entry], bool]:
         """The first `limit` names of a directory, in order, and whether there are more.
@@ -305,6 +324,43 @@ def _replace(parent: int, name: str, data: bytes, mode: int | None) -> None:
         raise
     with suppress(OSError), _closing(os.open(".", os.O_RDONLY, dir_fd=parent)) as directory:
         os.fsync(directory)
+
+
+def _refuse_existing(parent: int, name: str, path: str, reserved: bool) -> None:
+    """Say so before the work is done; what appears meanwhile is refused at its end."""
+    try:
+        info = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if not (reserved and stat.S_ISREG(info.st_mode) and info.st_size == 0):
+        raise _exists(path)
+
+
+def _exists(path: str) -> InvalidArgument:
+    text = f"{path[:4096]!r} is there already, and nothing is overwritten."
+    return InvalidArgument(text, hint="Give another path.", path=path[:4096])
+
+
+def _create(parent: int, name: str, pieces: Iterable[bytes], reserved: bool) -> int:
+    """Write beside the place, then take it."""
+    beside, size = f".tmuxmcp-{secrets.token_hex(8)}", 0
+    fd, named = _open_beside(parent, beside, 0o600)
+    try:
+        with _closing(fd):
+            for piece in pieces:
+                _write_all(fd, piece)
+                size += len(piece)
+            os.fsync(fd)
+            if not named:
+                os.link(f"/proc/self/fd/{fd}", beside, dst_dir_fd=parent, follow_symlinks=True)
+        if reserved:
+            os.rename(beside, name, src_dir_fd=parent, dst_dir_fd=parent)
+        else:
+            os.link(beside, name, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(beside, dir_fd=parent)
+    return size
 
 
 def _old(parent: int, name: str) -> os.stat_result | None:
