@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any, NoReturn, get_args
 
 from tmuxmcp import __version__
-from tmuxmcp.contract.words import SIGNALS, WAITS, Adopt, signal_name
+from tmuxmcp.contract.words import FILM_FORMATS, SIGNALS, WAITS, Adopt, signal_name
 from tmuxmcp.errors import InvalidArgument
 
 NEAR = 0.7
@@ -221,6 +221,24 @@ def _history(verbs: Verbs, name: str, chosen: bool) -> None:
     _add_settings(parser, False)
 
 
+def _export(verbs: Verbs, name: str, chosen: bool) -> None:
+    description = (
+        "Write what a session did to a file: a recording for asciinema (cast), its text (txt, ansi, html) or lines of\n"
+        "JSON (jsonl). Also of sessions that have ended, as long as their logs are kept. Nothing is overwritten.\n\n"
+        "Times count from the session's beginning; negative ones are before now."
+    )
+    parser = _verb(verbs, name, "write what a session did to a file", "export.export", description=description)
+    _add_session(parser)
+    parser.add_argument("--format", choices=FILM_FORMATS, help="(by the ending of FILE, else cast)")
+    parser.add_argument("--path", metavar="FILE", help="- is stdout; left out: in the session's own directory")
+    parser.add_argument("--from", dest="begin", type=_moment, metavar="SECONDS", help="begin there (its beginning)")
+    parser.add_argument("--to", dest="until", type=_moment, metavar="SECONDS", help="end there (now)")
+    parser.add_argument("--command", type=int, metavar="N", help="only this command's output; -1: the last one's")
+    parser.add_argument("--speed", type=_speed, metavar="FACTOR", help="2: twice as fast")
+    parser.add_argument("--idle-limit", type=_seconds, metavar="SECONDS", help="no pause is longer")
+    _add_settings(parser, False)
+
+
 def _pin(verbs: Verbs, name: str, chosen: bool) -> None:
     description = (
         "Keep the files of a session, however old they become and whatever room all of it takes. `tmuxmcp list` shows\n"
@@ -423,6 +441,7 @@ VERBS: dict[str, Callable[[Verbs, str, bool], None]] = {
     "kill": _kill,
     "log": _log,
     "history": _history,
+    "export": _export,
     "pin": _pin,
     "policy": _policy,
     "doctor": _doctor,
@@ -470,6 +489,20 @@ def _seconds(word: str) -> int:
     return int(number * 1000)
 
 
+def _moment(word: str) -> int:
+    seconds = float(word)
+    if not -1e9 < seconds < 1e9:
+        raise ValueError
+    return round(seconds * 1000)
+
+
+def _speed(word: str) -> float:
+    factor = float(word)
+    if not 0.01 <= factor <= 1000:
+        raise ValueError
+    return factor
+
+
 def _pair(word: str) -> tuple[str, str]:
     name, sign, value = word.partition("=")
     if not sign or not name:
@@ -478,3 +511,4 @@ def _pair(word: str) -> tuple[str, str]:
 
 
 _count.__name__, _seconds.__name__ = "number", "number of seconds"  # argparse says these
+_moment.__name__, _speed.__name__ = "number of seconds", "factor from 0.01 to 1000"

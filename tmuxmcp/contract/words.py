@@ -32,5 +32,10 @@ View = Literal["new", "screen", "diff", "scrollback", "raw"]
 
 PictureFormat = Literal["png", "svg", "html"]
 
+FilmFormat = Literal["cast", "cast2", "txt", "ansi", "html", "jsonl"]
+"""As what a stretch of a session can be exported."""
+
+FILM_FORMATS: tuple[str, ...] = get_args(FilmFormat)
+
 FileKind = Literal["file", "directory", "symlink", "fifo", "socket", "char_device", "block_device", "other"]
 """What a name in a directory is."""

@@ -202,6 +202,14 @@ class SessionDirectory:
         is_directory=True,
     )
 
+    recordings = Entry(
+        "recordings",
+        "recordings and exports for which no other place was named",
+        writers=("broker",),
+        readers=("broker",),
+        is_directory=True,
+    )
+
     # ---- the start of its program --------------------------------------------------------------
 
     spec = Entry(

@@ -1,0 +1,76 @@
+"""Exports: the table of formats, and the work of one in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import get_args
+
+import pytest
+
+from tests.record.test_recordings import Index, Step, directory, printed
+from tmuxmcp.contract.words import FilmFormat
+from tmuxmcp.errors import InvalidArgument, IoError, ResourceLimit
+from tmuxmcp.record import exporting
+from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.exporting import FORMATS, Export, Exported, Options, answered, free_path, request, staged
+from tmuxmcp.record.recordings import Recorded, Wanted
+
+__all__ = ["directory"]
+
+
+def in_a_process(asked: bytes) -> bytes:
+    run = "from tmuxmcp.record import exporting; exporting.main()"
+    return subprocess.run([sys.executable, "-c", run], input=asked, capture_output=True, check=True).stdout
+
+
+def test_every_format_is_in_the_table_and_writes(directory: SessionDirectory) -> None:
+    printed(directory, b"one\r\ntwo\r\n")
+    assert set(FORMATS) == set(get_args(FilmFormat))
+    for name in FORMATS:
+        export = Export(Recorded(directory, Index(Step(10, 50))), Wanted(), Options(name))
+        assert b"two" in b"".join(export)
+
+
+def test_an_export_tells_what_came_of_it(directory: SessionDirectory) -> None:
+    printed(directory, b"one\r\ntwo\r\n")
+    recorded = Recorded(directory, Index(Step(5, 1_000), Step(10, 61_000)))
+    export = Export(recorded, Wanted(), Options("cast", speed=2, idle_limit_ms=3_000))
+    data = b"".join(export)
+    assert data.splitlines()[1:] == [b'[0.500, "o", "one\\r\\n"]', b'[1.500, "o", "two\\r\\n"]']
+    assert export.exported == Exported(len(data), 2_000, 2, times_known=True, approximate=False, begin=0)
+    text = Export(Recorded(directory), Wanted(), Options("txt"))
+    assert b"".join(text) == b"one\ntwo\n"
+    assert text.exported.times_known  # it has none
+    cast = Export(Recorded(directory), Wanted(), Options("cast"))
+    assert b"".join(cast)
+    assert not cast.exported.times_known
+
+
+def test_a_file_is_bounded(directory: SessionDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    printed(directory, b"x" * 5000)
+    monkeypatch.setattr(exporting, "MOST_BYTES", 1000)
+    with pytest.raises(ResourceLimit):
+        list(Export(Recorded(directory), Wanted(), Options("cast")))
+
+
+def test_it_is_done_in_a_process_of_its_own(directory: SessionDirectory) -> None:
+    printed(directory, b"one\r\ntwo\r\n")
+    with staged(directory, "made") as path:
+        told = in_a_process(request(directory, Wanted(), Options("txt"), path))
+        assert answered(told).bytes == len(path.read_bytes()) == 8
+        assert path.stat().st_mode & 0o777 == 0o600
+    assert not path.exists()
+    with staged(directory, "made") as path:
+        told = in_a_process(request(directory, Wanted(command=7), Options("txt"), path))
+        with pytest.raises(InvalidArgument, match="no command 7"):
+            answered(told)
+    with pytest.raises(IoError):
+        answered(b"12 %\n")
+
+
+def test_a_file_without_a_place_gets_a_new_name(directory: SessionDirectory) -> None:
+    first = free_path(directory, FORMATS["cast"])
+    first.touch()
+    assert (first.parent, first.suffix) == (directory.recordings, ".cast")
+    assert free_path(directory, FORMATS["cast"]) != first

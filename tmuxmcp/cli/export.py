@@ -1,0 +1,99 @@
+"""`tmuxmcp export`: what a session did as a file, from what is kept of it; no server is needed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+
+from tmuxmcp.cli import output
+from tmuxmcp.cli.arguments import session_id
+from tmuxmcp.cli.calling import CALLER
+from tmuxmcp.cli.service import effective
+from tmuxmcp.contract.words import FilmFormat
+from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.host.files import Files
+from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.exporting import FORMATS, Export, Exported, Options, free_path, percent
+from tmuxmcp.record.recordings import Recorded, Wanted
+from tmuxmcp.sessions import kept
+
+BAR = 30
+"""Columns of the bar."""
+
+FIRST_S = 0.5
+"""What is done by then needs no bar."""
+
+
+def export(options: argparse.Namespace) -> int:
+    """`tmuxmcp export`."""
+    if options.path == "-" and options.json:
+        raise InvalidArgument("--json and --path - both want stdout.", hint="Leave one of them out.")
+    settings, _ = effective(options)
+    directory = kept.find(settings.state_dir, session_id(options), CALLER).directory
+    wanted = Wanted(options.begin, options.until, options.command)
+    bar = Bar()
+    made = Export(Recorded(directory), wanted, _options(options), bar.show)
+    try:
+        path = _write(made, options, directory)
+    finally:
+        bar.erase()
+    _tell(made.exported, path, options)
+    return 0
+
+
+def _options(options: argparse.Namespace) -> Options:
+    ending = os.path.splitext(options.path or "")[1]
+    by_ending: FilmFormat = next((name for name, each in FORMATS.items() if each.ending == ending), "cast")
+    return Options(options.format or by_ending, options.speed or 1.0, options.idle_limit)
+
+
+def _write(made: Export, options: argparse.Namespace, directory: SessionDirectory) -> str:
+    """Write the file; its path."""
+    if options.path == "-":
+        for piece in made:
+            output.write(piece)
+        return "-"
+    path = options.path or str(free_path(directory, FORMATS[_options(options).format]))
+    Files("", os.getcwd()).create(path, made)
+    return path
+
+
+def _tell(exported: Exported, path: str, options: argparse.Namespace) -> None:
+    if not exported.times_known:
+        output.note("some times are not known: what was printed then stands at the next time that is")
+    if exported.approximate:
+        output.note(f"offsets before {exported.begin} are no longer kept: the first screen may lack something")
+    if options.json:
+        duration_s = exported.duration_ms / 1000
+        facts = {"path": os.path.abspath(path), "bytes": exported.bytes, "duration_s": duration_s}
+        output.write_json(facts | {"times_known": exported.times_known})
+    elif path != "-":
+        output.write(f"{path}: {exported.bytes:,} bytes, {exported.duration_ms / 1000:.1f} s\n")
+
+
+class Bar:
+    """A line on stderr that says how far it is; nothing where that is no terminal."""
+
+    def __init__(self) -> None:
+        self._begun, self._shown = time.monotonic(), False
+        self._seen = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+    def show(self, done: int, whole: int) -> None:
+        """Show it, instead of what it showed before."""
+        if not self._seen or time.monotonic() - self._begun < FIRST_S:
+            return
+        self._shown = True
+        filled = percent(done, whole) * BAR // 100
+        line = f"[{'#' * filled}{' ' * (BAR - filled)}] {percent(done, whole):3} %  {done >> 20} of {whole >> 20} MiB"
+        self._write(f"\r{line[: os.get_terminal_size(2).columns - 1]}\x1b[K")
+
+    def erase(self) -> None:
+        """Leave the line as it was."""
+        if self._shown:
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()

@@ -1,0 +1,271 @@
+"""Films of sessions as files: the table of formats, and the work of one export. Blocking.
+
+`main` does it in a process of its own, for a server that has other things to do: a request is a line of JSON on its
+standard input; on its standard output are lines that say how far it is, and last a line of JSON, what came of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from tmuxmcp.contract.words import FilmFormat
+from tmuxmcp.errors import IoError, ResourceLimit, TmuxMcpError, all_errors
+from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.recordings import Recorded, Stretch, Wanted, times_of
+from tmuxmcp.terminal import asciicast
+from tmuxmcp.terminal.film import Film, Moment, Printed
+from tmuxmcp.terminal.filmjsonl import as_jsonl
+from tmuxmcp.terminal.logtext import as_ansi, as_txt
+from tmuxmcp.terminal.pacing import paced
+from tmuxmcp.terminal.snapshot import Snapshot, from_data, to_data
+from tmuxmcp.terminal.textpage import as_html
+
+MOST_BYTES = 1 << 30
+"""Of a file: four times as much as a log keeps by its default."""
+
+TOLD_S = 0.2
+"""How often is told how far it is."""
+
+Write = Callable[[Film], Iterator[bytes]]
+
+
+@dataclass(frozen=True)
+class Format:
+    """How a film is written."""
+
+    ending: str
+    """Of the file's name."""
+    write: Write
+    timed: bool = True
+    """The times of its moments are in it."""
+
+
+FORMATS: Mapping[FilmFormat, Format] = {
+    "cast": Format(".cast", partial(asciicast.written, version=3)),
+    "cast2": Format(".cast", partial(asciicast.written, version=2)),
+    "txt": Format(".txt", as_txt, timed=False),
+    "ansi": Format(".ansi", as_ansi, timed=False),
+    "html": Format(".html", as_html, timed=False),
+    "jsonl": Format(".jsonl", as_jsonl),
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is made of a stretch."""
+
+    format: FilmFormat
+    speed: float = 1.0
+    idle_limit_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What came of it."""
+
+    bytes: int
+    duration_ms: int
+    events: int
+    """Moments of the film."""
+    times_known: bool
+    approximate: bool
+    """The screen at its beginning may lack something."""
+    begin: int
+    """What was printed before this offset is no part of it."""
+
+
+Told = Callable[[int, int], None]
+"""`told(done, whole)`: bytes of the log."""
+
+
+def untold(done: int, whole: int) -> None:
+    """Tell nobody."""
+
+
+class Export:
+    """The work of one: iterate over the bytes of the file, once; then it says what came of it."""
+
+    def __init__(
+        self,
+        recorded: Recorded,
+        wanted: Wanted,
+        options: Options,
+        told: Told = untold,
+        start: Snapshot | None = None,
+    ) -> None:
+        """Find the stretch.
+
+        Args:
+            start: the screen at its beginning, if that is known.
+
+        Raises:
+            InvalidArgument, NotRetained: there is no such stretch.
+        """
+        self._stretch = recorded.stretch(wanted)
+        self._format = FORMATS[options.format]
+        self._count = _Count(self._stretch, told)
+        film = recorded.film(self._stretch, start)
+        film = replace(film, moments=self._count.counted(film.moments))
+        if options.speed != 1 or options.idle_limit_ms is not None:
+            film = paced(film, times_of(recorded, self._stretch), options.speed, options.idle_limit_ms)
+        self._film, self._bytes = film, 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Give the file, a piece at a time.
+
+        Raises:
+            ResourceLimit: it is longer than `MOST_BYTES`.
+        """
+        for piece in self._format.write(self._film):
+            self._bytes += len(piece)
+            if self._bytes > MOST_BYTES:
+                text = f"The file would have more than {MOST_BYTES:,} bytes."
+                raise ResourceLimit(text, hint="Export a shorter stretch.")
+            yield piece
+
+    @property
+    def exported(self) -> Exported:
+        """What came of it, once all of it was given."""
+        return Exported(
+            bytes=self._bytes,
+            duration_ms=self._film.end_ms - self._film.begin_ms,
+            events=self._count.events,
+            times_known=self._film.times_known or not self._format.timed,
+            approximate=self._film.start.approximate,
+            begin=self._stretch.begin,
+        )
+
+
+class _Count:
+    """How far it is."""
+
+    def __init__(self, stretch: Stretch, told: Told) -> None:
+        self._told, self._whole = told, stretch.end - stretch.begin
+        self._done, self._next = 0, time.monotonic() + TOLD_S
+        self.events = 0
+
+    def counted(self, moments: Iterable[Moment]) -> Iterator[Moment]:
+        """The moments, once they were taken."""
+        for each in moments:
+            yield each
+            self.events += 1
+            if isinstance(each, Printed):
+                self._done += len(each.data)
+                if (now := time.monotonic()) > self._next:
+                    self._next = now + TOLD_S
+                    self._told(self._done, self._whole)
+
+
+# ---- in a process of its own -------------------------------------------------------------------------
+
+
+def free_path(directory: SessionDirectory, format: Format) -> Path:
+    """Where a file goes for which no place was named.
+
+    Raises:
+        IoError: that place cannot be made.
+    """
+    try:
+        directory.recordings.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise IoError(f"{directory.recordings} cannot be made: {error.strerror}.") from error
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    names = (f"{stamp}{f'-{number}' if number else ''}{format.ending}" for number in count())
+    return next(path for path in (directory.recordings / name for name in names) if not path.exists())
+
+
+@contextmanager
+def staged(directory: SessionDirectory, name: str) -> Iterator[Path]:
+    """A new empty file in a session's directory that is gone afterwards, if nobody has moved it.
+
+    Raises:
+        IoError: it cannot be made.
+    """
+    path = directory.recordings / name
+    try:
+        directory.recordings.mkdir(mode=0o700, exist_ok=True)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise IoError(f"{path} cannot be made: {error.strerror}.") from error
+    try:
+        yield path
+    finally:
+        with suppress(OSError):
+            path.unlink()
+
+
+def request(
+    directory: SessionDirectory, wanted: Wanted, options: Options, to: Path, start: Snapshot | None = None
+) -> bytes:
+    """What the process is given."""
+    return json.dumps(
+        {
+            "directory": str(directory.path),
+            "wanted": asdict(wanted),
+            "options": asdict(options),
+            "to": str(to),
+            "start": to_data(start) if start else None,
+        }
+    ).encode()
+
+
+def main() -> None:
+    """Do what standard input says."""
+    asked = json.loads(sys.stdin.buffer.read())
+    try:
+        answer: dict[str, Any] = {"exported": asdict(_do(asked))}
+    except TmuxMcpError as error:
+        answer = {"error": error.as_dict()}
+    sys.stdout.write(json.dumps(answer) + "\n")
+
+
+def _do(asked: dict[str, Any]) -> Exported:
+    recorded = Recorded(SessionDirectory(Path(asked["directory"])))
+    start = from_data(asked["start"]) if asked["start"] else None
+    export = Export(recorded, Wanted(**asked["wanted"]), Options(**asked["options"]), _tell, start)
+    try:
+        with open(asked["to"], "r+b") as out:
+            out.writelines(export)
+    except OSError as error:
+        raise IoError(f"{asked['to']} cannot be written: {error.strerror}.") from error
+    return export.exported
+
+
+def _tell(done: int, whole: int) -> None:
+    sys.stdout.write(f"{percent(done, whole)} %\n")
+    sys.stdout.flush()
+
+
+def percent(done: int, whole: int) -> int:
+    """How much of the whole that is."""
+    return min(done * 100 // max(whole, 1), 100)
+
+
+def answered(stdout: bytes) -> Exported:
+    """What the process has to say.
+
+    Raises:
+        TmuxMcpError: what `export` raises.
+        IoError: it has nothing to say.
+    """
+    try:
+        answer = json.loads(stdout.rstrip(b"\n").rpartition(b"\n")[2])
+    except ValueError:
+        answer = None
+    match answer:
+        case {"error": {"code": code, "message": text, "hint": hint, "details": details}}:
+            raise next(each for each in all_errors() if each.code == code)(text, hint, **details)
+        case {"exported": dict() as facts}:
+            return Exported(**facts)
+    raise IoError("The process that makes the file has ended.", hint="Try again, or export a shorter stretch.")
