@@ -8,13 +8,14 @@ from typing import get_args
 
 import pytest
 
-from tests.record.test_recordings import Index, Step, directory, printed
+from tests.record.test_recordings import Index, directory, printed
 from tmuxmcp.contract.words import FilmFormat
 from tmuxmcp.errors import InvalidArgument, IoError, ResourceLimit
 from tmuxmcp.record import exporting
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.exporting import FORMATS, Export, Exported, Options, answered, free_path, request, staged
 from tmuxmcp.record.recordings import Recorded, Wanted
+from tmuxmcp.record.timing import Step
 
 __all__ = ["directory"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,16 +20,10 @@ from tmuxmcp.record.directory import SessionDirectory, make_directory
 from tmuxmcp.record.events import Events, Exited, Gap, Input, Resized
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.recordings import Recorded, Stretch, Wanted, times_of
+from tmuxmcp.record.timing import Step
 from tmuxmcp.terminal import film
 
 BORN = 1_700_000_000.0
-
-
-@dataclass(frozen=True)
-class Step:
-    offset: int
-    ms: int
-    known: bool = True
 
 
 class Index:
@@ -45,7 +39,11 @@ class Index:
         return max((each.offset for each in self._steps if each.ms <= ms), default=0)
 
     def steps(self, start: int, end: int) -> Iterator[Step]:
-        return (each for each in self._steps if start < each.offset <= end)
+        for each in self._steps:
+            if each.offset > start:
+                yield each
+            if each.offset >= end:
+                return
 
 
 @pytest.fixture
@@ -127,6 +125,27 @@ def test_a_step_of_unknown_time_is_said_so(directory: SessionDirectory) -> None:
     assert recorded.film(Stretch(2, 4, 10)).times_known
 
 
+def test_what_happened_meanwhile_stands_in_for_times_that_the_index_does_not_know(directory: SessionDirectory) -> None:
+    printed(directory, b"$ make\r\nok\r\n$ ")
+    Events(directory).append(Input(at(90), 2, 5, 1))
+    CommandFile(directory).end([ended(1, "make", 8, 12, 0, (100, 800))])
+    recorded = Recorded(directory, Index(Step(10, 700, known=False), Step(14, 900)))
+    assert happens(recorded) == [
+        film.Printed(90, b"$ "),
+        film.Printed(100, b"make\r\n"),
+        film.Printed(700, b"ok"),
+        film.Printed(800, b"\r\n"),
+        film.Marked(800, "make: exit 0", 0),
+        film.Printed(900, b"$ "),
+    ]
+
+
+def test_a_step_that_goes_beyond_the_stretch_gives_the_time_of_its_part(directory: SessionDirectory) -> None:
+    printed(directory, b"0123456789")
+    recorded = Recorded(directory, Index(Step(4, 10), Step(10, 20)))
+    assert list(recorded.film(Stretch(2, 7, 5)).moments) == [film.Printed(10, b"23"), film.Printed(20, b"456")]
+
+
 def test_the_output_of_one_command(directory: SessionDirectory) -> None:
     printed(directory, b"$ a\r\n\x1b[31mred\r\n$ b\r\nblue\r\n$ ")
     CommandFile(directory).end([ended(1, "a", 5, 15, 0, (100, 400)), ended(2, "b", 20, 26, 1, (500, 600))])
@@ -156,7 +175,7 @@ def test_a_stretch_between_two_times(directory: SessionDirectory) -> None:
 
 def test_times_before_now(directory: SessionDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     printed(directory, b"one two three")
-    monkeypatch.setattr(recordings.time, "time", lambda: BORN + 1.0)
+    monkeypatch.setattr(time, "time", lambda: BORN + 1.0)
     recorded = Recorded(directory, Index(Step(4, 100), Step(8, 250), Step(13, 900)))
     assert recorded.stretch(Wanted(-800, -500)) == Stretch(4, 8, 200, 500)
     assert recorded.stretch(Wanted(-5_000, 99_999)) == Stretch(0, 13, 0, 1000)

@@ -64,7 +64,7 @@ def _tell(exported: Exported, path: str, options: argparse.Namespace) -> None:
     if not exported.times_known:
         output.note("some times are not known: what was printed then stands at the next time that is")
     if exported.approximate:
-        output.note(f"offsets before {exported.begin} are no longer kept: the first screen may lack something")
+        output.note("the screen at its beginning may lack something: not all that made it is known")
     if options.json:
         duration_s = exported.duration_ms / 1000
         facts = {"path": os.path.abspath(path), "bytes": exported.bytes, "duration_s": duration_s}

@@ -7,7 +7,6 @@ written down, what was printed stands at the next time that is known: of a comma
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,11 +16,13 @@ from typing import Protocol
 
 from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.errors import InvalidArgument, NotRetained
+from tmuxmcp.record.clock import Booted, SessionClock
 from tmuxmcp.record.commands import CommandFile, EndedCommand
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Events, Exited, Gap, Input, Resized
 from tmuxmcp.record.log import PIECE, RawLog
 from tmuxmcp.record.meta import Meta
+from tmuxmcp.record.timing import Step, Times
 from tmuxmcp.terminal import film
 from tmuxmcp.terminal.film import Film, Moment
 from tmuxmcp.terminal.replay import Replay, Resize, blank
@@ -34,23 +35,12 @@ SIGNALLED = 128
 """Added to the number of the signal that ended a program, as shells have it."""
 
 
-class Step(Protocol):
-    """A moment of the timing index."""
-
-    @property
-    def offset(self) -> int: ...
-    @property
-    def ms(self) -> int: ...
-    @property
-    def known(self) -> bool: ...
-
-
-class Times(Protocol):
-    """The timing index of a session."""
+class Timing(Protocol):
+    """The timing index of a session, as `Times` reads it."""
 
     def ms_at(self, offset: int) -> int | None: ...
     def offset_at(self, ms: int) -> int | None: ...
-    def steps(self, start: int, end: int) -> Iterable[Step]: ...
+    def steps(self, start: int, end: int) -> Iterator[Step]: ...
 
 
 @dataclass(frozen=True)
@@ -76,25 +66,26 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class _At:
-    """A time at which so much had been printed; and a moment, if something else happened then."""
+class _Happened:
+    """Something that was written down beside the output."""
 
     offset: int
     ms: int
-    known: bool = False
     moment: Moment | None = None
 
 
 class Recorded:
     """What the files of a session say."""
 
-    def __init__(self, directory: SessionDirectory, times: Times | None = None) -> None:
+    def __init__(self, directory: SessionDirectory, times: Timing | None = None) -> None:
         self.directory, self.log = directory, RawLog(directory)
-        self._times = times
+        self._times = times or Times(directory)
         meta = Meta.load(directory)
         self._name = meta.session_id if meta else directory.name
         self._size = (meta.cols, meta.rows) if meta else (80, 24)
-        self._created = (seconds_of(meta.created_at) if meta else None) or 0.0
+        created = seconds_of(meta.created_at) if meta else None
+        self._created = created or 0.0
+        self._clock = SessionClock(created, Booted.of(meta.booted) if meta else Booted())
         self._file = CommandFile(directory)
 
     # ---- which stretch -------------------------------------------------------------------------
@@ -114,7 +105,7 @@ class Recorded:
                 f"The log is kept from offset {head} on; what is wanted begins at {found.begin}.",
                 hint="Leave the beginning out, or begin later.",
                 first_offset=head,
-                first_ms=self._ms_at(head),
+                first_ms=self._times.ms_at(head),
             )
         return found
 
@@ -129,12 +120,12 @@ class Recorded:
             raise InvalidArgument(
                 f"There is no command {wanted.command} that has ended.", hint=f"Those that are known: {known}."
             )
-        begin_ms = self._ms_at(command.start) if command.began is None else self._since(command.began)
-        indexed = self._times.ms_at(command.start) if self._times else None
-        return Stretch(command.start, command.end, begin_ms if indexed is None else indexed)
+        began_ms = self._ms_at(command.start) if command.began is None else self._since(command.began)
+        indexed = self._times.ms_at(command.start)
+        return Stretch(command.start, command.end, began_ms if indexed is None else indexed)
 
     def _between(self, from_ms: int | None, to_ms: int | None) -> Stretch:
-        size, head, now_ms = self.log.size(), self.log.head(), self._since(time.time())
+        size, head, now_ms = self.log.size(), self.log.head(), self._clock.now_ms()
         first, last = (each + now_ms if each is not None and each < 0 else each for each in (from_ms, to_ms))
         if first is not None and last is not None and last < first:
             raise InvalidArgument("to_ms is before from_ms.", hint="Times count from the session's beginning.")
@@ -145,13 +136,13 @@ class Recorded:
 
     def _offset_at(self, ms: int) -> int:
         """How much had been printed; where that was not written down, at the last time before it that is known."""
-        found = self._times.offset_at(ms) if self._times else None
+        found = self._times.offset_at(ms)
         if found is not None:
             return found
         return max((each.offset for each in self._steps(0, self.log.size()) if each.ms <= ms), default=0)
 
     def _ms_at(self, offset: int) -> int:
-        found = self._times.ms_at(offset) if self._times else None
+        found = self._times.ms_at(offset)
         if found is not None:
             return found
         return next((each.ms for each in self._steps(0, self.log.size()) if each.offset >= offset), 0)
@@ -180,10 +171,11 @@ class Recorded:
     def screen_at(self, offset: int) -> Snapshot:
         """The screen after so many bytes, drawn from the first that are kept."""
         head = min(self.log.head(), offset)
-        replay = Replay(blank(*self._size_at(head), head), self._resizes)
+        first = replace(blank(*self._size_at(head), head), approximate=head > 0)
+        replay = Replay(first, self._resizes, Events(self.directory).gaps(head, offset))
         for data in self.log.pieces(head, offset):
             replay.feed(data)
-        return replace(replay.snapshot(), approximate=head > 0)
+        return replay.snapshot()
 
     def moments(self, stretch: Stretch, read: Callable[[int, int], Iterable[bytes]]) -> Iterator[Moment]:
         """What happens in a stretch; `read(start, end)` gives the bytes."""
@@ -206,17 +198,27 @@ class Recorded:
 
     def _steps(self, begin: int, end: int) -> Iterator[Step]:
         """Times of all that was printed between two offsets, rising in both; the last one at the end."""
-        at, ms = begin, 0
-        for step in self._times.steps(begin, end) if self._times else ():
-            if at < step.offset <= end:
-                at, ms = step.offset, max(step.ms, ms)
-                yield _At(at, ms, step.known)
+        last = Step(begin, 0)
+        for step in self._times.steps(begin, end):
+            if step.offset <= last.offset:
+                continue
+            step = Step(min(step.offset, end), max(step.ms, last.ms), step.known)
+            if not step.known:
+                yield from self._guessed(last, step.offset - 1, step.ms)
+            yield step
+            last = step
+        for guess in self._guessed(last, end, None):
+            yield guess
+            last = guess
+        if last.offset < end:
+            yield Step(end, max(last.ms, self._last_written_ms), known=False)
+
+    def _guessed(self, last: Step, end: int, latest_ms: int | None) -> Iterator[Step]:
+        """What is known of a stretch that the index does not know: when something else happened in it."""
         for each in self._anchors:
-            if at < each.offset <= end and each.ms >= ms:
-                at, ms = each.offset, each.ms
+            if last.offset < each.offset <= end and last.ms <= each.ms and (latest_ms is None or each.ms <= latest_ms):
+                last = each
                 yield each
-        if at < end:
-            yield _At(end, max(ms, self._last_written_ms))
 
     # ---- what else is written down -------------------------------------------------------------
 
@@ -229,44 +231,44 @@ class Recorded:
         return (before[-1].cols, before[-1].rows) if before else self._size
 
     @cached_property
-    def _happened(self) -> list[_At]:
+    def _happened(self) -> list[_Happened]:
         """All but what was printed, in the order of the log."""
         found = [*filter(None, map(self._event, Events(self.directory).read())), *map(self._command, self._commands)]
         return sorted((each for each in found if each.moment), key=lambda each: (each.offset, each.ms))
 
     @cached_property
-    def _anchors(self) -> list[_At]:
+    def _anchors(self) -> list[Step]:
         """Times that are known without the index: by the clock of the machine, which may have been set meanwhile."""
         events = filter(None, map(self._event, Events(self.directory).read()))
-        began = (_At(each.start, self._since(each.began)) for each in self._commands if each.began is not None)
-        ended = (_At(each.end, self._since(each.ended)) for each in self._commands if each.ended is not None)
+        began = (_Happened(each.start, self._since(each.began)) for each in self._commands if each.began is not None)
+        ended = (_Happened(each.end, self._since(each.ended)) for each in self._commands if each.ended is not None)
         found = sorted((each.offset, each.ms) for each in chain(events, began, ended) if each.ms > 0)
-        return [_At(offset, ms) for offset, ms in found]
+        return [Step(offset, ms, known=False) for offset, ms in found]
 
     @property
     def _commands(self) -> list[EndedCommand]:
         self._file.read_on()
         return [self._file.ended[number] for number in self._file.numbers]
 
-    def _event(self, event: object) -> _At | None:
+    def _event(self, event: object) -> _Happened | None:
         match event:
             case Input(when, offset):
-                return _At(offset, self._ms_of(when))
+                return _Happened(offset, self._ms_of(when))
             case Resized(when, offset, cols, rows):
-                return _At(offset, self._ms_of(when), moment=film.Resized(0, cols, rows))
+                return _Happened(offset, self._ms_of(when), moment=film.Resized(0, cols, rows))
             case Gap(when, offset):
-                return _At(offset, self._ms_of(when), moment=film.Marked(0, "output was lost here"))
+                return _Happened(offset, self._ms_of(when), moment=film.Marked(0, "output was lost here"))
             case Exited(when, offset, code, name):
                 status = code if name is None else _signalled(name)
                 ms = self._ms_of(when)
-                return _At(offset, ms, moment=None if status is None else film.Exited(0, status))
+                return _Happened(offset, ms, moment=None if status is None else film.Exited(0, status))
         return None
 
-    def _command(self, command: EndedCommand) -> _At:
+    def _command(self, command: EndedCommand) -> _Happened:
         text = (command.text or "").partition("\n")[0][:LABEL] or f"command {command.number}"
         label = text if command.exit_code is None else f"{text}: exit {command.exit_code}"
         ms = 0 if command.ended is None else self._since(command.ended)
-        return _At(command.end, ms, moment=film.Marked(0, label, command.exit_code))
+        return _Happened(command.end, ms, moment=film.Marked(0, label, command.exit_code))
 
     def _ms_of(self, when: str) -> int:
         seconds = seconds_of(when)
