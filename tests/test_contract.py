@@ -68,6 +68,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "read_file": {"path": NEEDED, "offset": None, "max_bytes": 65_536},
     "write_file": {"path": NEEDED, "data": NEEDED, "encoding": "utf-8", "mode": None, "create_dirs": False},
     "list_directory": {"path": NEEDED},
+    "export_recording": {
+        "session_id": "", "format": "cast", "path": "", "from_ms": None, "to_ms": None, "command": None, "speed": 1.0,
+        "idle_limit_s": None,
+    },
     "health": {},
 }  # fmt: skip
 
@@ -96,6 +100,7 @@ FIELDS = {
     "read_file": "data size truncated encoding",
     "write_file": "bytes",
     "list_directory": "entries",
+    "export_recording": "session_id path bytes duration_s",
     "health": "version tmux_version python_version uptime_s sessions limits checks",
 }
 
@@ -121,6 +126,7 @@ SETS = {
         search screenshot mouse health""",
     "process": "run_process",
     "files": "read_file write_file list_directory",
+    "recording": "export_recording",
 }
 
 CODES = """SESSION_NOT_FOUND SESSION_EXISTS SESSION_EXITED SESSION_BUSY MAX_SESSIONS NO_INPUT INVALID_KEY

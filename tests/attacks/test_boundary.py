@@ -62,6 +62,7 @@ async def test_what_acts_beside_sessions_acts_inside(state_dir: Path, places: Pa
         "write_file": {"path": str(made), "data": "x"},
         "read_file": {"path": str(state_dir / "tmux.pid")},
         "list_directory": {"path": str(state_dir)},
+        "export_recording": {"path": str(made)},
     }
     assert set(attacks) == {row.name for row in OPERATIONS.values() if row.acts in BESIDE}
     settings = confined(state_dir, sandbox_roots=(str(places / "root"),))

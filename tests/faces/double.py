@@ -211,6 +211,15 @@ EXAMPLES: dict[str, r.Result] = {
             r.DirectoryEntry(name="a b", type="file", mode="0644", size=3, mtime="2026-11-20T10:00:00Z"),
         ],
     ),
+    "export_recording": r.ExportRecordingResult(
+        session_id="sess_ab",
+        path="/work/build.cast",
+        format="cast",
+        bytes=1200,
+        duration_s=61.5,
+        times_known=True,
+        approximate=False,
+    ),
     "health": r.HealthResult(
         version="0.1.0",
         tmux_version="3.3a",

@@ -259,6 +259,11 @@ def test_a_created_file_is_new_and_its_owners_alone(
     for path in ("dir/file", "dir/new", "dir", "link"):
         with pytest.raises(InvalidArgument):
             files.create(path, [b"x"])
+        with pytest.raises(InvalidArgument):
+            files.check_new(path)
+    files.check_new("dir/another")
+    with pytest.raises(FileMissing):
+        files.check_new("missing/new")
     assert os.listdir(root / "dir") in (["file", "new"], ["new", "file"])
     assert not (root / "nowhere").exists()
 

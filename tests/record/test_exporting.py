@@ -10,14 +10,18 @@ import pytest
 
 from tests.record.test_recordings import Index, directory, printed
 from tmuxmcp.contract.words import FilmFormat
-from tmuxmcp.errors import InvalidArgument, IoError, ResourceLimit
+from tmuxmcp.errors import IoError, ResourceLimit
 from tmuxmcp.record import exporting
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.exporting import FORMATS, Export, Exported, Options, answered, free_path, request, staged
-from tmuxmcp.record.recordings import Recorded, Wanted
+from tmuxmcp.record.recordings import Recorded, Stretch, Wanted
 from tmuxmcp.record.timing import Step
 
 __all__ = ["directory"]
+
+
+def export_of(recorded: Recorded, options: Options) -> Export:
+    return Export(recorded, recorded.stretch(Wanted()), options)
 
 
 def in_a_process(asked: bytes) -> bytes:
@@ -29,21 +33,20 @@ def test_every_format_is_in_the_table_and_writes(directory: SessionDirectory) ->
     printed(directory, b"one\r\ntwo\r\n")
     assert set(FORMATS) == set(get_args(FilmFormat))
     for name in FORMATS:
-        export = Export(Recorded(directory, Index(Step(10, 50))), Wanted(), Options(name))
-        assert b"two" in b"".join(export)
+        assert b"two" in b"".join(export_of(Recorded(directory, Index(Step(10, 50))), Options(name)))
 
 
 def test_an_export_tells_what_came_of_it(directory: SessionDirectory) -> None:
     printed(directory, b"one\r\ntwo\r\n")
     recorded = Recorded(directory, Index(Step(5, 1_000), Step(10, 61_000)))
-    export = Export(recorded, Wanted(), Options("cast", speed=2, idle_limit_ms=3_000))
+    export = export_of(recorded, Options("cast", speed=2, idle_limit_ms=3_000))
     data = b"".join(export)
     assert data.splitlines()[1:] == [b'[0.500, "o", "one\\r\\n"]', b'[1.500, "o", "two\\r\\n"]']
     assert export.exported == Exported(len(data), 2_000, 2, times_known=True, approximate=False, begin=0)
-    text = Export(Recorded(directory), Wanted(), Options("txt"))
+    text = export_of(Recorded(directory), Options("txt"))
     assert b"".join(text) == b"one\ntwo\n"
     assert text.exported.times_known  # it has none
-    cast = Export(Recorded(directory), Wanted(), Options("cast"))
+    cast = export_of(Recorded(directory), Options("cast"))
     assert b"".join(cast)
     assert not cast.exported.times_known
 
@@ -52,20 +55,19 @@ def test_a_file_is_bounded(directory: SessionDirectory, monkeypatch: pytest.Monk
     printed(directory, b"x" * 5000)
     monkeypatch.setattr(exporting, "MOST_BYTES", 1000)
     with pytest.raises(ResourceLimit):
-        list(Export(Recorded(directory), Wanted(), Options("cast")))
+        list(export_of(Recorded(directory), Options("cast")))
 
 
 def test_it_is_done_in_a_process_of_its_own(directory: SessionDirectory) -> None:
     printed(directory, b"one\r\ntwo\r\n")
     with staged(directory, "made") as path:
-        told = in_a_process(request(directory, Wanted(), Options("txt"), path))
+        told = in_a_process(request(directory, Stretch(0, 10, 0), Options("txt"), path))
         assert answered(told).bytes == len(path.read_bytes()) == 8
         assert path.stat().st_mode & 0o777 == 0o600
     assert not path.exists()
-    with staged(directory, "made") as path:
-        told = in_a_process(request(directory, Wanted(command=7), Options("txt"), path))
-        with pytest.raises(InvalidArgument, match="no command 7"):
-            answered(told)
+    told = in_a_process(request(directory, Stretch(0, 10, 0), Options("txt"), directory.path / "missing"))
+    with pytest.raises(IoError, match="No such file"):
+        answered(told)
     with pytest.raises(IoError):
         answered(b"12 %\n")
 

@@ -104,7 +104,7 @@ def _what(request: Request[Any] | None) -> dict[str, Any]:
             where = {"command": hide_options(request.command)} | where
         case q.Send():
             where = {"keys": _key_names(request)} | where
-        case q.ReadFile() | q.WriteFile() | q.ListDirectory():
+        case q.ReadFile() | q.WriteFile() | q.ListDirectory() | q.ExportRecording():
             where = ({"path": request.path} if request.path else {}) | where
         case q.Signal() | q.DestroySession():
             where = {name: value for name, value in request.arguments().items() if name == "signal"} | where

@@ -10,6 +10,8 @@ import binascii
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -26,13 +28,16 @@ from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import InvalidArgument, PolicyDenied, ResourceLimit
 from tmuxmcp.host import ourselves, output, process
 from tmuxmcp.host.environment import session_environment
-from tmuxmcp.host.files import Entry, Files, Piece
+from tmuxmcp.host.files import CHUNK, Entry, Files, Piece
 from tmuxmcp.host.filework import Work
 from tmuxmcp.host.limits import rlimits
 from tmuxmcp.sessions.boundary import Boundary
 
 BESIDE: tuple[Acts, ...] = ("process", "file", "network")
 """What acts beside sessions touches."""
+
+MOST_INSIDE = 64 * 1024 * 1024
+"""Bytes of a file that is made in a sandbox: they pass through our memory."""
 
 
 class Machine:
@@ -141,6 +146,30 @@ class Machine:
         found, truncated = await self._on_files("list_directory", request.path, request.limit)
         return r.ListDirectoryResult(count=len(found), truncated=truncated, entries=[_entry(each) for each in found])
 
+    async def check_new(self, path: str) -> None:
+        """Say whether a file could be made there, as `write_file` would make it.
+
+        Raises:
+            TmuxMcpError: it could not.
+        """
+        await self._on_files("check_new", path)
+
+    async def place(self, path: str, made: Path, reserved: bool = False) -> str:
+        """Make a new file of what lies elsewhere; where it lies then.
+
+        Raises:
+            ResourceLimit: it is too long to be brought into the sandbox.
+            TmuxMcpError: it cannot be made.
+        """
+        if self._settings.sandbox == "none":
+            with made.open("rb") as source:
+                pieces = iter(partial(source.read, CHUNK), b"")
+                await anyio.to_thread.run_sync(partial(self._files().create, path, pieces, reserved=reserved))
+        else:
+            data = await anyio.to_thread.run_sync(_short_enough, made)
+            await self._on_files("create", path, reserved, data=data)
+        return _absolute(self._files(), path)
+
     def _refuse_outside(self, tool: str) -> None:
         wish = self._settings.sandbox
         if wish != "none":
@@ -186,6 +215,17 @@ def decode_base64(name: str, text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise InvalidArgument(f"{name} is not base64.", hint="Give standard base64, with its padding.") from None
+
+
+def _short_enough(made: Path) -> bytes:
+    if made.stat().st_size > MOST_INSIDE:
+        text = f"A file of more than {MOST_INSIDE:,} bytes cannot be brought into the sandbox."
+        raise ResourceLimit(text, hint="Leave path out, or export a shorter stretch.")
+    return made.read_bytes()
+
+
+def _absolute(files: Files, path: str) -> str:
+    return os.path.normpath(os.path.join(files.root or files.base, os.path.expanduser(path)))
 
 
 def _entry(entry: Entry) -> r.DirectoryEntry:

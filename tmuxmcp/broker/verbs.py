@@ -114,6 +114,10 @@ class Verbs:
                 return await self._screenshot(request, call, target)
             case q.Mouse():
                 return await _mouse(request, await self._targets.session(target, call))
+            case q.ExportRecording():
+                from tmuxmcp.broker import recordings  # late: it brings the emulator
+
+                return await recordings.export(await self._settled(target, call), request, self._machine, call)
             case _ if request.operation.acts in BESIDE:
                 return await self._machine.act(request, call)
             case q.Health():

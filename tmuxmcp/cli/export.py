@@ -34,8 +34,9 @@ def export(options: argparse.Namespace) -> int:
     directory = kept.find(settings.state_dir, session_id(options), CALLER).directory
     wanted = Wanted(options.begin, options.until, options.command)
     bar = Bar()
-    made = Export(Recorded(directory), wanted, _options(options), bar.show)
+    recorded = Recorded(directory)
     try:
+        made = Export(recorded, recorded.stretch(wanted), _options(options), bar.show)
         path = _write(made, options, directory)
     finally:
         bar.erase()

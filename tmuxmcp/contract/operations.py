@@ -90,6 +90,7 @@ class Operations(ABC):
     read_file = Method(q.ReadFile)
     write_file = Method(q.WriteFile)
     list_directory = Method(q.ListDirectory)
+    export_recording = Method(q.ExportRecording)
     health = Method(q.Health)
 
 

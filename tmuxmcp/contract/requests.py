@@ -26,7 +26,7 @@ from tmuxmcp.contract.request import (
     Seldom,
     operation,
 )
-from tmuxmcp.contract.words import Adopt, PictureFormat, SignalName, View, WaitFor, signal_name
+from tmuxmcp.contract.words import Adopt, FilmFormat, PictureFormat, SignalName, View, WaitFor, signal_name
 
 MAX_BYTES = 16 * 1024 * 1024
 """The most that one result can be asked to hold."""
@@ -489,6 +489,31 @@ class ListDirectory(Request[r.ListDirectoryResult]):
 
     path: Path
     limit: Annotated[int, Field(ge=1, le=10_000, description="Most entries")] = 1000
+
+
+# ---- recordings ----------------------------------------------------------------------------------
+
+
+@operation("Export recording", r.ExportRecordingResult, tools="recording", acts="file", session="default")
+class ExportRecording(Request[r.ExportRecordingResult]):
+    """Write what a session did to a file that is not there yet: a recording for asciinema (cast), its text or
+    JSON lines. All of it, a stretch, or one command. Nothing needs to be recorded before.
+
+    Raises:
+        NotRetained, PathOutsideRoot, FileMissing, PermissionDenied, InvalidArgument, ResourceLimit, PolicyDenied,
+        Unsupported, TimedOut, IoError, SessionNotFound
+    """
+
+    session_id: SessionId = ""
+    format: FilmFormat = "cast"
+    path: Annotated[
+        str, Field(description="As for write_file; left out: in the session's own directory"), FilePath()
+    ] = ""
+    from_ms: Annotated[int | None, Field(description="Since it was made; negative: before now")] = None
+    to_ms: Annotated[int | None, Field(description="The same")] = None
+    command: Annotated[int | None, Field(description="Only this command's output; -1: the last one's")] = None
+    speed: Annotated[float, Field(ge=0.01, le=1000)] = 1.0
+    idle_limit_s: Annotated[float | None, Field(ge=0, le=1e9, description="No pause is longer")] = None
 
 
 @operation("Health", r.HealthResult, tools="core", acts="nothing", read_only=True, repeatable=True)

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from tmuxmcp.contract.limits import Level
-from tmuxmcp.contract.words import FileKind, PictureFormat, View
+from tmuxmcp.contract.words import FileKind, FilmFormat, PictureFormat, View
 
 Mode = Literal[
     "shell_prompt",
@@ -512,6 +512,24 @@ class WriteFileResult(Result):
 
     bytes: int
     """How many it has now."""
+
+
+class ExportRecordingResult(Result):
+    """A stretch of a session as a file."""
+
+    session_id: str
+    path: str
+    """Where it lies."""
+    format: FilmFormat
+    bytes: int
+    """How many it has."""
+    duration_s: float
+    """How long it plays."""
+    times_known: bool
+    """False: some times are not known, and what was printed then stands at the next one that is."""
+    approximate: bool
+    """The screen at its beginning may lack something."""
+    note: str | None = None
 
 
 class DirectoryEntry(Result):

@@ -139,6 +139,18 @@ class Files:
                 wanted = os.path.join(above, target)
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
+    def check_new(self, path: str) -> None:
+        """Say whether a file could be made there.
+
+        Raises:
+            FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, IoError: it could not.
+        """
+        above, name = _parted(path)
+        with _told(path), self._directory(above, False) as parent:
+            _refuse_existing(parent, name, path, reserved=False)
+            if not os.access(".", os.W_OK | os.X_OK, dir_fd=parent):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
     def create(self, path: str, pieces: Iterable[bytes], *, reserved: bool = False) -> int:
         """Make a file of these pieces that nobody else may read; return how many bytes. A link is not followed.
 
@@ -148,10 +160,8 @@ class Files:
         Raises:
             FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, IoError
         """
-        above, name = os.path.split(path)
-        if name in ("", ".", "..") or "\0" in name:
-            raise InvalidArgument(f"{path!r} is no name of a file.", hint="Give the file's own name.")
-        with _told(path), self._directory(above or ".", False) as parent:
+        above, name = _parted(path)
+        with _told(path), self._directory(above, False) as parent:
             _refuse_existing(parent, name, path, reserved)
             try:
                 return _create(parent, name, pieces, reserved)
@@ -324,6 +334,18 @@ def _replace(parent: int, name: str, data: bytes, mode: int | None) -> None:
         raise
     with suppress(OSError), _closing(os.open(".", os.O_RDONLY, dir_fd=parent)) as directory:
         os.fsync(directory)
+
+
+def _parted(path: str) -> tuple[str, str]:
+    """Directory and name of a file.
+
+    Raises:
+        InvalidArgument: it has no name.
+    """
+    above, name = os.path.split(path)
+    if name in ("", ".", "..") or "\0" in name:
+        raise InvalidArgument(f"{path[:4096]!r} is no name of a file.", hint="Give the file's own name.")
+    return above or ".", name
 
 
 def _refuse_existing(parent: int, name: str, path: str, reserved: bool) -> None:

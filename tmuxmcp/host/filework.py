@@ -17,7 +17,7 @@ from tmuxmcp.host.files import Entry, Files, Piece
 if TYPE_CHECKING:
     from tmuxmcp.host.process import Ended
 
-Work = Literal["read", "read_lines", "write", "create", "list_directory"]
+Work = Literal["read", "read_lines", "write", "check_new", "create", "list_directory"]
 """Methods of `Files`."""
 
 TIMEOUT_S = 60.0
@@ -68,6 +68,9 @@ def _do(files: Files, work: Work, arguments: list[Any], data: bytes) -> bytes:
         case "write":
             path, mode, create_dirs = arguments
             return pack({"bytes": files.write(path, data, mode, create_dirs)})
+        case "check_new":
+            files.check_new(*arguments)
+            return pack({"bytes": 0})
         case "create":
             path, reserved = arguments
             return pack({"bytes": files.create(path, [data], reserved=reserved)})

@@ -22,7 +22,7 @@ from typing import Any
 from tmuxmcp.contract.words import FilmFormat
 from tmuxmcp.errors import IoError, ResourceLimit, TmuxMcpError, all_errors
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.recordings import Recorded, Stretch, Wanted, times_of
+from tmuxmcp.record.recordings import Recorded, Stretch, times_of
 from tmuxmcp.terminal import asciicast
 from tmuxmcp.terminal.film import Film, Moment, Printed
 from tmuxmcp.terminal.filmjsonl import as_jsonl
@@ -99,20 +99,17 @@ class Export:
     def __init__(
         self,
         recorded: Recorded,
-        wanted: Wanted,
+        stretch: Stretch,
         options: Options,
         told: Told = untold,
         start: Snapshot | None = None,
     ) -> None:
-        """Find the stretch.
+        """Make the film.
 
         Args:
             start: the screen at its beginning, if that is known.
-
-        Raises:
-            InvalidArgument, NotRetained: there is no such stretch.
         """
-        self._stretch = recorded.stretch(wanted)
+        self._stretch = stretch
         self._format = FORMATS[options.format]
         self._count = _Count(self._stretch, told)
         film = recorded.film(self._stretch, start)
@@ -206,13 +203,13 @@ def staged(directory: SessionDirectory, name: str) -> Iterator[Path]:
 
 
 def request(
-    directory: SessionDirectory, wanted: Wanted, options: Options, to: Path, start: Snapshot | None = None
+    directory: SessionDirectory, stretch: Stretch, options: Options, to: Path, start: Snapshot | None = None
 ) -> bytes:
     """What the process is given."""
     return json.dumps(
         {
             "directory": str(directory.path),
-            "wanted": asdict(wanted),
+            "stretch": asdict(stretch),
             "options": asdict(options),
             "to": str(to),
             "start": to_data(start) if start else None,
@@ -233,7 +230,7 @@ def main() -> None:
 def _do(asked: dict[str, Any]) -> Exported:
     recorded = Recorded(SessionDirectory(Path(asked["directory"])))
     start = from_data(asked["start"]) if asked["start"] else None
-    export = Export(recorded, Wanted(**asked["wanted"]), Options(**asked["options"]), _tell, start)
+    export = Export(recorded, Stretch(**asked["stretch"]), Options(**asked["options"]), _tell, start)
     try:
         with open(asked["to"], "r+b") as out:
             out.writelines(export)

@@ -109,6 +109,10 @@ class Recorded:
             )
         return found
 
+    def of_output(self, begin: int, end: int) -> Stretch:
+        """The stretch between two offsets."""
+        return Stretch(begin, end, self._ms_at(begin))
+
     def _of_command(self, wanted: Wanted) -> Stretch:
         if wanted.from_ms is not None or wanted.to_ms is not None:
             raise InvalidArgument("command goes without from_ms and to_ms.", hint="Give one or the other.")
