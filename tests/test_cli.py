@@ -17,6 +17,7 @@ import sys
 import tempfile
 import termios
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -684,13 +685,15 @@ def test_session_that_is_not_there_is_status_3(shared, words):
 class Terminal:
     """A command line on a terminal of its own."""
 
-    def __init__(self, cli: CommandLine, *words: str, size: tuple[int, int] = (80, 24)):
+    def __init__(
+        self, cli: CommandLine, *words: str, size: tuple[int, int] = (80, 24), command: Sequence[str] = COMMAND
+    ):
         self.process, self.fd = None, -1
         self.fd, inner = pty.openpty()
         termios.tcsetwinsize(inner, size[::-1])
         env = cli.env | {"TERM": "xterm-256color", "TMUX": "/tmp/none,1,0"}
         self.process = subprocess.Popen(
-            [*COMMAND, *words], env=env, cwd=cli.work, stdin=inner, stdout=inner, stderr=inner, start_new_session=True
+            [*command, *words], env=env, cwd=cli.work, stdin=inner, stdout=inner, stderr=inner, start_new_session=True
         )
         os.close(inner)
         self.seen = ""

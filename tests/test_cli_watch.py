@@ -8,12 +8,13 @@ import re
 import signal
 import termios
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import until_exists
-from tests.test_cli import SOON_S, CommandLine, Terminal, own_command_line
+from tests.test_cli import COMMAND, SOON_S, CommandLine, Terminal, own_command_line
 from tmuxmcp.cli.watch import FRAME_S
 from tmuxmcp.terminal.capture import clip
 from tmuxmcp.terminal.screen import Screen
@@ -36,9 +37,11 @@ def shared():
 class Viewer(Terminal):
     """A terminal of a size, and what it shows."""
 
-    def __init__(self, cli: CommandLine, *words: str, size: tuple[int, int] = (80, 24)):
+    def __init__(
+        self, cli: CommandLine, *words: str, size: tuple[int, int] = (80, 24), command: Sequence[str] = COMMAND
+    ):
         self.size = size
-        super().__init__(cli, *words, size=size)
+        super().__init__(cli, *words, size=size, command=command)
 
     def resize(self, cols: int, lines: int) -> None:
         self.size, self.seen = (cols, lines), ""

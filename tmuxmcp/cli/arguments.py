@@ -239,6 +239,24 @@ def _export(verbs: Verbs, name: str, chosen: bool) -> None:
     _add_settings(parser, False)
 
 
+def _replay(verbs: Verbs, name: str, chosen: bool) -> None:
+    description = (
+        "Play what a session did, or an asciicast of version 2 or 3, in this terminal, which is left as it was.\n"
+        "Also of sessions that have ended, as long as their logs are kept.\n\n"
+        "Keys: space pauses, . is one step, left and right are 5 seconds, home and end, + and - the speed, i cuts\n"
+        "silence or not, n and p go to the end of the next and the previous command, f to that of the next that\n"
+        "failed, q ends."
+    )
+    parser = _verb(verbs, name, "play what a session did, or a recording", "replay.replay", description=description)
+    parser.add_argument("-s", "--session", "--session-id", dest="session", metavar="ID", help="session id")
+    parser.add_argument("id", nargs="?", metavar="ID|FILE", help="the same, or a file: with a / in it, or .cast")
+    parser.add_argument("--speed", type=_speed, metavar="FACTOR", help="2: twice as fast")
+    parser.add_argument("--idle-limit", type=_seconds, metavar="SECONDS", help="no pause is longer (2); 0: all of it")
+    parser.add_argument("--from", dest="begin", type=_moment, metavar="SECONDS", help="begin there (its beginning)")
+    parser.add_argument("--command", type=int, metavar="N", help="begin where this command does; -1: the last one")
+    _add_settings(parser, False)
+
+
 def _pin(verbs: Verbs, name: str, chosen: bool) -> None:
     description = (
         "Keep the files of a session, however old they become and whatever room all of it takes. `tmuxmcp list` shows\n"
@@ -442,6 +460,7 @@ VERBS: dict[str, Callable[[Verbs, str, bool], None]] = {
     "log": _log,
     "history": _history,
     "export": _export,
+    "replay": _replay,
     "pin": _pin,
     "policy": _policy,
     "doctor": _doctor,

@@ -39,6 +39,7 @@ FIRST_WORDS = {
     "search": "@sessions",
     "log": "@logs",
     "export": "@logs",
+    "replay": "@logs",
     "pin": "@logs",
     "new": "@commands",
     "serve": "@commands",

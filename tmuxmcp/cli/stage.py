@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import termios
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import anyio
 
@@ -19,37 +21,90 @@ END = "\x1b[0m\x1b[?25h\x1b[?7h\x1b[?1049l"
 LEAVE = (b"q", b"Q", b"\x03")
 """Keys that end it; C-c comes as a key, because it may not end us half-way."""
 
+SUSPEND = b"\x1a"
+
+MOST_KEYS = 256
+"""Keys that wait to be asked for."""
+
+KEYS = {
+    **dict.fromkeys((b"\x1b[D", b"\x1bOD"), "left"),
+    **dict.fromkeys((b"\x1b[C", b"\x1bOC"), "right"),
+    **dict.fromkeys((b"\x1b[H", b"\x1bOH", b"\x1b[1~", b"\x1b[7~"), "home"),
+    **dict.fromkeys((b"\x1b[F", b"\x1bOF", b"\x1b[4~", b"\x1b[8~"), "end"),
+}
+"""What terminals send for keys that have names here; other keys are their own characters."""
+
+_KEY = re.compile(rb"\x1b\[[0-9;]*[ -~]|\x1bO.|[^\x1b]|\x1b(?!\Z|\[[0-9;]*\Z|O\Z)", re.DOTALL)
+
 
 class Stage:
     """Draws rows; `left` is set when the person wants no more."""
 
-    def __init__(self) -> None:
+    def __init__(self, keeps_keys: bool) -> None:
         self.left = anyio.Event()
         self.status = 0
         """Exit status that the person's leaving means."""
+        self.reads_keys = os.isatty(0)
+        self._modes = termios.tcgetattr(0) if self.reads_keys else None
+        """Those of the terminal before we took it over."""
+        self._ours = False
+        self._keeps_keys = keeps_keys
+        self._keys: list[str] = []
+        self._unread = b""
         self._news = anyio.Event()
         self._shown: list[str] = []
         self._size = (0, 0)
 
     @classmethod
     @asynccontextmanager
-    async def open(cls) -> AsyncIterator[Stage]:
-        """Take over stdout, and stdin where it is a terminal, too."""
-        stage = cls()
-        before = termios.tcgetattr(0) if os.isatty(0) else None
+    async def open(cls, keeps_keys: bool = False) -> AsyncIterator[Stage]:
+        """Take over stdout, and stdin where it is a terminal, too.
+
+        Args:
+            keeps_keys: keys other than those that end it are wanted, too.
+        """
+        stage = cls(keeps_keys)
         async with anyio.create_task_group() as task_group:
+            await task_group.start(stage._listen)  # from here on no signal ends us half-way
             try:
-                if before:
-                    _keys_at_once()
+                stage._take()
+                if stage.reads_keys:
                     task_group.start_soon(stage._read_keys)
-                stage._write(BEGIN)
-                await task_group.start(stage._listen)
                 yield stage
             finally:
-                stage._write(END)
-                if before:
-                    termios.tcsetattr(0, termios.TCSADRAIN, before)
+                stage._give_back()
                 task_group.cancel_scope.cancel()
+
+    def _take(self) -> None:
+        """Make the terminal ours, also when it is already."""
+        if self._modes:
+            _keys_at_once(self._modes)
+        self._size = (0, 0)
+        if not self._ours:
+            self._ours = True
+            self._write(BEGIN)
+
+    def _give_back(self) -> None:
+        """Leave the terminal as it was; where it is gone, there is nothing to leave."""
+        self._ours = False
+        with suppress(OSError):
+            self._write(END)
+        if self._modes:
+            with suppress(termios.error):
+                termios.tcsetattr(0, termios.TCSADRAIN, self._modes)
+
+    def _suspend(self, whole_job: bool) -> None:
+        """Stop as the shell expects of a job, and go on when it says so."""
+        self._give_back()
+        before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(0 if whole_job else os.getpid(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, before)
+        self._take()
+
+    def keys(self) -> list[str]:
+        """The keys that were pressed since this was last asked: characters, or names of `KEYS`."""
+        keys, self._keys = self._keys, []
+        return keys
 
     @property
     def size(self) -> tuple[int, int]:
@@ -79,7 +134,9 @@ class Stage:
         self._write("".join(text))
 
     async def wait(self, seconds: float, *others: Callable[[], Awaitable[object]]) -> None:
-        """Wait for the time, one of the others, another size or the end, whatever is first."""
+        """Wait for the time, one of the others, a key, another size or the end, whatever is first."""
+        if self._keys or self.left.is_set():
+            return
         with anyio.move_on_after(seconds):
             async with anyio.create_task_group() as task_group:
 
@@ -92,8 +149,9 @@ class Stage:
 
     def _write(self, text: str) -> None:
         sys.stdout.flush()
-        sys.stdout.buffer.write(text.encode("utf-8", "replace"))
-        sys.stdout.buffer.flush()
+        data = memoryview(text.encode("utf-8", "replace"))
+        while data:
+            data = data[os.write(1, data) :]
 
     def _leave(self, status: int = 0) -> None:
         self.status = status
@@ -107,22 +165,44 @@ class Stage:
                 keys = os.read(0, 1024)
             except OSError:  # the terminal is gone
                 keys = b""
-            if not keys or any(key in keys for key in LEAVE):
+            if not keys:
+                return self._leave(128 + signal.SIGHUP)
+            if any(key in keys for key in LEAVE):
                 return self._leave()
+            if SUSPEND in keys:
+                self._suspend(whole_job=True)
+            if self._keeps_keys:
+                self._keys = [*self._keys, *self._parsed(keys.replace(SUSPEND, b""))][-MOST_KEYS:]
+            self._wake()
+
+    def _parsed(self, data: bytes) -> list[str]:
+        data = self._unread + data
+        found = [*_KEY.finditer(data)]
+        self._unread = data[found[-1].end() if found else 0 :][-MOST_KEYS:]
+        return [KEYS.get(each[0]) or each[0].decode("latin-1") for each in found]
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = anyio.Event()
 
     async def _listen(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-        ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        with anyio.open_signal_receiver(signal.SIGWINCH, *ends) as signals:
+        ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+        others = (signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
+        with anyio.open_signal_receiver(*others, *ends) as signals:
             task_status.started()
             async for number in signals:
                 if number in ends:
                     self._leave(0 if number == signal.SIGINT else 128 + number)
-                self._news.set()
-                self._news = anyio.Event()
+                elif number == signal.SIGTSTP:
+                    self._suspend(whole_job=False)
+                elif number == signal.SIGCONT:  # a shell may have set the terminal up for itself
+                    self._take()
+                self._wake()
 
 
-def _keys_at_once() -> None:
-    modes = termios.tcgetattr(0)
+def _keys_at_once(before: list[Any]) -> None:
+    modes = [*before[:6], [*before[6]]]
+    modes[0] &= ~termios.IXON  # C-s would stop what is drawn, and us with it
     modes[3] &= ~(termios.ICANON | termios.ECHO | termios.ISIG)
     modes[6][termios.VMIN], modes[6][termios.VTIME] = 1, 0
     termios.tcsetattr(0, termios.TCSADRAIN, modes)
