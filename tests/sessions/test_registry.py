@@ -75,7 +75,7 @@ async def test_only_what_is_there_still_is_ended_for_its_age(broker: Broker):
         ended.append(session.id)
 
     await anyio.sleep(0.01)
-    await end_idle([session], broker.settings.state_dir, Bounds(0, 0.001, 0, 0), set(), end)
+    await end_idle([session], broker.settings.state_dir, Bounds(0, 0.001), set(), end)
     assert ended == []
 
 

@@ -90,6 +90,28 @@ class Record:
                 self._facts[name] = None
 
 
+def of_removal(session_id: str, bytes: int, why: str, client: str) -> dict[str, Any]:
+    """The line of a session whose files are removed; `client` is empty where a setting does it."""
+    return {
+        "time": iso(time.time()),
+        "call_id": None,
+        "client": client or None,
+        "tool": "prune",
+        "session_id": session_id,
+        "cwd": None,
+        "env": [],
+        "bytes_in": 0,
+        "bytes_out": 0,
+        "duration_ms": 0,
+        "outcome": "started",
+        "exit_code": None,
+        "error_code": None,
+        "policy": None,
+        "removed_bytes": bytes,
+        "why": why,
+    }
+
+
 def _what(request: Request[Any] | None) -> dict[str, Any]:
     """The argv or the command; of typed text only its length, which `bytes_in` has, and the names of keys."""
     where: dict[str, Any] = {"cwd": None, "env": []}

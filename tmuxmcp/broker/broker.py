@@ -18,6 +18,7 @@ import anyio.abc
 
 from tmuxmcp.broker.admission import Admission
 from tmuxmcp.broker.gate import Gate
+from tmuxmcp.broker.prune import Prune, Pruned
 from tmuxmcp.broker.target import Target, Targets
 from tmuxmcp.broker.verbs import Verbs
 from tmuxmcp.broker.watch import Changed, Watch
@@ -38,6 +39,7 @@ from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.follow import Follow
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.repair import Repair
+from tmuxmcp.sessions.retention import Wish
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.timekeeper import Timekeeper
 from tmuxmcp.tmux import panes
@@ -245,9 +247,8 @@ class Broker(Operations):
     async def _reap(self) -> None:
         """End what nobody wants any more, now and then."""
         settings = self.settings
-        bounds = reap.Bounds(
-            settings.idle_timeout_s, settings.max_duration_s, settings.retention_days, settings.state_max_bytes
-        )
+        bounds = reap.Bounds(settings.idle_timeout_s, settings.max_duration_s)
+        wish = Wish(settings.retention_days, settings.state_max_bytes)
         while True:
             with suppress(TmuxMcpError, OSError):
                 await self.registry.look_again()
@@ -259,14 +260,33 @@ class Broker(Operations):
                     watched,
                     self._end_due,
                 )
-                live = {session.id for session in self.registry.sessions.values() if session.pane}
-                removed = await anyio.to_thread.run_sync(reap.remove_old, settings.state_dir, bounds, live)
+                await self.prune(wish)
                 await anyio.to_thread.run_sync(lambda: cgroup.sweep(cgroup.places(self.tmux.pid or "self")))
-                for session_id in removed:
-                    self.registry.drop(session_id)
             with anyio.move_on_after(reap.interval_s(bounds, self.registry.sessions.values())):
                 await self._verbs.limited.wait()
             self._verbs.limited = anyio.Event()
+
+    async def prune(self, wish: Wish, *, by: str = "", look_only: bool = False) -> Pruned:
+        """Remove files of sessions that are over.
+
+        Args:
+            by: the caller who wants it; empty: the settings do.
+            look_only: only tell what would go.
+
+        Raises:
+            SessionNotFound, InvalidArgument: what is named is not there, or has to stay.
+            TimedOut, IoError, TmuxFailed: nothing more was removed.
+        """
+        prune = Prune(self.settings, self._known_to_tmux, by)
+        if look_only:
+            return await prune.look(wish)
+        pruned = await prune.run(wish)
+        for each in pruned.removed:
+            self.registry.drop(each.name)
+        return pruned
+
+    async def _known_to_tmux(self) -> set[str]:
+        return await panes.known_ids(self.tmux)
 
     async def _mind_connections(self) -> None:
         """Let sessions on other hosts end: ssh waits for the channel by which we ask there."""

@@ -268,6 +268,18 @@ def _pin(verbs: Verbs, name: str, chosen: bool) -> None:
     _add_settings(parser, False)
 
 
+def _prune(verbs: Verbs, name: str, chosen: bool) -> None:
+    description = (
+        "Remove the files of sessions that are over: what the settings retention_days and state_max_bytes say; with\n"
+        "IDs or --older-than that alone. What runs, has its pane still or is pinned stays. The audit says what went."
+    )
+    parser = _verb(verbs, name, "remove logs of sessions that are over", "retention.prune", description=description)
+    parser.add_argument("ids", nargs="*", metavar="ID", help="of these sessions; `ID.1` is an earlier one of that name")
+    parser.add_argument("--older-than", type=_age, metavar="TIME", help="silent for longer: 90s, 15m, 12h or 7d")
+    parser.add_argument("--dry-run", action="store_true", help="only print what would go")
+    _add_settings(parser, False)
+
+
 def _doctor(verbs: Verbs, name: str, chosen: bool) -> None:
     description = (
         "Look at what sessions need of this machine; say what to do about what is not there. Exit status 1 then.\n\n"
@@ -462,6 +474,7 @@ VERBS: dict[str, Callable[[Verbs, str, bool], None]] = {
     "export": _export,
     "replay": _replay,
     "pin": _pin,
+    "prune": _prune,
     "policy": _policy,
     "doctor": _doctor,
     "install": _install,
@@ -522,6 +535,14 @@ def _speed(word: str) -> float:
     return factor
 
 
+def _age(word: str) -> float:
+    """Seconds of `90s`, `15m`, `12h` or `7d`."""
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])", word)
+    if not found:
+        raise ValueError
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
+
+
 def _pair(word: str) -> tuple[str, str]:
     name, sign, value = word.partition("=")
     if not sign or not name:
@@ -529,5 +550,5 @@ def _pair(word: str) -> tuple[str, str]:
     return name, value
 
 
-_count.__name__, _seconds.__name__ = "number", "number of seconds"  # argparse says these
+_count.__name__, _seconds.__name__, _age.__name__ = "number", "number of seconds", "time"  # argparse says these
 _moment.__name__, _speed.__name__ = "number of seconds", "factor from 0.01 to 1000"

@@ -29,14 +29,20 @@ MOST_BYTES = 16 * 1024 * 1024
 """The contract's largest `max_bytes`: what a person or a pipe reads is not cut as a model's is."""
 
 
-def with_broker(options: argparse.Namespace, work: Callable[[Broker, argparse.Namespace], Awaitable[int]]) -> int:
-    """Open a broker, do the work and let go of the sessions."""
+def with_broker(
+    options: argparse.Namespace, work: Callable[[Broker, argparse.Namespace], Awaitable[int]], **other: object
+) -> int:
+    """Open a broker, do the work and let go of the sessions.
+
+    Args:
+        other: settings of this broker alone.
+    """
     from tmuxmcp.app import open_broker, setup_logging
 
     settings, origins = effective(options)
     setup_logging("warning" if origins["log_level"] == "default" else settings.log_level, settings.log_format)
     # A session outlives the command that made it, whatever `on_exit` says of servers.
-    settings = settings.model_copy(update={"max_wait_ms": FOREVER_MS, "on_exit": "keep"})
+    settings = settings.model_copy(update={"max_wait_ms": FOREVER_MS, "on_exit": "keep"} | other)
 
     async def opened() -> int:
         async with open_broker(settings, CALLER) as broker:

@@ -48,7 +48,7 @@ from tmuxmcp.host import cgroup, proc, sandbox
 from tmuxmcp.host.environment import find_program, session_environment, user_shell
 from tmuxmcp.host.project import directories_to_hide
 from tmuxmcp.record.directory import sessions_dir
-from tmuxmcp.sessions.reap import disk_use
+from tmuxmcp.sessions.retention import disk_use
 from tmuxmcp.tmux.server import SEARCH_PATH, SOCKET_PATH_LIMIT, Tmux, check_private_directory, find_tmux
 from tmuxmcp.tmux.shells import SHELLS
 

@@ -119,6 +119,12 @@ class SessionDirectory:
         writers=("broker",),
         readers=("broker",),
     )
+    lost = Entry(
+        "lost",
+        "nothing: since when it is known that its pane is gone and that nobody tells of its end",
+        writers=("broker",),
+        readers=("broker",),
+    )
     pin = Entry(
         "pinned",
         "nothing: it tells that the files of the session stay, however old they become",
@@ -365,6 +371,11 @@ ENTRIES: tuple[Entry, ...] = tuple(each for each in vars(SessionDirectory).value
 def sessions_dir(state_dir: Path) -> Path:
     """Where the directories of all sessions lie."""
     return state_dir / "sessions"
+
+
+def making_lock(state_dir: Path) -> Path:
+    """The lock that is held by who makes a session, or removes the files of one."""
+    return state_dir / "sessions.lock"
 
 
 @contextmanager

@@ -36,7 +36,7 @@ from tmuxmcp.host.environment import find_cwd, find_program, session_environment
 from tmuxmcp.host.project import Identity
 from tmuxmcp.host.sandbox import Around, Sandbox
 from tmuxmcp.record.clock import Booted
-from tmuxmcp.record.directory import SessionDirectory, make_directory
+from tmuxmcp.record.directory import SessionDirectory, make_directory, making_lock
 from tmuxmcp.record.generations import generation_of
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.meta import Meta
@@ -86,7 +86,7 @@ class Creation:
 
     @asynccontextmanager
     async def _other_brokers_wait(self) -> AsyncIterator[None]:
-        async with locks.held(self.registry.state_dir / "sessions.lock", patience_s=LOCK_S) as held:
+        async with locks.held(making_lock(self.registry.state_dir), patience_s=LOCK_S) as held:
             if not held:
                 raise TimedOut("Another broker has been making a session for too long.", hint="Try again.")
             yield

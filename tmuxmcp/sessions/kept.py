@@ -6,6 +6,7 @@ Running, ended, lost, destroyed, or an earlier one of the same name (`ID.1`): th
 from __future__ import annotations
 
 import re
+import socket
 from pathlib import Path
 
 import psutil
@@ -22,6 +23,9 @@ from tmuxmcp.tmux.server import Tmux
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(\.[0-9]+)?\Z")
 """A session id, or that and the generation of an earlier session."""
+
+LISTENS_S = 2
+"""A server that takes longer to answer is there."""
 
 
 def find(state_dir: Path, name: str, owner: str = "") -> Session:
@@ -63,6 +67,22 @@ def _last_size(directory: SessionDirectory, meta: Meta) -> tuple[int, int]:
     """Columns and rows after the last resize."""
     resizes = Events(directory).resizes()
     return (resizes[-1].cols, resizes[-1].rows) if resizes else (meta.cols, meta.rows)
+
+
+def server_seems_running(state_dir: Path) -> bool:
+    """Whether there may be a tmux server, with sessions: one runs that we started, or something listens."""
+    tmux = Tmux(state_dir)
+    if tmux.running_pid() is not None:
+        return True
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(LISTENS_S)
+        try:
+            probe.connect(str(tmux.socket))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except OSError:  # it is busy, or nobody knows
+            return True
+    return True
 
 
 def seems_running(session: Session) -> bool:

@@ -1,4 +1,4 @@
-"""Ends what nobody wants any more, and keeps the state directory within its bounds.
+"""Ends what nobody wants any more.
 
 Done by whatever broker is there: each of them, now and then, and the next one to start. Nothing that computes is
 ended for being silent: idle is a session whose program waits for input, or has ended.
@@ -7,8 +7,6 @@ ended for being silent: idle is a session whose program waits for input, or has 
 from __future__ import annotations
 
 import logging
-import os
-import shutil
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -18,8 +16,6 @@ from pathlib import Path
 
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.host import cgroup
-from tmuxmcp.record.directory import SessionDirectory, sessions_dir
-from tmuxmcp.record.meta import Meta
 from tmuxmcp.sessions import identity
 from tmuxmcp.sessions.life import Reason, State
 from tmuxmcp.sessions.look import Look
@@ -30,20 +26,13 @@ log = logging.getLogger(__name__)
 ORPHAN_IDLE_S = 3600
 """How long the idle default session of a caller that is gone is kept for its return."""
 
-DAY_S = 86400
-
-YOUNG_S = 60
-"""A directory written to within this time may be a session's that another broker is making."""
-
 
 @dataclass(frozen=True)
 class Bounds:
-    """How long what is kept; 0: for ever."""
+    """How long a session may live; 0: for ever."""
 
     idle_timeout_s: float
     max_duration_s: float
-    retention_days: float
-    state_max_bytes: int
 
 
 @dataclass(frozen=True)
@@ -147,50 +136,3 @@ async def end_idle(
                 await end(session, ends)
                 ended.append(session.id)
     return ended
-
-
-def remove_old(state_dir: Path, bounds: Bounds, live: set[str]) -> list[str]:
-    """Remove directories of sessions that are gone: those too old, and the oldest while all take too much room.
-
-    Args:
-        live: ids of sessions that tmux knows; theirs are never touched.
-    """
-    gone = sorted(_gone(state_dir, live), key=lambda pair: pair[1])
-    removed = []
-    now = time.time()
-    total = disk_use(state_dir) if bounds.state_max_bytes else 0
-    for directory, ended in gone:
-        old = bounds.retention_days and now - ended > bounds.retention_days * DAY_S
-        full = bounds.state_max_bytes and total > bounds.state_max_bytes
-        if not old and not full:
-            continue
-        total -= disk_use(directory)
-        shutil.rmtree(directory, ignore_errors=True)
-        removed.append(directory.name)
-    return removed
-
-
-def _gone(state_dir: Path, live: set[str]) -> Iterable[tuple[Path, float]]:
-    """Directories of sessions that are gone, and when they were last written to."""
-    for path in sessions_dir(state_dir).iterdir():
-        if path.name in live:
-            continue
-        directory = SessionDirectory(path)
-        if Meta.load(directory) is None and not directory.is_earlier:
-            continue  # being made at this moment
-        if directory.pin.exists():
-            continue
-        with suppress(OSError):
-            written = max(entry.stat().st_mtime for entry in (path, *path.iterdir()))
-            if time.time() - written > YOUNG_S:
-                yield path, written
-
-
-def disk_use(path: Path) -> int:
-    """Bytes that the files below a directory take on the disk; holes take none."""
-    total = 0
-    for directory, _, names in os.walk(path):
-        for name in names:
-            with suppress(OSError):
-                total += os.lstat(os.path.join(directory, name)).st_blocks * 512
-    return total

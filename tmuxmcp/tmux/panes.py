@@ -275,6 +275,16 @@ async def list_panes(tmux: Tmux) -> list[Pane]:
     return [pane for line in reply.lines if (pane := parse(os.fsdecode(line)))]
 
 
+async def known_ids(tmux: Tmux) -> set[str]:
+    """Ids of all sessions that have a pane.
+
+    Raises:
+        TmuxFailed: tmux did not say.
+    """
+    reply = await tmux.checked(command("list-panes", "-a", "-F", "#{@tmuxmcp_id}"))
+    return {os.fsdecode(line) for line in reply.lines if line}
+
+
 async def attached(tmux: Tmux) -> set[str]:
     """Ids of the sessions that somebody looks at."""
     reply = await tmux.query(command("list-clients", "-F", "#{@tmuxmcp_id}"))
