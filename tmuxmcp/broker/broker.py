@@ -7,7 +7,7 @@ brokers work on one state directory at once, and any of them may go away at any 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -19,13 +19,14 @@ import anyio.abc
 from tmuxmcp.broker.admission import Admission
 from tmuxmcp.broker.gate import Gate
 from tmuxmcp.broker.prune import Prune, Pruned
+from tmuxmcp.broker.restoring import Restored, Restoring
 from tmuxmcp.broker.target import Target, Targets
 from tmuxmcp.broker.verbs import Verbs
 from tmuxmcp.broker.watch import Changed, Watch
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.operations import Operations
 from tmuxmcp.contract.request import Operation, R, Request
-from tmuxmcp.contract.requests import Read
+from tmuxmcp.contract.requests import CreateSession, Read
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError
@@ -39,6 +40,7 @@ from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.follow import Follow
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.repair import Repair
+from tmuxmcp.sessions.restore import NotRestored, Restoration
 from tmuxmcp.sessions.retention import Wish
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.timekeeper import Timekeeper
@@ -73,7 +75,16 @@ class Broker(Operations):
         self._admission = Admission(settings.max_calls)
         self._searching = Searching()
         self._targets = Targets(self.registry, self.creation, self._searching, settings)
-        self._verbs = Verbs(self.registry, self.creation, self._targets, self._searching, settings, self.boundary)
+        self._restoring = Restoring(self.registry, settings, self.boundary)
+        self._verbs = Verbs(
+            self.registry,
+            self.creation,
+            self._targets,
+            self._searching,
+            settings,
+            self.boundary,
+            self._restoring,
+        )
 
     @classmethod
     @asynccontextmanager
@@ -122,11 +133,19 @@ class Broker(Operations):
             TmuxMcpError: what the operation raises.
         """
         asked = call or self._own_call()
+        restores = None
+        if isinstance(request, CreateSession):
+            restores = await self._restoring.of_call(request, asked)
+            if isinstance(restores, Restoration):  # before it is judged
+                request = cast("Request[R]", restores.request)
+        return await self._do(request, asked, restores)
+
+    async def _do(self, request: Request[R], asked: Call, restores: Restoration | NotRestored | None = None) -> R:
         call = replace(asked, untold=[])
         filled = request.filled(self.settings)
 
         async def act(target: Target) -> Result:
-            return await self._verbs.act(filled, call, target)
+            return await self._verbs.act(filled, call, replace(target, restores=restores) if restores else target)
 
         try:
             result = await self._judged(request, call, act)
@@ -284,6 +303,26 @@ class Broker(Operations):
         for each in pruned.removed:
             self.registry.drop(each.name)
         return pruned
+
+    async def restore(self, session_ids: Sequence[str]) -> list[Restored]:
+        """Make sessions again that are over, in the name of the person: the program of each is started anew.
+
+        No command that ran in them is run again. What cannot be made is told, and keeps the others from nothing.
+        """
+        found = []
+        for session_id in session_ids:
+            try:
+                restores = await self._restoring.named(session_id)
+                made = await self._do(restores.request, self._own_call(), restores)
+            except TmuxMcpError as error:
+                found.append(Restored(session_id, error=error))
+            else:
+                found.append(Restored(session_id, made, restores))
+        return found
+
+    async def lost(self) -> list[str]:
+        """The ids of the sessions of which nobody tells how they ended, the oldest first."""
+        return await self._restoring.lost()
 
     async def _known_to_tmux(self) -> set[str]:
         return await panes.known_ids(self.tmux)

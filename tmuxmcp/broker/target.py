@@ -14,6 +14,7 @@ from tmuxmcp.errors import InvalidArgument, TmuxMcpError, Unauthorized
 from tmuxmcp.host.searching import Searching
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.registry import Registry
+from tmuxmcp.sessions.restore import NotRestored, Restoration
 from tmuxmcp.sessions.session import Session
 
 READY_MS = 5000
@@ -31,6 +32,8 @@ class Target:
     """None: the call concerns no session, or the caller's default session, which is still to be made."""
     error: TmuxMcpError | None = None
     """Why there is none of that id."""
+    restores: Restoration | NotRestored | None = None
+    """What the session that a call makes has from one that is over."""
 
 
 class Targets:

@@ -16,6 +16,7 @@ from tmuxmcp.broker.drawn import output_of
 from tmuxmcp.broker.ends import Ends
 from tmuxmcp.broker.machine import BESIDE, Machine
 from tmuxmcp.broker.reading import Reading, clamp, has_read, notes
+from tmuxmcp.broker.restoring import Restoring
 from tmuxmcp.broker.target import Target, Targets
 from tmuxmcp.broker.wait import certain
 from tmuxmcp.broker.waiting import Waiting
@@ -34,6 +35,7 @@ from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.end import end_processes, process_tree, signal_group, signal_session
 from tmuxmcp.sessions.life import Reason, State
 from tmuxmcp.sessions.registry import Registry
+from tmuxmcp.sessions.restore import NotRestored, Restoration
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.sizes import resize
 from tmuxmcp.terminal.modes import PROMPT_SHELLS
@@ -57,12 +59,14 @@ class Verbs:
         searching: Searching,
         settings: BrokerSettings,
         boundary: Boundary,
+        restoring: Restoring,
     ) -> None:
         self._registry, self._creation, self._targets, self._settings = registry, creation, targets, settings
         self._searching = searching
         self._reading = Reading(registry, searching, settings)
         self._machine = Machine(settings, boundary)
         self._ends = Ends(registry)
+        self._restoring = restoring
         self._waiting = Waiting(registry, searching, settings, self._ends)
         self._started = time.monotonic()
         self.limited = anyio.Event()
@@ -86,7 +90,7 @@ class Verbs:
     async def _do(self, request: Request[Any], call: Call, target: Target) -> r.Result:
         match request:
             case q.CreateSession():
-                return await self._create_session(request, call)
+                return await self._create_session(request, call, target.restores)
             case q.DestroySession():
                 return await self._destroy_session(request, call, target)
             case q.ListSessions():
@@ -141,11 +145,14 @@ class Verbs:
 
     # ---- making and ending ---------------------------------------------------------------------
 
-    async def _create_session(self, request: q.CreateSession, call: Call) -> r.CreateSessionResult:
+    async def _create_session(
+        self, request: q.CreateSession, call: Call, restores: Restoration | NotRestored | None
+    ) -> r.CreateSessionResult:
         if request.record:
             raise Unsupported("A session cannot be recorded yet.", hint="Leave record out; its log is kept.")
         async with self._creation.lock():
-            session = await self._creation.create(request)
+            names = restores.env_names if restores else ()
+            session = await self._creation.create(request, self._restoring.owner(restores), names)
         if session.bounds.limits:
             self.limited.set()
         # A shell that was given a script or -c shows no prompt.
@@ -180,7 +187,7 @@ class Verbs:
             mode=look.mode,
             ready=ready or (certain(session, look) and not session.meta.host),
             attach_command=self.attach_command(session),
-            note=notes(session, 0, 0, session.bounds.note, silent),
+            note=notes(session, 0, 0, restores.note if restores else None, session.bounds.note, silent),
         )
 
     async def _destroy_session(self, request: q.DestroySession, call: Call, target: Target) -> r.DestroySessionResult:

@@ -257,6 +257,19 @@ def _replay(verbs: Verbs, name: str, chosen: bool) -> None:
     _add_settings(parser, False)
 
 
+def _restore(verbs: Verbs, name: str, chosen: bool) -> None:
+    description = (
+        "Make sessions again that are lost, as after a reboot: same name, program, arguments, directory, size,\n"
+        "sandbox, limits and host. The log of before becomes `ID.1`. Each program is started anew; no command that\n"
+        "ran in a shell is run again, and no shell is made again that was given a command or a script.\n"
+        "Without ID and --all, print which there are. What ended or was killed is made again only if it is named."
+    )
+    parser = _verb(verbs, name, "make lost sessions again", "restore.restore", description=description)
+    parser.add_argument("ids", nargs="*", metavar="ID", help="these sessions")
+    parser.add_argument("--all", action="store_true", help="every session that is lost")
+    _add_settings(parser, False)
+
+
 def _pin(verbs: Verbs, name: str, chosen: bool) -> None:
     description = (
         "Keep the files of a session, however old they become and whatever room all of it takes. `tmuxmcp list` shows\n"
@@ -473,6 +486,7 @@ VERBS: dict[str, Callable[[Verbs, str, bool], None]] = {
     "history": _history,
     "export": _export,
     "replay": _replay,
+    "restore": _restore,
     "pin": _pin,
     "prune": _prune,
     "policy": _policy,

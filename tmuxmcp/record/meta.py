@@ -46,6 +46,9 @@ class Meta:
     booted: dict[str, Any] = field(default_factory=dict)
     """`created_at` as `Booted`: by a clock that nobody sets."""
 
+    env_names: list[str] | None = None
+    """Names of the variables that it was given, for a later session made from it; None: that was not written down."""
+
     def save(self, directory: SessionDirectory) -> None:
         """Write `meta.json`; keys that another version of the same format added stay.
 

@@ -9,7 +9,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -91,8 +91,11 @@ class Creation:
                 raise TimedOut("Another broker has been making a session for too long.", hint="Try again.")
             yield
 
-    async def create(self, request: CreateSession, owner: str = "") -> Session:
+    async def create(self, request: CreateSession, owner: str = "", env_names: Sequence[str] | None = ()) -> Session:
         """Start what a request says, all that the settings say filled in.
+
+        Args:
+            env_names: of variables that a session was given from which this one is made; None: that is not known.
 
         Raises:
             SessionExists, MaxSessions, ProgramNotFound, CwdNotFound, PolicyDenied, InvalidArgument, Unsupported,
@@ -119,10 +122,9 @@ class Creation:
             notice = "It is in no sandbox: it is on another host, which hosts_allow names."
         writable: dict[str, Identity] = {}
         if level != "none":
-            place = self.registry.directory(session_id).resolved().work_within
-            where, writable, notice = await anyio.to_thread.run_sync(
-                self._boundary.project, request.cwd, where, str(place)
-            )
+            place = str(self.registry.directory(session_id).resolved().work_within)
+            given = "" if where == place else request.cwd  # made from one that had no other directory
+            where, writable, notice = await anyio.to_thread.run_sync(self._boundary.project, given, where, place)
         own = ourselves.environment()
         environment = session_environment(
             own, allow=settings.env_allow, settings_env=settings.env, env=request.env, term=settings.term
@@ -175,6 +177,7 @@ class Creation:
             bounds=vars(bounds),
             host=str(destination or ""),
             control=str(control or ""),
+            env_names=None if env_names is None else sorted({*env_names, *request.env}),
         )
         environment |= {"TMUXMCP_SESSION": session_id, **mark, **integration.env, **box.env}
         try:
