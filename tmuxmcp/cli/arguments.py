@@ -210,7 +210,8 @@ def _log(verbs: Verbs, name: str, chosen: bool) -> None:
 def _history(verbs: Verbs, name: str, chosen: bool) -> None:
     description = (
         "Print the commands that a session's shell ran, newest last, whoever typed them. EXIT is `-` while one runs,\n"
-        "and BY says who typed it: an agent's or this program's call, or somebody else. What is not known is `-`."
+        "and BY says who typed it: an agent's or this program's call, or somebody else. What is not known is `-`.\n"
+        "Also of sessions that have ended, are lost or were killed; `ID.1` is an earlier session of the same name."
     )
     parser = _verb(verbs, name, "list a session's commands with their exit codes", "history.history",
                    description=description)  # fmt: skip
@@ -254,6 +255,17 @@ def _replay(verbs: Verbs, name: str, chosen: bool) -> None:
     parser.add_argument("--idle-limit", type=_seconds, metavar="SECONDS", help="no pause is longer (2); 0: all of it")
     parser.add_argument("--from", dest="begin", type=_moment, metavar="SECONDS", help="begin there (its beginning)")
     parser.add_argument("--command", type=int, metavar="N", help="begin where this command does; -1: the last one")
+    _add_settings(parser, False)
+
+
+def _script(verbs: Verbs, name: str, chosen: bool) -> None:
+    description = (
+        "Print the commands that a session's shell ran as a script for that shell. What failed is a comment with its\n"
+        "exit code, and so is what still runs, what ran in a shell inside, and what is not wholly known. `cd` stands\n"
+        "where the shell was elsewhere than these commands lead. Of each session, as `tmuxmcp log`."
+    )
+    parser = _verb(verbs, name, "print what a session ran as a shell script", "script.script", description=description)
+    _add_session(parser)
     _add_settings(parser, False)
 
 
@@ -486,6 +498,7 @@ VERBS: dict[str, Callable[[Verbs, str, bool], None]] = {
     "history": _history,
     "export": _export,
     "replay": _replay,
+    "script": _script,
     "restore": _restore,
     "pin": _pin,
     "prune": _prune,

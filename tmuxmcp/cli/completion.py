@@ -41,7 +41,9 @@ FIRST_WORDS = {
     "log": "@logs",
     "export": "@logs",
     "replay": "@logs",
+    "history": "@logs",
     "pin": "@logs",
+    "script": "@logs",
     "new": "@commands",
     "serve": "@commands",
 }

@@ -3,35 +3,68 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import TYPE_CHECKING
+
+import anyio
 
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import session_id
-from tmuxmcp.cli.calling import with_broker
+from tmuxmcp.cli.calling import CALLER, with_broker
+from tmuxmcp.cli.service import effective
+from tmuxmcp.contract.requests import ListCommands
+from tmuxmcp.sessions import kept
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.contract import results as r
+    from tmuxmcp.sessions.session import Session
 
 HEADING = ("NUMBER", "EXIT", "STARTED", "TOOK", "BY", "COMMAND")
 
 
 def history(options: argparse.Namespace) -> int:
     """`tmuxmcp history`."""
-    return with_broker(options, _history)
+    given = {name: value for name in ("limit", "before") if (value := getattr(options, name))}
+    return with_commands(options, given | {"failed_only": options.failed}, partial(_tell, options))
 
 
-async def _history(broker: Broker, options: argparse.Namespace) -> int:
-    given = {"limit": options.limit, "before": options.before}
-    result = await broker.list_commands(
-        session_id(options), failed_only=options.failed, **{name: each for name, each in given.items() if each}
-    )
+def with_commands(
+    options: argparse.Namespace, given: dict[str, Any], tell: Callable[[Session, r.ListCommandsResult], None]
+) -> int:
+    """Ask for the commands of a session: a broker, while it may run, else its files, without a tmux server."""
+    settings, _ = effective(options)
+    session = kept.find(settings.state_dir, session_id(options), CALLER)
+    name = session.directory.name
+
+    async def ask(broker: Broker, _: argparse.Namespace) -> int:
+        tell(session, await broker.list_commands(name, **given))
+        return 0
+
+    if "." not in name and kept.seems_running(session):
+        return with_broker(options, ask)
+    tell(session, anyio.run(_of_files, session, given))
+    return 0
+
+
+async def _of_files(session: Session, given: dict[str, Any]) -> r.ListCommandsResult:
+    from tmuxmcp.broker.commands import listed
+
+    request = ListCommands.operation.parse({"session_id": session.id, **given})
+    assert isinstance(request, ListCommands)
+    result = listed(request, session, await session.look())
+    return result.model_copy(update={"session_id": session.directory.name})
+
+
+def _tell(options: argparse.Namespace, _: Session, result: r.ListCommandsResult) -> None:
     if options.json:
         output.write_result(result)
-        return 0
+        return
     output.write_table([HEADING, *map(_row, result.commands)])
     output.note(result.note)
-    return 0
 
 
 def _row(command: r.ListedCommand) -> tuple[str, ...]:
