@@ -28,10 +28,10 @@ def test_a_delay_is_remembered_for_a_while_and_sleeping_is_none(monkeypatch: pyt
     assert not delays.lately()
     delays.woke(now - HELD_UP_S / 2)
     assert not delays.lately()
-    delays.woke(now - HELD_UP_S)
+    delays.woke(now - 2 * HELD_UP_S)
     assert delays.lately()
     now += 2 * module.REMEMBERED_S
     assert not delays.lately()
-    busy += HELD_UP_S
+    busy += 2 * HELD_UP_S
     assert delays.lately()
     delays.close()
