@@ -13,6 +13,7 @@ import pytest
 from tests.conftest import SLOW, eventually
 from tests.sessions.test_past import looked, same
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.host.locks import if_free
 from tmuxmcp.record.checkpoints import Checkpoints, Kind, Record
 from tmuxmcp.sessions import making as module
@@ -107,3 +108,19 @@ async def test_what_is_given_back_meanwhile_is_passed_over(vim: Broker, monkeypa
         made.look()
         await eventually(lambda: screens(vim) and not made._wanted, 60)
     assert screens(vim)[0].offset > 1 << 20
+
+
+async def test_a_broker_that_stays_makes_them(
+    state_dir: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STEP_S", 0.1)
+    file = tmp_path / "vim"
+    file.write_bytes(VIM * 300)
+    for stays in (False, True):
+        async with Broker.open(BrokerSettings(state_dir=state_dir, program="bash"), keeps_times=stays) as broker:
+            if not stays:
+                await broker.create_session("bash", name="a")
+                await broker.run(f"cat {file}", "a", timeout_ms=int(20_000 * SLOW))
+                assert broker._making is None
+                continue
+            await eventually(lambda broker=broker: screens(broker), 60)  # type: ignore[misc]  # bound at once

@@ -38,6 +38,7 @@ from tmuxmcp.sessions import identity, reap
 from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.follow import Follow
+from tmuxmcp.sessions.making import Making
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.repair import Repair
 from tmuxmcp.sessions.restore import NotRestored, Restoration
@@ -74,6 +75,7 @@ class Broker(Operations):
         self.gate = Gate(settings)
         self._admission = Admission(settings.max_calls)
         self._searching = Searching()
+        self._making: Making | None = None
         self._targets = Targets(self.registry, self.creation, self._searching, settings)
         self._restoring = Restoring(self.registry, settings, self.boundary)
         self._verbs = Verbs(
@@ -95,13 +97,15 @@ class Broker(Operations):
 
         Args:
             caller: in whose name the broker's own methods are called.
-            keeps_times: write down when sessions print what, where no other broker does; for one that stays.
+            keeps_times: write down when sessions print what, and keep screens of them, where no other broker does; for
+                one that stays.
 
         Raises:
             TmuxUnavailable, PermissionDenied, InvalidArgument
         """
         broker = cls(settings, caller)
         timekeeper = Timekeeper(broker.registry, broker.watcher) if keeps_times else None
+        making = broker._making = Making(broker.registry) if keeps_times else None
         # tmux.sock first: two brokers that start at once must agree on one server.
         async with anyio.create_task_group() as task_group:
             try:
@@ -112,6 +116,8 @@ class Broker(Operations):
                 await broker.registry.adopt()
                 if timekeeper:
                     task_group.start_soon(timekeeper.run)
+                if making:
+                    task_group.start_soon(making.run)
                 task_group.start_soon(broker._reap)
                 task_group.start_soon(broker._mind_connections)
                 yield broker
@@ -121,6 +127,8 @@ class Broker(Operations):
                         await broker._destroy_own()
                 if timekeeper:
                     timekeeper.close()
+                if making:
+                    making.close()
                 broker._close()
                 task_group.cancel_scope.cancel()
 
@@ -328,8 +336,10 @@ class Broker(Operations):
         return await panes.known_ids(self.tmux)
 
     async def _mind_connections(self) -> None:
-        """Let sessions on other hosts end: ssh waits for the channel by which we ask there."""
+        """Let sessions on other hosts end: ssh waits for the channel by which we ask there. See who printed much."""
         while True:
+            if self._making:
+                self._making.look()
             minded = [session.mind_connection() for session in list(self.registry.sessions.values())]
             await anyio.sleep(MIND_S if any(minded) else MIND_FIRST_S)
 
