@@ -59,7 +59,6 @@ MEANINGS = {
     "foreground": "The program in front.",
     "alternate_screen": "A full-screen program has switched to a screen of its own.",
     "recording": "A recording of it is being made.",
-    "taken_over": "A person has taken it over.",
     "usage": "What its processes use.",
     "watch_url": "Page on which a person can watch, where there is one.",
     "completed": "The command is done.",

@@ -40,7 +40,7 @@ CALLS: list[tuple[str, int, Callable[[Broker], Awaitable[object]]]] = [
     ("send without reading", 2, lambda broker: broker.send(" ", session_id="a", read="none")),
     ("search", 1, lambda broker: broker.search("x", "a")),
     ("resize", 3, lambda broker: broker.resize(rows=30, session_id="a")),
-    ("signal", 1, lambda broker: broker.signal("CONT", session_id="a")),
+    ("signal", 2, lambda broker: broker.signal("CONT", session_id="a")),
 ]
 
 

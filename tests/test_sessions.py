@@ -72,7 +72,7 @@ def test_session_facts_are_complete(agent: Agent, name: str):
     assert facts["foreground"]["pid"] == facts["pid"]
     assert facts["ready"] is True
     assert (facts["exited"], facts["exit_code"], facts["exit_signal"], facts["healthy"]) == (False, None, None, True)
-    assert (facts["alternate_screen"], facts["recording"], facts["taken_over"]) == (False, False, False)
+    assert (facts["alternate_screen"], facts["recording"], facts["taken_over"]) == (False, False, None)
     assert facts["output_bytes"] > 0
     assert facts["usage"]["processes"] >= 1
     assert facts["usage"]["rss_bytes"] > 100_000

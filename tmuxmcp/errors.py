@@ -13,7 +13,7 @@
     |-- HostUnreachable       HOST_UNREACHABLE     |
     |-- IncompleteCommand     INCOMPLETE_COMMAND   |-- IoError            IO_ERROR
     |-- FileMissing           FILE_NOT_FOUND       |-- PathOutsideRoot    PATH_OUTSIDE_ROOT
-    |-- NotRetained           NOT_RETAINED         |
+    |-- NotRetained           NOT_RETAINED         |-- SessionTaken       SESSION_TAKEN
     |-- Unsupported           UNSUPPORTED          |-- TimedOut           TIMEOUT
     |-- PermissionDenied      PERMISSION_DENIED    |-- Cancelled          CANCELLED
     |-- PolicyDenied          POLICY_DENIED        |-- ConfirmationDeclined CONFIRMATION_DECLINED
@@ -106,6 +106,12 @@ class SessionBusy(TmuxMcpError):
     """Something already runs in the session."""
 
     code, http_status, retryable = "SESSION_BUSY", 409, True
+
+
+class SessionTaken(TmuxMcpError):
+    """A person has taken the session over, or it is paused; nothing was done."""
+
+    code, http_status, retryable = "SESSION_TAKEN", 409, True
 
 
 class NotAShell(TmuxMcpError):

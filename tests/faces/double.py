@@ -114,7 +114,7 @@ FACTS = r.SessionFacts(
     output_bytes=0,
     alternate_screen=False,
     recording=False,
-    taken_over=False,
+    taken_over=None,
     usage=None,
     attach_command="tmux -S /s attach -r -t '=sess_ab'",
     watch_url=None,

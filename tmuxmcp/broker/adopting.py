@@ -21,7 +21,7 @@ import anyio
 from tmuxmcp.broker.adoptable import NotAdopted, may_adopt
 from tmuxmcp.broker.farprompt import may_adopt_far
 from tmuxmcp.contract.times import iso
-from tmuxmcp.errors import AdoptionFailed, SessionBusy, TmuxMcpError
+from tmuxmcp.errors import AdoptionFailed, SessionBusy, SessionTaken, TmuxMcpError
 from tmuxmcp.host import proc
 from tmuxmcp.host.locks import held, open_lock, take
 from tmuxmcp.readiness.kernel import Waiting
@@ -162,15 +162,19 @@ async def _adopt(session: Session, pane: Pane, look: Look, condition: str) -> No
     test = tests[0]
     for each in tests[1:]:
         test = f"#{{&&:{test},{each}}}"
-    typed = await panes.type_input(
-        session.tmux,
-        pane,
-        adoption.line(nonce),
-        before=[command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_adopting", nonce)],
-        after=[panes.raw(pane, b"\r")],
-        bracketed=True,
-        condition=test,
-    )
+    try:
+        typed = await panes.type_input(
+            session.tmux,
+            pane,
+            adoption.line(nonce),
+            before=[command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_adopting", nonce)],
+            after=[panes.raw(pane, b"\r")],
+            bracketed=True,
+            condition=test,
+        )
+    except SessionTaken:
+        session.forget_level(nonce)
+        raise
     if not typed:
         session.forget_level(nonce)
         await session.alive()
@@ -198,13 +202,17 @@ async def _from_answer(session: Session, pane: Pane, level: Level) -> None:
         raise await _give_up(session, pane, level, "What answered is not the shell in front.", waits=kind)
     found = replace(found, passes_on=_passes_on(session, await session.scan(), found), proofs=True)
     session.put_level(found)
-    typed = await panes.type_input(
-        session.tmux,
-        pane,
-        adoption.body(kind, level.nonce, session.highest_number + 1),
-        before=[command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_adopting", level.nonce + BODY)],
-        adopting=level.nonce,
-    )
+    try:
+        typed = await panes.type_input(
+            session.tmux,
+            pane,
+            adoption.body(kind, level.nonce, session.highest_number + 1),
+            before=[command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_adopting", level.nonce + BODY)],
+            adopting=level.nonce,
+        )
+    except SessionTaken:
+        await _give_up(session, pane, level, "A person took the session over.", waits=kind)
+        raise
     if not typed:
         session.forget_level(level.nonce)
         await session.alive()
@@ -257,7 +265,7 @@ async def _give_up(
     """
     if waits is not None:
         with suppress(TmuxMcpError):
-            await panes.type_input(session.tmux, pane, adoption.stop(waits), adopting=level.nonce)
+            await panes.type_input(session.tmux, pane, adoption.stop(waits), adopting=level.nonce, ends=True)
     scan = await session.scan()
     shown = scan.last_text.rstrip()[-SCREEN_CHARS:]
     session.forget_level(level.nonce)
@@ -424,7 +432,7 @@ async def settle(session: Session) -> None:
         SessionBusy: it does not come to an end.
     """
     level = session.adopting
-    if level is None or session.pane is None or session.exited:
+    if level is None or session.pane is None or session.exited or session.lease:
         return
     async with session.input_lock, held(session.directory.levels_lock, patience_s=PATIENCE_S) as mine:
         if not mine:

@@ -34,7 +34,7 @@ from tmuxmcp.host import cgroup
 from tmuxmcp.host.searching import Searching
 from tmuxmcp.record.directory import sessions_dir
 from tmuxmcp.record.log import LogWatcher
-from tmuxmcp.sessions import identity, reap
+from tmuxmcp.sessions import identity, lease, reap
 from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.follow import Follow
@@ -47,6 +47,7 @@ from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.timekeeper import Timekeeper
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command as tmux_command
+from tmuxmcp.tmux.held import Lease
 from tmuxmcp.tmux.server import Tmux
 
 log = logging.getLogger(__name__)
@@ -224,6 +225,31 @@ class Broker(Operations):
 
         await self._judged(Read("raw", session_id), call, take)
         return found[0]
+
+    async def take(self, session_id: str, via: str = "cli", pid: int = 0) -> Lease:
+        """Have the user hold a session: until it is given back, no call types into it.
+
+        Args:
+            pid: of the terminal client that takes it; 0: none does.
+
+        Raises:
+            SessionNotFound, SessionExited
+            SessionTaken: another person holds it.
+        """
+        taken = await lease.take(await self.registry.existing(session_id), via, pid)
+        self.gate.note({"tool": "take", "session_id": session_id, "by": taken.by, "via": via})
+        return taken
+
+    async def release(self, session_id: str) -> Lease | None:
+        """Give a session back, and tell who held it; None: nobody did.
+
+        Raises:
+            SessionNotFound
+        """
+        given = await lease.release(await self.registry.existing(session_id))
+        if given:
+            self.gate.note({"tool": "release", "session_id": session_id, "by": given.by, "via": given.via})
+        return given
 
     async def notify(
         self,

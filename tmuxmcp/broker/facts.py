@@ -40,6 +40,7 @@ def summary(session: Session, look: Look) -> r.SessionSummary:
 
 def of(session: Session, look: Look, attach_command: str) -> r.SessionFacts:
     """All facts of a session."""
+    lease = session.lease
     return r.SessionFacts(
         **dict(summary(session, look)),
         generation=session.generation,
@@ -47,7 +48,7 @@ def of(session: Session, look: Look, attach_command: str) -> r.SessionFacts:
         foreground=look.foreground,
         alternate_screen=look.alternate_screen,
         recording=False,
-        taken_over=False,
+        taken_over=r.TakenOver(by=lease.by, since=lease.since) if lease else None,
         usage=session.usage(),
         attach_command=attach_command,
         watch_url=None,

@@ -9,6 +9,7 @@ import hashlib
 import json
 import logging
 import os
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from tmuxmcp.contract.request import Bound, Content, Operation, Request, SecretV
 from tmuxmcp.contract.requests import Run, Send
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import ConfirmationDeclined, IoError, PolicyDenied, TmuxMcpError, Unauthorized, shortage
 from tmuxmcp.host import ourselves
 from tmuxmcp.host.audit import Audit, OpenLine
@@ -143,6 +145,14 @@ class Gate:
         """Write down a call that was not even judged: its arguments are not understood, or it lacks the scope."""
         with self._recorded(Record(operation, call, None, self.redactor)) as record:
             record.error(error)
+
+    def note(self, facts: Mapping[str, str]) -> None:
+        """Write down what a person did that concerns agents."""
+        if self.settings.audit != "off":
+            try:
+                self._audit.write({"time": iso(time.time()), **facts, "outcome": "ok"})
+            except OSError as error:
+                self._cannot(error)
 
     def _learn(self, request: Request[Any]) -> None:
         for _, variables, _ in request.marked(SecretValues):

@@ -26,7 +26,15 @@ from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress
 from tmuxmcp.contract.results import Mode
 from tmuxmcp.contract.times import iso
 from tmuxmcp.contract.words import Adopt
-from tmuxmcp.errors import IncompleteCommand, InvalidArgument, NotAShell, SessionBusy, TimedOut, Unsupported
+from tmuxmcp.errors import (
+    IncompleteCommand,
+    InvalidArgument,
+    NotAShell,
+    SessionBusy,
+    SessionTaken,
+    TimedOut,
+    Unsupported,
+)
 from tmuxmcp.readiness.front import shows_prompts
 from tmuxmcp.readiness.kernel import Waiting
 from tmuxmcp.record.commands import TypedInput
@@ -160,7 +168,7 @@ async def undo(session: Session, until: Until) -> Ran:
                 done = await _press(session, pane, job, given.key)
                 if done and given.command:
                     await _listening(session, pane, job, given.key)
-                    done = await panes.type_input(session.tmux, pane, given.command)
+                    done = await _answer(session, pane, job, given.command)
         if not done or not await _marked(session, lambda _: session.sends_no_more(level.nonce), FAR_S):
             raise _busy(session, await session.look())
         scan = await session.scan()
@@ -445,7 +453,7 @@ async def _listen_no_more(session: Session, scan: Scan, pane: Pane, condition: s
     """End the listening of a shell that was given our key; whether it says that it did."""
     asked_at, level = session.log.size(), scan.level
     keys = adoption.refuse(_kind(level), typed.PROMPT_JOB) if level.number else shells.refused_keys(typed.PROMPT_JOB)
-    if not await panes.type_input(session.tmux, pane, keys, condition=condition):
+    if not await panes.type_input(session.tmux, pane, keys, condition=condition, ends=True):
         return False
     told = (typed.PROMPT_JOB,) if level.number == 0 else (typed.PROMPT_JOB, "")
 
@@ -518,7 +526,11 @@ async def _give(session: Session, pane: Pane, job: Job, data: bytes) -> bool:
             session_id=session.id,
         )
     job.given = give(place, job.name, data)
-    done = await _press(session, pane, job, shells.file_keys(job.name, job.proof or ""))
+    try:
+        done = await _press(session, pane, job, shells.file_keys(job.name, job.proof or ""))
+    except SessionTaken:
+        job.given.take_back()
+        raise
     if done:
         job.given.take_back_earlier()
     else:
@@ -536,7 +548,21 @@ async def _tell(session: Session, pane: Pane, job: Job, data: bytes) -> bool:
         if not await _press(session, pane, job, given.key, still):
             return False
         await _listening(session, pane, job, given.key)
-    return await panes.type_input(session.tmux, pane, given.command, left=Typed.COMMAND)
+    return await _answer(session, pane, job, given.command, Typed.COMMAND)
+
+
+async def _answer(session: Session, pane: Pane, job: Job, data: bytes, left: Typed = Typed.LINE) -> bool:
+    """Type what a shell listens for.
+
+    Raises:
+        SessionTaken: a person was faster; the shell, which would show nothing of what they type, listens no more.
+    """
+    try:
+        return await panes.type_input(session.tmux, pane, data, left=left)
+    except SessionTaken:
+        await _listen_no_more(session, await session.scan(), pane)
+        await _free_prompt(session, job)
+        raise
 
 
 async def _shown_prompt(session: Session) -> str:

@@ -27,9 +27,10 @@ from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import ms_since
 from tmuxmcp.contract.words import Adopt
-from tmuxmcp.errors import InvalidArgument, SessionBusy, SessionExited, Unsupported
+from tmuxmcp.errors import InvalidArgument, SessionBusy, SessionExited, SessionTaken, Unsupported
 from tmuxmcp.host.searching import Searching
 from tmuxmcp.record import search
+from tmuxmcp.sessions import lease
 from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.end import end_processes, process_tree, signal_group, signal_session
@@ -43,6 +44,9 @@ from tmuxmcp.tmux import panes
 
 DRAIN_S = 12
 """How long the launcher may need until the log holds everything: it gives up after 10 s."""
+
+HELD_OFF = (q.Run, q.Send, q.Signal, q.Resize, q.Mouse)
+"""What nobody may do while a person holds the session."""
 
 MOST_DESTROYED = 20
 """Destroyed sessions that a list has: the newest."""
@@ -79,6 +83,8 @@ class Verbs:
             TmuxMcpError: as the request's docstring has it.
         """
         self._ends.came(call.caller)
+        if target.session and isinstance(request, HELD_OFF):
+            lease.refuse(target.session)
         try:
             result = await self._do(request, call, target)
         except SessionExited as error:
@@ -113,7 +119,10 @@ class Verbs:
             case q.Resize():
                 return await self._resize(request, call, target)
             case q.Signal():
-                return _signal(request, await self._targets.session(target, call))
+                session = await self._targets.session(target, call)
+                await session.refresh()
+                lease.refuse(session)  # nothing is waited for from here to the signal
+                return _signal(request, session)
             case q.Screenshot():
                 return await self._screenshot(request, call, target)
             case q.Mouse():
@@ -133,7 +142,7 @@ class Verbs:
     async def _settled(self, target: Target, call: Call) -> Session:
         """The session of a target; what a killed broker began to type into it is finished."""
         session = await self._targets.session(target, call)
-        with suppress(SessionBusy):
+        with suppress(SessionBusy, SessionTaken):
             await adopting.settle(session)
         return session
 
@@ -194,6 +203,9 @@ class Verbs:
         session = await self._targets.session(target, call)
         if session.life.state is State.DESTROYED:
             return _gone(session, 0, [])
+        if not request.force:
+            await session.refresh()
+            lease.refuse(session)
         signal, grace_ms = ("KILL", 0) if request.force else (request.signal, request.grace_ms)
         return await self.end(session, Reason.DESTROYED, signal, grace_ms, by=call.caller)
 
@@ -317,6 +329,7 @@ class Verbs:
             rows, cols = rows or session.rows, cols or session.cols
             if not await resize(session, pane, cols, rows):
                 await session.alive()
+                lease.refuse(session)
         if lines is not None:
             await panes.set_option(tmux, pane, "scrollback", str(lines))
         await session.refresh()

@@ -440,6 +440,23 @@ def _attach(verbs: Verbs, name: str, chosen: bool) -> None:
     _add_settings(parser, False)
 
 
+def _take(verbs: Verbs, name: str, chosen: bool) -> None:
+    description = (
+        "Hold a session, so that agents do not type into it: they are told SESSION_TAKEN, and what runs goes on.\n"
+        "Type into it by `tmuxmcp attach --take ID`, which takes it too; `tmuxmcp release ID` gives it back."
+    )
+    parser = _verb(verbs, name, "keep agents from typing into a session", "people.take", description=description)
+    _add_session(parser)
+    _add_settings(parser, False)
+
+
+def _release(verbs: Verbs, name: str, chosen: bool) -> None:
+    description = "Give a session back that was taken; agents are told what was done in it meanwhile."
+    parser = _verb(verbs, name, "give a session back to agents", "people.release", description=description)
+    _add_session(parser)
+    _add_settings(parser, False)
+
+
 def _kill(verbs: Verbs, name: str, chosen: bool) -> None:
     parser = _verb(verbs, name, "end a session and every process in it", "sessions.kill")
     _add_session(parser)
@@ -493,6 +510,8 @@ VERBS: dict[str, Callable[[Verbs, str, bool], None]] = {
     "view": _view,
     "watch": _watch,
     "attach": _attach,
+    "take": _take,
+    "release": _release,
     "kill": _kill,
     "log": _log,
     "history": _history,

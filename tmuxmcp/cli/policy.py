@@ -154,19 +154,24 @@ def _check_person() -> None:
     Raises:
         PermissionDenied: this runs without a terminal, in a session, or below a server.
     """
+    if not sys.stdin.isatty() or in_a_session():
+        raise PermissionDenied(
+            "Only a person confirms: this is no terminal of yours, or a session of an agent.",
+            hint="Run it in another terminal.",
+        )
+
+
+def in_a_session() -> bool:
+    """Whether this runs in a session, as far as that can be told: one that goes about it can hide it."""
     import psutil
 
     from tmuxmcp.host import proc
 
-    inside = not sys.stdin.isatty() or "TMUXMCP_KEY" in os.environ
+    inside = "TMUXMCP_KEY" in os.environ
     for process in psutil.Process().parents():
         try:
             environment = proc.environment(process.pid)
         except OSError:
             continue
         inside |= any(variable.startswith(b"TMUXMCP_KEY=") for variable in environment)
-    if inside:
-        raise PermissionDenied(
-            "Only a person confirms: this is no terminal of yours, or a session of an agent.",
-            hint="Run it in another terminal.",
-        )
+    return inside

@@ -143,7 +143,7 @@ class DestroySession(Request[r.DestroySessionResult]):
     """End a session and every process in it. Its log stays on disk.
 
     Raises:
-        SessionNotFound, Unauthorized
+        SessionNotFound, SessionTaken, Unauthorized
     """
 
     session_id: Annotated[str, Field(description="Session id"), Bound()]
@@ -194,7 +194,7 @@ class Run(Request[r.RunResult]):
 
     Raises:
         NotAShell, AdoptionFailed, SessionBusy, IncompleteCommand, SessionExited, SessionNotFound, ResourceLimit,
-        Unsupported, IoError
+        SessionTaken, Unsupported, IoError
     """
 
     command: Annotated[str, Field(description="Shell command; may have several lines"), Content()]
@@ -227,7 +227,8 @@ class Send(Request[r.SendResult]):
     printed or its screen. Order: text, key, keys, Enter.
 
     Raises:
-        NoInput, InvalidKey, InvalidPattern, InvalidArgument, SessionExited, SessionNotFound, ResourceLimit, TimedOut
+        NoInput, InvalidKey, InvalidPattern, InvalidArgument, SessionExited, SessionNotFound, SessionTaken,
+        ResourceLimit, TimedOut
     """
 
     text: Annotated[str, Field(description="Typed as it is"), Content()] = ""
@@ -353,7 +354,7 @@ class Resize(Request[r.ResizeResult]):
     """Set a session's terminal size, and how many lines its scrollback keeps.
 
     Raises:
-        SessionExited, SessionNotFound, InvalidArgument
+        SessionExited, SessionNotFound, SessionTaken, InvalidArgument
     """
 
     rows: Rows | None = None
@@ -367,7 +368,7 @@ class Signal(Request[r.SignalResult]):
     """Send a signal to the foreground program or to all processes of a session.
 
     Raises:
-        SessionExited, SessionNotFound
+        SessionExited, SessionNotFound, SessionTaken
     """
 
     signal: Signalled
@@ -404,7 +405,7 @@ class Mouse(Request[r.MouseResult]):
     """Click, drag or scroll in a program that listens to the mouse; rows and columns from 0.
 
     Raises:
-        WrongMode, Unsupported, InvalidArgument, SessionExited, SessionNotFound
+        WrongMode, Unsupported, InvalidArgument, SessionExited, SessionNotFound, SessionTaken
     """
 
     action: Literal["click", "press", "release", "move", "scroll_up", "scroll_down"]

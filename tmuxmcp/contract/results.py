@@ -190,6 +190,15 @@ class ListSessionsResult(Result):
     sessions: list[SessionSummary]
 
 
+class TakenOver(Result):
+    """Who holds a session, so that no call types into it."""
+
+    by: str
+    """A person's name; `pause`: it is paused."""
+    since: str | None
+    """ISO 8601, UTC."""
+
+
 class SessionFacts(Result):
     """All that is known of one session."""
 
@@ -220,7 +229,8 @@ class SessionFacts(Result):
     output_bytes: int
     alternate_screen: bool
     recording: bool
-    taken_over: bool
+    taken_over: TakenOver | None
+    """Null: nobody has taken it over."""
     usage: Usage | None
     attach_command: str
     watch_url: str | None

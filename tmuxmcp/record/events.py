@@ -27,7 +27,7 @@ FORMAT = 1
 """The newest format of a line that is known here."""
 
 LIMIT_BYTES = 1 << 20
-"""Bytes of `events.jsonl`; of what comes after that only gaps are written down."""
+"""Bytes of `events.jsonl`; of what comes after that only gaps and leases are written down."""
 
 
 # ---- the kinds of events -----------------------------------------------------------------------------
@@ -110,7 +110,37 @@ class LeftShell:
     exit_code: int | None
 
 
-Event = Input | Resized | Gap | Exited | Adopted | LeftShell
+@dataclass(frozen=True)
+class Taken:
+    """A person took the session over, or it was paused."""
+
+    kind: ClassVar = "taken"
+
+    time: str
+    offset: int
+    by: str
+    """Their name; `pause`."""
+    via: str
+    """`cli`, `attach` or `page`."""
+
+
+@dataclass(frozen=True)
+class GivenBack:
+    """It was given back. Two brokers may write the same one down."""
+
+    kind: ClassVar = "given_back"
+
+    time: str
+    offset: int
+    by: str
+    since: str
+    """When it was taken; "" where that is not known."""
+    until: str
+    reason: str
+    """`key`, `release`, `detach` or `timeout`."""
+
+
+Event = Input | Resized | Gap | Exited | Adopted | LeftShell | Taken | GivenBack
 
 
 @dataclass(frozen=True)
@@ -124,7 +154,7 @@ class Unknown:
 
 _FIELDS: dict[type[Event], dict[str, Any]] = {
     each: {name: hint for name, hint in get_type_hints(each).items() if name not in ("kind", "time")}
-    for each in (Input, Resized, Gap, Exited, Adopted, LeftShell)
+    for each in (Input, Resized, Gap, Exited, Adopted, LeftShell, Taken, GivenBack)
 }
 _KINDS: dict[str, type[Event]] = {each.kind: each for each in _FIELDS}
 
@@ -199,7 +229,7 @@ class Events:
         with suppress(OSError):
             fd = os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
             try:
-                if isinstance(event, Gap) or os.fstat(fd).st_size < LIMIT_BYTES:
+                if isinstance(event, Gap | Taken | GivenBack) or os.fstat(fd).st_size < LIMIT_BYTES:
                     os.write(fd, encode(event))
             finally:
                 os.close(fd)

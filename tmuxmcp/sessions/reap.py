@@ -54,6 +54,8 @@ class Age:
     """Processor time of all that ran in it, as far as a group counted it."""
     cpu_seconds: float = 0
     """Its own limit of that; 0: none."""
+    held: bool = False
+    """A person has taken it over, or it is paused: only its limit of processor time ends it."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +68,14 @@ class Due:
 
 def due(session: Age, bounds: Bounds) -> Due | None:
     """Whether a session is to be ended; pure."""
+    if session.cpu_seconds and session.cpu_s > session.cpu_seconds:
+        return Due(Reason.CPU, f"it has computed for longer than its limit cpu_seconds ({session.cpu_seconds:g})")
+    if session.held:
+        return None
     if bounds.max_duration_s and session.age_s > bounds.max_duration_s:
         return Due(Reason.DURATION, f"it is older than max_duration_s ({bounds.max_duration_s:g})")
     if session.duration_s and session.age_s > session.duration_s:
         return Due(Reason.DURATION, f"it is older than its limit duration_s ({session.duration_s:g})")
-    if session.cpu_seconds and session.cpu_s > session.cpu_seconds:
-        return Due(Reason.CPU, f"it has computed for longer than its limit cpu_seconds ({session.cpu_seconds:g})")
     if not session.resting or session.watched:
         return None
     if bounds.idle_timeout_s and session.idle_s > bounds.idle_timeout_s:
@@ -107,6 +111,7 @@ def age_of(session: Session, look: Look, state_dir: Path, watched: bool) -> Age:
         duration_s=session.bounds.limits.get("duration_s", 0),
         cpu_s=(cgroup.cpu_ms(session.bounds.groups) or 0) / 1000,
         cpu_seconds=session.bounds.limits.get("cpu_seconds", 0),
+        held=session.lease is not None,
     )
 
 

@@ -58,6 +58,7 @@ from tmuxmcp.ssh.client import remove_control, was_cut
 from tmuxmcp.terminal.marks import Mark, ShellState, ShellTrack
 from tmuxmcp.terminal.plain import plain
 from tmuxmcp.tmux import panes
+from tmuxmcp.tmux.held import Lease
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
 
@@ -190,6 +191,11 @@ class Session:
     def reader(self) -> Reader:
         """Makes clean text of its log."""
         return Reader(self.log, self.cols, self.rows, self._places)
+
+    @property
+    def lease(self) -> Lease | None:
+        """Who holds it, as far as tmux was asked; None: nobody does."""
+        return self.pane.lease if self.pane and not self.exited else None
 
     @property
     def pid(self) -> int | None:

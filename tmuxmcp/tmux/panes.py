@@ -24,6 +24,7 @@ import anyio
 from tmuxmcp.errors import TmuxFailed
 from tmuxmcp.terminal.widths import text_width
 from tmuxmcp.tmux.control import command, sequence
+from tmuxmcp.tmux.held import FREE, Lease, taken_error
 from tmuxmcp.tmux.server import Tmux, pipe_command
 
 OPTIONS = ("id", "program", "args", "created", "owner", "log", "sink", "scrollback", "nonce", "home", "leader")
@@ -54,6 +55,8 @@ _FIELDS = (
     "pane_in_mode",
     "pane_input_off",
     "mouse_any_flag",
+    "@tmuxmcp_taken",
+    "@tmuxmcp_paused",
     _PLAIN_NAME,
     "window_id",
     "window_active",
@@ -134,6 +137,10 @@ class Pane:
     input_off: bool
     wants_mouse: bool
     """A program has asked for the mouse."""
+    taken: Lease | None
+    """Which person holds it."""
+    paused: Lease | None
+    """That it is paused."""
     tmux_session_name: str
     """Our id, until somebody renames it or moves the pane; empty if it is not plain."""
     window_id: str
@@ -160,6 +167,11 @@ class Pane:
     def respawned(self) -> bool:
         """A script has put another program into it, without our launcher."""
         return _number(self.options["leader"]) not in (None, self.leader)
+
+    @property
+    def lease(self) -> Lease | None:
+        """Who holds it; None: it is free."""
+        return self.taken or self.paused
 
     @property
     def attach_target(self) -> str:
@@ -207,6 +219,8 @@ def parse(line: str) -> Pane | None:
         in_mode=facts["pane_in_mode"] not in ("", "0"),
         input_off=facts["pane_input_off"] == "1",
         wants_mouse=facts["mouse_any_flag"] == "1",
+        taken=Lease.parse(facts["@tmuxmcp_taken"]),
+        paused=Lease.parse(facts["@tmuxmcp_paused"]),
         tmux_session_name=facts[_PLAIN_NAME],
         window_id=facts["window_id"],
         in_front=facts["window_active"] == facts["pane_active"] == "1",
@@ -371,6 +385,7 @@ async def type_input(
     condition: str = "",
     left: Typed = Typed.LINE,
     adopting: str = "",
+    ends: bool = False,
 ) -> bool:
     """Type keys and bytes in one guarded step; a person who scrolls in copy mode does not swallow them.
 
@@ -380,15 +395,18 @@ async def type_input(
         condition: a format that must hold as well.
         left: what it leaves behind, which the same step writes down.
         adopting: what must be known of a shell that is being adopted there; empty: none is.
+        ends: it only ends what a call had begun, and is typed though somebody holds the pane by now.
 
     Returns:
         False when nothing was typed: the pane is gone, dead, or the condition does not hold.
 
     Raises:
+        SessionTaken: nothing was typed, as a person holds the pane, or it is paused.
         TmuxFailed: nothing was typed, as somebody has switched input off (tmux would drop it without a word).
     """
     condition = f"#{{&&:#{{==:#{{@tmuxmcp_adopting}},{adopting}}},{condition or 1}}}"
     condition = f"#{{&&:#{{?pane_input_off,,1}},{condition}}}"
+    condition = condition if ends else f"#{{&&:{FREE},{condition}}}"
     steps = [command("if-shell", "-F", "-t", pane.pane_id, "#{pane_in_mode}", f"copy-mode -q -t {pane.pane_id}")]
     typed = f"{int(_boottime() * 1000)}-{left.value}"
     steps.append(command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_typed", typed))
@@ -414,6 +432,8 @@ async def type_input(
 
 async def _not_typed(tmux: Tmux, pane: Pane) -> bool:
     now = await find_pane(tmux, pane.pane_id, pane.id)
+    if now and now.lease and not now.dead:
+        raise taken_error(pane.id, now.lease)
     if now and now.input_off and not now.dead:
         raise TmuxFailed(
             f"Nothing was typed: somebody has switched off the input of session {pane.id} (select-pane -d).",
@@ -536,11 +556,12 @@ async def mouse_modes(tmux: Tmux, pane: Pane) -> MouseModes:
 async def resize_window(tmux: Tmux, pane: Pane, cols: int, rows: int, form: str) -> tuple[list[str], list[str]] | None:
     """Set the size; give both screens, as `capture_both_screens` does, before it and after it: nothing is in between.
 
-    None when the pane is gone.
+    None when the pane is gone, or somebody holds it.
     """
     resize = command("resize-window", "-t", pane.pane_id, "-x", str(cols), "-y", str(rows))
     look, mark = _both_screens(pane, form), secrets.token_hex(16)  # no program can print it
-    printed = await guarded(tmux, pane, *look, command("display-message", "-p", mark), resize, *look, alive=False)
+    middle = command("display-message", "-p", mark)
+    printed = await guarded(tmux, pane, *look, middle, resize, *look, alive=False, condition=FREE)
     if printed is None:
         return None
     at = printed.index(mark)

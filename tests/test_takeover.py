@@ -1,0 +1,100 @@
+"""A person takes a session over and gives it back: nothing is typed meanwhile, and nobody is told otherwise."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent import Agent, ToolFailed, audit_lines
+
+HELD_OFF: list[tuple[str, dict[str, Any]]] = [
+    ("run", {"command": "echo no"}),
+    ("send", {"text": "echo no", "enter": True}),
+    ("signal", {"signal": "INT"}),
+    ("resize", {"rows": 30}),
+    ("mouse", {"action": "click", "row": 0, "col": 0}),
+    ("destroy_session", {}),
+]
+
+
+@pytest.fixture
+def agent(state_dir: Path) -> Iterator[Agent]:
+    with Agent(state_dir, "bash") as agent:
+        agent.call("create_session", program="bash", name="work")
+        yield agent
+
+
+def tmuxmcp(agent: Agent, *words: str, status: int = 0) -> Any:
+    """What the person's command line says, as JSON."""
+    verb, *rest = words
+    argv = [sys.executable, "-m", "tmuxmcp", verb, "--json", "--state-dir", str(agent.state_dir), *rest]
+    home = {"HOME": str(agent.state_dir / "home"), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=home)
+    assert done.returncode == status, done.stderr
+    return json.loads(done.stdout) if done.stdout else done.stderr
+
+
+def refused(agent: Agent, tool: str, **arguments: Any) -> dict[str, Any]:
+    """The details with which it is SESSION_TAKEN."""
+    with pytest.raises(ToolFailed) as failed:
+        agent.call(tool, session_id="work", **arguments)
+    assert failed.value.code == "SESSION_TAKEN", failed.value
+    return failed.value.error["details"]
+
+
+def events(agent: Agent, kind: str) -> list[dict[str, Any]]:
+    lines = (agent.state_dir / "sessions/work/events.jsonl").read_text().splitlines()
+    return [each for each in map(json.loads, lines) if each["event"] == kind]
+
+
+def test_what_is_taken_is_not_typed_into_until_it_is_given_back(agent: Agent):
+    taken = tmuxmcp(agent, "take", "work")["taken_over"]
+    before = agent.call("read", session_id="work", view="screen")["content"]
+    for tool, arguments in HELD_OFF:
+        assert refused(agent, tool, **arguments).items() >= {**taken, "via": "cli"}.items()
+    facts = agent.call("get_session", session_id="work")
+    assert (facts["taken_over"], facts["rows"], facts["mode"]) == (taken, 24, "shell_prompt")
+    assert agent.call("read", session_id="work", view="screen")["content"] == before
+    assert tmuxmcp(agent, "take", "work")["taken_over"] == taken, "it goes on"
+    assert tmuxmcp(agent, "release", "work")["released"]
+    assert agent.call("get_session", session_id="work")["taken_over"] is None
+    assert agent.run("echo yes", session_id="work")["output"] == "yes\n"
+    assert not tmuxmcp(agent, "release", "work")["released"]
+
+
+def test_events_and_audit_tell_of_it(agent: Agent):
+    taken = tmuxmcp(agent, "take", "work")["taken_over"]
+    tmuxmcp(agent, "release", "work")
+    ((begun,), (over,)) = events(agent, "taken"), events(agent, "given_back")
+    assert (begun["by"], begun["time"], begun["via"]) == (taken["by"], taken["since"], "cli")
+    assert (over["by"], over["since"], over["reason"]) == (taken["by"], taken["since"], "release")
+    told = [(line["tool"], line["session_id"]) for line in audit_lines(agent.state_dir)]
+    assert {("take", "work"), ("release", "work")} <= set(told)
+
+
+def test_force_ends_what_is_taken(agent: Agent):
+    tmuxmcp(agent, "take", "work")
+    assert agent.call("destroy_session", session_id="work", force=True)["destroyed"]
+
+
+def test_a_lease_that_anybody_set_in_tmux_holds_as_well(agent: Agent):
+    """It is checked where it is typed, whatever the server has seen of it."""
+    tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock"), "set-option", "-p", "-t", "=work:", "@tmuxmcp_taken"]
+    subprocess.run([*tmux, "by hand"], check=True)
+    assert refused(agent, "send", text="x")["by"] == "unknown"
+    tmuxmcp(agent, "release", "work")
+    assert agent.run("echo yes", session_id="work")["output"] == "yes\n"
+
+
+def test_what_runs_in_a_session_does_not_give_it_back(agent: Agent):
+    tmuxmcp(agent, "take", "work")
+    code = f"{sys.executable} -m tmuxmcp release --state-dir {agent.state_dir} work"
+    ran = agent.run(f"cd {Path.cwd()}; {code}")
+    assert (ran["exit_code"], "PERMISSION_DENIED" in ran["output"]) == (4, True), ran
+    refused(agent, "send", text="x")

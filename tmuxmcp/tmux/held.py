@@ -1,0 +1,78 @@
+"""Who holds a session: a person who took it over, or a pause. Options of the pane say so; here they are only read.
+
+tmux itself checks them in the same step that types, so that nothing is typed between a look at them and the typing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tmuxmcp.contract.times import iso
+from tmuxmcp.errors import SessionTaken
+
+FREE = "#{==:#{@tmuxmcp_taken}#{@tmuxmcp_paused},}"
+"""A tmux format that holds while nobody holds the pane."""
+
+PAUSE = "pause"
+"""Who holds what was paused."""
+
+_LEASE = re.compile(r"([0-9]{1,15})-(cli|attach|page)-([0-9]{1,10})-([A-Za-z0-9_.]{1,64})")
+
+
+@dataclass(frozen=True)
+class Lease:
+    """That somebody holds a session."""
+
+    by: str
+    """Their name; `pause`; `unknown`, where somebody else than we has set the option."""
+    via: str
+    """`cli`, `attach` or `page`."""
+    since_s: float | None
+    """In seconds since 1970; None: not known."""
+    pid: int = 0
+    """Process id of the terminal client that took it; 0: none did."""
+
+    @property
+    def since(self) -> str | None:
+        """ISO 8601, UTC."""
+        return None if self.since_s is None else iso(self.since_s)
+
+    @property
+    def paused(self) -> bool:
+        """No person holds it: it was paused."""
+        return self.by == PAUSE
+
+    @property
+    def option(self) -> str:
+        """What the pane's option says."""
+        return f"{int((self.since_s or 0) * 1000)}-{self.via}-{self.pid}-{self.by}"
+
+    @classmethod
+    def parse(cls, option: str) -> Lease | None:
+        """From the option; None: nobody holds it."""
+        if not option:
+            return None
+        found = _LEASE.fullmatch(option)
+        if found is None:
+            return cls("unknown", "cli", None)
+        return cls(found[4], found[2], int(found[1]) / 1000, int(found[3]))
+
+
+def name_of(user: str) -> str:
+    """A user's name as a lease has it."""
+    return re.sub(r"[^A-Za-z0-9_.]", "_", user)[:64] or "unknown"
+
+
+def taken_error(session_id: str, lease: Lease) -> SessionTaken:
+    """What is answered while somebody holds a session."""
+    since = f" since {lease.since}" if lease.since else ""
+    if lease.paused:
+        message = f"Session {session_id} is paused{since}: nothing was typed or done. What runs in it goes on."
+        hint = "Only a person can resume it. Wait with wait_for=needs_you, and read meanwhile."
+    else:
+        message = f"{lease.by} has taken over session {session_id}{since}: nothing was typed or done."
+        hint = (
+            "Wait until it is given back (wait_for=needs_you); read shows what happens meanwhile. force still ends it."
+        )
+    return SessionTaken(message, hint=hint, session_id=session_id, by=lease.by, since=lease.since, via=lease.via)
