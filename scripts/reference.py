@@ -213,6 +213,7 @@ VALUES: dict[str, dict[str, str]] = {
         "matched": "The pattern was found, `matched` has the text; or, for `changed`, the screen has changed.",
         "output": "Something was printed that you have not read; of `wait` alone.",
         "needs_you": "A secret is asked for; of `wait` alone.",
+        "taken": "A person took the session over meanwhile; what runs goes on.",
         "exited": "The session's program has ended.",
         "timeout": "The time was up; what runs goes on.",
         "immediate": "There was no wait; for `wait_for=command`, no command runs.",

@@ -6,12 +6,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.agent import Agent, ToolFailed, audit_lines
+from tests.agent import Agent, ToolFailed, audit_lines, eventually
+from tests.conftest import SLOW
 
 HELD_OFF: list[tuple[str, dict[str, Any]]] = [
     ("run", {"command": "echo no"}),
@@ -98,3 +100,27 @@ def test_what_runs_in_a_session_does_not_give_it_back(agent: Agent):
     ran = agent.run(f"cd {Path.cwd()}; {code}")
     assert (ran["exit_code"], "PERMISSION_DENIED" in ran["output"]) == (4, True), ran
     refused(agent, "send", text="x")
+
+
+WAITS: list[tuple[str, dict[str, Any]]] = [
+    ("run", {"command": "sleep 60", "timeout_ms": 20000}),
+    ("run", {"command": "yes", "timeout_ms": 20000, "max_bytes": 100}),
+    ("send", {"text": "sleep 60", "enter": True, "wait_for": "pattern", "pattern": "never", "timeout_ms": 20000}),
+    ("read", {"wait_for": "exit", "timeout_ms": 20000}),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments"), WAITS, ids=["run", "flood", "send", "read"])
+def test_who_waits_is_told_at_once_and_the_command_goes_on(agent: Agent, tool: str, arguments: dict[str, Any]):
+    with ThreadPoolExecutor(1) as threads:
+        answer = threads.submit(agent.call, tool, session_id="work", **arguments)
+        if tool != "read":
+            eventually(lambda: agent.call("get_session", session_id="work")["mode"] == "running")
+        tmuxmcp(agent, "take", "work")
+        told = answer.result(10 * SLOW)
+    told = told.get("result") or told
+    assert told["outcome"] == "taken"
+    if tool == "run":
+        assert (told["completed"], told["exit_code"], "goes on" in told["note"]) == (False, None, True)
+    if tool != "read":
+        assert agent.call("get_session", session_id="work")["mode"] == "running"

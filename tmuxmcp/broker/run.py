@@ -710,6 +710,8 @@ async def _finish(session: Session, job: Job, deadline: float, until: Until, pro
             ran = _exited(session, scan, job)
         if ran:
             return ran
+        if session.lease:
+            return _taken(session, scan, job)
         now = time.monotonic()
         if now - told >= PROGRESS_EVERY_S:
             told = now
@@ -798,6 +800,12 @@ def _idle(session: Session, look: Look, job: Job, idle_ms: int) -> Ran:
     ran = typed.unfinished(session, look, job, "idle")
     note = f"Nothing was printed for {idle_ms} ms; it goes on. Take it up with read wait_for=command."
     return replace(ran, evidence="quiet" if ran.evidence else None, note=" ".join(filter(None, (ran.note, note))))
+
+
+def _taken(session: Session, scan: Scan, job: Job) -> Ran:
+    """What is known of a command during which a person took the session over."""
+    ran = typed.unfinished(session, scan, job, "taken")
+    return replace(ran, note=typed.joined(ran.note, f"A person has taken the session over. {GOES_ON}"))
 
 
 def _exited(session: Session, scan: Scan, job: Job) -> Ran:

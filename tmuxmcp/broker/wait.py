@@ -191,7 +191,7 @@ async def wait_for(session: Session, wait: Wait) -> Answer:
     watch = _Watch(begun, size if wait.sent_at is None else wait.sent_at, size, begun, told=begun)
     watch.matching = Matching(wait.pattern, wait.start_offset, wait.typed, wait.screen)
     watch.prompt = Prompt(wait.prompt_pattern, wait.sent_at, wait.typed)
-    deadline = begun + wait.timeout_ms / 1000
+    deadline, held = begun + wait.timeout_ms / 1000, session.lease
 
     def step_s() -> float:
         return min(max(SHORTEST_LOOK_S, (time.monotonic() - watch.changed) / 8), wait.look_s)
@@ -204,6 +204,8 @@ async def wait_for(session: Session, wait: Wait) -> Answer:
             found = await _check(session, scan, wait, watch)
             if found:
                 return _answer(found, watch)
+            if session.lease not in (None, held):
+                return _answer(("taken", None, None), watch)
             await _tell(scan, wait, watch)
     return _answer(("exited" if scan.exited else "timeout", None, None), watch)
 

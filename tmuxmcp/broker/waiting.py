@@ -173,17 +173,21 @@ async def _one(
 ) -> _Found | None:
     deadline = time.monotonic() + limit_ms / 1000
     wait = Wait("ready", limit_ms, idle_ms=NEVER_MS, caller=call.caller, look_s=look_s)
-    wait.start_offset = session.seen_to(call.caller)
+    wait.start_offset, held = session.seen_to(call.caller), session.lease
     match request.wait_for:
         case "output":
             return await _until(session, deadline, lambda look: look.size > wait.start_offset, "output")
         case "needs_you":
             if not await _changed(session, wait.start_offset, deadline, look_s, lambda look: look.mode == "password"):
                 return None
+            if session.lease not in (None, held):
+                return _Found(session, "taken")
             return await _until(session, deadline, lambda look: look.mode == "password", "needs_you", look_s)
         case "ready":
             if not await _changed(session, wait.start_offset, deadline, look_s, lambda look: look.ready):
                 return None
+            if session.lease not in (None, held):
+                return _Found(session, "taken")
         case "pattern":
             return await _pattern(session, wait, patterns)
     wait.want = request.wait_for
@@ -195,9 +199,12 @@ async def _changed(
     session: Session, offset: int, deadline: float, look_s: float, holds: Callable[[Look], bool]
 ) -> bool:
     """Wait until something has happened since the caller looked: what holds already counts from then on."""
+    held = session.lease
     with session.watcher.waiting(session.log.path):
         async for look in session.looks(look_s, deadline):
             if look.size > offset or look.exited or not holds(look):
+                return True
+            if session.lease not in (None, held):
                 return True
     return False
 
@@ -205,10 +212,13 @@ async def _changed(
 async def _until(
     session: Session, deadline: float, met: Callable[[Look], bool], outcome: r.Outcome, step_s: float = LONGEST_LOOK_S
 ) -> _Found | None:
+    held = session.lease
     with session.watcher.waiting(session.log.path):
         async for look in session.looks(step_s, deadline):
             if met(look):
                 return _Found(session, outcome, "kernel" if outcome == "needs_you" else None)
+            if session.lease not in (None, held):
+                return _Found(session, "taken")
             if look.exited:
                 return _Found(session, "exited")
     return None

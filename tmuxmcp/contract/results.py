@@ -29,7 +29,7 @@ Mode = Literal[
 ]
 Evidence = Literal["marks", "kernel", "prompt", "quiet"]
 Outcome = Literal[
-    "ready", "command", "idle", "matched", "output", "needs_you", "left", "exited", "timeout", "immediate"
+    "ready", "command", "idle", "matched", "output", "needs_you", "left", "taken", "exited", "timeout", "immediate"
 ]
 Where = Literal["own", "nested", "remote"]
 EndReason = Literal["exit", "signal", "memory", "cpu", "duration", "idle", "destroyed", "lost"]
