@@ -39,7 +39,8 @@ CALLS: list[tuple[str, int, Callable[[Broker], Awaitable[object]]]] = [
     ("list_sessions", 1, lambda broker: broker.list_sessions()),
     ("send without reading", 2, lambda broker: broker.send(" ", session_id="a", read="none")),
     ("search", 1, lambda broker: broker.search("x", "a")),
-    ("resize", 3, lambda broker: broker.resize(rows=30, session_id="a")),
+    # What is shown before and after it; up to four tries to find a moment in which nothing is printed.
+    ("resize", 12, lambda broker: broker.resize(rows=30, session_id="a")),
     ("signal", 2, lambda broker: broker.signal("CONT", session_id="a")),
 ]
 

@@ -15,10 +15,10 @@ from PIL import Image
 
 from tests.conftest import eventually
 from tests.terminal.test_markup import Text, drawn
-from tmuxmcp.broker import fonts
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.errors import SessionExited, Unsupported
+from tmuxmcp.host import fonts
 
 pytestmark = pytest.mark.anyio
 

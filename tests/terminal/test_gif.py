@@ -9,7 +9,7 @@ from PIL import Image, ImageChops, ImageSequence
 
 from tests.terminal.films import film_of, printed, recorded
 from tests.terminal.test_frames import made
-from tmuxmcp.broker import fonts
+from tmuxmcp.host import fonts
 from tmuxmcp.terminal.film import Film, Printed, Resized
 from tmuxmcp.terminal.gif import LONGEST_MS, gif
 from tmuxmcp.terminal.palette import palette_of

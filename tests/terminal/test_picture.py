@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from tests.terminal.test_markup import screen, text, wide
-from tmuxmcp.broker import fonts
+from tmuxmcp.host import fonts
 from tmuxmcp.terminal.picture import FONT_SIZE, MARGIN, MOST_PIXELS, Painter, png, size_for
 from tmuxmcp.terminal.snapshot import Cursor, Snapshot, Style
 from tmuxmcp.terminal.theme import DARK

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import anyio
 
-from tmuxmcp.broker import fonts
 from tmuxmcp.broker.screens import Shown, shown_by
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.words import PictureFormat
 from tmuxmcp.errors import SessionExited, Unsupported
+from tmuxmcp.host import fonts
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal import markup, picture
 from tmuxmcp.terminal.snapshot import Cursor, Snapshot

@@ -224,8 +224,9 @@ def _history(verbs: Verbs, name: str, chosen: bool) -> None:
 
 def _export(verbs: Verbs, name: str, chosen: bool) -> None:
     description = (
-        "Write what a session did to a file: a recording for asciinema (cast), its text (txt, ansi, html) or lines of\n"
-        "JSON (jsonl). Also of sessions that have ended, as long as their logs are kept. Nothing is overwritten.\n\n"
+        "Write what a session did to a file: a recording for asciinema (cast), its text (txt, ansi, html), a picture\n"
+        "that moves (svg, gif) or lines of JSON (jsonl). Also of sessions that have ended, as long as their logs are\n"
+        "kept. Nothing is overwritten.\n\n"
         "Times count from the session's beginning; negative ones are before now."
     )
     parser = _verb(verbs, name, "write what a session did to a file", "export.export", description=description)

@@ -497,8 +497,8 @@ class ListDirectory(Request[r.ListDirectoryResult]):
 
 @operation("Export recording", r.ExportRecordingResult, tools="recording", acts="file", session="default")
 class ExportRecording(Request[r.ExportRecordingResult]):
-    """Write what a session did to a file that is not there yet: a recording for asciinema (cast), its text or
-    JSON lines. All of it, a stretch, or one command. Nothing needs to be recorded before.
+    """Write what a session did to a file that is not there yet: a recording for asciinema (cast), its text,
+    a moving picture or JSON lines. All of it, a stretch, or one command. Nothing needs to be recorded before.
 
     Raises:
         NotRetained, PathOutsideRoot, FileMissing, PermissionDenied, InvalidArgument, ResourceLimit, PolicyDenied,

@@ -32,7 +32,7 @@ View = Literal["new", "screen", "diff", "scrollback", "raw"]
 
 PictureFormat = Literal["png", "svg", "html"]
 
-FilmFormat = Literal["cast", "cast2", "txt", "ansi", "html", "jsonl"]
+FilmFormat = Literal["cast", "cast2", "txt", "ansi", "html", "svg", "gif", "jsonl"]
 """As what a stretch of a session can be exported."""
 
 FILM_FORMATS: tuple[str, ...] = get_args(FilmFormat)

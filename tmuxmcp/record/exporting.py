@@ -22,6 +22,7 @@ from typing import Any
 from tmuxmcp.contract.words import FilmFormat
 from tmuxmcp.errors import IoError, ResourceLimit, TmuxMcpError, all_errors
 from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.filmpictures import as_gif, as_svg
 from tmuxmcp.record.recordings import Recorded, Stretch, times_of
 from tmuxmcp.terminal import asciicast
 from tmuxmcp.terminal.film import Film, Moment, Printed
@@ -57,6 +58,8 @@ FORMATS: Mapping[FilmFormat, Format] = {
     "txt": Format(".txt", as_txt, timed=False),
     "ansi": Format(".ansi", as_ansi, timed=False),
     "html": Format(".html", as_html, timed=False),
+    "svg": Format(".svg", as_svg),
+    "gif": Format(".gif", as_gif),
     "jsonl": Format(".jsonl", as_jsonl),
 }
 

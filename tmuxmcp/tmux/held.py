@@ -69,10 +69,8 @@ def taken_error(session_id: str, lease: Lease) -> SessionTaken:
     since = f" since {lease.since}" if lease.since else ""
     if lease.paused:
         message = f"Session {session_id} is paused{since}: nothing was typed or done. What runs in it goes on."
-        hint = "Only a person can resume it. Wait with wait_for=needs_you, and read meanwhile."
+        hint = "Only a person can resume it. read shows what happens meanwhile; try again later."
     else:
         message = f"{lease.by} has taken over session {session_id}{since}: nothing was typed or done."
-        hint = (
-            "Wait until it is given back (wait_for=needs_you); read shows what happens meanwhile. force still ends it."
-        )
+        hint = "read shows what happens meanwhile; try again once the person has released it. force still ends it."
     return SessionTaken(message, hint=hint, session_id=session_id, by=lease.by, since=lease.since, via=lease.via)

@@ -1,0 +1,38 @@
+"""Films as pictures that move, with what that needs of this machine: Pillow and fonts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tmuxmcp.errors import Unsupported
+from tmuxmcp.host import fonts
+from tmuxmcp.terminal.film import Film
+from tmuxmcp.terminal.gif import gif
+from tmuxmcp.terminal.moving import moving_svg
+from tmuxmcp.terminal.picture import Painter, size_for
+from tmuxmcp.terminal.reel import reel
+
+SVG_PER_SECOND, GIF_PER_SECOND = 25, 10
+"""Pictures of one second at most: each one of a GIF takes room and time, those of an SVG share their rows."""
+
+
+def as_svg(film: Film) -> Iterator[bytes]:
+    """Give an SVG that moves, without scripts."""
+    return (piece.encode("utf-8", "replace") for piece in moving_svg(reel(film, SVG_PER_SECOND)))
+
+
+def as_gif(film: Film) -> Iterator[bytes]:
+    """Give a GIF that plays for ever.
+
+    Raises:
+        Unsupported: Pillow or a font is missing.
+    """
+    try:
+        import PIL  # noqa: F401 - only to say what is missing
+    except ImportError:
+        raise Unsupported(
+            "GIF needs Pillow, which cannot be imported.",
+            hint="Have a person install tmuxmcp again, with what it depends on. The format svg needs nothing.",
+        ) from None
+    shots = reel(film, GIF_PER_SECOND)
+    yield from gif(shots, Painter(fonts.find(), size=size_for(shots.cols, shots.lines)))
