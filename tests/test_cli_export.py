@@ -43,7 +43,8 @@ def test_a_session_is_written_as_each_format_and_nothing_is_overwritten(cli: Com
         in cli("export", "x", "--path", "-", "--format", "html").stdout
     )
     svg = cli("export", "x", "--path", "-", "--format", "svg").stdout
-    assert svg.startswith(b"<svg ") and b"&lt;b&gt;" in svg
+    assert svg.startswith(b"<svg ")
+    assert b"&lt;b&gt;" in svg
     assert b"<script" not in svg
     assert cli("export", "x", "--path", "-", "--format", "gif").stdout.startswith(b"GIF89a")
     lines = [json.loads(line) for line in cli("export", "x", "--path", "-", "--format", "jsonl").stdout.splitlines()]

@@ -180,6 +180,17 @@ async def test_lost_output_makes_it_approximate(broker: Broker) -> None:
     assert not (await screen_at(session, end - 1)).approximate
 
 
+async def test_a_size_that_somebody_else_set_makes_it_approximate(broker: Broker) -> None:
+    await broker.create_session("bash", name="a")
+    first = (await broker.run("echo one", "a")).end_offset
+    assert not (await broker.read(session_id="a", view="screen", at_offset=first)).approximate
+    done(TMUX, "-S", str(broker.settings.state_dir / "tmux.sock"), "resize-window", "-t", "=a:", "-x", "50")
+    assert (await broker.read(session_id="a", view="screen", at_offset=first)).approximate
+    await broker.resize(cols=60, session_id="a")
+    end = (await broker.run("clear", "a")).end_offset
+    assert not (await broker.read(session_id="a", view="screen", at_offset=end)).approximate
+
+
 async def test_a_second_look_needs_no_process(broker: Broker) -> None:
     await broker.create_session("bash", name="a")
     end = (await broker.run("seq 100", "a")).end_offset

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import anyio
@@ -67,7 +68,9 @@ class Past:
         for _ in range(TRIES):
             found = await self._rebuilt(session, offset, deadline)
             if found:
-                return await anyio.to_thread.run_sync(screen_of, found.screen)
+                snapshot = await anyio.to_thread.run_sync(screen_of, found.screen)
+                unsure = snapshot.approximate or await _resized_unnoticed(session, offset)
+                return replace(snapshot, approximate=unsure)
         raise IoError(f"The log of session {session.id} is given back faster than it is read.", hint="Try again.")
 
     async def _rebuilt(self, session: Session, offset: int, deadline: float) -> Packed | None:
@@ -111,6 +114,16 @@ class Past:
 
 def _key(session: Session) -> Key:
     return str(session.directory.path), session.directory.inode, session.meta.created_at
+
+
+async def _resized_unnoticed(session: Session, offset: int) -> bool:
+    """Whether somebody changed the size by tmux itself, some time behind the last change that is written down."""
+    if session.pane is None:
+        return False
+    await session.refresh()
+    changes = session.events.resizes()
+    known = (changes[-1].cols, changes[-1].rows) if changes else (session.meta.cols, session.meta.rows)
+    return (session.cols, session.rows) != known and offset >= (changes[-1].offset if changes else 0)
 
 
 def _not_retained(session: Session, offset: int) -> NotRetained:
