@@ -25,7 +25,7 @@ from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.timing import Times
 
-TICKS = "while sleep 0.03; do echo T$EPOCHREALTIME; done"
+TICKS = "while sleep 0.03 && echo T$EPOCHREALTIME; do :; done"  # it ends with its terminal
 LATE_MS = 1000 * SLOW
 """What is printed takes so long at most until it is in the log and a writer that is not held up sees it."""
 
