@@ -42,6 +42,7 @@ def calls(files: Path) -> list[tuple[str, dict[str, Any]]]:
         ("write_file", {"path": path, "data": "hi"}),
         ("read_file", {"path": path}),
         ("list_directory", {"path": str(files)}),
+        ("export_recording", ONE | {"format": "txt"}),
         ("health", {}),
         ("run", ONE | {"command": 1}),
         ("destroy_session", ONE),
