@@ -418,7 +418,7 @@ async def test_a_number_that_no_command_has_is_refused(broker: Broker) -> None:
     for number in (0, 2, 4, 99):
         with pytest.raises(InvalidArgument, match="from 1 to 3"):
             await broker.read(session_id="a", command=number)
-    for more in ({"since": 0}, {"offset": 1}, {"view": "screen"}, {"view": "scrollback"}, {"screen_id": "x"}):
+    for more in ({"since": 0}, {"offset": 1}, {"view": "diff"}, {"view": "scrollback"}, {"screen_id": "x"}):
         with pytest.raises(InvalidArgument, match="does not go with"):
             await broker.read(session_id="a", command=1, **more)  # type: ignore[arg-type]
 

@@ -162,6 +162,10 @@ MOMENTS = st.lists(
 WISHES = st.lists(st.one_of(st.floats(-10, 1200), st.sampled_from(["step", "next", "back", "play"])), max_size=8)
 
 
+def test_what_is_printed_at_the_beginning_is_shown_there() -> None:
+    assert top(Player(printed((0, b"a"), end_ms=10))) == "a"
+
+
 @settings(max_examples=60)
 @given(MOMENTS, WISHES)
 def test_any_wishes_leave_it_at_the_screen_of_its_time(moments: list, wishes: list) -> None:

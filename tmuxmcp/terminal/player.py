@@ -127,6 +127,7 @@ class Player:
         """Where it stands."""
         self._target: float | None = None
         self._tape = Tape(film)
+        self._go(0)  # what comes at once is shown at once
 
     @property
     def seeks(self) -> bool:
