@@ -52,7 +52,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     },
     "read": WAIT | {
         "session_id": "", "view": "new", "since": None, "wait_for": "none", "timeout_ms": 30_000, "offset": None,
-        "limit": 1000, "command": None,
+        "limit": 1000, "command": None, "at_ms": None,
     },
     "wait": {"session_ids": [], "wait_for": "ready", "patterns": [], "timeout_ms": 30_000},
     "list_commands": {"session_id": "", "limit": 20, "before": None, "failed_only": False},

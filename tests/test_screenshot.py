@@ -17,7 +17,7 @@ from tests.conftest import eventually
 from tests.terminal.test_markup import Text, drawn
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
-from tmuxmcp.errors import SessionExited, Unsupported
+from tmuxmcp.errors import InvalidArgument, SessionExited, Unsupported
 from tmuxmcp.host import fonts
 
 pytestmark = pytest.mark.anyio
@@ -115,10 +115,10 @@ async def test_without_pillow_png_says_what_to_do(broker: Broker, monkeypatch: p
     assert (await broker.screenshot("svg", session_id="a")).data
 
 
-async def test_other_moments_and_lost_sessions_are_refused(broker: Broker):
+async def test_unknown_moments_and_lost_sessions_are_refused(broker: Broker):
     await start(broker, "cat")
-    with pytest.raises(Unsupported, match="now"):
-        await broker.screenshot(at_ms=0, session_id="a")
+    with pytest.raises(InvalidArgument, match="no time of session"):
+        await broker.screenshot(at_ms=10**9, session_id="a")
     await broker.destroy_session("a", force=True)
     with pytest.raises(SessionExited):
         await broker.screenshot(session_id="a")

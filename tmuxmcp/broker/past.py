@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import anyio
 
 from tmuxmcp.broker import commands, run, views
 from tmuxmcp.broker.screens import Shown
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.contract.times import seconds_of
+from tmuxmcp.errors import InvalidArgument, NotRetained
 from tmuxmcp.sessions.past import screen_at
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.render import sgr
@@ -22,11 +25,26 @@ class Moment:
     offset: int
     """So much had been printed."""
     note: str | None = None
+    ms: int | None = None
+    """When that was, since the session was made; None: not known."""
+    resized_later: bool = False
+    """The size changed between this moment and the next output: it is the size of then that is not known."""
+
+
+RESIZED_LATER = "The size changed after this moment, before more was printed: this is the screen after that."
 
 
 def is_meant(asked: q.Read) -> bool:
     """Whether a past screen is asked for."""
-    return asked.at_offset is not None or (asked.command is not None and asked.view == "screen")
+    return bool(_ways(asked))
+
+
+def _ways(asked: q.Read) -> list[str]:
+    """The arguments that say which one."""
+    given = {"at_offset": asked.at_offset, "at_ms": asked.at_ms}
+    if asked.view == "screen":
+        given["command"] = asked.command
+    return [name for name, value in given.items() if value is not None]
 
 
 def check(asked: q.Read) -> None:
@@ -37,11 +55,11 @@ def check(asked: q.Read) -> None:
     """
     if not is_meant(asked):
         return
-    which = "command" if asked.at_offset is None else "at_offset"
+    which, *more = _ways(asked)
     others = {"since": asked.since, "offset": asked.offset, "screen_id": asked.screen_id or None}
-    if which != "command":
+    if which != "command" and "command" not in more:
         others["command"] = asked.command
-    given = [name for name, value in others.items() if value is not None]
+    given = more + [name for name, value in others.items() if value is not None]
     if asked.wait_for != "none":
         given.append(f"wait_for={asked.wait_for}")
     if asked.view != "screen":
@@ -60,7 +78,7 @@ async def read(session: Session, asked: q.Read) -> r.ReadResult:
         InvalidArgument, NotRetained, TimedOut, IoError
     """
     moment = await _moment(session, asked)
-    snapshot = await screen_at(session, moment.offset)
+    snapshot = await screen_of(session, moment)
     shown = shown_of(snapshot)
     piece = views.screen(shown, asked.format, asked.max_bytes, moment.offset)
     cursor = snapshot.cursor
@@ -84,7 +102,7 @@ async def read(session: Session, asked: q.Read) -> r.ReadResult:
         omitted_bytes=piece.omitted_bytes,
         next_offset=piece.next_offset,
         lines=len(piece.text.splitlines()),
-        time=None,
+        time=moment.ms,
         sanitized=piece.sanitized,
         approximate=snapshot.approximate,
         highlights=views.highlights(shown),
@@ -94,11 +112,57 @@ async def read(session: Session, asked: q.Read) -> r.ReadResult:
 
 
 async def _moment(session: Session, asked: q.Read) -> Moment:
-    if asked.at_offset is not None:
-        return Moment(asked.at_offset)
-    assert asked.command is not None, "is_meant says so"
-    end, note = commands.end_of(session, await run.at_rest(session), asked.command)
-    return Moment(end, note)
+    if asked.at_ms is not None:
+        return await moment_at(session, asked.at_ms)
+    offset, note = asked.at_offset, None
+    if offset is None:
+        assert asked.command is not None, "is_meant says so"
+        offset, note = commands.end_of(session, await run.at_rest(session), asked.command)
+    return Moment(offset, note, await anyio.to_thread.run_sync(session.times.ms_at, offset))
+
+
+async def moment_at(session: Session, at_ms: int) -> Moment:
+    """The moment of a time.
+
+    Args:
+        at_ms: milliseconds since the session was made; negative: before now.
+
+    Raises:
+        InvalidArgument: it is no time of this session.
+        NotRetained: nobody knows how much had been printed then.
+    """
+    now_ms = session.now_ms()
+    ms = now_ms + at_ms if at_ms < 0 else at_ms
+    if not 0 <= ms <= now_ms:
+        raise InvalidArgument(
+            f"at_ms={at_ms} is no time of session {session.id}, which was made {now_ms} ms ago.",
+            hint="It counts from when the session was made; negative: before now.",
+            session_id=session.id,
+        )
+    offset = await anyio.to_thread.run_sync(session.times.offset_at, ms)
+    if offset is None:
+        head = session.log.head()
+        raise NotRetained(
+            f"It is not known how much session {session.id} had printed at {ms} ms: no server was there to note it.",
+            hint="Ask again in a second if that was just now; else name a place in the log by at_offset or command.",
+            first_offset=head,
+            first_ms=await anyio.to_thread.run_sync(session.times.ms_at, head),
+        )
+    made = seconds_of(session.meta.created_at) or 0.0
+    later = any(
+        each.offset == offset and (seconds_of(each.time) or 0.0) - made > ms / 1000 for each in session.events.resizes()
+    )
+    return Moment(offset, RESIZED_LATER if later else None, ms, later)
+
+
+async def screen_of(session: Session, moment: Moment) -> Snapshot:
+    """What was shown at a moment.
+
+    Raises:
+        InvalidArgument, NotRetained, TimedOut, IoError
+    """
+    snapshot = await screen_at(session, moment.offset)
+    return replace(snapshot, approximate=True) if moment.resized_later else snapshot
 
 
 def shown_of(snapshot: Snapshot) -> Shown:

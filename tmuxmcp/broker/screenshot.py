@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import anyio
 
+from tmuxmcp.broker.past import Moment, screen_of
 from tmuxmcp.broker.screens import Shown, shown_by
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.words import PictureFormat
@@ -68,6 +69,18 @@ async def take(session: Session, format: PictureFormat) -> Picture:
     title = session.pane.title if session.pane else ""
     alive = bool(session.pane and not session.pane.dead)
     return await anyio.to_thread.run_sync(lambda: draw(snapshot_of(shown, title, alive), format))
+
+
+async def of_past(session: Session, moment: Moment, format: PictureFormat) -> r.ScreenshotResult:
+    """Draw what a session showed at a moment.
+
+    Raises:
+        InvalidArgument, NotRetained, TimedOut, IoError: there is no such screen.
+        Unsupported: Pillow or a font is missing.
+    """
+    snapshot = await screen_of(session, moment)
+    picture = await anyio.to_thread.run_sync(draw, snapshot, format)
+    return picture.result(session.id).model_copy(update={"approximate": snapshot.approximate})
 
 
 def snapshot_of(shown: Shown, title: str, alive: bool) -> Snapshot:

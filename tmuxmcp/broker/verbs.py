@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 
-from tmuxmcp.broker import adopting, commands, facts, health, mouse, run, sending
+from tmuxmcp.broker import adopting, commands, facts, health, mouse, past, run, sending
 from tmuxmcp.broker.arriving import arrive
 from tmuxmcp.broker.drawn import output_of
 from tmuxmcp.broker.ends import Ends
@@ -340,9 +340,10 @@ class Verbs:
     async def _screenshot(self, request: q.Screenshot, call: Call, target: Target) -> r.ScreenshotResult:
         from tmuxmcp.broker import screenshot  # late: few callers draw
 
-        if request.at_ms is not None:
-            raise Unsupported("Only the screen of now can be drawn.", hint="Leave at_ms out.")
         session = await self._targets.session(target, call)
+        if request.at_ms is not None:
+            moment = await past.moment_at(session, request.at_ms)
+            return await screenshot.of_past(session, moment, request.format)
         return (await screenshot.take(session, request.format)).result(session.id)
 
 

@@ -36,6 +36,7 @@ MaxBytes = Annotated[
     int, Field(ge=1, le=MAX_BYTES, description="Most bytes of text"), FromSetting("max_bytes"), Bound()
 ]
 TimeoutMs = Annotated[int, Field(ge=0, description="Longest wait"), AtMost("max_wait_ms"), Bound()]
+AtMs = Annotated[int | None, Field(description="A past screen: ms since its start; negative: ago"), Seldom()]
 Rows = Annotated[int, Field(ge=1, le=500)]
 Cols = Annotated[int, Field(ge=1, le=500)]
 Lines = Annotated[int, Field(ge=0, le=1_000_000)]
@@ -271,6 +272,7 @@ class Read(Request[r.ReadResult]):
     ] = "new"
     session_id: SessionId = ""
     command: Annotated[int | None, Field(ge=-1, description="This command's output, by number; -1: the last")] = None
+    at_ms: AtMs = None
     at_offset: Annotated[
         int | None, Field(ge=0, description="view=screen: the past screen, after so many bytes of output"), Seldom()
     ] = None
@@ -383,11 +385,11 @@ class Screenshot(Request[r.ScreenshotResult]):
     """A picture of the screen with its colours. For its text use read: it costs less.
 
     Raises:
-        Unsupported, SessionNotFound
+        Unsupported, InvalidArgument, NotRetained, TimedOut, IoError, SessionNotFound
     """
 
     format: PictureFormat = "png"
-    at_ms: Annotated[int | None, Field(ge=0, description="Not offered yet"), Seldom(works=False)] = None
+    at_ms: AtMs = None
     session_id: SessionId = ""
 
 

@@ -581,6 +581,8 @@ class ScreenshotResult(Result):
     """Size of the picture."""
     data: str | None
     """The picture, base64 for PNG; null over MCP, where it is a content block of its own."""
+    approximate: bool = False
+    """As of `read`."""
 
 
 class Check(Result):

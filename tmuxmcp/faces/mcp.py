@@ -96,7 +96,8 @@ menus), view=diff only its rows that changed since your last look.
 - mode=password: a secret is asked for. Never type, guess or ask for secrets yourself: have the person run \
 `tmuxmcp attach --take SESSION_ID` and type it, then read with wait_for=ready. `attach_command` only watches.
 - Understood though no schema has them: ctrl alt shift bracketed_paste prompt_pattern screen_id limits \
-scrollback_lines generation data_base64 at_offset, idle_ms of send and run, format of send, signal of destroy_session.
+scrollback_lines generation data_base64 at_ms at_offset, idle_ms of send and run, format of send, \
+signal of destroy_session.
 - Errors begin with a CODE and say what to do next.
 """
 

@@ -132,7 +132,7 @@ def _not_retained(session: Session, offset: int) -> NotRetained:
         f"What session {session.id} showed at offset {offset} is no longer kept.",
         hint=f"What is kept begins at offset {head}.",
         first_offset=head,
-        first_ms=None,
+        first_ms=session.times.ms_at(head),
     )
 
 
