@@ -28,7 +28,7 @@ HELD_OFF: list[tuple[str, dict[str, Any]]] = [
 @pytest.fixture
 def agent(state_dir: Path) -> Iterator[Agent]:
     with Agent(state_dir, "bash") as agent:
-        agent.call("create_session", program="bash", name="work")
+        agent.call("create_session", program="bash", name="held")
         yield agent
 
 
@@ -45,58 +45,58 @@ def tmuxmcp(agent: Agent, *words: str, status: int = 0) -> Any:
 def refused(agent: Agent, tool: str, **arguments: Any) -> dict[str, Any]:
     """The details with which it is SESSION_TAKEN."""
     with pytest.raises(ToolFailed) as failed:
-        agent.call(tool, session_id="work", **arguments)
+        agent.call(tool, session_id="held", **arguments)
     assert failed.value.code == "SESSION_TAKEN", failed.value
     return failed.value.error["details"]
 
 
 def events(agent: Agent, kind: str) -> list[dict[str, Any]]:
-    lines = (agent.state_dir / "sessions/work/events.jsonl").read_text().splitlines()
+    lines = (agent.state_dir / "sessions/held/events.jsonl").read_text().splitlines()
     return [each for each in map(json.loads, lines) if each["event"] == kind]
 
 
 def test_what_is_taken_is_not_typed_into_until_it_is_given_back(agent: Agent):
-    taken = tmuxmcp(agent, "take", "work")["taken_over"]
-    before = agent.call("read", session_id="work", view="screen")["content"]
+    taken = tmuxmcp(agent, "take", "held")["taken_over"]
+    before = agent.call("read", session_id="held", view="screen")["content"]
     for tool, arguments in HELD_OFF:
         assert refused(agent, tool, **arguments).items() >= {**taken, "via": "cli"}.items()
-    facts = agent.call("get_session", session_id="work")
+    facts = agent.call("get_session", session_id="held")
     assert (facts["taken_over"], facts["rows"], facts["mode"]) == (taken, 24, "shell_prompt")
-    assert agent.call("read", session_id="work", view="screen")["content"] == before
-    assert tmuxmcp(agent, "take", "work")["taken_over"] == taken, "it goes on"
-    assert tmuxmcp(agent, "release", "work")["released"]
-    assert agent.call("get_session", session_id="work")["taken_over"] is None
-    assert agent.run("echo yes", session_id="work")["output"] == "yes\n"
-    assert not tmuxmcp(agent, "release", "work")["released"]
+    assert agent.call("read", session_id="held", view="screen")["content"] == before
+    assert tmuxmcp(agent, "take", "held")["taken_over"] == taken, "it goes on"
+    assert tmuxmcp(agent, "release", "held")["released"]
+    assert agent.call("get_session", session_id="held")["taken_over"] is None
+    assert agent.run("echo yes", session_id="held")["output"] == "yes\n"
+    assert not tmuxmcp(agent, "release", "held")["released"]
 
 
 def test_events_and_audit_tell_of_it(agent: Agent):
-    taken = tmuxmcp(agent, "take", "work")["taken_over"]
-    tmuxmcp(agent, "release", "work")
+    taken = tmuxmcp(agent, "take", "held")["taken_over"]
+    tmuxmcp(agent, "release", "held")
     ((begun,), (over,)) = events(agent, "taken"), events(agent, "given_back")
     assert (begun["by"], begun["time"], begun["via"]) == (taken["by"], taken["since"], "cli")
     assert (over["by"], over["since"], over["reason"]) == (taken["by"], taken["since"], "release")
     told = [(line["tool"], line["session_id"]) for line in audit_lines(agent.state_dir)]
-    assert {("take", "work"), ("release", "work")} <= set(told)
+    assert {("take", "held"), ("release", "held")} <= set(told)
 
 
 def test_force_ends_what_is_taken(agent: Agent):
-    tmuxmcp(agent, "take", "work")
-    assert agent.call("destroy_session", session_id="work", force=True)["destroyed"]
+    tmuxmcp(agent, "take", "held")
+    assert agent.call("destroy_session", session_id="held", force=True)["destroyed"]
 
 
 def test_a_lease_that_anybody_set_in_tmux_holds_as_well(agent: Agent):
     """It is checked where it is typed, whatever the server has seen of it."""
-    tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock"), "set-option", "-p", "-t", "=work:", "@tmuxmcp_taken"]
+    tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock"), "set-option", "-p", "-t", "=held:", "@tmuxmcp_taken"]
     subprocess.run([*tmux, "by hand"], check=True)
     assert refused(agent, "send", text="x")["by"] == "unknown"
-    tmuxmcp(agent, "release", "work")
-    assert agent.run("echo yes", session_id="work")["output"] == "yes\n"
+    tmuxmcp(agent, "release", "held")
+    assert agent.run("echo yes", session_id="held")["output"] == "yes\n"
 
 
 def test_what_runs_in_a_session_does_not_give_it_back(agent: Agent):
-    tmuxmcp(agent, "take", "work")
-    code = f"{sys.executable} -m tmuxmcp release --state-dir {agent.state_dir} work"
+    tmuxmcp(agent, "take", "held")
+    code = f"{sys.executable} -m tmuxmcp release --state-dir {agent.state_dir} held"
     ran = agent.run(f"cd {Path.cwd()}; {code}")
     assert (ran["exit_code"], "PERMISSION_DENIED" in ran["output"]) == (4, True), ran
     refused(agent, "send", text="x")
@@ -113,14 +113,14 @@ WAITS: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("tool", "arguments"), WAITS, ids=["run", "flood", "send", "read"])
 def test_who_waits_is_told_at_once_and_the_command_goes_on(agent: Agent, tool: str, arguments: dict[str, Any]):
     with ThreadPoolExecutor(1) as threads:
-        answer = threads.submit(agent.call, tool, session_id="work", **arguments)
+        answer = threads.submit(agent.call, tool, session_id="held", **arguments)
         if tool != "read":
-            eventually(lambda: agent.call("get_session", session_id="work")["mode"] == "running")
-        tmuxmcp(agent, "take", "work")
+            eventually(lambda: agent.call("get_session", session_id="held")["mode"] == "running")
+        tmuxmcp(agent, "take", "held")
         told = answer.result(10 * SLOW)
     told = told.get("result") or told
     assert told["outcome"] == "taken"
     if tool == "run":
         assert (told["completed"], told["exit_code"], "goes on" in told["note"]) == (False, None, True)
     if tool != "read":
-        assert agent.call("get_session", session_id="work")["mode"] == "running"
+        assert agent.call("get_session", session_id="held")["mode"] == "running"

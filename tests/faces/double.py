@@ -213,7 +213,7 @@ EXAMPLES: dict[str, r.Result] = {
     ),
     "export_recording": r.ExportRecordingResult(
         session_id="sess_ab",
-        path="/work/build.cast",
+        path="/srv/build.cast",
         format="cast",
         bytes=1200,
         duration_s=61.5,
