@@ -90,6 +90,10 @@ def test_a_lease_that_anybody_set_in_tmux_holds_as_well(agent: Agent):
     tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock"), "set-option", "-p", "-t", "=held:", "@tmuxmcp_taken"]
     subprocess.run([*tmux, "by hand"], check=True)
     assert refused(agent, "send", text="x")["by"] == "unknown"
+    assert refused(agent, "send", text="x")["by"] == "unknown"
+    subprocess.run(["-pu" if word == "-p" else word for word in tmux], check=True)
+    assert agent.run("echo yes", session_id="held")["output"] == "yes\n"
+    subprocess.run([*tmux, "by hand"], check=True)
     tmuxmcp(agent, "release", "held")
     assert agent.run("echo yes", session_id="held")["output"] == "yes\n"
 
