@@ -187,6 +187,7 @@ async def test_a_size_that_somebody_else_set_makes_it_approximate(broker: Broker
     done(TMUX, "-S", str(broker.settings.state_dir / "tmux.sock"), "resize-window", "-t", "=a:", "-x", "50")
     assert (await broker.read(session_id="a", view="screen", at_offset=first)).approximate
     await broker.resize(cols=60, session_id="a")
+    assert (await broker.read(session_id="a", view="screen", at_offset=first)).approximate
     end = (await broker.run("clear", "a")).end_offset
     assert not (await broker.read(session_id="a", view="screen", at_offset=end)).approximate
 

@@ -61,6 +61,19 @@ class Resized:
 
 
 @dataclass(frozen=True)
+class SizeUnknown:
+    """Somebody changed the size in tmux itself, some time between two offsets, and nobody wrote that down."""
+
+    kind: ClassVar = "size_unknown"
+
+    time: str
+    offset: int
+    """That of the change before; 0: there was none."""
+    until: int
+    """Size of the log when it was noticed."""
+
+
+@dataclass(frozen=True)
 class Gap:
     """Output was lost here."""
 
@@ -140,7 +153,7 @@ class GivenBack:
     """`key`, `release`, `detach` or `timeout`."""
 
 
-Event = Input | Resized | Gap | Exited | Adopted | LeftShell | Taken | GivenBack
+Event = Input | Resized | SizeUnknown | Gap | Exited | Adopted | LeftShell | Taken | GivenBack
 
 
 @dataclass(frozen=True)
@@ -154,7 +167,7 @@ class Unknown:
 
 _FIELDS: dict[type[Event], dict[str, Any]] = {
     each: {name: hint for name, hint in get_type_hints(each).items() if name not in ("kind", "time")}
-    for each in (Input, Resized, Gap, Exited, Adopted, LeftShell, Taken, GivenBack)
+    for each in (Input, Resized, SizeUnknown, Gap, Exited, Adopted, LeftShell, Taken, GivenBack)
 }
 _KINDS: dict[str, type[Event]] = {each.kind: each for each in _FIELDS}
 
@@ -196,7 +209,7 @@ def _events_of(lines: Iterable[bytes]) -> Iterator[Event | Unknown]:
             yield event
 
 
-_GAP_OR_RESIZE = re.compile(rb'"(?:gap|resize)"')
+_KEPT = re.compile(rb'"(?:gap|resize|size_unknown)"')
 """What is in every line that `Events` keeps: hardly any, and the many others need not be parsed."""
 
 
@@ -221,6 +234,7 @@ class Events:
         """Size of the file when it was read last, but for a line without an end."""
         self._gaps_and_resizes: list[Gap | Resized] = []
         """What readers ask for, oldest first."""
+        self._sizes_unknown: list[SizeUnknown] = []
 
     def append(self, event: Event) -> None:
         """Write down what happened; a failure is no reason to fail."""
@@ -261,6 +275,11 @@ class Events:
         self._read_on()
         return self._gaps_and_resizes[start:]
 
+    def size_unknown(self, offset: int) -> bool:
+        """Whether the size at an offset is not known for certain, as somebody changed it unnoticed."""
+        self._read_on()
+        return any(each.offset <= offset <= each.until for each in self._sizes_unknown)
+
     def _read_on(self) -> None:
         """Take in the gaps and changes of size that anybody wrote down since; mostly that is one look at the size."""
         try:
@@ -268,13 +287,14 @@ class Events:
         except OSError:
             size = 0
         if size < self._read_to:  # somebody removed or emptied it
-            self._read_to, self._gaps_and_resizes = 0, []
+            self._read_to, self._gaps_and_resizes, self._sizes_unknown = 0, [], []
         if size == self._read_to:
             return
         data = self._lines(self._read_to)
         self._read_to += len(data)
-        events = _events_of(_lines_with(_GAP_OR_RESIZE, data))
+        events = list(_events_of(_lines_with(_KEPT, data)))
         self._gaps_and_resizes += [event for event in events if isinstance(event, Gap | Resized)]
+        self._sizes_unknown += [event for event in events if isinstance(event, SizeUnknown)]
 
     def _lines(self, start: int) -> bytes:
         """The whole lines from an offset of the file."""

@@ -69,7 +69,7 @@ class Past:
             found = await self._rebuilt(session, offset, deadline)
             if found:
                 snapshot = await anyio.to_thread.run_sync(screen_of, found.screen)
-                unsure = snapshot.approximate or await _resized_unnoticed(session, offset)
+                unsure = snapshot.approximate or await _size_unknown(session, offset)
                 return replace(snapshot, approximate=unsure)
         raise IoError(f"The log of session {session.id} is given back faster than it is read.", hint="Try again.")
 
@@ -116,14 +116,11 @@ def _key(session: Session) -> Key:
     return str(session.directory.path), session.directory.inode, session.meta.created_at
 
 
-async def _resized_unnoticed(session: Session, offset: int) -> bool:
-    """Whether somebody changed the size by tmux itself, some time behind the last change that is written down."""
-    if session.pane is None:
-        return False
+async def _size_unknown(session: Session, offset: int) -> bool:
+    """Whether somebody may have changed the size before that, in tmux itself, and nobody wrote down when."""
     await session.refresh()
-    changes = session.events.resizes()
-    known = (changes[-1].cols, changes[-1].rows) if changes else (session.meta.cols, session.meta.rows)
-    return (session.cols, session.rows) != known and offset >= (changes[-1].offset if changes else 0)
+    unnoticed = session.resized_unnoticed
+    return session.events.size_unknown(offset) or (unnoticed is not None and offset >= unnoticed.offset)
 
 
 def _not_retained(session: Session, offset: int) -> NotRetained:

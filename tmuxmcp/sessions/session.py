@@ -31,7 +31,7 @@ from tmuxmcp.record.clock import Booted, SessionClock
 from tmuxmcp.record.cursors import Cursors
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.ending import WhyEnded
-from tmuxmcp.record.events import Events, Input, LeftShell, Resized
+from tmuxmcp.record.events import Events, Input, LeftShell, Resized, SizeUnknown
 from tmuxmcp.record.excerpt import Reader
 from tmuxmcp.record.generations import generation_of
 from tmuxmcp.record.levels import Level
@@ -678,6 +678,15 @@ class Session:
     def write_resize(self, cols: int, rows: int, offset: int | None = None) -> None:
         """Write down that it has another size, from an offset on; else from here on."""
         self.events.append(Resized(iso(time.time()), self.log.size() if offset is None else offset, cols, rows))
+
+    @property
+    def resized_unnoticed(self) -> SizeUnknown | None:
+        """That somebody changed the size in tmux itself, since the last change that is written down."""
+        changes = self.events.resizes()
+        known = (changes[-1].cols, changes[-1].rows) if changes else (self.meta.cols, self.meta.rows)
+        if self.pane is None or (self.cols, self.rows) == known:
+            return None
+        return SizeUnknown(iso(time.time()), changes[-1].offset if changes else 0, self.log.size())
 
     def gaps(self, start: int, end: int) -> list[int]:
         """Offsets between `start` and `end` at which output was lost."""

@@ -28,6 +28,8 @@ async def resize(session: Session, pane: Pane, cols: int, rows: int) -> bool:
 
     Of a session that prints without a pause, nothing but the size is written down.
     """
+    if unnoticed := session.resized_unnoticed:
+        session.events.append(unnoticed)
     before, size = await _at_rest(session, pane)
     looks = await panes.resize_window(session.tmux, pane, cols, rows, FORMAT)
     if looks is None:
