@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import InvalidArgument, NotRetained
 from tmuxmcp.record import recordings
+from tmuxmcp.record.checkpoints import Checkpoints, Kind, packed_screen
 from tmuxmcp.record.commands import CommandFile, EndedCommand
 from tmuxmcp.record.directory import SessionDirectory, make_directory
 from tmuxmcp.record.events import Events, Exited, Gap, Input, Resized
@@ -22,6 +23,7 @@ from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.recordings import Recorded, Stretch, Wanted, times_of
 from tmuxmcp.record.timing import Step
 from tmuxmcp.terminal import film
+from tmuxmcp.terminal.replay import Replay, blank
 
 BORN = 1_700_000_000.0
 
@@ -191,6 +193,16 @@ def test_what_was_given_back_is_not_made_up(directory: SessionDirectory) -> None
     made = recorded.film(recorded.stretch(Wanted()))
     assert list(made.moments) == [film.Printed(250, b"01234"), film.Printed(300, b"56789")]
     assert made.start.approximate
+
+
+def test_a_film_from_the_middle_begins_with_the_nearest_screen_that_is_kept(directory: SessionDirectory) -> None:
+    printed(directory, b"one\r\ntwo\r\n", 500)
+    replay = Replay(blank(20, 4))
+    replay.feed(b"ONE\r\n")  # another one than the log makes, so that it shows
+    kept = packed_screen(replay.snapshot())
+    assert Checkpoints(directory).add(Kind.SCREEN, 5, kept, cost_ms=0, happened=0)
+    start = Recorded(directory).screen_at(8)
+    assert (start.text_rows()[:2], start.offset, start.approximate) == (["ONE", "two"], 8, False)
 
 
 @settings(max_examples=50)

@@ -6,7 +6,9 @@ written down, what was printed stands at the next time that is known: of a comma
 
 from __future__ import annotations
 
+import math
 import os
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,16 +18,20 @@ from typing import Protocol
 
 from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.errors import InvalidArgument, NotRetained
+from tmuxmcp.record import replayer
+from tmuxmcp.record.checkpoints import Checkpoints, screen_of
 from tmuxmcp.record.clock import Booted, SessionClock
 from tmuxmcp.record.commands import CommandFile, EndedCommand
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Events, Exited, Gap, Input, Resized
 from tmuxmcp.record.log import PIECE, RawLog
 from tmuxmcp.record.meta import Meta
+from tmuxmcp.record.replaying import request
+from tmuxmcp.record.story import Story, beginning
 from tmuxmcp.record.timing import Step, Times
 from tmuxmcp.terminal import film
 from tmuxmcp.terminal.film import Film, Moment
-from tmuxmcp.terminal.replay import Replay, Resize, blank
+from tmuxmcp.terminal.replay import blank
 from tmuxmcp.terminal.snapshot import Snapshot
 
 LABEL = 120
@@ -173,13 +179,14 @@ class Recorded:
         )
 
     def screen_at(self, offset: int) -> Snapshot:
-        """The screen after so many bytes, drawn from the first that are kept."""
-        head = min(self.log.head(), offset)
-        first = replace(blank(*self._size_at(head), head), approximate=head > 0)
-        replay = Replay(first, self._resizes, Events(self.directory).gaps(head, offset))
-        for data in self.log.pieces(head, offset):
-            replay.feed(data)
-        return replay.snapshot()
+        """The screen after so many bytes, drawn from the nearest one that is kept; blank where its bytes are gone."""
+        checkpoints = Checkpoints(self.directory)
+        story = Story.of(Events(self.directory), checkpoints, offset)
+        if start := beginning(self.directory, checkpoints, story, offset):
+            done = replayer.stretch(request(self.directory, story.stretch(start, offset), math.inf))
+            if done:
+                return screen_of(b64decode(done["screen"]))
+        return replace(blank(*self._size_at(offset), offset), approximate=True)
 
     def moments(self, stretch: Stretch, read: Callable[[int, int], Iterable[bytes]]) -> Iterator[Moment]:
         """What happens in a stretch; `read(start, end)` gives the bytes."""
@@ -226,12 +233,8 @@ class Recorded:
 
     # ---- what else is written down -------------------------------------------------------------
 
-    @cached_property
-    def _resizes(self) -> list[Resize]:
-        return [Resize(each.offset, each.cols, each.rows) for each in Events(self.directory).resizes()]
-
     def _size_at(self, offset: int) -> tuple[int, int]:
-        before = [each for each in self._resizes if each.offset <= offset]
+        before = [each for each in Events(self.directory).resizes() if each.offset <= offset]
         return (before[-1].cols, before[-1].rows) if before else self._size
 
     @cached_property

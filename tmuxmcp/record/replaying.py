@@ -6,6 +6,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tmuxmcp.errors import IoError, shortage
 from tmuxmcp.host.helper import Helper
@@ -87,22 +88,8 @@ class Replaying(Helper):
         Raises:
             IoError: it cannot be replayed.
         """
-        start = stretch.start
-        question = {
-            "session": str(directory.path),
-            "start": _text(start.screen) if isinstance(start, Packed) else None,
-            "blank": [start.cols, start.rows, start.offset, start.approximate] if isinstance(start, Blank) else [],
-            "resizes": [
-                (each.offset, each.cols, each.rows, _text(each.told))
-                for each in stretch.resizes
-                if start.offset < each.offset <= stretch.end
-            ],
-            "gaps": [each for each in stretch.gaps if start.offset < each <= stretch.end],
-            "end": stretch.end,
-            "cpu_s": cpu_s,
-        }
         try:
-            answer = await self.ask(question, directory.name)
+            answer = await self.ask(request(directory, stretch, cpu_s), directory.name)
             if answer is None:
                 return None
             reached = Packed(answer["offset"], b64decode(answer["screen"]))
@@ -114,6 +101,24 @@ class Replaying(Helper):
             raise IoError(
                 f"The log of session {directory.name} cannot be replayed: {why}.", hint="Try again."
             ) from None
+
+
+def request(directory: SessionDirectory, stretch: Stretch, cpu_s: float) -> dict[str, Any]:
+    """What `replayer.stretch` is asked."""
+    start = stretch.start
+    return {
+        "session": str(directory.path),
+        "start": _text(start.screen) if isinstance(start, Packed) else None,
+        "blank": [start.cols, start.rows, start.offset, start.approximate] if isinstance(start, Blank) else [],
+        "resizes": [
+            (each.offset, each.cols, each.rows, _text(each.told))
+            for each in stretch.resizes
+            if start.offset < each.offset <= stretch.end
+        ],
+        "gaps": [each for each in stretch.gaps if start.offset < each <= stretch.end],
+        "end": stretch.end,
+        "cpu_s": cpu_s,
+    }
 
 
 def _text(data: bytes | None) -> str | None:
