@@ -13,9 +13,8 @@ from typing import Any
 
 from tmuxmcp.terminal.asciicast import Utf8
 from tmuxmcp.terminal.film import Exited, Film, Marked, Moment, Printed, Resized, Typed
-from tmuxmcp.terminal.screen import Screen
+from tmuxmcp.terminal.frames import Projector
 from tmuxmcp.terminal.snapshot import Snapshot
-from tmuxmcp.terminal.stream import Stream
 
 SCREEN_MS = 1000
 """Screens are at least so far apart."""
@@ -59,24 +58,15 @@ class _Shown:
     """The screen of a film as it goes on."""
 
     def __init__(self, start: Snapshot) -> None:
-        self._screen = Screen(1, 1)
-        self._stream = Stream(self._screen)
-        self._stream.restore(start)
+        self._projector = Projector(start)
         self._told_ms: int | None = None
         self.changed, self.changed_ms = False, 0
 
     def take(self, moment: Moment) -> None:
         """Go on by a moment."""
-        match moment:
-            case Printed(ms, data):
-                self._stream.feed(data)
-            case Resized(ms, _, _, Snapshot() as told):
-                self._stream.restore(told)
-            case Resized(ms, cols, rows):
-                self._screen.resize(rows, cols)
-            case _:
-                return
-        self.changed, self.changed_ms = True, ms
+        if isinstance(moment, Printed | Resized):
+            self._projector.show(moment)
+            self.changed, self.changed_ms = True, moment.ms
 
     def is_due(self, ms: int) -> bool:
         """Whether the screen is to be told before what comes at this time."""
@@ -85,7 +75,7 @@ class _Shown:
     def screen(self, ms: int) -> dict[str, Any]:
         """The screen; not again for some time."""
         self.changed, self._told_ms = False, ms
-        snapshot = self._stream.snapshot()
+        snapshot = self._projector.snapshot()
         cursor = {"row": snapshot.cursor.row, "col": snapshot.cursor.col, "visible": snapshot.cursor.visible}
         return {"event": "screen", "screen": snapshot.text_rows(), "cursor": cursor}
 
