@@ -173,6 +173,8 @@ def test_a_stretch_between_two_times(directory: SessionDirectory) -> None:
     assert (made.begin_ms, made.end_ms) == (150, 500)
     with pytest.raises(InvalidArgument, match="before from_ms"):
         recorded.stretch(Wanted(500, 150))
+    with pytest.raises(InvalidArgument, match="has not come yet"):
+        recorded.stretch(Wanted(from_ms=10**13))
 
 
 def test_times_before_now(directory: SessionDirectory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,6 +139,11 @@ class Recorded:
         first, last = (each + now_ms if each is not None and each < 0 else each for each in (from_ms, to_ms))
         if first is not None and last is not None and last < first:
             raise InvalidArgument("to_ms is before from_ms.", hint="Times count from the session's beginning.")
+        if first is not None and first > now_ms:
+            raise InvalidArgument(
+                f"from_ms={first} has not come yet: the session was made {now_ms} ms ago.",
+                hint="Times count from the session's beginning; negative ones are before now.",
+            )
         begin = head if first is None else self._offset_at(max(first, 0))
         end = size if last is None else max(self._offset_at(max(last, 0)), begin)
         begin_ms = (self._ms_at(head) if head else 0) if first is None else max(first, 0)
