@@ -62,6 +62,15 @@ async def test_a_past_screen_is_what_tmux_showed(broker: Broker) -> None:
     assert (blank.content, blank.cursor) == ("", r.CursorPosition(row=0, col=0, visible=True))
 
 
+async def test_the_cursor_behind_the_last_column(broker: Broker) -> None:
+    await broker.create_session("bash", name="a", cols=20)
+    await broker.send(r"clear; printf '%020d' 7; read", enter=True, session_id="a")
+    offset, live = await looked(broker)
+    assert live.cursor
+    assert live.cursor.col == 20
+    same(await broker.read(session_id="a", view="screen", at_offset=offset, format="ansi"), live)
+
+
 async def test_it_tells_facts_of_then(broker: Broker) -> None:
     await broker.create_session("bash", name="a")
     end = (await broker.run("echo one; exit 3", "a")).end_offset

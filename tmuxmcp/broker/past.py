@@ -81,7 +81,7 @@ async def read(session: Session, asked: q.Read) -> r.ReadResult:
     snapshot = await screen_of(session, moment)
     shown = shown_of(snapshot)
     piece = views.screen(shown, asked.format, asked.max_bytes, moment.offset)
-    cursor = snapshot.cursor
+    row, col, visible = shown.cursor
     return r.ReadResult(
         session_id=session.id,
         view="screen",
@@ -93,7 +93,7 @@ async def read(session: Session, asked: q.Read) -> r.ReadResult:
         ended=None,
         rows=snapshot.rows,
         cols=snapshot.cols,
-        cursor=r.CursorPosition(row=cursor.row, col=cursor.col, visible=cursor.visible),
+        cursor=r.CursorPosition(row=row, col=col, visible=visible),
         title=views.title(snapshot.title),
         matched=None,
         waited_ms=0,
@@ -168,8 +168,9 @@ async def screen_of(session: Session, moment: Moment) -> Snapshot:
 def shown_of(snapshot: Snapshot) -> Shown:
     """A snapshot as tmux would have printed it."""
     cursor = snapshot.cursor
+    col = cursor.col + cursor.wraps  # behind the last column, tmux says, once that was written
     lines = [_line(row) for row in snapshot.grid]
-    return Shown(snapshot.cols, snapshot.rows, lines, (cursor.row, cursor.col, cursor.visible))
+    return Shown(snapshot.cols, snapshot.rows, lines, (cursor.row, col, cursor.visible))
 
 
 def _line(row: Row) -> str:
