@@ -79,7 +79,8 @@ def test_what_was_printed_since_the_last_step_has_no_time_yet(directory: Session
     write(directory, STEPS)
     grow(directory, 70_005)
     assert (Times(directory).ms_at(70_005), Times(directory).offset_at(10**8)) == (None, None)
-    assert Times(directory).offset_at(STEPS[-1][1]) == STEPS[-1][0]
+    assert Times(directory).offset_at(STEPS[-1][1]) is None, "more may have come in the same millisecond"
+    assert Times(directory).offset_at(STEPS[-1][1] - 1) == STEPS[-2][0]
     assert Times(directory).ms_at(70_000) == 2010
 
 
@@ -291,6 +292,15 @@ def test_all_that_is_told_is_true(moments: list[tuple[int, int, bool, bool]]) ->
     with tempfile.TemporaryDirectory() as place:
         directory = SessionDirectory(Path(place))
         check(Times(directory), noted(directory, moments), whole=True)
+
+
+def test_more_may_have_come_in_the_millisecond_of_the_last_step(tmp_path: Path) -> None:
+    directory = SessionDirectory(tmp_path)
+    grow(directory, 2)
+    assert Times(directory).offset_at(0) is None
+    truth = noted(directory, [(1, 7, True, True)])
+    grow(directory, 2)
+    assert (truth[-1].ms, Times(directory).offset_at(7)) == (7, None)
 
 
 @given(MOMENTS, st.data())

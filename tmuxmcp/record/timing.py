@@ -68,7 +68,7 @@ class Times:
                 if step.ms > ms:
                     return last.offset if step.known or step.offset == last.offset else None
                 last = step
-        return last.offset if last.ms == ms or self._log.size() == last.offset else None
+        return last.offset if self._log.size() == last.offset else None
 
     def steps(self, start: int, end: int) -> Iterator[Step]:
         """The steps behind the offset `start`, up to the first at or behind `end`; fewer where the index ends."""
