@@ -279,12 +279,41 @@ def test_a_file_that_appears_meanwhile_is_kept(files: Files, root: Path):
     assert sorted(os.listdir(root)) == ["dir", "new"]
 
 
-def test_a_reserved_place_is_filled_while_it_is_empty(files: Files, root: Path):
-    files.create("new", [])
-    assert files.create("new", [b"all"], reserved=True) == 3
+def test_a_place_that_is_kept_is_filled_once(files: Files, root: Path):
+    place = files.reserve("new")
+    assert ((root / "new").read_bytes(), mode_of(root / "new")) == (b"", 0o600)
+    for path in ("new", "dir/file", "dir"):
+        with pytest.raises(InvalidArgument):
+            files.reserve(path)
+    assert files.create("new", [b"all"], reserved=place) == 3
     with pytest.raises(InvalidArgument):
-        files.create("new", [b"again"], reserved=True)
+        files.create("new", [b"again"], reserved=place)
     assert (root / "new").read_text() == "all"
+    assert not files.release("new", place)
+
+
+def test_a_place_that_is_given_back_is_free(files: Files, root: Path):
+    place = files.reserve("new")
+    assert files.release("new", place)
+    assert sorted(os.listdir(root)) == ["dir"]
+    assert not files.release("new", place)
+
+
+def test_a_path_that_leads_elsewhere_by_now_is_not_filled(tmp_path: Path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    files = Files("", str(tmp_path))
+    place = files.reserve("here/new")
+    here.rename(tmp_path / "away")
+    here.symlink_to(there)
+    for content in (None, ""):  # nothing there, and another empty file
+        if content is not None:
+            (there / "new").write_text(content)
+        with pytest.raises(InvalidArgument, match="no more"):
+            files.create("here/new", [b"x"], reserved=place)
+        assert not files.release("here/new", place)
+    assert (there / "new").read_text() == ""
 
 
 def test_readers_see_the_old_or_the_new(root: Path):

@@ -75,6 +75,10 @@ class Entry:
     mtime: float
 
 
+Place = tuple[int, int]
+"""Device and number of an empty file that keeps a place for another."""
+
+
 @dataclass(frozen=True)
 class Files:
     """The files that may be touched."""
@@ -147,24 +151,59 @@ class Files:
         """
         above, name = _parted(path)
         with _told(path), self._directory(above, False) as parent:
-            _refuse_existing(parent, name, path, reserved=False)
+            _refuse_existing(parent, name, path)
             if not os.access(".", os.W_OK | os.X_OK, dir_fd=parent):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    def create(self, path: str, pieces: Iterable[bytes], *, reserved: bool = False) -> int:
-        """Make a file of these pieces that nobody else may read; return how many bytes. A link is not followed.
+    def reserve(self, path: str) -> Place:
+        """Make an empty file where another will be: nobody else takes the place, and that it can be had is known.
 
-        Args:
-            reserved: an empty file that is there already was made for it, and is replaced.
+        Raises:
+            FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, IoError
+        """
+        above, name = _parted(path)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with _told(path), self._directory(above, False) as parent:
+            try:
+                fd = os.open(name, flags, 0o600, dir_fd=parent)
+            except FileExistsError:
+                raise _exists(path) from None
+            with _closing(fd):
+                info = os.fstat(fd)
+                return info.st_dev, info.st_ino
+
+    def release(self, path: str, reserved: Place) -> bool:
+        """Remove the empty file that keeps a place; whether it was there.
 
         Raises:
             FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, IoError
         """
         above, name = _parted(path)
         with _told(path), self._directory(above, False) as parent:
-            _refuse_existing(parent, name, path, reserved)
+            kept = _keeps(parent, name, reserved)
+            if kept:
+                os.unlink(name, dir_fd=parent)
+            return kept
+
+    def create(self, path: str, pieces: Iterable[bytes], *, reserved: Place | None = None) -> int:
+        """Make a file of these pieces that nobody else may read; return how many bytes. A link is not followed.
+
+        Args:
+            reserved: the empty file that keeps the place, which is replaced. There must be that and no other: then the
+                path still leads where it did.
+
+        Raises:
+            FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, IoError
+        """
+        above, name = _parted(path)
+        with _told(path), self._directory(above, False) as parent:
+            if reserved is None:
+                _refuse_existing(parent, name, path)
+            elif not _keeps(parent, name, reserved):
+                text = f"What was put at {path[:4096]!r} to keep the place is there no more, or is empty no more."
+                raise InvalidArgument(text, hint="Give another path.", path=path[:4096])
             try:
-                return _create(parent, name, pieces, reserved)
+                return _create(parent, name, pieces, reserved is not None)
             except FileExistsError:
                 raise _exists(path) from None
 
@@ -348,14 +387,20 @@ def _parted(path: str) -> tuple[str, str]:
     return above or ".", name
 
 
-def _refuse_existing(parent: int, name: str, path: str, reserved: bool) -> None:
+def _refuse_existing(parent: int, name: str, path: str) -> None:
     """Say so before the work is done; what appears meanwhile is refused at its end."""
+    with suppress(FileNotFoundError):
+        os.stat(name, dir_fd=parent, follow_symlinks=False)
+        raise _exists(path)
+
+
+def _keeps(parent: int, name: str, reserved: Place) -> bool:
+    """Whether there is the empty file that keeps a place."""
     try:
         info = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
-        return
-    if not (reserved and stat.S_ISREG(info.st_mode) and info.st_size == 0):
-        raise _exists(path)
+        return False
+    return stat.S_ISREG(info.st_mode) and info.st_size == 0 and (info.st_dev, info.st_ino) == tuple(reserved)
 
 
 def _exists(path: str) -> InvalidArgument:

@@ -17,7 +17,7 @@ from tmuxmcp.host.files import Entry, Files, Piece
 if TYPE_CHECKING:
     from tmuxmcp.host.process import Ended
 
-Work = Literal["read", "read_lines", "write", "check_new", "create", "list_directory"]
+Work = Literal["read", "read_lines", "write", "check_new", "reserve", "release", "create", "list_directory"]
 """Methods of `Files`."""
 
 TIMEOUT_S = 60.0
@@ -71,6 +71,10 @@ def _do(files: Files, work: Work, arguments: list[Any], data: bytes) -> bytes:
         case "check_new":
             files.check_new(*arguments)
             return pack({"bytes": 0})
+        case "reserve":
+            return pack({"place": files.reserve(*arguments)})
+        case "release":
+            return pack({"bytes": int(files.release(*arguments))})
         case "create":
             path, reserved = arguments
             return pack({"bytes": files.create(path, [data], reserved=reserved)})
@@ -102,6 +106,8 @@ def answered(ended: Ended) -> Any:
             return Piece(data, size, offset, truncated)
         case {"bytes": count}:
             return count
+        case {"place": [device, number]}:
+            return device, number
         case {"entries": entries, "more": more}:
             return [Entry(*each) for each in entries], more
     raise IoError("The file could not be reached.")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tmuxmcp.host.commandfacts import hosts_of, paths_of
@@ -43,6 +43,8 @@ class Action:
     """What the session's terminal does."""
     keys: tuple[str, ...] = ()
     """Keys that it presses, by tmux's names."""
+    secret: str = ""
+    """Name of the secret that it types."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class Rule:
     mode: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     does: tuple[str, ...] = ()
+    secret: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,22 @@ def judge(action: Action, policy: Policy) -> Verdict:
         if STRICTNESS[found.decision] > STRICTNESS[verdict.decision] or verdict is ALLOWED:
             verdict = found
     return verdict
+
+
+def asking(verdict: Verdict, policy: Policy) -> Rule | None:
+    """The rule by which a verdict asks; None: it does not ask, or several could be meant."""
+    rules = (rule for rule in (*policy.rules, *policy.standard) if rule.action == verdict.decision == "confirm")
+    found = [rule for rule in rules if rule.label == verdict.rule and verdict.reason.startswith(rule.reason)]
+    return found[0] if len(found) == 1 else None
+
+
+def agreeing(policy: Policy, agreed: Rule) -> Policy:
+    """The policy in which one rule allows what it asks about."""
+
+    def changed(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+        return tuple(replace(rule, action="allow") if rule is agreed else rule for rule in rules)
+
+    return replace(policy, rules=changed(policy.rules), standard=changed(policy.standard))
 
 
 def _of_command(action: Action, command: Command, policy: Policy) -> Verdict:
@@ -244,6 +263,10 @@ def _keys(rule: Rule, action: Action, command: Command) -> Match:
     return _several(rule, list[Word](action.keys), rule.keys, fnmatch.fnmatchcase)
 
 
+def _secret(rule: Rule, action: Action, command: Command) -> Match:
+    return bool(action.secret) and any(fnmatch.fnmatchcase(action.secret, pattern) for pattern in rule.secret)
+
+
 def _does(rule: Rule, action: Action, command: Command) -> Match:
     match: Match = False
     for name in rule.does:
@@ -273,4 +296,5 @@ CHECKS: dict[str, Callable[[Rule, Action, Command], Match]] = {
     "host": _host,
     "keys": _keys,
     "does": _does,
+    "secret": _secret,
 }

@@ -15,7 +15,7 @@ from tmuxmcp.host.policy import STRICTNESS, Policy, Rule
 from tmuxmcp.host.shelltext import words_of
 
 TIERS = ("read-only", "standard", "careful", "full")
-CONDITIONS = ("tool", "program", "argv", "command", "path", "host", "mode", "keys", "does")
+CONDITIONS = ("tool", "program", "argv", "command", "path", "host", "mode", "keys", "does", "secret")
 TOOLS = frozenset(OPERATIONS) | words_of("start_recording stop_recording request_user_input")
 """What a rule may name: all that there is, and what is still to come."""
 
