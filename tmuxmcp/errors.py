@@ -17,6 +17,7 @@
     |-- Unsupported           UNSUPPORTED          |-- TimedOut           TIMEOUT
     |-- PermissionDenied      PERMISSION_DENIED    |-- Cancelled          CANCELLED
     |-- PolicyDenied          POLICY_DENIED        |-- ConfirmationDeclined CONFIRMATION_DECLINED
+    |-- RecordingState        RECORDING_STATE      |
     `-- Unauthorized          UNAUTHORIZED         `-- Internal           INTERNAL
 
 A code never changes its meaning and is never reused. The message says what happened, the hint what to do
@@ -202,6 +203,12 @@ class NotRetained(TmuxMcpError):
     """What was asked for is no longer kept: the log gave its head back."""
 
     code, http_status, exit_status = "NOT_RETAINED", 410, 3
+
+
+class RecordingState(TmuxMcpError):
+    """A recording runs already, or none does."""
+
+    code, http_status = "RECORDING_STATE", 409
 
 
 class MaxSessions(TmuxMcpError):

@@ -26,6 +26,12 @@ class Question:
     message: str
     digest: str
     """Of the exact action, where it happens and what is in front there: an answer to it is for nothing else."""
+    may_wait: bool = False
+    """Who puts it away without an answer has not declined: it waits elsewhere, too."""
+
+
+class CallAgain(BaseException):
+    """The client is to make the call again, with a person's answer; not an error, so that nothing takes it for one."""
 
 
 Ask = Callable[[Question], Awaitable[bool | None]]
@@ -46,6 +52,8 @@ class Call:
     """What the caller may do."""
     progress: Progress = no_progress
     ask: Ask = nobody
+    answers: str = ""
+    """Digest of the question to which this call brings an answer; empty: it brings none."""
     person: bool = False
     """The person whose machine it is: a command line, a Python program. No policy judges it, no audit has it."""
     untold: list[Callable[[], None]] = field(default_factory=list, repr=False, compare=False)

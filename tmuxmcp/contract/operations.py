@@ -86,10 +86,13 @@ class Operations(ABC):
     signal = Method(q.Signal)
     screenshot = Method(q.Screenshot)
     mouse = Method(q.Mouse)
+    request_user_input = Method(q.RequestUserInput)
     run_process = Method(q.RunProcess)
     read_file = Method(q.ReadFile)
     write_file = Method(q.WriteFile)
     list_directory = Method(q.ListDirectory)
+    start_recording = Method(q.StartRecording)
+    stop_recording = Method(q.StopRecording)
     export_recording = Method(q.ExportRecording)
     health = Method(q.Health)
 

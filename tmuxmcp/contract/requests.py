@@ -26,7 +26,7 @@ from tmuxmcp.contract.request import (
     Seldom,
     operation,
 )
-from tmuxmcp.contract.words import Adopt, FilmFormat, PictureFormat, SignalName, View, WaitFor, signal_name
+from tmuxmcp.contract.words import Adopt, FilmFormat, PictureFormat, RecordedAs, SignalName, View, WaitFor, signal_name
 
 MAX_BYTES = 16 * 1024 * 1024
 """The most that one result can be asked to hold."""
@@ -127,7 +127,7 @@ class CreateSession(Request[r.CreateSessionResult]):
     scrollback_lines: Annotated[Lines, FromSetting("scrollback_lines"), Seldom()] = UNSET
     limits: SomeLimits = None
     sandbox: Annotated[Wish, FromSetting("sandbox", only_told=True)] = "none"
-    record: Annotated[bool, Seldom(works=False)] = False
+    record: Annotated[Literal["on_failure"] | bool, Field(description="Record it from its start"), Seldom()] = False
     host: Annotated[str, Field(description="user@box[:port], by ssh")] = ""
 
 
@@ -229,7 +229,7 @@ class Send(Request[r.SendResult]):
 
     Raises:
         NoInput, InvalidKey, InvalidPattern, InvalidArgument, SessionExited, SessionNotFound, SessionTaken,
-        ResourceLimit, TimedOut
+        ResourceLimit, TimedOut, WrongMode, PermissionDenied, ConfirmationDeclined
     """
 
     text: Annotated[str, Field(description="Typed as it is"), Content()] = ""
@@ -243,6 +243,9 @@ class Send(Request[r.SendResult]):
     enter: Annotated[bool, Field(description="Press Enter at the end")] = False
     session_id: SessionId = ""
     data_base64: Annotated[str, Field(description="Exact bytes, in place of text"), Content(), Seldom()] = ""
+    secret: Annotated[
+        str, Field(description="Name of a secret of the settings: typed, with Enter, if mode is password"), Seldom()
+    ] = ""
     bracketed_paste: Annotated[Literal["auto", "always", "never"], BeforeValidator(_bracketed), Seldom()] = "auto"
     read: Annotated[
         Literal["auto", "none", "new", "screen", "diff"],
@@ -316,7 +319,7 @@ class ListCommands(Request[r.ListCommandsResult]):
 @operation("Wait for sessions", r.WaitResult, tools="core", acts="nothing", read_only=True)
 class Wait(Request[r.WaitResult]):
     """Wait for the first of several sessions: ready, command (one ended), pattern, output, exit, needs_you (a
-    secret is asked). What you have read is no news; timeout_ms 0: how things stand.
+    secret or a person is asked). What you have read is no news; timeout_ms 0: how things stand.
 
     Raises:
         SessionNotFound, InvalidPattern, InvalidArgument, TimedOut
@@ -418,6 +421,25 @@ class Mouse(Request[r.MouseResult]):
     session_id: SessionId = ""
 
 
+# ---- people --------------------------------------------------------------------------------------
+
+
+@operation("Ask a person", r.RequestUserInputResult, tools="human", acts="pane", session="default")
+class RequestUserInput(Request[r.RequestUserInputResult]):
+    """Have a person type what you cannot or must not (password, code, choice) into a session, and wait.
+    outcome waiting: call again with request_id.
+
+    Raises:
+        InvalidArgument, SessionExited, SessionNotFound, ResourceLimit, IoError
+    """
+
+    message: Annotated[str, Field(max_length=4000, description="What to do, in your words")] = ""
+    secret: Annotated[bool, Field(description="Nobody else may see it")] = False
+    timeout_s: Annotated[int, Field(ge=1, le=86_400), Bound()] = 300
+    request_id: Annotated[str, Field(pattern="^([A-Za-z0-9_-]{8,64})?$", description="Go on waiting")] = ""
+    session_id: SessionId = ""
+
+
 # ---- the machine ---------------------------------------------------------------------------------
 
 
@@ -496,6 +518,38 @@ class ListDirectory(Request[r.ListDirectoryResult]):
 
 # ---- recordings ----------------------------------------------------------------------------------
 
+RecordingPath = Annotated[
+    str, Field(description="As for write_file; left out: in the session's own directory"), FilePath()
+]
+IdleLimitS = Annotated[float | None, Field(ge=0, le=1e9, description="No pause is longer")]
+
+
+@operation("Start recording", r.StartRecordingResult, tools="recording", acts="file", session="default")
+class StartRecording(Request[r.StartRecordingResult]):
+    """Record what a session prints from now on, to a file that is not there yet, until stop_recording or its end.
+
+    Raises:
+        RecordingState, PathOutsideRoot, FileMissing, PermissionDenied, InvalidArgument, PolicyDenied, Unsupported,
+        TimedOut, IoError, SessionExited, SessionNotFound
+    """
+
+    session_id: SessionId = ""
+    path: RecordingPath = ""
+    format: RecordedAs = "cast"
+    input: Annotated[bool, Field(description="Also what is typed, where the terminal shows it")] = False
+    idle_limit_s: IdleLimitS = None
+
+
+@operation("Stop recording", r.StopRecordingResult, tools="recording", acts="file", session="default")
+class StopRecording(Request[r.StopRecordingResult]):
+    """End the recording of a session and write its file.
+
+    Raises:
+        RecordingState, ResourceLimit, Unsupported, TimedOut, IoError, SessionNotFound
+    """
+
+    session_id: SessionId = ""
+
 
 @operation("Export recording", r.ExportRecordingResult, tools="recording", acts="file", session="default")
 class ExportRecording(Request[r.ExportRecordingResult]):
@@ -509,14 +563,12 @@ class ExportRecording(Request[r.ExportRecordingResult]):
 
     session_id: SessionId = ""
     format: FilmFormat = "cast"
-    path: Annotated[
-        str, Field(description="As for write_file; left out: in the session's own directory"), FilePath()
-    ] = ""
+    path: RecordingPath = ""
     from_ms: Annotated[int | None, Field(description="Since it was made; negative: before now")] = None
     to_ms: Annotated[int | None, Field(description="The same")] = None
     command: Annotated[int | None, Field(description="Only this command's output; -1: the last one's")] = None
     speed: Annotated[float, Field(ge=0.01, le=1000)] = 1.0
-    idle_limit_s: Annotated[float | None, Field(ge=0, le=1e9, description="No pause is longer")] = None
+    idle_limit_s: IdleLimitS = None
 
 
 @operation("Health", r.HealthResult, tools="core", acts="nothing", read_only=True, repeatable=True)

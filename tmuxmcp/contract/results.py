@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from tmuxmcp.contract.limits import Level
-from tmuxmcp.contract.words import FileKind, FilmFormat, PictureFormat, View
+from tmuxmcp.contract.words import FileKind, FilmFormat, PictureFormat, RecordedAs, RecordingStage, View
 
 Mode = Literal[
     "shell_prompt",
@@ -32,6 +32,7 @@ Outcome = Literal[
     "ready", "command", "idle", "matched", "output", "needs_you", "left", "taken", "exited", "timeout", "immediate"
 ]
 Where = Literal["own", "nested", "remote"]
+HandedReason = Literal["key", "release", "detach", "timeout"]
 EndReason = Literal["exit", "signal", "memory", "cpu", "duration", "idle", "destroyed", "lost"]
 KeptBy = Literal["cgroup", "rlimit", "broker", "nobody"]
 
@@ -145,6 +146,25 @@ class CreateSessionResult(Result):
     note: str | None = None
 
 
+class RecordingFacts(Result):
+    """A recording that runs, or ended with its session."""
+
+    state: RecordingStage
+    """`stopped`: its file is still to be made; `discarded`: as nothing failed."""
+    path: str | None
+    """Where its file is, or will be; null: it was discarded."""
+    format: RecordedAs
+    input: bool
+    """What is typed is part of it, where the terminal shows that."""
+    started_at: str
+    """ISO 8601, UTC."""
+    bytes: int | None
+    """Of its file; null while there is none."""
+    duration_s: float | None
+    """How long it plays; null while there is no file."""
+    note: str | None
+
+
 class DestroySessionResult(Result):
     """A session that is gone."""
 
@@ -155,6 +175,8 @@ class DestroySessionResult(Result):
     duration_ms: int
     survivors: list[int]
     """Processes of the session that could not be ended."""
+    recording: RecordingFacts | None = None
+    """What became of the recording that ran."""
 
 
 class SessionSummary(Result):
@@ -182,6 +204,8 @@ class SessionSummary(Result):
     """False when something is wrong with the session that its owner should know; `get_session` says what."""
     pinned: bool = False
     """Its files stay, however old they become."""
+    asks: int = 0
+    """How many requests for input wait for a person."""
 
 
 class ListSessionsResult(Result):
@@ -197,6 +221,64 @@ class TakenOver(Result):
     """A person's name; `pause`: it is paused."""
     since: str | None
     """ISO 8601, UTC."""
+
+
+class Viewer(Result):
+    """Somebody who looks at a session live."""
+
+    kind: Literal["tmux", "page"]
+    """In which program."""
+    name: str
+    """The user and the terminal."""
+    may_type: bool
+    """False: what they press goes nowhere."""
+    since: str
+    """ISO 8601, UTC."""
+
+
+class Command(Result):
+    """A command that a session's shell ran."""
+
+    number: int
+    """Never used again in this session, and not without gaps: prompts at which nothing ran count as well."""
+    text: str | None
+    """A long one ends with `…`; null where nothing tells it."""
+    exit_code: int | None
+    """null: it runs, as far as is known; with `end_offset`: nobody told it."""
+    started_at: str | None
+    """ISO 8601, UTC, by the shell's clock."""
+    duration_ms: int | None
+    cwd: str | None
+    """Working directory at its end."""
+    start_offset: int
+    """Where its output begins in the log."""
+    end_offset: int | None
+
+
+class ListedCommand(Command):
+    """A row of `list_commands`."""
+
+    by: Literal["agent", "person", "other"]
+    """Who typed it: `agent` is a call of ours, `person` whoever held the session then, `other` is whoever else."""
+    level: int
+    """Of the shell that ran it: 0 is the session's own."""
+
+
+class HandedBack(Result):
+    """That a person had taken the session over and gave it back since you last looked; of several times the last."""
+
+    by: str
+    """The person's name."""
+    since: str | None
+    """ISO 8601, UTC; null: not known."""
+    until: str
+    """ISO 8601, UTC; where tmux itself gave it back, to the second."""
+    reason: HandedReason
+    """By `take_key`, by `tmuxmcp release`, by leaving the terminal, or by doing nothing for `take_timeout_s`."""
+    omitted_commands: int
+    """How many more there were, before these."""
+    commands: list[ListedCommand]
+    """What was run meanwhile by the person, also in earlier times of which you were not told; newest last."""
 
 
 class SessionFacts(Result):
@@ -229,8 +311,13 @@ class SessionFacts(Result):
     output_bytes: int
     alternate_screen: bool
     recording: bool
+    """One runs."""
+    recorded: RecordingFacts | None = None
+    """The recording that runs, or that ended with the session; null: there is none."""
     taken_over: TakenOver | None
     """Null: nobody has taken it over."""
+    viewers: list[Viewer] = Field(default_factory=list)
+    """Who looks at it live, the first first."""
     usage: Usage | None
     attach_command: str
     watch_url: str | None
@@ -248,26 +335,11 @@ class SessionFacts(Result):
     """What it may use at most."""
     pinned: bool = False
     """Its files stay, however old they become."""
+    handed_back: HandedBack | None = None
+    """Null: no person has, or you were told."""
+    asks: int = 0
+    """How many requests for input wait for a person."""
     note: str | None = None
-
-
-class Command(Result):
-    """A command that a session's shell ran."""
-
-    number: int
-    """Never used again in this session, and not without gaps: prompts at which nothing ran count as well."""
-    text: str | None
-    """A long one ends with `…`; null where nothing tells it."""
-    exit_code: int | None
-    """null: it runs, as far as is known; with `end_offset`: nobody told it."""
-    started_at: str | None
-    """ISO 8601, UTC, by the shell's clock."""
-    duration_ms: int | None
-    cwd: str | None
-    """Working directory at its end."""
-    start_offset: int
-    """Where its output begins in the log."""
-    end_offset: int | None
 
 
 class RunResult(Result):
@@ -300,6 +372,8 @@ class RunResult(Result):
     """Set when the time asked for was shortened to `max_wait_ms`."""
     sanitized: bool = False
     """Invisible characters were replaced by `<U+XXXX>`."""
+    handed_back: HandedBack | None = None
+    """Null: no person has, or you were told."""
     note: str | None = None
     output: str
 
@@ -325,6 +399,8 @@ class WaitResult(Result):
     """Which of `patterns` that was."""
     waited_ms: int
     effective_timeout_ms: int | None = None
+    handed_back: HandedBack | None = None
+    """Null: no person has, or you were told."""
     note: str | None = None
     sessions: list[WaitedSession]
 
@@ -347,8 +423,8 @@ class ReadResult(Result):
     rows: int
     cols: int
     cursor: CursorPosition | None
-    title: str = ""
-    """What the program calls its window."""
+    title: str | None = ""
+    """What the program calls its window; null of a past screen where that is not known."""
     matched: str | None
     """The text that `pattern` matched."""
     waited_ms: int
@@ -373,6 +449,8 @@ class ReadResult(Result):
     approximate: bool = False
     """Of a past screen: not all that made it is known, so something may be missing or in another place."""
     highlights: list[Highlight] = Field(default_factory=list)
+    handed_back: HandedBack | None = None
+    """Null: no person has, or you were told."""
     note: str | None = None
     content: str
 
@@ -382,6 +460,8 @@ class SendResult(Result):
 
     session_id: str
     sent_bytes: int
+    handed_back: HandedBack | None = None
+    """Null: no person has, or you were told."""
     note: str | None = None
     result: ReadResult | None
 
@@ -401,20 +481,13 @@ class Match(Result):
     """The line; with `context`, the lines around it as well, one below the other."""
 
 
-class ListedCommand(Command):
-    """A row of `list_commands`."""
-
-    by: Literal["agent", "person", "other"]
-    """Who typed it: `agent` is a call of ours, `other` is whoever else."""
-    level: int
-    """Of the shell that ran it: 0 is the session's own."""
-
-
 class ListCommandsResult(Result):
     """What a session's shell ran."""
 
     session_id: str
     count: int
+    handed_back: HandedBack | None = None
+    """Null: no person has, or you were told."""
     note: str | None = None
     commands: list[ListedCommand]
     """Newest last."""
@@ -430,6 +503,8 @@ class SearchResult(Result):
     """As asked for: before the matching line stand so many lines in `text`, or as many as there are."""
     truncated: bool
     """Not all of them are among `matches`, or not everything was searched; `note` says which."""
+    handed_back: HandedBack | None = None
+    """Null: no person has, or you were told."""
     note: str | None = None
     matches: list[Match]
     """The first of them, in the order they were printed."""
@@ -440,12 +515,16 @@ class ResizeResult(Result):
     rows: int
     cols: int
     scrollback_lines: int
+    handed_back: HandedBack | None = None
+    """Null: no person has, or you were told."""
 
 
 class SignalResult(Result):
     session_id: str
     delivered: bool
     pids: list[int]
+    handed_back: HandedBack | None = None
+    """Null: no person has, or you were told."""
 
 
 class MouseResult(Result):
@@ -454,6 +533,26 @@ class MouseResult(Result):
     row: int
     """Where: on_text's first column."""
     col: int
+    handed_back: HandedBack | None = None
+    """Null: no person has, or you were told."""
+
+
+class RequestUserInputResult(Result):
+    """What became of a request to a person."""
+
+    session_id: str
+    request_id: str
+    """Give it to go on waiting."""
+    outcome: Literal["done", "waiting", "timeout", "declined", "withdrawn", "exited"]
+    duration_s: float
+    """Since it was asked."""
+    mode: Mode
+    """Of the terminal now."""
+    attach_command: str
+    """How a person watches."""
+    effective_timeout_ms: int | None = None
+    """How long this call waited at most, where that was less than `timeout_s`."""
+    note: str | None = None
 
 
 class ProcessUsage(Result):
@@ -539,6 +638,46 @@ class ExportRecordingResult(Result):
     """False: some times are not known, and what was printed then stands at the next one that is."""
     approximate: bool
     """The screen at its beginning may lack something."""
+    merged: bool
+    """svg, gif: there were too many pictures, and neighbours became one; `note` says within which time."""
+    note: str | None = None
+
+
+class StartRecordingResult(Result):
+    """A recording that has begun; nothing of it is in the file yet."""
+
+    session_id: str
+    path: str
+    """Where its file will be: it is empty until the recording has ended."""
+    format: RecordedAs
+    bytes: int
+    """0, as yet."""
+    duration_s: float
+    """0, as yet."""
+    events: int
+    """0, as yet."""
+    note: str | None = None
+
+
+class StopRecordingResult(Result):
+    """A recording that has ended."""
+
+    session_id: str
+    path: str
+    """Where its file is."""
+    format: RecordedAs
+    bytes: int
+    """How many it has."""
+    duration_s: float
+    """How long it plays."""
+    events: int
+    """Outputs, inputs, sizes and markers in it."""
+    times_known: bool
+    """False: some times are not known, and what was printed then stands at the next one that is."""
+    approximate: bool
+    """The screen at its beginning may lack something."""
+    truncated: bool
+    """Its file was full before the end."""
     note: str | None = None
 
 
@@ -583,6 +722,8 @@ class ScreenshotResult(Result):
     """The picture, base64 for PNG; null over MCP, where it is a content block of its own."""
     approximate: bool = False
     """As of `read`."""
+    handed_back: HandedBack | None = None
+    """Null: no person has, or you were told."""
 
 
 class Check(Result):

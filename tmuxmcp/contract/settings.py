@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tmuxmcp.contract.limits import Limits, Wish
+from tmuxmcp.contract.secrets import Secret
 
 ToolSet = Literal["core", "process", "human", "files", "recording"]
 TOOL_SETS: tuple[ToolSet, ...] = get_args(ToolSet)
@@ -29,6 +30,7 @@ class BrokerSettings:
     history_expansion: bool = False
     prompt_pattern: str = ""
     integration: bool = True
+    record: Literal["off", "always", "on_failure"] = "off"
     max_sessions: int = 32
     idle_timeout_s: float = 86_400
     max_duration_s: float = 0
@@ -43,8 +45,12 @@ class BrokerSettings:
     env: dict[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     max_calls: int = 64
+    take_timeout_s: float = 1800
+    take_key: str = "C-b g"
     policy: tuple[Any, ...] = ()
     """Rules as the settings file has them; `host.policy` reads them."""
+    secrets: dict[str, Secret] = field(default_factory=dict)
+    """What `send` may type by name; without the values."""
     audit: str = "best-effort"
     files_root: str = ""
     sandbox: Wish = "none"
@@ -52,8 +58,10 @@ class BrokerSettings:
     sandbox_roots: tuple[str, ...] = ()
     sandbox_write: tuple[str, ...] = ()
     hosts_allow: tuple[str, ...] = ()
+    answer_key: str = "C-b a"
+    notify_command: tuple[str, ...] = ()
     own_files: tuple[Path, ...] = ()
-    """Settings and tokens: no sandbox lets anybody write to them."""
+    """Settings, tokens and secrets: no sandbox lets anybody write to them."""
 
 
 DEFAULTS = BrokerSettings(state_dir=Path())

@@ -35,6 +35,12 @@ PictureFormat = Literal["png", "svg", "html"]
 FilmFormat = Literal["cast", "cast2", "txt", "ansi", "html", "svg", "gif", "jsonl"]
 """As what a stretch of a session can be exported."""
 
+RecordedAs = Literal["cast", "cast2", "jsonl"]
+"""As what a session is recorded."""
+
+RecordingStage = Literal["running", "stopped", "saved", "discarded", "failed"]
+"""What became of a recording: `stopped` has no file yet, `discarded` was not wanted, as nothing failed."""
+
 FILM_FORMATS: tuple[str, ...] = get_args(FilmFormat)
 
 FileKind = Literal["file", "directory", "symlink", "fifo", "socket", "char_device", "block_device", "other"]
