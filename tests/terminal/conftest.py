@@ -61,7 +61,7 @@ class RealTmux:
         for name in names:
             file = self._home / name
             os.mkfifo(file)
-            script = f"stty raw -echo; exec cat {file} {file}"  # nobody writes a second time: the pane stays open
+            script = f"stty raw -echo; exec cat {file} {file} {file}"  # nobody writes a third time: the pane stays open
             lines.append(f"new-session -d -s {name} -x {cols} -y {rows} '{script}'")
             lines.append(f"pipe-pane -t {name} 'exec cat > {file}.copy'")
         self.script(lines)
@@ -74,6 +74,14 @@ class RealTmux:
                 assert time.monotonic() < deadline, "tmux did not read everything"
                 time.sleep(0.002)
         return names
+
+    def print_more(self, name: str, data: bytes, before: int) -> None:
+        """Let a pane print more, once, after so many bytes; come back when tmux has read it."""
+        deadline, copy = time.monotonic() + DEADLINE_S, self._home / f"{name}.copy"
+        give(self._home / name, data, deadline)
+        while copy.stat().st_size < before + len(data):
+            assert time.monotonic() < deadline, "tmux did not read everything"
+            time.sleep(0.002)
 
     def script(self, lines: Sequence[str]) -> str:
         """Run many commands at once and give what they print."""

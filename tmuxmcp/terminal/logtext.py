@@ -26,6 +26,16 @@ class LogText:
         saved = before.state.saved_by_alternate if before and before.alternate else None
         self._style = saved.pen if saved else before.state.pen if before else PLAIN
 
+    def begin_at(self, cut: bytes, col: int, inside: bool) -> None:
+        """Begin where nobody knows all that was shown.
+
+        Args:
+            cut: the beginning of a sequence or character whose rest comes first.
+            col: the cursor's column.
+            inside: a full-screen program draws there.
+        """
+        self._rest, self._col, self._inside = cut, col, inside
+
     def feed(self, data: bytes) -> str:
         """Take bytes; give the lines that are complete."""
         self._rest += data

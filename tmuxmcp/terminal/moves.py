@@ -90,15 +90,16 @@ class Moves:
             return min(line - 1 + top, bottom)
         return line - 1
 
-    def set_margins(self, top: int | None = None, bottom: int | None = None) -> None:
-        """Set the scroll region, rows from 1; an impossible one changes nothing."""
+    def set_margins(self, top: int | None = None, bottom: int | None = None) -> bool:
+        """Set the scroll region, rows from 1; an impossible one changes nothing, and the answer is False."""
         first = max(top or 1, 1) - 1
         last = min(self.lines if bottom is None else bottom, self.lines) - 1
         if first >= last:
-            return
+            return False
         whole = (first, last) == (0, self.lines - 1)
         self.margins = None if whole else (first, last)
         self.cursor.x = self.cursor.y = 0
+        return True
 
     def tab(self) -> None:
         stops = [col for col in self.tabstops if self.cursor.x < col < self.columns]

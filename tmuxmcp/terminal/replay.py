@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from tmuxmcp.terminal.doubtful import Doubtful
+from tmuxmcp.terminal.doubts import ALL, SHOWN, Doubt
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.terminal.stream import Stream
@@ -33,8 +36,22 @@ def blank(cols: int, rows: int, offset: int = 0) -> Snapshot:
     return Screen(cols, rows).snapshot(offset)
 
 
+STRING_ENDS = re.compile(rb"[^\x1b]\x1b\\")
+"""Ends whatever string it may be in; after another escape it may be a part of one."""
+
+
+def beginning(cols: int, rows: int, offset: int, *, size_known: bool = True) -> Snapshot:
+    """Give an empty screen in place of one that is not known."""
+    doubts = tuple(sorted(ALL - {Doubt.SIZE} if size_known else ALL))
+    screen = blank(cols, rows, offset)
+    return replace(screen, state=replace(screen.state, doubts=doubts), approximate=True)
+
+
 class Replay:
-    """A screen that stands at one offset of a log and moves on."""
+    """A screen that stands at one offset of a log and moves on.
+
+    As long as something of it may be wrong, it is a `Doubtful` one, which is slower.
+    """
 
     def __init__(self, start: Snapshot, resizes: Iterable[Resize] = (), gaps: Iterable[int] = ()) -> None:
         """Begin at a snapshot; what is at or before its offset has happened.
@@ -42,13 +59,26 @@ class Replay:
         Args:
             gaps: offsets at which output was lost.
         """
-        self._screen = Screen(1, 1)
-        self._stream = Stream(self._screen)
-        self._stream.restore(start)
-        self._approximate = start.approximate
+        self._go_on(start, doubts_of(start))
         events: list[Resize | Gap] = [*resizes, *(Gap(each) for each in gaps)]
         self._events = sorted((each for each in events if each.offset > start.offset), key=lambda each: each.offset)
         self.offset = start.offset
+        self._before = b""
+        """The last two bytes."""
+
+    def _go_on(self, screen: Snapshot, doubts: Iterable[Doubt]) -> None:
+        """Stand at a screen of which something may be wrong, or nothing."""
+        doubtful = set(doubts)
+        self._screen = Doubtful(1, 1) if doubtful else Screen(1, 1)
+        self._stream = Stream(self._screen)
+        self._stream.restore(screen)
+        if isinstance(self._screen, Doubtful):
+            self._screen.doubts = doubtful
+
+    @property
+    def doubts(self) -> frozenset[Doubt]:
+        """What of the screen may be wrong."""
+        return frozenset(self._screen.doubts) if isinstance(self._screen, Doubtful) else frozenset()
 
     def feed(self, data: bytes) -> None:
         """Take the bytes that follow, changing the size where it was changed."""
@@ -61,20 +91,59 @@ class Replay:
         self._feed(data)
 
     def _feed(self, data: bytes) -> None:
-        self._stream.feed(data)
         self.offset += len(data)
+        if Doubt.PARSER in self.doubts:
+            data = self._parsed_for_certain(data)
+        self._stream.feed(data)
+        if isinstance(self._screen, Doubtful) and not self._screen.doubts:
+            self._go_on(self._stream.snapshot(), ())
+
+    def _parsed_for_certain(self, data: bytes) -> bytes:
+        """Feed the part of the bytes that may belong to a string; give the rest."""
+        assert isinstance(self._screen, Doubtful)
+        found = STRING_ENDS.search(self._before + data)
+        end = found.end() - len(self._before) if found else len(data)
+        self._before = (self._before + data)[-2:]
+        self._stream.feed(data[:end])
+        self._screen.doubts |= ALL - {Doubt.SIZE}  # whatever they seemed to say
+        if found:
+            self._screen.doubts.discard(Doubt.PARSER)
+        return data[end:]
 
     def _happen(self, event: Resize | Gap) -> None:
         if isinstance(event, Gap):
-            self._approximate = True
-        elif event.told:
-            self._stream.restore(event.told)
-            self._approximate = event.told.approximate
+            self._before = b""
+            self._doubt(ALL - {Doubt.SIZE})
+            return
+        same = (event.cols, event.rows) == (self._screen.columns, self._screen.lines)
+        if event.told:
+            told = event.told
+            self._go_on(told, {*doubts_of(told), *({Doubt.UNDER} if told.alternate and not same else ())})
+            return
+        unsure = self.doubts & {Doubt.SIZE, Doubt.ALTERNATE}
+        if unsure or not (same or self._screen.alternate):  # tmux wraps the main screen anew
+            self._doubt({Doubt.GRID, Doubt.CURSOR, *({Doubt.UNDER} if unsure else ())})
+        elif not same:
+            self._doubt({Doubt.UNDER})
+        self._screen.resize(event.rows, event.cols)
+        if isinstance(self._screen, Doubtful):
+            self._screen.doubts.discard(Doubt.SIZE)
+
+    def _doubt(self, doubts: Iterable[Doubt]) -> None:
+        if isinstance(self._screen, Doubtful):
+            self._screen.doubts |= set(doubts)
         else:
-            same = (event.cols, event.rows) == (self._screen.columns, self._screen.lines)
-            self._approximate = self._approximate or not (same or self._screen.alternate)
-            self._screen.resize(event.rows, event.cols)
+            self._go_on(self._stream.snapshot(), doubts)
 
     def snapshot(self) -> Snapshot:
         """Give the screen where it stands."""
-        return replace(self._stream.snapshot(self.offset), approximate=self._approximate)
+        screen, doubts = self._stream.snapshot(self.offset), self.doubts
+        state = replace(screen.state, doubts=tuple(sorted(doubts)))
+        return replace(screen, state=state, approximate=bool(doubts & SHOWN))
+
+
+def doubts_of(screen: Snapshot) -> frozenset[Doubt]:
+    """What of a screen may be wrong."""
+    if screen.state.doubts:
+        return frozenset(map(Doubt, screen.state.doubts))
+    return ALL if screen.approximate else frozenset()

@@ -124,6 +124,8 @@ class State:
     under_wrapped: tuple[int, ...] = ()
     unfinished: bytes = b""
     """The start of a sequence whose end has not come; a few KiB at most. Fed again, it leaves the parser as it was."""
+    doubts: tuple[str, ...] = ()
+    """What of all this may be wrong, in the words of `doubts.py`; nothing, of an approximate one: everything may be."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,8 @@ def to_data(snapshot: Snapshot) -> dict[str, Any]:
     state = data["state"]
     state["under"] = [_row_data(row, styles) for row in snapshot.state.under]
     state["unfinished"] = snapshot.state.unfinished.decode("latin-1")
+    if not state["doubts"]:
+        del state["doubts"]
     for holder in (state, state["saved"], state["saved_by_alternate"]):
         if holder:
             holder["pen"] = styles.setdefault(Style(*holder["pen"]), len(styles))
@@ -193,7 +197,7 @@ def _row_data(row: Row, styles: dict[Style, int]) -> list[list[Any]]:
 
 
 def _style_data(style: Style) -> dict[str, Any]:
-    return {name: value for name, value in style._asdict().items() if value != getattr(PLAIN, name)}
+    return {name: value for name, value, plain in zip(Style._fields, style, PLAIN, strict=True) if value != plain}
 
 
 def from_data(data: dict[str, Any]) -> Snapshot:
@@ -243,6 +247,7 @@ def _state(data: dict[str, Any], styles: list[Style], cols: int) -> State:
             "saved_by_alternate": saved(data["saved_by_alternate"]),
             "under": tuple(_row(row, styles, cols) for row in data["under"]),
             "unfinished": data["unfinished"].encode("latin-1"),
+            "doubts": tuple(data.get("doubts", ())),
         }
     )
 

@@ -285,6 +285,9 @@ def _sequences(screen: Screen) -> dict[str, Callable[[tuple[int | None, ...]], N
     def first(method: Callable[[int | None], None]) -> Callable[[tuple[int | None, ...]], None]:
         return lambda params: method(params[0])
 
+    def margins(params: tuple[int | None, ...]) -> None:
+        screen.set_margins(*params[:2])
+
     def kind(method: Callable[[int], None]) -> Callable[[tuple[int | None, ...]], None]:
         return lambda params: method(params[0] or 0)
 
@@ -316,7 +319,7 @@ def _sequences(screen: Screen) -> dict[str, Callable[[tuple[int | None, ...]], N
         "l": lambda params: screen.reset_mode(*filter(None, params)),
         "?h": lambda params: screen.set_mode(*filter(None, params), private=True),
         "?l": lambda params: screen.reset_mode(*filter(None, params), private=True),
-        "r": lambda params: screen.set_margins(*params[:2]),
+        "r": margins,
         "s": lambda params: screen.save_cursor(),
         "u": lambda params: screen.restore_cursor(),
         " q": kind(screen.set_shape),
