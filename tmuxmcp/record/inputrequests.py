@@ -1,0 +1,171 @@
+"""What agents ask a person to type into a session: a file for each request, and one for what became of it.
+
+A request never changes. What became of it is a second file, which only one of those who want to say so can make: the
+first. So it survives every broker, and a person who answers twice, in two places, has answered once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from tmuxmcp.errors import IoError, ResourceLimit
+from tmuxmcp.host.atomically import write_atomically
+from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.formats import numbered, read_values
+
+FORMAT = 1
+"""The newest format of both files that is known here."""
+
+ID = re.compile(r"[A-Za-z0-9_-]{8,64}\Z")
+
+MOST_OPEN = 16
+"""Requests of one session that wait for a person at once."""
+
+MOST_KEPT = 64
+"""Requests of one session of which it is known what became of them."""
+
+Became = Literal["done", "declined", "timeout", "withdrawn", "exited"]
+"""A person did it, or did not want to; the time was up; its agent gave it up; the session ended."""
+
+
+@dataclass(frozen=True)
+class InputRequest:
+    """What an agent asks."""
+
+    id: str
+    message: str
+    """The agent's words: shown to a person as text, and put nowhere else."""
+    secret: bool
+    """A secret is to be typed, which nobody else sees."""
+    caller: str
+    asked_at: float
+    """Seconds since 1970."""
+    timeout_s: int
+
+    @property
+    def until(self) -> float:
+        """When its time is up, in seconds since 1970."""
+        return self.asked_at + self.timeout_s
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of a request."""
+
+    outcome: Became
+    by: str = ""
+    """The person's name; empty: no person."""
+    via: str = ""
+    """`answer`, `attach`, `client` or `page`: where they said so."""
+    at: float = 0.0
+    """Seconds since 1970."""
+
+
+class InputRequests:
+    """The requests of one session."""
+
+    def __init__(self, directory: SessionDirectory) -> None:
+        self._directory = directory
+        self._path = directory.requests
+
+    def put(self, request: InputRequest) -> None:
+        """Write a new request down, on the disk.
+
+        Raises:
+            ResourceLimit: too many wait.
+            IoError
+        """
+        if len(self.open()) >= MOST_OPEN:
+            raise ResourceLimit(
+                f"{MOST_OPEN} requests of this session wait for a person already.",
+                hint="Wait for one of them: give its request_id.",
+                limit="requests",
+            )
+        try:
+            if not self._directory.is_there:
+                raise FileNotFoundError(f"{self._path.parent} is another session's by now")
+            self._path.mkdir(mode=0o700, exist_ok=True)
+            self._forget_old()
+            text = json.dumps({**numbered(FORMAT), **asdict(request)})
+            write_atomically(self._path / f"{request.id}.json", text, to_disk=True)
+        except OSError as error:
+            raise IoError(f"The request cannot be written down: {error}.") from error
+
+    def find(self, request_id: str) -> InputRequest | None:
+        """A request by its id, whatever became of it; None: there is none."""
+        return _load(self._path / f"{request_id}.json") if ID.match(request_id) else None
+
+    def answer(self, request_id: str) -> Answer | None:
+        """What became of a request; None: it waits."""
+        if not self._outcome(request_id).exists():
+            return None
+        values = read_values(self._outcome(request_id))
+        if values.get("outcome") not in get_args(Became):  # of a newer version: it is settled all the same
+            return Answer("withdrawn")
+        known = {name: values[name] for name in ("by", "via", "at") if isinstance(values.get(name), str | float | int)}
+        return Answer(values["outcome"], **known)
+
+    def settle(self, request_id: str, answer: Answer) -> bool:
+        """Say what became of a request; False: somebody was first.
+
+        Raises:
+            IoError
+        """
+        path = self._outcome(request_id)
+        beside = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}.new")
+        try:
+            write_atomically(beside, json.dumps({**numbered(FORMAT), **asdict(answer)}), to_disk=True)
+            try:
+                os.link(beside, path)
+            finally:
+                os.unlink(beside)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise IoError(f"What became of the request cannot be written down: {error}.") from error
+        return True
+
+    def open(self) -> list[InputRequest]:
+        """The requests that nobody has settled, the first that was asked first; also those whose time is up."""
+        try:
+            names = os.listdir(self._path)
+        except OSError:
+            return []
+        settled = {name.removesuffix(".became") for name in names if name.endswith(".became")}
+        ids = [name[:-5] for name in names if name.endswith(".json") and name[:-5] not in settled]
+        found = [request for each in ids if (request := self.find(each))]
+        return sorted(found, key=lambda each: (each.asked_at, each.id))
+
+    def _outcome(self, request_id: str) -> Path:
+        return self._path / f"{request_id}.became"
+
+    def _forget_old(self) -> None:
+        """Remove the oldest of those that are settled."""
+        settled = sorted(self._path.glob("*.became"), key=lambda path: path.stat().st_mtime)
+        for path in settled[: max(len(settled) - MOST_KEPT + 1, 0)]:
+            with suppress(OSError):
+                path.with_suffix(".json").unlink(missing_ok=True)  # first: without it, nothing is asked again
+                path.unlink(missing_ok=True)
+
+
+def _load(path: Path) -> InputRequest | None:
+    values = read_values(path)
+    try:
+        request = InputRequest(
+            str(values["id"]),
+            str(values["message"]),
+            bool(values["secret"]),
+            str(values["caller"]),
+            float(values["asked_at"]),
+            int(values["timeout_s"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+    return request if f"{request.id}.json" == path.name else None
