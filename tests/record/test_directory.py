@@ -147,12 +147,12 @@ async def test_a_session_has_the_files_of_the_table_and_no_others(broker: Broker
     project.mkdir()
     await broker.create_session("bash", name="a", sandbox=sandbox, cwd=str(project))  # type: ignore[arg-type]
     await broker.run("true", "a")
-    await broker.send("exit", "a", enter=True, wait_for="exit", timeout_ms=int(20_000 * SLOW))
+    await broker.send("exit", session_id="a", enter=True, wait_for="exit", timeout_ms=int(20_000 * SLOW))
     directory = broker.registry.directory("a")
     await eventually(directory.events.exists)
     for path in directory.path.rglob("*"):
         name = str(path.relative_to(directory.path))
-        if path.parent in (directory.cursors, directory.told):
+        if path.parent in (directory.cursors, directory.told, directory.handed):
             continue
         entry = BY_NAME[name]
         assert (path.is_dir(), stat.S_IMODE(path.stat().st_mode)) == (entry.is_directory, entry.mode), name

@@ -13,14 +13,33 @@ from hypothesis import strategies as st
 
 from tmuxmcp.record import events as module
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.events import LIMIT_BYTES, Event, Events, Exited, Gap, Input, Resized, Unknown, decode, encode
+from tmuxmcp.record.events import (
+    LIMIT_BYTES,
+    Answered,
+    Asked,
+    Event,
+    Events,
+    Exited,
+    Gap,
+    Input,
+    RecordingTold,
+    Resized,
+    Shown,
+    Unknown,
+    decode,
+    encode,
+)
 
 TIME = "2026-01-02T03:04:05.678Z"
 sizes = st.integers(0, 1 << 60)
 happened: st.SearchStrategy[Event] = st.one_of(
     st.builds(Input, st.text(), sizes, sizes, sizes),
+    st.builds(Shown, st.text(), sizes, st.text()),
+    st.builds(RecordingTold, st.text(), sizes, st.text(), st.text()),
     st.builds(Resized, st.text(), sizes, sizes, sizes),
     st.builds(Gap, st.text(), sizes),
+    st.builds(Asked, st.text(), sizes, st.text(), st.integers(0, 1)),
+    st.builds(Answered, st.text(), sizes, st.text(), st.text(), st.text(), st.text()),
     st.builds(Exited, st.text(), sizes, st.none() | st.integers(0, 255), st.none() | st.text()),
 )
 
@@ -156,13 +175,30 @@ def test_file_that_somebody_removed_is_read_anew(directory: SessionDirectory) ->
     assert events.gaps(0, 99) == [20]
 
 
-def test_of_what_comes_after_the_limit_only_gaps_are_written_down(directory: SessionDirectory) -> None:
+def test_of_what_comes_after_the_limit_gaps_and_sizes_alone_are_written_down(directory: SessionDirectory) -> None:
     events = Events(directory)
-    directory.events.write_bytes(b"\n" * LIMIT_BYTES)
-    for event in (Input(TIME, 1, 1, 1), Resized(TIME, 1, 90, 30), Gap(TIME, 1)):
+    directory.events.write_bytes(b" " * (LIMIT_BYTES - 1) + b"\n")
+    kept = [Resized(TIME, 1, 90, 30), Gap(TIME, 1)]
+    for event in (Input(TIME, 1, 1, 1), *kept):
         events.append(event)
-    assert list(events.read()) == [Gap(TIME, 1)]
-    assert directory.events.stat().st_size == LIMIT_BYTES + len(encode(Gap(TIME, 1)))
+    assert list(events.read()) == kept
+    assert directory.events.stat().st_size == LIMIT_BYTES + sum(len(encode(each)) for each in kept)
+
+
+def test_sizes_are_written_down_for_longer_and_then_said_to_be_unknown(directory: SessionDirectory) -> None:
+    events = Events(directory)
+    directory.events.write_bytes(b" " * (LIMIT_BYTES - 1) + b"\n")
+    events.append(Resized(TIME, 5, 100, 30))
+    assert [each.cols for each in events.resizes()] == [100]
+    assert not events.size_unknown(10**9)
+    directory.events.write_bytes(b" " * (2 * LIMIT_BYTES - 1) + b"\n")
+    events = Events(directory)
+    for number in range(3):
+        events.append(Resized(TIME, 7 + number, 101, 30))
+    assert directory.events.read_bytes().count(b"size_unknown") == 1
+    assert not events.resizes()
+    assert events.size_unknown(10**9)
+    assert not events.size_unknown(6)
 
 
 def test_no_event_is_earlier_than_the_one_before(directory: SessionDirectory) -> None:
@@ -175,3 +211,9 @@ def test_no_event_is_earlier_than_the_one_before(directory: SessionDirectory) ->
         late,
         late,
     ]
+
+
+def test_what_was_shown_keeps_the_time_at_which_it_was_typed(directory: SessionDirectory) -> None:
+    early, late = "2026-01-02T03:04:05.100Z", "2026-01-02T03:04:05.900Z"
+    append(directory, encode(Gap(late, 5)), encode(Shown(early, 1, "ls\r")), encode(Gap(early, 9)))
+    assert [event.time for event in Events(directory).read() if not isinstance(event, Unknown)] == [late, early, late]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import get_args
@@ -16,6 +17,7 @@ from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.exporting import FORMATS, Export, Exported, Options, answered, free_path, request, staged
 from tmuxmcp.record.recordings import Recorded, Stretch, Wanted
 from tmuxmcp.record.timing import Step
+from tmuxmcp.terminal import reel
 
 __all__ = ["directory"]
 
@@ -52,11 +54,46 @@ def test_an_export_tells_what_came_of_it(directory: SessionDirectory) -> None:
     assert not cast.exported.times_known
 
 
+@pytest.mark.parametrize(("name", "interval_ms"), [("svg", 80), ("gif", 200)])
+def test_merged_pictures_are_told(
+    directory: SessionDirectory, monkeypatch: pytest.MonkeyPatch, name: str, interval_ms: int
+) -> None:
+    printed(directory, b"".join(b"\r%04d" % number for number in range(100)))
+    recorded = Recorded(directory, Index(*(Step(5 * number + 5, 100 * number) for number in range(100))))
+    few = export_of(recorded, Options(name))
+    assert b"".join(few)
+    assert (few.exported.merged_ms, few.exported.merged_note) == (None, None)
+    monkeypatch.setattr(reel, "MOST_FRAMES", 60)
+    many = export_of(recorded, Options(name))
+    assert b"".join(many)
+    assert many.exported.merged_ms >= interval_ms
+    assert f"within {many.exported.merged_ms:g} ms became one" in many.exported.merged_note
+
+
 def test_a_file_is_bounded(directory: SessionDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     printed(directory, b"x" * 5000)
     monkeypatch.setattr(exporting, "MOST_BYTES", 1000)
     with pytest.raises(ResourceLimit):
         list(export_of(Recorded(directory), Options("cast")))
+
+
+@pytest.mark.parametrize("format", ["cast", "cast2", "jsonl"])
+def test_a_file_that_is_full_ends_where_it_is_full_and_says_so(directory: SessionDirectory, format: FilmFormat) -> None:
+    printed(directory, b"x" * 200_000)
+    recorded = Recorded(directory, Index(*(Step(at, at) for at in range(1000, 200_001, 1000))))
+    export = export_of(recorded, Options(format, full_at=50_000))
+    data = b"".join(export)
+    lines = [json.loads(line) for line in data.splitlines()]
+    assert 30_000 < len(data) <= 50_000
+    assert b"the recording ends here" in data
+    assert (export.exported.truncated, export.exported.bytes) == (True, len(data))
+    assert 30_000 < export.exported.duration_ms < 50_000
+    assert export.exported.events < 60
+    whole = export_of(recorded, Options(format, full_at=50_000_000))
+    assert len(b"".join(whole)) > 200_000
+    assert (whole.exported.truncated, whole.exported.duration_ms) == (False, 200_000)
+    if format == "jsonl":
+        assert lines[-1]["event"] == "end"
 
 
 def test_it_is_done_in_a_process_of_its_own(directory: SessionDirectory) -> None:

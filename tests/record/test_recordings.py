@@ -18,7 +18,7 @@ from tmuxmcp.record import recordings
 from tmuxmcp.record.checkpoints import Checkpoints, Kind, packed_screen
 from tmuxmcp.record.commands import CommandFile, EndedCommand
 from tmuxmcp.record.directory import SessionDirectory, make_directory
-from tmuxmcp.record.events import Events, Exited, Gap, Input, Resized
+from tmuxmcp.record.events import Events, Exited, Gap, Input, Resized, Shown
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.recordings import Recorded, Stretch, Wanted, times_of
 from tmuxmcp.record.timing import Step
@@ -102,6 +102,21 @@ def test_what_else_happened_stands_at_its_offset_and_time(directory: SessionDire
         film.Printed(420, b"$ "),
         film.Exited(5_000, 137),
     ]
+
+
+def test_what_was_typed_is_part_of_it_if_that_is_wanted(directory: SessionDirectory) -> None:
+    printed(directory, b"$ ls\r\na\r\n")
+    events = Events(directory)
+    events.append(Input(at(90), 2, 2, 1))
+    events.append(Shown(at(90), 2, "ls\r"))
+    steps = Index(Step(2, 50), Step(10, 200))
+    both = [film.Printed(50, b"$ "), film.Printed(200, b"ls\r\na\r\n")]
+    assert happens(Recorded(directory, steps)) == both
+    typed = film.Typed(90, b"ls\r")
+    recorded = Recorded(directory, steps, typed=True)
+    assert happens(recorded) == [both[0], typed, both[1]]
+    assert list(recorded.film(Stretch(2, 10, 60)).moments) == [typed, both[1]]
+    assert typed not in list(recorded.film(Stretch(3, 10, 60)).moments)
 
 
 def test_without_an_index_times_are_those_of_events_commands_and_the_last_byte(directory: SessionDirectory) -> None:

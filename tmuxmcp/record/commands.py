@@ -63,7 +63,7 @@ class EndedCommand:
 
 @dataclass(frozen=True)
 class TypedInput:
-    """Something that a call typed."""
+    """Something that was typed by a call, or by a person through us."""
 
     offset: int
     """Size of the log just before."""
@@ -75,6 +75,8 @@ class TypedInput:
     """The name under which the shell's marks have it."""
     promise: Promise | None = None
     """What the shell will prove its end by; None: it was given no proof."""
+    by: By = "agent"
+    """Who typed it."""
 
 
 class CommandFile:
@@ -120,6 +122,7 @@ class CommandFile:
         named: dict[str, Any] = {"job": typed.job} if typed.job else {}
         if typed.promise:
             named["promise"] = vars(typed.promise)
+        named |= {} if typed.by == "agent" else {"by": typed.by}
         line = _line({"typed": typed.offset, "text": typed.text, "whole": typed.whole, **named})
         try:
             while not self._add(line):
@@ -227,9 +230,9 @@ class CommandFile:
     def _take_line(self, values: dict[str, Any]) -> None:
         if "typed" in values:
             promise = Promise(**values["promise"]) if "promise" in values else None
-            self.typed.append(
-                TypedInput(int(values["typed"]), values["text"], bool(values["whole"]), values.get("job", ""), promise)
-            )
+            by: By = "person" if values.get("by") == "person" else "agent"
+            whole, job = bool(values["whole"]), values.get("job", "")
+            self.typed.append(TypedInput(int(values["typed"]), values["text"], whole, job, promise, by))
         elif "forgotten" in values:
             self._forget(int(values["forgotten"]), int(values["before"]))
             self._turn = int(values.get("turn", 0))

@@ -1,23 +1,23 @@
-"""The read cursors of a session: how far each caller has read, whatever broker it asked."""
+"""How far each caller of a session has come, whatever broker it asked: in reading, in being told of give-backs."""
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
+from pathlib import Path
 
 from tmuxmcp.record.directory import SessionDirectory
 
 
 class Cursors:
-    """The files of `cursors/`, each read once."""
+    """The files of one directory, by caller, each read once."""
 
-    def __init__(self, directory: SessionDirectory) -> None:
-        self._directory = directory
-        self._path = directory.cursors
+    def __init__(self, directory: SessionDirectory, path: Path) -> None:
+        self._directory, self._path = directory, path
         self._known: dict[str, int] = {}
 
     def of(self, caller: str) -> int:
-        """How far this caller has read; 0 for one who never did."""
+        """How far this caller has come; 0 for one of whom nothing is known."""
         offset = self._known.get(caller)
         if offset is None:
             offset = 0
@@ -27,7 +27,7 @@ class Cursors:
         return offset
 
     def move(self, caller: str, offset: int) -> None:
-        """Remember how far this caller has read; also after a kill, and without a rename's 0.2 ms."""
+        """Remember how far this caller has come; also after a kill, and without a rename's 0.2 ms."""
         self._known[caller] = offset
         if not self._directory.is_there:
             return

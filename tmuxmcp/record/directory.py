@@ -193,6 +193,13 @@ class SessionDirectory:
         readers=("broker",),
         is_directory=True,
     )
+    handed = Entry(
+        "handed",
+        "a file for each caller: of how many give-backs it was told",
+        writers=("broker",),
+        readers=("broker",),
+        is_directory=True,
+    )
     queued = Entry(
         "typed",
         "bytes that may wait for a program that does not read",
@@ -211,6 +218,26 @@ class SessionDirectory:
     recordings = Entry(
         "recordings",
         "recordings and exports for which no other place was named",
+        writers=("broker",),
+        readers=("broker",),
+        is_directory=True,
+    )
+    recording = Entry(
+        "recording.json",
+        "the recording that is being made, or the last one that was: where it begins, what became of it",
+        writers=("broker",),
+        readers=("broker",),
+    )
+    recording_lock = Entry(
+        "recording.lock",
+        "nothing: held by the broker that changes `recording.json`, or makes the file of a recording",
+        writers=("broker",),
+        readers=("broker",),
+    )
+
+    requests = Entry(
+        "requests",
+        "what agents ask a person to type, and what became of it: two files for each request",
         writers=("broker",),
         readers=("broker",),
         is_directory=True,

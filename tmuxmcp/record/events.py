@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, get_args, get_type_hints
 
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered
@@ -27,7 +27,13 @@ FORMAT = 1
 """The newest format of a line that is known here."""
 
 LIMIT_BYTES = 1 << 20
-"""Bytes of `events.jsonl`; of what comes after that only gaps and leases are written down."""
+"""Bytes of `events.jsonl`; of what comes after that only gaps, leases, input requests and sizes are written down."""
+
+SIZES_LIMIT_BYTES = 2 * LIMIT_BYTES
+"""The same for changes of size: the first one after that says that no size is known any more."""
+
+FOR_EVER = 2**62
+"""An offset that no log reaches."""
 
 
 # ---- the kinds of events -----------------------------------------------------------------------------
@@ -35,7 +41,7 @@ LIMIT_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Input:
-    """Something was typed; what it was is not written down."""
+    """Something was typed; what it was is not said here."""
 
     kind: ClassVar = "input"
 
@@ -46,6 +52,33 @@ class Input:
     bytes: int
     keys: int
     """Named keys beside these bytes."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What was typed there, which the terminal then showed; only while a recording wants what is typed."""
+
+    kind: ClassVar = "shown"
+
+    time: str
+    offset: int
+    """Size of the log before it was typed."""
+    text: str
+    """With the characters that Enter and control keys send."""
+
+
+@dataclass(frozen=True)
+class RecordingTold:
+    """A recording began, or came to its end."""
+
+    kind: ClassVar = "recording"
+
+    time: str
+    offset: int
+    state: str
+    """As `RecordingStage` has it."""
+    path: str
+    """Of its file."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +186,51 @@ class GivenBack:
     """`key`, `release`, `detach` or `timeout`."""
 
 
-Event = Input | Resized | SizeUnknown | Gap | Exited | Adopted | LeftShell | Taken | GivenBack
+@dataclass(frozen=True)
+class Asked:
+    """An agent asked a person to type something; what it said is not written down."""
+
+    kind: ClassVar = "asked"
+
+    time: str
+    offset: int
+    request_id: str
+    secret: int
+    """1: a secret is to be typed."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What became of that."""
+
+    kind: ClassVar = "answered"
+
+    time: str
+    offset: int
+    request_id: str
+    outcome: str
+    """`done`, `declined`, `timeout`, `withdrawn` or `exited`."""
+    by: str
+    """The person's name; "": no person."""
+    via: str
+    """`answer`, `attach`, `client` or `page`."""
+
+
+Event = (
+    Input
+    | Shown
+    | RecordingTold
+    | Resized
+    | SizeUnknown
+    | Gap
+    | Exited
+    | Adopted
+    | LeftShell
+    | Taken
+    | GivenBack
+    | Asked
+    | Answered
+)
 
 
 @dataclass(frozen=True)
@@ -167,8 +244,11 @@ class Unknown:
 
 _FIELDS: dict[type[Event], dict[str, Any]] = {
     each: {name: hint for name, hint in get_type_hints(each).items() if name not in ("kind", "time")}
-    for each in (Input, Resized, SizeUnknown, Gap, Exited, Adopted, LeftShell, Taken, GivenBack)
+    for each in get_args(Event)
 }
+_ALWAYS = Gap | Taken | GivenBack | Asked | Answered
+"""What is written down however long the file is."""
+
 _KINDS: dict[str, type[Event]] = {each.kind: each for each in _FIELDS}
 
 
@@ -209,7 +289,7 @@ def _events_of(lines: Iterable[bytes]) -> Iterator[Event | Unknown]:
             yield event
 
 
-_KEPT = re.compile(rb'"(?:gap|resize|size_unknown)"')
+_KEPT = re.compile(rb'"(?:gap|resize|size_unknown|taken|given_back)"')
 """What is in every line that `Events` keeps: hardly any, and the many others need not be parsed."""
 
 
@@ -235,6 +315,7 @@ class Events:
         self._gaps_and_resizes: list[Gap | Resized] = []
         """What readers ask for, oldest first."""
         self._sizes_unknown: list[SizeUnknown] = []
+        self._leases: list[Taken | GivenBack] = []
 
     def append(self, event: Event) -> None:
         """Write down what happened; a failure is no reason to fail."""
@@ -243,10 +324,20 @@ class Events:
         with suppress(OSError):
             fd = os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
             try:
-                if isinstance(event, Gap | Taken | GivenBack) or os.fstat(fd).st_size < LIMIT_BYTES:
-                    os.write(fd, encode(event))
+                if fitting := self._fitting(event, os.fstat(fd).st_size):
+                    os.write(fd, encode(fitting))
             finally:
                 os.close(fd)
+
+    def _fitting(self, event: Event, size: int) -> Event | None:
+        """What is written down of an event in a file of this size; None: nothing."""
+        if size < LIMIT_BYTES or isinstance(event, _ALWAYS):
+            return event
+        if not isinstance(event, Resized | SizeUnknown):
+            return None
+        if size < SIZES_LIMIT_BYTES:
+            return event
+        return None if self.size_unknown(FOR_EVER) else SizeUnknown(event.time, event.offset, FOR_EVER)
 
     def read(self) -> Iterator[Event | Unknown]:
         """All that is written down, oldest first; torn lines are left out.
@@ -255,7 +346,7 @@ class Events:
         """
         latest = ""
         for event in _events_of(self._lines(0).split(b"\n")):
-            if isinstance(event, Unknown) or not event.time:
+            if isinstance(event, Unknown | Shown) or not event.time:  # that it was shown is known later
                 yield event
                 continue
             latest = max(latest, event.time)  # ISO 8601 in one form: as texts they are in the order of time
@@ -280,14 +371,19 @@ class Events:
         self._read_on()
         return any(each.offset <= offset <= each.until for each in self._sizes_unknown)
 
+    def leases(self) -> list[Taken | GivenBack]:
+        """When it was taken over or paused, and given back, oldest first."""
+        self._read_on()
+        return self._leases
+
     def _read_on(self) -> None:
-        """Take in the gaps and changes of size that anybody wrote down since; mostly that is one look at the size."""
+        """Take in what anybody wrote down since; mostly that is one look at the size of the file."""
         try:
             size = os.stat(self._path).st_size
         except OSError:
             size = 0
         if size < self._read_to:  # somebody removed or emptied it
-            self._read_to, self._gaps_and_resizes, self._sizes_unknown = 0, [], []
+            self._read_to, self._gaps_and_resizes, self._sizes_unknown, self._leases = 0, [], [], []
         if size == self._read_to:
             return
         data = self._lines(self._read_to)
@@ -295,6 +391,7 @@ class Events:
         events = list(_events_of(_lines_with(_KEPT, data)))
         self._gaps_and_resizes += [event for event in events if isinstance(event, Gap | Resized)]
         self._sizes_unknown += [event for event in events if isinstance(event, SizeUnknown)]
+        self._leases += [event for event in events if isinstance(event, Taken | GivenBack)]
 
     def _lines(self, start: int) -> bytes:
         """The whole lines from an offset of the file."""

@@ -13,32 +13,39 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
-from itertools import count
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from tmuxmcp.contract.words import FilmFormat
 from tmuxmcp.errors import IoError, ResourceLimit, TmuxMcpError, all_errors
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.filmpictures import as_gif, as_svg
+from tmuxmcp.record.filmpictures import Wound, as_gif, as_svg
+from tmuxmcp.record.recordingnote import new_names
 from tmuxmcp.record.recordings import Recorded, Stretch, times_of
 from tmuxmcp.terminal import asciicast
-from tmuxmcp.terminal.film import Film, Moment, Printed
+from tmuxmcp.terminal.film import Film, Marked, Moment, Printed, Typed
 from tmuxmcp.terminal.filmjsonl import as_jsonl
 from tmuxmcp.terminal.logtext import as_ansi, as_txt
 from tmuxmcp.terminal.pacing import paced
+from tmuxmcp.terminal.reel import Reel
 from tmuxmcp.terminal.snapshot import Snapshot, from_data, to_data
 from tmuxmcp.terminal.textpage import as_html
 
 MOST_BYTES = 1 << 30
 """Of a file: four times as much as a log keeps by its default."""
 
+ROOM = 4096
+"""Bytes that are kept free in a file that is about to be full: for its last lines."""
+
+WIDEST = 6
+"""Bytes of a file for one that was printed, at most: JSON writes a control character as `\\u001b`."""
+
 TOLD_S = 0.2
 """How often is told how far it is."""
 
-Write = Callable[[Film], Iterator[bytes]]
+Write = Callable[[Film, Wound], Iterator[bytes]]
 
 
 @dataclass(frozen=True)
@@ -52,15 +59,19 @@ class Format:
     """The times of its moments are in it."""
 
 
+def _without_pictures(write: Callable[[Film], Iterator[bytes]]) -> Write:
+    return lambda film, _: write(film)
+
+
 FORMATS: Mapping[FilmFormat, Format] = {
-    "cast": Format(".cast", partial(asciicast.written, version=3)),
-    "cast2": Format(".cast", partial(asciicast.written, version=2)),
-    "txt": Format(".txt", as_txt, timed=False),
-    "ansi": Format(".ansi", as_ansi, timed=False),
-    "html": Format(".html", as_html, timed=False),
+    "cast": Format(".cast", _without_pictures(partial(asciicast.written, version=3))),
+    "cast2": Format(".cast", _without_pictures(partial(asciicast.written, version=2))),
+    "txt": Format(".txt", _without_pictures(as_txt), timed=False),
+    "ansi": Format(".ansi", _without_pictures(as_ansi), timed=False),
+    "html": Format(".html", _without_pictures(as_html), timed=False),
     "svg": Format(".svg", as_svg),
     "gif": Format(".gif", as_gif),
-    "jsonl": Format(".jsonl", as_jsonl),
+    "jsonl": Format(".jsonl", _without_pictures(as_jsonl)),
 }
 
 
@@ -71,6 +82,12 @@ class Options:
     format: FilmFormat
     speed: float = 1.0
     idle_limit_ms: int | None = None
+    typed: bool = False
+    """What was typed is part of it, as far as that is written down."""
+    full_at: int | None = None
+    """Bytes at which the file is full: what comes after that is left out. None: it must be whole."""
+    mark: str = ""
+    """A marker at its beginning; empty: none."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +103,17 @@ class Exported:
     """The screen at its beginning may lack something."""
     begin: int
     """What was printed before this offset is no part of it."""
+    truncated: bool = False
+    """The file was full before the end."""
+    merged_ms: float | None = None
+    """There were too many pictures, and those that followed within so long became one; None: all of them are there."""
+
+    @property
+    def merged_note(self) -> str | None:
+        """The same as a sentence."""
+        if self.merged_ms is None:
+            return None
+        return f"There were too many pictures: those that follow within {self.merged_ms:g} ms became one."
 
 
 Told = Callable[[int, int], None]
@@ -113,13 +141,16 @@ class Export:
             start: the screen at its beginning, if that is known.
         """
         self._stretch = stretch
-        self._format = FORMATS[options.format]
+        self._format, self._options = FORMATS[options.format], options
         self._count = _Count(self._stretch, told)
         film = recorded.film(self._stretch, start)
-        film = replace(film, moments=self._count.counted(film.moments))
+        marks = [Marked(film.begin_ms, options.mark)] if options.mark else []
+        film = replace(film, moments=self._fitting(chain(marks, film.moments)))
         if options.speed != 1 or options.idle_limit_ms is not None:
             film = paced(film, times_of(recorded, self._stretch), options.speed, options.idle_limit_ms)
-        self._film, self._bytes = film, 0
+        self._film, self._bytes = replace(film, moments=self._count.counted(film.moments)), 0
+        self._truncated = False
+        self._merged_ms: float | None = None
 
     def __iter__(self) -> Iterator[bytes]:
         """Give the file, a piece at a time.
@@ -127,23 +158,43 @@ class Export:
         Raises:
             ResourceLimit: it is longer than `MOST_BYTES`.
         """
-        for piece in self._format.write(self._film):
+        full_at = self._options.full_at
+        for piece in self._format.write(self._film, self._wound):
+            if full_at is not None and self._bytes + len(piece) > full_at:
+                self._truncated = True
+                return
             self._bytes += len(piece)
             if self._bytes > MOST_BYTES:
                 text = f"The file would have more than {MOST_BYTES:,} bytes."
                 raise ResourceLimit(text, hint="Export a shorter stretch.")
             yield piece
 
+    def _fitting(self, moments: Iterable[Moment]) -> Iterator[Moment]:
+        """The moments that a file has room for, and a last one that says so if those are not all."""
+        for each in moments:
+            size = len(each.data) if isinstance(each, Printed | Typed) else 0
+            if self._options.full_at is not None and self._bytes + size * WIDEST + ROOM > self._options.full_at:
+                self._truncated = True
+                yield Marked(each.ms, f"the recording ends here: its file may have {self._options.full_at:,} bytes")
+                return
+            yield each
+
+    def _wound(self, reel: Reel) -> None:
+        self._merged_ms = reel.interval_ms if reel.merged else None
+
     @property
     def exported(self) -> Exported:
         """What came of it, once all of it was given."""
+        end_ms = self._count.ms if self._truncated else self._film.end_ms
         return Exported(
             bytes=self._bytes,
-            duration_ms=self._film.end_ms - self._film.begin_ms,
+            duration_ms=max(end_ms - self._film.begin_ms, 0),
+            truncated=self._truncated,
             events=self._count.events,
             times_known=self._film.times_known or not self._format.timed,
-            approximate=self._film.start.approximate,
+            approximate=self._film.start.approximate or bool(self._film.start.state.doubts),
             begin=self._stretch.begin,
+            merged_ms=self._merged_ms,
         )
 
 
@@ -154,10 +205,13 @@ class _Count:
         self._told, self._whole = told, stretch.end - stretch.begin
         self._done, self._next = 0, time.monotonic() + TOLD_S
         self.events = 0
+        self.ms = 0
+        """When the last moment was."""
 
     def counted(self, moments: Iterable[Moment]) -> Iterator[Moment]:
         """The moments, once they were taken."""
         for each in moments:
+            self.ms = each.ms
             yield each
             self.events += 1
             if isinstance(each, Printed):
@@ -180,9 +234,7 @@ def free_path(directory: SessionDirectory, format: Format) -> Path:
         directory.recordings.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise IoError(f"{directory.recordings} cannot be made: {error.strerror}.") from error
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    names = (f"{stamp}{f'-{number}' if number else ''}{format.ending}" for number in count())
-    return next(path for path in (directory.recordings / name for name in names) if not path.exists())
+    return next(path for name in new_names(format.ending) if not (path := directory.recordings / name).exists())
 
 
 @contextmanager
@@ -231,9 +283,10 @@ def main() -> None:
 
 
 def _do(asked: dict[str, Any]) -> Exported:
-    recorded = Recorded(SessionDirectory(Path(asked["directory"])))
+    options = Options(**asked["options"])
+    recorded = Recorded(SessionDirectory(Path(asked["directory"])), typed=options.typed)
     start = from_data(asked["start"]) if asked["start"] else None
-    export = Export(recorded, Stretch(**asked["stretch"]), Options(**asked["options"]), _tell, start)
+    export = Export(recorded, Stretch(**asked["stretch"]), options, _tell, start)
     try:
         with open(asked["to"], "r+b") as out:
             out.writelines(export)

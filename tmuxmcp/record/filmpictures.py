@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tmuxmcp.errors import Unsupported
 from tmuxmcp.host import fonts
@@ -10,18 +10,24 @@ from tmuxmcp.terminal.film import Film
 from tmuxmcp.terminal.gif import gif
 from tmuxmcp.terminal.moving import moving_svg
 from tmuxmcp.terminal.picture import Painter, size_for
-from tmuxmcp.terminal.reel import reel
+from tmuxmcp.terminal.reel import Reel, reel
 
 SVG_PER_SECOND, GIF_PER_SECOND = 25, 10
 """Pictures of one second at most: each one of a GIF takes room and time, those of an SVG share their rows."""
 
 
-def as_svg(film: Film) -> Iterator[bytes]:
+Wound = Callable[[Reel], None]
+"""Told of the pictures, before they are drawn."""
+
+
+def as_svg(film: Film, wound: Wound) -> Iterator[bytes]:
     """Give an SVG that moves, without scripts."""
-    return (piece.encode("utf-8", "replace") for piece in moving_svg(reel(film, SVG_PER_SECOND)))
+    shots = reel(film, SVG_PER_SECOND)
+    wound(shots)
+    return (piece.encode("utf-8", "replace") for piece in moving_svg(shots))
 
 
-def as_gif(film: Film) -> Iterator[bytes]:
+def as_gif(film: Film, wound: Wound) -> Iterator[bytes]:
     """Give a GIF that plays for ever.
 
     Raises:
@@ -35,4 +41,5 @@ def as_gif(film: Film) -> Iterator[bytes]:
             hint="Have a person install tmuxmcp again, with what it depends on. The format svg needs nothing.",
         ) from None
     shots = reel(film, GIF_PER_SECOND)
+    wound(shots)
     yield from gif(shots, Painter(fonts.find(), size=size_for(shots.cols, shots.lines)))

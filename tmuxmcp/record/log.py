@@ -37,6 +37,12 @@ FLOOD_PAUSE_S = 0.005
 """In a flood nobody is woken more often: 100 MB in pieces of 4 KB would cost half a core."""
 
 
+def wake(log: Path) -> None:
+    """Have every broker look at a session: they are told when somebody closes its log."""
+    with suppress(OSError):
+        os.close(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
+
+
 class RawLog:
     """One session's `out.raw`, opened for each read: no descriptor is kept for an idle session."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,7 +23,7 @@ from tmuxmcp.record.checkpoints import Checkpoints, screen_of
 from tmuxmcp.record.clock import Booted, SessionClock
 from tmuxmcp.record.commands import CommandFile, EndedCommand
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.events import Events, Exited, Gap, Input, Resized
+from tmuxmcp.record.events import Events, Exited, Gap, Input, Resized, Shown
 from tmuxmcp.record.log import PIECE, RawLog
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.replaying import request
@@ -79,11 +79,20 @@ class _Happened:
     ms: int
     moment: Moment | None = None
 
+    def is_between(self, begin: int, end: int) -> bool:
+        """Whether it is part of a stretch; what is typed at its beginning is shown behind that."""
+        return begin - isinstance(self.moment, film.Typed) < self.offset <= end
+
 
 class Recorded:
     """What the files of a session say."""
 
-    def __init__(self, directory: SessionDirectory, times: Timing | None = None) -> None:
+    def __init__(self, directory: SessionDirectory, times: Timing | None = None, *, typed: bool = False) -> None:
+        """
+        Args:
+            typed: what was typed is part of the films, as far as that is written down.
+        """
+        self._typed = typed
         self.directory, self.log = directory, RawLog(directory)
         self._times = times or Times(directory)
         meta = Meta.load(directory)
@@ -149,18 +158,29 @@ class Recorded:
         begin_ms = (self._ms_at(head) if head else 0) if first is None else max(first, 0)
         return Stretch(begin, end, begin_ms, None if last is None else max(min(last, now_ms), begin_ms))
 
+    def offsets_at(self, ms: int) -> tuple[int, int]:
+        """Between which two offsets the log ended at a moment: one offset, where that was written down."""
+        if ms < 0:
+            return 0, 0
+        found = self._times.offset_at(ms)
+        if found is not None:
+            return found, found
+        size = self.log.size()
+        behind = next((each.offset for each in self.steps(0, size) if each.ms > ms), size)
+        return self._offset_at(ms), behind
+
     def _offset_at(self, ms: int) -> int:
         """How much had been printed; where that was not written down, at the last time before it that is known."""
         found = self._times.offset_at(ms)
         if found is not None:
             return found
-        return max((each.offset for each in self._steps(0, self.log.size()) if each.ms <= ms), default=0)
+        return max((each.offset for each in self.steps(0, self.log.size()) if each.ms <= ms), default=0)
 
     def _ms_at(self, offset: int) -> int:
         found = self._times.ms_at(offset)
         if found is not None:
             return found
-        return next((each.ms for each in self._steps(0, self.log.size()) if each.offset >= offset), 0)
+        return next((each.ms for each in self.steps(0, self.log.size()) if each.offset >= offset), 0)
 
     # ---- its film ------------------------------------------------------------------------------
 
@@ -180,7 +200,7 @@ class Recorded:
             moments=_Moments(self, stretch),
             title=self._name,
             created_at=self._created,
-            times_known=all(step.known for step in self._steps(stretch.begin, stretch.end)),
+            times_known=all(step.known for step in self.steps(stretch.begin, stretch.end)),
         )
 
     def screen_at(self, offset: int) -> Snapshot:
@@ -197,8 +217,8 @@ class Recorded:
         """What happens in a stretch; `read(start, end)` gives the bytes."""
         ms, at = stretch.begin_ms, stretch.begin
         latest = stretch.end_ms
-        waiting = [each for each in self._happened if stretch.begin < each.offset <= stretch.end]
-        for step in chain(self._steps(stretch.begin, stretch.end), [None]):
+        waiting = [each for each in self._happened if each.is_between(stretch.begin, stretch.end)]
+        for step in chain(self.steps(stretch.begin, stretch.end), [None]):
             end, end_ms = (stretch.end + 1, latest) if step is None else (step.offset, step.ms)
             while waiting and waiting[0].offset < end:
                 happened = waiting.pop(0)
@@ -206,13 +226,26 @@ class Recorded:
                 yield from (film.Printed(ms, data) for data in read(at, happened.offset))
                 at = max(at, happened.offset)
                 assert happened.moment
-                yield replace(happened.moment, ms=ms)
+                yield replace(self._with_told(happened), ms=ms)
             if step:
                 ms = max(ms, step.ms if latest is None else min(step.ms, latest))
                 yield from (film.Printed(ms, data) for data in read(at, step.offset))
                 at = max(at, step.offset)
 
-    def _steps(self, begin: int, end: int) -> Iterator[Step]:
+    def _with_told(self, happened: _Happened) -> Moment:
+        """What happened; a change of size with what tmux showed right after it, where it told that."""
+        moment = happened.moment
+        assert moment
+        if not isinstance(moment, film.Resized):
+            return moment
+        checkpoints = Checkpoints(self.directory)
+        packed = Story.of(Events(self.directory), checkpoints, happened.offset).told_at(
+            happened.offset, moment.cols, moment.rows
+        )
+        told = replayer.told_screen(self.log, happened.offset, b64encode(packed).decode()) if packed else None
+        return replace(moment, told=told)
+
+    def steps(self, begin: int, end: int) -> Iterator[Step]:
         """Times of all that was printed between two offsets, rising in both; the last one at the end."""
         last = Step(begin, 0)
         for step in self._times.steps(begin, end):
@@ -266,6 +299,8 @@ class Recorded:
         match event:
             case Input(when, offset):
                 return _Happened(offset, self._ms_of(when))
+            case Shown(when, offset, text) if self._typed:
+                return _Happened(offset, self._ms_of(when), film.Typed(0, text.encode("utf-8", "surrogateescape")))
             case Resized(when, offset, cols, rows):
                 return _Happened(offset, self._ms_of(when), moment=film.Resized(0, cols, rows))
             case Gap(when, offset):

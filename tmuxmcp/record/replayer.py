@@ -11,57 +11,90 @@ from typing import Any
 CPU_S = 30.0
 """For one request, in processor time: a stretch ends by itself long before (`cpu_s` of a request)."""
 
-PIECE = 1 << 16
-"""Bytes between two looks at the time: 0.03 s of full-screen output."""
+PIECE_S = 0.02
+"""Processor time between two looks at the time, about; so many bytes are fed at once."""
+
+LEAST_PIECE, MOST_PIECE = 1 << 12, 1 << 18
+"""Bytes: the engine does a MB a second at worst, and skips most of a flood if it is given much of it."""
 
 FIRST = {
     "session": "/",
     "start": None,
-    "blank": [1, 1, 0, False],
+    "blank": [1, 1, 0, False, True],
+    "begin": 0,
     "resizes": [],
     "gaps": [],
     "end": 0,
     "cpu_s": 0,
+    "passed": None,
+    "happened": [],
 }
 """A log that is not there: nothing of it is read."""
 
 
-def stretch(request: dict[str, Any]) -> dict[str, Any] | None:
-    """The screen at the end of a stretch of a log, or as far as the time goes; None: its bytes are not there."""
-    from dataclasses import replace
+def stretch(request: dict[str, Any], passed: Any = None) -> dict[str, Any] | None:
+    """The screen at the end of a stretch of a log, or as far as the time goes; None: its bytes are not there.
+
+    Args:
+        passed: the screens that earlier requests passed (`passed.Passed`), if some are kept.
+    """
     from pathlib import Path
 
     from tmuxmcp.record.checkpoints import packed_screen, screen_of
     from tmuxmcp.record.directory import SessionDirectory
     from tmuxmcp.record.log import RawLog
-    from tmuxmcp.terminal.replay import Replay, Resize, blank
+    from tmuxmcp.record.passed import APART_S, count
+    from tmuxmcp.terminal.replay import Replay, Resize, beginning, blank
 
     begun = time.process_time()
     log = RawLog(SessionDirectory(Path(request["session"])))
-    if request["start"]:
+    of, happened, end = request["passed"] if passed else None, request["happened"], request["end"]
+    near = passed.nearest(of, request["begin"], end, happened) if of else None
+    if near:
+        start = near
+    elif request["start"]:
         start = screen_of(b64decode(request["start"]))
     else:
-        *place, approximate = request["blank"]
-        start = replace(blank(*place), approximate=approximate)
+        *place, approximate, size_known = request["blank"]
+        start = beginning(*place, size_known=size_known) if approximate else blank(*place)
     resizes = [
-        Resize(offset, cols, rows, told_screen(log, offset, told)) for offset, cols, rows, told in request["resizes"]
+        Resize(offset, cols, rows, told_screen(log, offset, told))
+        for offset, cols, rows, told in request["resizes"]
+        if offset > start.offset
     ]
     replay = Replay(start, resizes, request["gaps"])
-    while replay.offset < request["end"]:
-        data = log.read(replay.offset, min(PIECE, request["end"] - replay.offset))
+    last, piece = begun, LEAST_PIECE
+    while replay.offset < end:
+        data = log.read(replay.offset, min(piece, end - replay.offset))
         if not data:
             return None
+        before = time.process_time()
         replay.feed(data)
-        if time.process_time() - begun > request["cpu_s"]:
+        now = time.process_time()
+        piece = next_piece(piece, now - before)
+        if of and now - last > APART_S:
+            passed.keep(of, replay.snapshot(), count(happened, replay.offset))
+            last = now
+        if now - begun > request["cpu_s"]:
             break
     screen = replay.snapshot()
+    if of:
+        passed.keep(of, screen, count(happened, screen.offset))
     packed = b64encode(packed_screen(screen)).decode()
     return {
         "screen": packed,
         "offset": screen.offset,
         "approximate": screen.approximate,
         "cpu_s": time.process_time() - begun,
+        "whole": near is None,
     }
+
+
+def next_piece(piece: int, took_s: float) -> int:
+    """How many bytes to feed next, after so many took so long."""
+    if took_s > 2 * PIECE_S:
+        return max(piece // 2, LEAST_PIECE)
+    return min(piece * 2, MOST_PIECE) if took_s < PIECE_S / 2 else piece
 
 
 def told_screen(log: Any, offset: int, told: str | None) -> Any:
@@ -82,5 +115,7 @@ def told_screen(log: Any, offset: int, told: str | None) -> Any:
 if __name__ == "__main__":
     sys.path += sys.argv[1:]
     from tmuxmcp.host.serving import serve
+    from tmuxmcp.record.passed import Passed
 
-    serve(stretch, FIRST, CPU_S)
+    passed = Passed()
+    serve(lambda request: stretch(request, passed), FIRST, CPU_S)

@@ -36,6 +36,7 @@ class Blank:
     offset: int = 0
     approximate: bool = False
     """There was something before it that is not known."""
+    size_known: bool = True
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class Stretch:
     """The changes of size; those at its begin have happened."""
     gaps: Sequence[int]
     """Where output was lost; the same."""
+    happened: Sequence[int] = ()
+    """Offsets of all that happened, also before its begin."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ class Replayed:
     approximate: bool
     cpu_s: float
     """Processor time that it took."""
+    whole: bool
+    """It began at its begin, not at a screen that was passed before."""
 
 
 class Replaying(Helper):
@@ -79,8 +84,13 @@ class Replaying(Helper):
         self.idle = idle
         self.limit_s = 600.0 if idle else 60.0
 
-    async def replay(self, directory: SessionDirectory, stretch: Stretch, cpu_s: float) -> Replayed | None:
+    async def replay(
+        self, directory: SessionDirectory, stretch: Stretch, cpu_s: float, passed: str | None = None
+    ) -> Replayed | None:
         """The screen at the end of a stretch, or where so much processor time is over.
+
+        Args:
+            passed: the session's name among all that ever are, under which the process keeps screens that it passes.
 
         Returns:
             None: the bytes at its begin are no longer there.
@@ -89,11 +99,11 @@ class Replaying(Helper):
             IoError: it cannot be replayed.
         """
         try:
-            answer = await self.ask(request(directory, stretch, cpu_s), directory.name)
+            answer = await self.ask(request(directory, stretch, cpu_s, passed), directory.name)
             if answer is None:
                 return None
             reached = Packed(answer["offset"], b64decode(answer["screen"]))
-            return Replayed(reached, answer["approximate"], answer["cpu_s"])
+            return Replayed(reached, answer["approximate"], answer["cpu_s"], answer["whole"])
         except (EOFError, OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             if shortage(error):
                 raise
@@ -103,22 +113,29 @@ class Replaying(Helper):
             ) from None
 
 
-def request(directory: SessionDirectory, stretch: Stretch, cpu_s: float) -> dict[str, Any]:
+def request(directory: SessionDirectory, stretch: Stretch, cpu_s: float, passed: str | None = None) -> dict[str, Any]:
     """What `replayer.stretch` is asked."""
     start = stretch.start
     return {
         "session": str(directory.path),
         "start": _text(start.screen) if isinstance(start, Packed) else None,
-        "blank": [start.cols, start.rows, start.offset, start.approximate] if isinstance(start, Blank) else [],
+        "blank": _blank(start) if isinstance(start, Blank) else [],
         "resizes": [
             (each.offset, each.cols, each.rows, _text(each.told))
             for each in stretch.resizes
             if start.offset < each.offset <= stretch.end
         ],
         "gaps": [each for each in stretch.gaps if start.offset < each <= stretch.end],
+        "begin": start.offset,
         "end": stretch.end,
         "cpu_s": cpu_s,
+        "passed": passed,
+        "happened": list(stretch.happened) if passed else [],
     }
+
+
+def _blank(start: Blank) -> list[Any]:
+    return [start.cols, start.rows, start.offset, start.approximate, start.size_known]
 
 
 def _text(data: bytes | None) -> str | None:

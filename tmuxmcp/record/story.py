@@ -43,7 +43,13 @@ class Story:
 
     def stretch(self, start: Packed | Blank, end: int) -> Stretch:
         """The part of the log behind a screen, with all that happened there."""
-        return Stretch(start, end, tuple(self._sizes(start.offset)), self.gaps)
+        return Stretch(start, end, tuple(self._sizes(start.offset)), self.gaps, self.happened)
+
+    def told_at(self, offset: int, cols: int, rows: int) -> bytes | None:
+        """What tmux showed right after it took this size at an offset, packed; None: it was not asked."""
+        here = (_told(self.checkpoints, each) for each in self.told if each.offset == offset)
+        found = [each.told for each in here if each and (each.cols, each.rows) == (cols, rows)]
+        return found[-1] if found else None
 
     def _sizes(self, begin: int) -> Iterator[SizeAt]:
         """The changes of size behind an offset, each followed by what tmux told of it."""
@@ -90,4 +96,4 @@ def beginning(
     made = Meta.load(directory)
     first = (made.cols, made.rows) if made else NOTHING_KNOWN
     sizes = [first, *((each.cols, each.rows) for each in story.resizes if each.offset <= head)]
-    return Blank(*sizes[-1], head, approximate=head > 0 or made is None)
+    return Blank(*sizes[-1], head, approximate=head > 0 or made is None, size_known=made is not None)
