@@ -101,7 +101,7 @@ class _Pending:
 
 
 class BlockParser:
-    """Control-mode bytes in, finished `%begin ... %end` blocks out; notifications between blocks are dropped.
+    """Control-mode bytes in, finished `%begin ... %end` blocks out; between them only `%client-*` counts.
 
     A pane can print a fake `%end`: an end counts only with its begin's time and number. These can be guessed, so
     a line that begins with `sentinel`, which cannot, is a block by itself wherever it comes.
@@ -110,6 +110,8 @@ class BlockParser:
     def __init__(self, sentinel: bytes) -> None:
         self._sentinel = sentinel
         self._rest = b""
+        self.clients_changed = False
+        """A client has come or gone since this was last set to False."""
         self._open: bytes | None = None
         self._lines: list[bytes] = []
         self._size = 0
@@ -123,6 +125,7 @@ class BlockParser:
                 begin = _BEGIN.match(line)
                 if begin:
                     self._open, self._lines, self._size = begin.group(1), [], 0
+                self.clients_changed |= line.startswith(b"%client-")
                 continue
             if line.startswith(self._sentinel):
                 done.append(([line], False))
@@ -158,7 +161,14 @@ class ControlClient:
         self._out = bytearray()
         self._held_up = anyio.Event()
         self._scope = anyio.CancelScope()
+        self.clients_changed: Callable[[], None] = lambda: None
+        """Told when a client of the server comes or goes."""
         self.closed = True
+
+    @property
+    def name(self) -> str:
+        """What tmux calls it: it has no terminal."""
+        return f"client-{self._process.pid}" if self._process else ""
 
     async def start(self, task_group: TaskGroup) -> None:
         """Start tmux and wait for its first answer.
@@ -307,6 +317,9 @@ class ControlClient:
             # The block that answers the attach itself is empty: it adds nothing to whichever reply it falls into.
             for lines, failed in parser.feed(data):
                 self._take(lines, failed)
+            if parser.clients_changed:
+                parser.clients_changed = False
+                self.clients_changed()
 
     def _take(self, lines: list[bytes], failed: bool) -> None:
         if not self._pending:

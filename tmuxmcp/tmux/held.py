@@ -5,19 +5,25 @@ tmux itself checks them in the same step that types, so that nothing is typed be
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import SessionTaken
 
-FREE = "#{==:#{@tmuxmcp_taken}#{@tmuxmcp_paused},}"
+FREE = "#{==:#{@tmuxmcp_taken}#{@tmuxmcp_paused}#{@tmuxmcp_paused_all},}"
 """A tmux format that holds while nobody holds the pane."""
 
 PAUSE = "pause"
 """Who holds what was paused."""
 
 _LEASE = re.compile(r"([0-9]{1,15})-(cli|attach|page)-([0-9]{1,10})-([A-Za-z0-9_.]{1,64})")
+
+
+_GIVEN = re.compile(r"([^;|]*) ([0-9]{1,12}(?:\.[0-9]{1,3})?) (key|release|detach|timeout);")
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,7 @@ class Lease:
     @property
     def option(self) -> str:
         """What the pane's option says."""
-        return f"{int((self.since_s or 0) * 1000)}-{self.via}-{self.pid}-{self.by}"
+        return f"{round((self.since_s or 0) * 1000)}-{self.via}-{self.pid}-{self.by}"
 
     @classmethod
     def parse(cls, option: str) -> Lease | None:
@@ -59,9 +65,33 @@ class Lease:
         return cls(found[4], found[2], int(found[1]) / 1000, int(found[3]))
 
 
+@dataclass(frozen=True)
+class Given:
+    """That a pane was given back, as tmux keeps it until a broker writes it down."""
+
+    lease: Lease
+    until_s: float
+    """In seconds since 1970; tmux itself tells whole ones."""
+    reason: str
+    """`key`, `release`, `detach` or `timeout`."""
+
+    @classmethod
+    def parse(cls, option: str) -> list[Given]:
+        """From the option, oldest first."""
+        found = _GIVEN.findall(option)
+        return [cls(lease, float(at), why) for text, at, why in found if (lease := Lease.parse(text))]
+
+
 def name_of(user: str) -> str:
     """A user's name as a lease has it."""
     return re.sub(r"[^A-Za-z0-9_.]", "_", user)[:64] or "unknown"
+
+
+def user_name() -> str:
+    """Whose name a lease of this process has."""
+    with suppress(KeyError):
+        return name_of(pwd.getpwuid(os.geteuid()).pw_name)
+    return name_of(str(os.geteuid()))
 
 
 def taken_error(session_id: str, lease: Lease) -> SessionTaken:

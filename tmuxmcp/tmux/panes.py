@@ -57,10 +57,14 @@ _FIELDS = (
     "mouse_any_flag",
     "@tmuxmcp_taken",
     "@tmuxmcp_paused",
+    "@tmuxmcp_paused_all",
+    "@tmuxmcp_given",
+    "@tmuxmcp_held_at",
     _PLAIN_NAME,
     "window_id",
     "window_active",
     "pane_active",
+    "window_active_clients",
     "pane_title",  # last: a program wrote it
 )
 FORMAT = "|".join(f"#{{{name}}}" for name in _FIELDS)
@@ -76,7 +80,7 @@ _numbers = count(1)
 
 
 class Typed(StrEnum):
-    """What the last input of a pane left behind, as `@tmuxmcp_typed` says."""
+    """What the last input of a pane left behind, as our variable `typed` says."""
 
     LINE = "line"
     """Nothing: it was one line, typed where a program waited for it."""
@@ -140,12 +144,18 @@ class Pane:
     taken: Lease | None
     """Which person holds it."""
     paused: Lease | None
-    """That it is paused."""
+    """That it is paused, by itself or with all others."""
+    given: str
+    """That it was given back and nobody has written that down yet, as the option has it."""
+    held_at_s: float
+    """When who holds it was last active, beside a terminal of tmux, in seconds since 1970; 0: not known."""
     tmux_session_name: str
     """Our id, until somebody renames it or moves the pane; empty if it is not plain."""
     window_id: str
     in_front: bool
     """It is what a client sees that attaches to the tmux session, and types into."""
+    viewers: int
+    """How many clients of tmux show its window."""
     title: str
 
     @property
@@ -186,7 +196,7 @@ class Pane:
 
 
 def _number(value: str) -> int | None:
-    return int(value) if re.fullmatch(r"[0-9]{1,9}", value) else None
+    return int(value) if re.fullmatch(r"[0-9]{1,12}", value) else None
 
 
 def parse(line: str) -> Pane | None:
@@ -220,10 +230,13 @@ def parse(line: str) -> Pane | None:
         input_off=facts["pane_input_off"] == "1",
         wants_mouse=facts["mouse_any_flag"] == "1",
         taken=Lease.parse(facts["@tmuxmcp_taken"]),
-        paused=Lease.parse(facts["@tmuxmcp_paused"]),
+        paused=Lease.parse(facts["@tmuxmcp_paused"]) or Lease.parse(facts["@tmuxmcp_paused_all"]),
+        given=facts["@tmuxmcp_given"],
+        held_at_s=float(_number(facts["@tmuxmcp_held_at"]) or 0),
         tmux_session_name=facts[_PLAIN_NAME],
         window_id=facts["window_id"],
         in_front=facts["window_active"] == facts["pane_active"] == "1",
+        viewers=_number(facts["window_active_clients"]) or 0,
         title=facts["pane_title"],
     )
 
@@ -409,7 +422,7 @@ async def type_input(
     condition = condition if ends else f"#{{&&:{FREE},{condition}}}"
     steps = [command("if-shell", "-F", "-t", pane.pane_id, "#{pane_in_mode}", f"copy-mode -q -t {pane.pane_id}")]
     typed = f"{int(_boottime() * 1000)}-{left.value}"
-    steps.append(command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_typed", typed))
+    steps.append(remember(pane, "typed", typed))
     if not data:
         done = await guarded(tmux, pane, *steps, *before, *after, condition=condition)
         return done is not None or await _not_typed(tmux, pane)
@@ -506,20 +519,22 @@ class LineOfCursor:
     last_input: LastInput | None
     """None: somebody has changed what we wrote down of it."""
     front: str
-    """Our option `@tmuxmcp_front`."""
+    """Our variable `front`."""
+    still: str
+    """A tmux format that holds as long as nothing else is typed."""
     person_at: int
     """When a person last pressed a key in a tmux that showed it, or attached, in seconds since 1970; 0: nobody did."""
 
 
 _PERSON_AT = "#{?session_last_attached,#{session_activity},0}"
-_NOW = f"#{{cursor_x}} #{{cursor_y}} #{{pane_width}} {_PERSON_AT} |#{{@tmuxmcp_typed}}|#{{@tmuxmcp_front}}"
+_NOW = f"#{{cursor_x}} #{{cursor_y}} #{{pane_width}} {_PERSON_AT} "
 
 
 async def line_of_cursor(tmux: Tmux, pane: Pane) -> LineOfCursor | None:
     """The cursor's line, without colours, and who typed last, at one moment; None when the pane is gone."""
-    target = ("-t", pane.pane_id)
+    target, now = ("-t", pane.pane_id), f"{_NOW}|{remembered(pane, 'typed')}|{remembered(pane, 'front')}"
     printed = await guarded(
-        tmux, pane, command("display-message", "-p", *target, _NOW), command("capture-pane", "-p", "-N", *target)
+        tmux, pane, command("display-message", "-p", *target, now), command("capture-pane", "-p", "-N", *target)
     )
     if not printed:
         return None
@@ -527,9 +542,10 @@ async def line_of_cursor(tmux: Tmux, pane: Pane) -> LineOfCursor | None:
     col, row, cols, person = (int(word or 0) for word in place.split())
     rows = printed[1:]
     above = list(takewhile(lambda each: text_width(each) >= cols, reversed(rows[:row])))
-    return LineOfCursor(
-        rows[row] if row < len(rows) else "", tuple(reversed(above)), col, row, LastInput.parse(typed), front, person
-    )
+    last_input = LastInput.parse(typed)
+    still = f"#{{==:{remembered(pane, 'typed')},{last_input.option if last_input else ''}}}"
+    line = rows[row] if row < len(rows) else ""
+    return LineOfCursor(line, tuple(reversed(above)), col, row, last_input, front, still, person)
 
 
 @dataclass(frozen=True)
@@ -580,6 +596,37 @@ async def option(tmux: Tmux, pane: Pane, name: str) -> str:
     return printed[0] if printed else ""
 
 
+def remember(pane: Pane, name: str, value: str) -> bytes:
+    """The command that writes down what changes with every command: in a hidden variable of the tmux server.
+
+    An option would do as well, but tmux draws the whole screen of everybody who is attached whenever one is set.
+    """
+    return command("set-environment", "-gh", _variable(pane, name), value)
+
+
+def remembered(pane: Pane, name: str) -> str:
+    """The tmux format of what was written down; empty where nothing was."""
+    return f"#{{{_variable(pane, name)}}}"
+
+
+async def recall(tmux: Tmux, pane: Pane, name: str) -> str:
+    """What was written down, as it is now; empty where nothing was, or the pane is gone."""
+    printed = await guarded(tmux, pane, command("display-message", "-p", "-t", pane.pane_id, remembered(pane, name)))
+    return printed[0] if printed else ""
+
+
+def _variable(pane: Pane, name: str) -> str:
+    return f"TMUXMCP_{name.upper()}_{pane.pane_id.removeprefix('%')}"
+
+
+REMEMBERED = ("typed", "claim", "front")
+"""What is written down of a pane in variables."""
+
+
+def _forget(pane: Pane) -> list[bytes]:
+    return [command("set-environment", "-gu", _variable(pane, name)) for name in REMEMBERED]
+
+
 async def pipe_again(tmux: Tmux, pane: Pane, sink: Sequence[str], number: int) -> bool:
     """Put our sink back, once: two brokers that notice together do it one time, by the sink's number.
 
@@ -614,6 +661,8 @@ async def kill_session(tmux: Tmux, pane: Pane) -> bool:
         was_there = await guarded(tmux, pane, *end, alive=False) is not None
         # It is still there when it was moved, or its window linked to another tmux session.
         left = await guarded(tmux, pane, command("kill-pane", "-t", pane.pane_id), alive=False) is not None
+        if was_there or left:
+            await tmux.request(*_forget(pane))
     return was_there or left
 
 

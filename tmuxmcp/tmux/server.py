@@ -132,6 +132,20 @@ class Tmux:
         self._client: ControlClient | None = None
         self._connecting = anyio.Lock()
         self._task_group: TaskGroup | None = None
+        self._client_news = anyio.Event()
+
+    @property
+    def client_name(self) -> str:
+        """What tmux calls our connection to it; empty without one."""
+        return self._client.name if self._client else ""
+
+    def client_news(self) -> anyio.Event:
+        """What is set when a client of the server next comes or goes; also a new connection of our own."""
+        return self._client_news
+
+    def _clients_changed(self) -> None:
+        self._client_news.set()
+        self._client_news = anyio.Event()
 
     @property
     def pid(self) -> int:
@@ -240,6 +254,7 @@ class Tmux:
                 await self._revive_or_start()
                 going = partial(self._locked, patience_s=1.0)
                 client = ControlClient(self._client_argv(), self.environment(), going)
+                client.clients_changed = self._clients_changed
                 await client.start(self._task_group)
             try:
                 await self._check_ours(client)
@@ -247,6 +262,7 @@ class Tmux:
                 client.close()
                 raise
             self._client = client
+            self._clients_changed()
             return client
 
     async def _check_ours(self, client: ControlClient) -> None:

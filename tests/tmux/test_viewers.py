@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tmuxmcp.tmux.viewers import SHOWN_COLS, Viewer, parse, plain
+
+
+def test_a_line_of_tmux_is_a_viewer():
+    tty = "/dev/pts/1"
+    assert parse(f"a|$2|@3|1|17|root|{tty}|{tty}") == Viewer("a", "$2", "@3", False, 17, "root", tty, tty)
+    assert parse(f"a|$2|@3|0|17||{tty}|{tty}") == Viewer("a", "$2", "@3", True, 17, "", tty, tty)
+    assert parse("|$0|@0|0|1|||client-7") == Viewer("", "$0", "@0", True, 1, "", "client-7", "client-7")
+
+
+@pytest.mark.parametrize(
+    "line", ["", "a|$2|@3|2|1|root|/dev/pts/1|x", "a|$2|@|1|1|root|/dev/pts/1|x", "a|$2|@3|1|1|a|b|c|d"]
+)
+def test_what_is_no_line_of_tmux_is_nobody(line: str):
+    assert parse(line) is None
+
+
+def test_what_a_client_says_of_itself_is_cleaned():
+    viewer = parse("a|$2|@3|1|1|ro\x1b[31mot|/dev/\u202epts\n|x")
+    assert viewer
+    assert (viewer.user, viewer.terminal) == ("ro[31mot", "/dev/pts")
+
+
+@given(st.text())
+def test_what_a_status_line_says_is_plain_and_short(text: str):
+    shown = plain(text)
+    assert len(shown) <= SHOWN_COLS
+    assert shown.isascii()
+    assert not set("#%\x1b\n\t\r\0`") & set(shown)
+
+
+def test_what_a_status_line_says_can_be_read():
+    assert plain("make -j4 FOO='a b' | tee /tmp/x && echo $?") == "make -j4 FOO='a b' | tee /tmp/x && echo $?"
+    assert plain("a" * 61) == "a" * 57 + "..."
+    assert plain("echo #[fg=red] #(id) %H é") == "echo ?[fg=red] ?(id) ?H ?"
