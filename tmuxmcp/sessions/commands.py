@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from tmuxmcp.readiness.kernel import Waiting
 from tmuxmcp.record.commands import By, CommandFile, EndedCommand, TypedInput
 from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.holdings import Holding
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.place import Places
 from tmuxmcp.sessions.look import Look, Scan
@@ -62,6 +63,7 @@ class Commands:
         gaps: Callable[[int, int], list[int]],
         size: Callable[[], tuple[int, int]],
         passed_on: Callable[[Scan], bool],
+        holdings: Callable[[], list[Holding]],
     ) -> None:
         """Take up what is written down.
 
@@ -69,9 +71,10 @@ class Commands:
             gaps: `gaps(start, end)`: where output was lost.
             size: columns and rows of the terminal.
             passed_on: whether a scan has all that was printed until now.
+            holdings: when persons held the session.
         """
         self._file = CommandFile(directory)
-        self._passed_on = passed_on
+        self._passed_on, self._holdings = passed_on, holdings
         self._log, self._places, self._gaps, self._size = log, places, gaps, size
         self._new: dict[int, Finished | EndedCommand] = {}
         """Ended, and not written down as they are here; what is known of one is found out when it is asked for."""
@@ -258,17 +261,24 @@ class Commands:
         if given and given.text and len(given.text) < LONGEST_TYPED:
             return _clean(given.text), "agent"
         expanded = told is not None
-        typed = self._typed(finished, shown, expanded=expanded)
+        held = self._was_held(finished)
+        typed = self._typed(finished, shown, expanded=expanded, held=held)
         if typed is None:
-            return _clean(shown), "agent" if finished.job else "other"
+            return _clean(shown), "agent" if finished.job else "person" if held else "other"
         exact = typed.whole and not expanded and (not shown or _echo(typed, shown) is not Echo.WITHIN)
-        return _clean(typed.text if exact else shown), "agent"
+        return _clean(typed.text if exact else shown), typed.by
 
-    def _typed(self, finished: Finished, shown: str | None, *, expanded: bool) -> TypedInput | None:
+    def _was_held(self, finished: Finished) -> bool:
+        """Whether a person held the session when it began."""
+        start = finished.echo_end if finished.output_start is None else finished.output_start
+        return any(each.covers(start, finished.began) for each in self._holdings())
+
+    def _typed(self, finished: Finished, shown: str | None, *, expanded: bool, held: bool) -> TypedInput | None:
         """The input of a call that gave the command to the shell.
 
         Args:
             expanded: the shell tells what it runs, which need not be what was typed.
+            held: a person pressed Enter, unless a call had typed all of it before: its text alone tells.
         """
         since = self._start_before(finished.number)
         for typed in reversed(self._file.typed):
@@ -276,7 +286,7 @@ class Commands:
                 continue
             # The key by which bash is given a command has it draw its prompt anew.
             here = typed.offset >= finished.echo_start or bool(finished.job and typed.whole)
-            if here and (expanded or typed.text is None or shown is None or not shown.strip()):
+            if here and not held and (expanded or typed.text is None or shown is None or not shown.strip()):
                 return typed
             if typed.text is not None and shown and _agree(typed, shown, here=here):
                 return typed

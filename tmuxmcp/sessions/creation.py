@@ -40,6 +40,7 @@ from tmuxmcp.record.directory import SessionDirectory, make_directory, making_lo
 from tmuxmcp.record.generations import generation_of
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.meta import Meta
+from tmuxmcp.record.recordingnote import Keep, begun
 from tmuxmcp.sessions.boundary import Boundary, allows
 from tmuxmcp.sessions.bounds import BY_BROKER, bind
 from tmuxmcp.sessions.registry import ID, Registry
@@ -91,10 +92,13 @@ class Creation:
                 raise TimedOut("Another broker has been making a session for too long.", hint="Try again.")
             yield
 
-    async def create(self, request: CreateSession, owner: str = "", env_names: Sequence[str] | None = ()) -> Session:
+    async def create(
+        self, request: CreateSession, owner: str = "", env_names: Sequence[str] | None = (), by: str = ""
+    ) -> Session:
         """Start what a request says, all that the settings say filled in.
 
         Args:
+            by: the caller who wants it.
             env_names: of variables that a session was given from which this one is made; None: that is not known.
 
         Raises:
@@ -180,7 +184,10 @@ class Creation:
             env_names=None if env_names is None else sorted({*env_names, *request.env}),
         )
         environment |= {"TMUXMCP_SESSION": session_id, **mark, **integration.env, **box.env}
+        keep = keeps_recording(request.record, settings.record)
         try:
+            if keep:
+                begun(directory, "cast", begin=0, begin_ms=0, keep=keep, by=by if request.record else "")
             _write_spec(
                 directory,
                 box,
@@ -352,6 +359,13 @@ class Creation:
         if session.bounds.sandbox != "none":
             hint += " In its sandbox, what lies in /tmp or the state directory is not to be seen, but for the cwd."
         raise raised(f"{session.meta.program!r} could not be started: {reason}.", hint=hint)
+
+
+def keeps_recording(wish: bool | str, setting: str) -> Keep | None:
+    """What is kept of a recording from its start; None: there is none. The more that a caller or the setting wants."""
+    if wish is True or setting == "always":
+        return "always"
+    return "on_failure" if wish or setting == "on_failure" else None
 
 
 def _write_spec(

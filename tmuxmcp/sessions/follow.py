@@ -49,10 +49,15 @@ class Follow(AsyncIterator[Event]):
     """
 
     def __init__(
-        self, registry: Registry, find: Callable[[], Awaitable[Session]], since: int | None, output: bool
+        self,
+        registry: Registry,
+        find: Callable[[], Awaitable[Session]],
+        since: int | None,
+        output: bool,
+        longest_look_s: float = LONGEST_LOOK_S,
     ) -> None:
         self._registry, self._find = registry, find
-        self._since, self._output = since, output
+        self._since, self._output, self._longest_look_s = since, output, longest_look_s
         self._session: Session | None = None
         self._files: FileFollower
         self._events: deque[Event] = deque()
@@ -222,7 +227,7 @@ class Follow(AsyncIterator[Event]):
         with session.watcher.waiting(session.log.path) as growth:
             change = growth.next_change()
             if session.log.size() <= self._files.offset:
-                with anyio.move_on_after(min(max(SHORTEST_LOOK_S, quiet_s / 8), LONGEST_LOOK_S)):
+                with anyio.move_on_after(min(max(SHORTEST_LOOK_S, quiet_s / 8), self._longest_look_s)):
                     await change.wait()
                     self._changed_at = time.monotonic()
 

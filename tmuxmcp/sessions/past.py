@@ -92,12 +92,13 @@ class Past:
                     hint="Ask again: it goes on from there.",
                     session_id=session.id,
                 )
-            done = await self._replaying.replay(session.directory, story.stretch(start, offset), STRETCH_S)
+            stretch = story.stretch(start, offset)
+            done = await self._replaying.replay(session.directory, stretch, STRETCH_S, "/".join(map(str, key)))
             if done is None:
                 return None
             start = done.reached
             self._kept.keep(key, start, story)
-            if start.offset < offset:
+            if start.offset < offset and done.whole:  # else it is not known what it took
                 happened, cost_ms = story.count(start.offset), round(done.cpu_s * 1000)
                 checkpoints.add(Kind.SCREEN, start.offset, start.screen, cost_ms=cost_ms, happened=happened)
         return start

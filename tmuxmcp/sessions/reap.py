@@ -33,6 +33,8 @@ class Bounds:
 
     idle_timeout_s: float
     max_duration_s: float
+    take_timeout_s: float = 0
+    """How long a person may hold a session and do nothing."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def due(session: Age, bounds: Bounds) -> Due | None:
 
 def interval_s(bounds: Bounds, sessions: Iterable[Session]) -> float:
     """Time between two looks."""
-    limits = [bounds.idle_timeout_s, bounds.max_duration_s]
+    limits = [bounds.idle_timeout_s, bounds.max_duration_s, bounds.take_timeout_s]
     for session in sessions:
         limits += [session.bounds.limits.get(name, 0) for name in ("duration_s", "cpu_seconds")]
     return min([60.0, *(max(limit / 4, 0.1) for limit in limits if limit)])

@@ -19,11 +19,12 @@ from tmuxmcp.record import generations
 from tmuxmcp.record.directory import SessionDirectory, directories
 from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.record.meta import Meta
-from tmuxmcp.sessions.life import Destroyed, Gone
+from tmuxmcp.sessions.life import Destroyed, Gone, State
 from tmuxmcp.sessions.past import Past
 from tmuxmcp.sessions.repair import Repair
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
+from tmuxmcp.tmux.held import Lease
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
 
@@ -48,8 +49,13 @@ class Registry:
         self.sessions: dict[str, Session] = {}
         self.opened: Callable[[Session], None] = lambda session: None
         """Told of each session that is taken up or made, and that tmux knows."""
+        self.given_back: Callable[[Session, Lease, str], None] = lambda session, lease, reason: None
+        """Told of each time that a session was given back, and why, by the broker that writes that down."""
         self._read: dict[str, tuple[int, int, bool]] = {}
         """By id, the `meta.json` that a session without a pane was last read from, also when it was destroyed."""
+
+    def _given_back(self, session: Session, lease: Lease, reason: str) -> None:
+        self.given_back(session, lease, reason)
 
     async def adopt(self) -> None:
         """Take up every session that tmux knows, and mend what broke while nobody looked."""
@@ -78,6 +84,7 @@ class Registry:
         """Take in a session that tmux knows, in the place of what had its name."""
         session.adopts, session.past = self.adopts, self.past
         self.sessions[session.id] = session
+        session.given_back = self._given_back
         self.opened(session)
 
     def _meta_of(self, pane: Pane) -> Meta | None:
@@ -172,6 +179,12 @@ class Registry:
             session.life.apply(Destroyed())
         return session
 
+    def over_in(self, directory: SessionDirectory) -> Session | None:
+        """The session of a directory, if it was destroyed or another one has its name; else None."""
+        session = self._open_kept(directory)
+        over = session and (session.life.state is State.DESTROYED or directory.is_earlier)
+        return session if over else None
+
     def _no_generation(self, session_id: str, generation: int) -> SessionNotFound:
         kept = ", ".join(map(str, generations.kept(self.state_dir, session_id))) if ID.match(session_id) else ""
         return SessionNotFound(
@@ -205,6 +218,7 @@ class Registry:
         session = Session.open(self.tmux, self.watcher, self.directory(session_id), meta, None)
         session.past = self.past
         self.sessions[session_id] = session
+        session.given_back = self._given_back
         return session
 
     async def look_again(self) -> None:

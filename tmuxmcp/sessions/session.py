@@ -31,14 +31,16 @@ from tmuxmcp.record.clock import Booted, SessionClock
 from tmuxmcp.record.cursors import Cursors
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.ending import WhyEnded
-from tmuxmcp.record.events import Events, Input, LeftShell, Resized, SizeUnknown
+from tmuxmcp.record.events import Events, GivenBack, Input, LeftShell, Resized, SizeUnknown
 from tmuxmcp.record.excerpt import Reader
 from tmuxmcp.record.generations import generation_of
+from tmuxmcp.record.holdings import Holding, holdings
 from tmuxmcp.record.levels import Level
 from tmuxmcp.record.log import FLOOD_BYTES, Growth, LogWatcher, RawLog
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.place import Places
 from tmuxmcp.record.queued import QueuedInput
+from tmuxmcp.record.recordingnote import RecordingNote
 from tmuxmcp.record.sink import sink_pid
 from tmuxmcp.record.start import Start
 from tmuxmcp.record.stdin import remove_left
@@ -54,11 +56,12 @@ from tmuxmcp.sessions.look import LAST_TEXT_BYTES, Look, Scan, Seen, Terminal, W
 from tmuxmcp.sessions.past import Past
 from tmuxmcp.sessions.prompts import SeenPrompts
 from tmuxmcp.sessions.shellview import ShellView
+from tmuxmcp.sessions.showninput import ShownInput
 from tmuxmcp.ssh.client import remove_control, was_cut
 from tmuxmcp.terminal.marks import Mark, ShellState, ShellTrack
 from tmuxmcp.terminal.plain import plain
-from tmuxmcp.tmux import panes
-from tmuxmcp.tmux.held import Lease
+from tmuxmcp.tmux import leases, panes
+from tmuxmcp.tmux.held import Given, Lease
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
 
@@ -93,8 +96,16 @@ class Session:
         self.times = Times(directory)
         """When what was printed, where that is known."""
         self._clock = SessionClock(seconds_of(meta.created_at), Booted.of(meta.booted))
+        self.given_back: Callable[[Session, Lease, str], None] = lambda session, lease, reason: None
+        """Told when we write down that a person has given it back, and why."""
+        self.shown = ShownInput(log, self.events)
+        """What was typed, while a recording wants it."""
+        self._recording: tuple[tuple[int, int], RecordingNote | None] = ((0, 0), None)
+        """Which `recording.json` was read last, and what it says."""
         self.queued = QueuedInput(directory)
-        self._cursors = Cursors(directory)
+        self._cursors = Cursors(directory, directory.cursors)
+        self.handed = Cursors(directory, directory.handed)
+        """How many of its give-backs each caller was told of."""
         self._screens_seen: dict[str, int] = {}
         """By caller, the size of the log when it last saw the screen."""
         self.told = ToldCallers(directory)
@@ -102,6 +113,8 @@ class Session:
         """This broker has seen its program run."""
         self.end_told: set[str] = set()
         """Callers who were told that it has ended."""
+        self.asks_told: dict[str, set[str]] = {}
+        """By caller, the requests for input that it was told of."""
         self.adopts = True
         """Shells in front of it are adopted without being asked for."""
         self.unmarked_prompt: tuple[int, int, int] | None = None
@@ -119,7 +132,13 @@ class Session:
         self._notice: str | None = None
         self._places = Places(self.log)
         self.commands = Commands(
-            directory, log, self._places, self.events.gaps, lambda: (self.cols, self.rows), self._has_passed_on
+            directory,
+            log,
+            self._places,
+            self.events.gaps,
+            lambda: (self.cols, self.rows),
+            self._has_passed_on,
+            lambda: self.holdings,
         )
         self._shell = ShellView(log, directory, meta.nonce, seconds_of(meta.created_at) or 0.0, self.commands)
         self._terminal = Terminal()
@@ -198,6 +217,11 @@ class Session:
         return self.pane.lease if self.pane and not self.exited else None
 
     @property
+    def holdings(self) -> list[Holding]:
+        """When persons held it, as far as that is written down."""
+        return holdings(self.events.leases())
+
+    @property
     def pid(self) -> int | None:
         """Process id of the program; the launcher's step writes it down."""
         if self._pid is None:
@@ -215,7 +239,19 @@ class Session:
         """Ask tmux how the pane is now; None when it is lost."""
         if self.pane:
             self.see(await panes.find_pane(self.tmux, self.pane.pane_id, self.id))
+        if self.pane and self.pane.given:
+            await self._note_given(self.pane)
         return self.pane
+
+    async def _note_given(self, pane: Pane) -> None:
+        """Write down that a person has given it back, wherever that was done; first, so that no kill loses it."""
+        written = {(each.by, each.since, each.until) for each in self.events.leases() if isinstance(each, GivenBack)}
+        for each in Given.parse(pane.given):
+            by, since, until = each.lease.by, each.lease.since or "", iso(each.until_s)
+            if (by, since, until) not in written:
+                self.events.append(GivenBack(iso(time.time()), self.log.size(), by, since, until, each.reason))
+                self.given_back(self, each.lease, each.reason)
+        await leases.forget_given(self.tmux, pane)
 
     def see(self, pane: Pane | None) -> None:
         """Take in what tmux says of its pane."""
@@ -674,6 +710,29 @@ class Session:
     def write_input(self, *, bytes: int, keys: int) -> None:
         """Write down that so much was typed, here and now."""
         self.events.append(Input(iso(time.time()), self.log.size(), bytes, keys))
+
+    @property
+    def recording(self) -> RecordingNote | None:
+        """The recording that is being made, or the last one that was."""
+        try:
+            state = os.stat(self.directory.recording)
+        except OSError:
+            return None
+        seen = (state.st_ino, state.st_mtime_ns)
+        if self._recording[0] != seen:
+            self._recording = (seen, RecordingNote.load(self.directory))
+        return self._recording[1]
+
+    def write_shown(self, offset: int, text: str | None) -> None:
+        """Note what was typed where the terminal shows it; it is written down once it was shown, if that is recorded.
+
+        Args:
+            offset: size of the log before.
+            text: None: the terminal may not show it.
+        """
+        note = self.recording
+        if text and note and note.state == "running" and note.input:
+            self.shown.typed(offset, text)
 
     def write_resize(self, cols: int, rows: int, offset: int | None = None) -> None:
         """Write down that it has another size, from an offset on; else from here on."""

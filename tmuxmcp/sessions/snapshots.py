@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import anyio
 
 from tmuxmcp.sessions.logged import all_logged
@@ -48,13 +46,14 @@ async def _told_by_tmux(session: Session) -> Snapshot | None:
 
 
 def _drawn_from_log(session: Session) -> Snapshot:
-    from tmuxmcp.terminal.replay import Replay, Resize, blank  # late: it brings the emulator
+    from tmuxmcp.terminal.replay import Replay, Resize, beginning, blank  # late: it brings the emulator
 
     end = session.log.size()
     start = max(session.log.head(), end - REBUILT_BYTES)
     size = (session.meta.cols, session.meta.rows) if start == 0 else (session.cols, session.rows)
     resizes = [Resize(each.offset, each.cols, each.rows) for each in session.events.resizes()]
-    replay = Replay(replace(blank(*size, start), approximate=start > 0), resizes, session.gaps(start, end))
+    begin = beginning(*size, start) if start else blank(*size)
+    replay = Replay(begin, resizes, session.gaps(start, end))
     for data in session.log.pieces(start, end):
         replay.feed(data)
     return replay.snapshot()

@@ -1,0 +1,121 @@
+"""A session's requests for input: put, waited for, settled. Each change is an event, and wakes every broker.
+
+A broker that waits is told when somebody opens and closes the session's log, which all of them watch.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+
+import anyio
+
+from tmuxmcp.contract.times import iso
+from tmuxmcp.errors import IoError
+from tmuxmcp.record.events import Answered, Asked
+from tmuxmcp.record.inputrequests import Answer, Became, InputRequest, InputRequests
+from tmuxmcp.sessions.session import Session
+
+LOOK_S = 1.0
+"""How often a waiting request is looked at when nobody tells anything: its session may have been lost."""
+
+LEAST_S = 0.05
+"""Least time between two looks, however much the session prints."""
+
+
+def of(session: Session) -> InputRequests:
+    """The requests of a session."""
+    return InputRequests(session.directory)
+
+
+def put(session: Session, request: InputRequest) -> None:
+    """Ask a person.
+
+    Raises:
+        ResourceLimit: too many wait.
+        IoError
+    """
+    of(session).put(request)
+    session.events.append(Asked(iso(time.time()), session.log.size(), request.id, int(request.secret)))
+    _wake(session)
+
+
+def settle(session: Session, request_id: str, outcome: Became, by: str = "", via: str = "") -> bool:
+    """Say what became of a request; False: somebody was first.
+
+    Args:
+        by: the person's name; empty: no person.
+        via: `answer`, `attach`, `client` or `page`.
+
+    Raises:
+        IoError
+    """
+    now = time.time()
+    if not of(session).settle(request_id, Answer(outcome, by, via, now)):
+        return False
+    session.events.append(Answered(iso(now), session.log.size(), request_id, outcome, by, via))
+    _wake(session)
+    return True
+
+
+def waiting(session: Session) -> list[InputRequest]:
+    """The requests that wait for a person, the first first. What is over by now is settled."""
+    found = []
+    for request in of(session).open():
+        if (why := _over(session, request)) is None:
+            found.append(request)
+        else:
+            with suppress(IoError):
+                settle(session, request.id, why)
+    return found
+
+
+async def answered(session: Session, request: InputRequest, limit_s: float) -> Answer | None:
+    """Wait until a request is settled; None: it still waits when the time is up.
+
+    Raises:
+        IoError
+    """
+    deadline = anyio.current_time() + limit_s
+    with session.watcher.waiting(session.log.path) as growth:
+        while True:
+            change = growth.next_change()
+            if not session.leader_alive() and not session.exited:
+                await session.refresh()
+            if answer := now(session, request):
+                return answer
+            left_s = deadline - anyio.current_time()
+            if left_s <= 0:
+                return None
+            until_s = max(request.until - time.time(), 0)
+            with anyio.move_on_after(min(LOOK_S, left_s, until_s + 0.001)):
+                await anyio.sleep(min(LEAST_S, left_s))
+                await change.wait()
+
+
+def now(session: Session, request: InputRequest) -> Answer | None:
+    """What became of a request; None: it waits. What is over by now is settled.
+
+    Raises:
+        IoError
+    """
+    requests = of(session)
+    answer = requests.answer(request.id)
+    if answer is None and (why := _over(session, request)):
+        settle(session, request.id, why)
+        answer = requests.answer(request.id) or Answer(why)
+    return answer
+
+
+def _over(session: Session, request: InputRequest) -> Became | None:
+    """Why a request that nobody has settled does not wait any more."""
+    if session.exited:
+        return "exited"
+    return "timeout" if time.time() >= request.until else None
+
+
+def _wake(session: Session) -> None:
+    """Have every broker look: they are told when somebody closes the session's log."""
+    with suppress(OSError):
+        os.close(os.open(session.log.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
