@@ -34,6 +34,10 @@ class Confirmation:
     asked_at: float
     """Seconds since 1970."""
     granted: bool = False
+    scope: str = ""
+    """Digest of the session, the rule that asks and the caller; empty: an answer cannot be for more than once."""
+    session_id: str = ""
+    """Where it would be done; empty: in none."""
 
 
 class Confirmations:
@@ -42,8 +46,11 @@ class Confirmations:
     def __init__(self, state_dir: Path) -> None:
         self.directory = state_dir / "confirmations"
 
-    def open(self, digest: str, message: str, client: str) -> str:
+    def open(self, digest: str, message: str, client: str, scope: str = "", session_id: str = "") -> str:
         """Put a question; the same one again keeps its id.
+
+        Args:
+            scope, session_id: as `Confirmation` has them.
 
         Returns:
             its id, `c_` and eight hexadecimal digits.
@@ -54,7 +61,9 @@ class Confirmations:
                 return each.id
         for each in found[: max(len(found) - MOST_OPEN + 1, 0)]:
             self._remove(each.id)
-        question = Confirmation(f"c_{secrets.token_hex(4)}", digest, message, client, time.time())
+        question = Confirmation(
+            f"c_{secrets.token_hex(4)}", digest, message, client, time.time(), False, scope, session_id
+        )
         self._save(question)
         return question.id
 
@@ -70,13 +79,44 @@ class Confirmations:
                     path.unlink()
         yield from sorted(found, key=lambda each: each.asked_at)
 
-    def grant(self, question_id: str) -> bool:
-        """Allow it once; False when there is no such question."""
+    def about(self, session_id: str) -> list[str]:
+        """Ids of the questions about a session that nobody has answered."""
+        return [each.id for each in self.all() if each.session_id == session_id and not each.granted]
+
+    def of(self, digest: str) -> Confirmation | None:
+        """The question about an action; None: there is none, or it was declined or forgotten."""
+        return next((each for each in self.all() if each.digest == digest), None)
+
+    def forget(self, digest: str) -> bool:
+        """Forget the question about an action; False when there is none."""
+        found = self.of(digest)
+        return found is not None and self._remove(found.id)
+
+    def grant(self, question_id: str, *, for_session: bool = False) -> bool:
+        """Allow it once; False when there is no such question.
+
+        Args:
+            for_session: whatever that rule asks about, for that caller in that session, until the session ends.
+        """
         for each in self.all():
             if each.id == question_id:
+                if for_session and each.scope:
+                    self._agree(each.scope)
                 self._save(Confirmation(**(asdict(each) | {"granted": True})))
                 return True
         return False
+
+    def agreed(self, scope: str) -> bool:
+        """Whether a person has agreed for the rest of a session."""
+        return bool(scope) and self._scope(scope).exists()
+
+    def _agree(self, scope: str) -> None:
+        for path in sorted(self.directory.glob("s_*"), key=lambda path: path.stat().st_mtime)[: -MOST_OPEN + 1]:
+            path.unlink(missing_ok=True)
+        write_atomically(self._scope(scope), "")
+
+    def _scope(self, scope: str) -> Path:
+        return self.directory / f"s_{scope}"
 
     def decline(self, question_id: str) -> bool:
         """Forget it; False when there is no such question."""

@@ -13,11 +13,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tmuxmcp.broker.audit_line import Record
 from tmuxmcp.broker.confirmations import Confirmations
+from tmuxmcp.broker.firstanswer import first_answer
 from tmuxmcp.broker.target import Target
 from tmuxmcp.contract.call import Call, Question
 from tmuxmcp.contract.request import Bound, Content, Operation, Request, SecretValues
@@ -29,16 +30,21 @@ from tmuxmcp.errors import ConfirmationDeclined, IoError, PolicyDenied, TmuxMcpE
 from tmuxmcp.host import ourselves
 from tmuxmcp.host.audit import Audit, OpenLine
 from tmuxmcp.host.environment import is_secret_name, user_shell
+from tmuxmcp.host.notifying import notify
 from tmuxmcp.host.parsing import Parsing
 from tmuxmcp.host.redact import Redactor
 from tmuxmcp.host.sandbox import meets
+from tmuxmcp.record.log import wake
 from tmuxmcp.sessions.boundary import allows
 from tmuxmcp.ssh.destination import parse
 from tmuxmcp.terminal.plain import sanitize
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.actions import Place
-    from tmuxmcp.host.policy import Action, Policy, Verdict
+    from tmuxmcp.broker.secretreader import SecretReader
+    from tmuxmcp.broker.secretuse import Moment
+    from tmuxmcp.host.policy import Action, Policy, Rule, Verdict
+    from tmuxmcp.sessions.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +53,9 @@ Act = Callable[[Target], Awaitable[Result]]
 
 MOST_TYPED = 1000
 """Sessions whose half-typed lines are remembered."""
+
+NOT_NAMED = "its secret would be typed into a program that the setting secrets does not name for it"
+"""Why a person is asked about a secret."""
 
 SHOWN = 2000
 """Characters of a command that a person is shown when asked."""
@@ -69,6 +78,8 @@ class Judged:
 
     target: Target
     place: Place
+    reader: SecretReader | None = None
+    """Who would get the secret, if one is to be typed."""
 
 
 class Gate:
@@ -122,14 +133,15 @@ class Gate:
         try:
             with _shortages_told():
                 target = await find()
-                place = await self._place(target) if self.policy or self.settings.audit == "strict" else None
+                judges = self.policy or self.settings.audit == "strict" or _types_secret(request)
+                place = await self._place(target) if judges else None
         except BaseException:
             with self._recorded(record):  # writes the line, and lets the error go on
                 raise
         if place:
             record.see(place)
         with self._recorded(record), _shortages_told():
-            if self.policy and place:
+            if place and (self.policy or _types_secret(request)):
                 target = await self._permit(request, call, Judged(target, place), find, record)
             if request.operation.types and self.settings.sandbox != "none":
                 await self._keep_inside(request, target)
@@ -182,21 +194,52 @@ class Gate:
         Raises:
             PolicyDenied, ConfirmationDeclined
         """
-        from tmuxmcp.host.policy import judge
+        from tmuxmcp.host.policy import ALLOWED, Verdict, agreeing, asking, judge
 
-        assert self.policy
-        verdict = judge(await self._action(request, judged.place), self.policy)
-        record.verdict(verdict)
+        verdict, rule = ALLOWED, None
+        if self.policy:
+            policy, action = self.policy, await self._action(request, judged.place)
+            verdict = judge(action, policy)
+            confirmations = Confirmations(self.settings.state_dir)
+            # Each rule once: another one may ask, or forbid, what this one allows from now on.
+            while (rule := asking(verdict, policy)) and confirmations.agreed(_scope(rule, judged.target, call)):
+                policy = agreeing(policy, rule)
+                verdict = judge(action, policy)
+            if policy is not self.policy:  # the question by which that was agreed to is used up with it
+                confirmations.forget(digest_of(request, call, judged))
+            record.verdict(verdict)
         if verdict.decision == "deny":
             raise PolicyDenied(
                 f"{request.operation.name} was not done: {verdict.reason}.",
                 hint="The person's policy says so. Find another way, or ask them.",
                 rule=verdict.rule,
             )
+        now = await self._asking(request, judged.target)
+        judged = replace(judged, reader=now.reader if now else None)
+        if now and now.asks and verdict.decision == "allow":
+            verdict = Verdict("confirm", NOT_NAMED, "secrets")
+            record.verdict(verdict)
         if verdict.decision == "confirm":
-            judged = await self._confirm(request, call, judged, find, verdict)
+            scope = _scope(rule, judged.target, call) if rule else ""
+            judged = await self._confirm(request, call, judged, find, verdict, scope)
         self._remember(request, judged.place)
-        return judged.target
+        agreed = judged.reader if verdict.decision == "confirm" else None
+        return replace(judged.target, agreed=agreed) if agreed else judged.target
+
+    async def _asking(self, request: Request[Any], target: Target) -> Moment | None:
+        """How the session stands that is to be given a secret; None: none is to be typed.
+
+        Raises:
+            InvalidArgument, WrongMode, PermissionDenied: it cannot be typed.
+        """
+        if not isinstance(request, Send) or not request.secret:
+            return None
+        from tmuxmcp.broker import secretuse
+
+        secret = secretuse.named(self.settings, request)
+        if target.session is None:
+            return None  # there is none, or no question in it yet: what acts says so
+        return await secretuse.moment(request.secret, secret, target.session)
 
     async def _action(self, request: Request[Any], place: Place) -> Action:
         from tmuxmcp.broker.actions import action_of
@@ -220,25 +263,31 @@ class Gate:
         while len(self._typed) > MOST_TYPED:
             self._typed.popitem(last=False)
 
-    async def _confirm(self, request: Request[Any], call: Call, judged: Judged, find: Find, verdict: Verdict) -> Judged:
+    async def _confirm(
+        self, request: Request[Any], call: Call, judged: Judged, find: Find, verdict: Verdict, scope: str
+    ) -> Judged:
         """Ask the person; what they agreed to, as it is now.
+
+        Args:
+            scope: for what else they may agree; empty: for nothing.
 
         Raises:
             PolicyDenied: nobody can be asked here.
             ConfirmationDeclined: they did not agree, or it is something else by now.
         """
-        name, digest = request.operation.name, digest_of(request, call, judged.place)
+        name, digest = request.operation.name, digest_of(request, call, judged)
         confirmations = Confirmations(self.settings.state_dir)
-        if confirmations.take(digest):
+        if call.answers != digest and confirmations.take(digest):
             return judged
-        message = self.redactor.text(_question(request, judged.place, verdict))
-        answer = await call.ask(Question(message, digest))
+        message = self.redactor.text(_question(request, judged, verdict))
+        question = Question(message, digest)
+        opened = self._open(question, confirmations, call, scope, judged.target.session)
+        answer = await first_answer(question, confirmations, call)
         if answer is None:
-            opened = confirmations.open(digest, message, call.caller)
             raise PolicyDenied(
                 f"{name} was not done: a person must confirm it ({verdict.reason}), and this client cannot ask one.",
-                hint=f"Have the person run `tmuxmcp policy confirm {opened}` in a terminal of theirs, then make "
-                "exactly the same call again.",
+                hint=f"Have the person run `tmuxmcp policy confirm {opened}` or `tmuxmcp answer` in a terminal of "
+                "theirs, then make exactly the same call again.",
                 rule=verdict.rule,
                 confirmation=opened,
             )
@@ -249,14 +298,30 @@ class Gate:
                 rule=verdict.rule,
             )
         target = await find()
-        judged = Judged(target, await self._place(target))
-        if digest_of(request, call, judged.place) != digest:
+        now = await self._asking(request, target)
+        judged = Judged(target, await self._place(target), now.reader if now else None)
+        if digest_of(request, call, judged) != digest:
             raise ConfirmationDeclined(
                 f"{name} was not done: its session changed while the person was asked, so the answer is void.",
                 hint="Look at the session; make the call again if it is still right.",
                 rule=verdict.rule,
             )
         return judged
+
+    def _open(
+        self, question: Question, confirmations: Confirmations, call: Call, scope: str, session: Session | None
+    ) -> str:
+        """Put the question where the command line shows it as well; empty: it was there, and was answered."""
+        if call.answers == question.digest and confirmations.of(question.digest) is None:
+            return ""
+        known = confirmations.of(question.digest) is not None
+        where = session.id if session else ""
+        opened = confirmations.open(question.digest, question.message, call.caller, scope, where)
+        if not known:
+            if session:
+                wake(session.log.path)  # for who waits until it needs a person
+            notify(self.settings.notify_command, {"ID": opened, "KIND": "policy"})
+        return opened
 
     async def _place(self, target: Target) -> Place:
         from tmuxmcp.broker.actions import Place, place_of
@@ -335,15 +400,30 @@ def authorize(request: Request[Any], scopes: frozenset[str]) -> None:
         )
 
 
-def digest_of(request: Request[Any], call: Call, place: Place) -> str:
-    """What an answer is bound to: who wants what, where, and what is in front there."""
-    where = [place.session_id, place.cwd, place.foreground]
+def _scope(rule: Rule, target: Target, call: Call) -> str:
+    """What a person agrees to for the rest of a session: this rule, for this caller, there; empty without a session."""
+    if target.session is None:
+        return ""
+    meta = target.session.meta
+    what = [meta.session_id, meta.created_at, call.caller, repr(rule)]
+    return hashlib.sha256(json.dumps(what).encode()).hexdigest()
+
+
+def digest_of(request: Request[Any], call: Call, judged: Judged) -> str:
+    """What an answer is bound to: who wants what, where, what is in front there, and which process gets a secret."""
+    place = judged.place
+    where = [place.session_id, place.cwd, place.foreground, *([repr(judged.reader)] if judged.reader else [])]
     what = [request.operation.name, call.caller, request.arguments(), *where]
     return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _question(request: Request[Any], place: Place, verdict: Verdict) -> str:
+def _types_secret(request: Request[Any]) -> bool:
+    return isinstance(request, Send) and bool(request.secret)
+
+
+def _question(request: Request[Any], judged: Judged, verdict: Verdict) -> str:
     """What a person is asked; the agent's own words stand indented and can do nothing to a terminal."""
+    place = judged.place
     bounds, contents = request.operation.marks(Bound), request.operation.marks(Content)
     shown = {
         name: _without_values(value) if name not in contents or contents[name].shown else "(not shown)"
@@ -352,6 +432,8 @@ def _question(request: Request[Any], place: Place, verdict: Verdict) -> str:
     }
     alone = isinstance(request, Run) and list(shown) == ["command"]
     what = shown["command"] if alone else json.dumps(shown, ensure_ascii=False, default=str)
+    if judged.reader:
+        what += f"\nIt goes to {judged.reader}"
     text = sanitize(what)[0].replace("\n", "\n    ")
     if len(text) > SHOWN:
         text = f"{text[: SHOWN - 500]}\n    ... ({len(text) - SHOWN} characters) ...\n    {text[-500:]}"

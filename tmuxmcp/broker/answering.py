@@ -1,0 +1,219 @@
+"""What agents wait for a person to do, in one queue, and how the person does it: for the command line and pages.
+
+An agent has no way in here: no operation leads to it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+from tmuxmcp.broker.confirmations import Confirmation, Confirmations
+from tmuxmcp.broker.userinput import shown
+from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.errors import InvalidArgument, NoInput, SessionNotFound, TmuxFailed, TmuxMcpError, WrongMode
+from tmuxmcp.record.commands import TypedInput
+from tmuxmcp.record.inputrequests import Became, InputRequest
+from tmuxmcp.sessions import inputrequests, lease
+from tmuxmcp.sessions.registry import Registry
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.tmux import answerkey, panes
+from tmuxmcp.tmux.held import taken_error, user_name
+from tmuxmcp.tmux.panes import Typed
+
+LONGEST_LINE = 4095
+"""Bytes of a line that a terminal takes (termios(3), MAX_CANON)."""
+
+
+@dataclass(frozen=True)
+class Open:
+    """A request that waits for a person."""
+
+    session: Session
+    request: InputRequest
+
+    @property
+    def message(self) -> str:
+        """The agent's words as text that does nothing to a terminal."""
+        return shown(self.request.message)
+
+    @property
+    def left_s(self) -> float:
+        """Until its time is up."""
+        return max(self.request.until - time.time(), 0)
+
+
+class Answering:
+    """What a person does with the requests of all sessions."""
+
+    def __init__(self, registry: Registry, settings: BrokerSettings, note: Callable[[Mapping[str, str]], None]) -> None:
+        """`note` writes down what a person did."""
+        self._registry, self._settings, self._note = registry, settings, note
+
+    @property
+    def key(self) -> str:
+        """The key by which an attached person says that it is done."""
+        return self._settings.answer_key
+
+    async def waiting(self) -> list[Open]:
+        """What waits, the first first."""
+        await self._registry.look_again()
+        found = [
+            Open(session, request)
+            for session in list(self._registry.sessions.values())
+            for request in inputrequests.waiting(session)
+        ]
+        return sorted(found, key=lambda each: each.request.asked_at)
+
+    def questions(self) -> list[Confirmation]:
+        """What agents may only do when a person agrees, and nobody has yet; the first first."""
+        return [each for each in Confirmations(self._settings.state_dir).all() if not each.granted]
+
+    def agree(self, question: Confirmation, agreed: bool, *, for_session: bool = False) -> bool:
+        """Let an agent do it once, or not; False: somebody was first, or it was forgotten.
+
+        Args:
+            for_session: or whatever the same rule asks about, for this agent, until the session ends.
+        """
+        confirmations = Confirmations(self._settings.state_dir)
+        done = (
+            confirmations.grant(question.id, for_session=for_session) if agreed else confirmations.decline(question.id)
+        )
+        if done:
+            outcome = ("agreed for the session" if for_session else "agreed") if agreed else "declined"
+            self._note({"tool": "answer", "request_id": question.id, "by": user_name(), "answer": outcome})
+        return done
+
+    async def held_sessions(self) -> dict[str, str | None]:
+        """Sessions that the person holds, and since when (ISO 8601)."""
+        await self._registry.look_again()
+        found = [(each.id, each.lease) for each in self._registry.sessions.values()]
+        return {name: taken.since for name, taken in found if taken and taken.by == user_name()}
+
+    async def find(self, word: str) -> Open:
+        """A request by its id, or the first of a session.
+
+        Raises:
+            SessionNotFound: nothing waits by that name.
+        """
+        for each in await self.waiting():
+            if word in (each.request.id, each.session.id):
+                return each
+        raise SessionNotFound(f"Nothing waits for a person as {word!r}.", hint="`tmuxmcp answer` shows what waits.")
+
+    def settle(self, what: Open, outcome: Became, via: str = "answer") -> bool:
+        """Say what became of it; False: somebody was first."""
+        done = inputrequests.settle(what.session, what.request.id, outcome, user_name(), via)
+        if done:
+            self._note(
+                {
+                    "tool": "answer",
+                    "session_id": what.session.id,
+                    "request_id": what.request.id,
+                    "by": user_name(),
+                    "via": via,
+                    "answer": outcome,
+                }
+            )
+        return done
+
+    async def type_line(self, what: Open, line: str) -> None:
+        """Type a line and Enter, in one step; a secret only while the terminal shows nothing of it.
+
+        Raises:
+            WrongMode: it would be shown; nothing was typed.
+            NoInput, InvalidArgument: there is no line, or one that cannot be typed whole.
+            SessionTaken: another person holds the session.
+            SessionExited, TmuxFailed
+        """
+        data = _line(line, what.request.secret)
+        session = what.session
+        pane = await session.alive()
+        held = pane.lease
+        if held and not held.paused and held.by != user_name():
+            raise taken_error(session.id, held)
+        self._check_waits(what)
+        look = await session.look()  # after all else: what is looked at is what is typed into
+        if what.request.secret and look.mode != "password":
+            raise WrongMode(
+                f"Nothing was typed: the program in session {session.id} shows what is typed ({look.mode}).",
+                hint="It asks for no secret at this moment. The request waits on; look with `tmuxmcp view`.",
+                session_id=session.id,
+                mode=look.mode,
+            )
+        if look.takes_commands:
+            session.commands.typing(TypedInput(look.size, line, by="person"))
+        left = Typed.LINE if look.ready else Typed.LINES
+        pieces = [panes.raw(pane, data[at : at + 200]) for at in range(0, len(data), 200)]
+        after = [*pieces, panes.keys(pane, ["Enter"])]
+        if not await panes.type_input(session.tmux, pane, b"", after=after, left=left, ends=held is not None):
+            await session.alive()
+            raise TmuxFailed(f"Nothing was typed: session {session.id} changed at this moment.", hint="Try again.")
+        session.write_input(bytes=len(data), keys=1)
+
+    def _check_waits(self, what: Open) -> None:
+        """Refuse what was settled meanwhile, before anything is typed.
+
+        Raises:
+            InvalidArgument
+        """
+        answer = inputrequests.now(what.session, what.request)
+        if answer:
+            raise InvalidArgument(
+                f"Nothing was typed: the request is over ({answer.outcome}).",
+                hint="`tmuxmcp answer` shows what waits.",
+            )
+
+    @asynccontextmanager
+    async def held(self, what: Open) -> AsyncIterator[Callable[[int], Awaitable[None]]]:
+        """Hold the session while its person types; gives what is told of the client that they type in.
+
+        Raises:
+            SessionTaken, SessionExited
+        """
+        session = what.session
+        self._check_waits(what)
+        before = (await session.alive()).taken
+        await lease.take(session, "attach")
+        await answerkey.bind(session.tmux, self._settings.answer_key)
+
+        async def attached(pid: int) -> None:
+            await lease.take(session, "attach", pid)
+            await answerkey.listen(session.tmux, session.live(), pid)
+
+        try:
+            yield attached
+        finally:
+            if before is None:
+                with suppress(TmuxMcpError):
+                    await lease.release(session)
+
+    async def said_done(self, what: Open, client_pid: int) -> bool:
+        """Whether the person has pressed the key in that client."""
+        session = what.session
+        return session.pane is not None and await answerkey.was_pressed(session.tmux, session.pane, client_pid)
+
+    async def settled_elsewhere(self, what: Open) -> str:
+        """Wait until the request is over, and tell how."""
+        while True:
+            if answer := await inputrequests.answered(what.session, what.request, what.left_s + 1):
+                return answer.outcome
+
+
+def _line(text: str, secret: bool) -> bytes:
+    """A line as bytes.
+
+    Raises:
+        NoInput, InvalidArgument
+    """
+    data = text.encode("utf-8", "surrogateescape")
+    if secret and not data:
+        raise NoInput("There is nothing to type.", hint="Nothing was typed; the request waits on.")
+    if len(data) > LONGEST_LINE or any(byte < 0x20 and byte != 0x09 for byte in data) or b"\x7f" in data:
+        raise InvalidArgument(
+            f"Nothing was typed: it has control characters, or more than {LONGEST_LINE} bytes.",
+            hint="Type it yourself: run the command without --text.",
+        )
+    return data
