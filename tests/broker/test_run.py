@@ -17,7 +17,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import IncompleteCommand, SessionBusy, TimedOut
 from tmuxmcp.readiness.kernel import Waiting
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.tmux.panes import option
+from tmuxmcp.tmux.panes import recall
 from tmuxmcp.tmux.shells import shell_of
 
 pytestmark = pytest.mark.anyio
@@ -74,7 +74,7 @@ async def test_prompt_of_an_incomplete_command_is_free(broker: Broker, program: 
     with pytest.raises(IncompleteCommand):
         await broker.run("echo 'open", session_id="a")
     session = broker.registry.sessions["a"]
-    claimed = await option(broker.tmux, session.live(), "claim")
+    claimed = await recall(broker.tmux, session.live(), "claim")
     look = await session.look()
     assert not claimed.startswith(f"{session.meta.nonce}-{look.shell.number}-")
 

@@ -88,7 +88,7 @@ async def action_of(
             text = request.command
             commands = await _of_text(text, place.cwd, parsing)
         case q.Send():
-            keys = _keys(request)
+            keys = (*_keys(request), *(["Enter"] if request.secret else []))
             text, commands = await _of_typing(request, keys, place, parsing, pending)
         case q.CreateSession():
             # Without a program, arguments are those of the program that the settings name, as for `Creation.create`.
@@ -102,7 +102,8 @@ async def action_of(
     given = [value for _, value, _ in request.marked(FilePath) if value]
     paths = tuple(each for path in given for each in _spellings(path, base))
     row = request.operation
-    return Action(row.name, row.read_only, tuple(commands), text, paths, hosts, place.mode, keys)
+    secret = request.secret if isinstance(request, q.Send) else ""
+    return Action(row.name, row.read_only, tuple(commands), text, paths, hosts, place.mode, keys, secret)
 
 
 async def _of_typing(

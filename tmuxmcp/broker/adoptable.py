@@ -85,7 +85,7 @@ class _Learnt:
 
     @property
     def option(self) -> str:
-        """As a pane's option."""
+        """As it is written down."""
         return f"{self.shell}_{self.depth}_{self.shape}_{self.read}_{self.typed}"
 
     @classmethod
@@ -304,14 +304,12 @@ def _person_since(line: LineOfCursor, at_s: float) -> bool:
 async def _keep(session: Session, line: LineOfCursor, now: _Learnt) -> None:
     """Write down, for every broker, what was learnt."""
     if now.option != line.front:
-        await panes.set_option(session.tmux, session.live(), "front", now.option, condition=_typed_is(line))
+        pane = session.live()
+        keep = panes.remember(pane, "front", now.option)
+        await panes.guarded(session.tmux, pane, keep, alive=False, condition=line.still)
 
 
 def unmoved(line: LineOfCursor) -> str:
     """A tmux format that holds as long as nothing was typed there, and the cursor is where it was."""
     place = f"#{{&&:#{{==:#{{cursor_x}},{line.cursor_col}}},#{{==:#{{cursor_y}},{line.cursor_row}}}}}"
-    return f"#{{&&:{_typed_is(line)},{place}}}"
-
-
-def _typed_is(line: LineOfCursor) -> str:
-    return f"#{{==:#{{@tmuxmcp_typed}},{line.last_input.option if line.last_input else ''}}}"
+    return f"#{{&&:{line.still},{place}}}"

@@ -125,7 +125,8 @@ def _what(request: Request[Any] | None) -> dict[str, Any]:
         case q.Run():
             where = {"command": hide_options(request.command)} | where
         case q.Send():
-            where = {"keys": _key_names(request)} | where
+            secret = {"secret": request.secret} if request.secret else {}
+            where = {"keys": _key_names(request)} | secret | where
         case q.ReadFile() | q.WriteFile() | q.ListDirectory() | q.ExportRecording():
             where = ({"path": request.path} if request.path else {}) | where
         case q.Signal() | q.DestroySession():

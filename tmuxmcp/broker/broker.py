@@ -11,15 +11,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import anyio.abc
 
 from tmuxmcp.broker.admission import Admission
+from tmuxmcp.broker.answering import Answering
 from tmuxmcp.broker.gate import Gate
 from tmuxmcp.broker.prune import Prune, Pruned
+from tmuxmcp.broker.recordingcare import RecordingCare
 from tmuxmcp.broker.restoring import Restored, Restoring
+from tmuxmcp.broker.sight import Seeing
 from tmuxmcp.broker.target import Target, Targets
 from tmuxmcp.broker.verbs import Verbs
 from tmuxmcp.broker.watch import Changed, Watch
@@ -37,18 +40,22 @@ from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.sessions import identity, lease, reap
 from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.sessions.creation import Creation
-from tmuxmcp.sessions.follow import Follow
+from tmuxmcp.sessions.follow import LONGEST_LOOK_S, Follow
 from tmuxmcp.sessions.making import Making
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.repair import Repair
 from tmuxmcp.sessions.restore import NotRestored, Restoration
 from tmuxmcp.sessions.retention import Wish
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.sessions.statusline import StatusLine
 from tmuxmcp.sessions.timekeeper import Timekeeper
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command as tmux_command
 from tmuxmcp.tmux.held import Lease
 from tmuxmcp.tmux.server import Tmux
+
+if TYPE_CHECKING:
+    from tmuxmcp.broker.recordings import Cast
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +81,7 @@ class Broker(Operations):
         self.creation = Creation(self.registry, settings, self.boundary)
         self.watch = Watch(self.registry)
         self.gate = Gate(settings)
+        self.registry.given_back = self._note_given_back
         self._admission = Admission(settings.max_calls)
         self._searching = Searching()
         self._making: Making | None = None
@@ -98,8 +106,8 @@ class Broker(Operations):
 
         Args:
             caller: in whose name the broker's own methods are called.
-            keeps_times: write down when sessions print what, and keep screens of them, where no other broker does; for
-                one that stays.
+            keeps_times: write down when sessions print what, and keep screens of them, where no other broker does, and
+                make the files of recordings whose sessions have ended; for one that stays.
 
         Raises:
             TmuxUnavailable, PermissionDenied, InvalidArgument
@@ -119,6 +127,10 @@ class Broker(Operations):
                     task_group.start_soon(timekeeper.run)
                 if making:
                     task_group.start_soon(making.run)
+                if keeps_times:
+                    task_group.start_soon(StatusLine(broker.registry).run)
+                    care = RecordingCare(broker.registry, broker.creation, broker._verbs.finish_recording)
+                    task_group.start_soon(care.run)
                 task_group.start_soon(broker._reap)
                 task_group.start_soon(broker._mind_connections)
                 yield broker
@@ -200,7 +212,12 @@ class Broker(Operations):
         return await self.do(request, call)
 
     def follow(
-        self, session_id: str = "", since: int | None = None, output: bool = True, call: Call | None = None
+        self,
+        session_id: str = "",
+        since: int | None = None,
+        output: bool = True,
+        call: Call | None = None,
+        longest_look_s: float = LONGEST_LOOK_S,
     ) -> Follow:
         """All that happens to a session, until it ends: iterate over the events. Nothing has to be closed.
 
@@ -210,13 +227,29 @@ class Broker(Operations):
             since: offset from which on every byte is given; None: first the screen of now as a `Snapshot`, then every
                 byte behind it.
             output: False leaves out screen and bytes and costs less; `Printed` says that there is more.
+            longest_look_s: so late a change may be told of a session that has printed nothing for long.
 
         Raises:
             SessionNotFound, InvalidArgument, Unauthorized, PolicyDenied: when the iteration begins.
         """
-        return Follow(self.registry, partial(self._to_follow, session_id, call or self._own_call()), since, output)
+        return Follow(
+            self.registry, partial(self._to_read, session_id, call or self._own_call()), since, output, longest_look_s
+        )
 
-    async def _to_follow(self, session_id: str, call: Call) -> Session:
+    async def asciicast(self, session_id: str = "", most_bytes: int = 1 << 20, call: Call | None = None) -> Cast:
+        """The newest part of what a session did, as an asciicast of at most so many bytes.
+
+        An agent's call is judged as one of `read`.
+
+        Raises:
+            SessionNotFound, NotRetained, ResourceLimit, TimedOut, IoError, Unauthorized, PolicyDenied
+        """
+        from tmuxmcp.broker import recordings  # late: it brings the emulator
+
+        asked = call or self._own_call()
+        return await recordings.newest(await self._to_read(session_id, asked), most_bytes, asked)
+
+    async def _to_read(self, session_id: str, call: Call) -> Session:
         found: list[Session] = []
 
         async def take(target: Target) -> Result:
@@ -226,17 +259,19 @@ class Broker(Operations):
         await self._judged(Read("raw", session_id), call, take)
         return found[0]
 
-    async def take(self, session_id: str, via: str = "cli", pid: int = 0) -> Lease:
+    async def take(self, session_id: str, via: str = "cli", pid: int = 0, tty: str = "") -> Lease:
         """Have the user hold a session: until it is given back, no call types into it.
 
         Args:
             pid: of the terminal client that takes it; 0: none does.
+            tty: the path of that client's terminal.
 
         Raises:
             SessionNotFound, SessionExited
             SessionTaken: another person holds it.
         """
-        taken = await lease.take(await self.registry.existing(session_id), via, pid)
+        session = await self.registry.existing(session_id)
+        taken = await lease.take(session, via, pid, tty=tty, key=self.settings.take_key)
         self.gate.note({"tool": "take", "session_id": session_id, "by": taken.by, "via": via})
         return taken
 
@@ -246,16 +281,23 @@ class Broker(Operations):
         Raises:
             SessionNotFound
         """
-        given = await lease.release(await self.registry.existing(session_id))
-        if given:
-            self.gate.note({"tool": "release", "session_id": session_id, "by": given.by, "via": given.via})
-        return given
+        return await lease.release(await self.registry.existing(session_id))
+
+    def _note_given_back(self, session: Session, given: Lease, reason: str) -> None:
+        facts = {"session_id": session.id, "by": given.by, "via": given.via, "reason": reason}
+        self.gate.note({"tool": "release", **facts})
+
+    @property
+    def people(self) -> Answering:
+        """What agents wait for a person to do."""
+        return Answering(self.registry, self.settings, self.gate.note)
 
     async def notify(
         self,
         changed: Changed,
         session_id: str = "",
         output: bool = False,
+        commands: bool = False,
         *,
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
@@ -264,11 +306,20 @@ class Broker(Operations):
         Args:
             session_id: empty: each change of any session counts, and when one comes or goes.
             output: what the session prints counts as well.
+            commands: only the end of a command, or of the session, counts.
         """
         if session_id:
-            await self.watch.session(session_id, changed, output, task_status=task_status)
+            await self.watch.session(session_id, changed, output, commands, task_status=task_status)
         else:
             await self.watch.all(changed, task_status=task_status)
+
+    def shows_page(self, url: str) -> None:
+        """Take note where a person can watch: facts of sessions tell it. It holds nothing that lets anybody in."""
+        self._verbs.page_url = url
+
+    def seeing(self) -> Seeing:
+        """A look at all sessions at once, for a person."""
+        return Seeing(self.registry)
 
     @property
     def listeners(self) -> int:
@@ -300,11 +351,12 @@ class Broker(Operations):
     async def _reap(self) -> None:
         """End what nobody wants any more, now and then."""
         settings = self.settings
-        bounds = reap.Bounds(settings.idle_timeout_s, settings.max_duration_s)
+        bounds = reap.Bounds(settings.idle_timeout_s, settings.max_duration_s, settings.take_timeout_s)
         wish = Wish(settings.retention_days, settings.state_max_bytes)
         while True:
             with suppress(TmuxMcpError, OSError):
                 await self.registry.look_again()
+                await self._settle_leases()
                 watched = await panes.attached(self.tmux)
                 await reap.end_idle(
                     self.registry.sessions.values(),
@@ -318,6 +370,13 @@ class Broker(Operations):
             with anyio.move_on_after(reap.interval_s(bounds, self.registry.sessions.values())):
                 await self._verbs.limited.wait()
             self._verbs.limited = anyio.Event()
+
+    async def _settle_leases(self) -> None:
+        """Give back what is held by persons who are gone."""
+        for session in list(self.registry.sessions.values()):
+            if not session.pane or not (session.pane.taken or session.pane.given):
+                continue
+            await lease.settle(session, self.settings.take_timeout_s)
 
     async def prune(self, wish: Wish, *, by: str = "", look_only: bool = False) -> Pruned:
         """Remove files of sessions that are over.

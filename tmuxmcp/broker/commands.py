@@ -27,8 +27,13 @@ def listed(request: q.ListCommands, session: Session, look: Look) -> r.ListComma
         session_id=session.id,
         count=len(chosen),
         note=None if look.marks or chosen else "Its program tells of no commands: only bash, zsh and fish do.",
-        commands=[r.ListedCommand(**_fields(each), by=each.by, level=each.level) for each in chosen],
+        commands=[row(each) for each in chosen],
     )
+
+
+def row(command: Command) -> r.ListedCommand:
+    """A command as a row of `list_commands`."""
+    return r.ListedCommand(**_fields(command), by=command.by, level=command.level)
 
 
 def untold(session: Session, look: Look, caller: str) -> list[int]:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tmuxmcp.broker.reading import cursor_of, title_of
 from tmuxmcp.broker.wait import certain
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.times import iso
 from tmuxmcp.record.levels import Level
+from tmuxmcp.sessions import inputrequests
 from tmuxmcp.sessions.levels import LevelScan
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
+from tmuxmcp.tmux.held import user_name
+from tmuxmcp.tmux.viewers import Viewer
 
 
 def summary(session: Session, look: Look) -> r.SessionSummary:
@@ -35,23 +41,32 @@ def summary(session: Session, look: Look) -> r.SessionSummary:
         output_bytes=look.size,
         healthy=_recorded(look),
         pinned=session.directory.pin.exists(),
+        asks=len(inputrequests.waiting(session)),
     )
 
 
-def of(session: Session, look: Look, attach_command: str) -> r.SessionFacts:
-    """All facts of a session."""
-    lease = session.lease
+def of(
+    session: Session, look: Look, attach_command: str, viewers: Sequence[Viewer] = (), page_url: str = ""
+) -> r.SessionFacts:
+    """All facts of a session.
+
+    Args:
+        page_url: where a server shows the page; empty: this one does not.
+    """
+    held = session.lease
     return r.SessionFacts(
         **dict(summary(session, look)),
         generation=session.generation,
         cursor=cursor_of(look.pane),
         foreground=look.foreground,
         alternate_screen=look.alternate_screen,
-        recording=False,
-        taken_over=r.TakenOver(by=lease.by, since=lease.since) if lease else None,
+        recording=session.recording is not None and session.recording.state == "running" and not look.exited,
+        recorded=recording_of(session),
+        taken_over=r.TakenOver(by=held.by, since=held.since) if held else None,
+        viewers=[_viewer(each) for each in viewers],
         usage=session.usage(),
         attach_command=attach_command,
-        watch_url=None,
+        watch_url=f"{page_url}/#session={session.id}" if page_url else None,
         shell=shell_of(look.level, look) if look.marks and look.own_shell_in_front and not look.exited else None,
         levels=[
             r.ShellLevel(level=each.level.number, kind=_kind(each.level, look), state=_state(each, look))
@@ -63,6 +78,29 @@ def of(session: Session, look: Look, attach_command: str) -> r.SessionFacts:
         sandbox=session.bounds.sandbox,
         limits=session.bounds.applied,
         note=_note(session, look),
+    )
+
+
+def _viewer(viewer: Viewer) -> r.Viewer:
+    user = viewer.user or user_name()  # tmux 3.2 lets nobody else in
+    return r.Viewer(kind="tmux", name=f"{user} {viewer.terminal}", may_type=viewer.may_type, since=iso(viewer.since_s))
+
+
+def recording_of(session: Session) -> r.RecordingFacts | None:
+    """The recording that runs, or that ended with the session; None: there is none."""
+    note = session.recording
+    if note is None or not (note.is_open or note.with_session):
+        return None
+    saved = note.state == "saved"
+    return r.RecordingFacts(
+        state=note.state,
+        path=None if note.state == "discarded" else str(note.file(session.directory)),
+        format=note.film,
+        input=note.input,
+        started_at=note.began_at,
+        bytes=note.bytes if saved else None,
+        duration_s=note.duration_ms / 1000 if saved else None,
+        note=note.note or None,
     )
 
 

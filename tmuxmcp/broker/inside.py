@@ -24,7 +24,7 @@ from tmuxmcp.host.workplace import Workplace, workplace
 from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.tmux import launch, shells
 
-WRITES: tuple[filework.Work, ...] = ("write", "check_new", "create")
+WRITES: tuple[filework.Work, ...] = ("write", "check_new", "reserve", "release", "create")
 
 ALIKE = "The best sandbox here keeps no files apart: it can read and write what you can."
 

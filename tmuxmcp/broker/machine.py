@@ -28,7 +28,7 @@ from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import InvalidArgument, PolicyDenied, ResourceLimit
 from tmuxmcp.host import ourselves, output, process
 from tmuxmcp.host.environment import session_environment
-from tmuxmcp.host.files import CHUNK, Entry, Files, Piece
+from tmuxmcp.host.files import CHUNK, Entry, Files, Piece, Place
 from tmuxmcp.host.filework import Work
 from tmuxmcp.host.limits import rlimits
 from tmuxmcp.sessions.boundary import Boundary
@@ -154,8 +154,37 @@ class Machine:
         """
         await self._on_files("check_new", path)
 
-    async def place(self, path: str, made: Path, reserved: bool = False) -> str:
+    @property
+    def is_inside(self) -> bool:
+        """There is a sandbox in the settings: what is done here is done inside."""
+        return self._settings.sandbox != "none"
+
+    def absolute(self, path: str) -> str:
+        """Where a path that a caller gives leads, as it is spelled."""
+        return _absolute(self._files(), path)
+
+    async def reserve(self, path: str) -> Place:
+        """Keep a place for a file that is made later.
+
+        Raises:
+            TmuxMcpError: it cannot be made there.
+        """
+        place: Place = await self._on_files("reserve", path)
+        return place
+
+    async def release(self, path: str, reserved: Place) -> None:
+        """Give back a place that was kept.
+
+        Raises:
+            TmuxMcpError: it cannot be reached any more.
+        """
+        await self._on_files("release", path, reserved)
+
+    async def place(self, path: str, made: Path, reserved: Place | None = None) -> str:
         """Make a new file of what lies elsewhere; where it lies then.
+
+        Args:
+            reserved: what keeps its place.
 
         Raises:
             ResourceLimit: it is too long to be brought into the sandbox.

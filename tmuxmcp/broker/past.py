@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 import anyio
 
 from tmuxmcp.broker import commands, run, views
-from tmuxmcp.broker.screens import Shown
+from tmuxmcp.broker.screens import NOTHING, Shown
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.times import seconds_of
-from tmuxmcp.errors import InvalidArgument, NotRetained
+from tmuxmcp.errors import InvalidArgument, IoError, NotRetained, TimedOut
 from tmuxmcp.sessions.past import screen_at
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.doubts import Doubt
 from tmuxmcp.terminal.render import sgr
 from tmuxmcp.terminal.snapshot import PLAIN, Row, Snapshot, runs
 
@@ -30,6 +31,8 @@ class Moment:
     resized_later: bool = False
     """The size changed between this moment and the next output: it is the size of then that is not known."""
 
+
+REBUILT = "Its terminal is gone: this is what it showed last, rebuilt from its log."
 
 RESIZED_LATER = "The size changed after this moment, before more was printed: this is the screen after that."
 
@@ -94,7 +97,7 @@ async def read(session: Session, asked: q.Read) -> r.ReadResult:
         rows=snapshot.rows,
         cols=snapshot.cols,
         cursor=r.CursorPosition(row=row, col=col, visible=visible),
-        title=views.title(snapshot.title),
+        title=None if Doubt.TITLE in snapshot.state.doubts else views.title(snapshot.title),
         matched=None,
         waited_ms=0,
         has_new_content=False,
@@ -163,6 +166,15 @@ async def screen_of(session: Session, moment: Moment) -> Snapshot:
     """
     snapshot = await screen_at(session, moment.offset)
     return replace(snapshot, approximate=True) if moment.resized_later else snapshot
+
+
+async def last_shown(session: Session) -> tuple[Shown, str, bool]:
+    """What a session without a pane showed last, a sentence about that, and whether it may lack something."""
+    try:
+        snapshot = await screen_at(session, session.log.size())
+    except (NotRetained, TimedOut, IoError) as error:
+        return NOTHING, f"What its terminal showed last cannot be told: {error.message}", True
+    return shown_of(snapshot), REBUILT, snapshot.approximate
 
 
 def shown_of(snapshot: Snapshot) -> Shown:

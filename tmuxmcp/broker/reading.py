@@ -133,16 +133,16 @@ class Reading:
         return _Seen(view, look, piece, start, end > start)
 
     async def _screen(self, session: Session, view: Wanted, asked: Asked, call: Call) -> _Seen:
-        """A view of what is visible: all of it, or what has changed; nothing for a session that is lost.
+        """A view of what is visible: all of it, or what has changed; of a session without a pane what was visible last.
 
         Args:
             view: `screen`, `diff`, or `auto` for the better of both.
         """
         end = session.log.size()
         limit = asked.max_bytes
-        shown = await shown_by(session)
+        shown, note, approximate = await shown_by(session), None, False
         if shown is None:
-            shown = NOTHING  # destroyed, or lost
+            shown, note, approximate = await past.last_shown(session)
         since = _screen_id(asked) or self.screens.last(session.id, call.caller)
         look = await session.look()
         changed = Change(None) if view == "screen" else change(self.screens.find(since), shown, since)
@@ -150,11 +150,13 @@ class Reading:
         session.saw_screen(call.caller, end)
         if changed.rows is not None:
             piece = views.diff(shown, changed.rows, asked.format, limit, end)
-            return _Seen("diff", look, piece, end, bool(changed.rows), shown, changed.rows, changed.note)
+            note = _sentences(note, changed.note)
+            return _Seen("diff", look, piece, end, bool(changed.rows), shown, changed.rows, note, approximate)
         piece = views.screen(shown, asked.format, limit, end)
         if view == "diff":
-            return _Seen(view, look, piece, end, True, shown, None, changed.note)
-        return _Seen("screen", look, piece, end, end > session.cursor_of(call.caller), shown)
+            return _Seen(view, look, piece, end, True, shown, None, _sentences(note, changed.note), approximate)
+        news = end > session.cursor_of(call.caller)
+        return _Seen("screen", look, piece, end, news, shown, note=note, approximate=approximate)
 
 
 def has_read(session: Session, call: Call, offset: int) -> None:
@@ -242,6 +244,12 @@ class _Seen:
     """The screen, in its views."""
     changed: list[int] | None = None
     note: str | None = None
+    approximate: bool = False
+    """Not all that made the screen is known."""
+
+
+def _sentences(*notes: str | None) -> str | None:
+    return " ".join(filter(None, notes)) or None
 
 
 def _result(
@@ -275,6 +283,7 @@ def _result(
         changed_rows=seen.changed,
         encoding="base64" if seen.view == "raw" else None,
         sanitized=piece.sanitized,
+        approximate=seen.approximate,
         highlights=views.highlights(shown),
         note=notes(session, seen.start, piece.next_offset, answer.note, piece.note, seen.note),
         content=piece.text,

@@ -50,7 +50,6 @@ from tmuxmcp.terminal.modes import ASKS_SECRET
 from tmuxmcp.terminal.prompts import may_be_prompt
 from tmuxmcp.terminal.proofs import new_proof, promise_of
 from tmuxmcp.tmux import panes, shells
-from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.panes import Pane, Typed
 from tmuxmcp.tmux.shells import adoption
 
@@ -446,7 +445,8 @@ async def _show_prompt(session: Session, pane: Pane) -> None:
 async def end_listening(session: Session, scan: Scan) -> None:
     """Have a shell listen no more that answered our key late, when whoever had pressed it had given up."""
     if scan.shell.listening:
-        await _listen_no_more(session, scan, session.live(), condition="#{==:#{@tmuxmcp_claim},}")
+        pane = session.live()
+        await _listen_no_more(session, scan, pane, condition=f"#{{==:{panes.remembered(pane, 'claim')},}}")
 
 
 async def _listen_no_more(session: Session, scan: Scan, pane: Pane, condition: str = "") -> bool:
@@ -513,6 +513,7 @@ async def _type(session: Session, look: Look, text: str, data: bytes) -> Job:
         await adopting.free_if_left(session)
         raise _busy(session, await session.look())  # another broker was first at this prompt
     session.write_input(bytes=len(text.encode("utf-8", "surrogateescape")), keys=1)
+    session.write_shown(look.size, f"{text}\r")
     return job
 
 
@@ -589,17 +590,17 @@ async def _press(session: Session, pane: Pane, job: Job, keys: bytes, still: str
         still: a format that has to hold as well.
     """
     prompt = _prompt(session, job)
-    claim = command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_claim", _claim(session, job))
+    claim = panes.remember(pane, "claim", _claim(session, job))
     steps = [claim, panes.raw(pane, keys)]
-    free = f"#{{?#{{m:{prompt}*,#{{@tmuxmcp_claim}}}},,1}}"
+    free = f"#{{?#{{m:{prompt}*,{panes.remembered(pane, 'claim')}}},,1}}"
     still = still or "1"
     if await panes.type_input(session.tmux, pane, b"", before=steps, condition=f"#{{&&:{still},{free}}}"):
         return True
-    held = await panes.option(session.tmux, pane, "claim")
+    held = await panes.recall(session.tmux, pane, "claim")
     if not held.startswith(prompt) or not await _left_at_prompt(session, job.number):
         return False
     # Whoever claimed it is gone, and the shell did not heed the key: of all that find this, one takes its place.
-    same = f"#{{==:#{{@tmuxmcp_claim}},{held}}}"
+    same = f"#{{==:{panes.remembered(pane, 'claim')},{held}}}"
     return await panes.type_input(session.tmux, pane, b"", before=steps, condition=f"#{{&&:{still},{same}}}")
 
 
@@ -637,8 +638,9 @@ async def _listening(session: Session, pane: Pane, job: Job, key: bytes) -> None
 
 async def _free_prompt(session: Session, job: Job) -> None:
     """Let somebody type at the prompt that this command had claimed: the shell may show it for long."""
-    ours = f"#{{==:#{{@tmuxmcp_claim}},{_claim(session, job)}}}"
-    await panes.set_option(session.tmux, session.live(), "claim", "", condition=ours)
+    pane = session.live()
+    ours = f"#{{==:{panes.remembered(pane, 'claim')},{_claim(session, job)}}}"
+    await panes.guarded(session.tmux, pane, panes.remember(pane, "claim", ""), alive=False, condition=ours)
 
 
 def _claim(session: Session, job: Job) -> str:
@@ -803,9 +805,10 @@ def _idle(session: Session, look: Look, job: Job, idle_ms: int) -> Ran:
 
 
 def _taken(session: Session, scan: Scan, job: Job) -> Ran:
-    """What is known of a command during which a person took the session over."""
+    """What is known of a command during which a person took the session over, or paused it."""
     ran = typed.unfinished(session, scan, job, "taken")
-    return replace(ran, note=typed.joined(ran.note, f"A person has taken the session over. {GOES_ON}"))
+    what = "The session was paused" if session.lease and session.lease.paused else "A person has taken the session over"
+    return replace(ran, note=typed.joined(ran.note, f"{what}. {GOES_ON}"))
 
 
 def _exited(session: Session, scan: Scan, job: Job) -> Ran:

@@ -15,6 +15,7 @@ from tmuxmcp.errors import SessionExited, Unsupported
 from tmuxmcp.host import fonts
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal import markup, picture
+from tmuxmcp.terminal.doubts import Doubt
 from tmuxmcp.terminal.snapshot import Cursor, Snapshot
 
 MIME = {"png": "image/png", "svg": "image/svg+xml", "html": "text/html"}
@@ -80,7 +81,8 @@ async def of_past(session: Session, moment: Moment, format: PictureFormat) -> r.
     """
     snapshot = await screen_of(session, moment)
     picture = await anyio.to_thread.run_sync(draw, snapshot, format)
-    return picture.result(session.id).model_copy(update={"approximate": snapshot.approximate})
+    approximate = snapshot.approximate or Doubt.SHAPE in snapshot.state.doubts  # the cursor's, which is drawn
+    return picture.result(session.id).model_copy(update={"approximate": approximate})
 
 
 def snapshot_of(shown: Shown, title: str, alive: bool) -> Snapshot:

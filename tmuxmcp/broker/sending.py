@@ -25,6 +25,7 @@ from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.sessions.showninput import one_line
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command as tmux_command
 from tmuxmcp.tmux.panes import Pane, Typed
@@ -161,18 +162,24 @@ async def send(reading: Reading, session: Session, what: Typing, asked: q.Send, 
     if what.ends_with("Escape"):
         wait.settle_s = ESCAPE_S
     session.write_input(bytes=what.size - what.keys, keys=what.keys)
+    session.write_shown(look.size, one_line(what.text, what.names) if _is_shown(look) and not what.between else None)
     if asked.read == "none":
         return r.SendResult(session_id=session.id, sent_bytes=what.size, note=session.take_notice(), result=None)
     await typed(session.tmux)
     result = await reading.waited(session, asked, wait, call)
+    session.shown.look(session.cols, session.rows)
     return r.SendResult(session_id=session.id, sent_bytes=what.size, result=result)
 
 
 def _shown_text(look: Look, what: Typing) -> str | None:
     """The text that is typed, where nothing but Enter follows it and the kernel says that it will be seen."""
+    return what.text if what.text and _is_shown(look) and what.items in ([], [Keys(["Enter"])]) else None
+
+
+def _is_shown(look: Look) -> bool:
+    """Whether the kernel or the marks say that what is typed is shown: no secret is asked."""
     facts = look.judged
-    seen = facts is not None and ((facts.canonical and facts.echo) or (look.at_prompt and look.at_editor))
-    return what.text if what.text and seen and what.items in ([], [Keys(["Enter"])]) else None
+    return facts is not None and ((facts.canonical and facts.echo) or (look.at_prompt and look.at_editor))
 
 
 async def _own_sequences(look: Look, what: Typing) -> Mapping[str, bytes]:

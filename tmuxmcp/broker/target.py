@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tmuxmcp.broker.secretreader import SecretReader
 from tmuxmcp.broker.wait import Answer, Wait, wait_for
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
@@ -34,6 +35,8 @@ class Target:
     """Why there is none of that id."""
     restores: Restoration | NotRestored | None = None
     """What the session that a call makes has from one that is over."""
+    agreed: SecretReader | None = None
+    """Who gets the secret that a call types, as a person agreed."""
 
 
 class Targets:
@@ -108,7 +111,9 @@ class Targets:
                 if not session.exited:
                     return session
             own += [each for each in self._registry.destroyed(LOOKED_THROUGH)[0] if each.meta.owner == call.caller]
-            made = await self._creation.create(q.CreateSession().filled(self._settings), owner=call.caller)
+            made = await self._creation.create(
+                q.CreateSession().filled(self._settings), owner=call.caller, by=call.caller
+            )
             for ended in own:
                 ended.disown()
                 ended.end_told.add(call.caller)

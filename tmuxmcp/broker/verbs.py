@@ -6,14 +6,16 @@ import os
 import shlex
 import time
 from contextlib import suppress
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from tmuxmcp.broker import adopting, commands, facts, health, mouse, past, run, sending
+from tmuxmcp.broker import adopting, commands, facts, handed, health, mouse, past, run, sending, userinput
 from tmuxmcp.broker.arriving import arrive
 from tmuxmcp.broker.drawn import output_of
 from tmuxmcp.broker.ends import Ends
+from tmuxmcp.broker.facts import recording_of
 from tmuxmcp.broker.machine import BESIDE, Machine
 from tmuxmcp.broker.reading import Reading, clamp, has_read, notes
 from tmuxmcp.broker.restoring import Restoring
@@ -27,7 +29,7 @@ from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import ms_since
 from tmuxmcp.contract.words import Adopt
-from tmuxmcp.errors import InvalidArgument, SessionBusy, SessionExited, SessionTaken, Unsupported
+from tmuxmcp.errors import InvalidArgument, SessionBusy, SessionExited, SessionTaken, TmuxMcpError
 from tmuxmcp.host.searching import Searching
 from tmuxmcp.record import search
 from tmuxmcp.sessions import lease
@@ -40,13 +42,19 @@ from tmuxmcp.sessions.restore import NotRestored, Restoration
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.sizes import resize
 from tmuxmcp.terminal.modes import PROMPT_SHELLS
-from tmuxmcp.tmux import panes
+from tmuxmcp.tmux import panes, viewers
+
+if TYPE_CHECKING:
+    from tmuxmcp.broker.recorder import Recorder
 
 DRAIN_S = 12
 """How long the launcher may need until the log holds everything: it gives up after 10 s."""
 
 HELD_OFF = (q.Run, q.Send, q.Signal, q.Resize, q.Mouse)
 """What nobody may do while a person holds the session."""
+
+RECORDED_S = 20
+"""How long whoever destroys a session waits for the file of its recording."""
 
 MOST_DESTROYED = 20
 """Destroyed sessions that a list has: the newest."""
@@ -73,6 +81,8 @@ class Verbs:
         self._restoring = restoring
         self._waiting = Waiting(registry, searching, settings, self._ends)
         self._started = time.monotonic()
+        self.page_url = ""
+        """Where the page is shown; empty: nowhere."""
         self.limited = anyio.Event()
         """Set when there is a new session with limits; whoever looks after them puts a fresh event here."""
 
@@ -83,6 +93,8 @@ class Verbs:
             TmuxMcpError: as the request's docstring has it.
         """
         self._ends.came(call.caller)
+        if target.session and target.session.lease:
+            await lease.settle(target.session, self._settings.take_timeout_s)
         if target.session and isinstance(request, HELD_OFF):
             lease.refuse(target.session)
         try:
@@ -91,7 +103,15 @@ class Verbs:
             self._ends.told(call.caller, request, error)
             raise
         self._ends.told(call.caller, request, result)
-        return result
+        return await self._with_handed_back(request, result, call)
+
+    async def _with_handed_back(self, request: Request[Any], result: r.Result, call: Call) -> r.Result:
+        """With what the caller was not told yet: that a person had the session, and gave it back."""
+        if "handed_back" not in type(result).model_fields or getattr(request, "generation", None) is not None:
+            return result
+        session = self._registry.sessions.get(getattr(result, "session_id", None) or "")
+        told = await handed.tell(session, call) if session else None
+        return result.model_copy(update={"handed_back": told}) if told else result
 
     async def _do(self, request: Request[Any], call: Call, target: Target) -> r.Result:
         match request:
@@ -127,6 +147,13 @@ class Verbs:
                 return await self._screenshot(request, call, target)
             case q.Mouse():
                 return await _mouse(request, await self._targets.session(target, call))
+            case q.RequestUserInput():
+                return await self._request_user_input(request, call, target)
+            case q.StartRecording():
+                session = await self._settled(target, call)
+                return await self.recorder.start(session, request, call)
+            case q.StopRecording():
+                return await self.recorder.stop(await self._settled(target, call), call)
             case q.ExportRecording():
                 from tmuxmcp.broker import recordings  # late: it brings the emulator
 
@@ -138,6 +165,21 @@ class Verbs:
                 return await health.look(self._registry, self._settings, uptime_s=uptime_s)
             case _:
                 raise NotImplementedError(request.operation.name)
+
+    @cached_property
+    def recorder(self) -> Recorder:
+        """The recordings that run."""
+        from tmuxmcp.broker.recorder import Recorder  # late: it brings the emulator
+
+        return Recorder(self._machine)
+
+    async def finish_recording(self, session: Session) -> None:
+        """Bring the recording of a session that is over to its end.
+
+        Raises:
+            TmuxMcpError: its file cannot be made.
+        """
+        await self.recorder.finish(session)
 
     async def _settled(self, target: Target, call: Call) -> Session:
         """The session of a target; what a killed broker began to type into it is finished."""
@@ -157,11 +199,10 @@ class Verbs:
     async def _create_session(
         self, request: q.CreateSession, call: Call, restores: Restoration | NotRestored | None
     ) -> r.CreateSessionResult:
-        if request.record:
-            raise Unsupported("A session cannot be recorded yet.", hint="Leave record out; its log is kept.")
         async with self._creation.lock():
             names = restores.env_names if restores else ()
-            session = await self._creation.create(request, self._restoring.owner(restores), names)
+            owner = self._restoring.owner(restores)
+            session = await self._creation.create(request, owner, names, by=call.caller)
         if session.bounds.limits:
             self.limited.set()
         # A shell that was given a script or -c shows no prompt.
@@ -230,7 +271,17 @@ class Verbs:
             raise
         gone = _gone(session, ms_since(begun), survivors)
         await self._registry.forget(session)
-        return gone
+        return gone.model_copy(update={"recording": await self._recorded(session)})
+
+    async def _recorded(self, session: Session) -> r.RecordingFacts | None:
+        """Bring the recording of a session that was destroyed to its end; what takes longer is done later."""
+        note = session.recording
+        over = self._registry.over_in(session.directory) if note and note.is_open else None
+        if over is None:
+            return None
+        with anyio.move_on_after(RECORDED_S), suppress(TmuxMcpError, OSError):
+            await self.recorder.finish(over)
+        return recording_of(over)
 
     # ---- looking -------------------------------------------------------------------------------
 
@@ -248,7 +299,9 @@ class Verbs:
         return r.ListSessionsResult(count=len(found), note=note, sessions=found)
 
     async def _get_session(self, session: Session) -> r.SessionFacts:
-        return facts.of(session, await run.at_rest(session), self.attach_command(session))
+        look = await run.at_rest(session)
+        watched = await viewers.of_pane(session.tmux, session.pane) if session.pane else []
+        return facts.of(session, look, self.attach_command(session), watched, self.page_url)
 
     # ---- commands, keys, reading ---------------------------------------------------------------
 
@@ -265,6 +318,7 @@ class Verbs:
             ran = await run.undo(session, until)
         else:
             ran = await run.run(session, request.command, until, call.progress, stdin)
+        session.shown.look(session.cols, session.rows)
         output = await output_of(session, ran, request.max_bytes)
         if output.shown:
             self._reading.screens.showed(session.id, call.caller, output.shown)
@@ -301,10 +355,21 @@ class Verbs:
         return "no" if request.adopt == "auto" and not self._settings.integration else request.adopt
 
     async def _send(self, request: q.Send, call: Call, target: Target) -> r.SendResult:
+        if request.secret:
+            return await self._send_secret(request, call, target)
         what = sending.typing(self._settings, request)
         wait = await self._reading.wait(request, call)
         session = await self._targets.session(target, call)
         return await sending.send(self._reading, session, what, request, wait, call)
+
+    async def _send_secret(self, request: q.Send, call: Call, target: Target) -> r.SendResult:
+        from tmuxmcp.broker import secretuse  # late: few callers have secrets
+
+        secretuse.named(self._settings, request)
+        wait = await self._reading.wait(request, call)
+        session = await self._targets.session(target, call)
+        env = self._machine.environment({})
+        return await secretuse.send(self._reading, session, request, wait, call, target.agreed, env)
 
     async def _read(self, request: q.Read, call: Call, target: Target) -> r.ReadResult:
         wait = await self._reading.wait(request, call)
@@ -345,6 +410,16 @@ class Verbs:
             moment = await past.moment_at(session, request.at_ms)
             return await screenshot.of_past(session, moment, request.format)
         return (await screenshot.take(session, request.format)).result(session.id)
+
+    async def _request_user_input(
+        self, request: q.RequestUserInput, call: Call, target: Target
+    ) -> r.RequestUserInputResult:
+        waited = userinput.taken_up(self._registry, request, call)
+        if waited is None:
+            waited = userinput.put(await self._targets.session(target, call), request, call)
+            await userinput.reach(waited, self._settings)
+        answer, effective = await userinput.wait(waited, self._settings, call)
+        return await userinput.result(waited, answer, effective, self.attach_command(waited.session))
 
 
 def _gone(session: Session, duration_ms: int, survivors: list[int]) -> r.DestroySessionResult:

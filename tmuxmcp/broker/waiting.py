@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import anyio
 
-from tmuxmcp.broker import commands, run
+from tmuxmcp.broker import commands, handed, run
+from tmuxmcp.broker.confirmations import Confirmations
 from tmuxmcp.broker.ends import Ends
 from tmuxmcp.broker.reading import clamp
 from tmuxmcp.broker.wait import Answer, Wait, wait_for
@@ -26,6 +27,7 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import ms_since
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.host.searching import Pattern, Searching
+from tmuxmcp.sessions import inputrequests
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
@@ -131,6 +133,10 @@ def _has(session: Session, look: Look, request: q.Wait, call: Call) -> tuple[r.O
     match request.wait_for:
         case "needs_you" if look.mode == "password":
             return "needs_you", "kernel"
+        case "needs_you" if handed.is_news(session, call.caller):
+            return "needs_you", None
+        case "needs_you" if _asked(session):
+            return "needs_you", None
         case "output" if look.size > session.seen_to(call.caller):
             return "output", None
         case "command" if commands.untold(session, look, call.caller):
@@ -178,11 +184,7 @@ async def _one(
         case "output":
             return await _until(session, deadline, lambda look: look.size > wait.start_offset, "output")
         case "needs_you":
-            if not await _changed(session, wait.start_offset, deadline, look_s, lambda look: look.mode == "password"):
-                return None
-            if session.lease not in (None, held):
-                return _Found(session, "taken")
-            return await _until(session, deadline, lambda look: look.mode == "password", "needs_you", look_s)
+            return await _needs_you(session, call, wait.start_offset, deadline, look_s)
         case "ready":
             if not await _changed(session, wait.start_offset, deadline, look_s, lambda look: look.ready):
                 return None
@@ -193,6 +195,41 @@ async def _one(
     wait.want = request.wait_for
     wait.timeout_ms = max(math.ceil((deadline - time.monotonic()) * 1000), 0)
     return _found(session, await wait_for(session, wait))
+
+
+async def _needs_you(session: Session, call: Call, offset: int, deadline: float, look_s: float) -> _Found | None:
+    """Wait for what is new to the caller: something asked of a person, a secret that is asked for, a give-back."""
+    held, changed = session.lease, False
+    with session.watcher.waiting(session.log.path):
+        async for look in session.looks(look_s, deadline):
+            asked = _asked(session)
+            if asked - session.asks_told.get(call.caller, set()):
+                _told_of(session, call, asked)
+                return _Found(session, "needs_you")
+            if handed.is_news(session, call.caller):
+                return _Found(session, "needs_you")
+            asks = look.mode == "password"
+            changed = changed or look.size > offset or look.exited or not asks
+            if changed and asks:
+                return _Found(session, "needs_you", "kernel")
+            if session.lease not in (None, held):
+                return _Found(session, "taken")
+            if look.exited:
+                return _Found(session, "exited")
+    return None
+
+
+def _asked(session: Session) -> set[str]:
+    """Ids of what waits for a person there: requests for input, and the policy's questions."""
+    requests = {each.id for each in inputrequests.waiting(session)}
+    return requests | set(Confirmations(session.tmux.state_dir).about(session.id))
+
+
+def _told_of(session: Session, call: Call, asked: set[str]) -> None:
+    """The caller is told of what waits for a person, if it gets the answer."""
+    before = session.asks_told.get(call.caller, set())
+    session.asks_told[call.caller] = asked
+    call.untold.append(lambda: session.asks_told.update({call.caller: before}))
 
 
 async def _changed(
@@ -209,14 +246,12 @@ async def _changed(
     return False
 
 
-async def _until(
-    session: Session, deadline: float, met: Callable[[Look], bool], outcome: r.Outcome, step_s: float = LONGEST_LOOK_S
-) -> _Found | None:
+async def _until(session: Session, deadline: float, met: Callable[[Look], bool], outcome: r.Outcome) -> _Found | None:
     held = session.lease
     with session.watcher.waiting(session.log.path):
-        async for look in session.looks(step_s, deadline):
+        async for look in session.looks(LONGEST_LOOK_S, deadline):
             if met(look):
-                return _Found(session, outcome, "kernel" if outcome == "needs_you" else None)
+                return _Found(session, outcome)
             if session.lease not in (None, held):
                 return _Found(session, "taken")
             if look.exited:

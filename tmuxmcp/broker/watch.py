@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import anyio
 import anyio.abc
 
-from tmuxmcp.contract.follow import Destroyed, Exit, Lost, ModeChange, Printed, Resize
+from tmuxmcp.contract.follow import Command, Destroyed, Exit, Lost, ModeChange, Printed, Resize
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.sessions.follow import LONGEST_LOOK_S, Event, Follow
 from tmuxmcp.sessions.registry import Registry
@@ -39,6 +39,7 @@ class Watch:
         session_id: str,
         changed: Changed,
         output: bool = False,
+        commands: bool = False,
         *,
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
@@ -46,8 +47,10 @@ class Watch:
 
         Args:
             output: what it prints counts as well, not only mode, ready and size.
+            commands: instead of all these, only the end of a command counts.
         """
-        name = _Name(self._registry, session_id, output)
+        counts = (Command,) if commands else (ModeChange, Resize, Printed) if output else (ModeChange, Resize)
+        name = _Name(self._registry, session_id, counts)
         await name.begin()
         self.listeners += 1
         try:
@@ -130,9 +133,8 @@ class _News:
 class _Name:
     """Follows whatever session has a name: one after the other, and waits while there is none that runs."""
 
-    def __init__(self, registry: Registry, session_id: str, output: bool) -> None:
-        self._registry, self._id = registry, session_id
-        self._counts = (ModeChange, Resize, Printed) if output else (ModeChange, Resize)
+    def __init__(self, registry: Registry, session_id: str, counts: tuple[type[Event], ...]) -> None:
+        self._registry, self._id, self._counts = registry, session_id, counts
         self._follow: Follow | None = None
         self._told: tuple[str, str] | None = None
         """When the session was made, and what has become of it; None: there is none."""

@@ -1,0 +1,166 @@
+"""What a person sees who looks at all sessions at once: how each one stands, and what it shows now.
+
+It only looks: no cursor of a caller moves, and nothing counts as told to anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import anyio
+
+from tmuxmcp.broker import commands, facts, past
+from tmuxmcp.broker.reading import title_of
+from tmuxmcp.broker.screens import Shown, shown_by
+from tmuxmcp.contract import requests as q
+from tmuxmcp.contract import results as r
+from tmuxmcp.contract.times import seconds_of
+from tmuxmcp.sessions.registry import Registry
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.snapshot import Snapshot
+from tmuxmcp.tmux import panes
+
+MOST_DESTROYED = 50
+"""Sessions that were destroyed of which is told, the newest."""
+
+
+MOST_MOMENTS = 2000
+"""Times of output that are told of one session."""
+
+
+LONGEST_LINE = 1 << 16
+"""Bytes of a line, of which the end is looked for."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a session stands."""
+
+    summary: r.SessionSummary
+    taken_over: r.TakenOver | None
+    watched: bool
+    """Somebody looks at it in a terminal."""
+    command: r.ListedCommand | None
+    """The last one that its shell ran, or runs."""
+    commands: int
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What a session shows."""
+
+    shown: Shown
+    title: str
+    alive: bool
+
+
+@dataclass(frozen=True)
+class Activity:
+    """When a session printed."""
+
+    made_s: float
+    """When it was made, in seconds since 1970."""
+    end_ms: int
+    """Now, or when it printed last; as the next in milliseconds since it was made."""
+    moments: list[int]
+
+
+class Seeing:
+    """Looks at the sessions of one broker."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._watched: set[str] = set()
+        self._destroyed: dict[str, Session] = {}
+
+    async def signs(self) -> dict[str, Hashable]:
+        """All sessions that are not destroyed, and of each what tells that more than its output has changed."""
+        await self._registry.look_again()
+        self._watched = await panes.attached(self._registry.tmux)
+        return {name: self._sign(session) for name, session in self._registry.sessions.items()}
+
+    def _sign(self, session: Session) -> Hashable:
+        made, lease, taken = session.meta.created_at, session.lease, session.id in self._watched
+        return made, lease, taken, session.exited, session.directory.pin.exists()
+
+    def destroyed(self) -> list[str]:
+        """The sessions that were destroyed last."""
+        found, _ = self._registry.destroyed(MOST_DESTROYED)
+        self._destroyed = {session.id: session for session in found}
+        return list(self._destroyed)
+
+    def _find(self, session_id: str) -> Session | None:
+        return self._registry.sessions.get(session_id) or self._destroyed.get(session_id)
+
+    async def standing(self, session_id: str) -> Standing | None:
+        """How a session stands; None: it is gone."""
+        session = self._find(session_id)
+        if session is None:
+            return None
+        look = await session.look()
+        ran = commands.listed(q.ListCommands(limit=1), session, look).commands
+        lease = session.lease
+        return Standing(
+            summary=facts.summary(session, look),
+            taken_over=r.TakenOver(by=lease.by, since=lease.since) if lease else None,
+            watched=session_id in self._watched,
+            command=ran[-1] if ran else None,
+            commands=session.commands.count(look),
+        )
+
+    async def sight(self, session_id: str) -> Sight | None:
+        """What a session shows; None: its pane is gone."""
+        session = self._registry.sessions.get(session_id)
+        shown = await shown_by(session) if session else None
+        if session is None or shown is None:
+            return None
+        return Sight(shown, title_of(session.pane), bool(session.pane and not session.pane.dead))
+
+    async def past(
+        self, session_id: str, at_ms: int | None = None, line_at: int | None = None
+    ) -> tuple[Snapshot, int | None]:
+        """What a session showed, and when that was, in milliseconds since it was made.
+
+        Args:
+            at_ms: the time that is meant, as `read` has it.
+            line_at: or where in the log a line begins: when that had been printed. Without both: what it showed last.
+
+        Raises:
+            SessionNotFound, InvalidArgument, NotRetained, TimedOut, IoError
+        """
+        session = await self._registry.known(session_id)
+        if at_ms is None:
+            size = session.log.size()
+            offset = size if line_at is None else _behind_line(session, line_at, size)
+            moment = past.Moment(offset, ms=await anyio.to_thread.run_sync(session.times.ms_at, offset))
+        else:
+            moment = await past.moment_at(session, at_ms)
+        return await past.screen_of(session, moment), moment.ms
+
+    async def activity(self, session_id: str) -> Activity:
+        """When a session printed.
+
+        Raises:
+            SessionNotFound
+        """
+        session = await self._registry.known(session_id)
+        made = seconds_of(session.meta.created_at) or 0.0
+        moments = await anyio.to_thread.run_sync(_moments, session)
+        now_ms = session.now_ms() if session.pane else max([*moments, 0])
+        return Activity(made, now_ms, moments)
+
+
+def _behind_line(session: Session, offset: int, size: int) -> int:
+    offset = min(max(offset, 0), size)
+    line, newline, _ = session.log.read(offset, min(LONGEST_LINE, size - offset)).partition(b"\n")
+    return offset + len(line) + len(newline)
+
+
+def _moments(session: Session) -> list[int]:
+    """Times at which something was printed, thinned out to `MOST_MOMENTS`."""
+    times = sorted({step.ms for step in session.times.steps(0, session.log.size()) if step.known})
+    if len(times) <= MOST_MOMENTS:
+        return times
+    apart = max((times[-1] - times[0]) // MOST_MOMENTS, 1)
+    return list({ms // apart: ms for ms in times}.values())
