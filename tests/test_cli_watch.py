@@ -181,6 +181,48 @@ def test_watch_once(shared):
     assert shared.error("watch", "no", status=3).startswith("SESSION_NOT_FOUND: ")
 
 
+def test_several_are_watched_side_by_side_at_any_width(cli):
+    for name in ("a", "b"):
+        cli("new", "--name", name, "env", "sh", "-c", f"printf 'this is {name}\\n'; read -r _; exit 3")
+    with Viewer(cli, "watch", "a", "b", size=(161, 24)) as viewer:
+        rows = viewer.shows(lambda rows: rows[1] == "this is a" + " " * 71 + "│this is b")
+        assert re.fullmatch(r" a  80x24  line_input +│ b  80x24  line_input", rows[0])
+        viewer.shows(lambda rows: rows[-1].strip() == "2 sessions  q ends")
+        viewer.resize(30, 9)
+        viewer.shows(lambda rows: rows[1] == "this is a" and rows[5] == "this is b")
+        viewer.resize(10, 4)
+        viewer.shows(lambda rows: rows[0].startswith(" a") and rows[1].startswith("this is a"))
+        assert pane_size(cli, "a") == "80x24"
+        viewer.resize(161, 24)
+        cli("send", "a", "--enter", "--wait", "none")
+        viewer.shows(
+            lambda rows: rows[0].startswith(" session a has ended with exit code 3") and "│ b  80x24" in rows[0]
+        )
+        assert termios.tcgetattr(viewer.fd)[3] & (termios.ECHO | termios.ICANON) == 0
+        cli("send", "b", "--enter", "--wait", "none")
+        assert viewer.end() == 0
+        assert "session b has ended with exit code 3\r\n" in viewer.seen.split("\x1b[?1049l")[-1]
+        assert termios.tcgetattr(viewer.fd)[3] & termios.ECHO
+
+
+@pytest.mark.parametrize("key", ["q", "\x03"], ids=["q", "C-c"])
+def test_watching_several_ends_with_a_key(shared, key):
+    shared("new", "--name", f"y{ord(key)}", "cat")
+    with Viewer(shared, "watch", "x", f"y{ord(key)}", "x") as viewer:
+        viewer.shows(lambda rows: rows[-1].strip() == "2 sessions  q ends")
+        viewer.type(key)
+        assert viewer.end() == 0
+        assert viewer.seen.endswith("\x1b[?1049l")
+
+
+def test_several_without_a_terminal(shared):
+    assert shared.error("watch", "x", "x", status=2).startswith(
+        "INVALID_ARGUMENT: Several sessions are watched in a ter"
+    )
+    assert shared.error("watch", "x", "no", "--once", status=3).startswith("SESSION_NOT_FOUND: ")
+    assert shared.out("watch", "x", "x", "--once").startswith("--- x  80x24  ")
+
+
 def test_clip_keeps_attributes_and_width():
     rows = clip(["\x1b[31;1mab\x1b[4mcd", "ef\x1b[0mg", "\x0elqk\x0f x", "日本語"], 3)
     assert rows == ["\x1b[31;1mab\x1b[4mc", "\x1b[31;1m\x1b[4mef\x1b[0mg", "┌─┐", "日"]
@@ -203,12 +245,38 @@ def test_list_watch_shows_what_comes_and_goes(cli):
         assert viewer.seen.endswith("\x1b[?1049l")
 
 
+def test_list_watch_says_what_runs_and_what_needs_a_person(cli):
+    cli("new", "--name", "asks", "env", "sh", "-c", "stty -echo; read -r _")
+    cli("new", "--name", "works", "sleep", "600")
+    cli("take", "works")
+    cli("read", "asks", "--wait", "ready")
+    with Viewer(cli, "list", "--watch", size=(120, 10)) as viewer:
+        rows = viewer.shows(lambda rows: "a secret" in rows[1] and "sleep 600" in rows[2])
+        assert rows[0].split()[:4] == ["ID", "MODE", "NEEDS", "COMMAND"]
+        assert re.match(r"asks +password +a secret +sh -c", rows[1])
+        assert re.match(r"works +running, taken by \w+ +- +sleep 600", rows[2])
+        assert "\x1b[1;33masks" in viewer.seen
+        for size in ((10, 4), (1, 1), (200, 60)):
+            viewer.resize(*size)
+            viewer.shows(lambda rows, cols=size[0]: rows[0].startswith("ID"[:cols]) or cols == 1)
+        viewer.type("\x03")
+        assert viewer.end() == 0
+        assert termios.tcgetattr(viewer.fd)[3] & termios.ECHO
+    cli.env["NO_COLOR"] = "1"
+    with Viewer(cli, "list", "--watch", size=(120, 10)) as viewer:
+        viewer.shows(lambda rows: "a secret" in rows[1] and " 2 sessions" in rows[-1])
+        assert not re.search(r"\x1b\[[0-9;]*3[0-9]m|\x1b\[1m", viewer.seen)
+        viewer.type("q")
+        assert viewer.end() == 0
+
+
 def test_list_watch_without_a_terminal(shared):
     listing = shared.start("list", "--watch")
-    seen = [listing.stdout.readline() for _ in range(6)]
-    assert seen[0].split() == seen[3].split()  # how wide a column is depends on the session
-    assert seen[0].startswith(b"ID ")
-    assert seen[2] == b"\n"
+    lines = iter(listing.stdout.readline, b"\n")
+    heading, *rows = lines  # the first table, up to the empty line
+    assert heading.startswith(b"ID ")
+    assert rows
+    assert listing.stdout.readline().split() == heading.split()  # how wide a column is depends on the sessions
     listing.send_signal(signal.SIGINT)
     assert (listing.communicate(timeout=SOON_S)[1], listing.returncode) == (b"", 130)
 

@@ -9,27 +9,24 @@ import argparse
 import math
 import sys
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from tmuxmcp.broker.confirmations import Confirmations
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import session_id
-from tmuxmcp.cli.calling import MOST_BYTES, with_broker
+from tmuxmcp.cli.calling import with_broker
+from tmuxmcp.cli.service import effective
 from tmuxmcp.cli.stage import Stage
-from tmuxmcp.cli.table import table_of
-from tmuxmcp.contract.follow import Destroyed, Exit, Lost
-from tmuxmcp.errors import SessionNotFound
+from tmuxmcp.cli.table import LIVE_HEADING, live_line, table_of
+from tmuxmcp.cli.watched import FRAME_S, View, Watched, ended, print_view
+from tmuxmcp.errors import InvalidArgument, TmuxMcpError
 from tmuxmcp.terminal.capture import clip
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.contract import results as r
-    from tmuxmcp.sessions.follow import Event
-
-FRAME_S = 0.05
-"""The screen is drawn at most so often; programs draw in many small steps."""
 
 TABLE_EVERY_S = 1.0
 """Time between two tables."""
@@ -38,6 +35,13 @@ TABLE_EVERY_S = 1.0
 def watch(options: argparse.Namespace) -> int:
     """`tmuxmcp watch`."""
     live = sys.stdout.isatty() and not (options.once or options.json)
+    if options.more:
+        if not live and not options.once:
+            raise InvalidArgument(
+                "Several sessions are watched in a terminal only.",
+                hint="Watch one, or print each screen one time: --once.",
+            )
+        return with_broker(options, _watch_several)
     return with_broker(options, _watch_live if live else _watch_plain)
 
 
@@ -50,63 +54,16 @@ def watch_list(options: argparse.Namespace) -> int:
 # ---- one session ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class View:
-    """What a session shows at one moment."""
+async def _watch_several(broker: Broker, options: argparse.Namespace) -> int:
+    from tmuxmcp.cli import watchmany
 
-    result: r.ReadResult
-
-    @property
-    def shown(self) -> tuple[Any, ...]:
-        """What makes it another view."""
-        return self.result.content, self.result.rows, self.result.cols, self.result.mode, self.result.exited
-
-    @property
-    def facts(self) -> str:
-        """The session in a few words."""
-        result = self.result
-        words = [result.session_id, f"{result.cols}x{result.rows}", result.mode or ""]
-        return "  ".join([*words, output.visible(result.title)] if result.title else words)
-
-
-class Watched:
-    """A session that is watched, and how far that has come."""
-
-    def __init__(self, broker: Broker, name: str, format: Literal["plain", "ansi"]) -> None:
-        self._broker, self._name, self._format = broker, name, format
-        self._following = broker.follow(name, output=False)
-        self._last: Event | None = None
-
-    async def change(self) -> None:
-        """Wait until something has changed; the first time, take in how it stands."""
-        events = await self._following.batch()
-        self._last = events[-1] if events else self._last
-
-    @property
-    def over(self) -> bool:
-        """Nothing will change any more."""
-        return isinstance(self._last, Exit | Lost | Destroyed)
-
-    async def look(self) -> View | None:
-        """What it shows now; None when it is gone."""
-        if isinstance(self._last, Destroyed):
-            return None
-        try:
-            result = await self._broker.read("screen", self._name, format=self._format, max_bytes=MOST_BYTES)
-        except SessionNotFound:
-            return None
-        return View(result)
+    given = [session_id(options), *options.more]
+    names = list(dict.fromkeys([(await broker.get_session(each)).session_id for each in given]))
+    return await (watchmany.once(broker, options, names) if options.once else watchmany.live(broker, names))
 
 
 async def _watched(broker: Broker, options: argparse.Namespace) -> str:
     return (await broker.get_session(session_id(options))).session_id
-
-
-def _ended(session_id: str, last: View | None) -> str:
-    code = last.result.exit_code if last else None
-    if last is None or not last.result.exited:
-        return f"session {session_id} is gone: somebody ended it"
-    return f"session {session_id} has ended" + (f" with exit code {code}" if code is not None else "")
 
 
 async def _watch_live(broker: Broker, options: argparse.Namespace) -> int:
@@ -130,7 +87,7 @@ async def _watch_live(broker: Broker, options: argparse.Namespace) -> int:
         if each and each.result.content:
             output.write(each.result.content + "\x1b[0m\n")
             break
-    output.note(_ended(name, view))
+    output.note(ended(name, view))
     return 0
 
 
@@ -156,40 +113,47 @@ async def _watch_plain(broker: Broker, options: argparse.Namespace) -> int:
         view = await watched.look()
         if view and view.shown != shown:
             shown = view.shown
-            _print(view, options)
+            print_view(view, options)
         if options.once:
             return 0
         if view is None or view.result.exited or watched.over:
             break
         await anyio.sleep(FRAME_S)
-    output.note(_ended(name, view))
+    output.note(ended(name, view))
     return 0
-
-
-def _print(view: View, options: argparse.Namespace) -> None:
-    if options.json:
-        output.write_result(view.result)
-    else:
-        heading = "" if options.once else f"--- {time.strftime('%H:%M:%S')}  {view.facts}\n"
-        output.write(heading + view.result.content + "\n")
-    sys.stdout.flush()
 
 
 # ---- all sessions --------------------------------------------------------------------------------
 
 
 async def _list_live(broker: Broker, options: argparse.Namespace) -> int:
+    state_dir = effective(options)[0].state_dir
     async with Stage.open() as stage:
         while not stage.left.is_set():
             found = await broker.list_sessions(include_exited=options.all)
+            table = [live_line(each, await _facts(broker, each)) for each in found.sessions]
             cols, lines = stage.size
-            rows = clip(output.table(table_of(found)), cols)
+            heading, *shown = output.table([LIVE_HEADING, *(line.cells for line in table)])
+            shown = [output.bold(row, sys.stdout, line.style or "0") for row, line in zip(shown, table, strict=True)]
+            rows = clip([heading, *shown], cols)
             if len(rows) >= lines:
                 rows = [*rows[: max(lines - 2, 0)], f"... and {len(rows) - max(lines - 2, 0)} more"[:cols]]
-            bar = f" {found.count} sessions  {time.strftime('%H:%M:%S')}  q ends"[:cols].ljust(cols)
+            waiting = sum(not each.granted for each in Confirmations(state_dir).all())
+            asked = f"  {waiting} wait for your answer: tmuxmcp policy pending" * bool(waiting)
+            bar = f" {found.count} sessions{asked}  {time.strftime('%H:%M:%S')}  q ends"[:cols].ljust(cols)
             stage.paint([*rows, *[""] * (lines - len(rows) - 1), f"\x1b[7m{bar}"])
             await stage.wait(TABLE_EVERY_S)
     return stage.status
+
+
+async def _facts(broker: Broker, session: r.SessionSummary) -> r.SessionFacts | None:
+    """What the list does not tell of a session; None: it is over, or has gone at this moment."""
+    if session.exited:
+        return None
+    try:
+        return await broker.get_session(session.session_id)
+    except TmuxMcpError:
+        return None
 
 
 async def _list_plain(broker: Broker, options: argparse.Namespace) -> int:
