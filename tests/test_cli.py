@@ -755,15 +755,6 @@ def test_attach_take_types(cli):
         cli.eventually(lambda: cli.out("read", "x", "--since", "0") == "from the person\n" * 2, "it was not typed")
 
 
-def test_attach_from_inside_tmux(cli):
-    cli("new", "--name", "x", "cat")
-    cli("send", "x", "the other screen", "--enter", "--wait", "idle")
-    cli("new", "--name", "y")
-    variables = f"TMUX=/x,1,0 PYTHONPATH={ROOT} TMUXMCP_STATE_DIR={cli.state}"
-    cli("send", "y", f"{variables} {' '.join(COMMAND)} attach x", "--enter", "--wait", "none")
-    cli.eventually(lambda: cli.out("view", "y").startswith("the other screen\n"), "it does not attach")
-
-
 def test_attach_as_json_only_says_how(shared):
     told = shared.json("attach", "a")
     assert told == {

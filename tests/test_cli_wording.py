@@ -18,7 +18,7 @@ ROOMS = ("broker", "sessions", "record", "terminal", "tmux")
 """Whose texts the command line prints. Files and programs of the machine have operations alone, and no verb."""
 
 FOREIGN = re.compile(
-    r"\b(?:create_session|destroy_session|list_sessions|get_session|list_commands|session_id|next_offset)\b"
+    r"\b(?:create_session|destroy_session|list_sessions|get_session|list_commands|(?:start|stop|export)_recording|session_id|next_offset)\b"
     r"|\b(?:wait_for|view|format|since)=|(?<!-)\bkey C-c|\bsignal INT|(?<!TMUXMCP_)\bprompt_pattern\b"
     r"|\b(?:[Uu]se|with) send\b|(?<!tmuxmcp )\bread (?:still gives|again)|`read` gives|`text`|(?<!-)\bmax_bytes\b"
 )

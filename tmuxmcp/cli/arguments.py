@@ -14,7 +14,8 @@ from importlib import import_module
 from typing import Any, NoReturn, get_args
 
 from tmuxmcp import __version__
-from tmuxmcp.contract.words import FILM_FORMATS, SIGNALS, WAITS, Adopt, signal_name
+from tmuxmcp.cli.point import age, point
+from tmuxmcp.contract.words import FILM_FORMATS, SIGNALS, WAITS, Adopt, RecordedAs, signal_name
 from tmuxmcp.errors import InvalidArgument
 
 NEAR = 0.7
@@ -195,15 +196,21 @@ def _demo(verbs: Verbs, name: str, chosen: bool) -> None:
 def _log(verbs: Verbs, name: str, chosen: bool) -> None:
     description = (
         "Print all that a session has printed, as clean text. Also of sessions that have ended, are lost or were\n"
-        "killed, as long as their logs are kept; `ID.1`, `ID.2` ... are earlier sessions of the same name."
+        "killed, as long as their logs are kept; `ID.1`, `ID.2` ... are earlier sessions of the same name.\n\n"
+        "TIME is how long ago that was (90s, 10m, 12h, 7d), or ISO 8601 such as 2026-01-31T12:00:00Z, which is local\n"
+        "without a zone."
     )
     parser = _verb(verbs, name, "print a session's log, also when it is gone", "log.log", description=description)
     _add_session(parser)
     parser.add_argument("-f", "--follow", action="store_true", help="go on, a line at a time, until the session ends")
     parser.add_argument("--raw", action="store_true", help="the bytes as they were printed")
     start = parser.add_mutually_exclusive_group()
-    start.add_argument("--since", type=_count, metavar="OFFSET", help="start at this offset of the log")
+    start.add_argument("--since", type=point, metavar="OFFSET|TIME", help="start there")
     start.add_argument("--tail", type=_count, metavar="LINES", help="start so many lines before the end")
+    parser.add_argument("--until", type=point, metavar="OFFSET|TIME", help="end there")
+    parser.add_argument("--command", type=int, metavar="N", help="only this command's output; -1: the last one's")
+    parser.add_argument("--timestamps", action="store_true", help="before each line when it was complete; ~: or before")
+    parser.add_argument("--events", action="store_true", help="instead what happened: input, sizes, commands, ends")
     _add_settings(parser, False)
 
 
@@ -237,6 +244,21 @@ def _export(verbs: Verbs, name: str, chosen: bool) -> None:
     parser.add_argument("--to", dest="until", type=_moment, metavar="SECONDS", help="end there (now)")
     parser.add_argument("--command", type=int, metavar="N", help="only this command's output; -1: the last one's")
     parser.add_argument("--speed", type=_speed, metavar="FACTOR", help="2: twice as fast")
+    parser.add_argument("--idle-limit", type=_seconds, metavar="SECONDS", help="no pause is longer")
+    _add_settings(parser, False)
+
+
+def _record(verbs: Verbs, name: str, chosen: bool) -> None:
+    description = (
+        "Record what a session prints from now on until `tmuxmcp record ID --stop` or its end. Its file is made then;\n"
+        "its place is kept until then. `tmuxmcp export` makes a file of what a session did before."
+    )
+    parser = _verb(verbs, name, "record a session from now on", "record.record", description=description)
+    _add_session(parser)
+    parser.add_argument("--stop", action="store_true", help="end the recording, and write its file")
+    parser.add_argument("--path", metavar="FILE", help="a new file; left out: in the session's own directory")
+    parser.add_argument("--format", choices=get_args(RecordedAs), help="(by the ending of FILE, else cast)")
+    parser.add_argument("--input", action="store_true", help="also what is typed, where the terminal shows it")
     parser.add_argument("--idle-limit", type=_seconds, metavar="SECONDS", help="no pause is longer")
     _add_settings(parser, False)
 
@@ -301,7 +323,7 @@ def _prune(verbs: Verbs, name: str, chosen: bool) -> None:
     )
     parser = _verb(verbs, name, "remove logs of sessions that are over", "retention.prune", description=description)
     parser.add_argument("ids", nargs="*", metavar="ID", help="of these sessions; `ID.1` is an earlier one of that name")
-    parser.add_argument("--older-than", type=_age, metavar="TIME", help="silent for longer: 90s, 15m, 12h or 7d")
+    parser.add_argument("--older-than", type=age, metavar="TIME", help="silent for longer: 90s, 15m, 12h or 7d")
     parser.add_argument("--dry-run", action="store_true", help="only print what would go")
     _add_settings(parser, False)
 
@@ -346,6 +368,7 @@ def _new(verbs: Verbs, name: str, chosen: bool) -> None:
     parser.add_argument("--env", type=_pair, action="append", metavar="NAME=VALUE", help="added to its environment")
     parser.add_argument("--sandbox", choices=("none", "auto", "required"), help="put it into a sandbox")
     parser.add_argument("--host", metavar="USER@BOX[:PORT]", help="run it on another machine, by ssh")
+    parser.add_argument("--record", choices=("always", "on_failure"), help="record it, or keep that only if it fails")
     parser.add_argument(
         "--limit", type=_pair, action="append", metavar="NAME=VALUE", help="memory_mb=512, ...; again for each"
     )
@@ -425,19 +448,37 @@ def _view(verbs: Verbs, name: str, chosen: bool) -> None:
 
 def _watch(verbs: Verbs, name: str, chosen: bool) -> None:
     description = (
-        "Follow a session's screen in place. q or C-c ends; nothing is typed, and the session keeps its size.\n"
-        "Where stdout is no terminal, each screen is printed below the other."
+        "Follow a session's screen in place; several side by side. q or C-c ends; nothing is typed, and each session\n"
+        "keeps its size. Where stdout is no terminal, each screen of one session is printed below the other."
     )
     parser = _verb(verbs, name, "follow a session's screen", "watch.watch", description=description)
     _add_session(parser)
+    parser.add_argument("more", nargs="*", metavar="ID", help="others beside it")
     parser.add_argument("--once", action="store_true", help="print the screen once, as plain text")
     _add_settings(parser, False)
 
 
 def _attach(verbs: Verbs, name: str, chosen: bool) -> None:
-    parser = _verb(verbs, name, "watch a session live; leave with C-b d", "sessions.attach")
+    description = (
+        "Watch a session live; leave with C-b d. With --take you hold it and type, and agents do not. C-b g (setting\n"
+        "take_key) gives it back, and you go on watching. Leaving gives it back too, and so does a closed window."
+    )
+    parser = _verb(verbs, name, "watch a session live; leave with C-b d", "sessions.attach", description=description)
     _add_session(parser)
-    parser.add_argument("--take", action="store_true", help="type into it, too")
+    parser.add_argument("--take", action="store_true", help="take it over and type into it")
+    _add_settings(parser, False)
+
+
+def _page(verbs: Verbs, name: str, chosen: bool) -> None:
+    description = (
+        "Open the page in your browser: all sessions, live, and what they did. A server has to show it: one that runs\n"
+        "with --http, or one of an MCP client with the setting page. The page is let in by a code that is good once,\n"
+        "for a minute; nothing but this command makes one."
+    )
+    parser = _verb(verbs, name, "open the page with all sessions in your browser", "page.page", description=description)
+    _add_session(parser)
+    parser.add_argument("--no-open", action="store_true", help="only print the address, with the code in it")
+    parser.add_argument("--port", type=_count, metavar="PORT", help="of the server, where several show the page")
     _add_settings(parser, False)
 
 
@@ -455,6 +496,40 @@ def _release(verbs: Verbs, name: str, chosen: bool) -> None:
     description = "Give a session back that was taken; agents are told what was done in it meanwhile."
     parser = _verb(verbs, name, "give a session back to agents", "people.release", description=description)
     _add_session(parser)
+    _add_settings(parser, False)
+
+
+def _answer(verbs: Verbs, name: str, chosen: bool) -> None:
+    description = (
+        "Show what agents wait for you to do, and do it. ID is that of a request, or of a session: its first one.\n"
+        "For a secret, one line is read that nobody sees, and typed only while the program shows nothing of what is\n"
+        "typed. For all else you are attached to the session until you press C-b a (setting answer_key): done. Leave\n"
+        "with C-b d, or hang up, and the request waits on."
+    )
+    parser = _verb(verbs, name, "do what an agent asks you for", "answer.answer", description=description)
+    parser.add_argument("id", nargs="?", metavar="ID", help="which request; left out: each that waits")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--text", metavar="TEXT", help="type this and Enter; not for a secret")
+    how.add_argument("--decline", action="store_true", help="tell the agent that you will not")
+    _add_settings(parser, False)
+
+
+def _pause(verbs: Verbs, name: str, chosen: bool) -> None:
+    description = (
+        "Stop agents at once: what would type into the session, signal or resize it answers SESSION_TAKEN. What runs\n"
+        "in it goes on. With --all it holds for every session, also for those that are made before `resume --all`."
+    )
+    parser = _verb(verbs, name, "stop agents from typing, in one session or all", "pause.pause",
+                   description=description)  # fmt: skip
+    _add_session(parser)
+    parser.add_argument("--all", action="store_true", help="every session, also those made later")
+    _add_settings(parser, False)
+
+
+def _resume(verbs: Verbs, name: str, chosen: bool) -> None:
+    parser = _verb(verbs, name, "let agents type again where they were paused", "pause.resume")
+    _add_session(parser)
+    parser.add_argument("--all", action="store_true", help="every session, also those paused one by one")
     _add_settings(parser, False)
 
 
@@ -511,11 +586,16 @@ VERBS: dict[str, Callable[[Verbs, str, bool], None]] = {
     "view": _view,
     "watch": _watch,
     "attach": _attach,
+    "page": _page,
     "take": _take,
     "release": _release,
+    "answer": _answer,
+    "pause": _pause,
+    "resume": _resume,
     "kill": _kill,
     "log": _log,
     "history": _history,
+    "record": _record,
     "export": _export,
     "replay": _replay,
     "script": _script,
@@ -582,14 +662,6 @@ def _speed(word: str) -> float:
     return factor
 
 
-def _age(word: str) -> float:
-    """Seconds of `90s`, `15m`, `12h` or `7d`."""
-    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])", word)
-    if not found:
-        raise ValueError
-    return float(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
-
-
 def _pair(word: str) -> tuple[str, str]:
     name, sign, value = word.partition("=")
     if not sign or not name:
@@ -597,5 +669,6 @@ def _pair(word: str) -> tuple[str, str]:
     return name, value
 
 
-_count.__name__, _seconds.__name__, _age.__name__ = "number", "number of seconds", "time"  # argparse says these
+_count.__name__, _seconds.__name__, age.__name__ = "number", "number of seconds", "time"  # argparse says these
 _moment.__name__, _speed.__name__ = "number of seconds", "factor from 0.01 to 1000"
+point.__name__ = "offset or time"

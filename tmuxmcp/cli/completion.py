@@ -23,6 +23,7 @@ from tmuxmcp.record.meta import Meta
 WHAT_FOLLOWS = {
     "session": "@sessions",
     "id": "@sessions",
+    "more": "@sessions",
     "ids": "@logs",
     "config": "@files",
     "cwd": "@directories",

@@ -66,10 +66,12 @@ def _tell(exported: Exported, path: str, options: argparse.Namespace) -> None:
         output.note("some times are not known: what was printed then stands at the next time that is")
     if exported.approximate:
         output.note("the screen at its beginning may lack something: not all that made it is known")
+    output.note(exported.merged_note)
     if options.json:
         duration_s = exported.duration_ms / 1000
-        facts = {"path": os.path.abspath(path), "bytes": exported.bytes, "duration_s": duration_s}
-        output.write_json(facts | {"times_known": exported.times_known})
+        facts: dict[str, object] = {"path": os.path.abspath(path), "bytes": exported.bytes, "duration_s": duration_s}
+        facts |= {"times_known": exported.times_known, "merged": exported.merged_ms is not None}
+        output.write_json(facts)
     elif path != "-":
         output.write(f"{path}: {exported.bytes:,} bytes, {exported.duration_ms / 1000:.1f} s\n")
 

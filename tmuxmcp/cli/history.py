@@ -72,13 +72,14 @@ def _row(command: r.ListedCommand) -> tuple[str, ...]:
         str(command.number),
         "-" if command.exit_code is None else str(command.exit_code),
         command.started_at or "-",
-        _took(command.duration_ms),
+        took(command.duration_ms),
         command.by,
         "-" if command.text is None else command.text,
     )
 
 
-def _took(duration_ms: int | None) -> str:
+def took(duration_ms: int | None) -> str:
+    """A duration for a person."""
     if duration_ms is None:
         return "-"
     return f"{duration_ms} ms" if duration_ms < 1000 else f"{duration_ms / 1000:.1f} s"

@@ -26,14 +26,14 @@ def release(options: argparse.Namespace) -> int:
     return with_broker(options, _release)
 
 
-def check_outside() -> None:
-    """What an agent runs in its session does not give back what a person took.
+def check_outside(why: str = "Only a person gives a session back.") -> None:
+    """What an agent runs in its session does not do what is a person's.
 
     Raises:
         PermissionDenied
     """
     if in_a_session():
-        raise PermissionDenied("Only a person gives a session back.", hint="Run it in a terminal of your own.")
+        raise PermissionDenied(why, hint="Run it in a terminal of your own.")
 
 
 async def _take(broker: Broker, options: argparse.Namespace) -> int:

@@ -128,6 +128,9 @@ def word(value: Any) -> str:
         case list():
             return ",".join(each if isinstance(each, str) else json.dumps(each) for each in value) or "-"
         case dict():
-            return ",".join(f"{key}={text}" for key, text in value.items()) or "-"
+            return (
+                ",".join(f"{key}={json.dumps(each) if isinstance(each, dict) else each}" for key, each in value.items())
+                or "-"
+            )
         case _:
             return str(value) if value != "" else "-"

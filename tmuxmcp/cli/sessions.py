@@ -7,20 +7,27 @@ import os
 import shlex
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from tmuxmcp.broker.confirmations import Confirmations
-from tmuxmcp.cli import output
+from tmuxmcp.cli import nesting, output
 from tmuxmcp.cli.arguments import program_words, session_id
 from tmuxmcp.cli.calling import MOST_BYTES, telling, with_broker
 from tmuxmcp.cli.service import effective
 from tmuxmcp.cli.table import table_of
-from tmuxmcp.errors import InvalidArgument, SessionExited, TimedOut
+from tmuxmcp.errors import InvalidArgument, SessionExited, SessionNotFound, TimedOut
+from tmuxmcp.sessions import kept
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.contract import results as r
     from tmuxmcp.contract.limits import Limits
+
+
+LAST_LINES = 20
+"""In so many of them, the last one with text is looked for."""
 
 
 def new(options: argparse.Namespace) -> int:
@@ -63,7 +70,12 @@ def kill(options: argparse.Namespace) -> int:
 
 
 def attach(options: argparse.Namespace) -> int:
-    """`tmuxmcp attach`: ends as tmux."""
+    """`tmuxmcp attach`: ends as tmux; in a tmux of the person's own, by a window there."""
+    if not options.json:
+        socket = effective(options)[0].state_dir / "tmux.sock"
+        nesting.refuse_inside_ours(socket, os.environ)
+        if os.environ.get("TMUX") and with_broker(options, _attach_in_window) == 0:
+            return 0
     status = with_broker(options, _attach)
     if status or options.json:
         return status
@@ -74,6 +86,8 @@ def attach(options: argparse.Namespace) -> int:
 async def _new(broker: Broker, options: argparse.Namespace) -> int:
     program, *args = program_words(options) or [""]
     given = _given(options, "name", "rows", "cols", "cwd", "sandbox", "host")
+    if options.record:
+        given["record"] = "on_failure" if options.record == "on_failure" else True
     if options.limit:
         given["limits"] = _limits(dict(options.limit))
     result = await broker.create_session(program, args, env=dict(options.env or []), **given)
@@ -173,16 +187,30 @@ async def _list(broker: Broker, options: argparse.Namespace) -> int:
     if options.json:
         output.write_result(result)
         return 0
-    output.write_table(table_of(result))
+    last = partial(_last_line, effective(options)[0].state_dir) if options.all else None
+    output.write_table(table_of(result, last))
     waiting = sum(not each.granted for each in Confirmations(effective(options)[0].state_dir).all())
     if waiting:
         output.note(f"{waiting} of what agents want to do waits for your answer: tmuxmcp policy pending")
     return 0
 
 
+def _last_line(state_dir: Path, name: str) -> str:
+    """The last line with text that an ended session printed."""
+    try:
+        session = kept.find(state_dir, name)
+    except SessionNotFound:
+        return ""
+    lines = session.reader.last_lines(session.log.size(), LAST_LINES)
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
 async def _view(broker: Broker, options: argparse.Namespace) -> int:
     colours = output.coloured(sys.stdout)
-    result = await broker.read(view="screen", session_id=session_id(options), format="ansi" if colours else "plain")
+    name, _, earlier = session_id(options).partition(".")
+    generation = int(earlier) if earlier.isdecimal() else None
+    style: Literal["ansi", "plain"] = "ansi" if colours else "plain"
+    result = await broker.read(view="screen", session_id=name, format=style, generation=generation)
     if options.json:
         output.write_result(result)
     else:
@@ -201,9 +229,22 @@ async def _attach(broker: Broker, options: argparse.Namespace) -> int:
     words = shlex.split(facts.attach_command)[1:]
     if options.take:
         words.remove("-r")
+        if not options.json and sys.stdin.isatty():  # else tmux says why it does not attach
+            await broker.take(facts.session_id, "attach", os.getpid(), os.ttyname(0))
     options.argv = [shutil.which(broker.tmux_binary) or broker.tmux_binary, *words]
     if options.json:
         output.write_json({"session_id": facts.session_id, "argv": options.argv})
+    return 0
+
+
+async def _attach_in_window(broker: Broker, options: argparse.Namespace) -> int:
+    """Attach in a new window of the person's tmux; 1: there is none."""
+    name = (await broker.get_session(session_id(options))).session_id
+    state_dir = effective(options)[0].state_dir.absolute()
+    words = [sys.executable, "-m", "tmuxmcp", "attach", "--state-dir", str(state_dir), name]
+    if not nesting.open_window(name, [*words, *["--take"] * options.take], os.environ):
+        return 1
+    output.note(f"session {name} is in a new window of your tmux")
     return 0
 
 

@@ -1,0 +1,281 @@
+"""`tmuxmcp answer`: what agents wait for a person to do, shown and done. No agent gets in here."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import shlex
+import shutil
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from tmuxmcp.broker.userinput import shown
+from tmuxmcp.cli import output
+from tmuxmcp.cli.calling import with_broker
+from tmuxmcp.cli.policy import in_a_session
+from tmuxmcp.contract.times import seconds_of
+from tmuxmcp.errors import InvalidArgument, PermissionDenied
+
+if TYPE_CHECKING:
+    from tmuxmcp.broker.answering import Open
+    from tmuxmcp.broker.broker import Broker
+    from tmuxmcp.broker.confirmations import Confirmation
+
+LATER = "it waits on"
+
+
+def answer(options: argparse.Namespace) -> int:
+    """`tmuxmcp answer [ID]`."""
+    if options.id is None and (options.text is not None or options.decline):
+        raise InvalidArgument("Which request is meant?", hint="Give its ID; `tmuxmcp answer` shows what waits.")
+    if options.id is not None:
+        check_person()
+    return with_broker(options, _answer)
+
+
+def check_person() -> None:
+    """No agent answers itself, as far as that can be told.
+
+    Raises:
+        PermissionDenied: this runs in a session, or below a server.
+    """
+    if in_a_session() or _below_a_server():
+        raise PermissionDenied("Only a person answers.", hint="Run it in a terminal of your own.")
+
+
+def _below_a_server() -> bool:
+    """Whether a server has started this, as `run_process` does."""
+    import psutil
+
+    for process in psutil.Process().parents():
+        try:
+            words = process.cmdline()
+        except psutil.Error:
+            continue
+        if "serve" in words and any(os.path.basename(word) == "tmuxmcp" for word in words[:4]):
+            return True
+    return False
+
+
+async def _answer(broker: Broker, options: argparse.Namespace) -> int:
+    if options.id is not None:
+        question = next((each for each in broker.people.questions() if each.id == options.id), None)
+        if question:
+            return _agree(broker, question, options)
+        return await _one(broker, await broker.people.find(options.id), options)
+    waiting = await broker.people.waiting()
+    questions, held = broker.people.questions(), await broker.people.held_sessions()
+    if options.json:
+        requests = [*map(_as_dict, waiting), *map(_question, questions), *(_held(*each) for each in held.items())]
+        output.write_json({"count": len(requests), "requests": requests})
+        return 0
+    asked = _is_person()
+    for each in waiting:
+        _show(each)
+        if asked and _wants("Answer it now?"):
+            await _one(broker, each, options, was_shown=True)
+    for question in questions:
+        _show_question(question)
+        if asked:
+            _decide(broker, question, options)
+    for name, since in held.items():
+        output.write(f"you hold session {name} since {since or 'an unknown time'}\n")
+        if asked and _wants("Give it back?"):
+            await broker.release(name)
+    if not (waiting or questions or held):
+        output.note("nothing waits for you")
+    return 0
+
+
+def _is_person() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty() and not in_a_session()
+
+
+def _agree(broker: Broker, question: Confirmation, options: argparse.Namespace) -> int:
+    """Settle what an agent may only do when a person agrees."""
+    if options.text is not None:
+        raise InvalidArgument("An agent asks whether it may do something; nothing is to be typed.", hint="--decline")
+    if not options.json:
+        _show_question(question)
+    if options.decline:
+        return _agreed(broker, question, False, options)
+    if not _is_person():
+        raise PermissionDenied("Only a person agrees, and this is no terminal.", hint="Run it in a terminal of yours.")
+    return _decide(broker, question, options)
+
+
+def _decide(broker: Broker, question: Confirmation, options: argparse.Namespace) -> int:
+    more = "/s: allow for this session, what the same rule asks about" if question.scope else ""
+    said = _said(f"Allow it once? [y/n{more}; Enter: later] ")
+    for_session = bool(question.scope) and said in ("s", "session")
+    if not for_session and said not in ("y", "yes", "n", "no"):
+        output.note(LATER)
+        return 0
+    return _agreed(broker, question, for_session or said in ("y", "yes"), options, for_session=for_session)
+
+
+def _agreed(
+    broker: Broker, question: Confirmation, agreed: bool, options: argparse.Namespace, *, for_session: bool = False
+) -> int:
+    first = broker.people.agree(question, agreed, for_session=for_session)
+    outcome = "agreed" if agreed else "declined"
+    if options.json:
+        output.write_json({"request_id": question.id, "outcome": outcome if first else None})
+    else:
+        output.note(outcome if first else "it had been settled meanwhile")
+    return 0
+
+
+def _show_question(question: Confirmation) -> None:
+    heading = f"{question.id}: an agent asks whether it may do something"
+    text = "".join(f"    | {line}\n" for line in shown(question.message).split("\n"))
+    output.write(f"{output.bold(heading, sys.stdout)}\n{text}")
+    sys.stdout.flush()
+
+
+def _question(question: Confirmation) -> dict[str, Any]:
+    return {
+        "request_id": question.id,
+        "session_id": None,
+        "kind": "policy",
+        "message": shown(question.message),
+        "asked_at": question.asked_at,
+        "left_s": None,
+    }
+
+
+def _held(name: str, since: str | None) -> dict[str, Any]:
+    message = "You hold the session; tmuxmcp release gives it back."
+    return {
+        "request_id": None,
+        "session_id": name,
+        "kind": "lease",
+        "message": message,
+        "asked_at": seconds_of(since) if since else None,
+        "left_s": None,
+    }
+
+
+def _show(what: Open) -> None:
+    """The agent's words, indented below a heading of ours: they can look like nothing else."""
+    kind = "a secret" if what.request.secret else "input"
+    heading = f"{what.request.id}: an agent asks for {kind} in session {what.session.id}, {what.left_s:.0f} s left"
+    text = "".join(f"    | {line}\n" for line in what.message.split("\n"))
+    output.write(f"{output.bold(heading, sys.stdout)}\n{text}")
+    sys.stdout.flush()
+
+
+def _as_dict(what: Open) -> dict[str, Any]:
+    return {
+        "request_id": what.request.id,
+        "session_id": what.session.id,
+        "kind": "secret" if what.request.secret else "input",
+        "message": what.message,
+        "asked_at": what.request.asked_at,
+        "left_s": round(what.left_s, 3),
+    }
+
+
+def _wants(what: str) -> bool:
+    return _said(f"{what} [y/N] ") in ("y", "yes")
+
+
+def _said(prompt: str) -> str:
+    try:
+        return input(prompt).strip().lower()
+    except EOFError:
+        return ""
+
+
+async def _one(broker: Broker, what: Open, options: argparse.Namespace, *, was_shown: bool = False) -> int:
+    if not options.json and not was_shown:
+        _show(what)
+    if options.decline:
+        return _settled(broker, what, "declined", options)
+    if options.text is not None:
+        if what.request.secret:
+            raise InvalidArgument(
+                "Nothing was typed: a secret is asked for, and others see what stands on a command line.",
+                hint=f"Run `tmuxmcp answer {what.request.id}`.",
+            )
+        await broker.people.type_line(what, options.text)
+        return _settled(broker, what, "done", options)
+    if what.request.secret:
+        await broker.people.type_line(what, _read_secret())
+        return _settled(broker, what, "done", options)
+    return await _by_hand(broker, what, options)
+
+
+def _settled(broker: Broker, what: Open, outcome: Any, options: argparse.Namespace, via: str = "answer") -> int:
+    first = broker.people.settle(what, outcome, via)
+    if options.json:
+        output.write_json({"request_id": what.request.id, "outcome": outcome if first else None})
+    else:
+        output.note(outcome if first else "it had been settled meanwhile")
+    return 0
+
+
+def _read_secret() -> str:
+    """One line; of a terminal without showing it."""
+    if sys.stdin.isatty():
+        try:
+            return getpass.getpass("Secret (not shown): ")
+        except EOFError:
+            return ""
+    return sys.stdin.readline().rstrip("\n")
+
+
+async def _by_hand(broker: Broker, what: Open, options: argparse.Namespace) -> int:
+    """Attach the person until they press the key, leave, or the request is over."""
+    if not sys.stdin.isatty() or options.json:
+        raise InvalidArgument(
+            "This is no terminal to type in.", hint="Run it in one, or give --text TEXT, or --decline."
+        )
+    words = shlex.split((await broker.get_session(what.session.id)).attach_command)[1:]
+    words.remove("-r")
+    argv = [shutil.which(broker.tmux_binary) or broker.tmux_binary, *words]
+    key = broker.people.key
+    output.note(f"{key}: done. C-b d: leave it open. Enter goes to the session.")
+    if not await anyio.to_thread.run_sync(sys.stdin.readline):
+        output.note(LATER)
+        return 0
+    environment = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
+    elsewhere = ""
+    async with broker.people.held(what) as attached:
+        process = await anyio.open_process(argv, stdin=None, stdout=None, stderr=None, env=environment)
+        try:
+            await attached(process.pid)
+            async with anyio.create_task_group() as task_group:
+
+                async def hung_up() -> None:
+                    with anyio.open_signal_receiver(signal.SIGHUP, signal.SIGTERM, signal.SIGINT) as signals:
+                        async for number in signals:
+                            if number != signal.SIGINT:
+                                process.terminate()
+
+                async def over() -> None:
+                    nonlocal elsewhere
+                    elsewhere = await broker.people.settled_elsewhere(what)
+                    process.terminate()
+
+                task_group.start_soon(hung_up)
+                task_group.start_soon(over)
+                await process.wait()
+                task_group.cancel_scope.cancel()
+        finally:
+            if process.returncode is None:
+                process.terminate()
+                with anyio.move_on_after(2, shield=True):
+                    await process.wait()
+        done = not elsewhere and await broker.people.said_done(what, process.pid)
+    if elsewhere:
+        output.note(f"the request is over: {elsewhere}")
+        return 0
+    if done:
+        return _settled(broker, what, "done", options, "attach")
+    output.note(LATER)
+    return 0
