@@ -1,0 +1,134 @@
+"""What the page asks beside its stream: commands and what they printed, past screens, searches, recordings.
+
+Each is an operation of the broker, in the name of the person, with the few arguments that the page has.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, get_args
+
+import anyio
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Route
+
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.broker.sight import Seeing
+from tmuxmcp.contract import requests as q
+from tmuxmcp.contract import results as r
+from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.words import FilmFormat
+from tmuxmcp.errors import InvalidArgument, TmuxMcpError
+from tmuxmcp.page.answers import HEADERS, answer, body_of, integer_of, refused, text_of
+from tmuxmcp.page.cells import encoded_screen
+from tmuxmcp.page.overview import CALLER
+
+MOST_OUTPUT = 256 * 1024
+"""Bytes of a command's output that the page shows."""
+
+MOST_MATCHES = 200
+AT_ONCE = 4
+"""Past screens and recordings that are made at once, for all pages."""
+
+Asked = dict[str, Any]
+
+
+class Asking:
+    """Answers pages of one server."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._mine = broker.by(Call(CALLER, person=True))
+        self._seeing: Seeing = broker.seeing()
+        self._turn = anyio.Semaphore(AT_ONCE)
+
+    def routes(self) -> list[Route]:
+        """A route for each question."""
+        named: dict[str, Callable[[Asked], Awaitable[Response]]] = {
+            "commands": self._commands,
+            "output": self._output,
+            "search": self._search,
+            "past": self._past,
+            "activity": self._activity,
+            "export": self._export,
+        }
+        return [Route(f"/page/{name}", _answering(give), methods=["POST"]) for name, give in named.items()]
+
+    async def _commands(self, asked: Asked) -> Response:
+        request = q.ListCommands(
+            session_id=text_of(asked, "session"),
+            limit=integer_of(asked, "limit") or 100,
+            before=integer_of(asked, "before"),
+        )
+        return _told(await self._mine.do(request))
+
+    async def _output(self, asked: Asked) -> Response:
+        session_id, number = text_of(asked, "session"), integer_of(asked, "command")
+        if number is None:
+            raise InvalidArgument("command is missing.")
+        request = q.Read(session_id=session_id, command=number, max_bytes=MOST_OUTPUT)
+        return _told(await self._mine.do(request))
+
+    async def _search(self, asked: Asked) -> Response:
+        request = q.Search(session_id=text_of(asked, "session"), pattern=text_of(asked, "pattern"), limit=MOST_MATCHES)
+        return _told(await self._mine.do(request))
+
+    async def _past(self, asked: Asked) -> Response:
+        async with self._turn:
+            snapshot, ms = await self._seeing.past(
+                text_of(asked, "session"), integer_of(asked, "ms"), integer_of(asked, "offset")
+            )
+        return answer(encoded_screen(snapshot) | {"ms": ms, "approximate": snapshot.approximate})
+
+    async def _activity(self, asked: Asked) -> Response:
+        found = await self._seeing.activity(text_of(asked, "session"))
+        return answer({"made_ms": round(found.made_s * 1000), "end_ms": found.end_ms, "moments": found.moments})
+
+    async def _export(self, asked: Asked) -> Response:
+        format = text_of(asked, "format")
+        if format not in get_args(FilmFormat):
+            raise InvalidArgument(f"There is no format {format!r}.")
+        request = q.ExportRecording(
+            session_id=text_of(asked, "session"),
+            format=format,  # type: ignore[arg-type]  # looked at above
+            from_ms=integer_of(asked, "from_ms"),
+            to_ms=integer_of(asked, "to_ms"),
+        )
+        async with self._turn:
+            made = await self._mine.do(request)
+        return _Once(made.path)
+
+
+class _Once(FileResponse):
+    """A file that is removed when it was sent: it was made for this."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, headers=HEADERS, media_type="application/octet-stream")
+
+    async def __call__(self, *asgi: Any) -> None:
+        try:
+            await super().__call__(*asgi)
+        finally:
+            with suppress(OSError):
+                os.unlink(self.path)
+
+
+def _told(result: r.Result) -> Response:
+    return answer(result.model_dump(mode="json"))
+
+
+def _answering(give: Callable[[Asked], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await give(await body_of(request))
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            return refused(InvalidArgument(f"{first['loc']}: {first['msg']}."))
+        except TmuxMcpError as error:
+            return refused(error)
+
+    return endpoint

@@ -1,0 +1,98 @@
+"""Rows of a terminal as JSON that a browser draws: stretches of one look, each with its text. Pure.
+
+A stretch is `{"t": TEXT}` with, where it has them, `f` and `b` (colours of ink and ground, `#rrggbb`), `a`
+(attributes: `b`old, `i`talic, `s`truck, `o`verlined, `k` blinking), `u` (a kind of underline), `l` (its colour), and
+`w`: the text is one cell of so many columns, whatever font has it. Its text holds nothing that a terminal or a browser
+would act upon.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from tmuxmcp.terminal.capture import clip
+from tmuxmcp.terminal.snapshot import BLANK, Row, Run, Snapshot, Style, runs
+from tmuxmcp.terminal.theme import DARK, Rgb, drawable, look
+
+KEPT_ROWS = 4096
+"""Rows whose drawing is kept: those of many screens are the same, frame after frame."""
+
+Span = dict[str, Any]
+
+
+def encoded_rows(lines: Sequence[str], cols: int, rows: int) -> list[str]:
+    """Rows as `capture-pane -e` printed them, each as JSON."""
+    alone = clip(list(lines[:rows]), cols)
+    return [_encoded(line, cols) for line in alone + [""] * (rows - len(alone))]
+
+
+def encoded_screen(snapshot: Snapshot) -> Span:
+    """A whole screen, as the stream sends one."""
+    cursor = snapshot.cursor
+    return {
+        "size": [snapshot.cols, snapshot.rows],
+        "facts": [cursor.row, cursor.col, cursor.visible, drawable(snapshot.title)],
+        "lines": {str(number): spans(row) for number, row in enumerate(snapshot.grid)},
+    }
+
+
+@lru_cache(maxsize=KEPT_ROWS)
+def _encoded(line: str, cols: int) -> str:
+    from tmuxmcp.terminal.seed import grid  # late: it brings the emulator
+
+    return encoded(grid([line], cols, 1)[0]) if line else "[]"
+
+
+def encoded(row: Row) -> str:
+    """A row as JSON."""
+    return json.dumps(spans(row), ensure_ascii=False, separators=(",", ":"))
+
+
+def spans(row: Row) -> list[Span]:
+    """A row as stretches; blanks at its end that cannot be seen are left out."""
+    end = len(row)
+    while end and row[end - 1] == BLANK:
+        end -= 1
+    return [span for run in runs(row[:end]) for span in _of_run(run)]
+
+
+def _of_run(run: Run) -> Iterator[Span]:
+    style = _style(run.style)
+    plain = ""
+    for cell in run.cells:
+        if not cell.width:
+            continue
+        if cell.width == 1 and cell.text.isascii() and cell.text.isprintable() and len(cell.text) == 1:
+            plain += cell.text
+            continue
+        if plain:
+            yield {"t": plain, **style}
+            plain = ""
+        yield {"t": drawable(cell.text).encode("utf-8", "replace").decode() or " ", "w": cell.width, **style}
+    if plain:
+        yield {"t": plain, **style}
+
+
+@lru_cache(maxsize=4096)
+def _style(style: Style) -> Span:
+    seen = look(style, DARK)
+    found: Span = {}
+    if seen.ink != DARK.fg:
+        found["f"] = _hex(seen.ink)
+    if seen.ground != DARK.bg:
+        found["b"] = _hex(seen.ground)
+    marks = {"b": style.bold, "i": style.italic, "s": style.strike, "o": style.overline, "k": style.blink}
+    if attributes := "".join([letter for letter, has in marks.items() if has]):
+        found["a"] = attributes
+    if style.underline:
+        found["u"] = style.underline
+        if seen.line != seen.ink:
+            found["l"] = _hex(seen.line)
+    return found
+
+
+def _hex(colour: Rgb) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*colour)

@@ -1,0 +1,190 @@
+"""All sessions as the page lists them: kept while somebody looks, changed where something happened.
+
+Each session is followed, so that one in which nothing happens costs next to nothing. What nobody tells (a session was
+made, somebody looks at it in a terminal) is asked of tmux once a second.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.abc
+
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.errors import TmuxMcpError
+from tmuxmcp.page.cells import encoded_rows
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+"""Time between two looks for sessions that came and went."""
+
+TOGETHER_S = 0.25
+"""What changes within this time is told at once: at most so often a session is looked at for the list."""
+
+DESTROYED_S = 30.0
+"""Time between two looks for sessions that were destroyed, when none went."""
+
+LONGEST_LOOK_S = 10.0
+"""So late a change may be told of a session that has printed nothing for more than a minute; what it prints is told
+at once."""
+
+TAIL_ROWS = 5
+"""Rows of a screen that the list shows."""
+
+CALLER = "page"
+
+
+class Overview:
+    """The list of all sessions; `rows` and `version` are for all pages, who may be as slow as they like."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker, self._seeing = broker, broker.seeing()
+        self.rows: dict[str, dict[str, Any]] = {}
+        self.version = 0
+        self._told = anyio.Event()
+        self.lookers = 0
+        """Pages that are open."""
+        self._wanted, self._unwanted = anyio.Event(), anyio.Event()
+        self._news = anyio.Event()
+        self._dirty: set[str] = set()
+
+    @asynccontextmanager
+    async def looked_at(self) -> AsyncIterator[None]:
+        """Keep the list up to date while this is open."""
+        self.lookers += 1
+        self._wanted.set()
+        try:
+            yield
+        finally:
+            self.lookers -= 1
+            if not self.lookers:
+                self._unwanted.set()
+
+    async def change(self, seen: int) -> None:
+        """Wait until there is something newer than a version."""
+        while self.version == seen:
+            await self._told.wait()
+
+    async def run(self) -> None:
+        """Do the work, whenever somebody looks; until cancelled."""
+        while True:
+            await self._wanted.wait()
+            async with anyio.create_task_group() as task_group:
+                task_group.start_soon(self._keep)
+                while self.lookers:
+                    self._unwanted = anyio.Event()
+                    await self._unwanted.wait()
+                task_group.cancel_scope.cancel()
+            self._wanted = anyio.Event()
+            self.rows = {}
+
+    # ---- the work --------------------------------------------------------------------------------
+
+    async def _keep(self) -> None:
+        followed: dict[str, anyio.CancelScope] = {}
+        signs: dict[str, Hashable] = {}
+        destroyed_at = 0.0
+        async with anyio.create_task_group() as task_group:
+            while True:
+                begun = anyio.current_time()
+                try:
+                    now = await self._seeing.signs()
+                except (TmuxMcpError, OSError) as error:
+                    log.debug("the sessions cannot be listed: %s", error)
+                    now = signs
+                gone = signs.keys() - now.keys()
+                if gone or begun - destroyed_at > DESTROYED_S:
+                    destroyed_at = begun
+                    over = set(self._seeing.destroyed())
+                    self._dirty |= {name for name in over if name not in now} | (self.rows.keys() - now.keys())
+                self._dirty |= {name for name in now if signs.get(name) != now[name]}
+                for name in followed.keys() - now.keys():
+                    followed.pop(name).cancel()
+                for name in now.keys() - followed.keys():
+                    followed[name] = anyio.CancelScope()
+                    task_group.start_soon(self._follow, name, followed)
+                signs = now
+                await self._refresh_until(begun + LOOK_S)
+
+    async def _refresh_until(self, end: float) -> None:
+        """Take in what happens until then."""
+        while True:
+            if self._dirty:
+                names, self._dirty = self._dirty, set()
+                await self._refresh(names)
+            self._news = anyio.Event()
+            with anyio.move_on_at(end):
+                await self._news.wait()
+            if anyio.current_time() >= end:
+                return
+            await anyio.sleep(TOGETHER_S)
+
+    async def _follow(self, name: str, followed: dict[str, anyio.CancelScope]) -> None:
+        """Say that a session has changed, whenever it has."""
+        with followed[name]:
+            try:
+                follow = self._broker.follow(name, output=False, longest_look_s=LONGEST_LOOK_S)
+                while await follow.batch():
+                    self._changed(name)
+                    await anyio.sleep(TOGETHER_S)
+            except (TmuxMcpError, OSError) as error:
+                log.debug("session %s cannot be followed: %s", name, error)
+            self._changed(name)
+            await anyio.sleep(LOOK_S)
+        if followed.get(name):  # it ended, or another has its name now: the next look tells
+            del followed[name]
+
+    def _changed(self, name: str) -> None:
+        self._dirty.add(name)
+        self._news.set()
+
+    async def _refresh(self, names: set[str]) -> None:
+        changed = False
+        for name in names:
+            try:
+                row = await self._row(name)
+                if row is None and name in self.rows:
+                    self._seeing.destroyed()  # it is among those from now on
+                    row = await self._row(name)
+            except (TmuxMcpError, OSError) as error:
+                log.debug("session %s cannot be looked at: %s", name, error)
+                continue
+            if row is None:
+                changed |= self.rows.pop(name, None) is not None
+            elif self.rows.get(name) != row:
+                self.rows[name], changed = row, True
+        if changed or not self.version:
+            self.version += 1
+            told, self._told = self._told, anyio.Event()
+            told.set()
+
+    async def _row(self, name: str) -> dict[str, Any] | None:
+        standing = await self._seeing.standing(name)
+        if standing is None:
+            return None
+        summary = standing.summary
+        row = summary.model_dump(mode="json", exclude={"output_bytes"})
+        row |= {
+            "taken_over": standing.taken_over and standing.taken_over.model_dump(mode="json"),
+            "watched": standing.watched,
+            "command": standing.command and standing.command.model_dump(mode="json"),
+            "commands": standing.commands,
+            "tail": [] if summary.mode == "lost" else await self._tail(name),
+        }
+        return row
+
+    async def _tail(self, name: str) -> list[str]:
+        """The last rows that the screen shows, as JSON."""
+        sight = await self._seeing.sight(name)
+        if sight is None:
+            return []
+        shown = sight.shown
+        rows = encoded_rows(shown.lines, shown.cols, shown.rows)
+        while rows and rows[-1] == "[]":
+            rows.pop()
+        return rows[-TAIL_ROWS:]

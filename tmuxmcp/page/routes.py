@@ -1,0 +1,94 @@
+"""The page as routes of the HTTP service: its files, the way in, and what it asks for.
+
+Who comes this far has a person's token, but for the files and the way in: the service's entrance sees to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.errors import ResourceLimit, TmuxMcpError
+from tmuxmcp.page import assets
+from tmuxmcp.page.answers import answer, body_of, refused, text_of
+from tmuxmcp.page.asked import Asking
+from tmuxmcp.page.codes import Keys
+from tmuxmcp.page.overview import Overview
+from tmuxmcp.page.stream import Stream
+
+ENTER, PROVE, LEAVE = "/page/enter", "/page/prove", "/page/leave"
+
+MOST_PAGES = 16
+"""Pages that are open at once."""
+
+
+class Page:
+    """The page of one server."""
+
+    def __init__(self, broker: Broker, keys: Keys, bearer: Callable[[str | None], str]) -> None:
+        """`bearer` gives the token in an Authorization header."""
+        self._broker, self._keys, self._bearer = broker, keys, bearer
+        self._overview, self._asking = Overview(broker), Asking(broker)
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Keep pages up to date while this is open."""
+        async with anyio.create_task_group() as task_group:
+            task_group.start_soon(self._overview.run)
+            yield
+            task_group.cancel_scope.cancel()
+
+    @property
+    def open_paths(self) -> frozenset[str]:
+        """What needs no token."""
+        return assets.paths() | {ENTER, PROVE}
+
+    def knows(self, token: str) -> bool:
+        """Whether a token is a person's."""
+        return self._keys.knows(token)
+
+    def routes(self) -> list[Route]:
+        """All of the page."""
+        return [
+            *assets.routes(),
+            Route(ENTER, self._enter, methods=["POST"]),
+            Route(PROVE, self._prove, methods=["POST"]),
+            Route(LEAVE, self._leave, methods=["POST"]),
+            Route("/page/stream", self._stream, methods=["POST"]),
+            *self._asking.routes(),
+        ]
+
+    async def _enter(self, request: Request) -> Response:
+        try:
+            asked = await body_of(request)
+            return answer(asdict(self._keys.enter(text_of(asked, "code"))))
+        except TmuxMcpError as error:
+            return refused(error)
+
+    async def _prove(self, request: Request) -> Response:
+        try:
+            asked = await body_of(request)
+            return answer({"proof": self._keys.prove(text_of(asked, "digest"), text_of(asked, "nonce"))})
+        except TmuxMcpError as error:
+            return refused(error)
+
+    async def _leave(self, request: Request) -> Response:
+        self._keys.leave(self._bearer(request.headers.get("authorization")))
+        return answer({})
+
+    async def _stream(self, request: Request) -> Response:
+        try:
+            session_id = text_of(await body_of(request), "session")
+            if self._overview.lookers >= MOST_PAGES:
+                error = ResourceLimit(f"{MOST_PAGES} pages are open already.", hint="Close one of them.")
+                return answer({"error": error.as_dict()}, 503)
+        except TmuxMcpError as error:
+            return refused(error)
+        return Stream(self._broker, self._overview, session_id)
