@@ -1,0 +1,118 @@
+// The page begins: a token first, then the connection; the address says what is shown.
+
+import { enter, forget, fragment, Refused } from "./access.js";
+import { List } from "./list.js";
+import { make } from "./screen.js";
+import { Session } from "./session.js";
+import { Wire } from "./wire.js";
+import { programOf, stateWords } from "./words.js";
+
+const app = document.getElementById("app");
+const rows = new Map();
+const list = new List();
+let session = null;
+
+const header = make("header", "top");
+const home = make("a", "home", "Sessions");
+home.href = "#";
+const crumb = make("h1", "crumb");
+const program = make("span", "program");
+const link = make("span", "link");
+link.setAttribute("role", "status");
+header.append(home, crumb, program, list.count, list.filter, link);
+const spoken = make("p", "spoken");
+spoken.setAttribute("aria-live", "polite");
+
+const wire = new Wire({ take, tell });
+
+function take(message) {
+  if (message.kind === "list") {
+    for (const name of message.gone) rows.delete(name);
+    for (const row of message.rows) {
+      speak(rows.get(row.session_id), row);
+      rows.set(row.session_id, row);
+    }
+    list.update(rows);
+    const before = session?.row;
+    if (session) session.update(rows.get(session.id));
+    header.dataset.state = session?.element.dataset.state || "";
+    if (session) program.textContent = session.row ? programOf(session.row) : "";
+    if (before && session.row && before.created_at !== session.row.created_at) show(); // another one of that name
+    return;
+  }
+  if (message.kind === "screen" && session && message.session === session.id) session.take(message);
+}
+
+/** Tells a person who does not see the page what has changed for them to know. */
+function speak(before, row) {
+  if (!before || stateWords(before) === stateWords(row)) return;
+  if (row.mode === "password" || row.exited || (session && session.id === row.session_id)) {
+    spoken.textContent = `${row.session_id}: ${stateWords(row)}`;
+  }
+}
+
+function tell(state, why) {
+  link.dataset.state = state;
+  link.textContent = state === "live" ? "Live" : state === "behind" ? "Behind: connecting again" : "Shut";
+  link.title = typeof why === "string" ? why : "";
+  document.body.classList.toggle("behind", state !== "live");
+  if (state === "shut") {
+    forget();
+    gate(why);
+  }
+}
+
+/** Shows what the address says. */
+function show() {
+  const id = fragment().get("session") || "";
+  session = id ? new Session(id) : null;
+  document.title = id ? `${id} · tmuxmcp` : "tmuxmcp";
+  crumb.textContent = id;
+  program.textContent = "";
+  header.classList.toggle("one", Boolean(id));
+  app.replaceChildren(header, session ? session.element : list.element, spoken);
+  if (session) session.update(rows.get(id));
+  wire.connect(id);
+}
+
+function gate(error) {
+  const box = make("main", "gate");
+  box.append(make("h1", "", error ? "This page is not let in" : "This page is not open yet"));
+  if (error instanceof Refused) box.append(make("p", "", error.message));
+  const how = make("p", "", "Run this in a terminal; it opens the page for you:");
+  box.append(how, make("code", "block", "tmuxmcp page"));
+  box.append(make("p", "note", "It makes a code that is good once, for a minute. Nothing else does."));
+  app.replaceChildren(box);
+}
+
+addEventListener("hashchange", async () => {
+  if (fragment().has("code")) await begin();
+  else if (app.contains(header)) show();
+});
+
+addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  const typing = event.target.closest?.("input, select, textarea");
+  if (event.key === "Escape") {
+    if (event.target === list.filter && list.filter.value) {
+      list.filter.value = "";
+      list.arrange();
+    } else if (typing) event.target.blur();
+    else if (session) location.hash = "";
+  } else if (typing) return;
+  else if (event.key === "/" && !session) {
+    event.preventDefault();
+    list.filter.focus();
+  } else if (!session && (event.key === "j" || event.key === "k")) list.step(event.key === "j" ? 1 : -1);
+});
+
+async function begin() {
+  try {
+    if (await enter()) show();
+    else gate();
+  } catch (error) {
+    gate(error);
+  }
+}
+
+await begin();

@@ -1,0 +1,111 @@
+// One session: its screen as it is now, what it ran, what it showed before.
+
+import { askJson } from "./access.js";
+import { Commands } from "./commands.js";
+import { confirmLink } from "./dialog.js";
+import { download } from "./download.js";
+import { Past } from "./past.js";
+import { Screen, make } from "./screen.js";
+import { Search } from "./search.js";
+import { groupOf, stateOf, stateWords } from "./words.js";
+
+export class Session {
+  constructor(id) {
+    this.id = id;
+    this.element = make("main", "session");
+    this.screen = new Screen({ label: `Screen of ${id}`, onLink: confirmLink });
+    this.notice = make("p", "over");
+    this.notice.hidden = true;
+    const stage = make("div", "stage");
+    this.past = new Past(id, { show: (frame) => this.then(frame), live: () => this.back() });
+    stage.append(this.bar(), this.screen.element, this.notice, this.past.element);
+    this.commands = new Commands(id, (commands) => {
+      this.past.setCommands(commands);
+      this.past.refresh();
+    });
+    const aside = make("aside", "aside");
+    aside.append(this.commands.element, new Search(id, (offset) => this.past.go({ offset })).element, download(id));
+    this.element.append(stage, aside);
+  }
+
+  /** What stands above the screen. */
+  bar() {
+    const bar = make("div", "bar");
+    this.dot = make("span", "dot");
+    this.state = make("span", "state");
+    this.title = make("span", "title");
+    this.size = make("span", "size");
+    const zoom = make("select", "zoom");
+    zoom.setAttribute("aria-label", "Size of the letters");
+    for (const [value, text] of [["fit", "Fit"], ["12", "12"], ["14", "14"], ["16", "16"], ["20", "20"], ["26", "26"]]) {
+      zoom.append(new Option(text, value));
+    }
+    zoom.addEventListener("change", () => this.screen.setZoom(zoom.value === "fit" ? "fit" : Number(zoom.value)));
+    const copy = make("button", "", "Copy");
+    copy.title = "Copy the text of the screen";
+    copy.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(this.screen.text);
+      copy.textContent = "Copied";
+      setTimeout(() => (copy.textContent = "Copy"), 1200);
+    });
+    bar.append(this.dot, this.state, this.title, this.size, zoom, copy);
+    return bar;
+  }
+
+  /** Takes what is known of it from the list. */
+  update(row) {
+    const command = this.row?.command;
+    this.row = row;
+    if (!row) return;
+    this.element.dataset.state = stateOf(row);
+    this.state.textContent = stateWords(row);
+    this.size.textContent = `${row.cols}×${row.rows}`;
+    this.past.alive = groupOf(row) !== "over";
+    if (JSON.stringify(command) !== JSON.stringify(row.command) || !this.asked) {
+      this.asked = true;
+      this.commands.refresh();
+    }
+  }
+
+  take(message) {
+    if (message.error) return this.say(`${message.error.message} ${message.error.hint || ""}`);
+    if (message.over) return this.ended();
+    this.notice.hidden = true;
+    this.keep(message);
+    if (this.past.at === null) this.screen.show(message);
+    this.title.textContent = message.facts[3];
+  }
+
+  /** Keeps the screen of now, also while that of then is shown. */
+  keep({ size, facts, lines }) {
+    const same = this.now && this.now.size[0] === size[0] && this.now.size[1] === size[1];
+    this.now = { size, facts, lines: { ...(same ? this.now.lines : {}), ...lines } };
+  }
+
+  /** Shows a screen of the past; one that is not known must not look like one. */
+  then(frame) {
+    this.screen.element.classList.toggle("unknown", frame === null);
+    if (frame) this.screen.show(frame);
+  }
+
+  back() {
+    this.screen.element.classList.remove("unknown");
+    if (this.now) this.screen.show(this.now);
+  }
+
+  async ended() {
+    if (this.now) return;
+    try {
+      this.keep(await askJson("/page/past", { session: this.id }));
+      this.back();
+      this.say("This is what it showed last.");
+    } catch (error) {
+      this.say(`${error.message} ${error.hint || ""}`);
+    }
+  }
+
+  say(text) {
+    this.notice.textContent = text;
+    this.notice.hidden = false;
+  }
+}
