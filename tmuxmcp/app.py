@@ -126,6 +126,9 @@ def run_http(settings: Settings, *, no_token: bool = False) -> None:
 async def serve_http(settings: Settings, no_token: bool = False) -> None:
     """Serve over HTTP; see `run_http`."""
     from tmuxmcp.faces import http, listener, tokens
+    from tmuxmcp.page.codes import Keys
+    from tmuxmcp.page.routes import Page
+    from tmuxmcp.page.servers import told
 
     host, port = listener.parse_address(settings.http)
     given = ourselves.environment().get(tokens.VARIABLE)
@@ -141,25 +144,29 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
     with listener.bind(host, port, only_loopback=accepted is None) as opened:
         async with open_broker(settings, keeps_times=True) as broker:
             hosts = listener.hosts_of(opened, host) | set(settings.allowed_hosts)
+            served = listener.served_at(opened)
             service = http.Service(
                 broker,
                 tokens=accepted,
                 hosts=hosts,
+                page=Page(broker, Keys(settings.state_dir, served.port), tokens.bearer),
                 settings=broker_settings(settings),
                 tools=settings.tools,
                 results=settings.results,
             )
+            broker.shows_page(served.url)
             address = ":".join(map(str, opened.getsockname()[:2]))
             log.info("serving %s on http://%s", settings.state_dir, address)
             async with service.run():
-                await listener.serve(
-                    service.app,
-                    opened,
-                    close=service.close,
-                    stop=service.stop,
-                    cut=service.app.stop,
-                    dropped=service.metrics.dropped,
-                )
+                with told(settings.state_dir, served):
+                    await listener.serve(
+                        service.app,
+                        opened,
+                        close=service.close,
+                        stop=service.stop,
+                        cut=service.app.stop,
+                        dropped=service.metrics.dropped,
+                    )
     log.info("ended cleanly")
 
 
@@ -232,8 +239,28 @@ class LateBroker:
     async def _hold(self, *, task_status: anyio.abc.TaskStatus[Broker]) -> None:
         async with open_broker(self._settings, keeps_times=True) as broker:
             self.caller = broker.claim_identity(self._key)
+            if self._settings.page:
+                self._tasks.start_soon(self._show_page, broker)
             task_status.started(broker)
             await self._closing.wait()
+
+    async def _show_page(self, broker: Broker) -> None:
+        """Show the page until the broker closes. What goes wrong with it is no reason for calls to fail."""
+        from tmuxmcp.faces.beside import page_beside
+
+        try:
+            with anyio.CancelScope() as scope:
+                self._tasks.start_soon(_cancel_at, self._closing, scope)
+                await page_beside(broker, self._settings.state_dir)
+        except TmuxMcpError as error:
+            log.error("the page is not shown: %s", error)
+        except Exception:
+            log.exception("the page is not shown any more")
+
+
+async def _cancel_at(event: anyio.Event, scope: anyio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
 
 
 def setup_logging(level: str = "info", form: str = "text") -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import stat
 import tomllib
 from collections.abc import Mapping
@@ -19,11 +21,20 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
 from tmuxmcp.contract.limits import Limits
+from tmuxmcp.contract.secrets import Secret, check_names
 from tmuxmcp.contract.settings import TOOL_SETS
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
 
 PREFIX = "TMUXMCP_"
 Words = Annotated[list[str], NoDecode]
+
+
+TAKE_KEY = re.compile(
+    r"C-b (?:[CM]-){0,2}[A-Za-z0-9]"  # behind tmux's prefix
+    r"|(?:C-b )?(?:[CMS]-){0,3}F(?:1[0-2]|[1-9])"
+    r"|(?:C-M|M|C)-[A-Za-z0-9]"
+)
+"""Keys by which a person may give back: none that types a character."""
 
 
 def home() -> Path:
@@ -70,6 +81,10 @@ class Settings(BaseSettings):
         default="", description="Regex of a prompt that counts as ready where nothing else can tell"
     )
     integration: bool = Field(default=True, description="Load the start-up files by which shells mark commands")
+    record: Literal["off", "always", "on_failure"] = Field(
+        default="off",
+        description="Record each session from its start: no, always, or keep the recording only if something failed",
+    )
     max_sessions: int = Field(default=32, ge=1, le=1000, description="Most live sessions at once")
     idle_timeout_s: float = Field(
         default=86_400, ge=0, description="Seconds after which a session that waits for input is ended; 0: never"
@@ -116,9 +131,33 @@ class Settings(BaseSettings):
         description="Hosts on which sessions may be made: [USER@]HOST[:PORT], with * and ? in each part; empty: all, "
         "but none with a sandbox",
     )
+    answer_key: str = Field(
+        default="C-b a",
+        pattern=r"^([CM]-[a-z] )?([CMS]-)*([A-Za-z0-9]|F[0-9]{1,2})$",
+        description="Key by which a person who types what an agent asked for says that it is done; the program never "
+        "gets it",
+    )
+    notify_command: Annotated[list[str], NoDecode] = Field(
+        default=[],
+        description="Program, with its arguments, that is run when something waits for a person; TMUXMCP_ID and "
+        "TMUXMCP_KIND in its environment tell what",
+    )
+    take_timeout_s: float = Field(
+        default=1800, ge=0, description="Seconds without a key after which what a person took is given back; 0: never"
+    )
+    take_key: str = Field(
+        default="C-b g",
+        description="Key by which a person gives a session back: C-b and a key, or a function key or one with C- or "
+        "M- alone; empty: none",
+    )
     max_calls: int = Field(default=64, ge=1, description="Most calls of one client at once")
     policy: Annotated[list[Any], NoDecode] = Field(
         default=[], description="Rules for what agents may do, and a tier: read-only, standard, careful or full"
+    )
+    secrets: Annotated[dict[str, Secret], NoDecode] = Field(
+        default={},
+        description="Secrets that agents may have typed by name, where a program asks for one without showing it; "
+        "of each: source, for, session, ask",
     )
     audit: Literal["best-effort", "strict", "off"] = Field(
         default="best-effort", description="One line for each call in audit.jsonl; strict: nothing is done without it"
@@ -132,6 +171,9 @@ class Settings(BaseSettings):
     allowed_hosts: Words = Field(
         default=[], description="Names beside the loopback ones that HTTP answers to: NAME or NAME:PORT, exact"
     )
+    page: bool = Field(
+        default=False, description="Have servers on stdin and stdout show the page, each on a loopback port of its own"
+    )
     files_root: str = Field(default="", description="Directory beneath which the file tools stay; empty: no such bound")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="How much is logged to stderr"
@@ -142,8 +184,17 @@ class Settings(BaseSettings):
 
     @property
     def own_files(self) -> list[Path]:
-        """The settings file and the file of tokens."""
-        return [self._file, *([self.token_file] if self.token_file else [])]
+        """The settings file, the file of tokens, and those of secrets."""
+        secrets = [Path(each.file) for each in self.secrets.values() if each.file]
+        return [self._file, *([self.token_file] if self.token_file else []), *secrets]
+
+    @field_validator("take_key")
+    @classmethod
+    def _is_key(cls, value: str) -> str:
+        words = value.split()
+        if words and (not TAKE_KEY.fullmatch(" ".join(words)) or words[-1] in ("d", "C-b")):
+            raise ValueError(f"{value!r} is no key that can be given: take C-b and a letter other than d, or F1 to F12")
+        return " ".join(words)
 
     @field_validator("files_root")
     @classmethod
@@ -172,6 +223,12 @@ class Settings(BaseSettings):
         if isinstance(value, str):
             return [part.strip() for part in value.split(",") if part.strip()]
         return value
+
+    @field_validator("notify_command", mode="before")
+    @classmethod
+    def _split_command(cls, value: Any) -> Any:
+        """A variable or flag is a text with blanks and quotes; no shell reads it."""
+        return shlex.split(value) if isinstance(value, str) else value
 
     @field_validator("sandbox_roots", "sandbox_write")
     @classmethod
@@ -210,6 +267,23 @@ class Settings(BaseSettings):
             except InvalidArgument as error:
                 raise ValueError(f"{error.message} {error.hint}") from None
         return value
+
+    @field_validator("secrets", mode="before")
+    @classmethod
+    def _read_secrets(cls, value: Any) -> Any:
+        """A variable or flag is JSON; the tables hold no values of secrets, but somebody may have put one there."""
+        if isinstance(value, str):
+            try:
+                value = json.loads(value) if value.strip() else {}
+            except ValueError:
+                raise ValueError("it is no JSON") from None
+        if isinstance(value, dict):
+            check_names(value)
+        return value
+
+    @field_serializer("secrets")
+    def _show_secrets(self, value: dict[str, Secret]) -> dict[str, Any]:
+        return {name: each.model_dump(by_alias=True) for name, each in value.items()}
 
     @field_validator("tools")
     @classmethod

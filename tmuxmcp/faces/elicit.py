@@ -23,7 +23,7 @@ from mcp.types import (
     InputRequiredResult,
 )
 
-from tmuxmcp.contract.call import Ask, Question
+from tmuxmcp.contract.call import Ask, CallAgain, Question
 from tmuxmcp.errors import ConfirmationDeclined
 
 LONGEST_S = 300
@@ -37,8 +37,8 @@ SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
 FIRST_MODERN = "2026-07-28"
 
 
-class NeedsInput(BaseException):
-    """The call's answer is a question; not an error, so that nothing on the way takes it for one."""
+class NeedsInput(CallAgain):
+    """The call's answer is a question."""
 
     audit_outcome = "asked"
 
@@ -72,7 +72,11 @@ class Asking:
 
         return ask
 
-    def _by_result(self, question: Question, params: CallToolRequestParams) -> bool:
+    def answered(self, params: CallToolRequestParams) -> str:
+        """Digest of the question to which a request brings the answer; empty: it brings none."""
+        return self._open.get(params.request_state or "", "")
+
+    def _by_result(self, question: Question, params: CallToolRequestParams) -> bool | None:
         asked = self._open.pop(params.request_state or "", None)  # an answer counts once
         answer = (params.input_responses or {}).get(KEY)
         if asked is None or not isinstance(answer, ElicitResult):
@@ -82,7 +86,7 @@ class Asking:
                 "The session or the call changed while the person was asked, so the answer is void.",
                 hint="Look at the session; make the call again if it is still right.",
             )
-        return answer.action == "accept"
+        return _agreed(question, answer)
 
     def _put(self, question: Question) -> InputRequiredResult:
         state = secrets.token_urlsafe(24)
@@ -105,7 +109,12 @@ async def _by_request(question: Question, ctx: ServerRequestContext[Any, Any]) -
     try:
         with anyio.move_on_after(LONGEST_S):
             answer = await ctx.session.elicit_form(question.message, SCHEMA, related_request_id=ctx.request_id)
-            return answer.action == "accept"
+            return _agreed(question, answer)
     except (MCPError, NoBackChannelError):
         return None
-    return False
+    return None if question.may_wait else False
+
+
+def _agreed(question: Question, answer: ElicitResult) -> bool | None:
+    """What a person said; None: they put the question away that may wait."""
+    return None if question.may_wait and answer.action == "cancel" else answer.action == "accept"

@@ -28,7 +28,7 @@ from tmuxmcp.errors import (
 )
 from tmuxmcp.faces.refusal import refusal
 from tmuxmcp.faces.rpc import encode
-from tmuxmcp.faces.tokens import Token, Tokens
+from tmuxmcp.faces.tokens import Token, Tokens, bearer
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +44,11 @@ BODY_S = 30
 STRANGER_BODY, STRANGER_BODY_S = 1024, 5
 """The same for requests without a token: to what needs none."""
 
-OPEN_PATHS = frozenset({"/", "/healthz"})
+OPEN_PATHS = frozenset({"/healthz"})
 """What needs no token: it tells nothing of sessions."""
+
+PAGE = "/page/"
+"""What the page asks for: by a person's token, which is good for nothing else."""
 
 MAX_REFUSAL = 1000
 """Bytes of a library's refusal that are kept."""
@@ -53,6 +56,9 @@ MAX_REFUSAL = 1000
 TOKEN, GONE, KNOW = "tmuxmcp.token", "tmuxmcp.gone", "tmuxmcp.know"
 """Where the request's scope has its `Token`, the event that its client has left, and what tells the listener that a
 token came: it answers whether there is room for one more such client."""
+
+PERSON = Token("person", frozenset({"person"}), b"")
+"""Whose a request of the page is. The scope opens no operation."""
 
 Count = Callable[[int, int, int], None]
 """`count(status, received_bytes, sent_bytes)` of one request."""
@@ -69,14 +75,26 @@ class Refused(Exception):
 class Entrance:
     """An ASGI application around another."""
 
-    def __init__(self, app: ASGIApp, tokens: Tokens | None, hosts: Iterable[str], count: Count) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        tokens: Tokens | None,
+        hosts: Iterable[str],
+        count: Count,
+        *,
+        knows_person: Callable[[str], bool] = lambda token: False,
+        open_paths: Iterable[str] = (),
+    ) -> None:
         """Let requests through to `app`.
 
         Args:
             tokens: those that are accepted; None: none is asked for.
             hosts: exact values of Host, `name` or `name:port`; an Origin is one of these behind its scheme.
+            knows_person: whether a token is that of a person's page.
+            open_paths: what needs no token beside `OPEN_PATHS`.
         """
         self._app, self._tokens, self._count = app, tokens, count
+        self._knows_person, self._open = knows_person, OPEN_PATHS | frozenset(open_paths)
         self._hosts = frozenset(host.lower() for host in hosts)
         self._scopes: set[anyio.CancelScope] = set()
         self._stopping = False
@@ -96,7 +114,7 @@ class Entrance:
         body = bytearray()
         try:
             scope[TOKEN] = token = self._check(scope)
-            known = token is not None or self._tokens is None
+            known = token is not None or (self._tokens is None and not scope["path"].startswith(PAGE))
             if known and not scope.get(KNOW, _room)():
                 raise Refused(503, ResourceLimit("There are too many connections.", hint="Try again in a moment."))
             if token:
@@ -128,13 +146,27 @@ class Entrance:
         if origin is not None and not self._is_ours(origin):
             hint = "Only pages of this server's own hosts may call it (allowed_hosts)."
             raise Refused(403, PermissionDenied("This server does not answer to that Origin.", hint=hint))
+        authorization = _only(headers, "authorization")
+        if scope["path"].startswith(PAGE):
+            return self._check_person(scope["path"], authorization, host, origin)
         if self._tokens is None:
             return None
-        token = self._tokens.find(_only(headers, "authorization"))
-        if token is None and scope["path"] not in OPEN_PATHS:
+        token = self._tokens.find(authorization)
+        if token is None and scope["path"] not in self._open:
             hint = "Send the header: Authorization: Bearer TOKEN."
             raise Refused(401, Unauthorized("A token that is accepted is missing.", hint=hint))
         return token
+
+    def _check_person(self, path: str, authorization: str | None, host: str, origin: str | None) -> Token | None:
+        """As `_check`, of what the page asks for: a page of this very address, with a person's token."""
+        if origin is not None and origin.lower().partition("://")[2] != host.lower():
+            hint = "Open the page by one address only."
+            raise Refused(403, PermissionDenied("The page does not answer to that Origin.", hint=hint))
+        if self._knows_person(bearer(authorization)):
+            return PERSON
+        if path in self._open:
+            return None
+        raise Refused(401, Unauthorized("The page is not open to this.", hint="Open it anew: tmuxmcp page"))
 
     def _is_ours(self, origin: str) -> bool:
         scheme, _, host = origin.lower().partition("://")

@@ -1,4 +1,4 @@
-"""The HTTP service as one ASGI application: /mcp in both protocol eras, /rpc, /healthz, /metrics.
+"""The HTTP service as one ASGI application: /mcp in both protocol eras, /rpc, /healthz, /metrics, and the page at /.
 
 Here paths are given to what answers them; who may come in is `entrance`'s business, sockets are `listener`'s.
 """
@@ -15,7 +15,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, Streamable
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tmuxmcp import __version__
@@ -29,6 +29,7 @@ from tmuxmcp.faces.metrics import Metrics
 from tmuxmcp.faces.rpc import Rpc
 from tmuxmcp.faces.subscriptions import Subscriptions
 from tmuxmcp.faces.tokens import Token, Tokens
+from tmuxmcp.page.routes import Page
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +41,6 @@ MAX_MCP_SESSIONS = 1000
 HEALTH_S = 2
 """Longest time in which tmux has to answer for the service to count as healthy."""
 
-PLACE = "tmuxmcp. MCP is at /mcp, JSON-RPC at /rpc. The page to watch sessions on is still to come.\n"
-
 
 class Service:
     """One broker's HTTP service."""
@@ -52,6 +51,7 @@ class Service:
         *,
         tokens: Tokens | None,
         hosts: Iterable[str],
+        page: Page,
         settings: BrokerSettings = DEFAULTS,
         tools: Sequence[str] = ("core",),
         results: Results = "both",
@@ -61,10 +61,11 @@ class Service:
         Args:
             tokens: those that are accepted; None: none is asked for.
             hosts: exact values of the Host header.
+            page: what a person's browser shows.
             settings: whose values the schemas give as defaults.
             tools: names of the tool sets that MCP offers; /rpc has every operation.
         """
-        self._broker = broker
+        self._broker, self._page = broker, page
         self._stopping = anyio.Event()
         self._callers: dict[str, str] = {}
         for name in [token.name for token in tokens] if tokens else [ANYBODY]:
@@ -89,7 +90,14 @@ class Service:
             max_sessions=MAX_MCP_SESSIONS,
             max_request_body_size=MAX_BODY,
         )
-        self.app = Entrance(self._routes(), tokens, hosts, self.metrics.request)
+        self.app = Entrance(
+            self._routes(),
+            tokens,
+            hosts,
+            self.metrics.request,
+            knows_person=page.knows,
+            open_paths=page.open_paths,
+        )
 
     def _routes(self) -> Starlette:
         app = Starlette(
@@ -98,7 +106,7 @@ class Service:
                 Route("/rpc", self._answer_rpc, methods=["POST"]),
                 Route("/healthz", self._healthz),
                 Route("/metrics", self._metrics),
-                Route("/", self._place),
+                *self._page.routes(),
             ]
         )
         app.router.redirect_slashes = False
@@ -107,7 +115,7 @@ class Service:
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
         """Serve MCP sessions and subscribers while this is open."""
-        async with self._manager.run():
+        async with self._manager.run(), self._page.run():
             yield
 
     def close(self) -> None:
@@ -155,9 +163,6 @@ class Service:
 
     async def _metrics(self, request: Request) -> Response:
         return Response(await self.metrics.page(self._broker), media_type=CONTENT_TYPE_LATEST)
-
-    async def _place(self, request: Request) -> Response:
-        return PlainTextResponse(PLACE)
 
 
 def _scope(ctx: Context) -> Any:

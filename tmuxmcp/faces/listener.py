@@ -29,6 +29,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
 from tmuxmcp.faces.entrance import KNOW
 from tmuxmcp.faces.refusal import refusal
+from tmuxmcp.page.servers import Served
 
 log = logging.getLogger(__name__)
 
@@ -138,6 +139,14 @@ def hosts_of(opened: socket.socket, host: str) -> set[str]:
     return {f"{name}:{port}" for name in names} | (names if port == 80 else set())
 
 
+def served_at(opened: socket.socket) -> Served:
+    """Where a browser of this machine reaches what listens."""
+    host, port = opened.getsockname()[:2]
+    if ipaddress.ip_address(host.partition("%")[0]).is_unspecified:
+        host = "127.0.0.1"
+    return Served(port, f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+
+
 async def serve(
     app: ASGIApp,
     opened: socket.socket,
@@ -155,9 +164,28 @@ async def serve(
         cut: called when those answers are written: ends every request.
         dropped: called when a connection is ended because its client takes nothing.
     """
+    server = _Server(_config(app, dropped))
+    async with anyio.create_task_group() as task_group:
+        await task_group.start(_on_signal, server, close, stop, cut)
+        await server.serve(sockets=[opened])
+        task_group.cancel_scope.cancel()
+
+
+async def serve_beside(app: ASGIApp, opened: socket.socket, dropped: Callable[[], None]) -> None:
+    """Serve until cancelled, beside another face that minds the signals."""
+    server = _Server(_config(app, dropped))
+    try:
+        await server.serve(sockets=[opened])
+    finally:
+        server.should_exit = server.force_exit = True
+        with anyio.move_on_after(GRACE_S, shield=True):
+            await server.shutdown(sockets=[opened])
+
+
+def _config(app: ASGIApp, dropped: Callable[[], None]) -> uvicorn.Config:
     for name in ("uvicorn", "mcp", "sse_starlette"):  # each tells of every connection
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger().level))
-    config = uvicorn.Config(
+    return uvicorn.Config(
         app,
         http=partial(Connection, crowd=Crowd(), dropped=dropped),  # type: ignore[arg-type]  # a class is asked for; it is only called
         ws="none",
@@ -170,11 +198,6 @@ async def serve(
         timeout_graceful_shutdown=GRACE_S,
         backlog=ACCEPTED_AT_ONCE,
     )
-    server = _Server(config)
-    async with anyio.create_task_group() as task_group:
-        await task_group.start(_on_signal, server, close, stop, cut)
-        await server.serve(sockets=[opened])
-        task_group.cancel_scope.cancel()
 
 
 class _Server(uvicorn.Server):

@@ -62,6 +62,9 @@ CALL_META, ERROR_META, RESULT_META = "tmuxmcp/call", "tmuxmcp/error", "tmuxmcp/r
 MAX_RESULT_CHARS = 500_000
 """What Claude Code may show of a result that was asked for with a large `max_bytes`: the most it accepts."""
 
+WIDE = 1000
+"""An upper bound from here on is no news to a model."""
+
 ICON = Icon(
     src="data:image/svg+xml;base64,"
     + base64.b64encode(
@@ -93,11 +96,12 @@ menus), view=diff only its rows that changed since your last look.
 - Long output is cut in the middle; the line in between says which offsets fetch the rest (`read since=`). \
 `search` finds text in all that was printed.
 - `mode` says what the terminal does: shell_prompt, running, line_input, password, pager, editor, fullscreen.
-- mode=password: a secret is asked for. Never type, guess or ask for secrets yourself: have the person run \
-`tmuxmcp attach --take SESSION_ID` and type it, then read with wait_for=ready. `attach_command` only watches.
+- mode=password: a secret is asked for. Never type, guess or ask for secrets yourself: call `request_user_input` with \
+secret=true, or have the person run `tmuxmcp attach --take SESSION_ID` and type it, then read with \
+wait_for=ready. `attach_command` only watches.
 - Understood though no schema has them: ctrl alt shift bracketed_paste prompt_pattern screen_id limits \
 scrollback_lines generation data_base64 at_ms at_offset, idle_ms of send and run, format of send, \
-signal of destroy_session.
+signal of destroy_session, record of create_session (true, on_failure).
 - Errors begin with a CODE and say what to do next.
 """
 
@@ -156,11 +160,11 @@ def build_server(
 
     async def call_tool(ctx: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         call_id = Call().call_id
-        ask = asking.of(ctx, params)
+        ask, answers = asking.of(ctx, params), asking.answered(params)
         try:
             operation = _find(offered, params.name)
             opened = await broker()
-            call = replace(call_of(ctx), call_id=call_id, ask=ask)
+            call = replace(call_of(ctx), call_id=call_id, ask=ask, answers=answers)
             async with around(ctx, operation.name):
                 result = await opened.perform(operation, params.arguments or {}, call)
             if answered and ctx.request_id is not None:
@@ -228,11 +232,12 @@ def as_tool(operation: Operation, results: Results, settings: BrokerSettings = D
     Args:
         whole: also with the arguments that are seldom needed.
     """
+    schema = without_nulls(lean(operation.schema(settings, whole=whole)))
     return Tool(
         name=operation.name,
         title=operation.title,
         description=operation.description,
-        input_schema=without_nulls(lean(operation.schema(settings, whole=whole))),
+        input_schema=schema if whole else brief(schema),
         output_schema=None if results == "text" else lean(operation.result.model_json_schema(mode="serialization")),
         annotations=ToolAnnotations(
             read_only_hint=operation.read_only,
@@ -267,6 +272,24 @@ def without_nulls(schema: dict[str, Any]) -> dict[str, Any]:
         rest = {key: value for key, value in given.items() if key != "anyOf" and (key, value) != ("default", None)}
         properties[name] = {**one, **rest}
     return schema | {"properties": properties}
+
+
+def brief(schema: dict[str, Any]) -> dict[str, Any]:
+    """An input schema without what a model can do without: that what is left out is empty, and bounds as wide as these.
+
+    They hold all the same, and an error names them.
+    """
+    properties = {
+        name: {key: value for key, value in given.items() if not _goes_without_saying(key, value)}
+        for name, given in schema["properties"].items()
+    }
+    return schema | {"properties": properties}
+
+
+def _goes_without_saying(key: str, value: Any) -> bool:
+    if key == "default":
+        return value in ("", [], {})
+    return (key == "minimum" and value in (0, 1)) or (key == "maximum" and value >= WIDE)
 
 
 def as_result(result: Result, results: Results, call_id: str) -> CallToolResult:

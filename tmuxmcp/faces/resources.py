@@ -27,6 +27,7 @@ from mcp.types import (
 )
 
 from tmuxmcp.contract import requests as q
+from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.request import R, Request
 from tmuxmcp.errors import InvalidArgument, SessionNotFound, TmuxMcpError, Unsupported
@@ -42,16 +43,23 @@ BrokerSource = Callable[[], Awaitable["Broker"]]
 SESSIONS = "tmux://sessions"
 PARTS = {
     "screen": ("Screen", "What the session's terminal shows now"),
-    "history": ("History", "The newest lines that the session printed, as many as its scrollback keeps"),
-    "recording": ("Recording", "The session's recording, an asciicast"),
+    "history": ("History", "The commands that the session's shell ran: text, exit code, time, who typed it"),
+    "recording": ("Recording", "What the session did, as an asciicast of version 3: the newest MiB"),
 }
+MIME_TYPES = {"screen": "text/plain", "history": "application/json", "recording": "application/x-asciicast"}
 URI = re.compile(rf"{SESSIONS}(?:/([A-Za-z0-9][A-Za-z0-9_-]{{0,63}})/({'|'.join(PARTS)}))?\Z")
 
 MAX_BYTES = 1 << 20
 """Most bytes of text in one resource."""
 
-MOST_LINES = 100_000
-"""Most lines in one resource."""
+MOST_COMMANDS = 1000
+"""Most commands in one resource."""
+
+HEAD_BYTES = 4096
+"""Of these, for what stands before the commands."""
+
+CUT = "tmuxmcp/recording"
+"""In the `_meta` of a recording: which part of the log it shows."""
 
 MOST_COMPLETIONS = 100
 """As many as the protocol allows."""
@@ -81,14 +89,13 @@ class Resources:
         self._broker, self._call_of = broker, call_of
 
     async def listing(self, ctx: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
-        """All sessions, and the screen and history of each."""
+        """All sessions, and the parts of each."""
         found = [Resource(name="sessions", title="Sessions", uri=SESSIONS, mime_type="application/json",
                           description="All sessions, with what each is doing")]  # fmt: skip
         for session_id in await self._session_ids(ctx):
-            for part in ("screen", "history"):
-                title, description = PARTS[part]
+            for part, (title, description) in PARTS.items():
                 uri, name = f"{SESSIONS}/{session_id}/{part}", f"{session_id}/{part}"
-                found.append(Resource(name=name, title=f"{title} of {session_id}", uri=uri, mime_type="text/plain",
+                found.append(Resource(name=name, title=f"{title} of {session_id}", uri=uri, mime_type=MIME_TYPES[part],
                                       description=description))  # fmt: skip
         return ListResourcesResult(resources=found[:MOST_LISTED])
 
@@ -101,7 +108,7 @@ class Resources:
                     title=title,
                     uri_template=f"{SESSIONS}/{{id}}/{part}",
                     description=description,
-                    mime_type="application/x-asciicast" if part == "recording" else "text/plain",
+                    mime_type=MIME_TYPES[part],
                 )
                 for part, (title, description) in PARTS.items()
             ]
@@ -111,25 +118,31 @@ class Resources:
         """The text of one resource; it moves no read cursor."""
         uri = str(params.uri)
         try:
-            text, mime_type = await self._text(ctx, uri)
+            contents = await self._contents(ctx, uri)
         except TmuxMcpError as error:
             raise failed(error, uri) from None
-        return ReadResourceResult(contents=[TextResourceContents(uri=uri, mime_type=mime_type, text=portable(text))])
+        return ReadResourceResult(contents=[contents])
 
-    async def _text(self, ctx: Context, uri: str) -> tuple[str, str]:
+    async def _contents(self, ctx: Context, uri: str) -> TextResourceContents:
         address = parse_uri(uri)
         if address is None:
             raise InvalidArgument(f"There is no resource {uri[:200]!r}.", hint=f"{SESSIONS} lists the sessions.")
-        if not address.part:
-            listed = await self._do(ctx, q.ListSessions())
-            return json.dumps(portable(listed.model_dump(mode="json")), ensure_ascii=False), "application/json"
-        if address.part == "recording":
-            await self._do(ctx, q.GetSession(address.session_id))
-            raise Unsupported(f"There is no recording of session {address.session_id}.", hint="Read its history.")
-        request = q.Read("screen", address.session_id, max_bytes=MAX_BYTES)
-        if address.part == "history":
-            request = q.Read("scrollback", address.session_id, limit=MOST_LINES, max_bytes=MAX_BYTES)
-        return (await self._do(ctx, request)).content, "text/plain"
+        part, session_id = address.part, address.session_id
+        meta: dict[str, Any] | None = None
+        match part:
+            case "screen":
+                text = (await self._do(ctx, q.Read("screen", session_id, max_bytes=MAX_BYTES))).content
+            case "history":
+                text = _history(await self._do(ctx, q.ListCommands(session_id, limit=MOST_COMMANDS)))
+            case "recording":
+                cast = await (await self._broker()).asciicast(session_id, MAX_BYTES, self._call_of(ctx))
+                text = cast.text.decode()
+                cut = {"begin_offset": cast.begin, "end_offset": cast.end, "first_offset": cast.first}
+                meta = {CUT: cut | {"cut": cast.begin > 0}}
+            case _:
+                text = _json((await self._do(ctx, q.ListSessions())).model_dump(mode="json"))
+        mime_type = MIME_TYPES.get(part, "application/json")
+        return TextResourceContents(uri=uri, mime_type=mime_type, text=portable(text), _meta=meta)
 
     async def _do(self, ctx: Context, request: Request[R]) -> R:
         return await (await self._broker()).do(request, self._call_of(ctx))
@@ -148,6 +161,22 @@ class Resources:
         ids = sorted(each for each in await self._session_ids(ctx) if each.startswith(params.argument.value))
         values = ids[:MOST_COMPLETIONS]
         return CompleteResult(completion=Completion(values=values, total=len(ids), has_more=len(ids) > len(values)))
+
+
+def _json(values: dict[str, Any]) -> str:
+    return json.dumps(portable(values), ensure_ascii=False)
+
+
+def _history(listed: r.ListCommandsResult) -> str:
+    """The commands, without the oldest where they would be more than `MAX_BYTES`; `omitted` says how many those are."""
+    values = listed.model_dump(mode="json")
+    commands = values.pop("commands")
+    sizes = [len(_json(each).encode()) + 2 for each in commands]
+    first, room = len(commands), MAX_BYTES - HEAD_BYTES
+    while first and sizes[first - 1] <= room:
+        first -= 1
+        room -= sizes[first]
+    return _json(values | {"count": len(commands) - first, "omitted": first, "commands": commands[first:]})
 
 
 def failed(error: TmuxMcpError, uri: str) -> MCPError:

@@ -181,7 +181,8 @@ class Subscriptions:
         with anyio.CancelScope() as scope:
             self._watched[uri] = scope
             try:
-                await broker.notify(changed, address.session_id, output=True, task_status=task_status)
+                commands = address.part == "history"
+                await broker.notify(changed, address.session_id, True, commands, task_status=task_status)
             except Exception:
                 log.exception("%s is not watched any more", uri)
             finally:

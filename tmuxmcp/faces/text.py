@@ -154,6 +154,7 @@ def _send(result: r.SendResult) -> Fields:
         yield from _read(result.result)
     else:
         yield "session_id", result.session_id
+    yield from _handed_back(result.handed_back)
     if result.note:
         yield "note", result.note
 
@@ -175,6 +176,7 @@ def _search(result: r.SearchResult) -> Fields:
     yield from (("total", result.total), ("session_id", result.session_id))
     if result.truncated:
         yield "truncated", True
+    yield from _handed_back(result.handed_back)
     if result.note:
         yield "note", result.note
 
@@ -226,8 +228,14 @@ def _remarks(result: r.RunResult | r.ReadResult) -> Fields:
         yield "effective_timeout_ms", result.effective_timeout_ms
     if result.sanitized:
         yield "sanitized", True
+    yield from _handed_back(result.handed_back)
     if result.note:
         yield "note", result.note
+
+
+def _handed_back(handed: r.HandedBack | None) -> Fields:
+    if handed:
+        yield "handed_back", handed.model_dump(mode="json")
 
 
 def _known(result: r.Result) -> Fields:

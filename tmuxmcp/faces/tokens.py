@@ -65,15 +65,21 @@ class Tokens:
 
     def find(self, authorization: str | None) -> Token | None:
         """The token in an `Authorization` header; compared with every one, in constant time."""
-        scheme, _, given = (authorization or "").partition(" ")
-        if scheme.lower() != "bearer":
+        given = bearer(authorization)
+        if not given:
             return None
-        digest = _digest(given.strip())
+        digest = _digest(given)
         found = None
         for token in self._tokens:
             if hmac.compare_digest(token.digest, digest):
                 found = token
         return found
+
+
+def bearer(authorization: str | None) -> str:
+    """The token in an `Authorization` header; empty: there is none."""
+    scheme, _, given = (authorization or "").partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else ""
 
 
 def load_tokens(file: Path | None, variable: str | None) -> Tokens | None:

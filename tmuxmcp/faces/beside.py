@@ -1,0 +1,64 @@
+"""The page beside a server on stdin and stdout: on a loopback port of its own, and nothing else there."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from pathlib import Path
+
+from starlette.applications import Starlette
+
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.errors import IoError
+from tmuxmcp.faces import listener
+from tmuxmcp.faces.entrance import Entrance
+from tmuxmcp.faces.tokens import Tokens, bearer
+from tmuxmcp.page import servers
+from tmuxmcp.page.codes import Keys
+from tmuxmcp.page.routes import Page
+
+log = logging.getLogger(__name__)
+
+HOST = "127.0.0.1"
+
+
+async def page_beside(broker: Broker, state_dir: Path) -> None:
+    """Show the page, until cancelled.
+
+    Raises:
+        IoError: there is no port.
+    """
+    with _bound(state_dir) as opened:
+        served = listener.served_at(opened)
+        page = Page(broker, Keys(state_dir, served.port), bearer)
+        app = Entrance(
+            Starlette(routes=page.routes()),
+            Tokens([]),
+            listener.hosts_of(opened, HOST),
+            lambda status, received, sent: None,
+            knows_person=page.knows,
+            open_paths=page.open_paths,
+        )
+        with servers.told(state_dir, served):
+            broker.shows_page(served.url)
+            log.info("the page is at %s", served.url)
+            try:
+                async with page.run():
+                    await listener.serve_beside(app, opened, lambda: None)
+            finally:
+                app.stop()
+                broker.shows_page("")
+
+
+def _bound(state_dir: Path) -> socket.socket:
+    """The port that a server before this one had, if nobody has it; so pages that are open find this one."""
+    last = servers.last_port(state_dir)
+    if last:
+        try:
+            return listener.bind(HOST, last, only_loopback=True)
+        except IoError:
+            pass
+    opened = listener.bind(HOST, 0, only_loopback=True)
+    if last not in [each.port for each in servers.running(state_dir)]:
+        servers.keep_port(state_dir, opened.getsockname()[1])
+    return opened
