@@ -60,6 +60,18 @@ class Page:
         self.call("Page.navigate", url=file.as_uri())
         self.wait("Page.loadEventFired")
 
+    def go(self, url: str) -> None:
+        """Show an address."""
+        self.call("Page.navigate", url=url)
+        self.wait("Page.loadEventFired")
+
+    def until(self, expression: str) -> None:
+        """Wait until some JavaScript gives something true."""
+        deadline = time.monotonic() + LIMIT_S
+        while not self.value(expression):
+            assert time.monotonic() < deadline, (expression, self.value("document.body.innerText"))
+            time.sleep(0.02)
+
     def value(self, expression: str) -> Any:
         """What some JavaScript gives."""
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)

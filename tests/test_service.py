@@ -38,10 +38,10 @@ def service() -> Iterator[Service]:
 # ---- who comes in ------------------------------------------------------------------------------
 
 
-def test_health_and_the_pages_place_need_no_token(service: Service):
+def test_health_and_the_page_itself_need_no_token(service: Service):
     with service.http("") as client:
         assert client.get("/healthz").json()["status"] == "ok"
-        assert "still to come" in client.get("/").text
+        assert client.get("/").headers["content-type"].startswith("text/html")
         assert client.head("/healthz").status_code == 200
 
 
@@ -356,9 +356,23 @@ async def test_progress_comes_over_http(service: Service, mode: str, tmp_path: P
 
 
 @pytest.mark.anyio
-async def test_updates_come_over_http(service: Service, mode: str):
-    name = await anyio.to_thread.run_sync(named, service, f"updates-{mode}")
-    uri = f"tmux://sessions/{name}/screen"
+async def test_history_and_recording_are_read_over_http(service: Service, mode: str):
+    name = await anyio.to_thread.run_sync(named, service, f"parts-{mode}")
+    async with service.mcp(mode) as client:
+        await client.call_tool("run", {"command": "echo hi; (exit 3)", "session_id": name})
+    async with service.mcp(mode, "viewer") as client:  # who may only look
+        (history,) = (await client.read_resource(f"tmux://sessions/{name}/history")).contents
+        (cast,) = (await client.read_resource(f"tmux://sessions/{name}/recording")).contents
+    assert [each["exit_code"] for each in json.loads(history.text)["commands"]] == [3]
+    assert json.loads(cast.text.splitlines()[0])["version"] == 3
+    assert cast.meta["tmuxmcp/recording"]["cut"] is False
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("part", ["screen", "history"])
+async def test_updates_come_over_http(service: Service, mode: str, part: str):
+    name = await anyio.to_thread.run_sync(named, service, f"updates-{mode}-{part}")
+    uri = f"tmux://sessions/{name}/{part}"
     heard = anyio.Event()
 
     async def on_message(message: object) -> None:
@@ -368,7 +382,7 @@ async def test_updates_come_over_http(service: Service, mode: str):
     async def type_until_heard() -> None:
         with anyio.fail_after(20 * SLOW):
             while not heard.is_set():  # the earlier era's client opens its stream in the background
-                await client.call_tool("send", {"text": "x", "session_id": name, "read": "none"})
+                await client.call_tool("send", {"text": ":", "enter": True, "session_id": name, "read": "none"})
                 await anyio.sleep(0.2)
 
     async def listen() -> None:

@@ -1,0 +1,303 @@
+"""Who gets to the page: codes, tokens, headers; a real server and a real browser."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+
+from tests import browser
+from tests.conftest import SLOW, end_server
+from tests.service import Service, bearer
+from tmuxmcp.page import codes, servers
+
+
+@pytest.fixture(scope="module")
+def state_dir() -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="tm-"))
+    yield directory
+    end_server(directory)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def service(state_dir: Path) -> Iterator[Service]:
+    started = Service(state_dir)
+    yield started
+    started.stop()
+
+
+def cli(state_dir: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {"HOME": str(state_dir / "home"), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"} | variables
+    return subprocess.run(
+        [sys.executable, "-m", "tmuxmcp", "page", "--state-dir", str(state_dir), *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=30 * SLOW,
+    )
+
+
+def a_code(service: Service, state_dir: Path) -> str:
+    return codes.make_code(state_dir, service.port)
+
+
+def enter(service: Service, code: str, **headers: str) -> httpx2.Response:
+    return httpx2.post(f"{service.url}/page/enter", json={"code": code}, headers=headers, timeout=20 * SLOW)
+
+
+def person(service: Service, state_dir: Path) -> dict[str, str]:
+    """The header of a page that is let in."""
+    answer = enter(service, a_code(service, state_dir))
+    assert answer.status_code == 200
+    return {"Authorization": f"Bearer {answer.json()['token']}"}
+
+
+def test_a_code_is_good_once(service: Service, state_dir: Path):
+    code = a_code(service, state_dir)
+    assert enter(service, code).status_code == 200
+    again = enter(service, code)
+    assert (again.status_code, again.json()["error"]["code"]) == (401, "UNAUTHORIZED")
+
+
+def test_a_code_is_good_for_a_minute(service: Service, state_dir: Path):
+    code = a_code(service, state_dir)
+    (file,) = (state_dir / "page" / "codes").iterdir()
+    os.utime(file, (time.time() - codes.CODE_S - 1,) * 2)
+    assert enter(service, code).status_code == 401
+
+
+@pytest.mark.parametrize("code", ["", "x" * 43, "../../tokens", "\0", "é" * 43])
+def test_what_is_no_code_is_refused(service: Service, code: str):
+    assert enter(service, code).status_code == 401
+
+
+def test_a_code_is_for_one_port(service: Service, state_dir: Path):
+    assert enter(service, codes.make_code(state_dir, service.port + 1)).status_code == 401
+    token = codes.Keys(state_dir, service.port + 1).enter(codes.make_code(state_dir, service.port + 1)).token
+    assert leave(service, {"Authorization": f"Bearer {token}"}) == 401
+
+
+def leave(service: Service, headers: dict[str, str]) -> int:
+    return httpx2.post(f"{service.url}/page/leave", json={}, headers=headers, timeout=20 * SLOW).status_code
+
+
+def test_only_digests_are_kept(service: Service, state_dir: Path):
+    code = a_code(service, state_dir)
+    token = enter(service, code).json()["token"]
+    kept = [file for file in (state_dir / "page").rglob("*") if file.is_file()]
+    assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in kept)
+    said = " ".join(f"{file} {file.read_text()}" for file in kept)
+    assert code not in said
+    assert token not in said
+
+
+def test_without_a_persons_token_nothing_is_told(service: Service, state_dir: Path):
+    for headers in ({}, bearer("boss"), bearer("agent"), {"Authorization": "Bearer x"}):
+        assert leave(service, headers) == 401
+    headers = person(service, state_dir)
+    assert leave(service, headers) == 200
+    assert leave(service, headers) == 401  # it left
+
+
+def test_a_persons_token_opens_no_tool(service: Service, state_dir: Path):
+    headers = person(service, state_dir)
+    call = {"jsonrpc": "2.0", "id": 1, "method": "list_sessions", "params": {}}
+    with httpx2.Client(base_url=service.url, headers=headers, timeout=20 * SLOW) as client:
+        assert client.post("/rpc", json=call).status_code == 401
+        assert client.post("/mcp", json=call).status_code == 401
+        assert client.get("/metrics").status_code == 401
+
+
+def test_nobody_is_given_the_scope_of_a_person(state_dir: Path):
+    file = state_dir / "wrong-tokens"
+    file.touch(mode=0o600)
+    file.write_text("me person 0123456789abcdef\n")
+    words = ["serve", "--state-dir", str(state_dir), "--http", "0", "--token-file", str(file)]
+    done = subprocess.run([sys.executable, "-m", "tmuxmcp", *words], capture_output=True, text=True, timeout=30 * SLOW)
+    assert done.returncode == 2
+    assert "not understood" in done.stderr
+
+
+@pytest.mark.parametrize("path", ["/", "/page/main.js", "/page/style.css", "/page/icon.svg"])
+def test_files_come_with_headers_that_let_a_browser_do_little(service: Service, path: str):
+    answer = httpx2.get(service.url + path, timeout=20 * SLOW)
+    assert answer.status_code == 200
+    policy = answer.headers["content-security-policy"]
+    for part in ("default-src 'none'", "script-src 'self'", "connect-src 'self'", "frame-ancestors 'none'"):
+        assert part in policy
+    assert "unsafe" not in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["cache-control"] == "no-store"
+    assert "set-cookie" not in answer.headers
+
+
+def test_other_names_and_origins_are_refused(service: Service, state_dir: Path):
+    headers = person(service, state_dir)
+    assert httpx2.get(service.url, headers={"Host": "evil.example"}, timeout=20 * SLOW).status_code == 421
+    for origin in ("http://evil.example", f"http://localhost:{service.port}", "null", "http://127.0.0.1"):
+        assert leave(service, headers | {"Origin": origin}) == 403
+        assert enter(service, a_code(service, state_dir), Origin=origin).status_code == 403
+    assert enter(service, a_code(service, state_dir), Origin=service.url).status_code == 200
+
+
+def test_what_a_stranger_sends_is_bounded(service: Service):
+    answer = httpx2.post(f"{service.url}/page/enter", json={"code": "x" * 2000}, timeout=20 * SLOW)
+    assert answer.status_code == 413
+    assert httpx2.post(f"{service.url}/page/enter", content=b"{}", timeout=20 * SLOW).status_code == 400
+
+
+def test_a_token_outlives_its_server(state_dir: Path):
+    first = Service(state_dir)
+    headers = person(first, state_dir)
+    first.stop()
+    second = Service(state_dir, "--http", f"127.0.0.1:{first.port}")
+    try:
+        assert leave(second, headers) == 200
+    finally:
+        second.stop()
+
+
+def test_number_of_tokens_is_bounded(tmp_path: Path):
+    keys = codes.Keys(tmp_path, 1)
+    tokens = [keys.enter(codes.make_code(tmp_path, 1)).token for _ in range(codes.MOST + 1)]
+    assert len(list((tmp_path / "page" / "tokens").iterdir())) == codes.MOST
+    assert keys.knows(tokens[-1])
+
+
+def test_a_server_proves_to_a_page_that_it_is_the_one(service: Service, state_dir: Path):
+    given = enter(service, a_code(service, state_dir)).json()
+    asked = {"digest": hashlib.sha256(given["token"].encode()).hexdigest(), "nonce": "once"}
+    proof = httpx2.post(f"{service.url}/page/prove", json=asked, timeout=20 * SLOW).json()["proof"]
+    wanted = hmac.new(given["seal"].encode(), b"once", hashlib.sha256)
+    assert proof == wanted.hexdigest()
+    for wrong in ({"digest": "0" * 64}, {"digest": "../port"}, {"nonce": "x" * 101}):
+        assert httpx2.post(f"{service.url}/page/prove", json=asked | wrong, timeout=20 * SLOW).status_code == 401
+
+
+# ---- the command line --------------------------------------------------------------------------
+
+
+def test_command_line_gives_an_address_that_lets_in(service: Service, state_dir: Path):
+    done = cli(state_dir, "build", "--no-open")
+    assert done.returncode == 0, done.stderr
+    url = urlsplit(done.stdout.strip())
+    assert f"http://{url.netloc}" == service.url
+    words = parse_qs(url.fragment)
+    assert words["session"] == ["build"]
+    assert enter(service, words["code"][0]).status_code == 200
+
+
+def test_command_line_says_what_to_start_when_nothing_serves_the_page(tmp_path: Path):
+    done = cli(tmp_path, "--no-open")
+    assert done.returncode == 1
+    assert "tmuxmcp serve --http" in done.stderr
+
+
+def test_command_line_knows_a_server_that_was_killed(service: Service, state_dir: Path):
+    left = state_dir / "page" / "servers" / "1"
+    left.write_text(json.dumps({"url": "http://127.0.0.1:1"}))
+    assert [each.port for each in servers.running(state_dir)] == [service.port]
+    done = cli(state_dir, "--no-open", "--port", "1")
+    assert str(service.port) in done.stderr
+    left.unlink()
+
+
+def test_an_agent_in_a_session_gets_no_code(service: Service, state_dir: Path):
+    command = f"{sys.executable} -m tmuxmcp page --no-open --state-dir {state_dir}"
+    result = service.result("run", command=f"PYTHONPATH={Path.cwd()} {command}", timeout_ms=30_000)
+    assert "Only a person opens the page" in result["output"]
+    assert result["exit_code"] == 4
+
+
+def test_code_is_not_among_the_words_a_browser_is_started_with(service: Service, state_dir: Path, tmp_path: Path):
+    opener = tmp_path / "opener"
+    opener.write_text('#!/bin/sh\nprintf %s "$1" >"$0.words"\n')
+    opener.chmod(0o700)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tmuxmcp", "page", "--state-dir", str(state_dir)],
+        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "BROWSER": f"{opener} %s"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    words = tmp_path / "opener.words"
+    try:
+        assert until(lambda: words.exists() and words.read_text().endswith(".html"))
+        file = Path(urlsplit(words.read_text()).path)
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        code = file.read_text().partition("#code=")[2].partition('"')[0]
+        assert enter(service, code).status_code == 200
+        assert process.wait(20 * SLOW) == 0
+        assert not file.exists()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def until(probe) -> bool:
+    deadline = time.monotonic() + 20 * SLOW
+    while not probe() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return bool(probe())
+
+
+# ---- in a browser ------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not browser.CHROMIUM, reason="needs a browser")
+def test_a_browser_is_let_in_and_stays_in(service: Service, state_dir: Path):
+    with browser.page() as page:
+        page.go(f"{service.url}/")
+        page.until("document.body.innerText.includes('tmuxmcp page')")
+        page.go(f"{service.url}/?x#code={a_code(service, state_dir)}")
+        page.until("sessionStorage.getItem('tmuxmcp-token')")
+        assert "code" not in page.value("location.href")
+        assert page.value("document.cookie") == ""
+        page.call("Page.reload")
+        page.wait("Page.loadEventFired")
+        page.until("sessionStorage.getItem('tmuxmcp-token') && !document.body.innerText.includes('tmuxmcp page')")
+
+
+@pytest.mark.skipif(not browser.CHROMIUM, reason="needs a browser")
+def test_a_page_does_not_send_its_token_to_another_program_at_its_port(state_dir: Path):
+    first = Service(state_dir)
+    with browser.page() as page:
+        page.go(f"{first.url}/#code={a_code(first, state_dir)}")
+        page.until("document.querySelector('.link')?.dataset.state == 'live'")
+        token = page.value("sessionStorage.getItem('tmuxmcp-token')")
+        first.stop()
+        heard: list[str] = []
+
+        class Squatter(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                heard.append(f"{self.path} {self.headers} {body!r}")
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(b'{"proof": "00"}')
+
+            def log_message(self, *words: object) -> None:
+                pass
+
+        with ThreadingHTTPServer(("127.0.0.1", first.port), Squatter) as squatter:
+            Thread(target=squatter.serve_forever, daemon=True).start()
+            page.until("document.querySelector('.link').title.includes('Another program')")
+            squatter.shutdown()
+        assert heard
+        assert all(each.startswith("/page/prove") and token not in each for each in heard)

@@ -1,0 +1,230 @@
+"""The page in a real browser: what it shows, what hostile programs make of it, how it stands a restart."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import browser
+from tests.conftest import end_server
+from tests.service import Service
+from tmuxmcp.page import codes
+
+pytestmark = pytest.mark.skipif(not browser.CHROMIUM, reason="needs a browser")
+
+
+@pytest.fixture(scope="module")
+def state_dir() -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="tm-"))
+    yield directory
+    end_server(directory)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def service(state_dir: Path) -> Iterator[Service]:
+    started = Service(state_dir)
+    started.result("create_session", program="bash", name="one")
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def page(service: Service, state_dir: Path) -> Iterator[browser.Page]:
+    with browser.page() as shown:
+        shown.go(f"{service.url}/#code={codes.make_code(state_dir, service.port)}")
+        shown.until("document.querySelectorAll('a.card').length > 0")
+        yield shown
+
+
+def show(page: browser.Page, session: str) -> None:
+    page.value(f"location.hash = 'session={session}'")
+    page.until(f"document.title.startsWith('{session}') && document.querySelectorAll('.screen .row').length > 0")
+
+
+def text_of_screen() -> str:
+    return "[...document.querySelectorAll('.screen .row')].map((row) => row.textContent).join('\\n')"
+
+
+def test_a_card_tells_how_a_session_stands(page: browser.Page, service: Service):
+    page.value("location.hash = ''")
+    service.result("run", session_id="one", command="echo in the card; false")
+    card = "document.querySelector('a.card[href=\"#session=one\"]')"
+    page.until(f"{card}?.innerText.includes('in the card')")
+    page.until(f"{card}.querySelector('.status')?.textContent == '1'")
+    assert page.value(f"{card}.querySelector('.state').textContent") == "at its prompt"
+
+
+def test_screen_is_live(page: browser.Page, service: Service):
+    show(page, "one")
+    service.result("run", session_id="one", command="clear; printf '\\033[31mred\\033[0m 漢字 │\\n'")
+    page.until(f"{text_of_screen()}.includes('red 漢字 │')")
+    spans = "[...document.querySelectorAll('.screen .row span')]"
+    assert (
+        page.value(f"getComputedStyle({spans}.find((each) => each.textContent == 'red')).color") == "rgb(224, 85, 97)"
+    )
+    wide, one = (
+        page.value(f"{spans}.find((each) => each.textContent == '{char}').getBoundingClientRect().width")
+        for char in "漢│"
+    )
+    assert wide == pytest.approx(2 * one, abs=0.01)
+
+
+def test_lines_meet_without_gaps(page: browser.Page, service: Service):
+    service.result("run", session_id="one", command="clear; printf '││\\n││\\n'")
+    show(page, "one")
+    page.until(f"{text_of_screen()}.includes('││\\n││')")
+    boxes = page.value(
+        "[...document.querySelectorAll('.screen .row .drawn')].slice(0, 4)"
+        ".map((each) => each.getBoundingClientRect()).map((box) => [box.left, box.top, box.right, box.bottom])"
+    )
+    assert boxes[0][2] == pytest.approx(boxes[1][0], abs=0.01)
+    assert boxes[0][3] == pytest.approx(boxes[2][1], abs=0.01)
+
+
+def test_a_click_shows_what_a_command_printed(page: browser.Page, service: Service):
+    service.result("run", session_id="one", command="echo printed by it")
+    show(page, "one")
+    line = "[...document.querySelectorAll('.commands .line')].find((each) => each.innerText.includes('printed by it'))"
+    page.until(f"{line} !== undefined")
+    page.value(f"{line}.click()")
+    page.until(f"{line}.parentElement.querySelector('.output').textContent == 'printed by it\\n'")
+
+
+HOSTILE = (
+    r"\033]2;<img src=x onerror=window.bad=1>\007",
+    r"<script>window.bad=1</script><img src=x onerror=window.bad=1>",
+    r"\033]8;;javascript:window.bad=1\007click\033]8;;\007",
+    r"\033[?1049h\033[?1049l\033[2J\033[H\033]52;c;YmFk\007\033P+q544e\033\\\\",
+    r"<style>*{display:none}</style></div></main>",
+)
+
+
+def test_hostile_programs_show_nothing_but_text(page: browser.Page, service: Service):
+    service.result("create_session", program="bash", name="hostile")
+    show(page, "hostile")
+    for text in (*HOSTILE, "".join(HOSTILE[:2])):
+        service.result("run", session_id="hostile", command=f"printf '%b\\n' '{text}'")
+    service.result(
+        "run", session_id="hostile", command="for i in {1..3000}; do printf '\\033[%dm\\033[%d;%dHx' $i $i $i; done"
+    )
+    service.result("run", session_id="hostile", command="printf '\\033[0m'; clear; echo '<b id=bad>the end</b>'")
+    page.until(f"{text_of_screen()}.includes('<b id=bad>the end</b>')")
+    page.value("location.hash = ''")
+    page.until("document.querySelectorAll('a.card').length > 1")
+    assert page.value("window.bad") is None
+    assert page.value("document.querySelectorAll('#app :is(script, img, style, b, iframe)').length") == 0
+
+
+CLICK_AT_COLUMN_8 = """
+(() => {
+  const row = document.querySelector('.screen .row');
+  const box = row.getBoundingClientRect();
+  const cell = parseFloat(document.querySelector('.grid').style.getPropertyValue('--cw'));
+  row.dispatchEvent(new MouseEvent('click', {bubbles: true, clientX: box.left + 8 * cell, clientY: box.top + 2}));
+})()
+"""
+
+
+def test_an_address_opens_only_after_a_question(page: browser.Page, service: Service):
+    service.result("run", session_id="one", command="clear; echo 'see https://example.org/a?b=c.'")
+    show(page, "one")
+    page.until(f"{text_of_screen()}.startsWith('see https://')")
+    page.value("window.open = (...words) => { window.opened = words }")
+    page.value(CLICK_AT_COLUMN_8)
+    page.until("document.querySelector('dialog[open] .url')?.textContent == 'https://example.org/a?b=c'")
+    assert page.value("window.opened") is None
+    page.value("document.querySelector('dialog .main').click()")
+    assert page.value("window.opened") == ["https://example.org/a?b=c", "_blank", "noopener,noreferrer"]
+
+
+def test_an_ended_session_shows_what_it_showed_last(page: browser.Page, service: Service):
+    service.result("create_session", program="bash", name="gone")
+    service.result("run", session_id="gone", command="echo its last words")
+    service.result("destroy_session", session_id="gone")
+    show(page, "gone")
+    page.until(f"{text_of_screen()}.includes('its last words')")
+    page.until("document.body.innerText.includes('This is what it showed last')")
+
+
+def test_past_is_found_shown_and_left(page: browser.Page, service: Service):
+    service.result("create_session", program="bash", name="past")
+    service.result("run", session_id="past", command="clear; echo 'the' first; false")
+    show(page, "past")
+    page.until("document.querySelectorAll('.past .mark.failed').length == 1")
+    service.result("run", session_id="past", command="clear; echo 'the' second")
+    page.until(f"{text_of_screen()}.includes('the second')")
+    page.value("document.querySelector('.search input').value = '^the first'")
+    page.value("document.querySelector('.search form').requestSubmit()")
+    page.until("document.querySelectorAll('.search .match').length == 1")
+    page.value("document.querySelector('.search .match').click()")
+    page.until(f"{text_of_screen()}.includes('the first') && !{text_of_screen()}.includes('the second')")
+    service.result("run", session_id="past", command="echo and the third")
+    page.until("document.querySelector('.commands').innerText.includes('third')")
+    assert "third" not in page.value(text_of_screen())  # the past stays where it is
+    page.value("[...document.querySelectorAll('.past button')].find((each) => each.textContent == 'Live').click()")
+    page.until(f"{text_of_screen()}.includes('and the third')")
+
+
+def test_a_past_that_is_not_known_does_not_look_like_one(page: browser.Page, service: Service):
+    service.result("run", session_id="one", command="echo the present")
+    show(page, "one")
+    page.until("document.querySelectorAll('.past .mark').length > 0")
+    page.value(
+        "window.asks = window.fetch; window.fetch = (path, ...rest) => path != '/page/past' ? asks(path, ...rest) :"
+        " new Response(JSON.stringify({error: {code: 'NOT_RETAINED', message: 'x'}}), {status: 410})"
+    )
+    slider = "document.querySelector('.past .slider')"
+    page.value(f"{slider}.value = 5; {slider}.dispatchEvent(new Event('input'))")
+    page.until("document.querySelector('.screen.unknown') !== null")
+    assert "not known" in page.value("document.querySelector('.past .note').textContent")
+    page.value("window.fetch = window.asks")
+    page.value("[...document.querySelectorAll('.past button')].find((each) => each.textContent == 'Live').click()")
+    page.until("document.querySelector('.screen.unknown') === null")
+
+
+def test_a_recording_is_handed_to_the_browser_and_left_nowhere(page: browser.Page, service: Service, state_dir: Path):
+    service.result("run", session_id="one", command="echo recorded")
+    show(page, "one")
+    asked = "fetch('/page/export', {method: 'POST', body: JSON.stringify({session: 'one', format: 'txt'}), headers:"
+    token = "{'content-type': 'application/json', authorization: 'Bearer ' + sessionStorage.getItem('tmuxmcp-token')}"
+    assert "recorded\n" in page.value(f"{asked} {token}}}).then((answer) => answer.text())")
+    assert [file for file in (state_dir / "sessions").rglob("recordings/*") if file.is_file()] == []
+
+
+def test_keys_lead_through_the_page(page: browser.Page):
+    page.value("location.hash = ''")
+    page.until("document.querySelectorAll('a.card').length > 0")
+    key = "dispatchEvent(new KeyboardEvent('keydown', {key: '%s', bubbles: true, cancelable: true}))"
+    page.value("document.body." + key % "j")
+    assert page.value("document.activeElement.matches('a.card')")
+    page.value("document.activeElement.click()")
+    page.until("document.querySelector('.session') !== null")
+    page.value("document.body." + key % "Escape")
+    page.until("document.querySelector('.session') === null")
+    page.value("document.body." + key % "/")
+    assert page.value("document.activeElement.matches('input.filter')")
+    page.value("document.activeElement.value = 'no such'; document.activeElement.dispatchEvent(new Event('input'))")
+    assert page.value("document.querySelectorAll('a.card').length") == 0
+    page.value("document.activeElement." + key % "Escape")
+    assert page.value("document.querySelectorAll('a.card').length") > 0
+
+
+def test_page_goes_on_by_itself_after_a_restart_of_the_server(state_dir: Path, service: Service):
+    first = Service(state_dir)
+    with browser.page() as page:
+        page.go(f"{first.url}/#code={codes.make_code(state_dir, first.port)}")
+        page.until("document.querySelectorAll('a.card').length > 0")
+        first.stop()
+        page.until("document.querySelector('.link').dataset.state == 'behind'")
+        second = Service(state_dir, "--http", f"127.0.0.1:{first.port}")
+        try:
+            page.until("document.querySelector('.link').dataset.state == 'live'")
+            service.result("run", session_id="one", command="clear; echo after the restart")
+            page.until("document.body.innerText.includes('after the restart')")
+        finally:
+            second.stop()

@@ -1,0 +1,182 @@
+"""What an open page is told: the list and a screen, changes alone; a real server."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.conftest import SLOW, end_server
+from tests.service import Service
+from tmuxmcp.page import codes, routes
+
+
+@pytest.fixture(scope="module")
+def state_dir() -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="tm-"))
+    yield directory
+    end_server(directory)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def service(state_dir: Path) -> Iterator[Service]:
+    started = Service(state_dir)
+    started.result("create_session", program="bash", name="one")
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def headers(service: Service, state_dir: Path) -> dict[str, str]:
+    code = codes.make_code(state_dir, service.port)
+    answer = httpx2.post(f"{service.url}/page/enter", json={"code": code}, timeout=20 * SLOW)
+    return {"Authorization": f"Bearer {answer.json()['token']}"}
+
+
+class Told:
+    """What a page knows from what it was told."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines = lines
+        self.messages: list[dict[str, Any]] = []
+        self.rows: dict[str, dict[str, Any]] = {}
+        self.screen: dict[int, list[dict[str, Any]]] = {}
+
+    def take(self) -> dict[str, Any]:
+        message = json.loads(next(self._lines))
+        self.messages.append(message)
+        if message["kind"] == "list":
+            self.rows |= {row["session_id"]: row for row in message["rows"]}
+            for name in message["gone"]:
+                del self.rows[name]
+        elif message["kind"] == "screen":
+            self.screen |= {int(number): row for number, row in message.get("lines", {}).items()}
+        return message
+
+    def until(self, probe: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 20 * SLOW
+        while not probe():
+            assert time.monotonic() < deadline, self.messages[-3:]
+            self.take()
+
+    @property
+    def text(self) -> str:
+        rows = ("".join(span["t"] for span in self.screen[number]) for number in sorted(self.screen))
+        return "\n".join(rows)
+
+
+@contextmanager
+def told(service: Service, headers: dict[str, str], session: str = "") -> Iterator[Told]:
+    with (
+        httpx2.Client(timeout=20 * SLOW) as client,
+        client.stream("POST", f"{service.url}/page/stream", json={"session": session}, headers=headers) as answer,
+    ):
+        assert answer.status_code == 200, answer.read()
+        yield Told(answer.iter_lines())
+
+
+def test_list_says_how_each_session_stands(service: Service, headers: dict[str, str]):
+    with told(service, headers) as page:
+        page.until(lambda: page.rows.get("one", {}).get("mode") == "shell_prompt")
+        service.result("run", session_id="one", command="echo first; false")
+        page.until(lambda: (page.rows["one"]["command"] or {}).get("exit_code") == 1)
+        assert page.rows["one"]["command"]["text"] == "echo first; false"
+        page.until(lambda: any(span["t"] == "first" for row in page.rows["one"]["tail"] for span in row))
+
+
+def test_sessions_come_and_go(service: Service, headers: dict[str, str]):
+    with told(service, headers) as page:
+        page.until(lambda: "one" in page.rows)
+        service.result("create_session", program="bash", name="brief")
+        page.until(lambda: "brief" in page.rows)
+        service.result("destroy_session", session_id="brief")
+        page.until(lambda: (page.rows["brief"]["ended"] or {}).get("reason") == "destroyed")
+
+
+def test_screen_is_sent_whole_and_then_what_changes(service: Service, headers: dict[str, str]):
+    service.result("create_session", program="bash", name="screen")
+    with told(service, headers, "screen") as page:
+        page.until(lambda: len(page.screen) == 24)
+        before = len(page.messages)
+        service.result("run", session_id="screen", command="printf '\\033[1;31mred\\033[0m \\xe6\\xbc\\xa2\\n'")
+        page.until(lambda: "red" in page.text)
+        changes = [each for each in page.messages[before:] if each["kind"] == "screen"]
+        assert all(0 < len(each["lines"]) < 24 or "facts" in each for each in changes)
+        (row,) = (row for row in page.screen.values() if row and row[0]["t"] == "red")
+        assert row[0]["a"] == "b"
+        assert row[0]["f"].startswith("#")
+        assert {"t": "漢", "w": 2} in row
+        service.result("resize", session_id="screen", rows=10, cols=50)
+        page.until(lambda: page.messages[-1].get("size") == [50, 10])
+
+
+def test_end_is_told(service: Service, headers: dict[str, str]):
+    service.result("create_session", program="bash", name="ends")
+    with told(service, headers, "ends") as page:
+        page.until(lambda: len(page.screen) == 24)
+        service.result("send", session_id="ends", text="exit 3", enter=True)
+        page.until(lambda: page.messages[-1].get("over"))
+        page.until(lambda: page.rows["ends"]["exit_code"] == 3)
+
+
+def test_hostile_output_is_text(service: Service, headers: dict[str, str]):
+    service.result("create_session", program="bash", name="hostile")
+    with told(service, headers, "hostile") as page:
+        page.until(lambda: len(page.screen) == 24)
+        title, link = "\\033]2;<img onerror=x>\\007", "\\033]8;;javascript:x\\007link\\033]8;;\\007"
+        text = f"<script>alert(1)</script>{title}{link}\\u202egpj"
+        service.result("run", session_id="hostile", command=f"clear; printf '{text}\\n'")
+        page.until(lambda: "<script>alert(1)</script>link" in page.text)
+        assert "\u202e" not in page.text
+        assert (
+            "javascript" not in "".join(json.dumps(each["lines"]) for each in page.messages if "lines" in each)[-400:]
+        )
+        page.until(lambda: page.messages[-1].get("facts", [0, 0, 0, ""])[3] == "<img onerror=x>")
+
+
+def test_a_slow_page_gets_the_latest_and_no_queue(service: Service, headers: dict[str, str]):
+    service.result("create_session", program="bash", name="flood")
+    with told(service, headers, "flood") as page:
+        page.until(lambda: len(page.screen) == 24)
+        command = "for i in {1..300}; do echo $i; printf '%s\\n' $RANDOM{1..80}; done; clear; echo the last"
+        service.result("run", session_id="flood", command=command, timeout_ms=60_000)
+        before = len(page.messages)  # all this time nothing was taken
+        page.until(lambda: "the last" in page.text)
+        assert len(page.messages) - before < 400
+
+
+def test_number_of_open_pages_is_bounded(service: Service, headers: dict[str, str]):
+    with httpx2.Client(timeout=20 * SLOW) as client:
+        opened = [
+            client.send(
+                client.build_request("POST", f"{service.url}/page/stream", json={"session": ""}, headers=headers),
+                stream=True,
+            )
+            for _ in range(routes.MOST_PAGES)
+        ]
+        one_more = client.post(f"{service.url}/page/stream", json={"session": ""}, headers=headers)
+        assert (one_more.status_code, one_more.json()["error"]["code"]) == (503, "RESOURCE_LIMIT")
+        for each in opened:
+            each.close()
+
+
+def test_an_unknown_session_is_an_error_in_the_stream(service: Service, headers: dict[str, str]):
+    with told(service, headers, "nobody") as page:
+        page.until(lambda: page.messages and page.messages[-1].get("error", {}).get("code") == "SESSION_NOT_FOUND")
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{", b'{"session": 1}', b"{}"])
+def test_what_is_no_request_is_refused(service: Service, headers: dict[str, str], body: bytes):
+    answer = httpx2.post(
+        f"{service.url}/page/stream", content=body, headers=headers | {"Content-Type": "application/json"}
+    )
+    assert answer.status_code == 400
