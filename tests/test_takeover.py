@@ -106,6 +106,40 @@ def test_what_runs_in_a_session_does_not_give_it_back(agent: Agent):
     refused(agent, "send", text="x")
 
 
+def type_as_person(agent: Agent, *keys: str) -> None:
+    """Type into the session as who is attached does: beside all brokers."""
+    tmux = ["tmux", "-S", str(agent.state_dir / "tmux.sock"), "send-keys", "-t", "=held:"]
+    subprocess.run([*tmux, *keys], check=True)
+
+
+def commands(agent: Agent, count: int) -> list[tuple[str, str]]:
+    """Text and origin of the commands that have ended, once there are so many."""
+    found: list[dict[str, Any]] = []
+
+    def enough() -> bool:
+        found[:] = agent.call("list_commands", session_id="held")["commands"]
+        return len(found) == count and all(each["exit_code"] is not None for each in found)
+
+    eventually(enough)
+    return [(each["text"], each["by"]) for each in found]
+
+
+def test_commands_tell_which_of_them_a_person_ran(agent: Agent):
+    agent.run("echo agent", session_id="held")
+    type_as_person(agent, "echo other", "Enter")
+    commands(agent, 2)
+    agent.call("send", session_id="held", key="C-l")
+    tmuxmcp(agent, "take", "held")
+    type_as_person(agent, "echo person", "Enter")
+    commands(agent, 3)
+    tmuxmcp(agent, "release", "held")
+    agent.run("echo agent again", session_id="held")
+    who = ["agent", "other", "person", "agent"]
+    assert [by for _, by in commands(agent, 4)] == who
+    type_as_person(agent, "echo other again", "Enter")
+    assert commands(agent, 5)[-1] == ("echo other again", "other")
+
+
 WAITS: list[tuple[str, dict[str, Any]]] = [
     ("run", {"command": "sleep 60", "timeout_ms": 20000}),
     ("run", {"command": "yes", "timeout_ms": 20000, "max_bytes": 100}),

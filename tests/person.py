@@ -1,0 +1,81 @@
+"""A person at a terminal of their own, attached to a session by `tmuxmcp attach`, in a pty."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+
+from tests.agent import eventually
+from tests.conftest import TMUX
+
+PREFIX = b"\x02"
+"""C-b."""
+
+
+class Person:
+    """Who has a session before them and types."""
+
+    def __init__(self, state_dir: Path, *words: str) -> None:
+        """Attach: `words` are those of `tmuxmcp attach`."""
+        self._state_dir = state_dir
+        self.shown = b""
+        """All that their terminal got."""
+        argv = [sys.executable, "-m", "tmuxmcp", "attach", "--state-dir", str(state_dir), *words]
+        home = {"HOME": str(state_dir / "home"), "PATH": "/usr/bin:/bin", "TERM": "xterm", "LANG": "C.UTF-8"}
+        self.pid, self._terminal = pty.fork()
+        if not self.pid:
+            os.execve(sys.executable, argv, home)
+        fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("4H", 30, 100, 0, 0))
+        Thread(target=self._read, daemon=True).start()
+        eventually(lambda: str(self.pid) in self._clients("#{client_pid}"))
+
+    def _clients(self, form: str) -> list[str]:
+        words = [TMUX, "-S", str(self._state_dir / "tmux.sock"), "list-clients", "-F", form]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    def _read(self) -> None:
+        with suppress(OSError):  # the terminal is gone
+            while data := os.read(self._terminal, 65536):
+                self.shown += data
+
+    def type(self, keys: bytes) -> None:
+        """Press keys."""
+        os.write(self._terminal, keys)
+
+    @property
+    def attached(self) -> bool:
+        return str(self.pid) in self._clients("#{client_pid}")
+
+    @property
+    def may_type(self) -> bool:
+        return f"{self.pid} 0" in self._clients("#{client_pid} #{client_readonly}")
+
+    def hang_up(self) -> None:
+        """Close the terminal's window."""
+        os.close(self._terminal)
+        self._wait()
+
+    def kill(self) -> None:
+        """End the terminal client as nothing can prepare for."""
+        os.kill(self.pid, signal.SIGKILL)
+        self._wait()
+
+    def leave(self) -> None:
+        """Leave in good order, if still there."""
+        with suppress(OSError, ChildProcessError):
+            os.kill(self.pid, signal.SIGTERM)
+            self._wait()
+        with suppress(OSError):
+            os.close(self._terminal)
+
+    def _wait(self) -> None:
+        os.waitpid(self.pid, 0)

@@ -1,0 +1,441 @@
+"""A person does what agents ask for, at a terminal: `tmuxmcp answer`, with real programs that ask."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from tests.agent import Agent, ToolFailed, audit_lines, eventually
+from tests.conftest import SLOW, end_server
+
+SECRET = "hunter2-correct-horse"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Agent]:
+    """One server for the whole file."""
+    directory = Path(tempfile.mkdtemp(prefix="tm-"))
+    with Agent(directory, "bash") as agent:
+        yield agent
+    end_server(directory)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def agent(server: Agent) -> Iterator[Agent]:
+    server.call("create_session", program="bash", name="a")
+    yield server
+    server.call("destroy_session", session_id="a", force=True)
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(4) as threads:
+        yield threads
+
+
+class Asked:
+    """A request under way, and its id."""
+
+    def __init__(self, agent: Agent, threads: ThreadPoolExecutor, message: str = "Type it.", **arguments: Any) -> None:
+        before = set(self._files(agent))
+        self._answer: Future[dict[str, Any]] = threads.submit(
+            agent.call, "request_user_input", session_id="a", message=message, **arguments
+        )
+        eventually(lambda: set(self._files(agent)) - before)
+        [file] = set(self._files(agent)) - before
+        self.id = file.stem
+
+    def _files(self, agent: Agent) -> list[Path]:
+        return list((agent.state_dir / "sessions/a/requests").glob("*.json"))
+
+    def result(self) -> dict[str, Any]:
+        return self._answer.result(20 * SLOW)
+
+    @property
+    def waits(self) -> bool:
+        return not self._answer.done()
+
+
+def command(agent: Agent, *words: str) -> tuple[list[str], dict[str, str]]:
+    argv = [sys.executable, "-m", "tmuxmcp", "answer", "--state-dir", str(agent.state_dir), *words]
+    path = os.environ["PATH"]
+    return argv, {"HOME": str(agent.state_dir / "home"), "PATH": path, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+
+
+def run(agent: Agent, *words: str, stdin: str = "", status: int = 0) -> str:
+    argv, env = command(agent, *words)
+    done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == status, done.stderr
+    return done.stdout + done.stderr
+
+
+class Person:
+    """Somebody at a terminal of their own."""
+
+    def __init__(self, agent: Agent, *words: str, argv: Sequence[str] = ()) -> None:
+        ours, env = command(agent, *words)
+        self.fd, inner = pty.openpty()
+        termios.tcsetwinsize(inner, (24, 80))
+        self.process = subprocess.Popen(
+            argv or ours, env=env, stdin=inner, stdout=inner, stderr=inner, start_new_session=True,
+            preexec_fn=lambda: __import__("fcntl").ioctl(0, termios.TIOCSCTTY, 0),
+        )  # fmt: skip
+        os.close(inner)
+        self.seen = ""
+
+    def __enter__(self) -> Person:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        if self.fd >= 0:
+            os.close(self.fd)
+
+    def read(self) -> None:
+        while select.select([self.fd], [], [], 0)[0]:
+            try:
+                data = os.read(self.fd, 1 << 16)
+            except OSError:
+                return
+            self.seen += data.decode(errors="replace")
+            if not data:
+                return
+
+    def sees(self, text: str) -> None:
+        def probe() -> bool:
+            self.read()
+            return text in self.seen
+
+        try:
+            eventually(probe, 20)
+        except AssertionError:
+            raise AssertionError(f"{text!r} is not in {self.seen!r}") from None
+
+    def type(self, text: str) -> None:
+        os.write(self.fd, text.encode())
+
+    def ends(self) -> int:
+        deadline = time.monotonic() + 20 * SLOW
+        while self.process.poll() is None:
+            self.read()
+            assert time.monotonic() < deadline, self.seen
+            time.sleep(0.005)
+        self.read()
+        return self.process.returncode
+
+
+def read_line(agent: Agent, command: str) -> None:
+    """Have the session's shell ask, and wait until it does."""
+    agent.call("send", session_id="a", text=command, enter=True, read="none")
+    eventually(lambda: agent.call("get_session", session_id="a")["mode"] in ("line_input", "password"))
+
+
+def test_text_is_typed_with_enter(agent: Agent, threads: ThreadPoolExecutor):
+    read_line(agent, "read -r x")
+    asked = Asked(agent, threads)
+    assert "done" in run(agent, asked.id, "--text", "it's $HOME; `x`")
+    told = asked.result()
+    assert (told["outcome"], told["request_id"]) == ("done", asked.id)
+    assert agent.run('echo "$x"', session_id="a")["output"] == "it's $HOME; `x`\n"
+    assert run(agent, asked.id, "--text", "again", status=3)
+    lines = [each for each in audit_lines(agent.state_dir) if each["tool"] == "answer"]
+    [line] = [each for each in lines if each["request_id"] == asked.id]
+    assert (line["answer"], bool(line["by"])) == ("done", True)
+
+
+def test_a_command_that_a_person_types_is_theirs(agent: Agent, threads: ThreadPoolExecutor):
+    agent.run("true", session_id="a")
+    asked = Asked(agent, threads, "Run it.")
+    run(agent, asked.id, "--text", "echo typed by a person")
+    eventually(lambda: agent.call("list_commands", session_id="a")["count"] == 2)
+    eventually(lambda: agent.call("list_commands", session_id="a")["commands"][-1]["exit_code"] == 0)
+    told = [(each["text"], each["by"]) for each in agent.call("list_commands", session_id="a")["commands"]]
+    assert told == [("true", "agent"), ("echo typed by a person", "person")]
+    assert agent.run("echo on", session_id="a")["output"] == "on\n"
+
+
+def test_two_requests_of_a_session_queue(agent: Agent, threads: ThreadPoolExecutor):
+    first, second = Asked(agent, threads, "First."), Asked(agent, threads, "Second.")
+    listed = json.loads(run(agent, "--json"))
+    assert [each["request_id"] for each in listed["requests"]] == [first.id, second.id]
+    assert "First." in run(agent, "a", "--decline")
+    assert (first.result()["outcome"], second.waits) == ("declined", True)
+    assert "Second." in run(agent, "a", "--decline")
+    assert second.result()["outcome"] == "declined"
+    assert "nothing waits" in run(agent)
+
+
+ASKS = ["read -rs x", f'x=$({sys.executable} -c "import getpass; print(getpass.getpass())")']
+
+
+@pytest.mark.parametrize("asks", ASKS, ids=["read", "getpass"])
+def test_a_secret_is_read_without_echo_and_typed(agent: Agent, threads: ThreadPoolExecutor, asks: str):
+    read_line(agent, asks)
+    asked = Asked(agent, threads, "The password of the database.", secret=True)
+    with Person(agent, asked.id) as person:
+        person.sees("| The password of the database.")
+        person.sees("not shown")
+        person.type(f"{SECRET}\r")
+        assert person.ends() == 0
+        assert SECRET not in person.seen
+    assert asked.result()["outcome"] == "done"
+    assert agent.run(f'test "$x" = {SECRET}; echo $?', session_id="a")["output"] == "0\n"
+    kept = [each for each in agent.state_dir.rglob("*") if each.is_file() and each.name != "out.raw"]
+    ran = ("commands.jsonl", "audit.jsonl", "history")  # the line above has it
+    assert not [each for each in kept if each.name not in ran and SECRET.encode() in each.read_bytes()]
+
+
+def test_no_secret_is_typed_where_it_would_be_seen(agent: Agent, threads: ThreadPoolExecutor):
+    """It prints what a program that asks for a password would print."""
+    read_line(agent, "printf 'Password: '; read -r x")
+    asked = Asked(agent, threads, secret=True)
+    assert "WRONG_MODE" in run(agent, asked.id, stdin=f"{SECRET}\n", status=1)
+    assert "command line" in run(agent, asked.id, "--text", SECRET, status=2)
+    assert asked.waits
+    assert SECRET not in agent.call("read", session_id="a", view="screen")["content"]
+    agent.call("send", session_id="a", key="C-c")
+    read_line(agent, "read -rs x")
+    run(agent, asked.id, stdin=f"{SECRET}\n")
+    assert asked.result()["outcome"] == "done"
+
+
+def test_no_agent_answers_itself(agent: Agent, threads: ThreadPoolExecutor):
+    agent.call("create_session", program="bash", name="other")
+    asked = Asked(agent, threads)
+    argv, _ = command(agent, asked.id, "--text", "x")
+    ran = agent.run(f"cd {Path.cwd()}; {' '.join(argv)}", session_id="other")
+    assert (ran["exit_code"], "PERMISSION_DENIED" in ran["output"]) == (4, True), ran
+    did = agent.call("run_process", argv=argv, cwd=str(Path.cwd()))
+    assert (did["rc"], "PERMISSION_DENIED" in did["stderr"]) == (4, True), did
+    assert asked.waits
+    run(agent, asked.id, "--decline")
+
+
+def test_agents_words_do_nothing_to_the_terminal(agent: Agent, threads: ThreadPoolExecutor):
+    asked = Asked(agent, threads, "a\x1b]0;owned\x07\x1b[2Jb\r#(touch x)\u202e\nask_0: an agent asks for input")
+    said = run(agent, asked.id, "--decline")
+    assert "\x1b" not in said
+    assert "    | a<U+001B>]0;owned<U+0007><U+001B>[2Jb<U+000D>#(touch x)<U+202E>\n    | ask_0: an agent" in said
+
+
+def test_a_person_types_until_the_key(agent: Agent, threads: ThreadPoolExecutor):
+    read_line(agent, "IFS= read -r x")
+    asked = Asked(agent, threads, "Choose.")
+    with Person(agent, asked.id) as person:
+        person.sees("C-b a: done")
+        person.type("\r")
+        person.sees("read -r x")  # the session's screen
+        eventually(lambda: agent.call("get_session", session_id="a")["taken_over"])
+        with pytest.raises(ToolFailed) as failed:
+            agent.call("send", session_id="a", text="no")
+        assert failed.value.code == "SESSION_TAKEN"
+        person.type("by hand\r")
+        eventually(lambda: agent.call("get_session", session_id="a")["mode"] == "shell_prompt")
+        assert asked.waits
+        person.type("\x02a")
+        assert person.ends() == 0
+        assert "done" in person.seen
+    assert asked.result()["outcome"] == "done"
+    assert agent.call("get_session", session_id="a")["taken_over"] is None
+    assert agent.run('echo "$x"', session_id="a")["output"] == "by hand\n"
+
+
+@pytest.mark.parametrize("how", ["detach", "hang up"])
+def test_who_leaves_leaves_it_open(agent: Agent, threads: ThreadPoolExecutor, how: str):
+    asked = Asked(agent, threads)
+    with Person(agent, asked.id) as person:
+        person.sees("C-b a: done")
+        person.type("\r")
+        eventually(lambda: agent.call("get_session", session_id="a")["taken_over"])
+        person.sees("\x1b[?1049h")
+        if how == "detach":
+            person.type("\x02d")
+            assert person.ends() == 0
+            assert "waits on" in person.seen
+        else:
+            os.close(person.fd)
+            person.fd = -1
+            person.process.wait(20 * SLOW)
+    eventually(lambda: agent.call("get_session", session_id="a")["taken_over"] is None)
+    assert asked.waits
+    run(agent, asked.id, "--decline")
+    assert asked.result()["outcome"] == "declined"
+
+
+def test_a_request_that_is_over_lets_its_person_go(agent: Agent, threads: ThreadPoolExecutor):
+    asked = Asked(agent, threads)
+    with Person(agent, asked.id) as person:
+        person.sees("C-b a: done")
+        person.type("\r")
+        person.sees("\x1b[?1049h")
+        run(agent, asked.id, "--decline")
+        assert person.ends() == 0
+        person.sees("over: declined")
+    assert asked.result()["outcome"] == "declined"
+
+
+# ---- how the person learns of it ---------------------------------------------------------------------
+
+
+def test_lists_and_a_wait_tell_that_a_person_is_needed(agent: Agent, threads: ThreadPoolExecutor):
+    waits = {"session_ids": ["a"], "wait_for": "needs_you"}
+    assert agent.call("wait", **waits, timeout_ms=0)["outcome"] == "immediate"
+    needed = threads.submit(agent.call, "wait", **waits, timeout_ms=int(20_000 * SLOW))
+    asked = Asked(agent, threads)
+    told = needed.result(20 * SLOW)
+    assert (told["outcome"], told["session_id"]) == ("needs_you", "a")
+    assert agent.call("wait", **waits, timeout_ms=300)["outcome"] == "timeout", "it is no news any more"
+    assert agent.call("wait", **waits, timeout_ms=0)["outcome"] == "needs_you", "but so it stands"
+    assert agent.call("get_session", session_id="a")["asks"] == 1
+    argv, env = command(agent)
+    argv[argv.index("answer")] = "list"
+    assert ", asks" in subprocess.run(argv, capture_output=True, text=True, check=True, env=env).stdout
+    run(agent, asked.id, "--decline")
+    assert agent.call("get_session", session_id="a")["asks"] == 0
+
+
+def test_who_looks_at_the_session_is_told_the_command_and_no_words(agent: Agent, threads: ThreadPoolExecutor):
+    words = ["tmux", "-S", str(agent.state_dir / "tmux.sock"), "attach", "-r", "-t", "=a"]
+    with Person(agent, argv=words) as person:
+        person.sees("\x1b[?1049h")
+        asked = Asked(agent, threads, "#(touch /tmp/x) the agent's words")
+        person.sees(f"a asks: tmuxmcp answer {asked.id}")
+        assert "words" not in person.seen
+        run(agent, asked.id, "--decline")
+
+
+def test_own_command_is_run_with_id_and_kind(state_dir: Path, threads: ThreadPoolExecutor):
+    told = state_dir / "told"
+    own = f"sh -c 'echo \"$0 $TMUXMCP_KIND $TMUXMCP_SESSION_ID $TMUXMCP_ID\" >>{told}' $(x)"
+    with Agent(state_dir, "--notify-command", own, "bash") as agent:
+        agent.call("create_session", program="bash", name="a")
+        asked = Asked(agent, threads, "words", secret=True)
+        eventually(lambda: told.exists() and told.read_text() == f"$(x) secret a {asked.id}\n")
+        run(agent, asked.id, "--decline")
+        assert asked.result()["outcome"] == "declined"
+
+
+# ---- one queue ---------------------------------------------------------------------------------------
+
+POLICY = '[{"program": "touch", "action": "confirm", "reason": "it makes a file"}]'
+
+
+def question(agent: Agent) -> str:
+    """The id of the question that waits."""
+    files = agent.state_dir / "confirmations"
+    eventually(lambda: list(files.glob("c_*.json")))
+    [file] = files.glob("c_*.json")
+    return file.stem
+
+
+@pytest.mark.parametrize(("typed", "outcome"), [("y", "agreed"), ("n", "declined")])
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_who_answers_first_counts(state_dir: Path, threads: ThreadPoolExecutor, mode: str, typed: str, outcome: str):
+    """The client's form is there, and the person answers at the command line."""
+    answered = Event()
+
+    def later(message: str) -> str:
+        assert answered.wait(20 * SLOW)
+        return "accept"
+
+    with Agent(state_dir, "bash", mode=mode, person=later, TMUXMCP_POLICY=POLICY) as agent:
+        agent.call("create_session", program="bash", name="a")
+        ran = threads.submit(agent.run, "touch x", session_id="a")
+        asked = question(agent)
+        with Person(agent, asked) as person:
+            person.sees("| An agent wants to run in session a")
+            person.sees("Allow it once?")
+            person.type(f"{typed}\r")
+            assert person.ends() == 0
+            assert outcome in person.seen
+        if mode == "auto":
+            answered.set()
+        if typed == "y":
+            assert ran.result(20 * SLOW)["exit_code"] == 0
+        else:
+            with pytest.raises(ToolFailed) as failed:
+                ran.result(20 * SLOW)
+            assert failed.value.code == "CONFIRMATION_DECLINED"
+        answered.set()
+        assert "nothing waits" in run(agent)
+
+
+def test_wait_needs_you_comes_for_a_question_of_the_policy(state_dir: Path, threads: ThreadPoolExecutor):
+    with Agent(state_dir, "bash", TMUXMCP_POLICY=POLICY) as agent:
+        agent.call("create_session", program="bash", name="a")
+        waits: dict[str, Any] = {"session_ids": ["a"], "wait_for": "needs_you"}
+        waiting = threads.submit(agent.call, "wait", **waits, timeout_ms=20_000)
+        with pytest.raises(ToolFailed) as denied:
+            agent.run("touch x", session_id="a")
+        assert waiting.result(20 * SLOW)["outcome"] == "needs_you"
+        assert agent.call("wait", **waits, timeout_ms=200)["outcome"] == "timeout", "it was told"
+        assert agent.call("wait", **waits, timeout_ms=0)["outcome"] == "needs_you", "but so it stands"
+        run(agent, denied.value.error["details"]["confirmation"], "--decline")
+        assert agent.call("wait", **waits, timeout_ms=0)["outcome"] == "immediate"
+
+
+def test_the_queue_has_requests_questions_and_what_the_person_holds(state_dir: Path, threads: ThreadPoolExecutor):
+    with Agent(state_dir, "bash", TMUXMCP_POLICY=POLICY) as agent:
+        agent.call("create_session", program="bash", name="a")
+        with pytest.raises(ToolFailed):
+            agent.run("touch x", session_id="a")
+        asked = Asked(agent, threads)
+        argv, env = command(agent, "a")
+        argv[argv.index("answer")] = "take"
+        subprocess.run(argv, check=True, env=env, capture_output=True)
+        listed = json.loads(run(agent, "--json"))["requests"]
+        assert [each["kind"] for each in listed] == ["input", "policy", "lease"]
+        assert "Only a person agrees" in run(agent, listed[1]["request_id"], status=4)
+        with Person(agent) as person:
+            for sees, types in [("Answer it now?", "n"), ("Allow it once?", "y"), ("Give it back?", "y")]:
+                person.sees(sees)
+                person.type(f"{types}\r")
+            assert person.ends() == 0
+        assert agent.run("touch x", session_id="a")["exit_code"] == 0
+        run(agent, asked.id, "--decline")
+
+
+def test_agreed_for_a_session_is_for_one_rule_and_caller_there(state_dir: Path):
+    rules = [
+        {"program": "touch", "action": "confirm", "reason": "it makes a file"},
+        {"program": "mkdir", "action": "confirm", "reason": "it makes a directory"},
+    ]
+    own = {"TMUXMCP_POLICY": json.dumps(rules)}
+
+    def refused(agent: Agent, command: str, session: str = "a") -> bool:
+        with pytest.raises(ToolFailed) as failed:
+            agent.run(command, session_id=session)
+        return failed.value.code == "POLICY_DENIED"
+
+    with Agent(state_dir, "bash", **own) as agent:
+        for name in ("a", "b"):
+            agent.call("create_session", program="bash", name=name)
+        assert refused(agent, "touch x")
+        with Person(agent, question(agent)) as person:
+            person.sees("s: allow for this session")
+            person.type("s\r")
+            assert person.ends() == 0
+        for command in ("touch x", "touch y; touch z"):
+            assert agent.run(command, session_id="a")["exit_code"] == 0
+        assert refused(agent, "touch y && mkdir d"), "another rule asks"
+        assert refused(agent, "touch x", "b")
+        agent.call("destroy_session", session_id="a", force=True)
+        agent.call("create_session", program="bash", name="a")
+        assert refused(agent, "touch x"), "another session of that name"
