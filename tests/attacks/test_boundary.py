@@ -62,9 +62,11 @@ async def test_what_acts_beside_sessions_acts_inside(state_dir: Path, places: Pa
         "write_file": {"path": str(made), "data": "x"},
         "read_file": {"path": str(state_dir / "tmux.pid")},
         "list_directory": {"path": str(state_dir)},
+        "start_recording": {"path": str(made)},
         "export_recording": {"path": str(made)},
     }
-    assert set(attacks) == {row.name for row in OPERATIONS.values() if row.acts in BESIDE}
+    # stop_recording writes to the very file that start_recording has made.
+    assert {*attacks, "stop_recording"} == {row.name for row in OPERATIONS.values() if row.acts in BESIDE}
     settings = confined(state_dir, sandbox_roots=(str(places / "root"),))
     async with Broker.open(settings) as broker:
         ran = await broker.perform(OPERATIONS["run_process"], attacks.pop("run_process"), Call("agent"))

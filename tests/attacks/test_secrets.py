@@ -177,10 +177,13 @@ def sealed(state_dir: Path, tmp_path: Path, request: pytest.FixtureRequest) -> I
     for directory in (shown, project, settings, tokens, linked):
         directory.mkdir()
     (shown / "file").write_text("shown\n")  # what lies beside them can be seen within
-    kept = [settings / "config.toml", tokens / "real", state_dir / "canary"]
+    secrets = tmp_path / "secrets"
+    secrets.mkdir()
+    kept = [settings / "config.toml", tokens / "real", state_dir / "canary", secrets / "value"]
     kept[0].write_text("# canary-of-settings\nmax_sessions = 9\n")
     kept[1].write_text(f"# canary-of-tokens\n{TOKEN_FILE}")
     kept[2].write_text("canary-of-state")
+    kept[3].write_text("canary-of-secrets")
     for path in (*kept, project):
         path.chmod(0o700)
     (linked / "tokens").symlink_to(kept[1])
@@ -198,6 +201,7 @@ def sealed(state_dir: Path, tmp_path: Path, request: pytest.FixtureRequest) -> I
     ]
     words += ["--sandbox-write", str(shown)]
     words += ["--config", str(kept[0]), "--token-file", str(linked / "tokens")]
+    words += ["--secrets", json.dumps({"db": {"source": f"file:{kept[3]}"}})]
     service = Service(state_dir, *words, start=start, **CANARIES)
     try:
         sealed = Sealed(service, project, [*kept, linked / "tokens"])

@@ -26,8 +26,9 @@ from tests.agent import Agent, eventually
 from tests.conftest import SLOW, end_server
 from tests.steps import PATH, missing
 
-PASSWORD = "hunter2"
-HASHED = "$6$abc$DgQcmr5KFqu3fq81mYtIJay1T2LBpa.rQ2RhGMZh1rrZZTaVbmnQH3Ulo10Skn5W2CNkPoN8xS.9uYEnniHHC0"
+PASSWORD = "hunter2-9c41d7e0b6"
+"""Of all accounts; so long that it is found nowhere by chance."""
+HASHED = "$6$abc$SQP7eVmDxHgKr/i0mtwqD9kSrInzxdBASZPRtRcsARTG3mi1y2CeBly9ctxog.NK/BMQUd6con.5HPf0gyENl."
 """What crypt(3) makes of the password."""
 
 SHELLS = {"bash": "bash", "zsh": "zsh", "fish": "fish", "dash": "dash"}
