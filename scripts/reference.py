@@ -117,6 +117,7 @@ ARGUMENTS = {
     "limits": "Limits of its own, no higher than those of the settings: `memory_mb`, `cpu_seconds`, `cpu_percent`, "
     "`processes`, `open_files`, `file_mb`, `duration_s`.",
     "sandbox": "Put it into a sandbox: the best one there is, or one with namespaces of its own, else `UNSUPPORTED`.",
+    "timeout_s": "When the request is over, in seconds, however often it is taken up.",
     "record": "Not offered yet: anything but false is `UNSUPPORTED`.",
     "host": "Not offered yet: anything but an empty text is `UNSUPPORTED`.",
     "include_exited": "Also sessions whose program has ended.",
@@ -155,7 +156,9 @@ HTTP_PATHS = [
     ("`/rpc`", "POST", "yes", "JSON-RPC 2.0."),
     ("`/metrics`", "GET", "yes", "Metrics for Prometheus."),
     ("`/healthz`", "GET", "no", "200 while tmux answers, else 503."),
-    ("`/`", "GET", "no", "Place of the page to watch sessions on, which is still to come."),
+    ("`/`", "GET", "no", "[The page](../howto/page.md) for a person's browser; it asks below `/page/`."),
+    ("`/page/enter`", "POST", "no", "Exchanges a code of `tmuxmcp page` for a person's token."),
+    ("`/page/...`", "GET, POST", "a person's", "What the page asks for; no other token is good there."),
 ]
 HTTP_STATUS = [
     (
@@ -212,7 +215,7 @@ VALUES: dict[str, dict[str, str]] = {
         "idle": "Nothing was printed for `idle_ms`; it may still be working.",
         "matched": "The pattern was found, `matched` has the text; or, for `changed`, the screen has changed.",
         "output": "Something was printed that you have not read; of `wait` alone.",
-        "needs_you": "A secret is asked for; of `wait` alone.",
+        "needs_you": "A secret or a person is asked for something, or a session was given back; of `wait` alone.",
         "taken": "A person took the session over meanwhile; what runs goes on.",
         "exited": "The session's program has ended.",
         "timeout": "The time was up; what runs goes on.",
@@ -447,7 +450,7 @@ def settings() -> list[str]:
         "",
         "A list is words with commas between them in a flag or variable, and an array in the file. `env` and `limits`",
         "are given as `--env NAME=VALUE` (again for each), as a JSON object in the variable, and as a table in the",
-        "file:",
+        "file. `secrets` is a JSON object in a flag or variable, and [tables](../howto/passwords.md) in the file:",
         "",
         "```toml",
         'program = "bash"',

@@ -13,6 +13,7 @@ from tests.agent import Agent, ToolFailed
 from tests.conftest import end_server
 from tmuxmcp.terminal import asciicast
 from tmuxmcp.terminal.film import Marked, Printed
+from tmuxmcp.terminal.player import Player
 
 
 @pytest.fixture
@@ -21,6 +22,24 @@ def agent() -> Iterator[Agent]:
     with Agent(directory, "bash", "--tools", "all") as made:
         yield made
     end_server(directory)
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
+def test_history_and_recording_are_resources(tmp_path: Path, mode: str) -> None:
+    directory = Path(mkdtemp(prefix="tm-"))
+    try:
+        with Agent(directory, "bash", mode=mode) as agent:
+            name = agent.call("run", command="echo one; (exit 3)")["session_id"]
+            uri = f"tmux://sessions/{name}"
+            (history,) = agent.portal.call(agent.client.read_resource, f"{uri}/history").contents
+            (cast,) = agent.portal.call(agent.client.read_resource, f"{uri}/recording").contents
+    finally:
+        end_server(directory)
+    (command,) = json.loads(history.text)["commands"]
+    assert (command["text"], command["exit_code"], command["by"]) == ("echo one; (exit 3)", 3, "agent")
+    moments = list(asciicast.read(cast.text.encode().splitlines(keepends=True)).moments)
+    assert [each.label for each in moments if isinstance(each, Marked)] == ["echo one; (exit 3): exit 3"]
 
 
 def test_an_agent_exports_its_session(agent: Agent, tmp_path: Path) -> None:
@@ -43,3 +62,19 @@ def test_an_agent_exports_its_session(agent: Agent, tmp_path: Path) -> None:
     lines = [json.loads(line) for line in Path(kept).read_text().splitlines()]
     assert "".join(each["data"] for each in lines if each.get("direction")) == "1\r\n2\r\n3\r\n"
     assert [each.name for each in Path(kept).parent.iterdir()] == [Path(kept).name]
+
+
+def test_a_film_has_what_tmux_showed_right_after_another_size(agent: Agent, tmp_path: Path) -> None:
+    agent.run("seq -s ' ' 60")
+    agent.call("resize", rows=20, cols=50)
+    screen = agent.call("read", view="screen")["content"]
+    made = tmp_path / "x.jsonl"
+    agent.call("export_recording", path=str(made), format="cast")
+    film = asciicast.read(made.read_bytes().splitlines(keepends=True))
+    player = Player(film)
+    player.seek(player.duration_ms)
+    while player.seeks:
+        player.work()
+    shown = "\n".join(player.snapshot.text_rows())
+    assert shown.rstrip() == screen.rstrip()
+    assert "r" in {json.loads(line)[1] for line in made.read_text().splitlines()[1:]}
