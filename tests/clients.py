@@ -1,4 +1,4 @@
-"""The programs from npm that `scripts/clients` installs, and Node to run them with."""
+"""The programs of others that `scripts/clients` installs, and Node to run them with."""
 
 from __future__ import annotations
 
@@ -21,6 +21,14 @@ def program(name: str) -> Path:
     if not path.exists():
         pytest.skip(f"needs {name}: scripts/clients installs it")
     return path
+
+
+def installed(path: str) -> Path:
+    """A file of what is installed; skips the test where it is not there."""
+    found = PLACE / path
+    if not found.exists():
+        pytest.skip(f"needs {path}: scripts/clients installs it")
+    return found
 
 
 def node(script: Path, *words: str, home: Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,8 @@ import pytest
 
 from tests.agent import Agent, ToolFailed, eventually
 from tests.agent import audit_lines as lines
-from tests.conftest import SLOW, end_server
+from tests.canaries import Canaries, person_at
+from tests.conftest import end_server
 
 BASH = {"TMUXMCP_PROGRAM": "bash"}
 
@@ -137,19 +136,6 @@ def test_command_that_may_be_a_password_is_not_written(state_dir: Path, audit: s
 # ---- canaries ------------------------------------------------------------------------------------
 
 
-class Canaries:
-    """Secrets, each unlike anything else, and where they must not be found."""
-
-    def __init__(self) -> None:
-        self.of: dict[str, str] = {}
-
-    def __getitem__(self, name: str) -> str:
-        return self.of.setdefault(name, f"canary-{name}-{os.urandom(6).hex()}")
-
-    def found_in(self, data: bytes) -> list[str]:
-        return [name for name, value in self.of.items() if value.encode() in data]
-
-
 def test_secrets_stay_where_they_belong(state_dir: Path):
     """The server's own, one that a session is given, and passwords that a person and an agent type."""
     canary = Canaries()
@@ -173,7 +159,9 @@ def test_secrets_stay_where_they_belong(state_dir: Path):
             if who == "agent":
                 agent.call("send", session_id="a", text=canary["agent"], enter=True)
             else:
-                type_as_a_person(agent, state_dir, canary["person"])
+                with person_at(state_dir, "a") as person:
+                    person.type(canary["person"])
+                    eventually(lambda: agent.call("get_session", session_id="a")["mode"] != "password")
             eventually(lambda: agent.call("get_session", session_id="a")["mode"] == "shell_prompt")
             assert agent.run('echo "${#x}"', session_id="a")["output"] == f"{len(canary[who])}\n"
         agent.call("read", session_id="a", view="screen")
@@ -190,40 +178,6 @@ def test_secrets_stay_where_they_belong(state_dir: Path):
     for path in state_dir.rglob("*"):
         if path.is_file():
             assert canary.found_in(path.read_bytes()) == [], path
-
-
-def type_as_a_person(agent: Agent, state_dir: Path, text: str) -> None:
-    """Type a line into session `a` through a tmux client that takes part in it."""
-    import pty
-    import subprocess
-
-    from tests.conftest import TMUX
-
-    ours, theirs = pty.openpty()
-    argv = [TMUX, "-S", str(state_dir / "tmux.sock"), "attach", "-t", "=a"]
-    person = subprocess.Popen(
-        argv, stdin=theirs, stdout=theirs, stderr=theirs, env={"TERM": "xterm", "PATH": os.environ["PATH"]}
-    )
-    os.close(theirs)
-    threading.Thread(target=swallow, args=(ours,), daemon=True).start()
-
-    def attached() -> bool:
-        listing = subprocess.run([*argv[:3], "list-clients", "-t", "=a"], capture_output=True, check=False)
-        return b"/dev/pts" in listing.stdout
-
-    eventually(attached)
-    os.write(ours, text.encode() + b"\r")
-    eventually(lambda: agent.call("get_session", session_id="a")["mode"] != "password")
-    person.terminate()
-    person.wait(10 * SLOW)
-
-
-def swallow(fd: int) -> None:
-    try:
-        while os.read(fd, 65536):
-            pass
-    except OSError:
-        os.close(fd)
 
 
 def where_secrets_could_be(state_dir: Path, agent: Agent) -> Any:

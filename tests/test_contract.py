@@ -61,6 +61,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "signal": {"signal": NEEDED, "target": "foreground", "session_id": ""},
     "mouse": {"action": NEEDED, "row": None, "col": None, "on_text": "", "button": None, "session_id": ""},
     "screenshot": {"format": "png", "at_ms": None, "session_id": ""},
+    "request_user_input": {"session_id": "", "message": "", "secret": False, "timeout_s": 300, "request_id": ""},
     "run_process": {
         "argv": NEEDED, "cwd": "", "env": {}, "stdin": "", "stdin_base64": "", "timeout_ms": 30_000,
         "max_output_bytes": 65_536, "limits": None,
@@ -68,6 +69,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "read_file": {"path": NEEDED, "offset": None, "max_bytes": 65_536},
     "write_file": {"path": NEEDED, "data": NEEDED, "encoding": "utf-8", "mode": None, "create_dirs": False},
     "list_directory": {"path": NEEDED},
+    "start_recording": {"session_id": "", "path": "", "format": "cast", "input": False, "idle_limit_s": None},
+    "stop_recording": {"session_id": ""},
     "export_recording": {
         "session_id": "", "format": "cast", "path": "", "from_ms": None, "to_ms": None, "command": None, "speed": 1.0,
         "idle_limit_s": None,
@@ -84,7 +87,7 @@ FIELDS = {
     "list_sessions": "sessions count",
     "get_session": """session_id program args pid created_at cwd rows cols cursor title mode foreground ready exited
         exit_code exit_signal healthy last_activity_at output_bytes alternate_screen recording taken_over usage
-        attach_command watch_url""",
+        viewers attach_command watch_url""",
     "run": """session_id output exit_code completed outcome evidence duration_ms cwd mode truncated output_bytes
         omitted_bytes start_offset end_offset effective_timeout_ms command_number""",
     "send": "session_id sent_bytes result",
@@ -96,10 +99,13 @@ FIELDS = {
     "signal": "session_id delivered pids",
     "mouse": "session_id sent",
     "screenshot": "session_id rows cols",
+    "request_user_input": "session_id outcome request_id duration_s attach_command",
     "run_process": "rc cwd signal stdout stderr encoding truncated duration_ms timed_out usage effective_timeout_ms",
     "read_file": "data size truncated encoding",
     "write_file": "bytes",
     "list_directory": "entries",
+    "start_recording": "session_id path bytes duration_s events",
+    "stop_recording": "session_id path bytes duration_s events",
     "export_recording": "session_id path bytes duration_s",
     "health": "version tmux_version python_version uptime_s sessions limits checks",
 }
@@ -125,14 +131,15 @@ SETS = {
     "core": """create_session destroy_session list_sessions get_session run send read wait list_commands resize signal
         search screenshot mouse health""",
     "process": "run_process",
+    "human": "request_user_input",
     "files": "read_file write_file list_directory",
-    "recording": "export_recording",
+    "recording": "start_recording stop_recording export_recording",
 }
 
 CODES = """SESSION_NOT_FOUND SESSION_EXISTS SESSION_EXITED SESSION_BUSY MAX_SESSIONS NO_INPUT INVALID_KEY
     INVALID_PATTERN INVALID_ARGUMENT NOT_A_SHELL WRONG_MODE UNSUPPORTED PERMISSION_DENIED INCOMPLETE_COMMAND
     PROGRAM_NOT_FOUND CWD_NOT_FOUND POLICY_DENIED CONFIRMATION_DECLINED RESOURCE_LIMIT PATH_OUTSIDE_ROOT FILE_NOT_FOUND
-    NOT_RETAINED UNAUTHORIZED TMUX_UNAVAILABLE TMUX_ERROR IO_ERROR TIMEOUT CANCELLED INTERNAL"""
+    RECORDING_STATE NOT_RETAINED UNAUTHORIZED TMUX_UNAVAILABLE TMUX_ERROR IO_ERROR TIMEOUT CANCELLED INTERNAL"""
 
 SETTINGS: dict[str, Any] = {
     "program": "", "program_args": [], "cwd": "", "rows": 24, "cols": 80, "term": "tmux-256color",
@@ -142,6 +149,7 @@ SETTINGS: dict[str, Any] = {
     "retention_days": 7, "state_max_bytes": 2 << 30, "max_input_bytes": 1 << 20, "limits": {}, "env_allow": [],
     "env": {}, "sandbox": "none", "files_root": "", "policy": [], "audit": "best-effort", "log_level": "info",
     "log_format": "text", "http": "off", "token_file": None, "allowed_hosts": [],
+    "page": False,
 }  # fmt: skip
 
 COMMANDS = "serve demo new run send read list view attach watch kill log history search doctor install config"
@@ -244,7 +252,7 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("create_session", {"name": "a name"}, "INVALID_ARGUMENT"),
     ("create_session", {"program": "no-such-program"}, "PROGRAM_NOT_FOUND"),
     ("create_session", {"cwd": "/no/such/place"}, "CWD_NOT_FOUND"),
-    ("create_session", {"record": True}, "UNSUPPORTED"),
+    ("create_session", {"record": "sometimes"}, "INVALID_ARGUMENT"),
     ("create_session", {"host": "docker:elsewhere"}, "UNSUPPORTED"),
     ("create_session", {"record": False, "host": "", "program": "cat"}, ""),
     ("create_session", {"rows": 501}, "INVALID_ARGUMENT"),

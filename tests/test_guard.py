@@ -5,11 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.terminal import marks
 from tmuxmcp.tmux.control import ControlClient
 
@@ -52,6 +55,18 @@ async def test_tmux_commands_of_a_call(broker: Broker, requests: list[bytes], mo
     requests.clear()
     await call(broker)
     assert len(requests) <= most, requests
+
+
+async def test_nobody_is_looked_for_while_nobody_is_attached(state_dir: Path, requests: list[bytes]):
+    def looks() -> int:
+        return sum(b"list-clients" in line for line in requests)
+
+    async with Broker.open(BrokerSettings(state_dir=state_dir, program="bash"), keeps_times=True) as broker:
+        await broker.create_session("bash", name="a")
+        await eventually(looks)
+        for _ in range(20):
+            await broker.run("true", "a")
+        assert looks() <= 3, "once for the broker's own connection, and once for the reaper"
 
 
 async def test_tmux_commands_do_not_grow_with_output(broker: Broker, requests: list[bytes]):

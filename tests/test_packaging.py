@@ -25,7 +25,7 @@ from tests.conftest import SLOW, end_server
 from tmuxmcp.config import PREFIX, Settings
 
 ROOT = Path(__file__).parents[1]
-KINDS = {".py", ".sh", ".zsh", ".fish"}
+KINDS = {".py", ".sh", ".zsh", ".fish", ".html", ".css", ".js", ".svg"}
 """What the package consists of, besides `tmux.conf`, zsh's .zshenv and the mark of a typed package (PEP 561)."""
 
 STRAYS = (

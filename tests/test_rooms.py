@@ -24,14 +24,15 @@ MAY_IMPORT = {
     "ssh": {"errors"},
     "sessions": BELOW_BROKER - {"sessions"},
     "broker": BELOW_BROKER,
-    "faces": {"broker", "contract", "errors", "terminal"},
+    "page": {"broker", "contract", "errors", "host", "terminal"},
+    "faces": {"broker", "contract", "errors", "page", "terminal"},
     "clients": {"errors"},
     "config": {"contract", "errors", "host"},
-    "app": {"broker", "config", "contract", "errors", "faces", "host"},
+    "app": {"broker", "config", "contract", "errors", "faces", "host", "page"},
     "doctor": BELOW_BROKER | {"app", "broker", "clients", "config", "faces"},
     "demo": {"cli", "contract", "tmux"},
     "cli": BELOW_BROKER - {"readiness", "ssh", "tmux"}
-    | {"app", "broker", "clients", "config", "demo", "doctor", "faces"},
+    | {"app", "broker", "clients", "config", "demo", "doctor", "faces", "page"},
     "__init__": {"app", "broker", "config", "contract", "errors"},
     "__main__": {"cli", "host"},
 }

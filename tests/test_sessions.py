@@ -398,6 +398,7 @@ def test_resize_tells_the_program(agent: Agent, name: str):
         "rows": 40,
         "cols": 132,
         "scrollback_lines": 5000,
+        "handed_back": None,
     }
     assert agent.run("stty size", session_id=name)["output"] == "40 132\n"
 

@@ -211,6 +211,20 @@ EXAMPLES: dict[str, r.Result] = {
             r.DirectoryEntry(name="a b", type="file", mode="0644", size=3, mtime="2026-11-20T10:00:00Z"),
         ],
     ),
+    "start_recording": r.StartRecordingResult(
+        session_id="sess_ab", path="/srv/build.cast", format="cast", bytes=0, duration_s=0.0, events=0
+    ),
+    "stop_recording": r.StopRecordingResult(
+        session_id="sess_ab",
+        path="/srv/build.cast",
+        format="cast",
+        bytes=1200,
+        duration_s=61.5,
+        events=20,
+        times_known=True,
+        approximate=False,
+        truncated=False,
+    ),
     "export_recording": r.ExportRecordingResult(
         session_id="sess_ab",
         path="/srv/build.cast",
@@ -218,7 +232,18 @@ EXAMPLES: dict[str, r.Result] = {
         bytes=1200,
         duration_s=61.5,
         times_known=True,
+        merged=False,
         approximate=False,
+    ),
+    "request_user_input": r.RequestUserInputResult(
+        session_id="sess_ab",
+        request_id="ask_0123456789ab",
+        outcome="waiting",
+        duration_s=50.0,
+        mode="password",
+        attach_command="tmux -S /x attach -r -t '=sess_ab'",
+        effective_timeout_ms=50_000,
+        note="Nobody has answered yet.",
     ),
     "health": r.HealthResult(
         version="0.1.0",

@@ -17,9 +17,12 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.results import ReadResult
 from tmuxmcp.errors import TmuxUnavailable
+from tmuxmcp.faces import resources
 from tmuxmcp.faces.mcp import build_server
 from tmuxmcp.faces.prompts import RECIPES
 from tmuxmcp.faces.resources import parse_uri
+from tmuxmcp.terminal import asciicast
+from tmuxmcp.terminal.player import Player
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")]
 
@@ -92,6 +95,7 @@ async def test_sessions_are_resources(broker: Broker, mode: str):
             "tmux://sessions",
             "tmux://sessions/a/screen",
             "tmux://sessions/a/history",
+            "tmux://sessions/a/recording",
         ]
         assert all(each.title and each.description and each.mime_type for each in listed)
         sessions = json.loads(await text_of(heard.client, "tmux://sessions"))
@@ -99,7 +103,74 @@ async def test_sessions_are_resources(broker: Broker, mode: str):
         screen = await text_of(heard.client, "tmux://sessions/a/screen")
         assert "100" in screen.splitlines()
         assert "1" not in screen.splitlines()
-        assert {"1", "100"} <= set((await text_of(heard.client, "tmux://sessions/a/history")).splitlines())
+
+
+async def test_the_history_is_the_commands(broker: Broker, mode: str):
+    await broker.create_session("bash", name="a")
+    for command in ("echo one", "(exit 3)"):
+        await broker.run(command, "a")
+    async with connected(broker, mode) as heard:
+        (contents,) = (await heard.client.read_resource("tmux://sessions/a/history")).contents
+    assert contents.mime_type == "application/json"
+    history = json.loads(contents.text)
+    assert (history["session_id"], history["count"], history["omitted"]) == ("a", 2, 0)
+    assert [(each["text"], each["exit_code"], each["by"]) for each in history["commands"]] == [
+        ("echo one", 0, "agent"),
+        ("(exit 3)", 3, "agent"),
+    ]
+    assert all(each["duration_ms"] is not None for each in history["commands"])
+
+
+async def test_a_long_history_lacks_its_oldest_commands_and_says_so(broker: Broker, mode: str, monkeypatch):
+    monkeypatch.setattr(resources, "MAX_BYTES", resources.HEAD_BYTES + 700)
+    await broker.create_session("bash", name="a")
+    for number in range(6):
+        await broker.run(f"echo {number}", "a")
+    async with connected(broker, mode) as heard:
+        history = json.loads(await text_of(heard.client, "tmux://sessions/a/history"))
+    assert 0 < history["count"] == len(history["commands"]) < 6
+    assert history["omitted"] == 6 - history["count"]
+    assert history["commands"][-1]["text"] == "echo 5"
+
+
+def final_screen(cast: str) -> list[str]:
+    """What a player shows at a cast's end."""
+    film = asciicast.read(line.encode() for line in cast.splitlines(keepends=True))
+    player = Player(film)
+    player.seek(player.duration_ms)
+    while player.seeks:
+        player.work()
+    return "\n".join(row.rstrip() for row in player.snapshot.text_rows()).rstrip().splitlines()
+
+
+async def test_the_recording_is_a_cast_of_the_session(broker: Broker, mode: str):
+    await broker.create_session("bash", name="a")
+    await broker.run("seq 40; printf '\\033[31mred\\n'", "a")
+    async with connected(broker, mode) as heard:
+        (contents,) = (await heard.client.read_resource("tmux://sessions/a/recording")).contents
+        screen = await text_of(heard.client, "tmux://sessions/a/screen")
+    assert contents.mime_type == "application/x-asciicast"
+    assert json.loads(contents.text.splitlines()[0])["version"] == 3
+    assert final_screen(contents.text) == screen.splitlines()
+    told = contents.meta["tmuxmcp/recording"]
+    assert (told["cut"], told["begin_offset"], told["first_offset"]) == (False, 0, 0)
+    assert not [*broker.registry.sessions["a"].directory.recordings.iterdir()]
+
+
+async def test_a_long_recording_is_cut_and_says_where(broker: Broker, mode: str, monkeypatch):
+    monkeypatch.setattr(resources, "MAX_BYTES", 20_000)
+    await broker.create_session("bash", name="a")
+    await broker.run("seq 9999; for i in {1..3000}; do printf '\\033[1m.'; done; echo", "a", max_bytes=100)
+    async with connected(broker, mode) as heard:
+        (contents,) = (await heard.client.read_resource("tmux://sessions/a/recording")).contents
+        screen = await text_of(heard.client, "tmux://sessions/a/screen")
+    assert len(contents.text.encode()) <= 20_000
+    told = contents.meta["tmuxmcp/recording"]
+    assert told["cut"]
+    assert told["begin_offset"] > 0
+    marks = [json.loads(line) for line in contents.text.splitlines()[1:4]]
+    assert f"cut: the {told['begin_offset']:,} bytes of output" in next(each[2] for each in marks if each[1] == "m")
+    assert final_screen(contents.text) == screen.splitlines()
 
 
 async def test_templates_name_every_part(broker: Broker, mode: str):
@@ -115,7 +186,6 @@ async def test_templates_name_every_part(broker: Broker, mode: str):
     ("uri", "code"),
     [
         ("tmux://sessions/none/screen", "SESSION_NOT_FOUND"),
-        ("tmux://sessions/a/recording", "UNSUPPORTED"),
         ("tmux://sessions/none/recording", "SESSION_NOT_FOUND"),
         ("tmux://sessions/a/else", "INVALID_ARGUMENT"),
         ("tmux://sessions/../screen", "INVALID_ARGUMENT"),
@@ -151,6 +221,23 @@ async def test_subscribers_are_told_of_output_modes_and_sessions(broker: Broker,
                 tasks.start_soon(heard.of, "tmux://sessions")
                 await broker.create_session("cat", name="b")
         await eventually(lambda: broker.watch.listeners == 0)
+
+
+async def test_subscribers_of_the_history_are_told_of_commands_that_ended_alone(broker: Broker, mode: str):
+    await broker.create_session("bash", name="a")
+    history, screen = "tmux://sessions/a/history", "tmux://sessions/a/screen"
+    async with connected(broker, mode) as heard, subscribed(heard, history, screen):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(heard.of, screen)
+            await broker.send(text="read x", enter=True, session_id="a", wait_for="none", read="none")
+        assert history not in heard.uris
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(heard.of, history)
+            await broker.send(text="y", enter=True, session_id="a", wait_for="none", read="none")
+        assert json.loads(await text_of(heard.client, history))["commands"][-1]["exit_code"] == 0
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(heard.of, history)
+            await broker.destroy_session("a", force=True)
 
 
 async def test_who_leaves_without_a_word_is_forgotten(broker: Broker, mode: str):
