@@ -17,12 +17,13 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import anyio
 import psutil
 
-from benchmarks import readiness, service, terminal, timing
+from benchmarks import exports, past, readiness, service, terminal, timing, watched
 from benchmarks.common import Row, workshop
 from benchmarks.wire import Wire
 from tmuxmcp.broker.broker import Broker
@@ -299,6 +300,9 @@ MEASURES: dict[str, Callable[[bool], list[Row]]] = {
     "screens": terminal.screens,
     "service": service.service,
     "timing": timing.timing,
+    "past": past.past,
+    "exports": exports.exports,
+    "watched": partial(watched.watched, serve),
 }
 
 
