@@ -172,6 +172,37 @@ pty._copy(far)
 """Answers a question by itself, works, and only then passes on what is typed."""
 
 
+PASSES_ON_LATE = """
+import os, pty, select, time, tty
+pid, far = pty.fork()
+if not pid:
+    os.execvp("bash", ["bash", "--norc", "--noprofile"])
+tty.setraw(0)
+held, due = b"", None
+while True:
+    left = None if due is None else max(due - time.monotonic(), 0)
+    came = select.select([0, far], [], [], left)[0]
+    if due and time.monotonic() >= due:
+        os.write(far, held)
+        held, due = b"", None
+    if far in came:
+        os.write(1, os.read(far, 1000))
+    if 0 in came:
+        held, due = held + os.read(0, 1000), time.monotonic() + 0.07
+        os.write(1, b"*")
+"""
+"""Prints something of its own for what is typed, and passes that on a little later, as on a busy machine."""
+
+
+def test_what_a_relay_prints_is_no_answer_to_what_was_typed(agent: Agent):
+    terminal = Terminal(agent, [sys.executable, "-c", PASSES_ON_LATE], env={"PS1": "in$ "})
+    try:
+        come(agent, terminal, r"in\$ $")
+        terminal.step(line("read -s -p 'secret: ' x", "password", "secret:"))
+    finally:
+        terminal.close()
+
+
 def test_a_relay_that_does_something_for_itself_is_not_ready(agent: Agent):
     terminal = Terminal(agent, [sys.executable, "-c", LISTENS_LATER])
     try:

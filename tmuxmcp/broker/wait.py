@@ -46,7 +46,9 @@ ESCAPE_S = 0.12
 """The same after a lone Escape, which begins every other key's sequence: vim waits 100 ms for the rest."""
 
 UNMOVED_S = 0.1
-"""The same for one that has neither printed nor woken since something was typed: that may still be on its way."""
+"""The same for one that has neither printed nor woken since something was typed: that may still be on its way.
+
+Once for its own terminal, and once for each relay."""
 
 RELAYED_S = 0.02
 """The same behind relays (script, sudo): what is printed there passes through each of them."""
@@ -286,7 +288,7 @@ async def _ready(session: Session, look: Look, wait: Wait, watch: _Watch, now: f
     # A prompt that is newer than the wait: nothing to be seen settling.
     new_prompt = shown and look.own_shell_in_front and look.shell.prompt_end > watch.begun_at
     new_prompt = new_prompt and not look.knows.draws_after_mark
-    rest_s = max(_settle_s(wait, watch, process), RELAYED_S if look.relays else 0)
+    rest_s = max(_settle_s(wait, watch, process, len(look.relays)), RELAYED_S if look.relays else 0)
     if not new_prompt and now - max(watch.ready_since, watch.changed) < rest_s:
         return None
     by_marks = look.at_prompt and look.own_shell_in_front
@@ -377,13 +379,15 @@ def _listens(why: str, wait: Wait, watch: _Watch, still_s: float) -> Evidence | 
     return "quiet"
 
 
-def _settle_s(wait: Wait, watch: _Watch, process: Process) -> float:
+def _settle_s(wait: Wait, watch: _Watch, process: Process, relays: int) -> float:
     """How long a program must wait for input, without printing, until it counts as ready."""
     answers_s = min(watch.answer_s * ANSWERS_OF_TMUX, LATEST_S)
     settle_s = max(wait.settle_s, answers_s, FAR_SETTLE_S if process.pid < 0 else 0.0)
     before = wait.before
-    if watch.size == wait.sent_at and before and (before.pid, before.wakes) == (process.pid, process.wakes):
-        return max(settle_s, UNMOVED_S)
+    if before and (before.pid, before.wakes) == (process.pid, process.wakes):
+        # What is printed before what was typed has come through all relays may be one of theirs (tmux's last line).
+        if watch.size == wait.sent_at or (relays and wait.entered):
+            return max(settle_s, UNMOVED_S * (1 + relays))
     if watch.met[0] != process.pid:
         watch.met = process.pid, watch.size
     if process.age_s < NEW_S and watch.met[1] == watch.size:
