@@ -384,10 +384,10 @@ def _settle_s(wait: Wait, watch: _Watch, process: Process, relays: int) -> float
     answers_s = min(watch.answer_s * ANSWERS_OF_TMUX, LATEST_S)
     settle_s = max(wait.settle_s, answers_s, FAR_SETTLE_S if process.pid < 0 else 0.0)
     before = wait.before
-    if before and (before.pid, before.wakes) == (process.pid, process.wakes):
-        # What is printed before what was typed has come through all relays may be one of theirs (tmux's last line).
-        if watch.size == wait.sent_at or (relays and wait.entered):
-            return max(settle_s, UNMOVED_S * (1 + relays))
+    unmoved = before is not None and (before.pid, before.wakes) == (process.pid, process.wakes)
+    # What was printed may be a relay's own (the last line of a tmux), and say nothing of what was typed.
+    if unmoved and (watch.size == wait.sent_at or (relays and wait.entered)):
+        return max(settle_s, UNMOVED_S * (1 + relays))
     if watch.met[0] != process.pid:
         watch.met = process.pid, watch.size
     if process.age_s < NEW_S and watch.met[1] == watch.size:
