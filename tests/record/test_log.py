@@ -208,3 +208,15 @@ async def test_watcher_that_is_closed_listens_no_more() -> None:
         task_group.start_soon(watcher.run)
         await anyio.lowlevel.checkpoint()
         task_group.cancel_scope.cancel()
+
+
+async def test_watcher_that_is_closed_lets_go_of_logs(tmp_path: Path) -> None:
+    """Its server ends, and sessions are let go of after it."""
+    watcher = LogWatcher()
+    log = tmp_path / "log"
+    log.touch()
+    watcher.add(log)
+    with watcher.waiting(log):
+        watcher.close()
+    watcher.remove(log)
+    assert not watcher.watches(log)

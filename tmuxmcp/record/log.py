@@ -225,7 +225,7 @@ class LogWatcher:
         watched.growth.changed()
         if watched.wd >= 0:
             self._by_wd.pop(watched.wd, None)
-            with suppress(OSError):
+            with suppress(OSError, ValueError):  # the log was removed; the descriptor was closed
                 self._inotify.rm_watch(watched.wd)
 
     @contextmanager
@@ -250,7 +250,7 @@ class LogWatcher:
         if watched.wd < 0:
             self._poll_now.set()
             return
-        with suppress(OSError):  # the log was removed meanwhile
+        with suppress(OSError, ValueError):  # the log was removed meanwhile; the descriptor was closed
             mask = self._flags.CLOSE_WRITE | self._flags.MODIFY if modify else self._flags.CLOSE_WRITE
             self._inotify.add_watch(path, mask)
 
