@@ -5,7 +5,6 @@ A broker that waits is told when somebody opens and closes the session's log, wh
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import suppress
 
@@ -15,6 +14,7 @@ from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import IoError
 from tmuxmcp.record.events import Answered, Asked
 from tmuxmcp.record.inputrequests import Answer, Became, InputRequest, InputRequests
+from tmuxmcp.record.log import wake
 from tmuxmcp.sessions.session import Session
 
 LOOK_S = 1.0
@@ -38,7 +38,7 @@ def put(session: Session, request: InputRequest) -> None:
     """
     of(session).put(request)
     session.events.append(Asked(iso(time.time()), session.log.size(), request.id, int(request.secret)))
-    _wake(session)
+    wake(session.log.path)
 
 
 def settle(session: Session, request_id: str, outcome: Became, by: str = "", via: str = "") -> bool:
@@ -55,7 +55,7 @@ def settle(session: Session, request_id: str, outcome: Became, by: str = "", via
     if not of(session).settle(request_id, Answer(outcome, by, via, now)):
         return False
     session.events.append(Answered(iso(now), session.log.size(), request_id, outcome, by, via))
-    _wake(session)
+    wake(session.log.path)
     return True
 
 
@@ -113,9 +113,3 @@ def _over(session: Session, request: InputRequest) -> Became | None:
     if session.exited:
         return "exited"
     return "timeout" if time.time() >= request.until else None
-
-
-def _wake(session: Session) -> None:
-    """Have every broker look: they are told when somebody closes the session's log."""
-    with suppress(OSError):
-        os.close(os.open(session.log.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
