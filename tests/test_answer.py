@@ -22,6 +22,7 @@ import pytest
 
 from tests.agent import Agent, ToolFailed, audit_lines, eventually
 from tests.conftest import SLOW, end_server
+from tmuxmcp.broker.confirmations import Confirmations
 
 SECRET = "hunter2-correct-horse"
 
@@ -389,6 +390,29 @@ def test_wait_needs_you_comes_for_a_question_of_the_policy(state_dir: Path, thre
         assert agent.call("wait", **waits, timeout_ms=0)["outcome"] == "needs_you", "but so it stands"
         run(agent, denied.value.error["details"]["confirmation"], "--decline")
         assert agent.call("wait", **waits, timeout_ms=0)["outcome"] == "immediate"
+
+
+def test_an_answer_is_void_in_another_session_of_that_name(state_dir: Path):
+    with Agent(state_dir, "bash", TMUXMCP_POLICY=POLICY) as agent:
+        for _ in range(2):
+            agent.call("create_session", program="bash", name="a")
+            with pytest.raises(ToolFailed) as denied:
+                agent.run("touch x", session_id="a")
+            assert denied.value.code == "POLICY_DENIED"
+            Confirmations(state_dir).grant(denied.value.error["details"]["confirmation"])
+            agent.call("destroy_session", session_id="a", force=True)
+
+
+def test_nobody_is_asked_about_a_session_that_is_taken(state_dir: Path):
+    with Agent(state_dir, "bash", TMUXMCP_POLICY=POLICY) as agent:
+        agent.call("create_session", program="bash", name="a")
+        argv, env = command(agent, "a")
+        argv[argv.index("answer")] = "take"
+        subprocess.run(argv, check=True, env=env, capture_output=True)
+        with pytest.raises(ToolFailed) as taken:
+            agent.run("touch x", session_id="a")
+        assert taken.value.code == "SESSION_TAKEN"
+        assert not list(Confirmations(state_dir).all())
 
 
 def test_the_queue_has_requests_questions_and_what_the_person_holds(state_dir: Path, threads: ThreadPoolExecutor):

@@ -208,6 +208,16 @@ def test_a_policy_and_a_secret_ask_one_question(state_dir: Path, mode: str):
         assert f'It goes to "{os.path.realpath(shutil.which("bash") or "")}" (process ' in question
 
 
+def test_an_answer_for_the_session_is_used_up_by_the_call_that_asked(state_dir: Path):
+    secrets = {"named": one_secret(state_dir) | {"for": [shutil.which("bash")]}}
+    with Agent(state_dir, "--secrets", json.dumps(secrets), "--policy", json.dumps(RULES), "bash") as agent:
+        ask(agent)
+        asked = refused(agent, secret="named").error["details"]["confirmation"]
+        assert Confirmations(state_dir).grant(asked, for_session=True)
+        assert DIGEST in agent.call("send", secret="named")["result"]["content"]
+        assert not list(Confirmations(state_dir).all())
+
+
 def test_where_nobody_can_be_asked_the_person_confirms_elsewhere(state_dir: Path):
     with Agent(state_dir, "--secrets", json.dumps({"db": one_secret(state_dir)}), "bash") as agent:
         ask(agent)

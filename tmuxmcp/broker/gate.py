@@ -35,6 +35,7 @@ from tmuxmcp.host.parsing import Parsing
 from tmuxmcp.host.redact import Redactor
 from tmuxmcp.host.sandbox import meets
 from tmuxmcp.record.log import wake
+from tmuxmcp.sessions import lease
 from tmuxmcp.sessions.boundary import allows
 from tmuxmcp.ssh.destination import parse
 from tmuxmcp.terminal.plain import sanitize
@@ -193,10 +194,11 @@ class Gate:
 
         Raises:
             PolicyDenied, ConfirmationDeclined
+            SessionTaken: a person would have to agree, and one holds the session.
         """
         from tmuxmcp.host.policy import ALLOWED, Verdict, agreeing, asking, judge
 
-        verdict, rule = ALLOWED, None
+        verdict, rule, for_session = ALLOWED, None, False
         if self.policy:
             policy, action = self.policy, await self._action(request, judged.place)
             verdict = judge(action, policy)
@@ -205,8 +207,7 @@ class Gate:
             while (rule := asking(verdict, policy)) and confirmations.agreed(_scope(rule, judged.target, call)):
                 policy = agreeing(policy, rule)
                 verdict = judge(action, policy)
-            if policy is not self.policy:  # the question by which that was agreed to is used up with it
-                confirmations.forget(digest_of(request, call, judged))
+            for_session = policy is not self.policy
             record.verdict(verdict)
         if verdict.decision == "deny":
             raise PolicyDenied(
@@ -219,7 +220,12 @@ class Gate:
         if now and now.asks and verdict.decision == "allow":
             verdict = Verdict("confirm", NOT_NAMED, "secrets")
             record.verdict(verdict)
+        elif for_session and verdict.decision == "allow":  # the question by which they agreed is used up with it
+            Confirmations(self.settings.state_dir).forget(digest_of(request, call, judged))
         if verdict.decision == "confirm":
+            if request.operation.types and judged.target.session:  # nobody is asked in vain
+                await judged.target.session.refresh()
+                lease.refuse(judged.target.session)
             scope = _scope(rule, judged.target, call) if rule else ""
             judged = await self._confirm(request, call, judged, find, verdict, scope)
         self._remember(request, judged.place)
@@ -411,8 +417,9 @@ def _scope(rule: Rule, target: Target, call: Call) -> str:
 
 def digest_of(request: Request[Any], call: Call, judged: Judged) -> str:
     """What an answer is bound to: who wants what, where, what is in front there, and which process gets a secret."""
-    place = judged.place
-    where = [place.session_id, place.cwd, place.foreground, *([repr(judged.reader)] if judged.reader else [])]
+    place, session = judged.place, judged.target.session
+    made = session.meta.created_at if session else ""
+    where = [place.session_id, made, place.cwd, place.foreground, *([repr(judged.reader)] if judged.reader else [])]
     what = [request.operation.name, call.caller, request.arguments(), *where]
     return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()
 
