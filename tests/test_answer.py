@@ -89,12 +89,12 @@ def run(agent: Agent, *words: str, stdin: str = "", status: int = 0) -> str:
 class Person:
     """Somebody at a terminal of their own."""
 
-    def __init__(self, agent: Agent, *words: str, argv: Sequence[str] = ()) -> None:
+    def __init__(self, agent: Agent, *words: str, argv: Sequence[str] = (), **variables: str) -> None:
         ours, env = command(agent, *words)
         self.fd, inner = pty.openpty()
         termios.tcsetwinsize(inner, (24, 80))
         self.process = subprocess.Popen(
-            argv or ours, env=env, stdin=inner, stdout=inner, stderr=inner, start_new_session=True,
+            argv or ours, env=env | variables, stdin=inner, stdout=inner, stderr=inner, start_new_session=True,
             preexec_fn=lambda: __import__("fcntl").ioctl(0, termios.TIOCSCTTY, 0),
         )  # fmt: skip
         os.close(inner)
@@ -256,6 +256,21 @@ def test_a_person_types_until_the_key(agent: Agent, threads: ThreadPoolExecutor)
     assert asked.result()["outcome"] == "done"
     assert agent.call("get_session", session_id="a")["taken_over"] is None
     assert agent.run('echo "$x"', session_id="a")["output"] == "by hand\n"
+
+
+def test_another_key_is_a_setting(agent: Agent, threads: ThreadPoolExecutor):
+    read_line(agent, "IFS= read -r x")
+    asked = Asked(agent, threads, "Choose.")
+    with Person(agent, asked.id, TMUXMCP_ANSWER_KEY="F9") as person:
+        person.sees("F9: done")
+        person.type("\r")
+        person.sees("read -r x")
+        eventually(lambda: agent.call("get_session", session_id="a")["taken_over"])
+        person.type("by hand\r")
+        eventually(lambda: agent.call("get_session", session_id="a")["mode"] == "shell_prompt")
+        person.type("\x1b[20~")
+        assert person.ends() == 0
+    assert asked.result()["outcome"] == "done"
 
 
 @pytest.mark.parametrize("how", ["detach", "hang up"])

@@ -14,9 +14,17 @@ import stat
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, field_serializer, field_validator
+from pydantic import (
+    Field,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
 
@@ -29,12 +37,12 @@ PREFIX = "TMUXMCP_"
 Words = Annotated[list[str], NoDecode]
 
 
-TAKE_KEY = re.compile(
+PERSON_KEY = re.compile(
     r"C-b (?:[CM]-){0,2}[A-Za-z0-9]"  # behind tmux's prefix
     r"|(?:C-b )?(?:[CMS]-){0,3}F(?:1[0-2]|[1-9])"
     r"|(?:C-M|M|C)-[A-Za-z0-9]"
 )
-"""Keys by which a person may give back: none that types a character."""
+"""Keys by which an attached person may say something: none that types a character."""
 
 
 def home() -> Path:
@@ -133,9 +141,8 @@ class Settings(BaseSettings):
     )
     answer_key: str = Field(
         default="C-b a",
-        pattern=r"^([CM]-[a-z] )?([CMS]-)*([A-Za-z0-9]|F[0-9]{1,2})$",
-        description="Key by which a person who types what an agent asked for says that it is done; the program never "
-        "gets it",
+        description="Key by which a person who types what an agent asked for says that it is done; as take_key, and "
+        "another one; the program never gets it",
     )
     notify_command: Annotated[list[str], NoDecode] = Field(
         default=[],
@@ -188,13 +195,22 @@ class Settings(BaseSettings):
         secrets = [Path(each.file) for each in self.secrets.values() if each.file]
         return [self._file, *([self.token_file] if self.token_file else []), *secrets]
 
-    @field_validator("take_key")
+    @field_validator("take_key", "answer_key")
     @classmethod
-    def _is_key(cls, value: str) -> str:
-        words = value.split()
-        if words and (not TAKE_KEY.fullmatch(" ".join(words)) or words[-1] in ("d", "C-b")):
+    def _is_key(cls, value: str, info: ValidationInfo) -> str:
+        key = " ".join(value.split())
+        if not key and info.field_name == "take_key":
+            return key
+        last = key.rpartition(" ")[2]
+        if not PERSON_KEY.fullmatch(key) or last in ("d", "C-b"):
             raise ValueError(f"{value!r} is no key that can be given: take C-b and a letter other than d, or F1 to F12")
-        return " ".join(words)
+        return key
+
+    @model_validator(mode="after")
+    def _keys_differ(self) -> Self:
+        if self.take_key == self.answer_key:
+            raise ValueError(f"take_key and answer_key are both {self.take_key!r}: take another for one of them")
+        return self
 
     @field_validator("files_root")
     @classmethod

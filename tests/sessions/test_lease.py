@@ -60,9 +60,17 @@ def test_give_backs_are_read_in_their_order():
 @pytest.mark.parametrize("key", ["C-b g", "F9", "M-g", "C-b C-g", "C-M-x", "C-b F2", ""])
 def test_a_key_that_no_text_has_can_be_given(key: str):
     assert Settings(take_key=key).take_key == key
+    assert not key or Settings(answer_key=key, take_key="").answer_key == key
 
 
 @pytest.mark.parametrize("key", ["g", "C-b d", "C-b C-b", "C-b ;", "S-g", "C-b g g", "#{x}"])
 def test_another_key_is_refused(key: str):
     with pytest.raises(ValueError, match="no key"):
         Settings(take_key=key)
+    with pytest.raises(ValueError, match="no key"):
+        Settings(answer_key=key)
+
+
+def test_two_keys_that_are_the_same_are_refused():
+    with pytest.raises(ValueError, match="both"):
+        Settings(answer_key="C-b g")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tmuxmcp.errors import TmuxFailed
-from tmuxmcp.tmux import panes
+from tmuxmcp.tmux import panes, personkey
 from tmuxmcp.tmux.control import command, sequence
 from tmuxmcp.tmux.held import Lease
 from tmuxmcp.tmux.panes import Pane
@@ -155,10 +155,6 @@ def _bindings(key: str) -> list[bytes]:
     """The commands that bind the key by which a person gives back; where nothing is held, it is what it was."""
     if not key:
         return []
-    *prefix, name = key.split()
     watch = command("refresh-client", "-f", "read-only")
     give = sequence(*_give("", "key", _NOW), watch, command("display-message", GIVEN_TEXT))
-    test = f"#{{&&:#{{?client_readonly,,1}},{_HELD}}}"
-    otherwise = [] if prefix else [command("send-keys", name)]
-    bound = command("if-shell", "-F", test, give, *otherwise)
-    return [command("bind-key", "-T", "prefix" if prefix else "root", name, bound)]
+    return [personkey.bound(key, f"#{{&&:{personkey.MAY_TYPE},{_HELD}}}", give)]
