@@ -66,15 +66,22 @@ SETTLING = {
 def test_how_long_it_must_settle(process: Process, size: int, answer_s: float, expected: float):
     wait = Wait("ready", 5000, sent_at=SENT_AT, before=CAT)
     watch = _Watch(0.0, SENT_AT, size, 0.0, answer_s=answer_s)
-    assert math.isclose(_settle_s(wait, watch, process), expected)
+    assert math.isclose(_settle_s(wait, watch, process, 0), expected)
+
+
+@pytest.mark.parametrize(("relays", "entered", "expected"), [(1, True, 2), (3, True, 4), (1, False, 0)])
+def test_what_relays_print_does_not_settle_a_line_that_is_on_its_way(relays: int, entered: bool, expected: int):
+    wait = Wait("ready", 5000, sent_at=SENT_AT, before=CAT, entered=entered)
+    watch = _Watch(0.0, SENT_AT, SENT_AT + 5, 0.0)
+    assert math.isclose(_settle_s(wait, watch, CAT, relays), expected * UNMOVED_S or SETTLE_S)
 
 
 def test_a_new_program_that_has_printed_since_it_waits_is_settled_soon():
     wait, young = Wait("ready", 5000, sent_at=SENT_AT), replace(CAT, age_s=0.01)
     watch = _Watch(0.0, SENT_AT, SENT_AT, 0.0)
-    assert _settle_s(wait, watch, young) > SETTLE_S
+    assert _settle_s(wait, watch, young, 0) > SETTLE_S
     watch.size += 1
-    assert _settle_s(wait, watch, young) == SETTLE_S
+    assert _settle_s(wait, watch, young, 0) == SETTLE_S
 
 
 async def test_a_program_that_has_not_woken_for_what_was_sent_is_not_ready(
