@@ -6,9 +6,9 @@ import ast
 import os
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import FrozenInstanceError
 from pathlib import Path
+from typing import Literal
 
 import anyio
 import pytest
@@ -26,27 +26,25 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this 
 PACKAGE = Path(tmuxmcp.__file__).parent
 
 
-def nodes() -> Iterator[tuple[str, ast.AST]]:
-    """Every part of the package's code, with the module that it stands in."""
+def using(name: str, kind: Literal["id", "attr"] = "id") -> set[str]:
+    """Modules of the package whose code has this name, or an attribute of this name."""
+    found = set()
     for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            yield path.relative_to(PACKAGE).as_posix(), node
+        text = path.read_text()
+        if name in text and any(getattr(node, kind, "") == name for node in ast.walk(ast.parse(text))):
+            found.add(path.relative_to(PACKAGE).as_posix())
+    return found
 
 
 def test_only_a_look_asks_the_kernel_about_a_terminal() -> None:
-    asking = {module for module, node in nodes() if isinstance(node, ast.Name) and node.id == "TtyWitness"}
-    assert asking == {"readiness/relays.py"}
-    asking = {module for module, node in nodes() if isinstance(node, ast.Name) and node.id == "DeepWitness"}
-    assert asking == {"sessions/look.py"}
-    judging = {module for module, node in nodes() if isinstance(node, ast.Attribute) and node.attr == "_terminal"}
-    assert judging == {"sessions/session.py"}
+    assert using("TtyWitness") == {"readiness/relays.py"}
+    assert using("DeepWitness") == {"sessions/look.py"}
+    assert using("_terminal", "attr") == {"sessions/session.py"}
 
 
 def test_what_the_marks_say_is_read_from_a_scan() -> None:
-    knowing = {module for module, node in nodes() if isinstance(node, ast.Name) and node.id == "ShellView"}
-    assert knowing == {"sessions/session.py"}
-    reading = {module for module, node in nodes() if isinstance(node, ast.Attribute) and node.attr == "_shell"}
-    assert reading == {"sessions/session.py"}
+    assert using("ShellView") == {"sessions/session.py"}
+    assert using("_shell", "attr") == {"sessions/session.py"}
 
 
 def test_a_session_itself_does_not_say_what_it_does() -> None:
