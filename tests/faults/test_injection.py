@@ -196,6 +196,7 @@ async def armed(state_dir: Path, home: Path, tmp_path: Path, monkeypatch: pytest
         files_root=str(where),
         max_sessions=100,
         max_input_bytes=50_000,
+        max_wait_ms=70,
     )
     async with Broker.open(settings) as broker:
         await broker.create_session(program="bash", name="bystander")
