@@ -147,15 +147,20 @@ def test_nothing_is_typed_where_it_is_refused(agent: Agent, arguments: dict[str,
     assert agent.call("get_session")["mode"] == "password"
 
 
-@pytest.mark.parametrize(
-    "command", ["true", "cat", "read -r -p Password: x", "python3", "sleep 100", "stty -echo; sleep 100"]
-)
+@pytest.mark.parametrize("command", ["true", "cat", "read -r -p Password: x", "sleep 100", "stty -echo; sleep 100"])
 def test_it_is_never_typed_where_it_would_be_shown(agent: Agent, command: str):
     agent.call("send", text=command, enter=True, wait_for="idle", idle_ms=100)
     for name in ("shell", "asked"):
         assert refused(agent, secret=name).code == "WRONG_MODE"
     agent.call("send", key="C-c")
     agent.run("stty sane")
+    assert VALUE not in agent.call("read", view="scrollback")["content"]
+
+
+def test_it_is_never_typed_into_a_line_editor(agent: Agent):
+    agent.call("send", text="python3", enter=True, wait_for="pattern", pattern=">>> $")
+    assert refused(agent, secret="shell").code == "WRONG_MODE"
+    agent.call("send", text="exit()", enter=True, wait_for="ready")
     assert VALUE not in agent.call("read", view="scrollback")["content"]
 
 
