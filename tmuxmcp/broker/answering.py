@@ -19,7 +19,7 @@ from tmuxmcp.record.inputrequests import Became, InputRequest
 from tmuxmcp.sessions import inputrequests, lease
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.tmux import answerkey, panes
+from tmuxmcp.tmux import answerkey, panes, unseen
 from tmuxmcp.tmux.held import taken_error, user_name
 from tmuxmcp.tmux.panes import Typed
 
@@ -135,6 +135,7 @@ class Answering:
         if held and not held.paused and held.by != user_name():
             raise taken_error(session.id, held)
         self._check_waits(what)
+        program = await unseen.program_in_front(session.tmux, pane)
         look = await session.look()  # after all else: what is looked at is what is typed into
         if what.request.secret and look.mode != "password":
             raise WrongMode(
@@ -145,10 +146,14 @@ class Answering:
             )
         if look.takes_commands:
             session.commands.typing(TypedInput(look.size, line, by="person"))
-        left = Typed.LINE if look.ready else Typed.LINES
-        pieces = [panes.raw(pane, data[at : at + 200]) for at in range(0, len(data), 200)]
-        after = [*pieces, panes.keys(pane, ["Enter"])]
-        if not await panes.type_input(session.tmux, pane, b"", after=after, left=left, ends=held is not None):
+        ends = held is not None
+        if what.request.secret:
+            typed = await unseen.type_secret(session.tmux, pane, bytearray(data), program, ends=ends)
+        else:
+            after = [*panes.raw_pieces(pane, data), panes.keys(pane, ["Enter"])]
+            left = Typed.LINE if look.ready else Typed.LINES
+            typed = await panes.type_input(session.tmux, pane, b"", after=after, left=left, ends=ends)
+        if not typed:
             await session.alive()
             raise TmuxFailed(f"Nothing was typed: session {session.id} changed at this moment.", hint="Try again.")
         session.write_input(bytes=len(data), keys=1)

@@ -202,7 +202,7 @@ def _commands(pane: Pane, items: Sequence[Keys | Text], own: Mapping[str, bytes]
             for key, names in groupby(item.names, lambda name: name if name in own else ""):
                 yield from _presses(pane, list(names), own.get(key))
         else:
-            yield from (panes.raw(pane, item.data[at : at + 200]) for at in range(0, len(item.data), 200))
+            yield from panes.raw_pieces(pane, item.data)
 
 
 def _presses(pane: Pane, names: list[str], sequence: bytes | None) -> Iterator[bytes]:

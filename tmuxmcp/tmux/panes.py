@@ -76,6 +76,9 @@ STATUS_S, STATUS_TO_COME_S = 1.0, 5.0
 INLINE_BYTES = 4096
 """Input up to this goes to tmux in the command line itself; more, or a NUL, by a file in memory."""
 
+RAW_BYTES = 200
+"""Bytes that one command types as they are."""
+
 _numbers = count(1)
 
 
@@ -468,6 +471,11 @@ def keys(pane: Pane, names: Sequence[str]) -> bytes:
 def raw(pane: Pane, data: bytes) -> bytes:
     """The command that types a few bytes as they are."""
     return command("send-keys", "-t", pane.pane_id, "-H", *(f"{byte:02x}" for byte in data))
+
+
+def raw_pieces(pane: Pane, data: bytes) -> list[bytes]:
+    """The commands that type bytes as they are, each of them `RAW_BYTES` at most."""
+    return [raw(pane, data[at : at + RAW_BYTES]) for at in range(0, len(data), RAW_BYTES)]
 
 
 def cursor_key(pane: Pane, data: bytes) -> bytes:

@@ -27,11 +27,12 @@ async def program_in_front(tmux: Tmux, pane: Pane) -> str:
     return printed[0] if printed and _PLAIN.fullmatch(printed[0]) else ""
 
 
-async def type_secret(tmux: Tmux, pane: Pane, value: bytearray, program: str) -> bool:
+async def type_secret(tmux: Tmux, pane: Pane, value: bytearray, program: str, *, ends: bool = False) -> bool:
     """Type a value and Enter, if the same program is in front.
 
     Args:
         program: as `program_in_front` said; empty: tmux does not look at it.
+        ends: as `panes.type_input` has it.
 
     Returns:
         False when nothing was typed: the pane or its program changed.
@@ -43,5 +44,5 @@ async def type_secret(tmux: Tmux, pane: Pane, value: bytearray, program: str) ->
     condition = f"#{{&&:{ALONE},{same}}}"
     # What tmux does it would note, if somebody had set that: so before, as the next command holds the line.
     await tmux.checked(command("set-option", "-s", "message-limit", "0"))
-    after = [panes.raw(pane, bytes(value)), panes.keys(pane, ["Enter"])]
-    return await panes.type_input(tmux, pane, b"", after=after, condition=condition, left=Typed.LINE)
+    after = [*panes.raw_pieces(pane, bytes(value)), panes.keys(pane, ["Enter"])]
+    return await panes.type_input(tmux, pane, b"", after=after, condition=condition, left=Typed.LINE, ends=ends)
