@@ -439,3 +439,15 @@ async def test_output_that_is_gone_is_not_retained(state_dir: Path, home: Path) 
         assert part.truncated
         assert part.content.endswith("\n1000000\n")
         assert [each.text for each in (await broker.list_commands("a")).commands] == ["echo first", "seq 1000000"]
+
+
+async def test_a_command_that_has_ended_is_told_while_tmux_works_for_others(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await broker.create_session("bash", name="a")
+    monkeypatch.setattr(broker.registry.sessions["a"].commands, "_passed_on", lambda scan: False)
+    sent = await broker.send("(exit 7)", session_id="a", enter=True)
+    assert sent.result
+    assert sent.result.outcome == "ready"
+    assert sent.result.command
+    assert sent.result.command.exit_code == 7

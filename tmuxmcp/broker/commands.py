@@ -11,7 +11,8 @@ from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import InvalidArgument, NotRetained
 from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.record.told import Told
-from tmuxmcp.sessions.commands import Command
+from tmuxmcp.sessions.commands import Command, shell_is_back
+from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 
@@ -40,6 +41,12 @@ def untold(session: Session, look: Look, caller: str) -> list[int]:
     """Numbers of the commands that have ended and that this caller was not told of, oldest first."""
     told = session.told.of(caller)
     return [number for number in session.commands.ended(look, told.through) if number not in told.beyond]
+
+
+async def settle(session: Session, look: Look) -> None:
+    """Have it be known of a shell that is back at its prompt that its command has ended, also while tmux works."""
+    if session.commands.in_doubt(look) and shell_is_back(look) and await all_logged(session, look.size):
+        session.commands.settle(look)
 
 
 def tell(session: Session, call: Call, number: int) -> None:

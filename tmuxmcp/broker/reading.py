@@ -96,6 +96,7 @@ class Reading:
             seen = await self._screen(session, view, asked, call)
         else:
             seen = await self._new_or_screen(session, wait, asked, call)
+        await commands.settle(session, seen.look)
         effective = clamp(self.settings, asked.timeout_ms)[1] if wait.want != "none" else None
         return _result(session, answer, seen, _command(session, answer, seen.look, asked, call), effective)
 

@@ -171,6 +171,12 @@ class Commands:
             self._sure = numbers[-1]
         return numbers
 
+    def settle(self, look: Look) -> None:
+        """Take note that a look was at all that had been printed until after it: what had ended by then, has."""
+        numbers = self.said_to_have_ended(self._sure)
+        if numbers and shell_is_back(look):
+            self._sure = numbers[-1]
+
     def in_doubt(self, look: Look) -> bool:
         """Whether marks have ended a command that may still run."""
         return len(self.ended(look, self._sure)) < len(self.said_to_have_ended(self._sure))
