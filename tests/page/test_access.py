@@ -6,13 +6,10 @@ import hashlib
 import hmac
 import json
 import os
-import shutil
 import stat
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -22,24 +19,10 @@ import httpx2
 import pytest
 
 from tests import browser
-from tests.conftest import SLOW, end_server
+from tests.conftest import SLOW
+from tests.page.visits import a_code, enter, let_in
 from tests.service import Service, bearer
 from tmuxmcp.page import codes, servers
-
-
-@pytest.fixture(scope="module")
-def state_dir() -> Iterator[Path]:
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
-    yield directory
-    end_server(directory)
-    shutil.rmtree(directory, ignore_errors=True)
-
-
-@pytest.fixture(scope="module")
-def service(state_dir: Path) -> Iterator[Service]:
-    started = Service(state_dir)
-    yield started
-    started.stop()
 
 
 def cli(state_dir: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -51,21 +34,6 @@ def cli(state_dir: Path, *words: str, **variables: str) -> subprocess.CompletedP
         text=True,
         timeout=30 * SLOW,
     )
-
-
-def a_code(service: Service, state_dir: Path) -> str:
-    return codes.make_code(state_dir, service.port)
-
-
-def enter(service: Service, code: str, **headers: str) -> httpx2.Response:
-    return httpx2.post(f"{service.url}/page/enter", json={"code": code}, headers=headers, timeout=20 * SLOW)
-
-
-def person(service: Service, state_dir: Path) -> dict[str, str]:
-    """The header of a page that is let in."""
-    answer = enter(service, a_code(service, state_dir))
-    assert answer.status_code == 200
-    return {"Authorization": f"Bearer {answer.json()['token']}"}
 
 
 def test_a_code_is_good_once(service: Service, state_dir: Path):
@@ -110,13 +78,13 @@ def test_only_digests_are_kept(service: Service, state_dir: Path):
 def test_without_a_persons_token_nothing_is_told(service: Service, state_dir: Path):
     for headers in ({}, bearer("boss"), bearer("agent"), {"Authorization": "Bearer x"}):
         assert leave(service, headers) == 401
-    headers = person(service, state_dir)
+    headers = let_in(service, state_dir)
     assert leave(service, headers) == 200
     assert leave(service, headers) == 401  # it left
 
 
 def test_a_persons_token_opens_no_tool(service: Service, state_dir: Path):
-    headers = person(service, state_dir)
+    headers = let_in(service, state_dir)
     call = {"jsonrpc": "2.0", "id": 1, "method": "list_sessions", "params": {}}
     with httpx2.Client(base_url=service.url, headers=headers, timeout=20 * SLOW) as client:
         assert client.post("/rpc", json=call).status_code == 401
@@ -149,7 +117,7 @@ def test_files_come_with_headers_that_let_a_browser_do_little(service: Service, 
 
 
 def test_other_names_and_origins_are_refused(service: Service, state_dir: Path):
-    headers = person(service, state_dir)
+    headers = let_in(service, state_dir)
     assert httpx2.get(service.url, headers={"Host": "evil.example"}, timeout=20 * SLOW).status_code == 421
     for origin in ("http://evil.example", f"http://localhost:{service.port}", "null", "http://127.0.0.1"):
         assert leave(service, headers | {"Origin": origin}) == 403
@@ -165,7 +133,7 @@ def test_what_a_stranger_sends_is_bounded(service: Service):
 
 def test_a_token_outlives_its_server(state_dir: Path):
     first = Service(state_dir)
-    headers = person(first, state_dir)
+    headers = let_in(first, state_dir)
     first.stop()
     second = Service(state_dir, "--http", f"127.0.0.1:{first.port}")
     try:
@@ -221,7 +189,7 @@ def test_command_line_knows_a_server_that_was_killed(service: Service, state_dir
 
 def test_an_agent_in_a_session_gets_no_code(service: Service, state_dir: Path):
     command = f"{sys.executable} -m tmuxmcp page --no-open --state-dir {state_dir}"
-    result = service.result("run", command=f"PYTHONPATH={Path.cwd()} {command}", timeout_ms=30_000)
+    result = service.result("run", session_id="one", command=f"PYTHONPATH={Path.cwd()} {command}", timeout_ms=30_000)
     assert "Only a person opens the page" in result["output"]
     assert result["exit_code"] == 4
 

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from tempfile import mkdtemp
 from urllib.parse import urlsplit
 
 import httpx2
-import pytest
 
 from tests.agent import Agent, eventually
-from tests.conftest import SLOW, end_server
+from tests.conftest import SLOW
 from tmuxmcp.page import codes, servers
-
-
-@pytest.fixture
-def state_dir() -> Iterator[Path]:
-    directory = Path(mkdtemp(prefix="tm-"))
-    yield directory
-    end_server(directory)
 
 
 def watch_url(agent: Agent) -> str:

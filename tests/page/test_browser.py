@@ -2,53 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests import browser
 from tests.agent import eventually
-from tests.conftest import end_server
+from tests.page.visits import TEXT, open_list, show
 from tests.service import Service
-from tmuxmcp.page import codes
 
 pytestmark = pytest.mark.skipif(not browser.CHROMIUM, reason="needs a browser")
-
-
-@pytest.fixture(scope="module")
-def state_dir() -> Iterator[Path]:
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
-    yield directory
-    end_server(directory)
-    shutil.rmtree(directory, ignore_errors=True)
-
-
-@pytest.fixture(scope="module")
-def service(state_dir: Path) -> Iterator[Service]:
-    started = Service(state_dir)
-    started.result("create_session", program="bash", name="one")
-    yield started
-    started.stop()
-
-
-@pytest.fixture(scope="module")
-def page(service: Service, state_dir: Path) -> Iterator[browser.Page]:
-    with browser.page() as shown:
-        shown.go(f"{service.url}/#code={codes.make_code(state_dir, service.port)}")
-        shown.until("document.querySelectorAll('a.card').length > 0")
-        yield shown
-
-
-def show(page: browser.Page, session: str) -> None:
-    page.value(f"location.hash = 'session={session}'")
-    page.until(f"document.title.startsWith('{session}') && document.querySelectorAll('.screen .row').length > 0")
-
-
-def text_of_screen() -> str:
-    return "[...document.querySelectorAll('.screen .row')].map((row) => row.textContent).join('\\n')"
 
 
 def test_a_card_tells_how_a_session_stands(page: browser.Page, service: Service):
@@ -63,7 +26,7 @@ def test_a_card_tells_how_a_session_stands(page: browser.Page, service: Service)
 def test_screen_is_live(page: browser.Page, service: Service):
     show(page, "one")
     service.result("run", session_id="one", command="clear; printf '\\033[31mred\\033[0m 漢字 │\\n'")
-    page.until(f"{text_of_screen()}.includes('red 漢字 │')")
+    page.until(f"{TEXT}.includes('red 漢字 │')")
     spans = "[...document.querySelectorAll('.screen .row span')]"
     assert (
         page.value(f"getComputedStyle({spans}.find((each) => each.textContent == 'red')).color") == "rgb(224, 85, 97)"
@@ -78,7 +41,7 @@ def test_screen_is_live(page: browser.Page, service: Service):
 def test_lines_meet_without_gaps(page: browser.Page, service: Service):
     service.result("run", session_id="one", command="clear; printf '││\\n││\\n'")
     show(page, "one")
-    page.until(f"{text_of_screen()}.includes('││\\n││')")
+    page.until(f"{TEXT}.includes('││\\n││')")
     boxes = page.value(
         "[...document.querySelectorAll('.screen .row .drawn')].slice(0, 4)"
         ".map((each) => each.getBoundingClientRect()).map((box) => [box.left, box.top, box.right, box.bottom])"
@@ -114,7 +77,7 @@ def test_hostile_programs_show_nothing_but_text(page: browser.Page, service: Ser
         "run", session_id="hostile", command="for i in {1..3000}; do printf '\\033[%dm\\033[%d;%dHx' $i $i $i; done"
     )
     service.result("run", session_id="hostile", command="printf '\\033[0m'; clear; echo '<b id=bad>the end</b>'")
-    page.until(f"{text_of_screen()}.includes('<b id=bad>the end</b>')")
+    page.until(f"{TEXT}.includes('<b id=bad>the end</b>')")
     page.value("location.hash = ''")
     page.until("document.querySelectorAll('a.card').length > 1")
     assert page.value("window.bad") is None
@@ -134,7 +97,7 @@ CLICK_AT_COLUMN_8 = """
 def test_an_address_opens_only_after_a_question(page: browser.Page, service: Service):
     service.result("run", session_id="one", command="clear; echo 'see https://example.org/a?b=c.'")
     show(page, "one")
-    page.until(f"{text_of_screen()}.startsWith('see https://')")
+    page.until(f"{TEXT}.startsWith('see https://')")
     page.value("window.open = (...words) => { window.opened = words }")
     page.value(CLICK_AT_COLUMN_8)
     page.until("document.querySelector('dialog[open] .url')?.textContent == 'https://example.org/a?b=c'")
@@ -148,7 +111,7 @@ def test_an_ended_session_shows_what_it_showed_last(page: browser.Page, service:
     service.result("run", session_id="gone", command="echo its last words")
     service.result("destroy_session", session_id="gone")
     show(page, "gone")
-    page.until(f"{text_of_screen()}.includes('its last words')")
+    page.until(f"{TEXT}.includes('its last words')")
     page.until("document.body.innerText.includes('This is what it showed last')")
 
 
@@ -158,17 +121,17 @@ def test_past_is_found_shown_and_left(page: browser.Page, service: Service):
     show(page, "past")
     page.until("document.querySelectorAll('.past .mark.failed').length == 1")
     service.result("run", session_id="past", command="clear; echo 'the' second")
-    page.until(f"{text_of_screen()}.includes('the second')")
+    page.until(f"{TEXT}.includes('the second')")
     page.value("document.querySelector('.search input').value = '^the first'")
     page.value("document.querySelector('.search form').requestSubmit()")
     page.until("document.querySelectorAll('.search .match').length == 1")
     page.value("document.querySelector('.search .match').click()")
-    page.until(f"{text_of_screen()}.includes('the first') && !{text_of_screen()}.includes('the second')")
+    page.until(f"{TEXT}.includes('the first') && !{TEXT}.includes('the second')")
     service.result("run", session_id="past", command="echo and the third")
     page.until("document.querySelector('.commands').innerText.includes('third')")
-    assert "third" not in page.value(text_of_screen())  # the past stays where it is
+    assert "third" not in page.value(TEXT)  # the past stays where it is
     page.value("[...document.querySelectorAll('.past button')].find((each) => each.textContent == 'Live').click()")
-    page.until(f"{text_of_screen()}.includes('and the third')")
+    page.until(f"{TEXT}.includes('and the third')")
 
 
 def test_a_past_that_is_not_known_does_not_look_like_one(page: browser.Page, service: Service):
@@ -219,8 +182,7 @@ def test_keys_lead_through_the_page(page: browser.Page):
 def test_page_goes_on_by_itself_after_a_restart_of_the_server(state_dir: Path, service: Service):
     first = Service(state_dir)
     with browser.page() as page:
-        page.go(f"{first.url}/#code={codes.make_code(state_dir, first.port)}")
-        page.until("document.querySelectorAll('a.card').length > 0")
+        open_list(page, first, state_dir)
         first.stop()
         page.until("document.querySelector('.link').dataset.state == 'behind'")
         second = Service(state_dir, "--http", f"127.0.0.1:{first.port}")

@@ -3,43 +3,17 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.conftest import SLOW, end_server
+from tests.conftest import SLOW
 from tests.service import Service
-from tmuxmcp.page import codes, routes
-
-
-@pytest.fixture(scope="module")
-def state_dir() -> Iterator[Path]:
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
-    yield directory
-    end_server(directory)
-    shutil.rmtree(directory, ignore_errors=True)
-
-
-@pytest.fixture(scope="module")
-def service(state_dir: Path) -> Iterator[Service]:
-    started = Service(state_dir)
-    started.result("create_session", program="bash", name="one")
-    yield started
-    started.stop()
-
-
-@pytest.fixture(scope="module")
-def headers(service: Service, state_dir: Path) -> dict[str, str]:
-    code = codes.make_code(state_dir, service.port)
-    answer = httpx2.post(f"{service.url}/page/enter", json={"code": code}, timeout=20 * SLOW)
-    return {"Authorization": f"Bearer {answer.json()['token']}"}
+from tmuxmcp.page import routes
 
 
 class Told:

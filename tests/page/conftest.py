@@ -1,0 +1,48 @@
+"""What the tests of a file share: a server with a session, who is let in, and a browser with the page."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import browser
+from tests.conftest import end_server
+from tests.page import visits
+from tests.service import Service
+
+
+@pytest.fixture(scope="module")
+def state_dir() -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="tm-"))
+    yield directory
+    end_server(directory)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def service(state_dir: Path) -> Iterator[Service]:
+    """A server with a session named one."""
+    started = Service(state_dir)
+    started.result("create_session", program="bash", name="one")
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def headers(service: Service, state_dir: Path) -> dict[str, str]:
+    """The headers of a page that is let in."""
+    return visits.let_in(service, state_dir)
+
+
+@pytest.fixture(scope="module")
+def page(service: Service, state_dir: Path) -> Iterator[browser.Page]:
+    """A browser with the list of sessions."""
+    if not browser.CHROMIUM:
+        pytest.skip("needs a browser")
+    with browser.page() as shown:
+        visits.open_list(shown, service, state_dir)
+        yield shown
