@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests import browser
@@ -177,6 +178,20 @@ def test_keys_lead_through_the_page(page: browser.Page):
     assert page.value("document.querySelectorAll('a.card').length") == 0
     page.value("document.activeElement." + key % "Escape")
     assert page.value("document.querySelectorAll('a.card').length") > 0
+
+
+def test_who_signs_out_is_let_in_no_more(page: browser.Page, service: Service, state_dir: Path):
+    token = page.value("sessionStorage.getItem('tmuxmcp-token')")
+    page.value("document.querySelector('.out').click()")
+    page.until("document.body.innerText.includes('You are signed out')")
+    assert page.value("sessionStorage.length") == 0
+    assert page.value("document.querySelectorAll('a.card').length") == 0
+    page.call("Page.reload")
+    page.wait("Page.loadEventFired")
+    page.until("document.body.innerText.includes('not open yet')")
+    again = httpx2.post(f"{service.url}/page/leave", json={}, headers={"Authorization": f"Bearer {token}"})
+    assert again.status_code == 401
+    open_list(page, service, state_dir)
 
 
 def test_page_goes_on_by_itself_after_a_restart_of_the_server(state_dir: Path, service: Service):

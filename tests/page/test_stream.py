@@ -6,12 +6,14 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
 from tests.conftest import SLOW
+from tests.page.visits import let_in
 from tests.service import Service
 from tmuxmcp.page import routes
 
@@ -141,6 +143,15 @@ def test_number_of_open_pages_is_bounded(service: Service, headers: dict[str, st
         assert (one_more.status_code, one_more.json()["error"]["code"]) == (503, "RESOURCE_LIMIT")
         for each in opened:
             each.close()
+
+
+def test_who_leaves_is_told_nothing_more(service: Service, state_dir: Path):
+    headers = let_in(service, state_dir)
+    with told(service, headers) as page:
+        page.until(lambda: "one" in page.rows)
+        assert httpx2.post(f"{service.url}/page/leave", json={}, headers=headers).status_code == 200
+        with pytest.raises(StopIteration):
+            page.until(lambda: False)
 
 
 def test_an_unknown_session_is_an_error_in_the_stream(service: Service, headers: dict[str, str]):

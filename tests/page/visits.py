@@ -32,6 +32,7 @@ def let_in(service: Service, state_dir: Path) -> dict[str, str]:
 
 def open_list(page: browser.Page, service: Service, state_dir: Path) -> None:
     """Have a browser show the list of sessions; there has to be one."""
+    page.go("about:blank")  # an address that differs behind its # alone loads nothing
     page.go(f"{service.url}/#code={a_code(service, state_dir)}")
     page.until("document.querySelectorAll('a.card').length > 0")
 

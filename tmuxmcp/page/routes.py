@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
+from weakref import WeakKeyDictionary
 
 import anyio
 from starlette.requests import Request
@@ -36,6 +37,8 @@ class Page:
         """`bearer` gives the token in an Authorization header."""
         self._broker, self._keys, self._bearer = broker, keys, bearer
         self._overview, self._asking = Overview(broker), Asking(broker)
+        self._streams: WeakKeyDictionary[Stream, str] = WeakKeyDictionary()
+        """With the token of each."""
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -80,7 +83,10 @@ class Page:
             return refused(error)
 
     async def _leave(self, request: Request) -> Response:
-        self._keys.leave(self._bearer(request.headers.get("authorization")))
+        token = self._token(request)
+        self._keys.leave(token)
+        for stream in [each for each, whose in self._streams.items() if whose == token]:
+            stream.end()
         return answer({})
 
     async def _stream(self, request: Request) -> Response:
@@ -91,4 +97,9 @@ class Page:
                 return answer({"error": error.as_dict()}, 503)
         except TmuxMcpError as error:
             return refused(error)
-        return Stream(self._broker, self._overview, session_id)
+        stream = Stream(self._broker, self._overview, session_id)
+        self._streams[stream] = self._token(request)
+        return stream
+
+    def _token(self, request: Request) -> str:
+        return self._bearer(request.headers.get("authorization"))

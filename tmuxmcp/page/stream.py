@@ -44,9 +44,19 @@ class Stream(Response):
         self._broker, self._overview, self._session_id = broker, overview, session_id
         self._lock = anyio.Lock()
         self._said_at = 0.0
+        self._scope = anyio.CancelScope()
+
+    def end(self) -> None:
+        """Tell the page nothing more."""
+        self._scope.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Tell it all."""
+        with self._scope:
+            await self._tell(receive, send)
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _tell(self, receive: Receive, send: Send) -> None:
         self._send = send
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async with self._overview.looked_at(), anyio.create_task_group() as task_group:

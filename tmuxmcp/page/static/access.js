@@ -36,6 +36,17 @@ export async function enter() {
   return sessionStorage.getItem(KEY) !== null;
 }
 
+/** Has the server forget the token, then does so here; gives why the server could not be told, or nothing. */
+export async function leave() {
+  try {
+    await ask("/page/leave", {});
+  } catch (error) {
+    return error;
+  } finally {
+    forget();
+  }
+}
+
 export function forget() {
   sessionStorage.removeItem(KEY);
   sessionStorage.removeItem(SEAL);

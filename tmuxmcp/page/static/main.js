@@ -1,6 +1,6 @@
 // The page begins: a token first, then the connection; the address says what is shown.
 
-import { enter, forget, fragment, Refused } from "./access.js";
+import { enter, forget, fragment, leave, Refused } from "./access.js";
 import { List } from "./list.js";
 import { make } from "./screen.js";
 import { Session } from "./session.js";
@@ -19,7 +19,10 @@ const crumb = make("h1", "crumb");
 const program = make("span", "program");
 const link = make("span", "link");
 link.setAttribute("role", "status");
-header.append(home, crumb, program, list.count, list.filter, link);
+const out = make("button", "out", "Sign out");
+out.title = "Forget in this tab, and on the server, that you were let in";
+out.addEventListener("click", signOut);
+header.append(home, crumb, program, list.count, list.filter, link, out);
 const spoken = make("p", "spoken");
 spoken.setAttribute("aria-live", "polite");
 
@@ -57,6 +60,7 @@ function tell(state, why) {
   link.title = typeof why === "string" ? why : "";
   document.body.classList.toggle("behind", state !== "live");
   if (state === "shut") {
+    wire.close();
     forget();
     gate(why);
   }
@@ -75,9 +79,15 @@ function show() {
   wire.connect(id);
 }
 
-function gate(error) {
+async function signOut() {
+  wire.close();
+  const error = await leave();
+  gate(undefined, error ? "This tab has forgotten that you were let in. The server could not be told." : "You are signed out.");
+}
+
+function gate(error, said) {
   const box = make("main", "gate");
-  box.append(make("h1", "", error ? "This page is not let in" : "This page is not open yet"));
+  box.append(make("h1", "", said || (error ? "This page is not let in" : "This page is not open yet")));
   if (error instanceof Refused) box.append(make("p", "", error.message));
   const how = make("p", "", "Run this in a terminal; it opens the page for you:");
   box.append(how, make("code", "block", "tmuxmcp page"));

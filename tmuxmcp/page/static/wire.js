@@ -15,7 +15,7 @@ export class Wire {
     document.addEventListener("visibilitychange", () => {
       if (!document.hidden && this.waiting) this.connect(this.session);
     });
-    addEventListener("online", () => this.connect(this.session));
+    addEventListener("online", () => this.abort && this.connect(this.session));
   }
 
   /** Connects, or does so again, to be shown a session; empty: none. */
@@ -26,6 +26,14 @@ export class Wire {
     this.waiting = undefined;
     this.abort = new AbortController();
     this.run(this.abort);
+  }
+
+  /** Ends the connection for good. */
+  close() {
+    this.abort?.abort();
+    this.abort = undefined;
+    clearTimeout(this.waiting);
+    this.waiting = undefined;
   }
 
   async run(abort) {
