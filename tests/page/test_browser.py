@@ -135,6 +135,29 @@ def test_past_is_found_shown_and_left(page: browser.Page, service: Service):
     page.until(f"{TEXT}.includes('and the third')")
 
 
+def test_earlier_sessions_of_a_name_are_reached_from_it(page: browser.Page, service: Service):
+    for words in ("the old one", "the new one"):
+        service.result("create_session", program="bash", name="again")
+        service.result("run", session_id="again", command=f"echo {words}")
+        if words == "the old one":
+            service.result("destroy_session", session_id="again")
+    show(page, "again")
+    page.until(f"{TEXT}.includes('the new one')")
+    page.until("document.querySelectorAll('a.generation').length == 2")
+    page.value("document.querySelectorAll('a.generation')[1].click()")
+    page.until(f"location.hash == '#session=again.1' && {TEXT}.includes('the old one')")
+    line = "document.querySelector('.commands .line')"
+    page.until(f"{line}?.innerText.includes('the old one')")
+    page.value(f"{line}.click()")
+    page.until(f"{line}.parentElement.querySelector('.output').textContent == 'the old one\\n'")
+    page.value("document.querySelector('.search input').value = 'the .* one'")
+    page.value("document.querySelector('.search form').requestSubmit()")
+    page.until("document.querySelectorAll('.search .match').length > 0")
+    assert "new" not in page.value("document.querySelector('.found').innerText")
+    page.value("document.querySelectorAll('a.generation')[0].click()")
+    page.until(f"location.hash == '#session=again' && {TEXT}.includes('the new one')")
+
+
 def test_a_past_that_is_not_known_does_not_look_like_one(page: browser.Page, service: Service):
     service.result("run", session_id="one", command="echo the present")
     show(page, "one")

@@ -16,7 +16,9 @@ from tmuxmcp.broker.screens import Shown, shown_by
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.times import seconds_of
-from tmuxmcp.sessions.registry import Registry
+from tmuxmcp.record import generations
+from tmuxmcp.record.meta import Meta
+from tmuxmcp.sessions.registry import ID, Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.tmux import panes
@@ -64,6 +66,14 @@ class Activity:
     end_ms: int
     """Now, or when it printed last; as the next in milliseconds since it was made."""
     moments: list[int]
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A session of which something is kept: the newest of its name, or an earlier one."""
+
+    generation: int
+    created_at: str
 
 
 class Seeing:
@@ -118,18 +128,19 @@ class Seeing:
         return Sight(shown, title_of(session.pane), bool(session.pane and not session.pane.dead))
 
     async def past(
-        self, session_id: str, at_ms: int | None = None, line_at: int | None = None
+        self, session_id: str, at_ms: int | None = None, line_at: int | None = None, generation: int | None = None
     ) -> tuple[Snapshot, int | None]:
         """What a session showed, and when that was, in milliseconds since it was made.
 
         Args:
             at_ms: the time that is meant, as `read` has it.
             line_at: or where in the log a line begins: when that had been printed. Without both: what it showed last.
+            generation: of an earlier session of this name; None: the newest.
 
         Raises:
             SessionNotFound, InvalidArgument, NotRetained, TimedOut, IoError
         """
-        session = await self._registry.known(session_id)
+        session = await self._registry.known(session_id, generation)
         if at_ms is None:
             size = session.log.size()
             offset = size if line_at is None else _behind_line(session, line_at, size)
@@ -138,17 +149,31 @@ class Seeing:
             moment = await past.moment_at(session, at_ms)
         return await past.screen_of(session, moment), moment.ms
 
-    async def activity(self, session_id: str) -> Activity:
+    async def activity(self, session_id: str, generation: int | None = None) -> Activity:
         """When a session printed.
+
+        Args:
+            generation: of an earlier session of this name; None: the newest.
 
         Raises:
             SessionNotFound
         """
-        session = await self._registry.known(session_id)
+        session = await self._registry.known(session_id, generation)
         made = seconds_of(session.meta.created_at) or 0.0
         moments = await anyio.to_thread.run_sync(_moments, session)
         now_ms = session.now_ms() if session.pane else max([*moments, 0])
         return Activity(made, now_ms, moments)
+
+    def generations(self, session_id: str) -> list[Generation]:
+        """The sessions of a name of which something is kept, the oldest first."""
+        if not ID.match(session_id):
+            return []
+        state_dir = self._registry.state_dir
+        metas = {
+            number: Meta.load(generations.find(state_dir, session_id, number))
+            for number in generations.kept(state_dir, session_id)
+        }
+        return [Generation(number, meta.created_at) for number, meta in metas.items() if meta]
 
 
 def _behind_line(session: Session, offset: int, size: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from starlette.requests import Request
@@ -83,6 +84,20 @@ def text_of(asked: dict[str, Any], name: str) -> str:
     if not isinstance(value, str):
         raise InvalidArgument(f"{name} is missing.")
     return value
+
+
+def session_of(asked: dict[str, Any]) -> dict[str, Any]:
+    """The session that a request is about, as arguments of operations; `ID.N` is an earlier one of that name.
+
+    Raises:
+        InvalidArgument
+    """
+    name, _, generation = text_of(asked, "session").partition(".")
+    if not generation:
+        return {"session_id": name}
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", generation):
+        raise InvalidArgument("A number has to follow the dot in session.")
+    return {"session_id": name, "generation": int(generation)}
 
 
 def integer_of(asked: dict[str, Any], name: str) -> int | None:

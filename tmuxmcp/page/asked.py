@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any, get_args
 
 import anyio
@@ -23,7 +24,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.words import FilmFormat
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError
-from tmuxmcp.page.answers import HEADERS, answer, body_of, integer_of, refused, text_of
+from tmuxmcp.page.answers import HEADERS, answer, body_of, integer_of, refused, session_of, text_of
 from tmuxmcp.page.cells import encoded_screen
 from tmuxmcp.page.overview import CALLER
 
@@ -54,39 +55,44 @@ class Asking:
             "search": self._search,
             "past": self._past,
             "activity": self._activity,
+            "generations": self._generations,
             "export": self._export,
         }
         return [Route(f"/page/{name}", _answering(give), methods=["POST"]) for name, give in named.items()]
 
     async def _commands(self, asked: Asked) -> Response:
         request = q.ListCommands(
-            session_id=text_of(asked, "session"),
+            **session_of(asked),
             limit=integer_of(asked, "limit") or 100,
             before=integer_of(asked, "before"),
         )
         return _told(await self._mine.do(request))
 
     async def _output(self, asked: Asked) -> Response:
-        session_id, number = text_of(asked, "session"), integer_of(asked, "command")
+        number = integer_of(asked, "command")
         if number is None:
             raise InvalidArgument("command is missing.")
-        request = q.Read(session_id=session_id, command=number, max_bytes=MOST_OUTPUT)
+        request = q.Read(**session_of(asked), command=number, max_bytes=MOST_OUTPUT)
         return _told(await self._mine.do(request))
 
     async def _search(self, asked: Asked) -> Response:
-        request = q.Search(session_id=text_of(asked, "session"), pattern=text_of(asked, "pattern"), limit=MOST_MATCHES)
+        request = q.Search(**session_of(asked), pattern=text_of(asked, "pattern"), limit=MOST_MATCHES)
         return _told(await self._mine.do(request))
 
     async def _past(self, asked: Asked) -> Response:
         async with self._turn:
             snapshot, ms = await self._seeing.past(
-                text_of(asked, "session"), integer_of(asked, "ms"), integer_of(asked, "offset")
+                **session_of(asked), at_ms=integer_of(asked, "ms"), line_at=integer_of(asked, "offset")
             )
         return answer(encoded_screen(snapshot) | {"ms": ms, "approximate": snapshot.approximate})
 
     async def _activity(self, asked: Asked) -> Response:
-        found = await self._seeing.activity(text_of(asked, "session"))
+        found = await self._seeing.activity(**session_of(asked))
         return answer({"made_ms": round(found.made_s * 1000), "end_ms": found.end_ms, "moments": found.moments})
+
+    async def _generations(self, asked: Asked) -> Response:
+        found = self._seeing.generations(text_of(asked, "session"))
+        return answer([asdict(each) for each in found])
 
     async def _export(self, asked: Asked) -> Response:
         format = text_of(asked, "format")

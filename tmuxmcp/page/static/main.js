@@ -76,7 +76,7 @@ function show() {
   header.classList.toggle("one", Boolean(id));
   app.replaceChildren(header, session ? session.element : list.element, spoken);
   if (session) session.update(rows.get(id));
-  wire.connect(id);
+  wire.connect(session?.earlier ? "" : id);
 }
 
 async function signOut() {

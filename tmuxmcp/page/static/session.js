@@ -7,6 +7,7 @@ import { download } from "./download.js";
 import { Past } from "./past.js";
 import { Screen, make } from "./screen.js";
 import { Search } from "./search.js";
+import { Generations, namedBy } from "./generations.js";
 import { groupOf, stateOf, stateWords } from "./words.js";
 
 export class Session {
@@ -24,8 +25,19 @@ export class Session {
       this.past.refresh();
     });
     const aside = make("aside", "aside");
-    aside.append(this.commands.element, new Search(id, (offset) => this.past.go({ offset })).element, download(id));
+    aside.append(this.commands.element, new Search(id, (offset) => this.past.go({ offset })).element);
     this.element.append(stage, aside);
+    const { name, generation } = namedBy(id);
+    this.earlier = generation !== null;
+    if (!this.earlier) aside.append(download(id));
+    aside.append(new Generations(name, generation).element);
+    if (this.earlier) this.begin();
+  }
+
+  /** An earlier session of a name: of that no list and no stream tells. */
+  begin() {
+    this.commands.refresh();
+    this.ended();
   }
 
   /** What stands above the screen. */
@@ -98,7 +110,7 @@ export class Session {
     try {
       this.keep(await askJson("/page/past", { session: this.id }));
       this.back();
-      this.say("This is what it showed last.");
+      this.say(this.earlier ? "An earlier session of this name. This is what it showed last." : "This is what it showed last.");
     } catch (error) {
       this.say(`${error.message} ${error.hint || ""}`);
     }
