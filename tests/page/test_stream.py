@@ -26,6 +26,7 @@ class Told:
         self.messages: list[dict[str, Any]] = []
         self.rows: dict[str, dict[str, Any]] = {}
         self.screen: dict[int, list[dict[str, Any]]] = {}
+        self.facts: list[Any] = [0, 0, False, "", ""]
 
     def take(self) -> dict[str, Any]:
         message = json.loads(next(self._lines))
@@ -35,6 +36,7 @@ class Told:
             for name in message["gone"]:
                 del self.rows[name]
         elif message["kind"] == "screen":
+            self.facts = message.get("facts", self.facts)
             self.screen |= {int(number): row for number, row in message.get("lines", {}).items()}
         return message
 
@@ -93,6 +95,13 @@ def test_screen_is_sent_whole_and_then_what_changes(service: Service, headers: d
         assert {"t": "漢", "w": 2} in row
         service.result("resize", session_id="screen", rows=10, cols=50)
         page.until(lambda: page.messages[-1].get("size") == [50, 10])
+
+
+def test_shape_of_the_cursor_is_told(service: Service, headers: dict[str, str]):
+    with told(service, headers, "one") as page:
+        for number, shape in ((5, "bar"), (4, "underline"), (0, "block")):
+            service.result("run", session_id="one", command=f"printf '\\033[{number} q'")
+            page.until(lambda shape=shape: page.facts[4] == shape)
 
 
 def test_end_is_told(service: Service, headers: dict[str, str]):

@@ -20,6 +20,7 @@ from tmuxmcp.record import generations
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.sessions.registry import ID, Registry
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.cursorshape import LONGEST, last_shape
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.tmux import panes
 
@@ -29,6 +30,10 @@ MOST_DESTROYED = 50
 
 MOST_MOMENTS = 2000
 """Times of output that are told of one session."""
+
+
+SHAPE_BYTES = 256 * 1024
+"""So much of the output between two looks is looked through for the cursor's shape."""
 
 
 LONGEST_LINE = 1 << 16
@@ -55,6 +60,24 @@ class Sight:
     shown: Shown
     title: str
     alive: bool
+    cursor_shape: str
+
+
+class ShapeSeen:
+    """The shape of one session's cursor, read from what was printed since the last look: tmux does not tell it."""
+
+    def __init__(self) -> None:
+        self._made, self._read_to, self._shape = "", 0, "block"
+
+    def now(self, session: Session) -> str:
+        """`block`, `underline` or `bar`; the one before, where more was printed since than is looked through."""
+        if session.meta.created_at != self._made:  # another one has its name now
+            self._made, self._read_to, self._shape = session.meta.created_at, 0, "block"
+        size = session.log.size()
+        begin = max(self._read_to - LONGEST, size - SHAPE_BYTES, 0)
+        self._shape = last_shape(session.log.read(begin, size - begin)) or self._shape
+        self._read_to = size
+        return self._shape
 
 
 @dataclass(frozen=True)
@@ -119,13 +142,14 @@ class Seeing:
             commands=session.commands.count(look),
         )
 
-    async def sight(self, session_id: str) -> Sight | None:
-        """What a session shows; None: its pane is gone."""
+    async def sight(self, session_id: str, shape: ShapeSeen | None = None) -> Sight | None:
+        """What a session shows; None: its pane is gone. Without `shape`, its cursor is a block."""
         session = self._registry.sessions.get(session_id)
         shown = await shown_by(session) if session else None
         if session is None or shown is None:
             return None
-        return Sight(shown, title_of(session.pane), bool(session.pane and not session.pane.dead))
+        alive = bool(session.pane and not session.pane.dead)
+        return Sight(shown, title_of(session.pane), alive, shape.now(session) if shape else "block")
 
     async def past(
         self, session_id: str, at_ms: int | None = None, line_at: int | None = None, generation: int | None = None

@@ -34,7 +34,7 @@ def encoded_screen(snapshot: Snapshot) -> Span:
     cursor = snapshot.cursor
     return {
         "size": [snapshot.cols, snapshot.rows],
-        "facts": [cursor.row, cursor.col, cursor.visible, drawable(snapshot.title)],
+        "facts": [cursor.row, cursor.col, cursor.visible, drawable(snapshot.title), cursor.shape],
         "lines": {str(number): spans(row) for number, row in enumerate(snapshot.grid)},
     }
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.sight import Seeing, Sight
+from tmuxmcp.broker.sight import Seeing, ShapeSeen, Sight
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.page.answers import HEADERS
 from tmuxmcp.page.cells import encoded_rows
@@ -101,13 +101,13 @@ class Stream(Response):
 
     async def _screen(self) -> None:
         seeing = self._broker.seeing()
-        frames = Frames(self._session_id)
+        frames, shape = Frames(self._session_id), ShapeSeen()
         try:
             follow = self._broker.follow(self._session_id, output=False)
             while True:
                 begun = anyio.current_time()
                 async with self._lock:  # taken first: what is shown is that of the moment in which it can be sent
-                    if text := frames.frame(await _sight(seeing, self._session_id)):
+                    if text := frames.frame(await _sight(seeing, self._session_id, shape)):
                         await self._say("screen", text)
                 if not await follow.batch():
                     break
@@ -120,9 +120,9 @@ class Stream(Response):
             await self._say("screen", f'"session":{_json(self._session_id)},"over":true')
 
 
-async def _sight(seeing: Seeing, session_id: str) -> Sight | None:
+async def _sight(seeing: Seeing, session_id: str, shape: ShapeSeen) -> Sight | None:
     try:
-        return await seeing.sight(session_id)
+        return await seeing.sight(session_id, shape)
     except (TmuxMcpError, OSError) as error:
         log.debug("session %s cannot be looked at: %s", session_id, error)
         return None
@@ -145,7 +145,7 @@ class Frames:
         rows = encoded_rows(shown.lines, shown.cols, shown.rows)
         size = (shown.cols, shown.rows)
         row, col, visible = shown.cursor
-        facts = _json([row, min(col, shown.cols - 1), visible and sight.alive, sight.title])
+        facts = _json([row, min(col, shown.cols - 1), visible and sight.alive, sight.title, sight.cursor_shape])
         whole = size != self._size
         changed = [f'"{number}":{text}' for number, text in enumerate(rows) if whole or self._rows[number] != text]
         if not changed and facts == self._facts:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tmuxmcp.terminal.cursorshape import SHAPES
 from tmuxmcp.terminal.snapshot import Cursor
 
 TAB = 8
-_SHAPES = ("block", "block", "block", "underline", "underline", "bar", "bar")
 
 
 class Position:
@@ -122,5 +122,5 @@ class Moves:
 
     def set_shape(self, shape: int = 0) -> None:
         """Obey `CSI n SP q`."""
-        if shape < len(_SHAPES):
-            self.cursor.shape = _SHAPES[shape]
+        if shape < len(SHAPES):
+            self.cursor.shape = SHAPES[shape]

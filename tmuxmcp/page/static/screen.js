@@ -27,7 +27,7 @@ export class Screen {
     new ResizeObserver(() => this.fit()).observe(this.element);
   }
 
-  /** Takes a frame: `size`, `facts` (row, column, whether the cursor is seen, title) and the rows that changed. */
+  /** Takes a frame: `size`, `facts` (row, column, whether the cursor is seen, title, shape of the cursor) and the rows that changed. */
   show({ size, facts, lines }) {
     if (size[0] !== this.size[0] || size[1] !== this.size[1]) {
       this.size = size;
@@ -40,7 +40,8 @@ export class Screen {
       this.spans[number] = spans;
       fill(this.rows[number], spans);
     }
-    const [row, col, seen] = facts;
+    const [row, col, seen, , shape] = facts;
+    this.cursor.dataset.shape = shape;
     this.cursor.hidden = !seen;
     this.cursor.style.transform = `translate(calc(var(--cw) * ${col}), calc(var(--ch) * ${row}))`;
   }
