@@ -85,12 +85,13 @@ def test_hostile_programs_show_nothing_but_text(page: browser.Page, service: Ser
     assert page.value("document.querySelectorAll('#app :is(script, img, style, b, iframe)').length") == 0
 
 
-CLICK_AT_COLUMN_8 = """
+ADDRESS = "https://example.org/a?b=c"
+CLICK_AT_COLUMN = """
 (() => {
   const row = document.querySelector('.screen .row');
   const box = row.getBoundingClientRect();
   const cell = parseFloat(document.querySelector('.grid').style.getPropertyValue('--cw'));
-  row.dispatchEvent(new MouseEvent('click', {bubbles: true, clientX: box.left + 8 * cell, clientY: box.top + 2}));
+  row.dispatchEvent(new MouseEvent('click', {bubbles: true, clientX: box.left + COLUMN * cell, clientY: box.top + 2}));
 })()
 """
 
@@ -99,12 +100,29 @@ def test_an_address_opens_only_after_a_question(page: browser.Page, service: Ser
     service.result("run", session_id="one", command="clear; echo 'see https://example.org/a?b=c.'")
     show(page, "one")
     page.until(f"{TEXT}.startsWith('see https://')")
-    page.value("window.open = (...words) => { window.opened = words }")
-    page.value(CLICK_AT_COLUMN_8)
+    page.value(CLICK_AT_COLUMN.replace("COLUMN", "8"))
     page.until("document.querySelector('dialog[open] .url')?.textContent == 'https://example.org/a?b=c'")
-    assert page.value("window.opened") is None
-    page.value("document.querySelector('dialog .main').click()")
-    assert page.value("window.opened") == ["https://example.org/a?b=c", "_blank", "noopener,noreferrer"]
+    link = "document.querySelector('dialog a.main')"
+    assert page.value(f"[{link}.href, {link}.target, {link}.rel]") == [ADDRESS, "_blank", "noopener noreferrer"]
+    page.value("document.querySelector('dialog button').click()")
+    page.until("document.querySelector('dialog') === null")
+
+
+def test_address_behind_text_opens_only_after_a_question_that_shows_it(page: browser.Page):
+    for number, address in enumerate((ADDRESS, "javascript:window.bad=1")):
+        page.value(
+            "Promise.all(['screen', 'dialog'].map((name) => import(`/page/${name}.js`))).then(([screen, dialog]) => {"
+            " const made = new screen.Screen({label: 'x', onLink: dialog.confirmLink});"
+            " document.getElementById('app').replaceChildren(made.element);"
+            f" made.show({{size: [20, 1], facts: [0, 0, true, '', 'block'],"
+            f" lines: {{0: [{{t: 'the very same '}}, {{t: 'text', h: '{address}'}}]}}}}); }})"
+        )
+        page.value("document.querySelector('.linked').title")
+        page.value(CLICK_AT_COLUMN.replace("COLUMN", "15"))
+        shown = page.value("document.querySelector('dialog[open] .url')?.textContent")
+        assert shown == (None if number else ADDRESS)
+        page.value("document.querySelector('dialog button')?.click()")
+    page.value("location.hash = 'session=one'")
 
 
 def test_an_ended_session_shows_what_it_showed_last(page: browser.Page, service: Service):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,6 +40,39 @@ def test_true_colours_reverse_and_underlines():
 def test_coloured_blanks_at_the_end_stay():
     assert drawn("\x1b[44m  ") == [{"t": "  ", "b": "#4aa5f0"}]
     assert drawn("x   ") == [{"t": "x"}]
+
+
+LINK = "\x1b]8;;{}\x1b\\{}\x1b]8;;\x1b\\"
+
+
+def test_address_behind_text_is_told():
+    (row,) = encoded_rows(["漢 \x1b[31m" + LINK.format("https://example.org/a?b", "see 字") + "\x1b[39m!"], 20, 1)
+    address = "https://example.org/a?b"
+    assert json.loads(row) == [
+        {"t": "漢", "w": 2},
+        {"t": " "},
+        {"t": "see ", "f": "#e05561", "h": address},
+        {"t": "字", "w": 2, "f": "#e05561", "h": address},
+        {"t": "!"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "javascript:alert(1)",
+        "data:text/html,x",
+        "file:///etc/passwd",
+        "https:/x",
+        "https://x y",
+        'https://x"onclick=',
+        "https://exämple.org",
+        "https://x/" + "a" * 2048,
+    ],
+)
+def test_address_that_nobody_is_asked_to_open_is_left_out(address: str):
+    (row,) = encoded_rows([LINK.format(address, "text")], 20, 1)
+    assert json.loads(row) == [{"t": "text"}]
 
 
 def test_styles_carry_over_from_row_to_row():

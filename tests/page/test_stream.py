@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.conftest import SLOW
+from tests.conftest import SLOW, TMUX
 from tests.page.visits import let_in
 from tests.service import Service
 from tmuxmcp.page import routes
@@ -95,6 +97,20 @@ def test_screen_is_sent_whole_and_then_what_changes(service: Service, headers: d
         assert {"t": "漢", "w": 2} in row
         service.result("resize", session_id="screen", rows=10, cols=50)
         page.until(lambda: page.messages[-1].get("size") == [50, 10])
+
+
+def test_address_behind_text_is_told_where_tmux_tells_it(service: Service, headers: dict[str, str]):
+    link = "\\033]8;;{}\\033\\\\%s\\033]8;;\\033\\\\"
+    good, bad = link.format("https://example.org/a") % "good", link.format("javascript:alert(1)") % "bad"
+    with told(service, headers, "one") as page:
+        service.result("run", session_id="one", command=f"clear; printf '{good} {bad} none\\n'")
+        page.until(lambda: "good bad none" in page.text)
+        behind = {span["t"].strip(): span.get("h") for row in page.screen.values() for span in row}
+    version = subprocess.run([TMUX, "-V"], capture_output=True, text=True, check=True).stdout
+    if "next" in version or tuple(map(int, re.findall(r"\d+", version)[:2])) >= (3, 4):
+        assert (behind["good"], behind["bad none"]) == ("https://example.org/a", None)
+    else:
+        assert behind["good bad none"] is None
 
 
 def test_shape_of_the_cursor_is_told(service: Service, headers: dict[str, str]):

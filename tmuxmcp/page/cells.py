@@ -1,9 +1,9 @@
 """Rows of a terminal as JSON that a browser draws: stretches of one look, each with its text. Pure.
 
 A stretch is `{"t": TEXT}` with, where it has them, `f` and `b` (colours of ink and ground, `#rrggbb`), `a`
-(attributes: `b`old, `i`talic, `s`truck, `o`verlined, `k` blinking), `u` (a kind of underline), `l` (its colour), and
-`w`: the text is one cell of so many columns, whatever font has it. Its text holds nothing that a terminal or a browser
-would act upon.
+(attributes: `b`old, `i`talic, `s`truck, `o`verlined, `k` blinking), `u` (a kind of underline), `l` (its colour), `h`
+(the address behind it), and `w`: the text is one cell of so many columns, whatever font has it. Its text holds nothing
+that a terminal or a browser would act upon.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from tmuxmcp.terminal.capture import clip
+from tmuxmcp.terminal.links import INTRODUCER, pieces
 from tmuxmcp.terminal.snapshot import BLANK, Row, Run, Snapshot, Style, runs
 from tmuxmcp.terminal.theme import DARK, Rgb, drawable, look
 
@@ -23,10 +24,20 @@ KEPT_ROWS = 4096
 Span = dict[str, Any]
 
 
+class Link(NamedTuple):
+    """An address behind a row's text."""
+
+    begin: int
+    end: int
+    """Columns: of its first one, and behind its last one."""
+    address: str
+
+
 def encoded_rows(lines: Sequence[str], cols: int, rows: int) -> list[str]:
     """Rows as `capture-pane -e` printed them, each as JSON."""
-    alone = clip(list(lines[:rows]), cols)
-    return [_encoded(line, cols) for line in alone + [""] * (rows - len(alone))]
+    shown = list(lines[:rows])
+    alone = [_encoded(line, cols, _links(whole, cols)) for line, whole in zip(clip(shown, cols), shown, strict=True)]
+    return alone + [_encoded("", cols)] * (rows - len(alone))
 
 
 def encoded_screen(snapshot: Snapshot) -> Span:
@@ -40,23 +51,51 @@ def encoded_screen(snapshot: Snapshot) -> Span:
 
 
 @lru_cache(maxsize=KEPT_ROWS)
-def _encoded(line: str, cols: int) -> str:
+def _encoded(line: str, cols: int, links: tuple[Link, ...] = ()) -> str:
     from tmuxmcp.terminal.seed import grid  # late: it brings the emulator
 
-    return encoded(grid([line], cols, 1)[0]) if line else "[]"
+    return encoded(grid([line], cols, 1)[0], links) if line else "[]"
 
 
-def encoded(row: Row) -> str:
+def _links(line: str, cols: int) -> tuple[Link, ...]:
+    """The addresses behind a row as `capture-pane` printed it."""
+    if INTRODUCER not in line:
+        return ()
+    from tmuxmcp.terminal.screen import Screen
+    from tmuxmcp.terminal.stream import Stream
+
+    screen = Screen(2 * cols, 1)
+    stream = Stream(screen)
+    found = []
+    for text, address in pieces(line):
+        begin = screen.cursor.x
+        stream.feed(text.encode("utf-8", "replace"))
+        if address:
+            found.append(Link(begin, screen.cursor.x, address))
+    return tuple(found)
+
+
+def encoded(row: Row, links: Sequence[Link] = ()) -> str:
     """A row as JSON."""
-    return json.dumps(spans(row), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(spans(row, links), ensure_ascii=False, separators=(",", ":"))
 
 
-def spans(row: Row) -> list[Span]:
+def spans(row: Row, links: Sequence[Link] = ()) -> list[Span]:
     """A row as stretches; blanks at its end that cannot be seen are left out."""
     end = len(row)
     while end and row[end - 1] == BLANK:
         end -= 1
-    return [span for run in runs(row[:end]) for span in _of_run(run)]
+    found, at = [], 0
+    for link in links:
+        begin, behind = min(link.begin, end), min(link.end, end)
+        found += _stretches(row[at:begin])
+        found += [span | {"h": link.address} for span in _stretches(row[begin:behind])]
+        at = behind
+    return found + _stretches(row[at:end])
+
+
+def _stretches(cells: Row) -> list[Span]:
+    return [span for run in runs(cells) for span in _of_run(run)]
 
 
 def _of_run(run: Run) -> Iterator[Span]:

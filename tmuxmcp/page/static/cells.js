@@ -15,7 +15,7 @@ export function textOf(spans) {
 }
 
 function stretch(span) {
-  if (span.w === undefined && span.f === undefined && span.b === undefined && span.a === undefined && span.u === undefined) {
+  if (span.w === undefined && span.f === undefined && span.b === undefined && span.a === undefined && span.u === undefined && !span.h) {
     return document.createTextNode(span.t);
   }
   const element = document.createElement("span");
@@ -27,6 +27,10 @@ function stretch(span) {
     element.classList.add("ground");
   }
   attributes(element, span);
+  if (span.h) {
+    element.classList.add("linked");
+    element.title = span.h; // where it leads, whatever the text says
+  }
   if (span.w) {
     element.classList.add("cell");
     if (span.w === 2) element.classList.add("wide");

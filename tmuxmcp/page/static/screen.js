@@ -86,6 +86,8 @@ export class Screen {
     const number = this.rows ? this.rows.indexOf(row) : -1;
     if (number < 0) return "";
     const at = Math.floor((event.clientX - row.getBoundingClientRect().left) / parseFloat(this.grid.style.getPropertyValue("--cw")));
+    const behind = this.spans[number].flatMap((span) => Array(span.w || span.t.length).fill(span.h))[at];
+    if (behind) return behind;
     const cells = columns(this.spans[number]);
     const text = cells.join("\u0000").replaceAll("\u0000", "");
     const before = cells.slice(0, at + 1).join("").length;
