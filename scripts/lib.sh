@@ -66,11 +66,16 @@ apt_install() {
     fi
     say "installing with apt: $*"
     [[ " $* " != *" openssh-server "* ]] || say "note: Debian starts an SSH server with openssh-server; the tests run their own"
-    # The package lists are often fresh enough, and always missing in a new container.
-    "${apt[@]}" install -y --no-install-recommends "$@" || {
-        say "refreshing apt's package lists"
-        "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "$@"
-    }
+    (
+        # Of several at once, one: apt waits for its turn to install, but not to refresh its lists.
+        ! command -v flock >/dev/null || flock 8
+        install() { "${apt[@]}" install -y --no-install-recommends "$@" 8<&-; } # what it starts may stay
+        # The package lists are often fresh enough, and always missing in a new container.
+        install "$@" || {
+            say "refreshing apt's package lists"
+            "${apt[@]}" update 8<&- && install "$@"
+        }
+    ) 8<"$root/requirements"
 }
 
 find_python() {

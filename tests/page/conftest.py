@@ -42,7 +42,7 @@ def headers(service: Service, state_dir: Path) -> dict[str, str]:
 def page(service: Service, state_dir: Path) -> Iterator[browser.Page]:
     """A browser with the list of sessions."""
     if not browser.CHROMIUM:
-        pytest.skip("needs a browser")
+        pytest.skip("needs Chromium: scripts/browser installs it")
     with browser.page() as shown:
         visits.open_list(shown, service, state_dir)
         yield shown

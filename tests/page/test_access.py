@@ -228,7 +228,7 @@ def until(probe) -> bool:
 # ---- in a browser ------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not browser.CHROMIUM, reason="needs a browser")
+@pytest.mark.skipif(not browser.CHROMIUM, reason="needs Chromium: scripts/browser installs it")
 def test_a_browser_is_let_in_and_stays_in(service: Service, state_dir: Path):
     with browser.page() as page:
         page.go(f"{service.url}/")
@@ -242,7 +242,7 @@ def test_a_browser_is_let_in_and_stays_in(service: Service, state_dir: Path):
         page.until("sessionStorage.getItem('tmuxmcp-token') && !document.body.innerText.includes('tmuxmcp page')")
 
 
-@pytest.mark.skipif(not browser.CHROMIUM, reason="needs a browser")
+@pytest.mark.skipif(not browser.CHROMIUM, reason="needs Chromium: scripts/browser installs it")
 def test_a_page_does_not_send_its_token_to_another_program_at_its_port(state_dir: Path):
     first = Service(state_dir)
     with browser.page() as page:

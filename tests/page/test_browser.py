@@ -12,7 +12,7 @@ from tests.agent import eventually
 from tests.page.visits import TEXT, open_list, show
 from tests.service import Service
 
-pytestmark = pytest.mark.skipif(not browser.CHROMIUM, reason="needs a browser")
+pytestmark = pytest.mark.skipif(not browser.CHROMIUM, reason="needs Chromium: scripts/browser installs it")
 
 
 def test_a_card_tells_how_a_session_stands(page: browser.Page, service: Service):
