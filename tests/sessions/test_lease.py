@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ NOW = 1_800_000_000.0
 LONG = 1800.0
 BY_HAND = Lease("ann", "cli", NOW - 3600)
 AT_A_TERMINAL = Lease("ann", "attach", NOW - 3600, pid=7)
+IN_A_PAGE = Lease("ann", "page", NOW - 3600, pid=5_294_967_295)
 
 
 def terminal(pid: int, idle_s: float, *, may_type: bool = True) -> Client:
@@ -33,6 +36,8 @@ def terminal(pid: int, idle_s: float, *, may_type: bool = True) -> Client:
         (AT_A_TERMINAL, 0, [terminal(9, 0)], "detach"),
         (AT_A_TERMINAL, 0, [terminal(7, 60)], None),
         (AT_A_TERMINAL, 0, [terminal(7, LONG + 1), terminal(9, 0)], "timeout"),
+        (IN_A_PAGE, NOW - 60, [], None),
+        (IN_A_PAGE, NOW - LONG - 1, [terminal(9, 0)], "timeout"),  # keys pressed elsewhere are not the page's
     ],
 )
 def test_it_is_over_when_who_took_it_is_gone(lease: Lease, held_at_s: float, attached: list[Client], reason: str):
@@ -43,9 +48,9 @@ def test_without_a_limit_it_lasts():
     assert lapsed(BY_HAND, 0, [], NOW, 0) is None
 
 
-@given(st.integers(0, 10**13))
-def test_an_option_read_is_the_same_option(since_ms: int):
-    lease = Lease("ann", "cli", since_ms / 1000)
+@given(st.integers(0, 10**13), st.sampled_from([BY_HAND, AT_A_TERMINAL, IN_A_PAGE]))
+def test_an_option_read_is_the_same_option(since_ms: int, lease: Lease):
+    lease = replace(lease, since_s=since_ms / 1000)
     assert Lease.parse(lease.option) == lease
 
 

@@ -40,7 +40,7 @@ async def take(session: Session, via: str, pid: int = 0, *, tty: str = "", key: 
 
     Args:
         via: `cli`, `attach` or `page`.
-        pid: of the terminal client that takes it; 0: none does.
+        pid: of the terminal client that takes it, or the number of the page that does; 0: neither does.
         tty: the path of that client's terminal, so that tmux itself gives back when it goes.
         key: gives back at once, as the setting `take_key` has it; empty: none does.
 
@@ -67,11 +67,15 @@ async def take(session: Session, via: str, pid: int = 0, *, tty: str = "", key: 
     return lease
 
 
-async def release(session: Session, reason: Reason = "release") -> Lease | None:
-    """Give a session back; None: nobody held it."""
+async def release(session: Session, reason: Reason = "release", *, page: int = 0) -> Lease | None:
+    """Give a session back; None: nobody held it.
+
+    Args:
+        page: number of the page that gives back, if it holds the session; 0: whoever does.
+    """
     pane = await session.refresh()
     lease = pane.taken if pane else None
-    if pane is None or lease is None:
+    if pane is None or lease is None or (page and lease.page != page):
         return None
     if not await leases.release(session.tmux, pane, lease, reason, time.time()):
         return None
@@ -111,7 +115,7 @@ def lapsed(lease: Lease, held_at_s: float, attached: Iterable[Client], now_s: fl
     """
     own = [each for each in attached if (each.pid == lease.pid if lease.pid else each.may_type)]
     begun_s = max(lease.since_s or 0, held_at_s)
-    if lease.pid and not own and now_s - begun_s > ATTACHES_S:
+    if lease.terminal and not own and now_s - begun_s > ATTACHES_S:
         return "detach"
     active_s = max([begun_s, *(each.active_s for each in own)])
     return "timeout" if timeout_s and now_s - active_s > timeout_s else None

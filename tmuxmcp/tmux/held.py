@@ -37,7 +37,7 @@ class Lease:
     since_s: float | None
     """In seconds since 1970; None: not known."""
     pid: int = 0
-    """Process id of the terminal client that took it; 0: none did."""
+    """Process id of the terminal client that took it, or the number of the page that did; 0: neither did."""
 
     @property
     def since(self) -> str | None:
@@ -48,6 +48,16 @@ class Lease:
     def paused(self) -> bool:
         """No person holds it: it was paused."""
         return self.by == PAUSE
+
+    @property
+    def page(self) -> int:
+        """Number of the page that holds it, above all process ids; 0: none does."""
+        return self.pid if self.via == "page" else 0
+
+    @property
+    def terminal(self) -> int:
+        """Process id of the terminal client that took it; 0: none did."""
+        return 0 if self.via == "page" else self.pid
 
     @property
     def option(self) -> str:

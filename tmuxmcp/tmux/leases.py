@@ -100,9 +100,9 @@ async def release(tmux: Tmux, pane: Pane, lease: Lease, reason: str, now_s: floa
     """
     steps = [*_give(pane.pane_id, reason, f"{now_s:.3f}"), command("set-hook", "-gu", _hook(pane))]
     given = await panes.guarded(tmux, pane, *steps, alive=False, condition=held_as(lease)) is not None
-    if given and lease.pid:
+    if given and lease.terminal:
         for each in await clients(tmux):
-            if each.pid == lease.pid and _CLIENT.fullmatch(each.name):
+            if each.pid == lease.terminal and _CLIENT.fullmatch(each.name):
                 with suppress(TmuxFailed):
                     await tmux.request(command("refresh-client", "-t", each.name, "-f", "read-only"))
     return given
