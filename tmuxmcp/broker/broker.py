@@ -19,6 +19,7 @@ import anyio.abc
 from tmuxmcp.broker.admission import Admission
 from tmuxmcp.broker.answering import Answering
 from tmuxmcp.broker.gate import Gate
+from tmuxmcp.broker.hands import Hands
 from tmuxmcp.broker.prune import Prune, Pruned
 from tmuxmcp.broker.recordingcare import RecordingCare
 from tmuxmcp.broker.restoring import Restored, Restoring
@@ -263,7 +264,7 @@ class Broker(Operations):
         """Have the user hold a session: until it is given back, no call types into it.
 
         Args:
-            pid: of the terminal client that takes it; 0: none does.
+            pid: of the terminal client that takes it, or the number of the page that does; 0: neither does.
             tty: the path of that client's terminal.
 
         Raises:
@@ -291,6 +292,11 @@ class Broker(Operations):
     def people(self) -> Answering:
         """What agents wait for a person to do."""
         return Answering(self.registry, self.settings, self.gate.note)
+
+    @property
+    def hands(self) -> Hands:
+        """What a person does in a page."""
+        return Hands(self.registry, self.settings, self.gate.note)
 
     async def notify(
         self,

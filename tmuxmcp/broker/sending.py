@@ -141,7 +141,7 @@ async def send(reading: Reading, session: Session, what: Typing, asked: q.Send, 
     await adopting.settle(session)
     await run.end_listening(session, await run.prompt_drawn(session))
     data, bracketed, newlines = _pasted(what.data, what.bracketed_paste, pane.alternate_screen)
-    look = await _with_room(session, reading.settings, data, what)
+    look = await with_room(session, reading.settings, data, what)
     if look.ready and not look.takes_commands and await all_logged(session, look.size):
         await learn_prompt(session, look)
     wait.start_offset = wait.sent_at = look.size
@@ -156,7 +156,7 @@ async def send(reading: Reading, session: Session, what: Typing, asked: q.Send, 
     await reading.before(session, asked, wait, call, now=True)
     if look.marks:
         session.commands.typing(TypedInput(look.size, _shown_text(look, what)))
-    own = await _own_sequences(look, what)
+    own = await own_sequences(look, what)
     async with session.input_lock:
         await _type(session, pane, data, what, bracketed, newlines, own, what.left(look.ready))
     if what.ends_with("Escape"):
@@ -182,7 +182,7 @@ def _is_shown(look: Look) -> bool:
     return facts is not None and ((facts.canonical and facts.echo) or (look.at_prompt and look.at_editor))
 
 
-async def _own_sequences(look: Look, what: Typing) -> Mapping[str, bytes]:
+async def own_sequences(look: Look, what: Typing) -> Mapping[str, bytes]:
     """What Home and End send to the program that reads, where its TERM names something else than tmux sends."""
     if not any(isinstance(item, Keys) and not TMUX_SENDS.keys().isdisjoint(item.names) for item in what.items):
         return {}
@@ -191,7 +191,7 @@ async def _own_sequences(look: Look, what: Typing) -> Mapping[str, bytes]:
     return await home_and_end(type_of(pid)) if pid else {}
 
 
-def _commands(pane: Pane, items: Sequence[Keys | Text], own: Mapping[str, bytes]) -> Iterator[bytes]:
+def commands_of(pane: Pane, items: Sequence[Keys | Text], own: Mapping[str, bytes]) -> Iterator[bytes]:
     """The tmux commands that press keys and type the texts between them.
 
     Args:
@@ -228,7 +228,7 @@ async def _type(
         SessionExited, TmuxFailed: nothing was typed, or only the text.
     """
     behind = [panes.raw(pane, newlines)] if newlines else []
-    after = [*_commands(pane, what.items, own)]
+    after = [*commands_of(pane, what.items, own)]
     if data and what.starts_with("Escape"):
         if await panes.type_input(session.tmux, pane, data, after=behind, bracketed=bracketed, left=Typed.OPEN):
             await typed(session.tmux)
@@ -284,7 +284,7 @@ def _check_lines(look: Look, data: bytes) -> None:
         )
 
 
-async def _with_room(session: Session, settings: BrokerSettings, data: bytes, what: Typing) -> Look:
+async def with_room(session: Session, settings: BrokerSettings, data: bytes, what: Typing) -> Look:
     """A look at a terminal that can be given so much; what a full one does not take waits in the tmux server.
 
     Raises:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Literal
 
 import anyio
 
@@ -23,6 +24,7 @@ from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.cursorshape import LONGEST, last_shape
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.tmux import panes
+from tmuxmcp.tmux.held import Lease
 
 MOST_DESTROYED = 50
 """Sessions that were destroyed of which is told, the newest."""
@@ -45,7 +47,10 @@ class Standing:
     """How a session stands."""
 
     summary: r.SessionSummary
-    taken_over: r.TakenOver | None
+    taken: Lease | None
+    """The person who holds it."""
+    paused: Literal["", "one", "all"]
+    """It is paused by itself, or all are."""
     watched: bool
     """Somebody looks at it in a terminal."""
     command: r.ListedCommand | None
@@ -114,8 +119,9 @@ class Seeing:
         return {name: self._sign(session) for name, session in self._registry.sessions.items()}
 
     def _sign(self, session: Session) -> Hashable:
-        made, lease, taken = session.meta.created_at, session.lease, session.id in self._watched
-        return made, lease, taken, session.exited, session.directory.pin.exists()
+        made, watched, pane = session.meta.created_at, session.id in self._watched, session.pane
+        held = pane and (pane.taken, pane.paused, pane.all_paused)
+        return made, held, watched, session.exited, session.directory.pin.exists()
 
     def destroyed(self) -> list[str]:
         """The sessions that were destroyed last."""
@@ -133,10 +139,11 @@ class Seeing:
             return None
         look = await session.look()
         ran = commands.listed(q.ListCommands(limit=1), session, look).commands
-        lease = session.lease
+        pane = None if session.exited else session.pane
         return Standing(
             summary=facts.summary(session, look),
-            taken_over=r.TakenOver(by=lease.by, since=lease.since) if lease else None,
+            taken=pane.taken if pane else None,
+            paused="" if pane is None or pane.paused is None else "all" if pane.all_paused else "one",
             watched=session_id in self._watched,
             command=ran[-1] if ran else None,
             commands=session.commands.count(look),

@@ -53,7 +53,7 @@ def refused(error: TmuxMcpError) -> Response:
     return answer({"error": error.as_dict()}, error.http_status)
 
 
-async def body_of(request: Request) -> dict[str, Any]:
+async def body_of(request: Request, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
     """The object that a request brings.
 
     Raises:
@@ -63,8 +63,8 @@ async def body_of(request: Request) -> dict[str, Any]:
     if kind != "application/json":  # a page of another site cannot send this without asking
         raise InvalidArgument("The Content-Type has to be application/json.")
     body = await request.body()
-    if len(body) > MOST_BYTES:
-        raise ResourceLimit(f"A body may have {MOST_BYTES:,} bytes here.")
+    if len(body) > most_bytes:
+        raise ResourceLimit(f"A body may have {most_bytes:,} bytes here.")
     try:
         asked = json.loads(body)
     except (ValueError, RecursionError):

@@ -167,10 +167,11 @@ class Overview:
         standing = await self._seeing.standing(name)
         if standing is None:
             return None
-        summary = standing.summary
+        summary, taken = standing.summary, standing.taken
         row = summary.model_dump(mode="json", exclude={"output_bytes"})
         row |= {
-            "taken_over": standing.taken_over and standing.taken_over.model_dump(mode="json"),
+            "taken_over": taken and {"by": taken.by, "since": taken.since, "via": taken.via, "page": taken.page},
+            "paused": standing.paused,
             "watched": standing.watched,
             "command": standing.command and standing.command.model_dump(mode="json"),
             "commands": standing.commands,

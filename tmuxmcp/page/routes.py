@@ -21,6 +21,7 @@ from tmuxmcp.page import assets
 from tmuxmcp.page.answers import answer, body_of, refused, text_of
 from tmuxmcp.page.asked import Asking
 from tmuxmcp.page.codes import Keys
+from tmuxmcp.page.hands import Handling, number_of
 from tmuxmcp.page.overview import Overview
 from tmuxmcp.page.stream import Stream
 
@@ -36,7 +37,7 @@ class Page:
     def __init__(self, broker: Broker, keys: Keys, bearer: Callable[[str | None], str]) -> None:
         """`bearer` gives the token in an Authorization header."""
         self._broker, self._keys, self._bearer = broker, keys, bearer
-        self._overview, self._asking = Overview(broker), Asking(broker)
+        self._overview, self._asking, self._handling = Overview(broker), Asking(broker), Handling(broker)
         self._streams: WeakKeyDictionary[Stream, str] = WeakKeyDictionary()
         """With the token of each."""
 
@@ -45,6 +46,7 @@ class Page:
         """Keep pages up to date while this is open."""
         async with anyio.create_task_group() as task_group:
             task_group.start_soon(self._overview.run)
+            task_group.start_soon(self._handling.run)
             yield
             task_group.cancel_scope.cancel()
 
@@ -66,6 +68,7 @@ class Page:
             Route(LEAVE, self._leave, methods=["POST"]),
             Route("/page/stream", self._stream, methods=["POST"]),
             *self._asking.routes(),
+            *self._handling.routes(),
         ]
 
     async def _enter(self, request: Request) -> Response:
@@ -91,13 +94,14 @@ class Page:
 
     async def _stream(self, request: Request) -> Response:
         try:
-            session_id = text_of(await body_of(request), "session")
+            asked = await body_of(request)
+            session_id, page = text_of(asked, "session"), number_of(asked)
             if self._overview.lookers >= MOST_PAGES:
                 error = ResourceLimit(f"{MOST_PAGES} pages are open already.", hint="Close one of them.")
                 return answer({"error": error.as_dict()}, 503)
         except TmuxMcpError as error:
             return refused(error)
-        stream = Stream(self._broker, self._overview, session_id)
+        stream = Stream(self._broker, self._overview, session_id, page, self._handling)
         self._streams[stream] = self._token(request)
         return stream
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
@@ -19,6 +20,7 @@ from tmuxmcp.broker.sight import Seeing, ShapeSeen, Sight
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.page.answers import HEADERS
 from tmuxmcp.page.cells import encoded_rows
+from tmuxmcp.page.hands import Handling
 from tmuxmcp.page.overview import Overview
 
 log = logging.getLogger(__name__)
@@ -37,11 +39,17 @@ class Stream(Response):
 
     media_type = "application/x-ndjson"
 
-    def __init__(self, broker: Broker, overview: Overview, session_id: str) -> None:
-        """`session_id`: whose screen is shown; empty: none."""
+    def __init__(self, broker: Broker, overview: Overview, session_id: str, page: int, handling: Handling) -> None:
+        """Begin to tell a page.
+
+        Args:
+            session_id: whose screen is shown; empty: none.
+            page: its number; 0: it has none.
+        """
         super().__init__(headers=HEADERS)
         del self.headers["content-length"]
         self._broker, self._overview, self._session_id = broker, overview, session_id
+        self._page, self._handling = page, handling
         self._lock = anyio.Lock()
         self._said_at = 0.0
         self._scope = anyio.CancelScope()
@@ -59,7 +67,9 @@ class Stream(Response):
     async def _tell(self, receive: Receive, send: Send) -> None:
         self._send = send
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        async with self._overview.looked_at(), anyio.create_task_group() as task_group:
+        async with AsyncExitStack() as there, anyio.create_task_group() as task_group:
+            await there.enter_async_context(self._overview.looked_at())
+            there.enter_context(self._handling.connected(self._page))
             task_group.start_soon(self._list)
             task_group.start_soon(self._beat)
             if self._session_id:

@@ -16,21 +16,22 @@ from tmuxmcp.tmux.held import PAUSE, Lease
 from tmuxmcp.tmux.server import Tmux
 
 
-def pause(state_dir: Path, session_id: str) -> list[str]:
+def pause(state_dir: Path, session_id: str, via: str = "cli") -> list[str]:
     """Pause a session, or all and those made later; the ids of what is paused.
 
     Args:
         session_id: empty: all.
+        via: `cli` or `page`.
 
     Raises:
         SessionNotFound, TmuxUnavailable, PermissionDenied, InvalidArgument, TmuxFailed
     """
     tmux, now_s = _running(state_dir), int(time.time() * 1000) / 1000
-    lease = Lease(PAUSE, "cli", now_s)
+    lease = Lease(PAUSE, via, now_s)
     before = [pauses.pause(tmux, session_id, lease)] if session_id else pauses.pause_all(tmux, lease)
     for each in before:
         if not each.lease:
-            _note(state_dir, each.session_id, Taken(iso(now_s), 0, PAUSE, "cli"))
+            _note(state_dir, each.session_id, Taken(iso(now_s), 0, PAUSE, via))
     return [each.session_id for each in before]
 
 

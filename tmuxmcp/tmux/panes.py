@@ -148,6 +148,8 @@ class Pane:
     """Which person holds it."""
     paused: Lease | None
     """That it is paused, by itself or with all others."""
+    all_paused: bool
+    """All are, and those that are made later."""
     given: str
     """That it was given back and nobody has written that down yet, as the option has it."""
     held_at_s: float
@@ -234,6 +236,7 @@ def parse(line: str) -> Pane | None:
         wants_mouse=facts["mouse_any_flag"] == "1",
         taken=Lease.parse(facts["@tmuxmcp_taken"]),
         paused=Lease.parse(facts["@tmuxmcp_paused"]) or Lease.parse(facts["@tmuxmcp_paused_all"]),
+        all_paused=bool(facts["@tmuxmcp_paused_all"]),
         given=facts["@tmuxmcp_given"],
         held_at_s=float(_number(facts["@tmuxmcp_held_at"]) or 0),
         tmux_session_name=facts[_PLAIN_NAME],
@@ -402,6 +405,7 @@ async def type_input(
     left: Typed = Typed.LINE,
     adopting: str = "",
     ends: bool = False,
+    person: bool = False,
 ) -> bool:
     """Type keys and bytes in one guarded step; a person who scrolls in copy mode does not swallow them.
 
@@ -412,6 +416,7 @@ async def type_input(
         left: what it leaves behind, which the same step writes down.
         adopting: what must be known of a shell that is being adopted there; empty: none is.
         ends: it only ends what a call had begun, and is typed though somebody holds the pane by now.
+        person: who holds the pane types it, as in a terminal that is attached; `condition` says that they hold it.
 
     Returns:
         False when nothing was typed: the pane is gone, dead, or the condition does not hold.
@@ -420,15 +425,16 @@ async def type_input(
         SessionTaken: nothing was typed, as a person holds the pane, or it is paused.
         TmuxFailed: nothing was typed, as somebody has switched input off (tmux would drop it without a word).
     """
-    condition = f"#{{&&:#{{==:#{{@tmuxmcp_adopting}},{adopting}}},{condition or 1}}}"
+    if not person:  # an adoption waits while somebody holds the pane
+        condition = f"#{{&&:#{{==:#{{@tmuxmcp_adopting}},{adopting}}},{condition or 1}}}"
     condition = f"#{{&&:#{{?pane_input_off,,1}},{condition}}}"
-    condition = condition if ends else f"#{{&&:{FREE},{condition}}}"
+    condition = condition if ends or person else f"#{{&&:{FREE},{condition}}}"
     steps = [command("if-shell", "-F", "-t", pane.pane_id, "#{pane_in_mode}", f"copy-mode -q -t {pane.pane_id}")]
     typed = f"{int(_boottime() * 1000)}-{left.value}"
     steps.append(remember(pane, "typed", typed))
     if not data:
         done = await guarded(tmux, pane, *steps, *before, *after, condition=condition)
-        return done is not None or await _not_typed(tmux, pane)
+        return done is not None or await _not_typed(tmux, pane, person)
     buffer = f"tmuxmcp-{os.getpid()}-{next(_numbers)}"
     paste = ["paste-buffer", "-d", "-r", "-b", buffer, "-t", pane.pane_id]
     paste += ["-p"] if bracketed else []
@@ -443,12 +449,12 @@ async def type_input(
             done = await guarded(tmux, pane, *steps, condition=condition, first=load)
     if done is None:
         await tmux.request(command("delete-buffer", "-b", buffer))
-    return done is not None or await _not_typed(tmux, pane)
+    return done is not None or await _not_typed(tmux, pane, person)
 
 
-async def _not_typed(tmux: Tmux, pane: Pane) -> bool:
+async def _not_typed(tmux: Tmux, pane: Pane, person: bool) -> bool:
     now = await find_pane(tmux, pane.pane_id, pane.id)
-    if now and now.lease and not now.dead:
+    if now and now.lease and not now.dead and not person:
         raise taken_error(pane.id, now.lease)
     if now and now.input_off and not now.dead:
         raise TmuxFailed(

@@ -1,0 +1,310 @@
+"""A person takes a session in a page, types and gives it back: by the routes alone, and in a real browser."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+
+from tests import canaries
+from tests.agent import audit_lines, eventually
+from tests.canaries import Canaries
+from tests.conftest import SLOW, end_server
+from tests.conftest import eventually as until
+from tests.service import TOKENS, Service, bearer
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.results import HandedBack
+from tmuxmcp.page import codes, hands
+from tmuxmcp.page.hands import Handling
+
+ONE, OTHER = 1_000_000_001, 5_294_967_295
+"""Numbers of two pages."""
+
+
+@pytest.fixture(scope="module")
+def state_dir() -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="tm-"))
+    yield directory
+    end_server(directory)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def service(state_dir: Path) -> Iterator[Service]:
+    started = Service(state_dir, "--log-level", "debug", "--audit", "strict")
+    started.result("create_session", program="bash", name="one")
+    yield started
+    started.stop()
+
+
+class Hand:
+    """What one page asks for, without a browser."""
+
+    def __init__(self, service: Service, state_dir: Path) -> None:
+        code = codes.make_code(state_dir, service.port)
+        entered = httpx2.post(f"{service.url}/page/enter", json={"code": code}, timeout=20 * SLOW)
+        self.headers = {"Authorization": f"Bearer {entered.json()['token']}"}
+        self.client = httpx2.Client(base_url=service.url, headers=self.headers, timeout=20 * SLOW)
+
+    def ask(self, what: str, session: str = "one", page: int = ONE, **asked: Any) -> dict[str, Any]:
+        """What is answered; of a refusal its error."""
+        return self.client.post(f"/page/{what}", json={"session": session, "page": page, **asked}).json()
+
+    def refused(self, what: str, session: str = "one", page: int = ONE, **asked: Any) -> str:
+        """The code of the error."""
+        return self.ask(what, session, page, **asked)["error"]["code"]
+
+    def type(self, *items: str | dict[str, str], session: str = "one", page: int = ONE) -> dict[str, Any]:
+        """Type texts, and keys as objects."""
+        return self.ask(
+            "type", session, page, items=[{"text": each} if isinstance(each, str) else each for each in items]
+        )
+
+
+def _item(item: str | dict[str, str]) -> dict[str, str]:
+    return {"text": item} if isinstance(item, str) else item
+
+
+def key(name: str) -> dict[str, str]:
+    return {"key": name}
+
+
+ENTER = key("Enter")
+
+
+@pytest.fixture(scope="module")
+def hand(service: Service, state_dir: Path) -> Iterator[Hand]:
+    made = Hand(service, state_dir)
+    yield made
+    made.client.close()
+
+
+@pytest.fixture(autouse=True)
+def _free_again(hand: Hand) -> Iterator[None]:
+    yield
+    for page in (ONE, OTHER):
+        hand.ask("give-back", page=page)
+
+
+def screen(service: Service, session: str = "one") -> str:
+    return service.result("read", session_id=session, view="screen")["content"]
+
+
+def facts(service: Service, session: str = "one") -> dict[str, Any]:
+    return service.result("get_session", session_id=session)
+
+
+def taken(service: Service, session: str = "one") -> dict[str, Any]:
+    """The details with which an agent is kept from typing."""
+    error = service.rpc("send", session_id=session, text="no")["error"]["data"]
+    assert error["code"] == "SESSION_TAKEN"
+    return error["details"]
+
+
+def test_a_page_holds_a_session_until_it_gives_it_back(hand: Hand, service: Service):
+    held = hand.ask("take")
+    assert taken(service).items() >= {"by": held["by"], "since": held["since"], "via": "page"}.items()
+    hand.type("echo typed 'in a' page", ENTER)
+    eventually(lambda: "typed in a page\n" in screen(service))
+    assert hand.ask("give-back") == {"given_back": True}
+    assert hand.ask("give-back") == {"given_back": False}
+    ran = service.result("run", session_id="one", command="echo agent")
+    assert ran["output"] == "agent\n"
+    back = ran["handed_back"]
+    assert (back["by"], back["reason"]) == (held["by"], "release")
+    assert [(each["text"], each["by"]) for each in back["commands"]] == [("echo typed 'in a' page", "person")]
+
+
+def test_only_the_page_that_holds_it_types(hand: Hand, service: Service):
+    before = screen(service)
+    assert hand.refused("type", items=[{"text": "x"}]) == "PERMISSION_DENIED"
+    assert hand.refused("paste", text="x") == "PERMISSION_DENIED"
+    hand.ask("take")
+    assert hand.refused("type", page=OTHER, items=[{"text": "x"}]) == "SESSION_TAKEN"
+    assert hand.refused("paste", page=OTHER, text="x") == "SESSION_TAKEN"
+    assert hand.ask("give-back", page=OTHER) == {"given_back": False}
+    hand.ask("take", page=OTHER)  # the same person, elsewhere
+    assert hand.refused("type", items=[{"text": "x"}]) == "SESSION_TAKEN"
+    assert screen(service) == before
+
+
+@pytest.mark.parametrize("what", ["take", "give-back", "type", "paste", "pause", "resume"])
+def test_tokens_of_clients_have_no_hands(service: Service, what: str):
+    asked = {"session": "one", "page": ONE, "items": [{"text": "x"}], "text": "x"}
+    for name in ("", *TOKENS):
+        answer = httpx2.post(f"{service.url}/page/{what}", json=asked, headers=bearer(name), timeout=20 * SLOW)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "UNAUTHORIZED")
+    assert facts(service)["taken_over"] is None
+
+
+READS = """
+import os, sys, tty
+tty.setraw(0)
+print("reads", end="", flush=True)
+data = b""
+while not data.endswith(b"."):
+    data += os.read(0, 100)
+open(sys.argv[1], "wb").write(data)
+"""
+
+
+def test_keys_and_text_of_all_scripts_arrive_in_their_order(hand: Hand, service: Service, tmp_path: Path):
+    file = tmp_path / "read"
+    service.result("create_session", program="python3", args=["-c", READS, str(file)], name="keys")
+    eventually(lambda: "reads" in screen(service, "keys"))
+    hand.ask("take", "keys")
+    names = ("Up", "C-c", "M-x", "F5", "S-Tab", "Escape", "BSpace", "C-Left", "no such key", "Down*9", "M-é")
+    hand.type("漢字 é", *map(key, names), "🙂.", session="keys")
+    keys = b"\x1b[A\x03\x1bx\x1b[15~\x1b[Z\x1b\x7f\x1b[1;5D\x1b" + "é".encode()
+    eventually(lambda: file.read_bytes() == "漢字 é".encode() + keys + "🙂.".encode())
+
+
+def test_a_paste_is_one_and_ends_nothing(hand: Hand, service: Service):
+    hand.ask("take")
+    answer = hand.ask("paste", text="echo first\r\necho second\x1b[201~\ttab")
+    assert answer == {"left_out": True}
+    eventually(lambda: "echo second[201~" in screen(service))
+    assert "\nfirst" not in screen(service)  # bash was told that it is a paste
+    hand.type(ENTER)
+    eventually(lambda: "\nfirst\nsecond[201~ tab\n" in screen(service))
+
+
+def test_a_paste_arrives_whole_and_what_would_be_cut_is_refused(hand: Hand, service: Service, tmp_path: Path):
+    file = tmp_path / "read"
+    service.result("create_session", program="python3", args=["-c", READS, str(file)], name="pasted")
+    service.result("create_session", program="cat", name="canonical")
+    hand.ask("take", "pasted")
+    eventually(lambda: "reads" in screen(service, "pasted"))
+    assert hand.refused("paste", "pasted", text="x" * (hands.MOST_PASTE + 1)) == "RESOURCE_LIMIT"
+    text = "é\n" * (hands.MOST_PASTE // 3) + "."
+    assert hand.ask("paste", "pasted", text=text) == {"left_out": False}
+    eventually(lambda: file.read_bytes() == text.replace("\n", "\r").encode())
+    hand.ask("take", "canonical")
+    assert hand.refused("paste", "canonical", text="x" * 5000) == "INVALID_ARGUMENT"
+    hand.ask("give-back", "canonical")
+
+
+WRONG: list[tuple[str, dict[str, Any]]] = [
+    ("take", {"page": 0}),
+    ("take", {"page": 7}),
+    ("take", {"page": 10**10}),
+    ("take", {"page": "1000000001"}),
+    ("take", {"session": 1}),
+    ("type", {"items": "x"}),
+    ("type", {"items": ["x"]}),
+    ("type", {"items": [{}]}),
+    ("type", {"items": [{"key": 1}]}),
+    ("type", {"items": [{"text": "a\nb"}]}),
+    ("type", {"items": [{"text": "\x1b"}]}),
+    ("paste", {}),
+]
+
+
+@pytest.mark.parametrize(("what", "asked"), WRONG)
+def test_what_is_no_request_is_refused(hand: Hand, what: str, asked: dict[str, Any]):
+    hand.ask("take")
+    assert hand.refused(what, **asked) == "INVALID_ARGUMENT"
+
+
+def test_half_a_character_is_refused(hand: Hand):
+    hand.ask("take")
+    body = json.dumps({"session": "one", "page": ONE, "items": [{"text": "\ud800"}]})
+    answer = hand.client.post("/page/type", content=body, headers={"Content-Type": "application/json"})
+    assert answer.json()["error"]["code"] == "INVALID_ARGUMENT"
+
+
+def test_too_much_at_once_is_refused(hand: Hand, service: Service):
+    hand.ask("take")
+    before = screen(service)
+    assert hand.refused("type", items=[{"text": "x" * (hands.MOST_TEXT + 1)}]) == "RESOURCE_LIMIT"
+    assert hand.refused("type", items=[ENTER] * (hands.MOST_ITEMS + 1)) == "RESOURCE_LIMIT"
+    assert hand.refused("take", "nobody") == "SESSION_NOT_FOUND"
+    assert hand.ask("type", items=[]) == {"typed": 0}
+    assert screen(service) == before
+
+
+def test_agents_are_paused_and_resumed(hand: Hand, service: Service, state_dir: Path):
+    assert hand.ask("pause") == {"paused": ["one"]}
+    assert taken(service)["by"] == "pause"
+    hand.ask("take")  # a person may, all the same
+    hand.type("echo typed while paused", ENTER)
+    eventually(lambda: "\ntyped while paused\n" in screen(service))
+    hand.ask("give-back")
+    assert hand.ask("resume") == {"resumed": ["one"]}
+    assert "one" in hand.ask("pause", "")["paused"]
+    assert taken(service)["by"] == "pause"
+    assert hand.ask("resume") == {"resumed": []}  # with all others
+    assert "one" in hand.ask("resume", "")["resumed"]
+    assert service.result("run", session_id="one", command="echo yes")["output"] == "yes\n"
+    told = [(line["tool"], line["session_id"], line.get("via")) for line in audit_lines(state_dir)]
+    assert {("pause", "one", "page"), ("pause", "", "page"), ("resume", "", "page"), ("take", "one", "page")} <= set(
+        told
+    )
+
+
+ASKS = """
+import getpass, hashlib
+got = getpass.getpass("1:") + getpass.getpass("2:")
+print(hashlib.sha256(got.encode()).hexdigest())
+"""
+
+
+def test_a_secret_that_is_typed_or_pasted_is_nowhere(hand: Hand, service: Service, state_dir: Path):
+    secrets = Canaries()
+    service.result("create_session", program="python3", args=["-c", ASKS], name="asks")
+    hand.ask("take", "asks")
+    eventually(lambda: facts(service, "asks")["mode"] == "password")
+    typed, pasted = secrets.awkward("typed"), secrets.awkward("pasted")
+    with canaries.watched_processes(secrets) as seen:
+        for char in typed:
+            hand.type(char, session="asks")
+        hand.type(ENTER, session="asks")
+        eventually(lambda: "2:" in screen(service, "asks"))
+        eventually(lambda: facts(service, "asks")["mode"] == "password")
+        hand.ask("paste", "asks", text=pasted)
+        hand.type(ENTER, session="asks")
+        digest = hashlib.sha256((typed + pasted).encode()).hexdigest()
+        eventually(lambda: digest in screen(service, "asks").replace("\n", ""))
+    assert not seen
+    hand.ask("give-back", "asks")
+    told = ((name, json.dumps(service.rpc(name, **asked))) for name, asked in canaries.calls("asks"))
+    assert secrets.found(told) == {}
+    assert secrets.found(canaries.files(state_dir)) == {}
+    assert secrets.found(canaries.kept_by_tmux(state_dir)) == {}
+    os.set_blocking(service.process.stderr.fileno(), False)
+    service.said += service.process.stderr.read() or b""
+    assert secrets.found([("its log", service.said)]) == {}
+
+
+@pytest.mark.anyio
+async def test_a_page_that_is_gone_gives_back(broker: Broker, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(hands, "GONE_S", 0.2)
+    await broker.create_session("bash", name="a")
+    handling = Handling(broker)
+    async with anyio.create_task_group() as task_group:
+        task_group.start_soon(handling.run)
+        await anyio.wait_all_tasks_blocked()
+        with handling.connected(ONE):
+            await broker.hands.take("a", ONE)
+            with handling.connected(ONE):
+                pass
+            await anyio.sleep(0.4)
+            assert (await broker.get_session("a")).taken_over
+        with handling.connected(OTHER):
+            pass
+        back = await until(lambda: handed_back(broker))
+        task_group.cancel_scope.cancel()
+    assert back.reason == "detach"
+
+
+async def handed_back(broker: Broker) -> HandedBack | None:
+    return (await broker.get_session("a")).handed_back
