@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,14 @@ def _free_again(hand: Hand) -> Iterator[None]:
     yield
     for page in (ONE, OTHER):
         hand.ask("give-back", page=page)
+
+
+@contextmanager
+def shows(hand: Hand, session: str, page: int) -> Iterator[None]:
+    """A page is open."""
+    with hand.client.stream("POST", "/page/stream", json={"session": session, "page": page}) as answer:
+        assert answer.status_code == 200, answer.read()
+        yield
 
 
 def screen(service: Service, session: str = "one") -> str:
@@ -230,6 +239,18 @@ def test_too_much_at_once_is_refused(hand: Hand, service: Service):
     assert hand.refused("take", "nobody") == "SESSION_NOT_FOUND"
     assert hand.ask("type", items=[]) == {"typed": 0}
     assert screen(service) == before
+
+
+def test_pages_are_viewers(hand: Hand, service: Service):
+    assert facts(service)["viewers"] == []
+    with shows(hand, "one", ONE), shows(hand, "one", OTHER):
+        eventually(lambda: len(facts(service)["viewers"]) == 2)
+        hand.ask("take", page=OTHER)
+        first, second = facts(service)["viewers"]
+        assert (first["kind"], first["may_type"], second["may_type"]) == ("page", False, True)
+        assert first["name"] == facts(service)["taken_over"]["by"]
+        assert first["since"] <= second["since"]
+    eventually(lambda: facts(service)["viewers"] == [])
 
 
 def test_agents_are_paused_and_resumed(hand: Hand, service: Service, state_dir: Path):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -322,6 +322,14 @@ class Broker(Operations):
     def shows_page(self, url: str) -> None:
         """Take note where a person can watch: facts of sessions tell it. It holds nothing that lets anybody in."""
         self._verbs.page_url = url
+
+    def shown(self, session_id: str, page: int) -> AbstractContextManager[None]:
+        """Count a page among the viewers of a session while this is open.
+
+        Args:
+            page: its number, which its lease has; 0: it has none.
+        """
+        return self._verbs.pages.shown(session_id, page)
 
     def seeing(self) -> Seeing:
         """A look at all sessions at once, for a person."""

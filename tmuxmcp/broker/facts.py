@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tmuxmcp.broker.pages import PageViewer
 from tmuxmcp.broker.reading import cursor_of, title_of
 from tmuxmcp.broker.wait import certain
 from tmuxmcp.contract import results as r
@@ -46,11 +47,17 @@ def summary(session: Session, look: Look) -> r.SessionSummary:
 
 
 def of(
-    session: Session, look: Look, attach_command: str, viewers: Sequence[Viewer] = (), page_url: str = ""
+    session: Session,
+    look: Look,
+    attach_command: str,
+    viewers: Sequence[Viewer] = (),
+    pages: Sequence[PageViewer] = (),
+    page_url: str = "",
 ) -> r.SessionFacts:
     """All facts of a session.
 
     Args:
+        viewers, pages: who looks at it, in a tmux and in a browser.
         page_url: where a server shows the page; empty: this one does not.
     """
     held = session.lease
@@ -63,7 +70,9 @@ def of(
         recording=session.recording is not None and session.recording.state == "running" and not look.exited,
         recorded=recording_of(session),
         taken_over=r.TakenOver(by=held.by, since=held.since) if held else None,
-        viewers=[_viewer(each) for each in viewers],
+        viewers=sorted(
+            [*map(_viewer, viewers), *(_page_viewer(each, session) for each in pages)], key=lambda each: each.since
+        ),
         usage=session.usage(),
         attach_command=attach_command,
         watch_url=f"{page_url}/#session={session.id}" if page_url else None,
@@ -84,6 +93,12 @@ def of(
 def _viewer(viewer: Viewer) -> r.Viewer:
     user = viewer.user or user_name()  # tmux 3.2 lets nobody else in
     return r.Viewer(kind="tmux", name=f"{user} {viewer.terminal}", may_type=viewer.may_type, since=iso(viewer.since_s))
+
+
+def _page_viewer(viewer: PageViewer, session: Session) -> r.Viewer:
+    held = session.pane.taken if session.pane else None
+    holds = held is not None and viewer.page != 0 and held.page == viewer.page
+    return r.Viewer(kind="page", name=user_name(), may_type=holds, since=iso(viewer.since_s))
 
 
 def recording_of(session: Session) -> r.RecordingFacts | None:

@@ -17,6 +17,7 @@ from tmuxmcp.broker.drawn import output_of
 from tmuxmcp.broker.ends import Ends
 from tmuxmcp.broker.facts import recording_of
 from tmuxmcp.broker.machine import BESIDE, Machine
+from tmuxmcp.broker.pages import Pages
 from tmuxmcp.broker.reading import Reading, clamp, has_read, notes
 from tmuxmcp.broker.restoring import Restoring
 from tmuxmcp.broker.target import Target, Targets
@@ -81,6 +82,7 @@ class Verbs:
         self._restoring = restoring
         self._waiting = Waiting(registry, searching, settings, self._ends)
         self._started = time.monotonic()
+        self.pages = Pages()
         self.page_url = ""
         """Where the page is shown; empty: nowhere."""
         self.limited = anyio.Event()
@@ -301,7 +303,8 @@ class Verbs:
     async def _get_session(self, session: Session) -> r.SessionFacts:
         look = await run.at_rest(session)
         watched = await viewers.of_pane(session.tmux, session.pane) if session.pane else []
-        return facts.of(session, look, self.attach_command(session), watched, self.page_url)
+        shown = self.pages.of(session.id)
+        return facts.of(session, look, self.attach_command(session), watched, shown, self.page_url)
 
     # ---- commands, keys, reading ---------------------------------------------------------------
 

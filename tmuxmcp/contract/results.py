@@ -229,7 +229,7 @@ class Viewer(Result):
     kind: Literal["tmux", "page"]
     """In which program."""
     name: str
-    """The user and the terminal."""
+    """The user and the terminal; of a page the user whose page it is."""
     may_type: bool
     """False: what they press goes nowhere."""
     since: str

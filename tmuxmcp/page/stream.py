@@ -70,6 +70,8 @@ class Stream(Response):
         async with AsyncExitStack() as there, anyio.create_task_group() as task_group:
             await there.enter_async_context(self._overview.looked_at())
             there.enter_context(self._handling.connected(self._page))
+            if self._session_id:
+                there.enter_context(self._broker.shown(self._session_id, self._page))
             task_group.start_soon(self._list)
             task_group.start_soon(self._beat)
             if self._session_id:
