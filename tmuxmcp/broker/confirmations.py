@@ -3,17 +3,21 @@
 A question is about one exact action (its digest). It is granted once, and forgotten after ten minutes. The files are
 the person's own; a program that the agent starts runs as the same user and could write one, as it could do the thing
 itself.
+
+That it is granted is a second name of its file, which one person can make and nobody once the file is removed: of
+several who answer at once, the first counts.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import secrets
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tmuxmcp.host.atomically import write_atomically
@@ -74,9 +78,9 @@ class Confirmations:
             with suppress(OSError, ValueError, TypeError):
                 question = Confirmation(**json.loads(path.read_text()))
                 if time.time() - question.asked_at < FORGOTTEN_S:
-                    found.append(question)
+                    found.append(replace(question, granted=self._granted(question.id).exists()))
                 else:
-                    path.unlink()
+                    self._remove(question.id)
         yield from sorted(found, key=lambda each: each.asked_at)
 
     def about(self, session_id: str) -> list[str]:
@@ -93,16 +97,19 @@ class Confirmations:
         return found is not None and self._remove(found.id)
 
     def grant(self, question_id: str, *, for_session: bool = False) -> bool:
-        """Allow it once; False when there is no such question.
+        """Allow it once; False when there is no such question, or somebody was first.
 
         Args:
             for_session: whatever that rule asks about, for that caller in that session, until the session ends.
         """
         for each in self.all():
             if each.id == question_id:
+                try:
+                    os.link(self._file(question_id), self._granted(question_id))
+                except (FileNotFoundError, FileExistsError):
+                    return False
                 if for_session and each.scope:
                     self._agree(each.scope)
-                self._save(Confirmation(**(asdict(each) | {"granted": True})))
                 return True
         return False
 
@@ -119,11 +126,8 @@ class Confirmations:
         return self.directory / f"s_{scope}"
 
     def decline(self, question_id: str) -> bool:
-        """Forget it; False when there is no such question."""
-        known = any(each.id == question_id for each in self.all())
-        if known:
-            self._remove(question_id)
-        return known
+        """Forget it; False when there is no such question, or somebody was first."""
+        return any(each.id == question_id for each in self.all()) and self._remove(question_id)
 
     def take(self, digest: str) -> bool:
         """Use up a grant for this action; False when there is none."""
@@ -134,12 +138,19 @@ class Confirmations:
 
     def _save(self, question: Confirmation) -> None:
         self.directory.mkdir(mode=0o700, exist_ok=True)
-        write_atomically(self.directory / f"{question.id}.json", json.dumps(asdict(question)))
+        write_atomically(self._file(question.id), json.dumps(asdict(question)))
+
+    def _file(self, question_id: str) -> Path:
+        return self.directory / f"{question_id}.json"
+
+    def _granted(self, question_id: str) -> Path:
+        return self.directory / f"{question_id}.granted"
 
     def _remove(self, question_id: str) -> bool:
         """Remove it; False when somebody else was first."""
         try:
-            (self.directory / f"{question_id}.json").unlink()
+            self._file(question_id).unlink()
         except FileNotFoundError:
             return False
+        self._granted(question_id).unlink(missing_ok=True)  # then nobody can make it any more
         return True
