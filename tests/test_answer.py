@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
@@ -181,6 +182,19 @@ def test_two_requests_of_a_session_queue(agent: Agent, threads: ThreadPoolExecut
     assert "Second." in run(agent, "a", "--decline")
     assert second.result()["outcome"] == "declined"
     assert "nothing waits" in run(agent)
+
+
+def test_one_person_answers_at_a_time(agent: Agent, threads: ThreadPoolExecutor):
+    read_line(agent, "read -r x")
+    asked = Asked(agent, threads)
+    with (agent.state_dir / f"sessions/a/requests/{asked.id}.json").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # as long as another person's line is typed
+        for words in (["--text", "second"], ["--decline"]):
+            assert "SESSION_BUSY" in run(agent, asked.id, *words, status=1)
+    assert asked.waits
+    run(agent, asked.id, "--text", "first")
+    assert asked.result()["outcome"] == "done"
+    assert agent.run('echo "$x"', session_id="a")["output"] == "first\n"
 
 
 ASKS = ["read -rs x", f'x=$({sys.executable} -c "import getpass; print(getpass.getpass())")']

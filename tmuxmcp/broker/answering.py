@@ -6,16 +6,16 @@ An agent has no way in here: no operation leads to it.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 
 from tmuxmcp.broker.confirmations import Confirmation, Confirmations
 from tmuxmcp.broker.userinput import shown
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import InvalidArgument, NoInput, SessionNotFound, TmuxFailed, TmuxMcpError, WrongMode
+from tmuxmcp.errors import InvalidArgument, NoInput, SessionBusy, SessionNotFound, TmuxFailed, TmuxMcpError, WrongMode
 from tmuxmcp.record.commands import TypedInput
-from tmuxmcp.record.inputrequests import Became, InputRequest
+from tmuxmcp.record.inputrequests import Answer, Became, InputRequest
 from tmuxmcp.sessions import inputrequests, lease
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
@@ -103,8 +103,49 @@ class Answering:
                 return each
         raise SessionNotFound(f"Nothing waits for a person as {word!r}.", hint="`tmuxmcp answer` shows what waits.")
 
+    async def known(self, session_id: str, request_id: str) -> Open:
+        """A request, whatever became of it.
+
+        Raises:
+            SessionNotFound
+        """
+        session = await self._registry.known(session_id)
+        request = inputrequests.of(session).find(request_id)
+        if request is None:
+            raise SessionNotFound(f"Session {session_id} has no such request.", session_id=session_id)
+        return Open(session, request)
+
+    def became(self, what: Open) -> Answer | None:
+        """What became of it; None: it waits.
+
+        Raises:
+            IoError
+        """
+        return inputrequests.now(what.session, what.request)
+
     def settle(self, what: Open, outcome: Became, via: str = "answer") -> bool:
-        """Say what became of it; False: somebody was first."""
+        """Say what became of it; False: somebody was first.
+
+        Raises:
+            SessionBusy: somebody types the answer at this moment.
+            IoError
+        """
+        with self._alone(what):
+            return self._settle(what, outcome, via)
+
+    @contextmanager
+    def _alone(self, what: Open) -> Iterator[None]:
+        """Answer a request as the only one: nobody types a second answer, or declines what is being typed.
+
+        Raises:
+            SessionBusy
+        """
+        with inputrequests.of(what.session).alone(what.request.id) as alone:
+            if not alone and self.became(what) is None:
+                raise SessionBusy("Somebody answers this request at this moment.", hint="Look what became of it.")
+            yield
+
+    def _settle(self, what: Open, outcome: Became, via: str) -> bool:
         done = inputrequests.settle(what.session, what.request.id, outcome, user_name(), via)
         if done:
             self._note(
@@ -119,16 +160,25 @@ class Answering:
             )
         return done
 
-    async def type_line(self, what: Open, line: str) -> None:
-        """Type a line and Enter, in one step; a secret only while the terminal shows nothing of it.
+    async def type_line(self, what: Open, line: str, via: str = "answer") -> bool:
+        """Type a line and Enter, in one step, and settle the request; a secret only while nothing of it is shown.
+
+        Returns:
+            False: the line was typed, and the request's end (its time, its session) came before that was written down.
 
         Raises:
+            SessionBusy: somebody else types an answer at this moment.
             WrongMode: it would be shown; nothing was typed.
             NoInput, InvalidArgument: there is no line, or one that cannot be typed whole.
             SessionTaken: another person holds the session.
-            SessionExited, TmuxFailed
+            SessionExited, TmuxFailed, IoError
         """
         data = _line(line, what.request.secret)
+        with self._alone(what):
+            await self._type(what, line, data)
+            return self._settle(what, "done", via)
+
+    async def _type(self, what: Open, line: str, data: bytes) -> None:
         session = what.session
         pane = await session.alive()
         held = pane.lease
@@ -213,7 +263,10 @@ def _line(text: str, secret: bool) -> bytes:
     Raises:
         NoInput, InvalidArgument
     """
-    data = text.encode("utf-8", "surrogateescape")
+    try:
+        data = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise InvalidArgument("Nothing was typed: it is no text.") from None  # the error would have all of it
     if secret and not data:
         raise NoInput("There is nothing to type.", hint="Nothing was typed; the request waits on.")
     if len(data) > LONGEST_LINE or any(byte < 0x20 and byte != 0x09 for byte in data) or b"\x7f" in data:

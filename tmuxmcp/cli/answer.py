@@ -202,16 +202,17 @@ async def _one(broker: Broker, what: Open, options: argparse.Namespace, *, was_s
                 "Nothing was typed: a secret is asked for, and others see what stands on a command line.",
                 hint=f"Run `tmuxmcp answer {what.request.id}`.",
             )
-        await broker.people.type_line(what, options.text)
-        return _settled(broker, what, "done", options)
+        return _told(what, "done", await broker.people.type_line(what, options.text), options)
     if what.request.secret:
-        await broker.people.type_line(what, _read_secret())
-        return _settled(broker, what, "done", options)
+        return _told(what, "done", await broker.people.type_line(what, _read_secret()), options)
     return await _by_hand(broker, what, options)
 
 
 def _settled(broker: Broker, what: Open, outcome: Any, options: argparse.Namespace, via: str = "answer") -> int:
-    first = broker.people.settle(what, outcome, via)
+    return _told(what, outcome, broker.people.settle(what, outcome, via), options)
+
+
+def _told(what: Open, outcome: str, first: bool, options: argparse.Namespace) -> int:
     if options.json:
         output.write_json({"request_id": what.request.id, "outcome": outcome if first else None})
     else:

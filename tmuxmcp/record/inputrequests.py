@@ -10,12 +10,14 @@ import json
 import os
 import re
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 from tmuxmcp.errors import IoError, ResourceLimit
+from tmuxmcp.host import locks
 from tmuxmcp.host.atomically import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import numbered, read_values
@@ -131,6 +133,19 @@ class InputRequests:
         except OSError as error:
             raise IoError(f"What became of the request cannot be written down: {error}.") from error
         return True
+
+    @contextmanager
+    def alone(self, request_id: str) -> Iterator[bool]:
+        """Hold a request while it is answered; yields False when somebody else does, or it is forgotten."""
+        try:
+            fd = locks.open_lock(self._path / f"{request_id}.json", make=False)
+        except OSError:
+            yield False
+            return
+        try:
+            yield locks.take(fd)
+        finally:
+            os.close(fd)
 
     def open(self) -> list[InputRequest]:
         """The requests that nobody has settled, the first that was asked first; also those whose time is up."""
