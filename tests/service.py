@@ -70,6 +70,14 @@ class Service:
                 assert piece, self.said
         raise AssertionError(self.said)
 
+    def read_stderr(self) -> None:
+        """Take in what it has written to stderr."""
+        assert self.process.stderr
+        while select.select([self.process.stderr], [], [], 0)[0]:
+            if not (piece := os.read(self.process.stderr.fileno(), 65536)):
+                return
+            self.said += piece
+
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, float]:
         """End it; gives its exit status, and how long that took."""
         begun = time.monotonic()

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 
+import anyio
+
 from tmuxmcp.broker.confirmations import Confirmation, Confirmations
 from tmuxmcp.broker.userinput import shown
 from tmuxmcp.contract.settings import BrokerSettings
@@ -22,6 +24,9 @@ from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import answerkey, panes, unseen
 from tmuxmcp.tmux.held import taken_error, user_name
 from tmuxmcp.tmux.panes import Typed
+
+LEAST_S = 0.05
+"""Least time between two looks at what waits in a session, however much it prints."""
 
 LONGEST_LINE = 4095
 """Bytes of a line that a terminal takes (termios(3), MAX_CANON)."""
@@ -67,15 +72,39 @@ class Answering:
         ]
         return sorted(found, key=lambda each: each.request.asked_at)
 
+    def of(self, session_id: str) -> list[Open]:
+        """What waits in a session, as it was known at the last look; the first first."""
+        session = self._registry.sessions.get(session_id)
+        return [Open(session, request) for request in inputrequests.waiting(session)] if session else []
+
+    async def changed(self, session_id: str) -> None:
+        """Wait until something else waits for a person in a session; who answers a question elsewhere tells nobody."""
+        session = self._registry.sessions.get(session_id)
+        if session is None:
+            return await anyio.sleep_forever()
+        before = self._ids(session)
+        with session.watcher.waiting(session.log.path) as growth:
+            while True:
+                change = growth.next_change()
+                if self._ids(session) != before:
+                    return
+                await change.wait()
+                await anyio.sleep(LEAST_S)
+
+    def _ids(self, session: Session) -> list[str]:
+        asked = [request.id for request in inputrequests.waiting(session)]
+        return asked + Confirmations(self._settings.state_dir).about(session.id)
+
     def questions(self) -> list[Confirmation]:
         """What agents may only do when a person agrees, and nobody has yet; the first first."""
         return [each for each in Confirmations(self._settings.state_dir).all() if not each.granted]
 
-    def agree(self, question: Confirmation, agreed: bool, *, for_session: bool = False) -> bool:
+    def agree(self, question: Confirmation, agreed: bool, *, for_session: bool = False, via: str = "answer") -> bool:
         """Let an agent do it once, or not; False: somebody was first, or it was forgotten.
 
         Args:
             for_session: or whatever the same rule asks about, for this agent, until the session ends.
+            via: `answer` or `page`.
         """
         confirmations = Confirmations(self._settings.state_dir)
         done = (
@@ -83,7 +112,7 @@ class Answering:
         )
         if done:
             outcome = ("agreed for the session" if for_session else "agreed") if agreed else "declined"
-            self._note({"tool": "answer", "request_id": question.id, "by": user_name(), "answer": outcome})
+            self._note({"tool": "answer", "request_id": question.id, "by": user_name(), "via": via, "answer": outcome})
         return done
 
     async def held_sessions(self) -> dict[str, str | None]:

@@ -43,6 +43,11 @@ class Confirmation:
     session_id: str = ""
     """Where it would be done; empty: in none."""
 
+    @property
+    def until(self) -> float:
+        """When it is forgotten, in seconds since 1970."""
+        return self.asked_at + FORGOTTEN_S
+
 
 class Confirmations:
     """The open questions of a state directory."""
@@ -77,7 +82,7 @@ class Confirmations:
         for path in self.directory.glob("c_*.json"):
             with suppress(OSError, ValueError, TypeError):
                 question = Confirmation(**json.loads(path.read_text()))
-                if time.time() - question.asked_at < FORGOTTEN_S:
+                if time.time() < question.until:
                     found.append(replace(question, granted=self._granted(question.id).exists()))
                 else:
                     self._remove(question.id)

@@ -19,12 +19,13 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.record import generations
 from tmuxmcp.record.meta import Meta
+from tmuxmcp.sessions import inputrequests
 from tmuxmcp.sessions.registry import ID, Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.cursorshape import LONGEST, last_shape
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.tmux import panes
-from tmuxmcp.tmux.held import Lease
+from tmuxmcp.tmux.held import Lease, user_name
 
 MOST_DESTROYED = 50
 """Sessions that were destroyed of which is told, the newest."""
@@ -51,6 +52,8 @@ class Standing:
     """The person who holds it."""
     paused: Literal["", "one", "all"]
     """It is paused by itself, or all are."""
+    yours: bool
+    """The person holds it themselves."""
     watched: bool
     """Somebody looks at it in a terminal."""
     command: r.ListedCommand | None
@@ -121,7 +124,8 @@ class Seeing:
     def _sign(self, session: Session) -> Hashable:
         made, watched, pane = session.meta.created_at, session.id in self._watched, session.pane
         held = pane and (pane.taken, pane.paused, pane.all_paused)
-        return made, held, watched, session.exited, session.directory.pin.exists()
+        asked = tuple(request.id for request in inputrequests.waiting(session))
+        return made, held, watched, session.exited, session.directory.pin.exists(), asked
 
     def destroyed(self) -> list[str]:
         """The sessions that were destroyed last."""
@@ -140,10 +144,12 @@ class Seeing:
         look = await session.look()
         ran = commands.listed(q.ListCommands(limit=1), session, look).commands
         pane = None if session.exited else session.pane
+        taken = pane.taken if pane else None
         return Standing(
             summary=facts.summary(session, look),
-            taken=pane.taken if pane else None,
+            taken=taken,
             paused="" if pane is None or pane.paused is None else "all" if pane.all_paused else "one",
+            yours=taken is not None and taken.by == user_name(),
             watched=session_id in self._watched,
             command=ran[-1] if ran else None,
             commands=session.commands.count(look),

@@ -58,7 +58,7 @@ class Asking:
             "generations": self._generations,
             "export": self._export,
         }
-        return [Route(f"/page/{name}", _answering(give), methods=["POST"]) for name, give in named.items()]
+        return [Route(f"/page/{name}", answering(give), methods=["POST"]) for name, give in named.items()]
 
     async def _commands(self, asked: Asked) -> Response:
         request = q.ListCommands(
@@ -127,7 +127,9 @@ def _told(result: r.Result) -> Response:
     return answer(result.model_dump(mode="json"))
 
 
-def _answering(give: Callable[[Asked], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+def answering(give: Callable[[Asked], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """What answers a request with what `give` makes of its body, or with why it does not."""
+
     async def endpoint(request: Request) -> Response:
         try:
             return await give(await body_of(request))

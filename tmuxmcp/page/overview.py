@@ -1,7 +1,8 @@
-"""All sessions as the page lists them: kept while somebody looks, changed where something happened.
+"""All sessions as the page lists them, and what waits for the person: kept while somebody looks, changed where
+something happened.
 
 Each session is followed, so that one in which nothing happens costs next to nothing. What nobody tells (a session was
-made, somebody looks at it in a terminal) is asked of tmux once a second.
+made, somebody looks at it in a terminal, a question is about none) is looked for once a second.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
+from itertools import chain
 from typing import Any
 
 import anyio
 import anyio.abc
 
+from tmuxmcp.broker.answering import Open
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.page.cells import encoded_rows
+from tmuxmcp.page.waits import Wait, waits
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +44,14 @@ CALLER = "page"
 
 
 class Overview:
-    """The list of all sessions; `rows` and `version` are for all pages, who may be as slow as they like."""
+    """The list of all sessions; `rows`, `waits` and `version` are for all pages, who may be as slow as they like."""
 
     def __init__(self, broker: Broker) -> None:
-        self._broker, self._seeing = broker, broker.seeing()
+        self._broker, self._seeing, self._people = broker, broker.seeing(), broker.people
         self.rows: dict[str, dict[str, Any]] = {}
+        self.waits: list[Wait] = []
+        self._asked: dict[str, list[Open]] = {}
+        """The requests of each session."""
         self.version = 0
         self._told = anyio.Event()
         self.lookers = 0
@@ -81,7 +88,8 @@ class Overview:
                     await self._unwanted.wait()
                 task_group.cancel_scope.cancel()
             self._wanted = anyio.Event()
-            self.rows = {}
+            self.rows, self.waits, self._asked = {}, [], {}
+            self.version = 0  # so that the next page is told nothing before it is known
 
     # ---- the work --------------------------------------------------------------------------------
 
@@ -114,9 +122,8 @@ class Overview:
     async def _refresh_until(self, end: float) -> None:
         """Take in what happens until then."""
         while True:
-            if self._dirty:
-                names, self._dirty = self._dirty, set()
-                await self._refresh(names)
+            names, self._dirty = self._dirty, set()
+            await self._refresh(names)
             self._news = anyio.Event()
             with anyio.move_on_at(end):
                 await self._news.wait()
@@ -127,20 +134,37 @@ class Overview:
     async def _follow(self, name: str, followed: dict[str, anyio.CancelScope]) -> None:
         """Say that a session has changed, whenever it has."""
         with followed[name]:
-            try:
-                follow = self._broker.follow(name, output=False, longest_look_s=LONGEST_LOOK_S)
-                while await follow.batch():
-                    self._changed(name)
-                    await anyio.sleep(TOGETHER_S)
-            except (TmuxMcpError, OSError) as error:
-                log.debug("session %s cannot be followed: %s", name, error)
-            self._changed(name)
+            async with anyio.create_task_group() as task_group:
+                task_group.start_soon(self._follow_requests, name)
+                await self._follow_output(name)
+                task_group.cancel_scope.cancel()
+            self.changed(name)
             await anyio.sleep(LOOK_S)
         if followed.get(name):  # it ended, or another has its name now: the next look tells
             del followed[name]
 
-    def _changed(self, name: str) -> None:
-        self._dirty.add(name)
+    async def _follow_output(self, name: str) -> None:
+        """Until the session ends."""
+        try:
+            follow = self._broker.follow(name, output=False, longest_look_s=LONGEST_LOOK_S)
+            while await follow.batch():
+                self.changed(name)
+                await anyio.sleep(TOGETHER_S)
+        except (TmuxMcpError, OSError) as error:
+            log.debug("session %s cannot be followed: %s", name, error)
+
+    async def _follow_requests(self, name: str) -> None:
+        try:
+            while True:
+                await self._people.changed(name)
+                self.changed(name)
+        except (TmuxMcpError, OSError) as error:
+            log.debug("requests of session %s cannot be followed: %s", name, error)
+
+    def changed(self, session_id: str) -> None:
+        """Look at a session anew; empty: at what waits."""
+        if session_id:
+            self._dirty.add(session_id)
         self._news.set()
 
     async def _refresh(self, names: set[str]) -> None:
@@ -148,6 +172,7 @@ class Overview:
         for name in names:
             try:
                 row = await self._row(name)
+                self._asked[name] = self._people.of(name)
                 if row is None and name in self.rows:
                     self._seeing.destroyed()  # it is among those from now on
                     row = await self._row(name)
@@ -156,8 +181,12 @@ class Overview:
                 continue
             if row is None:
                 changed |= self.rows.pop(name, None) is not None
+                self._asked.pop(name, None)
             elif self.rows.get(name) != row:
                 self.rows[name], changed = row, True
+        found = waits(chain(*self._asked.values()), self._people.questions(), self.rows.values())
+        if found != self.waits:
+            self.waits, changed = found, True
         if changed or not self.version:
             self.version += 1
             told, self._told = self._told, anyio.Event()
@@ -172,6 +201,7 @@ class Overview:
         row |= {
             "taken_over": taken and {"by": taken.by, "since": taken.since, "via": taken.via, "page": taken.page},
             "paused": standing.paused,
+            "yours": standing.yours,
             "watched": standing.watched,
             "command": standing.command and standing.command.model_dump(mode="json"),
             "commands": standing.commands,

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import ResourceLimit, TmuxMcpError
 from tmuxmcp.page import assets
+from tmuxmcp.page.answering import Answering
 from tmuxmcp.page.answers import answer, body_of, refused, text_of
 from tmuxmcp.page.asked import Asking
 from tmuxmcp.page.codes import Keys
@@ -38,6 +39,7 @@ class Page:
         """`bearer` gives the token in an Authorization header."""
         self._broker, self._keys, self._bearer = broker, keys, bearer
         self._overview, self._asking, self._handling = Overview(broker), Asking(broker), Handling(broker)
+        self._answering = Answering(broker, self._overview)
         self._streams: WeakKeyDictionary[Stream, str] = WeakKeyDictionary()
         """With the token of each."""
 
@@ -69,6 +71,7 @@ class Page:
             Route("/page/stream", self._stream, methods=["POST"]),
             *self._asking.routes(),
             *self._handling.routes(),
+            *self._answering.routes(),
         ]
 
     async def _enter(self, request: Request) -> Response:

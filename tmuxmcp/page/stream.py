@@ -1,4 +1,5 @@
-"""The one connection of an open page: lines of JSON with the list of sessions and the screen that it shows.
+"""The one connection of an open page: lines of JSON with the list of sessions, what waits for the person,
+and the screen that it shows.
 
 Nothing is queued for a page. Each line is made when the page has taken the one before, of how things stand then: a
 slow page gets fewer of them, and always the latest.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -22,6 +24,7 @@ from tmuxmcp.page.answers import HEADERS
 from tmuxmcp.page.cells import encoded_rows
 from tmuxmcp.page.hands import Handling
 from tmuxmcp.page.overview import Overview
+from tmuxmcp.page.waits import Wait
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +100,7 @@ class Stream(Response):
 
     async def _list(self) -> None:
         sent: dict[str, dict[str, Any]] | None = None
+        told: list[Wait] | None = None
         version = 0
         while True:
             await self._overview.change(version)
@@ -105,9 +109,11 @@ class Stream(Response):
                 before = sent or {}
                 changed = [_row(row) for name, row in rows.items() if before.get(name) is not row]
                 gone = [name for name in before if name not in rows]
-                if changed or gone or sent is None:
-                    await self._say("list", f'"rows":[{",".join(changed)}],"gone":{_json(gone)}')
-                sent = rows
+                waits = self._overview.waits
+                if changed or gone or waits is not told:
+                    more = "" if waits is told else f',"waits":{_json(waits)},"now_ms":{round(time.time() * 1000)}'
+                    await self._say("list", f'"rows":[{",".join(changed)}],"gone":{_json(gone)}{more}')
+                sent, told = rows, waits
 
     # ---- the screen ------------------------------------------------------------------------------
 
