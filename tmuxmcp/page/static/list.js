@@ -39,7 +39,7 @@ export class List {
   arrange() {
     const words = this.filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     const shown = [...this.cards.values()].filter((card) => words.every((word) => card.words.includes(word)));
-    shown.sort((one, other) => NEED.indexOf(one.group) - NEED.indexOf(other.group) || newer(one.row, other.row));
+    shown.sort((one, other) => need(one) - need(other) || newer(one.row, other.row));
     for (const { section, cards, number, takes } of this.groups) {
       const elements = shown.filter(takes).map((card) => card.element);
       if (elements.length !== cards.children.length || elements.some((each, at) => each !== cards.children[at])) {
@@ -50,8 +50,6 @@ export class List {
       number.textContent = String(elements.length);
       section.hidden = !elements.length;
     }
-    const need = [...this.cards.values()].filter((card) => card.group === "needs").length;
-    this.count.textContent = need ? `${need} ${need === 1 ? "needs" : "need"} you` : "";
     this.empty.hidden = this.cards.size > 0;
   }
 
@@ -61,6 +59,12 @@ export class List {
     const at = all.indexOf(document.activeElement);
     all[at < 0 ? 0 : Math.min(Math.max(at + by, 0), all.length - 1)]?.focus();
   }
+}
+
+/** The less, the more it needs a person. */
+function need(card) {
+  if (card.group === "needs") return card.row.waiting ? 0 : 1;
+  return card.row.yours && card.group !== "over" ? 2 : 2 + NEED.indexOf(card.group);
 }
 
 function newer(one, other) {

@@ -1,15 +1,17 @@
 // The page begins: a token first, then the connection; the address says what is shown.
 
+import { Waits } from "./answer.js";
 import { enter, forget, fragment, leave, Refused } from "./access.js";
 import { List } from "./list.js";
 import { make } from "./screen.js";
 import { Session } from "./session.js";
 import { Wire } from "./wire.js";
-import { programOf, stateWords } from "./words.js";
+import { groupOf, programOf, stateWords } from "./words.js";
 
 const app = document.getElementById("app");
 const rows = new Map();
 const list = new List();
+const waits = new Waits();
 let session = null;
 
 const header = make("header", "top");
@@ -35,7 +37,11 @@ function take(message) {
       speak(rows.get(row.session_id), row);
       rows.set(row.session_id, row);
     }
+    if (message.waits) for (const wait of waits.take(message.waits, message.now_ms)) speakOf(wait);
+    for (const [id, row] of rows) row.waiting = waits.about(id);
+    waits.stand(rows);
     list.update(rows);
+    count();
     const before = session?.row;
     if (session) session.update(rows.get(session.id));
     header.dataset.state = session?.element.dataset.state || "";
@@ -44,6 +50,18 @@ function take(message) {
     return;
   }
   if (message.kind === "screen" && session && message.session === session.id) session.take(message);
+}
+
+/** Says how much needs the person. */
+function count() {
+  const others = [...rows.values()].filter((row) => groupOf(row) === "needs" && !row.waiting).length;
+  const number = waits.count + others;
+  list.count.textContent = number ? `${number} ${number === 1 ? "needs" : "need"} you` : "";
+  document.title = `${number ? `(${number}) ` : ""}${session ? `${session.id} · ` : ""}tmuxmcp`;
+}
+
+function speakOf(wait) {
+  if (wait.kind !== "held") spoken.textContent = `An agent waits for you${wait.session_id && ` in ${wait.session_id}`}`;
 }
 
 /** Tells a person who does not see the page what has changed for them to know. */
@@ -70,11 +88,13 @@ function tell(state, why) {
 function show() {
   const id = fragment().get("session") || "";
   session = id ? new Session(id) : null;
-  document.title = id ? `${id} · tmuxmcp` : "tmuxmcp";
   crumb.textContent = id;
   program.textContent = "";
   header.classList.toggle("one", Boolean(id));
-  app.replaceChildren(header, session ? session.element : list.element, spoken);
+  waits.show(id);
+  waits.mean(fragment().get("request") || "", id);
+  count();
+  app.replaceChildren(header, waits.element, session ? session.element : list.element, spoken);
   if (session) session.update(rows.get(id));
   wire.connect(session?.earlier ? "" : id);
 }

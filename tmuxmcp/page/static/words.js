@@ -30,7 +30,7 @@ export const NEED = ["needs", "works", "ready", "over"]; // those that need a pe
 /** Which group of the list a session is in. */
 export function groupOf(row) {
   if (row.exited || row.mode === "lost" || row.ended) return "over";
-  if (row.mode === "password" || !row.healthy) return "needs";
+  if (row.waiting || row.mode === "password" || !row.healthy) return "needs";
   return row.mode === "running" && !row.ready ? "works" : "ready";
 }
 
@@ -41,6 +41,7 @@ export function stateOf(row) {
 }
 
 export function stateWords(row) {
+  if (groupOf(row) !== "over" && row.waiting) return "asks you";
   if (groupOf(row) !== "over") return row.healthy ? MODES[row.mode] || row.mode : "not recorded";
   if (row.ended && !["exit", "signal"].includes(row.ended.reason)) return REASONS[row.ended.reason];
   if (row.exit_signal) return `ended by ${row.exit_signal}`;
@@ -70,6 +71,27 @@ export function ago(iso, now = Date.now()) {
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
   if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ago`;
   return `${Math.floor(seconds / 86400)} d ago`;
+}
+
+/** How long there still is. */
+export function left(ms) {
+  const seconds = Math.max(Math.ceil(ms / 1000), 0);
+  return seconds < 100 ? `${seconds} s left` : `${Math.round(seconds / 60)} min left`;
+}
+
+const BECAME = {
+  timeout: "Its time was up.",
+  withdrawn: "The agent gave it up.",
+  exited: "The session has ended.",
+};
+const VIA = { answer: " at a terminal", attach: " at a terminal", client: " in the agent's client", page: " in a page" };
+
+/** What became of a request. */
+export function becameWords(became) {
+  if (!became) return "";
+  if (BECAME[became.outcome]) return BECAME[became.outcome];
+  const by = became.by ? ` by ${became.by}` : "";
+  return `${became.outcome === "declined" ? "Declined" : "Marked as done"}${by}${VIA[became.via] || ""}.`;
 }
 
 /** A time of day; with the date, if that is another one. */
