@@ -97,6 +97,8 @@ class Agent:
         self._mode = mode
         self._person = person
         """Answers what the server asks: accept, decline or cancel. Without one, the client cannot be asked."""
+        self.asked: list[Any] = []
+        """What they were asked: parameters of elicitations."""
         self._errors = errors
         """Where the server's stderr goes."""
         self._stack = ExitStack()
@@ -120,6 +122,7 @@ class Agent:
 
     async def _answer(self, context: Any, params: Any) -> ElicitResult:
         assert self._person
+        self.asked.append(params)
         action = await to_thread.run_sync(self._person, params.message)
         return ElicitResult(action=action)  # type: ignore[arg-type]
 

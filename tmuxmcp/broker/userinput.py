@@ -99,10 +99,15 @@ async def reach(waited: Waited, settings: BrokerSettings) -> None:
             await messages.tell(session.tmux, session.pane, f"{session.id} asks: tmuxmcp answer {request.id}")
 
 
-async def wait(waited: Waited, settings: BrokerSettings, call: Call) -> tuple[Answer | None, int | None]:
+async def wait(
+    waited: Waited, settings: BrokerSettings, call: Call, page_url: str = ""
+) -> tuple[Answer | None, int | None]:
     """Wait for what becomes of a request, as long as one call may, and ask by the client meanwhile.
 
     A call that is cancelled gives up what nobody could take up again.
+
+    Args:
+        page_url: where this server shows the page; empty: nowhere.
 
     Returns:
         The answer, None: it still waits; and the time in milliseconds if that was cut short.
@@ -114,7 +119,7 @@ async def wait(waited: Waited, settings: BrokerSettings, call: Call) -> tuple[An
     session, request = waited.session, waited.request
     limit, effective = clamp(settings, max(round((request.until - time.time()) * 1000), 1))
     try:
-        return await _first(session, request, limit / 1000, call), effective
+        return await _first(session, request, limit / 1000, call, page_url), effective
     except CallAgain:
         raise
     except BaseException:
@@ -124,7 +129,7 @@ async def wait(waited: Waited, settings: BrokerSettings, call: Call) -> tuple[An
         raise
 
 
-async def _first(session: Session, request: InputRequest, limit_s: float, call: Call) -> Answer | None:
+async def _first(session: Session, request: InputRequest, limit_s: float, call: Call, page_url: str) -> Answer | None:
     """The first answer: by the client's form, or in any other way."""
     if answer := inputrequests.now(session, request):
         return answer
@@ -143,7 +148,7 @@ async def _first(session: Session, request: InputRequest, limit_s: float, call: 
             task_group.cancel_scope.cancel()
 
         async def in_client() -> Answer | None:
-            agreed = await call.ask(question(session, request))
+            agreed = await call.ask(question(session, request, page_url))
             if agreed is not None:
                 inputrequests.settle(session, request.id, "done" if agreed else "declined", user_name(), "client")
             return inputrequests.now(session, request)
@@ -151,7 +156,7 @@ async def _first(session: Session, request: InputRequest, limit_s: float, call: 
         async def anywhere() -> Answer | None:
             return await inputrequests.answered(session, request, limit_s)
 
-        if not request.secret:
+        if page_url or not request.secret:
             task_group.start_soon(partial(first, in_client, may_pass=True))
         task_group.start_soon(_tell, request, call)
         task_group.start_soon(partial(first, anywhere, may_pass=False))
@@ -169,10 +174,18 @@ async def _tell(request: InputRequest, call: Call) -> None:
         await anyio.sleep(PROGRESS_EVERY_S)
 
 
-def question(session: Session, request: InputRequest) -> Question:
-    """A request as a client shows it; never one for a secret, which no form may ask for."""
-    assert not request.secret
+def question(session: Session, request: InputRequest, page_url: str) -> Question:
+    """A request as a client shows it: a form, but for a secret, which no form may ask for, an address of the page."""
     text = shown(request.message).replace("\n", "\n    ")
+    if request.secret:
+        assert page_url
+        message = (
+            f"An agent asks you for a secret in session {session.id}:\n\n    {text}\n\n"
+            "Type it in the page of tmuxmcp: nobody else sees it there. If the page is not open to you yet, run "
+            f"`tmuxmcp page` in a terminal. Or answer there: tmuxmcp answer {request.id}"
+        )
+        url = f"{page_url}/#session={session.id}&request={request.id}"
+        return Question(message, f"{DIGEST}{request.id}", may_wait=True, url=url)
     message = (
         f"An agent asks you to type something into session {session.id}:\n\n    {text}\n\n"
         f"Do that in a terminal, with: tmuxmcp answer {request.id}\nAccept once it is done; decline if it will not be."

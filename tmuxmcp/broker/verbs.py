@@ -421,7 +421,7 @@ class Verbs:
         if waited is None:
             waited = userinput.put(await self._targets.session(target, call), request, call)
             await userinput.reach(waited, self._settings)
-        answer, effective = await userinput.wait(waited, self._settings, call)
+        answer, effective = await userinput.wait(waited, self._settings, call, self.page_url)
         return await userinput.result(waited, answer, effective, self.attach_command(waited.session))
 
 

@@ -28,6 +28,8 @@ class Question:
     """Of the exact action, where it happens and what is in front there: an answer to it is for nothing else."""
     may_wait: bool = False
     """Who puts it away without an answer has not declined: it waits elsewhere, too."""
+    url: str = ""
+    """Where it is answered: the client is asked to open this, and says nothing by doing so; empty: in the client."""
 
 
 class CallAgain(BaseException):

@@ -2,6 +2,8 @@
 
 Before 2026-07-28 the server sends a request of its own and waits. From then on the result of the tool call is the
 question; the client makes the call again with the answer and with the state that came with the question.
+
+What is answered elsewhere (a secret, in the page) is asked by its address. That the client opened it settles nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from mcp.types import (
     CallToolRequestParams,
     ElicitRequest,
     ElicitRequestFormParams,
+    ElicitRequestURLParams,
     ElicitResult,
     InputRequiredResult,
 )
@@ -53,6 +56,8 @@ class Asking:
     def __init__(self) -> None:
         self._open: OrderedDict[str, str] = OrderedDict()
         """State given to the client -> the digest of what was asked."""
+        self._opened: OrderedDict[str, None] = OrderedDict()
+        """Digests of what the person went elsewhere for: they are not sent there again."""
 
     def of(self, ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams) -> Ask:
         """What asks the client of this request.
@@ -64,17 +69,25 @@ class Asking:
             raise MCPError(INVALID_PARAMS, "This requestState is unknown or was used. Make the call anew without it.")
 
         async def ask(question: Question) -> bool | None:
-            if not _can_be_asked(ctx):
+            if not _can_be_asked(ctx, question) or question.digest in self._opened:
                 return None
             if ctx.protocol_version >= FIRST_MODERN:
                 return self._by_result(question, params)
-            return await _by_request(question, ctx)
+            return await self._by_request(question, ctx)
 
         return ask
 
     def answered(self, params: CallToolRequestParams) -> str:
         """Digest of the question to which a request brings the answer; empty: it brings none."""
         return self._open.get(params.request_state or "", "")
+
+    async def _by_request(self, question: Question, ctx: ServerRequestContext[Any, Any]) -> bool | None:
+        try:
+            with anyio.move_on_after(LONGEST_S):
+                return self._agreed(question, await _elicit(question, ctx))
+        except (MCPError, NoBackChannelError):
+            return None
+        return None if question.may_wait else False
 
     def _by_result(self, question: Question, params: CallToolRequestParams) -> bool | None:
         asked = self._open.pop(params.request_state or "", None)  # an answer counts once
@@ -86,35 +99,43 @@ class Asking:
                 "The session or the call changed while the person was asked, so the answer is void.",
                 hint="Look at the session; make the call again if it is still right.",
             )
-        return _agreed(question, answer)
+        return self._agreed(question, answer)
+
+    def _agreed(self, question: Question, answer: ElicitResult) -> bool | None:
+        """What a person said; None: nothing yet, as they put away what may wait, or went to answer elsewhere."""
+        if question.url and answer.action == "accept":
+            self._opened[question.digest] = None
+            while len(self._opened) > MOST_OPEN:
+                self._opened.popitem(last=False)
+            return None
+        return None if question.may_wait and answer.action == "cancel" else answer.action == "accept"
 
     def _put(self, question: Question) -> InputRequiredResult:
         state = secrets.token_urlsafe(24)
         self._open[state] = question.digest
         while len(self._open) > MOST_OPEN:
             self._open.popitem(last=False)
-        form = ElicitRequestFormParams(message=question.message, requested_schema=SCHEMA)
-        return InputRequiredResult(input_requests={KEY: ElicitRequest(params=form)}, request_state=state)
+        params: ElicitRequestURLParams | ElicitRequestFormParams
+        if question.url:
+            params = ElicitRequestURLParams(message=question.message, url=question.url)
+        else:
+            params = ElicitRequestFormParams(message=question.message, requested_schema=SCHEMA)
+        return InputRequiredResult(input_requests={KEY: ElicitRequest(params=params)}, request_state=state)
 
 
-def _can_be_asked(ctx: ServerRequestContext[Any, Any]) -> bool:
-    """Whether the client shows forms; one that names no kind does."""
+def _can_be_asked(ctx: ServerRequestContext[Any, Any], question: Question) -> bool:
+    """Whether the client opens addresses, or shows forms; one that names no kind shows forms."""
     capabilities = ctx.session.client_capabilities
     if capabilities is None or capabilities.elicitation is None:
         return False
+    if question.url:
+        return capabilities.elicitation.url is not None
     return capabilities.elicitation.form is not None or capabilities.elicitation.url is None
 
 
-async def _by_request(question: Question, ctx: ServerRequestContext[Any, Any]) -> bool | None:
-    try:
-        with anyio.move_on_after(LONGEST_S):
-            answer = await ctx.session.elicit_form(question.message, SCHEMA, related_request_id=ctx.request_id)
-            return _agreed(question, answer)
-    except (MCPError, NoBackChannelError):
-        return None
-    return None if question.may_wait else False
-
-
-def _agreed(question: Question, answer: ElicitResult) -> bool | None:
-    """What a person said; None: they put the question away that may wait."""
-    return None if question.may_wait and answer.action == "cancel" else answer.action == "accept"
+async def _elicit(question: Question, ctx: ServerRequestContext[Any, Any]) -> ElicitResult:
+    """The client's answer."""
+    message, session = question.message, ctx.session
+    if question.url:
+        return await session.elicit_url(message, question.url, question.digest, ctx.request_id)
+    return await session.elicit_form(message, SCHEMA, related_request_id=ctx.request_id)
