@@ -141,8 +141,8 @@ class Settings(BaseSettings):
     )
     answer_key: str = Field(
         default="C-b a",
-        description="Key by which a person who types what an agent asked for says that it is done; as take_key, and "
-        "another one; the program never gets it",
+        description="Key by which an attached person answers what an agent asks for, in a popup, and says that what "
+        "they typed is done; as take_key, and another one; the program never gets it",
     )
     notify_command: Annotated[list[str], NoDecode] = Field(
         default=[],

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import anyio
 
 from tmuxmcp.broker.confirmations import Confirmation, Confirmations
-from tmuxmcp.broker.userinput import shown
+from tmuxmcp.broker.userinput import of_command_line, shown
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, NoInput, SessionBusy, SessionNotFound, TmuxFailed, TmuxMcpError, WrongMode
 from tmuxmcp.record.commands import TypedInput
@@ -213,7 +213,7 @@ class Answering:
         held = pane.lease
         if held and not held.paused and held.by != user_name():
             raise taken_error(session.id, held)
-        self._check_waits(what)
+        self.check_waits(what)
         program = await unseen.program_in_front(session.tmux, pane)
         look = await session.look()  # after all else: what is looked at is what is typed into
         if what.request.secret and look.mode != "password":
@@ -237,7 +237,7 @@ class Answering:
             raise TmuxFailed(f"Nothing was typed: session {session.id} changed at this moment.", hint="Try again.")
         session.write_input(bytes=len(data), keys=1)
 
-    def _check_waits(self, what: Open) -> None:
+    def check_waits(self, what: Open) -> None:
         """Refuse what was settled meanwhile, before anything is typed.
 
         Raises:
@@ -258,10 +258,10 @@ class Answering:
             SessionTaken, SessionExited
         """
         session = what.session
-        self._check_waits(what)
+        self.check_waits(what)
         before = (await session.alive()).taken
         await lease.take(session, "attach")
-        await answerkey.bind(session.tmux, self._settings.answer_key)
+        await answerkey.bind(session.tmux, self._settings.answer_key, of_command_line(self._settings))
 
         async def attached(pid: int) -> None:
             await lease.take(session, "attach", pid)

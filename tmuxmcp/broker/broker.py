@@ -20,6 +20,7 @@ from tmuxmcp.broker.admission import Admission
 from tmuxmcp.broker.answering import Answering
 from tmuxmcp.broker.gate import Gate
 from tmuxmcp.broker.hands import Hands
+from tmuxmcp.broker.inclient import InClient
 from tmuxmcp.broker.prune import Prune, Pruned
 from tmuxmcp.broker.recordingcare import RecordingCare
 from tmuxmcp.broker.restoring import Restored, Restoring
@@ -297,6 +298,14 @@ class Broker(Operations):
     def hands(self) -> Hands:
         """What a person does in a page."""
         return Hands(self.registry, self.settings, self.gate.note)
+
+    async def in_client(self, pid: int) -> InClient:
+        """A person's terminal that shows a session, by the process id of its tmux client.
+
+        Raises:
+            SessionNotFound, PermissionDenied: there is none, or it only watches.
+        """
+        return await InClient.of(self.people, self.registry, self.settings, pid)
 
     async def notify(
         self,

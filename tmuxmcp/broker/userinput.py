@@ -27,11 +27,15 @@ from tmuxmcp.sessions import inputrequests
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.sanitize import sanitize
-from tmuxmcp.tmux import messages
+from tmuxmcp.tmux import answerkey, messages
 from tmuxmcp.tmux.held import user_name
 
 DIGEST = "request "
 """How the digest of a question begins that is a request for input; its id follows."""
+
+
+OFFER_S = 2.0
+"""How long a call that is over may take to say what waits now."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +99,26 @@ async def reach(waited: Waited, settings: BrokerSettings) -> None:
     kind = "secret" if request.secret else "input"
     notify(settings.notify_command, {"ID": request.id, "KIND": kind, "SESSION_ID": session.id})
     if session.pane:
+        by_command = f"tmuxmcp answer {request.id}"
         with suppress(TmuxMcpError):
-            await messages.tell(session.tmux, session.pane, f"{session.id} asks: tmuxmcp answer {request.id}")
+            await answerkey.bind(session.tmux, settings.answer_key, of_command_line(settings))
+            await offer_next(session)
+            by_key = f"{session.id} asks: {settings.answer_key}, or {by_command}"
+            await messages.tell(session.tmux, session.pane, f"{session.id} asks: {by_command}", by_key)
+
+
+def of_command_line(settings: BrokerSettings) -> dict[str, str]:
+    """The settings with which a command line does what this broker would."""
+    names = ("state_dir", "audit", "answer_key", "take_key")
+    return {name: str(getattr(settings, name)) for name in names}
+
+
+async def offer_next(session: Session) -> None:
+    """Have the key of attached people be for what waits first."""
+    waiting = inputrequests.waiting(session)
+    if session.pane:
+        with suppress(TmuxMcpError):
+            await answerkey.offer(session.tmux, session.pane, waiting[0].id if waiting else "")
 
 
 async def wait(
@@ -127,6 +149,9 @@ async def wait(
             with suppress(TmuxMcpError):
                 inputrequests.settle(session, request.id, "withdrawn")
         raise
+    finally:
+        with anyio.move_on_after(OFFER_S, shield=True):
+            await offer_next(session)
 
 
 async def _first(session: Session, request: InputRequest, limit_s: float, call: Call, page_url: str) -> Answer | None:

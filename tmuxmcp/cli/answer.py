@@ -16,7 +16,9 @@ import anyio
 from tmuxmcp.broker.userinput import shown
 from tmuxmcp.cli import output
 from tmuxmcp.cli.calling import with_broker
+from tmuxmcp.cli.people import check_person, show
 from tmuxmcp.cli.policy import in_a_session
+from tmuxmcp.cli.popup import popup
 from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.errors import InvalidArgument, PermissionDenied
 
@@ -32,33 +34,11 @@ def answer(options: argparse.Namespace) -> int:
     """`tmuxmcp answer [ID]`."""
     if options.id is None and (options.text is not None or options.decline):
         raise InvalidArgument("Which request is meant?", hint="Give its ID; `tmuxmcp answer` shows what waits.")
+    if options.client is not None:
+        return popup(options)
     if options.id is not None:
         check_person()
     return with_broker(options, _answer)
-
-
-def check_person() -> None:
-    """No agent answers itself, as far as that can be told.
-
-    Raises:
-        PermissionDenied: this runs in a session, or below a server.
-    """
-    if in_a_session() or _below_a_server():
-        raise PermissionDenied("Only a person answers.", hint="Run it in a terminal of your own.")
-
-
-def _below_a_server() -> bool:
-    """Whether a server has started this, as `run_process` does."""
-    import psutil
-
-    for process in psutil.Process().parents():
-        try:
-            words = process.cmdline()
-        except psutil.Error:
-            continue
-        if "serve" in words and any(os.path.basename(word) == "tmuxmcp" for word in words[:4]):
-            return True
-    return False
 
 
 async def _answer(broker: Broker, options: argparse.Namespace) -> int:
@@ -75,7 +55,7 @@ async def _answer(broker: Broker, options: argparse.Namespace) -> int:
         return 0
     asked = _is_person()
     for each in waiting:
-        _show(each)
+        show(each)
         if asked and _wants("Answer it now?"):
             await _one(broker, each, options, was_shown=True)
     for question in questions:
@@ -160,15 +140,6 @@ def _held(name: str, since: str | None) -> dict[str, Any]:
     }
 
 
-def _show(what: Open) -> None:
-    """The agent's words, indented below a heading of ours: they can look like nothing else."""
-    kind = "a secret" if what.request.secret else "input"
-    heading = f"{what.request.id}: an agent asks for {kind} in session {what.session.id}, {what.left_s:.0f} s left"
-    text = "".join(f"    | {line}\n" for line in what.message.split("\n"))
-    output.write(f"{output.bold(heading, sys.stdout)}\n{text}")
-    sys.stdout.flush()
-
-
 def _as_dict(what: Open) -> dict[str, Any]:
     return {
         "request_id": what.request.id,
@@ -193,7 +164,7 @@ def _said(prompt: str) -> str:
 
 async def _one(broker: Broker, what: Open, options: argparse.Namespace, *, was_shown: bool = False) -> int:
     if not options.json and not was_shown:
-        _show(what)
+        show(what)
     if options.decline:
         return _settled(broker, what, "declined", options)
     if options.text is not None:

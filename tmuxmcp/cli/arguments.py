@@ -504,13 +504,15 @@ def _answer(verbs: Verbs, name: str, chosen: bool) -> None:
         "Show what agents wait for you to do, and do it. ID is that of a request, or of a session: its first one.\n"
         "For a secret, one line is read that nobody sees, and typed only while the program shows nothing of what is\n"
         "typed. For all else you are attached to the session until you press C-b a (setting answer_key): done. Leave\n"
-        "with C-b d, or hang up, and the request waits on."
+        "with C-b d, or hang up, and the request waits on. In a terminal that is attached and may type, C-b a opens a\n"
+        "popup with the first request of the session."
     )
     parser = _verb(verbs, name, "do what an agent asks you for", "answer.answer", description=description)
     parser.add_argument("id", nargs="?", metavar="ID", help="which request; left out: each that waits")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--text", metavar="TEXT", help="type this and Enter; not for a secret")
     how.add_argument("--decline", action="store_true", help="tell the agent that you will not")
+    how.add_argument("--client", type=_count, metavar="PID", help="what runs in the popup of this tmux client")
     _add_settings(parser, False)
 
 

@@ -1,8 +1,10 @@
-"""The verbs of people: keep agents from typing into a session, and let them again."""
+"""The verbs of people: keep agents from typing into a session, and let them again; and what others of theirs share."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from typing import TYPE_CHECKING
 
 from tmuxmcp.cli import output
@@ -12,6 +14,7 @@ from tmuxmcp.cli.policy import in_a_session
 from tmuxmcp.errors import PermissionDenied
 
 if TYPE_CHECKING:
+    from tmuxmcp.broker.answering import Open
     from tmuxmcp.broker.broker import Broker
 
 
@@ -34,6 +37,39 @@ def check_outside(why: str = "Only a person gives a session back.") -> None:
     """
     if in_a_session():
         raise PermissionDenied(why, hint="Run it in a terminal of your own.")
+
+
+def check_person() -> None:
+    """No agent answers itself, as far as that can be told.
+
+    Raises:
+        PermissionDenied: this runs in a session, or below a server.
+    """
+    if in_a_session() or _below_a_server():
+        raise PermissionDenied("Only a person answers.", hint="Run it in a terminal of your own.")
+
+
+def _below_a_server() -> bool:
+    """Whether a server has started this, as `run_process` does."""
+    import psutil
+
+    for process in psutil.Process().parents():
+        try:
+            words = process.cmdline()
+        except psutil.Error:
+            continue
+        if "serve" in words and any(os.path.basename(word) == "tmuxmcp" for word in words[:4]):
+            return True
+    return False
+
+
+def show(what: Open) -> None:
+    """The agent's words, indented below a heading of ours: they can look like nothing else."""
+    kind = "a secret" if what.request.secret else "input"
+    heading = f"{what.request.id}: an agent asks for {kind} in session {what.session.id}, {what.left_s:.0f} s left"
+    text = "".join(f"    | {line}\n" for line in what.message.split("\n"))
+    output.write(f"{output.bold(heading, sys.stdout)}\n{text}")
+    sys.stdout.flush()
 
 
 async def _take(broker: Broker, options: argparse.Namespace) -> int:

@@ -19,17 +19,22 @@ _NAME = re.compile(r"[A-Za-z0-9/_.-]+\Z")
 """Of a client: the path of its terminal."""
 
 
-async def tell(tmux: Tmux, pane: Pane, text: str) -> int:
+async def tell(tmux: Tmux, pane: Pane, text: str, to_typing: str) -> int:
     """Show a message to everybody who is attached to the pane's tmux session; how many those are.
+
+    Args:
+        to_typing: what those are told who may type.
 
     Raises:
         TmuxFailed: tmux does not answer.
     """
-    assert HARMLESS.match(text), text
-    form = "#{client_control_mode}|#{client_name}"
+    for words in (text, to_typing):
+        assert HARMLESS.match(words), words
+    form = "#{client_control_mode}|#{client_readonly}|#{client_name}"
     reply = await tmux.query(command("list-clients", "-t", pane.tmux_session_id, "-F", form))
-    rows = [os.fsdecode(line).partition("|") for line in reply.lines]
-    names = [name for control, _, name in rows if control == "0" and _NAME.match(name)]
-    for name in names:  # one that has gone meanwhile is told nothing
-        await tmux.request(command("display-message", "-c", name, "-d", str(SHOWN_MS), text))
-    return len(names)
+    rows = [os.fsdecode(line).split("|", 2) for line in reply.lines]
+    people = [(row[2], row[1] == "1") for row in rows if row[0] == "0" and _NAME.match(row[2])]
+    for name, watches in people:  # one that has gone meanwhile is told nothing
+        shown = text if watches else to_typing
+        await tmux.request(command("display-message", "-c", name, "-d", str(SHOWN_MS), shown))
+    return len(people)
