@@ -323,3 +323,22 @@ def test_ssh_and_the_agent_that_it_is_to_use(cli):
     assert "no agent" in checks(cli, **QUICK)["ssh"]["message"]
     gone = str(cli.home / "agent")
     assert gone in failed(cli, "ssh", SSH_AUTH_SOCK=gone)["message"]
+
+
+def test_secrets_can_be_had_and_are_not_told(cli):
+    private, open_to_all = cli.home / "private", cli.home / "open"
+    for path, mode in ((private, 0o600), (open_to_all, 0o644)):
+        path.write_text("hunter2")
+        path.chmod(mode)
+    rows = {"kept": {"source": f"file:{private}"}, "printed": {"source": ["cat", str(private)]}}
+    assert checks(cli, **QUICK, TMUXMCP_SECRETS=json.dumps(rows))["secrets"]["message"] == "kept, printed"
+    rows |= {
+        "seen": {"source": f"file:{open_to_all}"},
+        "gone": {"source": f"file:{private}.none"},
+        "unknown": {"source": "command:no-such-command hunter2"},
+    }
+    told = failed(cli, "secrets", TMUXMCP_SECRETS=json.dumps(rows))["message"]
+    for part in ("secret seen (mode 644)", "secret gone is not there", "command of secret unknown is not there"):
+        assert part in told
+    assert "kept" not in told
+    assert "hunter2" not in told

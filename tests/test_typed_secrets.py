@@ -6,6 +6,8 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -100,6 +102,19 @@ def test_it_reaches_the_program_that_it_is_for_whole(agent: Agent, person: Perso
     assert not person.asked
     line = audit_lines(agent.state_dir)[-1]
     assert (line["secret"], line["bytes_in"], line["outcome"]) == (name, 0, "ok")
+
+
+def test_a_person_has_it_typed_at_the_command_line(agent: Agent):
+    ask(agent)
+    session = agent.call("get_session")["session_id"]
+    rows = json.dumps({"own": {"source": f"file:{agent.state_dir}/home/keep/value", "ask": True}})
+    words = ["--state-dir", str(agent.state_dir), "-s", session, "--secret", "own", "--json"]
+    env = {"HOME": str(agent.state_dir / "home"), "PATH": os.environ["PATH"], "TMUXMCP_SECRETS": rows}
+    done = subprocess.run(
+        [sys.executable, "-m", "tmuxmcp", "send", *words], env=env, check=True, capture_output=True, text=True
+    )
+    assert DIGEST in json.loads(done.stdout)["result"]["content"]
+    assert VALUE not in done.stdout + done.stderr
 
 
 def test_a_person_agrees_to_session_process_and_words(agent: Agent, person: Person):

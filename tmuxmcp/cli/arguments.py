@@ -402,6 +402,7 @@ def _send(verbs: Verbs, name: str, chosen: bool) -> None:
     parser.add_argument("words", nargs="*", metavar="[ID] TEXT", help="session id (unless -s gives it), text to type")
     parser.add_argument("--key", "--keys", action="append", metavar="KEY", help="after the text: Up, C-c, F5, Down*5")
     parser.add_argument("--enter", action="store_true", help="press Enter at the end")
+    parser.add_argument("--secret", metavar="NAME", default="", help="a secret of the settings, and Enter")
     _add_wait(parser, "when to come back (ready)")
     _add_settings(parser, False)
 

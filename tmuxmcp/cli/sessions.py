@@ -109,6 +109,7 @@ async def _send(broker: Broker, options: argparse.Namespace) -> int:
             text,
             keys=options.key or [],
             enter=options.enter,
+            secret=options.secret,
             session_id=session,
             read="none" if options.wait_for == "none" else "auto",  # the next `read` gets all of it
             **given,

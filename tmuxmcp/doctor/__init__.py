@@ -92,6 +92,7 @@ def diagnose(flags: Mapping[str, object] | None = None, file: Path | None = None
         ("sandbox", lambda: check_sandbox(settings.sandbox, settings.own_files)),
         ("http", lambda: surroundings.check_http(settings)),
         ("token", lambda: surroundings.check_tokens(settings, os.environ)),
+        ("secrets", lambda: surroundings.check_secrets(settings.secrets, _environment(settings))),
         ("container", lambda: surroundings.check_container(settings.state_dir)),
         ("clients", lambda: surroundings.check_clients(home(), os.environ)),
     ]

@@ -16,12 +16,14 @@ from typing import Any
 from tmuxmcp.clients import CLIENTS, Client, servers
 from tmuxmcp.config import Settings
 from tmuxmcp.contract.limits import Wish
+from tmuxmcp.contract.secrets import Secret
 from tmuxmcp.doctor.check import Check
 from tmuxmcp.errors import TmuxMcpError, Unsupported
 from tmuxmcp.faces.listener import is_loopback, parse_address
 from tmuxmcp.faces.tokens import VARIABLE, load_tokens
 from tmuxmcp.host import sandbox
 from tmuxmcp.host.filesystem import file_system_of
+from tmuxmcp.host.secretvalue import check_source
 
 ANSWER_S = 2.0
 """A service that does not answer within this is no service of ours."""
@@ -54,6 +56,19 @@ def check_tokens(settings: Settings, environ: Mapping[str, str]) -> Check:
     ):
         names += "; without a sandbox that keeps files apart, who may write can do what admin can"
     return Check("token", True, names)
+
+
+def check_secrets(secrets: Mapping[str, Secret], env: Mapping[str, str]) -> Check:
+    """What `send` may type by name can be had: private files, and commands that are there. No value is read."""
+    wrong = []
+    for name, secret in secrets.items():
+        try:
+            check_source(name, secret, env)
+        except TmuxMcpError as error:
+            wrong.append(error.message)
+    if wrong:
+        return Check("secrets", False, " ".join(wrong), "Mend `source` of these in the setting secrets, or the files.")
+    return Check("secrets", True, ", ".join(secrets) or "none")
 
 
 def _keeps_files_apart(wish: Wish) -> bool:

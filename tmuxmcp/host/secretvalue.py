@@ -12,8 +12,8 @@ import re
 import signal
 import stat
 import subprocess
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import anyio
 
@@ -79,8 +79,32 @@ def _check(name: str, value: bytearray) -> None:
 _HINT = "Nothing was typed. The person who wrote the settings has to mend its source."
 
 
+def check_source(name: str, secret: Secret, env: Mapping[str, str]) -> None:
+    """Refuse a secret of which no value can be had, as far as that is seen without having it.
+
+    Raises:
+        FileMissing, PermissionDenied, IoError: its file cannot be opened, or others may read it too.
+        ProgramNotFound: there is no such command.
+    """
+    if not secret.file:
+        _find(name, secret.argv, env)
+        return
+    with _private_file(name, secret.file):
+        pass
+
+
 def _read_file(name: str, path: str, value: bytearray) -> None:
     """Append what a private file holds, at most a little more than a value may have."""
+    with _private_file(name, path) as fd:
+        try:
+            _take(fd, value)
+        except OSError as error:
+            raise IoError(f"The file of secret {name} cannot be read: {error.strerror}.", hint=_HINT) from None
+
+
+@contextmanager
+def _private_file(name: str, path: str) -> Iterator[int]:
+    """The file, open to be read, if it is the user's alone."""
     try:
         root = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -95,9 +119,7 @@ def _read_file(name: str, path: str, value: bytearray) -> None:
         raise IoError(f"The file of secret {name} cannot be opened: {why}.", hint=_HINT) from None
     try:
         _check_private(name, os.fstat(fd))
-        _take(fd, value)
-    except OSError as error:
-        raise IoError(f"The file of secret {name} cannot be read: {error.strerror}.", hint=_HINT) from None
+        yield fd
     finally:
         os.close(fd)
 
@@ -124,12 +146,17 @@ def _take(fd: int, value: bytearray) -> None:
         wipe(room)
 
 
-async def _run(name: str, argv: Sequence[str], env: Mapping[str, str], value: bytearray) -> None:
-    """Append what a command prints. What it says on stderr goes nowhere: it may repeat the secret."""
+def _find(name: str, argv: Sequence[str], env: Mapping[str, str]) -> str:
+    """The path of the command that prints it."""
     try:
-        program = find_program(argv[0], env.get("PATH", ""), "/")
+        return find_program(argv[0], env.get("PATH", ""), "/")
     except (ProgramNotFound, InvalidArgument):
         raise ProgramNotFound(f"The command of secret {name} is not there, or cannot be run.", hint=_HINT) from None
+
+
+async def _run(name: str, argv: Sequence[str], env: Mapping[str, str], value: bytearray) -> None:
+    """Append what a command prints. What it says on stderr goes nowhere: it may repeat the secret."""
+    program = _find(name, argv, env)
     try:
         # ASYNC220: fork and exec take a millisecond or two; the pipe is read with the event loop.
         process = subprocess.Popen(  # noqa: ASYNC220
