@@ -23,7 +23,7 @@ from pathlib import Path
 import anyio
 import psutil
 
-from benchmarks import exports, page, past, readiness, service, terminal, timing, watched
+from benchmarks import exports, page, past, pausing, readiness, service, terminal, timing, watched
 from benchmarks.common import Row, workshop
 from benchmarks.wire import Wire
 from tmuxmcp.broker.broker import Broker
@@ -304,6 +304,7 @@ MEASURES: dict[str, Callable[[bool], list[Row]]] = {
     "exports": exports.exports,
     "page": page.page,
     "watched": partial(watched.watched, serve),
+    "pausing": partial(pausing.pausing, serve),
 }
 
 

@@ -31,13 +31,13 @@ class Pause:
         return self.own or self.all
 
 
-def panes(tmux: Tmux, *before: str) -> list[Pause]:
-    """How each of our panes is paused, after a command that comes first, in the same breath.
+def panes(tmux: Tmux, *then: str) -> list[Pause]:
+    """How each of our panes is paused, before commands that come in the same breath.
 
     Raises:
         TmuxFailed: tmux did not do it.
     """
-    done = tmux.run(*before, *([";"] if before else []), "list-panes", "-a", "-F", _ROW)
+    done = tmux.run("list-panes", "-a", "-F", _ROW, *([";"] if then else []), *then)
     # The return code says nothing in a host program that waits for all its children.
     if done.stderr:
         raise TmuxFailed(f"tmux refused: {done.stderr.strip()}.")
@@ -52,9 +52,7 @@ def pause_all(tmux: Tmux, lease: Lease) -> list[Pause]:
         TmuxFailed
     """
     # -o: what is paused already stays paused since then.
-    before = panes(tmux)
-    panes(tmux, "set-option", "-goq", ALL, lease.option)
-    return before
+    return panes(tmux, "set-option", "-goq", ALL, lease.option)
 
 
 def resume_all(tmux: Tmux) -> list[Pause]:
