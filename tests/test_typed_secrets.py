@@ -62,6 +62,7 @@ def agent(person: Person) -> Iterator[Agent]:
         "printed": {"source": ["cat", str(file)], "for": [bash]},
         "asked": {"source": f"file:{file}", "for": ["/bin/false"]},
         "elsewhere": {"source": f"file:{file}", "for": [bash], "session": "db-*"},
+        "sudo": {"source": f"file:{file}", "for": [shutil.which("sudo") or "/usr/bin/sudo"], "ask": False},
         "broken": {"source": f"file:{file}.none", "for": [bash]},
     }
     with Agent(directory, "--secrets", json.dumps(rows), "bash", person=person) as agent:
@@ -102,6 +103,41 @@ def test_it_reaches_the_program_that_it_is_for_whole(agent: Agent, person: Perso
     assert not person.asked
     line = audit_lines(agent.state_dir)[-1]
     assert (line["secret"], line["bytes_in"], line["outcome"]) == (name, 0, "ok")
+
+
+SUDO = """
+for file in passwd shadow sudoers; do mount --bind "$1/$file" "/etc/$file" || exit; done
+exec setpriv --reuid=4242 --regid=4242 --clear-groups sudo -k id -u
+"""
+"""Runs sudo as a user with a password, whom only it knows: among mounts of its own."""
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not all(map(shutil.which, ("sudo", "unshare", "setpriv", "openssl"))),
+    reason="only root can mount, and sudo is needed",
+)
+def test_sudo_gets_its_password(agent: Agent, person: Person, tmp_path: Path):
+    made = subprocess.run(
+        ["openssl", "passwd", "-6", "-stdin"], input=VALUE, check=True, capture_output=True, text=True
+    )
+    files = {
+        "passwd": Path("/etc/passwd").read_text() + "guest:x:4242:4242::/:/bin/sh\n",
+        "shadow": f"guest:{made.stdout.strip()}:19000:0:99999:7:::\n",
+        "sudoers": "Defaults use_pty, !lecture\nguest ALL=(ALL) ALL\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "passwd").chmod(0o644)
+    (tmp_path / "sudoers").chmod(0o440)
+    (tmp_path / "run").write_text(SUDO)
+    ask(agent, f"unshare --mount --propagation private sh {tmp_path}/run {tmp_path}")
+    refused(agent, secret="shell")
+    answer = agent.call("send", secret="sudo", wait_for="command")["result"]
+    assert "0" in answer["content"].splitlines()
+    assert answer["command"]["exit_code"] == 0
+    assert VALUE not in answer["content"]
+    assert not person.asked
+    assert VALUE not in json.dumps(audit_lines(agent.state_dir))
 
 
 def test_a_person_has_it_typed_at_the_command_line(agent: Agent):
