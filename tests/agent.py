@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.types import ElicitResult
 
-from tests.conftest import SLOW, no_first_run
+from tests.conftest import SLOW, end_server, no_first_run
 
 
 def eventually(probe: Callable[[], object], seconds: float = 10) -> None:
@@ -69,6 +71,22 @@ def refused_for_good(call: Callable[[], object]) -> ToolFailed:
 
     eventually(refused)
     return found[-1]
+
+
+@contextmanager
+def an_agent(*arguments: str, **options: Any) -> Iterator[Agent]:
+    """An agent with a state directory of its own, for the tests of a whole file; nothing of it is left.
+
+    Args:
+        arguments, options: as `Agent` takes them.
+    """
+    directory = Path(tempfile.mkdtemp(prefix="tm-"))
+    try:
+        with Agent(directory, *arguments, **options) as agent:
+            yield agent
+    finally:
+        end_server(directory)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 class Agent:

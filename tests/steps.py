@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tests.agent import Agent
-from tests.conftest import SLOW, end_server
+from tests.conftest import SLOW
 
 PATH = os.environ["PATH"] + ":/usr/sbin:/sbin:/usr/games"
 CLEAN = {"HISTFILE": "/dev/null", "LESSHISTFILE": "-", "PYTHON_HISTORY": "/dev/null", "DEBUGINFOD_URLS": "", "LESS": ""}
@@ -63,18 +59,6 @@ def first(mode: str, shows: str = "", evidence: str = "kernel") -> Step:
 def _outcome(evidence: str) -> str:
     """Silence says of no program that it is ready."""
     return "idle" if evidence == "quiet" else "ready"
-
-
-@contextmanager
-def an_agent() -> Iterator[Agent]:
-    """An agent whose server looks for programs in more places; nothing of it is left."""
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
-    try:
-        with Agent(directory, "bash", PATH=PATH) as agent:
-            yield agent
-    finally:
-        end_server(directory)
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def missing(names: tuple[str, ...]) -> list[str]:

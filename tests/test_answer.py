@@ -5,10 +5,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.agent import Agent, ToolFailed, audit_lines, eventually
+from tests.agent import Agent, ToolFailed, an_agent, audit_lines, eventually
 from tests.asking import Asked, Person, command, read_line, run
-from tests.conftest import SLOW, end_server
+from tests.conftest import SLOW
 from tmuxmcp.broker.confirmations import Confirmations
 
 SECRET = "hunter2-correct-horse"
@@ -28,11 +26,8 @@ SECRET = "hunter2-correct-horse"
 @pytest.fixture(scope="module")
 def server() -> Iterator[Agent]:
     """One server for the whole file."""
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
-    with Agent(directory, "bash") as agent:
+    with an_agent("bash") as agent:
         yield agent
-    end_server(directory)
-    shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture

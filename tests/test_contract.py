@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,8 +17,7 @@ from typing import Any
 import pytest
 
 import tmuxmcp
-from tests.agent import Agent
-from tests.conftest import end_server
+from tests.agent import Agent, an_agent
 from tmuxmcp.cli import main
 from tmuxmcp.cli.arguments import parse
 from tmuxmcp.config import Settings
@@ -158,11 +155,8 @@ COMMANDS = "serve demo new run send read list view attach watch kill log history
 @pytest.fixture(scope="module")
 def agent() -> Iterator[Agent]:
     """One server for the whole file."""
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
-    with Agent(directory, "--tools", "all", "--max-wait-ms", "20000", "bash") as agent:
+    with an_agent("--tools", "all", "--max-wait-ms", "20000", "bash") as agent:
         yield agent
-    end_server(directory)
-    shutil.rmtree(directory, ignore_errors=True)
 
 
 # ---- the tables ----------------------------------------------------------------------------------

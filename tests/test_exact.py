@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.agent import Agent, ToolFailed, eventually, refused_for_good
-from tests.conftest import SLOW, end_server, until_exists
+from tests.agent import Agent, ToolFailed, an_agent, eventually, refused_for_good
+from tests.conftest import SLOW, until_exists
 from tests.exactness import BASH
 
 SOON_MS = int(1000 * SLOW)
@@ -26,11 +25,8 @@ LONG_MS = int(15_000 * SLOW)
 
 @pytest.fixture(scope="module")
 def agent() -> Iterator[Agent]:
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
-    with Agent(directory, "bash") as agent:
+    with an_agent("bash") as agent:
         yield agent
-    end_server(directory)
-    shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture

@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from tests.agent import Agent, eventually, refused_for_good
+from tests.agent import Agent, an_agent, eventually, refused_for_good
 from tests.conftest import SLOW
-from tests.steps import PATH, Step, Terminal, an_agent, first, line, missing, over
+from tests.steps import PATH, Step, Terminal, first, line, missing, over
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
 
 
 @pytest.fixture(scope="module")
 def agent() -> Iterator[Agent]:
-    with an_agent() as agent:
+    with an_agent("bash", PATH=PATH) as agent:
         yield agent
 
 

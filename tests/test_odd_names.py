@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
@@ -13,8 +12,7 @@ from urllib.parse import unquote_to_bytes
 import pytest
 
 from tests import conftest
-from tests.agent import Agent, eventually
-from tests.conftest import end_server
+from tests.agent import Agent, an_agent, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.tmux.shells import bash, record
 
@@ -42,11 +40,8 @@ def quoted(text: bytes, program: str) -> str:
 
 @pytest.fixture(scope="module")
 def agent() -> Iterator[Agent]:
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
-    with Agent(directory, "sh") as agent:
+    with an_agent("sh") as agent:
         yield agent
-    end_server(directory)
-    shutil.rmtree(directory, ignore_errors=True)
 
 
 class Shell:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from tests.agent import Agent, ToolFailed, eventually
+from tests.agent import Agent, ToolFailed, an_agent, eventually
 from tests.asking import Asked, Person, read_line, run
-from tests.conftest import TMUX, end_server
+from tests.conftest import TMUX
 
 SECRET = "hunter2-battery-staple"
 KEY = "\x02a"
@@ -24,11 +21,8 @@ CLOSED = "\x1b[K\r\n\x1b[K\r\n"
 @pytest.fixture(scope="module")
 def server() -> Iterator[Agent]:
     """One server for the whole file."""
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
-    with Agent(directory, "bash") as agent:
+    with an_agent("bash") as agent:
         yield agent
-    end_server(directory)
-    shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.agent import Agent, eventually
+from tests.agent import Agent, an_agent, eventually
 from tests.conftest import SLOW
-from tests.steps import CLEAN, PATH, Case, Step, Terminal, an_agent, first, keys, line, missing, over
+from tests.steps import CLEAN, PATH, Case, Step, Terminal, first, keys, line, missing, over
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.readiness import kernel as readiness
 
@@ -277,7 +277,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def agent() -> Iterator[Agent]:
-    with an_agent() as agent:
+    with an_agent("bash", PATH=PATH) as agent:
         yield agent
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import pytest
 
-from tests.agent import Agent, ToolFailed, eventually
-from tests.conftest import end_server, until_exists
+from tests.agent import Agent, ToolFailed, an_agent, eventually
+from tests.conftest import until_exists
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.terminal import asciicast
 from tmuxmcp.terminal.film import Exited, Film, Marked, Printed, Typed
@@ -20,10 +19,8 @@ from tmuxmcp.terminal.film import Exited, Film, Marked, Printed, Typed
 @pytest.fixture(scope="module")
 def agent() -> Iterator[Agent]:
     """One server for the whole file."""
-    directory = Path(mkdtemp(prefix="tm-"))
-    with Agent(directory, "bash", "--tools", "all") as made:
-        yield made
-    end_server(directory)
+    with an_agent("bash", "--tools", "all") as agent:
+        yield agent
 
 
 def session_of(agent: Agent, name: str, **arguments: Any) -> str:

@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -17,8 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.agent import Agent, ToolFailed, eventually
-from tests.conftest import SLOW, TMUX, end_server
+from tests.agent import Agent, ToolFailed, an_agent, eventually
+from tests.conftest import SLOW, TMUX
 from tests.test_watching import drain, watching
 
 EXAMPLES = Path(__file__).parent.parent / "scripts" / "examples"
@@ -27,11 +26,8 @@ NAMES = sorted(path.name for path in EXAMPLES.iterdir())
 
 @pytest.fixture(scope="module")
 def agent() -> Iterator[Agent]:
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
-    with Agent(directory, "bash") as agent:
+    with an_agent("bash") as agent:
         yield agent
-    end_server(directory)
-    shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture

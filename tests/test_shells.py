@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.agent import Agent, ToolFailed, eventually, refused_for_good
-from tests.conftest import SLOW, end_server, no_first_run, until_exists
+from tests.agent import Agent, ToolFailed, an_agent, eventually, refused_for_good
+from tests.conftest import SLOW, no_first_run, until_exists
 from tests.exactness import FISH, ZSH
 from tmuxmcp.tmux.shells import KEY
 
@@ -33,11 +32,8 @@ LONG_MS = int(15_000 * SLOW)
 
 @pytest.fixture(scope="module")
 def agent() -> Iterator[Agent]:
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
-    with Agent(directory, "sh") as agent:
+    with an_agent("sh") as agent:
         yield agent
-    end_server(directory)
-    shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture(scope="module", params=SHELLS)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.agent import Agent, eventually
-from tests.conftest import TMUX, end_server, until_exists
+from tests.agent import Agent, an_agent, eventually
+from tests.conftest import TMUX, until_exists
 from tests.test_watching import drain, watching
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.stream import Stream
@@ -27,13 +25,8 @@ Says = Callable[[str], None]
 @pytest.fixture(scope="module")
 def agent() -> Iterator[Agent]:
     """One server for all: each test has a session of its own."""
-    state_dir = Path(tempfile.mkdtemp(prefix="tm-"))
-    try:
-        with Agent(state_dir, "bash") as agent:
-            yield agent
-    finally:
-        end_server(state_dir)
-        shutil.rmtree(state_dir, ignore_errors=True)
+    with an_agent("bash") as agent:
+        yield agent
 
 
 def tmux(agent: Agent, *words: str) -> str:

@@ -6,10 +6,8 @@ import os
 import pwd
 import select
 import shlex
-import shutil
 import signal
 import sys
-import tempfile
 import termios
 import time
 from collections.abc import Iterator
@@ -22,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from tests.agent import Agent, eventually
-from tests.conftest import SLOW, end_server
+from tests.agent import Agent, an_agent, eventually
+from tests.conftest import SLOW
 from tests.crowd import crowd, person
 from tests.test_watching import watching
 
@@ -56,13 +54,8 @@ sys.stdout.write("\\x1b[?1049l")
 @pytest.fixture(scope="module")
 def agent() -> Iterator[Agent]:
     """One server for all: each test has sessions of its own."""
-    state_dir = Path(tempfile.mkdtemp(prefix="tm-"))
-    try:
-        with Agent(state_dir, "bash") as agent:
-            yield agent
-    finally:
-        end_server(state_dir)
-        shutil.rmtree(state_dir, ignore_errors=True)
+    with an_agent("bash") as agent:
+        yield agent
 
 
 def viewers(agent: Agent, session: str) -> list[dict[str, Any]]:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent import Agent
+from tests.agent import Agent, an_agent
 from tests.conftest import SLOW
 from tests.readiness.test_relays import come
-from tests.steps import Terminal, an_agent, first, line, missing, over
+from tests.steps import PATH, Terminal, first, line, missing, over
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
 root = pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which only root can")
@@ -24,7 +24,7 @@ NOBODY = ("-s", "/bin/sh", "nobody", "-c")
 
 @pytest.fixture(scope="module")
 def agent() -> Iterator[Agent]:
-    with an_agent() as agent:
+    with an_agent("bash", PATH=PATH) as agent:
         yield agent
 
 

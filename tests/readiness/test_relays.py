@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent import Agent, ToolFailed, eventually, refused_for_good
+from tests.agent import Agent, ToolFailed, an_agent, eventually, refused_for_good
 from tests.conftest import SLOW, TMUX
-from tests.steps import Terminal, an_agent, first, keys, line, missing, over
+from tests.steps import PATH, Terminal, first, keys, line, missing, over
 from tmuxmcp.host import proc
 from tmuxmcp.readiness.relays import MOST_RELAYS, DeepWitness
 
@@ -86,7 +86,7 @@ TYPE_THERE = {"expect", "pty"}
 
 @pytest.fixture(scope="module")
 def agent() -> Iterator[Agent]:
-    with an_agent() as agent:
+    with an_agent("bash", PATH=PATH) as agent:
         yield agent
 
 
