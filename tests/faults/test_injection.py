@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+import anyio
 import pytest
 
 from tests.conftest import eventually
@@ -90,6 +91,9 @@ def corpus(canary: Path) -> list[str]:
 
 REFUSED = ["\0", "a\0b"]
 """What no argument of a program can hold: tried apart, as it would keep the others of a list from being tried."""
+
+NOBODY_S = 0.05
+"""How long a request for a person's input waits here, whom there is none of."""
 
 TYPED = {("run", "command")}
 """What is run as it is: that is what it is for."""
@@ -196,7 +200,6 @@ async def armed(state_dir: Path, home: Path, tmp_path: Path, monkeypatch: pytest
         files_root=str(where),
         max_sessions=100,
         max_input_bytes=50_000,
-        max_wait_ms=70,
     )
     async with Broker.open(settings) as broker:
         await broker.create_session(program="bash", name="bystander")
@@ -240,7 +243,8 @@ async def test_no_text_of_an_argument_is_run(armed: Broker, tmp_path: Path, name
         for number, arguments in enumerate(filled(operation, argument, kind, [*corpus(canary), *REFUSED])):
             if number % 10 == 0 or name == "destroy_session":
                 await target(armed)
-            assert await outcome(armed.perform(operation, arguments, Call())) != "INTERNAL", (argument, arguments)
+            with anyio.move_on_after(NOBODY_S if name == "request_user_input" else None):
+                assert await outcome(armed.perform(operation, arguments, Call())) != "INTERNAL", (argument, arguments)
             assert not os.path.exists(canary), (argument, arguments)  # noqa: ASYNC240 - as above
     await target(armed)
     await unharmed(armed, canary, pid)

@@ -191,7 +191,7 @@ def test_a_line_is_typed_with_enter(
 ):
     reads(service, "IFS= read -r x")
     asked = ask()
-    assert post(person, "type", **asked.named, line="it's $HOME; `é`") == {
+    assert post(person, "answer", **asked.named, line="it's $HOME; `é`") == {
         "first": True, "typed": True, "became": None
     }  # fmt: skip
     assert asked.result()["outcome"] == "done"
@@ -216,7 +216,7 @@ def test_who_comes_second_is_told_and_types_nothing(
     asked = ask()
     cli(state_dir, "answer", asked.id, "--decline")
     offset = (state_dir / "sessions/a/out.raw").stat().st_size
-    for path, more in (("type", {"line": "x"}), ("settle", {"outcome": "done"}), ("became", {})):
+    for path, more in (("answer", {"line": "x"}), ("settle", {"outcome": "done"}), ("became", {})):
         second = post(person, path, **asked.named, **more)
         assert (second["first"], second["typed"]) == (False, False)
         assert (second["became"]["outcome"], second["became"]["via"]) == ("declined", "answer")
@@ -228,7 +228,7 @@ def test_nobody_answers_what_somebody_is_answering(service: Service, person: htt
     asked = ask()
     with asked.file.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert refused(person, "type", **asked.named, line="x") == "SESSION_BUSY"
+        assert refused(person, "answer", **asked.named, line="x") == "SESSION_BUSY"
         assert refused(person, "settle", **asked.named, outcome="declined") == "SESSION_BUSY"
         assert post(person, "became", **asked.named)["became"] is None
     assert post(person, "settle", **asked.named, outcome="declined")["first"]
@@ -237,10 +237,10 @@ def test_nobody_answers_what_somebody_is_answering(service: Service, person: htt
 def test_what_is_no_answer_is_refused(person: httpx2.Client, ask: Callable[..., Asked]):
     asked = ask()
     for path, more, code in [
-        ("type", {}, "INVALID_ARGUMENT"),
-        ("type", {"line": "a\x1bb"}, "INVALID_ARGUMENT"),
-        ("type", {"line": "a\nb"}, "INVALID_ARGUMENT"),
-        ("type", {"line": "x" * 5000}, "INVALID_ARGUMENT"),
+        ("answer", {}, "INVALID_ARGUMENT"),
+        ("answer", {"line": "a\x1bb"}, "INVALID_ARGUMENT"),
+        ("answer", {"line": "a\nb"}, "INVALID_ARGUMENT"),
+        ("answer", {"line": "x" * 5000}, "INVALID_ARGUMENT"),
         ("settle", {"outcome": "timeout"}, "INVALID_ARGUMENT"),
         ("settle", {"outcome": "done", "request": "of-nobody"}, "SESSION_NOT_FOUND"),
         ("settle", {"outcome": "done", "request": "../../../x"}, "SESSION_NOT_FOUND"),
@@ -252,7 +252,7 @@ def test_what_is_no_answer_is_refused(person: httpx2.Client, ask: Callable[..., 
     assert post(person, "settle", **asked.named, outcome="declined")["first"]
 
 
-@pytest.mark.parametrize("path", ["type", "settle", "became", "agree"])
+@pytest.mark.parametrize("path", ["answer", "settle", "became", "agree"])
 def test_nobody_but_the_person_answers(service: Service, path: str):
     for token in ("", "boss", "agent"):
         answer = httpx2.post(f"{service.url}/page/{path}", json={}, headers=bearer(token), timeout=20 * SLOW)

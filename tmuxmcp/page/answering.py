@@ -33,7 +33,7 @@ class Answering:
     def routes(self) -> list[Route]:
         """A route for each way to settle something."""
         named: dict[str, Callable[[Asked], Awaitable[Response]]] = {
-            "type": self._type,
+            "answer": self._type,
             "settle": self._settle,
             "became": self._became,
             "agree": self._agree,

@@ -255,7 +255,7 @@ class Request extends Asking {
     if (this.secret && !line) return this.field.focus();
     const shown = this.field.type === "text";
     this.empty(); // before anything else: it is nowhere but on its way
-    if (await this.settle("/page/type", { ...this.asked, line }, "Typed.")) return;
+    if (await this.settle("/page/answer", { ...this.asked, line }, "Typed.")) return;
     this.failed = true;
     if (shown) this.field.value = line;
     this.name();
