@@ -16,7 +16,7 @@ import anyio
 import httpx2
 import pytest
 
-from tests import canaries
+from tests import browser, canaries
 from tests.agent import audit_lines, eventually
 from tests.canaries import Canaries
 from tests.conftest import SLOW, end_server
@@ -329,3 +329,246 @@ async def test_a_page_that_is_gone_gives_back(broker: Broker, monkeypatch: pytes
 
 async def handed_back(broker: Broker) -> HandedBack | None:
     return (await broker.get_session("a")).handed_back
+
+
+# ---- in a browser ------------------------------------------------------------------------------
+
+
+needs_browser = pytest.mark.skipif(not browser.CHROMIUM, reason="needs a browser")
+
+CODES = {"Enter": 13, "Escape": 27, "Tab": 9, "Backspace": 8, "ArrowUp": 38, "ArrowDown": 40, "ArrowLeft": 37}
+ALT, CTRL, SHIFT = 1, 2, 8
+"""Modifiers, as the browser's protocol has them."""
+
+SCREEN = "[...document.querySelectorAll('.screen .row')].map((row) => row.textContent.trimEnd()).join('\\n')"
+TOGGLE, HOLDER = (f"document.querySelector('.bar .{name}')" for name in ("take", "holder"))
+
+
+def open_page(service: Service, state_dir: Path, shown: browser.Page, session: str = "one") -> None:
+    shown.call("Emulation.setFocusEmulationEnabled", enabled=True)
+    shown.go(f"{service.url}/#session={session}&code={codes.make_code(state_dir, service.port)}")
+    shown.until(f"document.querySelectorAll('.screen .row').length > 0 && !{TOGGLE}.hidden")
+
+
+@pytest.fixture(scope="module")
+def page(service: Service, state_dir: Path) -> Iterator[browser.Page]:
+    with browser.page() as shown:
+        open_page(service, state_dir, shown)
+        yield shown
+
+
+@pytest.fixture
+def held(page: browser.Page, service: Service, request: pytest.FixtureRequest) -> Iterator[browser.Page]:
+    """A page that holds a session of its own, which is named like the test."""
+    session = request.node.name.removeprefix("test_")[:40]
+    service.result("create_session", program="bash", name=session)
+    page.value(f"location.hash = 'session={session}'")
+    page.until(f"document.title.startsWith('{session}') && !{TOGGLE}.hidden")
+    take(page)
+    yield page
+    page.value(f"{TOGGLE}.textContent == 'Give back' && {TOGGLE}.click()")
+    service.result("destroy_session", session_id=session, force=True)
+
+
+def take(page: browser.Page) -> None:
+    page.value(f"{TOGGLE}.click()")
+    page.until(f"{HOLDER}.textContent == 'You type here'")
+
+
+def press(page: browser.Page, name: str, modifiers: int = 0) -> None:
+    """Press and release a key."""
+    letter = len(name) == 1
+    code = f"Key{name.upper()}" if letter and name.isalpha() else "" if letter else name
+    number = ord(name.upper()) if letter and name.isascii() and name.isalnum() else CODES.get(name, 0)
+    asked: dict[str, Any] = {"key": name, "code": code, "windowsVirtualKeyCode": number, "modifiers": modifiers}
+    text = {"text": name} if letter and not modifiers else {}
+    page.call("Input.dispatchKeyEvent", type="keyDown", **asked, **text)
+    page.call("Input.dispatchKeyEvent", type="keyUp", **asked)
+
+
+def type_line(page: browser.Page, line: str) -> None:
+    """Type key by key, and Enter."""
+    for char in line:
+        press(page, char)
+    press(page, "Enter")
+
+
+PASTES = """
+(() => {
+  const data = new DataTransfer();
+  data.setData('text/plain', %s);
+  const event = new ClipboardEvent('paste', {clipboardData: data, bubbles: true, cancelable: true});
+  document.activeElement.dispatchEvent(event);
+})()
+"""
+
+
+def paste(page: browser.Page, text: str) -> None:
+    page.value(PASTES % json.dumps(text))
+
+
+@needs_browser
+def test_a_person_takes_types_and_gives_back(page: browser.Page, service: Service):
+    page.value("document.activeElement.blur()")
+    press(page, "G", CTRL | SHIFT)
+    page.until(f"{HOLDER}.textContent == 'You type here'")
+    assert taken(service)["via"] == "page"
+    page.until("document.querySelector('.screen').matches('.mine:focus-within')")
+    type_line(page, "echo héllo 漢字")
+    page.until(f"{SCREEN}.includes('\\nhéllo 漢字\\n')")
+    press(page, "G", CTRL | SHIFT)
+    page.until(f"{TOGGLE}.textContent == 'Take'")
+    page.until("document.querySelector('.hands').textContent.includes('agents may type again')")
+    ran = service.result("run", session_id="one", command="echo agent")
+    assert [each["text"] for each in ran["handed_back"]["commands"]] == ["echo héllo 漢字"]
+    for char in "jx":
+        press(page, char)
+    assert "jx" not in service.result("run", session_id="one", command="true")["output"] + screen(service)
+
+
+@needs_browser
+def test_arrows_and_keys_of_a_full_screen_program(held: browser.Page, service: Service, tmp_path: Path):
+    file = tmp_path / "file"
+    type_line(held, f"cd {tmp_path}; clear; vim -Nu NONE file")
+    held.until(f"{SCREEN}.includes('~\\n~')")
+    press(held, "i")
+    type_line(held, "one")
+    for char in "three":
+        press(held, char)
+    press(held, "ArrowUp")
+    press(held, "Escape")
+    press(held, "o")
+    for char in "two":
+        press(held, char)
+    press(held, "Backspace")
+    press(held, "o")
+    press(held, "Escape")
+    type_line(held, ":wq")
+    eventually(lambda: file.read_text() == "one\ntwo\nthree\n")
+    assert held.value("location.hash").startswith("#session="), "Escape left the session"
+
+
+@needs_browser
+def test_ctrl_alt_tab_and_history(held: browser.Page):
+    type_line(held, "sleep 1000")
+    held.until("document.querySelector('.bar .state').textContent == 'running'")
+    press(held, "c", CTRL)
+    held.until(f"{SCREEN}.includes('^C')")
+    type_line(held, "echo one two")
+    held.until(f"{SCREEN}.includes('\\none two\\n')")
+    press(held, "ArrowUp")
+    press(held, "b", ALT)
+    press(held, "k", CTRL)
+    for char in "three; cd /et":
+        press(held, char)
+    press(held, "Tab")
+    type_line(held, "")
+    held.until(f"{SCREEN}.includes('echo one three; cd /etc/\\none three\\n')")
+
+
+@needs_browser
+def test_what_an_input_method_makes_arrives_once(held: browser.Page):
+    for char in "echo ":
+        press(held, char)
+    held.call("Input.imeSetComposition", text="にほ", selectionStart=2, selectionEnd=2)
+    held.until("document.querySelector('.typing').classList.contains('composing')")
+    held.call("Input.insertText", text="日本")
+    type_line(held, "")
+    held.until(f"{SCREEN}.includes('\\n日本\\n')")
+    assert "にほ" not in held.value(SCREEN)
+
+
+@needs_browser
+def test_lines_are_pasted_as_one(held: browser.Page):
+    paste(held, "echo first\necho second\n")
+    held.until(f"{SCREEN}.includes('echo second')")
+    assert "\nfirst" not in held.value(SCREEN)
+    press(held, "Enter")
+    held.until(f"{SCREEN}.includes('\\nfirst\\nsecond\\n')")
+    paste(held, "x" * (hands.MOST_PASTE + 1))
+    held.until("document.querySelector('.hands').textContent.includes('65,537 bytes')")
+    assert "xxx" not in held.value(SCREEN)
+
+
+SLOWLY = """
+window.asks = fetch;
+window.fetch = async (...words) => {
+  await new Promise((go) => setTimeout(go, 150));
+  return asks(...words);
+};
+1
+"""
+
+
+@needs_browser
+def test_keys_that_are_typed_while_others_are_on_their_way_keep_their_order(held: browser.Page):
+    held.value(SLOWLY)
+    text = "".join(map(str, range(60)))
+    type_line(held, f"clear; echo {text}")
+    held.until(f"{SCREEN}.replaceAll('\\n', '').startsWith('{text}')")
+    held.value("window.fetch = window.asks; 1")
+
+
+@needs_browser
+def test_another_page_sees_who_holds_it(held: browser.Page, service: Service, state_dir: Path):
+    session = held.value("document.title").partition(" ")[0]
+    with browser.page() as other:
+        open_page(service, state_dir, other, session)
+        other.until(f"{HOLDER}.textContent.includes('holds it in another page')")
+        assert other.value(f"{TOGGLE}.textContent") == "Take it here"
+        for char in "nothing":
+            press(other, char)
+        type_line(held, "echo from here")
+        other.until(f"{SCREEN}.includes('\\nfrom here\\n')")
+        assert "nothing" not in other.value(SCREEN)
+        take(other)
+        held.until("document.querySelector('.hands').textContent.includes('taken elsewhere')")
+        other.value(f"{TOGGLE}.click()")
+        held.until(f"{TOGGLE}.textContent == 'Take'")
+
+
+@needs_browser
+def test_a_page_that_loads_anew_holds_on(held: browser.Page):
+    held.call("Page.reload")
+    held.wait("Page.loadEventFired")
+    held.until(f"{TOGGLE}?.textContent == 'Give back'")
+    held.value("document.querySelector('.screen').click()")
+    type_line(held, "echo still here")
+    held.until(f"{SCREEN}.includes('\\nstill here\\n')")
+
+
+@needs_browser
+def test_agents_are_paused_by_a_button(page: browser.Page, service: Service):
+    page.value("location.hash = 'session=one'")
+    button = "document.querySelector('.bar .pause')"
+    page.until(f"{button}?.textContent == 'Pause agents'")
+    page.value(f"{button}.click()")
+    page.until(f"{button}.textContent == 'Resume agents' && !{button}.disabled")
+    assert taken(service)["by"] == "pause"
+    page.value(f"{button}.click()")
+    page.until(f"{button}.textContent == 'Pause agents'")
+    page.value("location.hash = ''")
+    everywhere = "document.querySelector('.top .pause')"
+    page.until(f"!{everywhere}.hidden")
+    page.value(f"{everywhere}.click()")
+    page.until(f"{everywhere}.textContent == 'Resume all agents' && !{everywhere}.disabled")
+    page.until("[...document.querySelectorAll('.badge')].some((each) => each.textContent == 'paused')")
+    page.value(f"{everywhere}.click()")
+    page.until(f"{everywhere}.textContent == 'Pause all agents'")
+    service.result("run", session_id="one", command="true")
+
+
+@needs_browser
+def test_a_password_that_is_typed_in_a_page_is_nowhere(held: browser.Page, service: Service, state_dir: Path):
+    secrets = Canaries()
+    secret = secrets["in the page"]
+    type_line(held, 'read -rs x; echo "${#x} characters"')
+    held.until("document.querySelector('.bar .state').textContent == 'asks for a secret'")
+    with canaries.watched_processes(secrets) as seen:
+        type_line(held, secret)
+        held.until(f"{SCREEN}.includes('{len(secret)} characters')")
+    assert not seen
+    assert secrets.found(canaries.files(state_dir)) == {}
+    assert secrets.found(canaries.kept_by_tmux(state_dir)) == {}
+    assert secrets.found([("the page", held.value("document.documentElement.outerHTML"))]) == {}
+    assert held.value("document.querySelector('.typing').value") == ""

@@ -129,6 +129,7 @@ class Card {
 function badges(row) {
   const found = [];
   if (row.taken_over) found.push(make("span", "badge taken", `held by ${row.taken_over.by}`));
+  if (row.paused) found.push(make("span", "badge taken", "paused"));
   if (row.watched) found.push(make("span", "badge", "watched"));
   if (row.pinned) found.push(make("span", "badge", "pinned"));
   return found;

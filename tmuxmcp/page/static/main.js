@@ -3,6 +3,7 @@
 import { Waits } from "./answer.js";
 import { enter, forget, fragment, leave, Refused } from "./access.js";
 import { List } from "./list.js";
+import { Pause } from "./pause.js";
 import { make } from "./screen.js";
 import { Session } from "./session.js";
 import { Wire } from "./wire.js";
@@ -24,7 +25,8 @@ link.setAttribute("role", "status");
 const out = make("button", "out", "Sign out");
 out.title = "Forget in this tab, and on the server, that you were let in";
 out.addEventListener("click", signOut);
-header.append(home, crumb, program, list.count, list.filter, link, out);
+const pauseAll = new Pause("", (text) => (pauseAll.button.title = text));
+header.append(home, crumb, program, list.count, pauseAll.badge, list.filter, pauseAll.button, link, out);
 const spoken = make("p", "spoken");
 spoken.setAttribute("aria-live", "polite");
 
@@ -42,6 +44,7 @@ function take(message) {
     waits.stand(rows);
     list.update(rows);
     count();
+    pauseAll.showAll(rows);
     const before = session?.row;
     if (session) session.update(rows.get(session.id));
     header.dataset.state = session?.element.dataset.state || "";
@@ -121,6 +124,7 @@ addEventListener("hashchange", async () => {
 });
 
 addEventListener("keydown", (event) => {
+  if (session && app.contains(session.element) && !document.querySelector("dialog[open]") && session.hands.pressed(event)) return;
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   const typing = event.target.closest?.("input, select, textarea");
   if (event.key === "Escape") {

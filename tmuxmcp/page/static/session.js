@@ -4,7 +4,9 @@ import { askJson } from "./access.js";
 import { Commands } from "./commands.js";
 import { confirmLink } from "./dialog.js";
 import { download } from "./download.js";
+import { Hands } from "./hands.js";
 import { Past } from "./past.js";
+import { Pause } from "./pause.js";
 import { Screen, make } from "./screen.js";
 import { Search } from "./search.js";
 import { Generations, namedBy } from "./generations.js";
@@ -19,7 +21,9 @@ export class Session {
     this.notice.hidden = true;
     const stage = make("div", "stage");
     this.past = new Past(id, { show: (frame) => this.then(frame), live: () => this.back() });
-    stage.append(this.bar(), this.screen.element, this.notice, this.past.element);
+    this.hands = new Hands(id, this.screen, { now: () => this.past.at !== null && this.past.leave() });
+    this.pause = new Pause(id, (text) => this.hands.say(text));
+    stage.append(this.bar(), this.screen.element, this.hands.keys.element, this.hands.note, this.notice, this.past.element);
     this.commands = new Commands(id, (commands) => {
       this.past.setCommands(commands);
       this.past.refresh();
@@ -60,7 +64,7 @@ export class Session {
       copy.textContent = "Copied";
       setTimeout(() => (copy.textContent = "Copy"), 1200);
     });
-    bar.append(this.dot, this.state, this.title, this.size, zoom, copy);
+    bar.append(this.dot, this.state, this.hands.holder, this.pause.badge, this.title, this.size, zoom, copy, this.pause.button, this.hands.toggle);
     return bar;
   }
 
@@ -73,6 +77,8 @@ export class Session {
     this.state.textContent = stateWords(row);
     this.size.textContent = `${row.cols}×${row.rows}`;
     this.past.alive = groupOf(row) !== "over";
+    this.hands.update(row);
+    this.pause.show(row.paused, this.past.alive);
     if (JSON.stringify(command) !== JSON.stringify(row.command) || !this.asked) {
       this.asked = true;
       this.commands.refresh();
@@ -85,6 +91,7 @@ export class Session {
     this.notice.hidden = true;
     this.keep(message);
     if (this.past.at === null) this.screen.show(message);
+    if (this.hands.mine) this.hands.place();
     this.title.textContent = message.facts[3];
   }
 

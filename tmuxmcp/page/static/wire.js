@@ -1,6 +1,7 @@
 // The page's one connection: lines of JSON, which come while something changes; it is made again when it breaks.
 
 import { ask, doubt, Refused } from "./access.js";
+import { PAGE } from "./number.js";
 
 const SILENT_MS = 25_000; // the server says something every ten seconds
 const AGAIN_MS = [250, 500, 1000, 2000, 4000];
@@ -44,7 +45,7 @@ export class Wire {
     };
     try {
       heard();
-      const answer = await ask("/page/stream", { session: this.session }, abort.signal);
+      const answer = await ask("/page/stream", { session: this.session, page: PAGE }, abort.signal);
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = "";
       for (;;) {
