@@ -19,6 +19,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests import browser
 from tests.agent import audit_lines, eventually
 from tests.canaries import Canaries, files, kept_by_tmux, processes, watched_processes
 from tests.conftest import SLOW, end_server
@@ -328,3 +329,94 @@ def test_a_question_is_answered_once_and_for_the_session(service: Service, perso
     assert post(person, "agree", question=question, answer="declined") == {"first": True}
     assert post(person, "agree", question=question, answer="once") == {"first": False}
     assert may(service, "rmdir none") != question
+
+
+# ---- in a browser ------------------------------------------------------------------------------
+
+needs_browser = pytest.mark.skipif(not browser.CHROMIUM, reason="needs a browser")
+
+
+@pytest.fixture(scope="module")
+def page(service: Service, state_dir: Path) -> Iterator[browser.Page]:
+    with browser.page() as shown:
+        shown.go(f"{service.url}/#code={codes.make_code(state_dir, service.port)}")
+        shown.until("document.querySelectorAll('a.card').length > 0")
+        yield shown
+
+
+def press_enter(page: browser.Page) -> None:
+    for kind in ("keyDown", "keyUp"):
+        page.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", windowsVirtualKeyCode=13, text="\r")
+
+
+KEPT = """JSON.stringify([location.href, document.documentElement.outerHTML, history.state, document.cookie,
+[...Object.values(sessionStorage)], [...Object.values(localStorage)],
+[...document.querySelectorAll('input')].map((each) => each.value),
+performance.getEntries().map((each) => each.name)])"""
+
+
+@needs_browser
+def test_a_secret_is_typed_in_the_browser_which_keeps_nothing(
+    service: Service, page: browser.Page, ask: Callable[..., Asked]
+):
+    canaries = Canaries()
+    reads(service, "IFS= read -rs x")
+    asked = ask(secret=True, message="<img src=x onerror=window.bad=1>")
+    page.value(f"location.hash = 'session=a&request={asked.id}'")
+    page.until("document.activeElement.matches('.wait.meant.about-secret input')")
+    assert page.value("document.title") == "(1) a · tmuxmcp"
+    field = "document.activeElement"
+    assert page.value(f"[{field}.type, {field}.autocomplete, {field}.name]") == ["password", "off", ""]
+    page.until("document.querySelector('.wait.about-secret .note').textContent.includes('shows nothing')")
+    page.call("Input.insertText", text=canaries["typed"])
+    press_enter(page)
+    page.until("document.querySelector('.wait .note').textContent == 'Typed.'")
+    assert not canaries.found_in(page.value(KEPT))
+    assert page.value("document.querySelector('.wait .said').textContent") == "<img src=x onerror=window.bad=1>"
+    assert page.value("window.bad") is None
+    assert asked.result()["outcome"] == "done"
+    page.until("document.title == 'a · tmuxmcp'")
+    assert value(service) == canaries["typed"] + "\n"
+
+
+@needs_browser
+def test_what_somebody_else_settled_is_told(
+    service: Service, page: browser.Page, ask: Callable[..., Asked], state_dir: Path
+):
+    page.value("location.hash = ''")
+    reads(service, "read -r x")
+    asked = ask(secret=True)
+    page.until(
+        "document.querySelector('.wait.about-secret:not(.settled) .note')?.textContent.includes('shows what is typed')"
+    )
+    page.value("document.querySelector('.wait.about-secret:not(.settled) input').focus()")
+    page.call("Input.insertText", text="hunter2")
+    press_enter(page)
+    page.until(
+        "document.querySelector('.wait.about-secret:not(.settled) .note').textContent.includes('Nothing was typed')"
+    )
+    assert page.value("document.querySelector('.wait.about-secret:not(.settled) input').value") == ""
+    cli(state_dir, "answer", asked.id, "--decline")
+    page.until("[...document.querySelectorAll('.wait .note')].some((each) => each.textContent.includes('terminal'))")
+    assert "hunter2" not in service.result("read", session_id="a", view="screen")["content"]
+    service.result("send", session_id="a", key="C-c")
+
+
+@needs_browser
+def test_a_question_is_agreed_to_after_a_moment(service: Service, page: browser.Page):
+    service.result("create_session", program="bash", name="elsewhere")
+    page.value("location.hash = 'session=elsewhere'")
+    page.until("document.querySelectorAll('.screen .row').length > 0")
+    question = may(service, "rmdir nothing")
+    page.until("document.querySelector('.wait.about-policy:not(.settled)') !== null")
+    allow = "document.querySelector('.wait.about-policy:not(.settled) .main')"
+    assert page.value(f"[{allow}.disabled, {allow}.closest('.wait').hidden]") == [True, True]
+    other = (
+        "window.other = new BroadcastChannel('tmuxmcp'); other.onmessage = ({data}) => { window.told = data.shown }; "
+    )
+    page.value(f"{other} other.postMessage({{request: '{question}'}})")
+    page.until(f"window.told == '{question}' && !{allow}.closest('.wait').hidden")
+    page.until(f"!{allow}.disabled")
+    page.value(f"{allow}.click()")
+    page.until("[...document.querySelectorAll('.wait .note')].some((each) => each.textContent == 'Allowed once.')")
+    assert service.result("run", session_id="a", command="rmdir nothing")["exit_code"] == 1

@@ -9,6 +9,7 @@ const HEADINGS = {
   input: "An agent asks you to type something",
   policy: "An agent asks whether it may do something",
   held: "You hold this session",
+  over: "This request is over",
 };
 const ARM_MS = 700; // a click that was meant for what stood there before agrees to nothing
 const STAYS_MS = 8000; // how long it is told what became of something
@@ -52,6 +53,22 @@ export class Waits {
     return fresh;
   }
 
+  /** The person came for what does not wait, or not yet: tells what became of it. */
+  async miss(id) {
+    let became = null;
+    try {
+      ({ became } = await askJson("/page/became", { session: this.soughtIn, request: id }));
+    } catch {
+      return; // nobody knows of it
+    }
+    if (!became || this.sought !== id || this.cards.has(id)) return;
+    this.sought = "";
+    const card = new Request({ id, kind: "over", session_id: this.soughtIn, message: "" });
+    this.put(card);
+    card.end(becameWords(became));
+    this.arrange();
+  }
+
   put(card) {
     card.removed = () => this.forget(card);
     this.cards.set(card.wait.id, card);
@@ -84,16 +101,22 @@ export class Waits {
     if (this.cards.size) this.bring();
   }
 
+  /** Shows a request, whichever session is shown; gives whether it waits. */
+  mark(id) {
+    const waits = Boolean(this.cards.get(id)?.waits);
+    if (waits) this.meant = id;
+    this.arrange();
+    return waits;
+  }
+
   bring() {
     const id = this.sought;
     if (!id) return;
-    this.sought = "";
     if (!this.cards.has(id)) {
-      const card = new Request({ id, kind: "input", session_id: this.soughtIn, message: "" });
-      this.put(card);
-      card.gone();
+      this.miss(id);
       return;
     }
+    this.sought = "";
     const { element, field } = this.cards.get(id);
     element.scrollIntoView({ block: "nearest" });
     field?.focus({ preventScroll: true });
@@ -115,7 +138,7 @@ class Wait {
   constructor(wait) {
     this.wait = wait;
     this.waits = true;
-    this.element = make("article", `wait ${wait.kind}`);
+    this.element = make("article", `wait about-${wait.kind}`);
     const head = make("div", "head");
     this.left = make("span", "left");
     head.append(make("h3", "", HEADINGS[wait.kind]));
@@ -160,7 +183,7 @@ class Asking extends Wait {
     this.tools = make("div", "answer");
     this.note = make("p", "note");
     this.note.setAttribute("role", "status");
-    this.element.append(make("p", "said", wait.message), this.tools, this.note);
+    this.element.append(...(wait.message ? [make("p", "said", wait.message)] : []), this.tools, this.note);
   }
 
   button(text, kind, press) {

@@ -6,6 +6,7 @@ import { List } from "./list.js";
 import { Pause } from "./pause.js";
 import { make } from "./screen.js";
 import { Session } from "./session.js";
+import { passOn, requestIn, takeIn } from "./tabs.js";
 import { Wire } from "./wire.js";
 import { groupOf, programOf, stateWords } from "./words.js";
 
@@ -95,7 +96,8 @@ function show() {
   program.textContent = "";
   header.classList.toggle("one", Boolean(id));
   waits.show(id);
-  waits.mean(fragment().get("request") || "", id);
+  waits.mean(requestIn(fragment()), id);
+  takeIn((request) => waits.mark(request));
   count();
   app.replaceChildren(header, waits.element, session ? session.element : list.element, spoken);
   if (session) session.update(rows.get(id));
@@ -115,6 +117,13 @@ function gate(error, said) {
   const how = make("p", "", "Run this in a terminal; it opens the page for you:");
   box.append(how, make("code", "block", "tmuxmcp page"));
   box.append(make("p", "note", "It makes a code that is good once, for a minute. Nothing else does."));
+  const request = requestIn(fragment());
+  if (request) {
+    const other = make("p", "note");
+    other.setAttribute("role", "status");
+    box.append(make("p", "", "Or answer there what you were sent for:"), make("code", "block", `tmuxmcp answer ${request}`), other);
+    passOn(request, () => (other.textContent = "Another tab of this browser, which is let in, shows it now."));
+  }
   app.replaceChildren(box);
 }
 
