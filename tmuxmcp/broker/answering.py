@@ -204,8 +204,10 @@ class Answering:
         """
         data = _line(line, what.request.secret)
         with self._alone(what):
-            await self._type(what, line, data)
-            return self._settle(what, "done", via)
+            with anyio.CancelScope(shield=True):  # what was typed is settled, also when its person has just left
+                await self._type(what, line, data)
+                first = self._settle(what, "done", via)
+        return first
 
     async def _type(self, what: Open, line: str, data: bytes) -> None:
         session = what.session
