@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -37,6 +38,23 @@ def eventually(probe: Callable[[], object], seconds: float = 10) -> None:
                 return
         assert time.monotonic() < deadline, "it never came about"
         time.sleep(0.005)
+
+
+def command_line(state_dir: Path, verb: str, *words: str) -> tuple[list[str], dict[str, str]]:
+    """A command line of the person's: its words, and its environment."""
+    argv = [sys.executable, "-m", "tmuxmcp", verb, "--state-dir", str(state_dir), *words]
+    home, path = str(state_dir / "home"), os.environ["PATH"]
+    return argv, {"HOME": home, "PATH": path, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+
+
+def run_command_line(
+    state_dir: Path, verb: str, *words: str, stdin: str = "", status: int = 0, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Have the person's command line do something, without a terminal."""
+    argv, env = command_line(state_dir, verb, *words)
+    done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, env=env | variables)
+    assert done.returncode == status, done.stderr
+    return done
 
 
 def audit_lines(state_dir: Path) -> list[dict[str, Any]]:

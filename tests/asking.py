@@ -6,7 +6,6 @@ import os
 import pty
 import select
 import subprocess
-import sys
 import termios
 import time
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.agent import Agent, eventually
+from tests.agent import Agent, command_line, eventually, run_command_line
 from tests.conftest import SLOW
 
 
@@ -41,16 +40,9 @@ class Asked:
         return not self._answer.done()
 
 
-def command(agent: Agent, *words: str) -> tuple[list[str], dict[str, str]]:
-    argv = [sys.executable, "-m", "tmuxmcp", "answer", "--state-dir", str(agent.state_dir), *words]
-    path = os.environ["PATH"]
-    return argv, {"HOME": str(agent.state_dir / "home"), "PATH": path, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
-
-
 def run(agent: Agent, *words: str, stdin: str = "", status: int = 0) -> str:
-    argv, env = command(agent, *words)
-    done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, env=env)
-    assert done.returncode == status, done.stderr
+    """What `tmuxmcp answer` says."""
+    done = run_command_line(agent.state_dir, "answer", *words, stdin=stdin, status=status)
     return done.stdout + done.stderr
 
 
@@ -58,7 +50,7 @@ class Person:
     """Somebody at a terminal of their own."""
 
     def __init__(self, agent: Agent, *words: str, argv: Sequence[str] = (), **variables: str) -> None:
-        ours, env = command(agent, *words)
+        ours, env = command_line(agent.state_dir, "answer", *words)
         self.fd, inner = pty.openpty()
         termios.tcsetwinsize(inner, (24, 80))
         self.process = subprocess.Popen(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.agent import Agent, ToolFailed, an_agent, audit_lines, eventually
-from tests.asking import Asked, Person, command, read_line, run
+from tests.agent import Agent, ToolFailed, an_agent, audit_lines, command_line, eventually, run_command_line
+from tests.asking import Asked, Person, read_line, run
 from tests.conftest import SLOW
 from tmuxmcp.broker.confirmations import Confirmations
 
@@ -128,7 +127,7 @@ def test_no_secret_is_typed_where_it_would_be_seen(agent: Agent, threads: Thread
 def test_no_agent_answers_itself(agent: Agent, threads: ThreadPoolExecutor):
     agent.call("create_session", program="bash", name="other")
     asked = Asked(agent, threads)
-    argv, _ = command(agent, asked.id, "--text", "x")
+    argv, _ = command_line(agent.state_dir, "answer", asked.id, "--text", "x")
     ran = agent.run(f"cd {Path.cwd()}; {' '.join(argv)}", session_id="other")
     assert (ran["exit_code"], "PERMISSION_DENIED" in ran["output"]) == (4, True), ran
     did = agent.call("run_process", argv=argv, cwd=str(Path.cwd()))
@@ -228,9 +227,7 @@ def test_lists_and_a_wait_tell_that_a_person_is_needed(agent: Agent, threads: Th
     assert agent.call("wait", **waits, timeout_ms=300)["outcome"] == "timeout", "it is no news any more"
     assert agent.call("wait", **waits, timeout_ms=0)["outcome"] == "needs_you", "but so it stands"
     assert agent.call("get_session", session_id="a")["asks"] == 1
-    argv, env = command(agent)
-    argv[argv.index("answer")] = "list"
-    assert ", asks" in subprocess.run(argv, capture_output=True, text=True, check=True, env=env).stdout
+    assert ", asks" in run_command_line(agent.state_dir, "list").stdout
     run(agent, asked.id, "--decline")
     assert agent.call("get_session", session_id="a")["asks"] == 0
 
@@ -329,9 +326,7 @@ def test_an_answer_is_void_in_another_session_of_that_name(state_dir: Path):
 def test_nobody_is_asked_about_a_session_that_is_taken(state_dir: Path):
     with Agent(state_dir, "bash", TMUXMCP_POLICY=POLICY) as agent:
         agent.call("create_session", program="bash", name="a")
-        argv, env = command(agent, "a")
-        argv[argv.index("answer")] = "take"
-        subprocess.run(argv, check=True, env=env, capture_output=True)
+        run_command_line(state_dir, "take", "a")
         with pytest.raises(ToolFailed) as taken:
             agent.run("touch x", session_id="a")
         assert taken.value.code == "SESSION_TAKEN"
@@ -344,9 +339,7 @@ def test_the_queue_has_requests_questions_and_what_the_person_holds(state_dir: P
         with pytest.raises(ToolFailed):
             agent.run("touch x", session_id="a")
         asked = Asked(agent, threads)
-        argv, env = command(agent, "a")
-        argv[argv.index("answer")] = "take"
-        subprocess.run(argv, check=True, env=env, capture_output=True)
+        run_command_line(state_dir, "take", "a")
         listed = json.loads(run(agent, "--json"))["requests"]
         assert [each["kind"] for each in listed] == ["input", "policy", "lease"]
         assert "Only a person agrees" in run(agent, listed[1]["request_id"], status=4)

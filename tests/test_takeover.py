@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent import Agent, ToolFailed, audit_lines, eventually
+from tests.agent import Agent, ToolFailed, audit_lines, eventually, run_command_line
 from tests.conftest import SLOW
 
 HELD_OFF: list[tuple[str, dict[str, Any]]] = [
@@ -32,13 +32,9 @@ def agent(state_dir: Path) -> Iterator[Agent]:
         yield agent
 
 
-def tmuxmcp(agent: Agent, *words: str, status: int = 0) -> Any:
+def tmuxmcp(agent: Agent, verb: str, *words: str, status: int = 0) -> Any:
     """What the person's command line says, as JSON."""
-    verb, *rest = words
-    argv = [sys.executable, "-m", "tmuxmcp", verb, "--json", "--state-dir", str(agent.state_dir), *rest]
-    home = {"HOME": str(agent.state_dir / "home"), "PATH": "/usr/bin:/bin"}
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=home)
-    assert done.returncode == status, done.stderr
+    done = run_command_line(agent.state_dir, verb, "--json", *words, status=status)
     return json.loads(done.stdout) if done.stdout else done.stderr
 
 

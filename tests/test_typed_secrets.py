@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests import canaries
-from tests.agent import Agent, ToolFailed, audit_lines, eventually
+from tests.agent import Agent, ToolFailed, audit_lines, eventually, run_command_line
 from tests.conftest import SLOW, end_server
 from tmuxmcp.broker import secretuse
 from tmuxmcp.broker.broker import Broker
@@ -144,11 +143,8 @@ def test_a_person_has_it_typed_at_the_command_line(agent: Agent):
     ask(agent)
     session = agent.call("get_session")["session_id"]
     rows = json.dumps({"own": {"source": f"file:{agent.state_dir}/home/keep/value", "ask": True}})
-    words = ["--state-dir", str(agent.state_dir), "-s", session, "--secret", "own", "--json"]
-    env = {"HOME": str(agent.state_dir / "home"), "PATH": os.environ["PATH"], "TMUXMCP_SECRETS": rows}
-    done = subprocess.run(
-        [sys.executable, "-m", "tmuxmcp", "send", *words], env=env, check=True, capture_output=True, text=True
-    )
+    words = ["-s", session, "--secret", "own", "--json"]
+    done = run_command_line(agent.state_dir, "send", *words, TMUXMCP_SECRETS=rows)
     assert DIGEST in json.loads(done.stdout)["result"]["content"]
     assert VALUE not in done.stdout + done.stderr
 

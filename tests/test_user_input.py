@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent import Agent, ToolFailed, eventually
+from tests.agent import Agent, ToolFailed, eventually, run_command_line
 from tests.conftest import SLOW
 
 ERAS = ["legacy", "auto"]
@@ -180,8 +178,7 @@ def test_what_was_answered_at_the_command_line_counts(state_dir: Path, mode: str
     """The form in the client comes too late."""
 
     def declines_elsewhere(message: str) -> str:
-        words = [sys.executable, "-m", "tmuxmcp", "answer", "--state-dir", str(state_dir), "a", "--decline"]
-        subprocess.run(words, check=True, capture_output=True)
+        run_command_line(state_dir, "answer", "a", "--decline")
         return "accept"
 
     with Agent(state_dir, "bash", mode=mode, person=declines_elsewhere) as agent:
