@@ -91,7 +91,7 @@ def test_a_secret_typed_in_the_popup_goes_to_the_program_alone(
 
 def test_a_person_types_what_is_asked_where_they_are(agent: Agent, threads: ThreadPoolExecutor, person: Person):
     read_line(agent, "IFS= read -r x")
-    asked = Asked(agent, threads, "Choose.")
+    asked = Asked(agent, threads, "Choose.", request_id="--decline")  # an agent's word, too
     opens(person)
     person.sees("| Choose.")
     person.sees("leaves it open")
@@ -110,6 +110,26 @@ def test_a_person_types_what_is_asked_where_they_are(agent: Agent, threads: Thre
     eventually(lambda: agent.call("get_session", session_id="a")["taken_over"] is None)
     assert agent.run('echo "$x"', session_id="a")["output"] == "by hand\n"
     assert [each["may_type"] for each in agent.call("get_session", session_id="a")["viewers"]] == [True]
+
+
+def test_who_types_for_a_request_that_is_over_is_told_and_gives_the_session_back(
+    agent: Agent, threads: ThreadPoolExecutor, person: Person
+):
+    asked = Asked(agent, threads, "Choose.")
+    opens(person)
+    person.sees("leaves it open")
+    person.seen = ""
+    person.type("\r")
+    person.sees(CLOSED)
+    run(agent, asked.id, "--decline")
+    assert asked.result()["outcome"] == "declined"
+    assert agent.call("get_session", session_id="a")["taken_over"]
+    person.type(KEY)
+    person.sees("was over: declined")
+    assert agent.call("get_session", session_id="a")["taken_over"] is None
+    person.seen = ""
+    person.type("\r")
+    is_back(person)
 
 
 def test_a_popup_closes_when_it_is_answered_elsewhere(agent: Agent, threads: ThreadPoolExecutor, person: Person):

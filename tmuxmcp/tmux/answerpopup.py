@@ -30,8 +30,8 @@ CONCERNED = f"#{{&&:{personkey.MAY_TYPE},#{{&&:{_NAMED},#{{||:{ASKED},{TYPING}}}
 def opens(settings: Mapping[str, str]) -> bytes:
     """The command that opens it in the client that pressed the key.
 
-    The command line imports nothing from the session's directory, which may be an agent's, and what is typed before it
-    asks is not shown.
+    The command line begins in /, as Python imports from the directory that it is started in, and what is typed before
+    it asks is not shown.
 
     Args:
         settings: of the command line, by name.
