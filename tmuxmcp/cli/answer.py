@@ -217,33 +217,34 @@ async def _by_hand(broker: Broker, what: Open, options: argparse.Namespace) -> i
         return 0
     environment = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
     elsewhere = ""
-    async with broker.people.held(what) as attached:
-        process = await anyio.open_process(argv, stdin=None, stdout=None, stderr=None, env=environment)
-        try:
-            await attached(process.pid)
-            async with anyio.create_task_group() as task_group:
+    # From before the session is held: a terminal that goes at any moment gives it back.
+    with anyio.open_signal_receiver(signal.SIGHUP, signal.SIGTERM, signal.SIGINT) as signals:
+        async with broker.people.held(what) as attached:
+            process = await anyio.open_process(argv, stdin=None, stdout=None, stderr=None, env=environment)
+            try:
+                await attached(process.pid)
+                async with anyio.create_task_group() as task_group:
 
-                async def hung_up() -> None:
-                    with anyio.open_signal_receiver(signal.SIGHUP, signal.SIGTERM, signal.SIGINT) as signals:
+                    async def hung_up() -> None:
                         async for number in signals:
                             if number != signal.SIGINT:
                                 process.terminate()
 
-                async def over() -> None:
-                    nonlocal elsewhere
-                    elsewhere = await broker.people.settled_elsewhere(what)
-                    process.terminate()
+                    async def over() -> None:
+                        nonlocal elsewhere
+                        elsewhere = await broker.people.settled_elsewhere(what)
+                        process.terminate()
 
-                task_group.start_soon(hung_up)
-                task_group.start_soon(over)
-                await process.wait()
-                task_group.cancel_scope.cancel()
-        finally:
-            if process.returncode is None:
-                process.terminate()
-                with anyio.move_on_after(2, shield=True):
+                    task_group.start_soon(hung_up)
+                    task_group.start_soon(over)
                     await process.wait()
-        done = not elsewhere and await broker.people.said_done(what, process.pid)
+                    task_group.cancel_scope.cancel()
+            finally:
+                if process.returncode is None:
+                    process.terminate()
+                    with anyio.move_on_after(2, shield=True):
+                        await process.wait()
+            done = not elsewhere and await broker.people.said_done(what, process.pid)
     if elsewhere:
         output.note(f"the request is over: {elsewhere}")
         return 0
