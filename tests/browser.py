@@ -25,13 +25,18 @@ class Page:
     def __init__(self, to: int, answers: int) -> None:
         self._to, self._answers, self._read, self._number = to, answers, b"", 0
         self._session: str | None = None
+        self._events: set[str] = set()
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        self.call("Page.enable")
+        self.complaints: list[str] = []
+        """Errors that the browser told of since then: exceptions, what it refused, what was logged as one."""
+        for domain in ("Page", "Runtime", "Log"):
+            self.call(f"{domain}.enable")
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         """Have the browser do something, and give its answer."""
         self._number += 1
+        self._events.clear()
         request = {"id": self._number, "method": method, "params": params}
         request |= {"sessionId": self._session} if self._session else {}
         os.write(self._to, json.dumps(request).encode() + b"\0")
@@ -41,9 +46,9 @@ class Page:
         return message["result"]
 
     def wait(self, event: str) -> None:
-        """Wait until the browser tells of an event."""
-        while self._message().get("method") != event:
-            pass
+        """Wait until the browser tells of an event, or has done so since the last call began."""
+        while event not in self._events:
+            self._message()
 
     def _message(self) -> dict[str, Any]:
         deadline = time.monotonic() + LIMIT_S
@@ -52,8 +57,17 @@ class Page:
             data = os.read(self._answers, 1 << 20)
             assert data, "the browser is gone"
             self._read += data
-        message, _, self._read = self._read.partition(b"\0")
-        return json.loads(message)
+        text, _, self._read = self._read.partition(b"\0")
+        message: dict[str, Any] = json.loads(text)
+        self._events.add(message.get("method", ""))
+        told = message.get("params", {})
+        if (
+            message.get("method") == "Runtime.exceptionThrown"
+            or told.get("entry", {}).get("level") == "error"
+            or (message.get("method") == "Runtime.consoleAPICalled" and told["type"] in ("error", "assert"))
+        ):
+            self.complaints.append(text.decode())
+        return message
 
     def open(self, file: Path) -> None:
         """Show a file."""

@@ -46,3 +46,4 @@ def page(service: Service, state_dir: Path) -> Iterator[browser.Page]:
     with browser.page() as shown:
         visits.open_list(shown, service, state_dir)
         yield shown
+        assert not shown.complaints

@@ -113,7 +113,7 @@ def test_address_behind_text_opens_only_after_a_question_that_shows_it(page: bro
         page.value(
             "Promise.all(['screen', 'dialog'].map((name) => import(`/page/${name}.js`))).then(([screen, dialog]) => {"
             " const made = new screen.Screen({label: 'x', onLink: dialog.confirmLink});"
-            " document.getElementById('app').replaceChildren(made.element);"
+            " document.body.prepend(made.element);"
             f" made.show({{size: [20, 1], facts: [0, 0, true, '', 'block'],"
             f" lines: {{0: [{{t: 'the very same '}}, {{t: 'text', h: '{address}'}}]}}}}); }})"
         )
@@ -122,7 +122,7 @@ def test_address_behind_text_opens_only_after_a_question_that_shows_it(page: bro
         shown = page.value("document.querySelector('dialog[open] .url')?.textContent")
         assert shown == (None if number else ADDRESS)
         page.value("document.querySelector('dialog button')?.click()")
-    page.value("location.hash = 'session=one'")
+        page.value("document.querySelector('.screen').remove()")
 
 
 def test_an_ended_session_shows_what_it_showed_last(page: browser.Page, service: Service):
