@@ -38,6 +38,7 @@ class Service:
     def __init__(
         self, state_dir: Path, *arguments: str, start: Sequence[str] = ("-m", "tmuxmcp"), **variables: str
     ) -> None:
+        self.state_dir = state_dir
         home = state_dir / "home"
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         tokens = state_dir / "tokens"
