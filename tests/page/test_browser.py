@@ -248,3 +248,26 @@ def test_page_goes_on_by_itself_after_a_restart_of_the_server(state_dir: Path, s
             page.until("document.body.innerText.includes('after the restart')")
         finally:
             second.stop()
+
+
+@pytest.mark.parametrize("address", ["", "session=one"])
+def test_a_telephone_shows_it_without_scrolling_sideways(page: browser.Page, service: Service, address: str):
+    page.call("Emulation.setDeviceMetricsOverride", width=360, height=740, deviceScaleFactor=3, mobile=True)
+    try:
+        page.value(f"location.hash = '{address}'")
+        page.until(f"document.querySelector('{'.screen .row' if address else 'a.card'}') !== null")
+        page.until("document.documentElement.scrollWidth <= 360")
+        assert page.value("document.querySelector('.out').getBoundingClientRect().right") <= 360
+    finally:
+        page.call("Emulation.clearDeviceMetricsOverride")
+
+
+def test_who_wants_no_motion_sees_none(page: browser.Page, service: Service):
+    service.result("run", session_id="one", command="clear; printf '\\033[5mblinks\\033[0m\\n'")
+    show(page, "one")
+    page.until("document.querySelector('.screen .blink') !== null")
+    name = "getComputedStyle(document.querySelector('.screen .blink')).animationName"
+    assert page.value(name) == "blink"
+    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-reduced-motion", "value": "reduce"}])
+    assert page.value(name) == "none"
+    page.call("Emulation.setEmulatedMedia", features=[])
