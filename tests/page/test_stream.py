@@ -11,13 +11,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import httpx2
 import pytest
 
 from tests.conftest import SLOW, TMUX
+from tests.conftest import eventually as until
 from tests.page.visits import let_in
 from tests.service import Service
+from tmuxmcp.broker.broker import Broker
 from tmuxmcp.page import routes
+from tmuxmcp.page.overview import Overview
 
 
 class Told:
@@ -182,6 +187,21 @@ def test_who_leaves_is_told_nothing_more(service: Service, state_dir: Path):
 def test_an_unknown_session_is_an_error_in_the_stream(service: Service, headers: dict[str, str]):
     with told(service, headers, "nobody") as page:
         page.until(lambda: page.messages and page.messages[-1].get("error", {}).get("code") == "SESSION_NOT_FOUND")
+
+
+@pytest.mark.anyio
+async def test_a_page_that_comes_while_the_last_one_leaves_is_told(broker: Broker):
+    await broker.create_session("bash", name="a")
+    overview = Overview(broker)
+    async with anyio.create_task_group() as task_group:
+        task_group.start_soon(overview.run)
+        for steps in range(8):
+            async with overview.looked_at():
+                await anyio.sleep(0.02)  # what was under way has ended
+                await until(lambda: "a" in overview.rows)
+            for _ in range(steps):
+                await anyio.lowlevel.checkpoint()
+        task_group.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("body", [b"[]", b"{", b'{"session": 1}', b"{}"])

@@ -47,6 +47,8 @@ LONGEST_LINE = 1 << 16
 class Standing:
     """How a session stands."""
 
+    sign: Hashable
+    """As `Seeing.signs` has it, of the same moment."""
     summary: r.SessionSummary
     taken: Lease | None
     """The person who holds it."""
@@ -146,6 +148,7 @@ class Seeing:
         pane = None if session.exited else session.pane
         taken = pane.taken if pane else None
         return Standing(
+            sign=self._sign(session),
             summary=facts.summary(session, look),
             taken=taken,
             paused="" if pane is None or pane.paused is None else "all" if pane.all_paused else "one",

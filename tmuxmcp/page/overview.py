@@ -59,6 +59,8 @@ class Overview:
         self._wanted, self._unwanted = anyio.Event(), anyio.Event()
         self._news = anyio.Event()
         self._dirty: set[str] = set()
+        self._signs: dict[str, Hashable] = {}
+        """Of the moments in which the rows were made."""
 
     @asynccontextmanager
     async def looked_at(self) -> AsyncIterator[None]:
@@ -87,9 +89,10 @@ class Overview:
                     self._unwanted = anyio.Event()
                     await self._unwanted.wait()
                 task_group.cancel_scope.cancel()
-            self._wanted = anyio.Event()
-            self.rows, self.waits, self._asked = {}, [], {}
+            self.rows, self._signs, self.waits, self._asked = {}, {}, [], {}
             self.version = 0  # so that the next page is told nothing before it is known
+            if not self.lookers:  # else somebody has come while the work ended
+                self._wanted = anyio.Event()
 
     # ---- the work --------------------------------------------------------------------------------
 
@@ -110,7 +113,7 @@ class Overview:
                     destroyed_at = begun
                     over = set(self._seeing.destroyed())
                     self._dirty |= {name for name in over if name not in now} | (self.rows.keys() - now.keys())
-                self._dirty |= {name for name in now if signs.get(name) != now[name]}
+                self._dirty |= {name for name in now if self._signs.get(name) != now[name]}
                 for name in followed.keys() - now.keys():
                     followed.pop(name).cancel()
                 for name in now.keys() - followed.keys():
@@ -180,6 +183,7 @@ class Overview:
                 log.debug("session %s cannot be looked at: %s", name, error)
                 continue
             if row is None:
+                self._signs.pop(name, None)
                 changed |= self.rows.pop(name, None) is not None
                 self._asked.pop(name, None)
             elif self.rows.get(name) != row:
@@ -196,6 +200,7 @@ class Overview:
         standing = await self._seeing.standing(name)
         if standing is None:
             return None
+        self._signs[name] = standing.sign
         summary, taken = standing.summary, standing.taken
         row = summary.model_dump(mode="json", exclude={"output_bytes"})
         row |= {
