@@ -40,4 +40,5 @@ def open_list(page: browser.Page, service: Service, state_dir: Path) -> None:
 def show(page: browser.Page, session: str) -> None:
     """Go to a session, and wait for its screen."""
     page.value(f"location.hash = 'session={session}'")
-    page.until(f"document.title.startsWith('{session}') && document.querySelectorAll('.screen .row').length > 0")
+    named = f"` ${{document.title}}`.includes(' {session} · ')"  # behind the number of those that need somebody
+    page.until(f"{named} && document.querySelectorAll('.screen .row').length > 0")
