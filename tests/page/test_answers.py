@@ -271,7 +271,7 @@ def test_a_secret_is_typed_and_is_nowhere(
 
     def types(asked: Asked, line: str) -> httpx2.Response:
         body = json.dumps(asked.named | {"line": line})
-        answer = person.post("/page/type", content=body, headers={"Content-Type": "application/json"})
+        answer = person.post("/page/answer", content=body, headers={"Content-Type": "application/json"})
         answers.append(answer.text)
         return answer
 
@@ -285,7 +285,7 @@ def test_a_secret_is_typed_and_is_nowhere(
         for wrong in ("\ud800", "\x1b", "x" * 5000):
             assert types(asked, canaries["wrong"] + wrong).status_code == 400
         assert types(asked, "").status_code == 400
-        broken = person.post("/page/type", content=canaries["broken"], headers={"Content-Type": "application/json"})
+        broken = person.post("/page/answer", content=canaries["broken"], headers={"Content-Type": "application/json"})
         answers.append(broken.text)
         assert asked.waits
         assert types(asked, canaries.awkward("right")).json() == {"first": True, "typed": True, "became": None}

@@ -61,12 +61,12 @@ def test_a_secret_is_typed_in_the_page(state_dir: Path, threads: ThreadPoolExecu
         assert "    The key." in asked.message
         with httpx2.Client(base_url=f"http://{url.netloc}", timeout=20 * SLOW) as person:
             named = {"session": "a", "request": request.stem}
-            assert person.post("/page/type", json=named | {"line": SECRET}).status_code == 401
+            assert person.post("/page/answer", json=named | {"line": SECRET}).status_code == 401
             code = {"code": codes.make_code(state_dir, url.port or 0)}
             token = person.post("/page/enter", json=code).json()["token"]
             person.headers["Authorization"] = f"Bearer {token}"
             assert person.post("/page/became", json=named).json()["became"] is None, "accepting settles nothing"
-            assert person.post("/page/type", json=named | {"line": SECRET}).json()["first"]
+            assert person.post("/page/answer", json=named | {"line": SECRET}).json()["first"]
         assert answer.result(20 * SLOW)["outcome"] == "done"
         assert len(agent.asked) == 1
         kept = [each for each in state_dir.rglob("*") if each.is_file() and SECRET.encode() in each.read_bytes()]
