@@ -21,7 +21,9 @@ from tests.conftest import eventually as until
 from tests.page.visits import let_in
 from tests.service import Service
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.faces.tokens import bearer
 from tmuxmcp.page import routes
+from tmuxmcp.page.codes import Keys
 from tmuxmcp.page.overview import Overview
 
 
@@ -210,3 +212,10 @@ def test_what_is_no_request_is_refused(service: Service, headers: dict[str, str]
         f"{service.url}/page/stream", content=body, headers=headers | {"Content-Type": "application/json"}
     )
     assert answer.status_code == 400
+
+
+@pytest.mark.anyio
+async def test_no_two_routes_have_one_path(broker: Broker, state_dir: Path):
+    page = routes.Page(broker, Keys(state_dir, 1), bearer)
+    paths = [route.path for route in page.routes()]
+    assert sorted(paths) == sorted(set(paths))

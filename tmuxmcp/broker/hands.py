@@ -95,7 +95,7 @@ class Hands:
         look = await with_room(session, self._settings, what.data, what)
         data, after = lines.replace("\n", "\r").encode(), []
         if look.mode == "password" and len(data) <= INLINE_BYTES:
-            data, after = b"", [panes.raw(pane, data[at : at + 200]) for at in range(0, len(data), 200)]
+            data, after = b"", panes.raw_pieces(pane, data)
         done = await panes.type_input(
             session.tmux,
             pane,

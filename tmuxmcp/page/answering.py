@@ -5,7 +5,6 @@ Of a line that is typed, nothing is answered, logged or kept here: errors say wh
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Literal, get_args
 
 from starlette.responses import Response
@@ -14,8 +13,7 @@ from starlette.routing import Route
 from tmuxmcp.broker.answering import Open
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import InvalidArgument
-from tmuxmcp.page.answers import answer, text_of
-from tmuxmcp.page.asked import Asked, answering
+from tmuxmcp.page.answers import Asked, Give, answer, routes_of, text_of
 from tmuxmcp.page.overview import Overview
 
 Settled = Literal["done", "declined"]
@@ -32,13 +30,13 @@ class Answering:
 
     def routes(self) -> list[Route]:
         """A route for each way to settle something."""
-        named: dict[str, Callable[[Asked], Awaitable[Response]]] = {
+        named: dict[str, Give] = {
             "answer": self._type,
             "settle": self._settle,
             "became": self._became,
             "agree": self._agree,
         }
-        return [Route(f"/page/{name}", answering(give), methods=["POST"]) for name, give in named.items()]
+        return routes_of(named)
 
     async def _type(self, asked: Asked) -> Response:
         """Type a line and Enter, as long as the request waits."""

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from tmuxmcp.errors import InvalidArgument, ResourceLimit, TmuxMcpError
+
+Asked = dict[str, Any]
+"""The object that a request brings."""
+
+Give = Callable[[Asked], Awaitable[Response]]
 
 MOST_BYTES = 64 * 1024
 """Of a request's body."""
@@ -53,7 +61,25 @@ def refused(error: TmuxMcpError) -> Response:
     return answer({"error": error.as_dict()}, error.http_status)
 
 
-async def body_of(request: Request, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
+def routes_of(named: Mapping[str, Give], most_bytes: int = MOST_BYTES) -> list[Route]:
+    """A route for each question: it answers with what is made of a request's body, or with why nothing is."""
+    return [Route(f"/page/{name}", _endpoint(give, most_bytes), methods=["POST"]) for name, give in named.items()]
+
+
+def _endpoint(give: Give, most_bytes: int) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await give(await body_of(request, most_bytes))
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            return refused(InvalidArgument(f"{first['loc']}: {first['msg']}."))
+        except TmuxMcpError as error:
+            return refused(error)
+
+    return endpoint
+
+
+async def body_of(request: Request, most_bytes: int = MOST_BYTES) -> Asked:
     """The object that a request brings.
 
     Raises:
@@ -74,7 +100,7 @@ async def body_of(request: Request, most_bytes: int = MOST_BYTES) -> dict[str, A
     return asked
 
 
-def text_of(asked: dict[str, Any], name: str) -> str:
+def text_of(asked: Asked, name: str) -> str:
     """A text that a request has to bring.
 
     Raises:
@@ -86,7 +112,7 @@ def text_of(asked: dict[str, Any], name: str) -> str:
     return value
 
 
-def session_of(asked: dict[str, Any]) -> dict[str, Any]:
+def session_of(asked: Asked) -> dict[str, Any]:
     """The session that a request is about, as arguments of operations; `ID.N` is an earlier one of that name.
 
     Raises:
@@ -100,7 +126,7 @@ def session_of(asked: dict[str, Any]) -> dict[str, Any]:
     return {"session_id": name, "generation": int(generation)}
 
 
-def integer_of(asked: dict[str, Any], name: str) -> int | None:
+def integer_of(asked: Asked, name: str) -> int | None:
     """A whole number that a request may bring.
 
     Raises:

@@ -6,14 +6,11 @@ Each is an operation of the broker, in the name of the person, with the few argu
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, get_args
 
 import anyio
-from pydantic import ValidationError
-from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
@@ -23,8 +20,8 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.words import FilmFormat
-from tmuxmcp.errors import InvalidArgument, TmuxMcpError
-from tmuxmcp.page.answers import HEADERS, answer, body_of, integer_of, refused, session_of, text_of
+from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.page.answers import HEADERS, Asked, Give, answer, integer_of, routes_of, session_of, text_of
 from tmuxmcp.page.cells import encoded_screen
 from tmuxmcp.page.overview import CALLER
 
@@ -34,8 +31,6 @@ MOST_OUTPUT = 256 * 1024
 MOST_MATCHES = 200
 AT_ONCE = 4
 """Past screens and recordings that are made at once, for all pages."""
-
-Asked = dict[str, Any]
 
 
 class Asking:
@@ -49,7 +44,7 @@ class Asking:
 
     def routes(self) -> list[Route]:
         """A route for each question."""
-        named: dict[str, Callable[[Asked], Awaitable[Response]]] = {
+        named: dict[str, Give] = {
             "commands": self._commands,
             "output": self._output,
             "search": self._search,
@@ -58,7 +53,7 @@ class Asking:
             "generations": self._generations,
             "export": self._export,
         }
-        return [Route(f"/page/{name}", answering(give), methods=["POST"]) for name, give in named.items()]
+        return routes_of(named)
 
     async def _commands(self, asked: Asked) -> Response:
         request = q.ListCommands(
@@ -125,18 +120,3 @@ class _Once(FileResponse):
 
 def _told(result: r.Result) -> Response:
     return answer(result.model_dump(mode="json"))
-
-
-def answering(give: Callable[[Asked], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """What answers a request with what `give` makes of its body, or with why it does not."""
-
-    async def endpoint(request: Request) -> Response:
-        try:
-            return await give(await body_of(request))
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            return refused(InvalidArgument(f"{first['loc']}: {first['msg']}."))
-        except TmuxMcpError as error:
-            return refused(error)
-
-    return endpoint

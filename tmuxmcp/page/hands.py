@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import anyio
 import anyio.abc
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -23,7 +22,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.hands import pasteable
 from tmuxmcp.broker.input import Keys, Text
 from tmuxmcp.errors import InvalidArgument, InvalidKey, NoInput, ResourceLimit, TmuxMcpError
-from tmuxmcp.page.answers import answer, body_of, integer_of, refused, text_of
+from tmuxmcp.page.answers import Asked, Give, answer, integer_of, routes_of, text_of
 from tmuxmcp.terminal.keys import parse_key
 
 log = logging.getLogger(__name__)
@@ -42,8 +41,6 @@ MOST_PASTE = 64 * 1024
 
 MOST_BODY = 512 * 1024
 """Bytes of a request: JSON writes some characters of a paste with six."""
-
-Asked = dict[str, Any]
 
 
 class Handling:
@@ -96,7 +93,7 @@ class Handling:
 
     def routes(self) -> list[Route]:
         """A route for each thing that a page does."""
-        named: dict[str, Callable[[Asked], Awaitable[Asked]]] = {
+        named: dict[str, Give] = {
             "take": self._take,
             "give-back": self._give_back,
             "type": self._type,
@@ -104,24 +101,24 @@ class Handling:
             "pause": self._pause,
             "resume": self._resume,
         }
-        return [Route(f"/page/{name}", _doing(act), methods=["POST"]) for name, act in named.items()]
+        return routes_of(named, MOST_BODY)
 
-    async def _take(self, asked: Asked) -> Asked:
+    async def _take(self, asked: Asked) -> Response:
         page = page_of(asked)
         taken = await self._broker.hands.take(text_of(asked, "session"), page)
         self._watch(page)
-        return {"by": taken.by, "since": taken.since, "via": taken.via, "page": taken.page}
+        return answer({"by": taken.by, "since": taken.since, "via": taken.via, "page": taken.page})
 
-    async def _give_back(self, asked: Asked) -> Asked:
-        return {"given_back": await self._broker.hands.give_back(text_of(asked, "session"), page_of(asked))}
+    async def _give_back(self, asked: Asked) -> Response:
+        return answer({"given_back": await self._broker.hands.give_back(text_of(asked, "session"), page_of(asked))})
 
-    async def _type(self, asked: Asked) -> Asked:
+    async def _type(self, asked: Asked) -> Response:
         items = _items(asked.get("items"))
         if items:
             await self._broker.hands.press(text_of(asked, "session"), page_of(asked), items)
-        return {"typed": len(items)}
+        return answer({"typed": len(items)})
 
-    async def _paste(self, asked: Asked) -> Asked:
+    async def _paste(self, asked: Asked) -> Response:
         text = text_of(asked, "text")
         size = len(text.encode("utf-8", "replace"))
         if size > MOST_PASTE:
@@ -129,13 +126,13 @@ class Handling:
             raise ResourceLimit(f"A paste may have {MOST_PASTE:,} bytes, not {size:,}.", hint=hint)
         if not pasteable(text):
             raise NoInput("There is nothing to paste.")
-        return {"left_out": await self._broker.hands.paste(text_of(asked, "session"), page_of(asked), text)}
+        return answer({"left_out": await self._broker.hands.paste(text_of(asked, "session"), page_of(asked), text)})
 
-    async def _pause(self, asked: Asked) -> Asked:
-        return {"paused": await self._broker.hands.pause(text_of(asked, "session"))}
+    async def _pause(self, asked: Asked) -> Response:
+        return answer({"paused": await self._broker.hands.pause(text_of(asked, "session"))})
 
-    async def _resume(self, asked: Asked) -> Asked:
-        return {"resumed": await self._broker.hands.resume(text_of(asked, "session"))}
+    async def _resume(self, asked: Asked) -> Response:
+        return answer({"resumed": await self._broker.hands.resume(text_of(asked, "session"))})
 
 
 def number_of(asked: Asked) -> int:
@@ -188,13 +185,3 @@ def _item(item: Asked) -> Keys | Text | None:
     except InvalidKey:
         return None
     return Keys(names) if len(names) <= 2 else None  # a few keys are two names; more is a repeat
-
-
-def _doing(act: Callable[[Asked], Awaitable[Asked]]) -> Callable[[Request], Awaitable[Response]]:
-    async def endpoint(request: Request) -> Response:
-        try:
-            return answer(await act(await body_of(request, MOST_BODY)))
-        except TmuxMcpError as error:
-            return refused(error)
-
-    return endpoint
