@@ -128,6 +128,7 @@ def test_what_is_asked_behind_a_relay_is_seen(agent: Agent, inner: dict[str, str
         modes = {"shell_prompt": "line_input"}
     try:
         come(agent, terminal, r"in\$")
+        agent.call("read", session_id=terminal.id, wait_for="ready")  # its prompt is learnt while it rests there
         for _ in range(TIMES):
             for text, mode, shows in STEPS:
                 answer = terminal.step(line(text, modes.get(mode, mode), read="screen"))
