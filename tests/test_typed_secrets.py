@@ -190,7 +190,7 @@ def test_nothing_is_typed_where_it_is_refused(agent: Agent, arguments: dict[str,
     error = refused(agent, **arguments)
     assert error.code == code
     if arguments["secret"] == "none":
-        assert error.error["details"]["secrets"] == ["asked", "broken", "elsewhere", "printed", "shell"]
+        assert error.error["details"]["secrets"] == ["asked", "broken", "elsewhere", "printed", "shell", "sudo"]
     assert agent.call("get_session")["mode"] == "password"
 
 
