@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 
 import anyio
@@ -124,3 +124,33 @@ async def test_a_broker_that_stays_makes_them(
                 assert broker._making is None
                 continue
             await eventually(lambda broker=broker: screens(broker), 60)  # type: ignore[misc]  # bound at once
+
+
+async def test_it_stands_aside_while_a_call_is_answered(vim: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for long, and not always: calls that follow one another at once must not keep it from its work."""
+
+    def stopped() -> bool:
+        return child.status() == psutil.STATUS_STOPPED
+
+    monkeypatch.setattr(module, "ASIDE_S", 1000)
+    monkeypatch.setattr(module, "BETWEEN_S", 0)
+    async with making(vim) as made:
+        made.look()
+        child = psutil.Process((await eventually(lambda: made._replaying.process, 20)).pid)
+        with made.aside():
+            await eventually(stopped)
+        await eventually(lambda: not stopped())
+        monkeypatch.setattr(module, "ASIDE_S", 0.01)
+        with made.aside():
+            await eventually(lambda: not stopped())
+            monkeypatch.setattr(module, "BETWEEN_S", 1000)
+            with made.aside():
+                assert not stopped()
+
+
+async def test_every_call_has_it_stand_aside(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    aside: list[Making] = []
+    monkeypatch.setattr(Making, "aside", lambda made: nullcontext(aside.append(made)))
+    async with Broker.open(BrokerSettings(state_dir=state_dir), keeps_times=True) as broker:
+        await broker.list_sessions()
+        assert aside == [broker._making]

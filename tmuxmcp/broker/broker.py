@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -171,7 +171,8 @@ class Broker(Operations):
             return await self._verbs.act(filled, call, replace(target, restores=restores) if restores else target)
 
         try:
-            result = await self._judged(request, call, act)
+            with self._making.aside() if self._making else nullcontext():
+                result = await self._judged(request, call, act)
         except BaseException:  # cancelled, for one
             call.not_told()
             raise

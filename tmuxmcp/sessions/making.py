@@ -8,6 +8,10 @@ only the time which nobody else wants, and that is there while there is work. If
 from __future__ import annotations
 
 import logging
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import anyio
@@ -30,6 +34,12 @@ ENOUGH_BYTES = 512 * 1024
 
 TURN = 8
 """Checkpoints of one session before it is another one's turn."""
+
+ASIDE_S = 0.1
+"""While a call is answered the process is stopped, for so long at most."""
+
+BETWEEN_S = 0.02
+"""For so long it works between two stops: calls that follow one another at once must not keep it from its work."""
 
 MOST_FAILURES = 3
 """After so many in a row, a session is left alone."""
@@ -60,6 +70,9 @@ class Making:
         """By path and number of a session's directory."""
         self._wanted: list[Session] = []
         self._work = anyio.Event()
+        self._stopped = anyio.Event()
+        self._stopped_at: float | None = None
+        self._went_on_at = 0.0
 
     def look(self) -> None:
         """See which sessions have printed enough since; called now and then, by who is awake."""
@@ -75,14 +88,55 @@ class Making:
 
     async def run(self) -> None:
         """Make what is wanted, until cancelled."""
+        async with anyio.create_task_group() as task_group:
+            task_group.start_soon(self._end_stops)
+            while True:
+                await self._work.wait()
+                self._work = anyio.Event()
+                try:
+                    while self._wanted:
+                        await self._turn(self._wanted[0])
+                finally:
+                    self._replaying.close()
+
+    # ---- standing aside --------------------------------------------------------------------------
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Stop the process while a call is answered: whatever its priority, it slows down what runs beside it."""
+        self._stop()
+        try:
+            yield
+        finally:
+            self._go_on()
+
+    def _stop(self) -> None:
+        now, process = time.monotonic(), self._replaying.process
+        if process and self._stopped_at is None and now - self._went_on_at >= BETWEEN_S:
+            process.send_signal(signal.SIGSTOP)
+            self._stopped_at = now
+            self._stopped.set()
+
+    def _go_on(self) -> None:
+        if self._stopped_at is None:
+            return
+        self._stopped_at, self._went_on_at = None, time.monotonic()
+        if process := self._replaying.process:
+            process.send_signal(signal.SIGCONT)
+
+    async def _end_stops(self) -> None:
+        """Let the process go on where a call takes long."""
         while True:
-            await self._work.wait()
-            self._work = anyio.Event()
-            try:
-                while self._wanted:
-                    await self._turn(self._wanted[0])
-            finally:
-                self._replaying.close()
+            await self._stopped.wait()
+            self._stopped = anyio.Event()
+            while self._stopped_at is not None:
+                left_s = self._stopped_at + ASIDE_S - time.monotonic()
+                if left_s <= 0:
+                    self._go_on()
+                else:
+                    await anyio.sleep(left_s)
+
+    # ---- the work --------------------------------------------------------------------------------
 
     async def _turn(self, session: Session) -> None:
         """Make some checkpoints of a session; its next turn comes behind the others."""
