@@ -5,10 +5,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,7 +20,7 @@ import pytest
 from tests import browser
 from tests.agent import audit_lines, eventually
 from tests.canaries import Canaries, files, kept_by_tmux, processes, watched_processes
-from tests.conftest import SLOW, end_server
+from tests.conftest import SLOW
 from tests.service import Service, bearer
 from tmuxmcp.page import codes
 
@@ -30,14 +28,6 @@ POLICY = [
     {"program": "touch", "action": "confirm", "reason": "it makes a file"},
     {"program": "rmdir", "action": "confirm", "reason": "it removes a directory"},
 ]
-
-
-@pytest.fixture(scope="module")
-def state_dir() -> Iterator[Path]:
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
-    yield directory
-    end_server(directory)
-    shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

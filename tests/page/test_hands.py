@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +17,7 @@ import pytest
 from tests import browser, canaries
 from tests.agent import audit_lines, eventually
 from tests.canaries import Canaries
-from tests.conftest import SLOW, end_server
+from tests.conftest import SLOW
 from tests.conftest import eventually as until
 from tests.service import TOKENS, Service, bearer
 from tmuxmcp.broker.broker import Broker
@@ -29,14 +27,6 @@ from tmuxmcp.page.hands import Handling
 
 ONE, OTHER = 1_000_000_001, 5_294_967_295
 """Numbers of two pages."""
-
-
-@pytest.fixture(scope="module")
-def state_dir() -> Iterator[Path]:
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
-    yield directory
-    end_server(directory)
-    shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

@@ -132,20 +132,21 @@ async def test_it_stands_aside_while_a_call_is_answered(vim: Broker, monkeypatch
     def stopped() -> bool:
         return child.status() == psutil.STATUS_STOPPED
 
-    monkeypatch.setattr(module, "ASIDE_S", 1000)
+    monkeypatch.setattr(module, "ASIDE_S", 0.01)
     monkeypatch.setattr(module, "BETWEEN_S", 0)
     async with making(vim) as made:
         made.look()
         child = psutil.Process((await eventually(lambda: made._replaying.process, 20)).pid)
         with made.aside():
+            assert made._stopped_at is not None
+            await eventually(lambda: made._stopped_at is None and not stopped())
+        monkeypatch.setattr(module, "ASIDE_S", 1000)
+        with made.aside():
             await eventually(stopped)
         await eventually(lambda: not stopped())
-        monkeypatch.setattr(module, "ASIDE_S", 0.01)
+        monkeypatch.setattr(module, "BETWEEN_S", 1000)
         with made.aside():
-            await eventually(lambda: not stopped())
-            monkeypatch.setattr(module, "BETWEEN_S", 1000)
-            with made.aside():
-                assert not stopped()
+            assert made._stopped_at is None
 
 
 async def test_every_call_has_it_stand_aside(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
