@@ -51,7 +51,7 @@ UNMOVED_S = 0.1
 Once for its own terminal, and once for each relay."""
 
 RELAYED_S = 0.02
-"""The same behind relays (script, sudo): what is printed there passes through each of them."""
+"""The same behind relays (script, sudo), once and for each of them: what is printed there passes through them all."""
 
 NEW_S = 0.06
 """The same, from its beginning, for a program that has just begun and has printed nothing (fzf draws after 20 ms)."""
@@ -288,7 +288,9 @@ async def _ready(session: Session, look: Look, wait: Wait, watch: _Watch, now: f
     # A prompt that is newer than the wait: nothing to be seen settling.
     new_prompt = shown and look.own_shell_in_front and look.shell.prompt_end > watch.begun_at
     new_prompt = new_prompt and not look.knows.draws_after_mark
-    rest_s = max(_settle_s(wait, watch, process, len(look.relays)), RELAYED_S if look.relays else 0)
+    rest_s = max(
+        _settle_s(wait, watch, process, len(look.relays)), RELAYED_S * (1 + len(look.relays)) if look.relays else 0
+    )
     if not new_prompt and now - max(watch.ready_since, watch.changed) < rest_s:
         return None
     by_marks = look.at_prompt and look.own_shell_in_front
