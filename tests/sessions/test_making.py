@@ -138,6 +138,9 @@ async def test_it_stands_aside_while_a_call_is_answered(vim: Broker, monkeypatch
         made.look()
         child = psutil.Process((await eventually(lambda: made._replaying.process, 20)).pid)
         with made.aside():
+            assert made._stopped_at is None or made._replaying.started, "it would not end with us yet"
+        await eventually(lambda: made._replaying.started, 20)
+        with made.aside():
             assert made._stopped_at is not None
             await eventually(lambda: made._stopped_at is None and not stopped())
         monkeypatch.setattr(module, "ASIDE_S", 1000)

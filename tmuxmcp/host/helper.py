@@ -96,12 +96,14 @@ class Helper:
             packages: what it imports beside Python's own.
         """
         self.process: subprocess.Popen[bytes] | None = None
+        self.started = False
+        """The process has said that it listens; from then on it ends with us, also while it is stopped."""
         self.script, self._packages = script, packages
         self._turns = Turns()
 
     def close(self) -> None:
         """End the process; the next question would start another one."""
-        process, self.process = self.process, None
+        process, self.process, self.started = self.process, None, False
         if process:
             process.kill()
             with process:
@@ -142,6 +144,7 @@ class Helper:
                     _stand_back(self.process.pid)
                 with anyio.fail_after(START_S):
                     await _read(self.process)
+                self.started = True
             with anyio.fail_after(self.limit_s):
                 await _write(self.process, data)
                 return json.loads(await _read(self.process))

@@ -112,7 +112,7 @@ class Making:
 
     def _stop(self) -> None:
         now, process = time.monotonic(), self._replaying.process
-        if process and self._stopped_at is None and now - self._went_on_at >= BETWEEN_S:
+        if process and self._replaying.started and self._stopped_at is None and now - self._went_on_at >= BETWEEN_S:
             process.send_signal(signal.SIGSTOP)
             self._stopped_at = now
             self._stopped.set()
