@@ -9,13 +9,13 @@ import runpy
 import subprocess
 import sys
 import tempfile
-import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import SLOW, end_server
+from tests.service import a_service
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.cli.arguments import VERBS
 from tmuxmcp.config import Settings
@@ -107,20 +107,16 @@ def test_readme_is_found_by_registries():
     assert "<!-- mcp-name: io.github.tmuxmcp/tmuxmcp -->" in (ROOT / "README.md").read_text()
 
 
-# ---- the picture -------------------------------------------------------------------------------
+# ---- the film ----------------------------------------------------------------------------------
 
 
-def shown(picture: str) -> list[str]:
-    return [text.text or "" for text in ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells that a program asks for a password")
-async def test_picture_shows_what_happens(anyio_backend: str):
-    """Colours may differ between versions of tmux; words may not."""
-    made = await runpy.run_path(str(ROOT / "scripts" / "picture.py"))["picture"]()
-    kept = (ROOT / "docs" / "images" / "first-session.svg").read_text()
-    assert len(kept) < 20_000
-    assert "".join(shown(kept)) == "".join(shown(made)), "run scripts/picture"
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells that vim waits for keys")
+def test_film_can_be_made(tmp_path: Path):
+    parts = runpy.run_path(str(ROOT / "scripts" / "film.py"))
+    with parts["project"](tmp_path / "shop"), a_service() as service:
+        made = parts["film"](service, tmp_path / "shop", tmp_path / "film.gif", pace=0)
+    assert made["bytes"] == (tmp_path / "film.gif").stat().st_size
+    assert parts["FILM"].stat().st_size < parts["MOST_BYTES"]
 
 
 # ---- blocks that run ---------------------------------------------------------------------------
