@@ -146,9 +146,25 @@ install_with_pip() { # run|test PYTHON
         need_ensurepip "$2"
         "$2" -m venv "$venv" || return
     fi
-    local install=("$venv/bin/python" -m pip --quiet --no-input --disable-pip-version-check install)
-    "${install[@]}" --require-hashes -r "$root/requirements/$1.txt" &&
-        "${install[@]}" --no-deps --no-build-isolation -e "$root"
+    local install=("$venv/bin/python" -m pip --no-input --disable-pip-version-check install --progress-bar off)
+    "${install[@]}" --require-hashes -r "$root/requirements/$1.txt" | say_progress "$(grep -c == "$root/requirements/$1.txt")" &&
+        "${install[@]}" --quiet --no-deps --no-build-isolation -e "$root"
+}
+
+# say_progress PACKAGES: reads what pip says; one line that changes at a terminal, else a line now and then.
+say_progress() {
+    local line done=0 name
+    while read -r line; do
+        [[ $line == Collecting* ]] || continue
+        done=$((done + 1)) name=${line#Collecting } name=${name%%[=<> ]*}
+        if [[ -t 2 ]]; then
+            printf '\r\e[Ktmuxmcp: package %d of %d: %s' "$done" "$1" "$name" >&2
+        elif ((done % 20 == 0)); then
+            say "package $done of $1: $name"
+        fi
+    done
+    [[ ! -t 2 ]] || printf '\r\e[K' >&2
+    say "installing $done packages"
 }
 
 need_ensurepip() { # PYTHON
