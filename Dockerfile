@@ -2,6 +2,7 @@
 #
 #   docker run -i --rm tmuxmcp                     an MCP server on stdio
 #   docker compose --profile shared up             an MCP server over HTTP; see compose.yaml
+#   docker build --target workbench -t tmuxmcp .   the same with what programmers expect: compilers, ssh, ripgrep ...
 #
 # Everything that outlives a container is in /state. The user is no one special and the root file system may be
 # read-only.
@@ -17,7 +18,7 @@ COPY . .
 RUN /opt/tmuxmcp/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
     && /opt/tmuxmcp/bin/pip uninstall -q -y editables hatchling pathspec pluggy trove-classifiers pip
 
-FROM python:${PYTHON}-slim-bookworm
+FROM python:${PYTHON}-slim-bookworm AS slim
 RUN apt-get update \
     && apt-get install -y --no-install-recommends bash git less ncurses-term procps tini tmux vim-tiny zsh \
     && rm -rf /var/lib/apt/lists/* \
@@ -41,3 +42,14 @@ HEALTHCHECK --interval=30s --timeout=5s --start-period=10s \
 # Somebody has to collect what sessions leave behind: tini is process 1.
 ENTRYPOINT ["tini", "-s", "--", "tmuxmcp"]
 CMD ["serve"]
+
+FROM slim AS workbench
+USER root
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends \
+        ca-certificates curl file gcc jq libc6-dev make openssh-client patch ripgrep tree unzip xz-utils \
+    && rm -rf /var/lib/apt/lists/*
+USER agent
+
+# What is built unless --target says otherwise.
+FROM slim

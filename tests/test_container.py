@@ -110,6 +110,18 @@ def test_image_holds_what_it_needs_and_no_build_tools(engine: Engine, image: str
     assert lines == ["10001", *wanted.split()]
 
 
+@pytest.mark.skipif("TMUXMCP_TEST_WORKBENCH" not in os.environ, reason="takes over a minute; scripts/container runs it")
+def test_workbench_holds_what_programmers_expect(engine: Engine, image: str) -> None:
+    """`image` has built the layers that both share."""
+    name = "localhost/tmuxmcp:test-workbench"
+    version = f"PYTHON={sys.version_info.major}.{sys.version_info.minor}"
+    engine("build", "-q", "--target", "workbench", "--build-arg", version, "-t", name, str(ROOT), timeout=BUILD_S)
+    program = '#include <stdio.h>\nint main(void) { puts("compiled"); }'
+    work = f"cd /tmp && printf '%s' '{program}' > a.c && make -s a && ./a && echo '[1]' | jq -c . && rg -c put a.c"
+    said = engine("run", "--rm", "--entrypoint", "sh", name, "-c", f"id -u; {work}; curl -V >&2 && ssh -V")
+    assert said.split() == ["10001", "compiled", "[1]", "1"]
+
+
 def test_agent_works_in_a_hardened_container(agent: Contained) -> None:
     assert agent.run("cd /work && export A=1; id -un")["output"] == "agent\n"
     again = agent.run('echo "$A $PWD"; exit_with() { return 3; }; exit_with')
