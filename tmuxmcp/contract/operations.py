@@ -8,10 +8,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
-from inspect import signature
+from functools import cached_property
+from inspect import Parameter, Signature, signature
 from typing import Any, Generic, ParamSpec, cast, overload
 
 from pydantic import ValidationError
+from pydantic.dataclasses import rebuild_dataclass
 
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
@@ -34,6 +36,15 @@ class Method(Generic[P, R]):
         assert name == self._request.operation.name
         self.__name__ = name
 
+    @cached_property
+    def _signature(self) -> Signature:
+        """pydantic tells the arguments of a class that it builds when it is first needed as if a *args stood before."""
+        rebuild_dataclass(self._request)  # type: ignore[arg-type]  # made by pydantic
+        told = [
+            each for each in signature(self._request).parameters.values() if each.kind is not Parameter.VAR_POSITIONAL
+        ]
+        return Signature([each.replace(kind=Parameter.POSITIONAL_OR_KEYWORD) for each in told])
+
     @overload
     def __get__(self, broker: None, owner: type) -> Method[P, R]: ...
     @overload
@@ -50,7 +61,7 @@ class Method(Generic[P, R]):
             return await broker.do(request)
 
         method.__doc__, method.__name__ = self.__doc__, self.__name__
-        method.__signature__ = signature(self._request)  # type: ignore[attr-defined]  # for `help` and editors
+        method.__signature__ = self._signature  # type: ignore[attr-defined]  # for `help` and editors
         return method
 
 

@@ -328,7 +328,7 @@ def operation(
     """
 
     def made(cls: type[T]) -> type[T]:
-        strict = ConfigDict(extra="forbid", strict=True)
+        strict = ConfigDict(extra="forbid", strict=True, defer_build=True)
         request = cast("type[Any]", pydantic.dataclasses.dataclass(cls, frozen=True, config=strict))
         row = Operation(
             request, result, title, tools, acts, session, types, read_only, destructive, repeatable, open_world, long

@@ -40,7 +40,9 @@ KeptBy = Literal["cgroup", "rlimit", "broker", "nobody"]
 class Result(BaseModel):
     """Base of all results."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_serialization_defaults_required=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", json_schema_serialization_defaults_required=True, defer_build=True
+    )
 
     contents: ClassVar[tuple[str, ...]] = ()
     """Names of the fields that hold what a program printed, or what a file holds."""
