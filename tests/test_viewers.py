@@ -6,13 +6,15 @@ import os
 import pwd
 import select
 import shlex
+import shutil
 import signal
+import subprocess
 import sys
 import termios
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import product
 from pathlib import Path
@@ -122,26 +124,58 @@ def drain_until(master: int, text: bytes) -> None:
                 seen = seen[-100:] + os.read(master, 1 << 16)
 
 
+@contextmanager
+def settled(agent: Agent, made: dict[str, Any], cols: int, rows: int) -> Iterator[int]:
+    """A person's terminal that looks at a session, once tmux has drawn all that it draws for one that comes.
+
+    That is twice: as it attaches, and once its client tells the size of its terminal, which may be much later.
+    """
+    argv = shlex.split(made["attach_command"])
+    tmux = argv[: argv.index("attach")]
+    told = f"told-{made['session_id']}"  # the server remembers that it was signalled
+    subprocess.run([*tmux, "set-hook", "-g", "client-resized[90]", f"wait-for -S {told}"], check=True)
+    pid, master = person(argv, cols, rows)
+    try:
+        drain_until(master, b"\x1b[")
+        subprocess.run([*tmux, "wait-for", told], check=True, timeout=10 * SLOW)
+        for word in ("first", "second"):  # the rows above the second word are drawn before it is
+            agent.run(f"echo the ''{word}", session_id=made["session_id"])
+            drain_until(master, f"the {word}".encode())
+        yield master
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.close(master)
+        os.waitpid(pid, 0)
+
+
 def test_a_command_draws_nobody_the_whole_screen_again(agent: Agent):
     """tmux does that whenever an option is set, for everybody who is attached anywhere."""
     made = agent.call("create_session", program="bash")
     session = made["session_id"]
     agent.run(r"printf '\e[2J\e[20;1H%s%s\e[H' far below", session_id=session)
-    pid, master = person(shlex.split(made["attach_command"]), 80, 26)
-    try:
-        drain_until(master, b"farbelow")
-        agent.run("echo be''gun", session_id=session)
-        drain_until(master, b"begun")
+    with settled(agent, made, 80, 26) as master:
         for number in range(5):
             assert agent.run(f"(exit {number})", session_id=session)["exit_code"] == number
         agent.run("echo at the e''nd", session_id=session)
         seen = drawn_until(master, b"at the end")
         assert b"exit 4" in seen
-        assert seen.count(b"farbelow") <= 1  # tmux may draw all once more for a terminal that has just come
-    finally:
-        os.kill(pid, signal.SIGKILL)
-        os.close(master)
-        os.waitpid(pid, 0)
+        assert b"farbelow" not in seen
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])  # fish sets the title with every command, which draws it too
+def test_a_command_draws_nothing_around_the_session_again(agent: Agent, shell: str):
+    """tmux fills what a larger terminal has left, a dot a cell, and does so anew whenever a shell tells its directory."""
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not here")
+    made = agent.call("create_session", program=shell)
+    session = made["session_id"]
+    with settled(agent, made, 100, 30) as master:
+        for number in range(3):
+            assert agent.run(f"sh -c 'exit {number}'", session_id=session)["exit_code"] == number
+        agent.run("echo at the e''nd", session_id=session)
+        assert "·".encode() not in drawn_until(master, b"at the end")
+        agent.run("cd /", session_id=session)
+        drain_until(master, "·".encode())  # it is told when it is another
 
 
 def drawn_until(master: int, text: bytes) -> bytes:

@@ -3,8 +3,9 @@
 # Marks are OSC 133 (the FinalTerm semantic prompts): A prompt, B input, C output, D;STATUS done, P;k=s the
 # continuation prompt. Each carries aid=NONCE of this shell, kept in an unexported variable, and n=NUMBER of the
 # prompt, so that a file full of marks, a nested shell or a replayed log cannot pass for this one; D carries the
-# working directory, and OSC 7 tells it to others; C and D carry the time, t=SECONDS, from bash 5.0 on. Prompts look as
-# they did; `$?` is untouched; set -u, -e and -x do no harm.
+# working directory, and OSC 7 tells it to others once it is another: for each of those, tmux draws the status line and
+# all that surrounds the pane anew, in every terminal that is attached. C and D carry the time, t=SECONDS, from bash 5.0
+# on. Prompts look as they did; `$?` is untouched; set -u, -e and -x do no harm.
 #
 # Every expansion is quoted: IFS is the user's, and behind `\builtin` bash splits the words of `local` like those of any
 # command. Variables are globals with names of our own: a local cannot hide a `readonly status` of the user's.
@@ -37,7 +38,7 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
   # Prompts are counted from here on: in a shell that takes the marks in later, after those of the shells around it.
   __tmuxmcp_from=${TMUXMCP_NUMBER:-0}
   __tmuxmcp_n=$__tmuxmcp_from
-  __tmuxmcp_open= __tmuxmcp_job= __tmuxmcp_late= __tmuxmcp_proof=
+  __tmuxmcp_open= __tmuxmcp_job= __tmuxmcp_late= __tmuxmcp_proof= __tmuxmcp_told=
   __tmuxmcp_a= __tmuxmcp_b= __tmuxmcp_c= __tmuxmcp_s=
 
   # The working directory as a URL path; LC_ALL is C.
@@ -72,7 +73,8 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
       __tmuxmcp_tell+=${__tmuxmcp_urlpath:+";cwd=$__tmuxmcp_urlpath"}${__tmuxmcp_job:+";job=$__tmuxmcp_job"}
       __tmuxmcp_tell+=${__tmuxmcp_proof:+";p=$__tmuxmcp_proof"}$'\a'
     fi
-    if [[ $__tmuxmcp_urlpath ]]; then
+    if [[ $__tmuxmcp_urlpath && $__tmuxmcp_urlpath != "$__tmuxmcp_told" ]]; then
+      __tmuxmcp_told=$__tmuxmcp_urlpath
       # The user may set HOSTNAME, and what it holds must not end the sequence.
       __tmuxmcp_host=${HOSTNAME-}
       __tmuxmcp_tell+=$'\e]7;file://'"${__tmuxmcp_host//[!A-Za-z0-9._-]/}$__tmuxmcp_urlpath"$'\a'

@@ -30,6 +30,7 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
     set -gu __tmuxmcp_over
     set -gu __tmuxmcp_done
     set -g __tmuxmcp_begun
+    set -g __tmuxmcp_told
     switch "$TMUXMCP_HISTFILE"
         case ''
         case '*'
@@ -107,7 +108,10 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
         set -g __tmuxmcp_n (builtin math $__tmuxmcp_n + 1)
         set -e _tm_a _tm_s _tm_t
         functions --erase _tm_z
-        set -q path[1]; and builtin printf '\e]7;file://%s%s\a' $hostname $path >/dev/tty
+        if test -n "$path" -a "$path" != "$__tmuxmcp_told"
+            set -g __tmuxmcp_told $path
+            builtin printf '\e]7;file://%s%s\a' $hostname $path >/dev/tty
+        end
         __tmuxmcp_mark A
         __tmuxmcp_mark B
         for mode in (builtin bind --list-modes)

@@ -10,7 +10,7 @@
 # Prompts are counted from here on, as in bash.sh.
 typeset -gHi __tmuxmcp_from=${__tmuxmcp_from:-0}
 typeset -gHi __tmuxmcp_n=$__tmuxmcp_from
-typeset -gH __tmuxmcp_begun= __tmuxmcp_late= __tmuxmcp_open= __tmuxmcp_job= __tmuxmcp_back= __tmuxmcp_urlpath=
+typeset -gH __tmuxmcp_begun= __tmuxmcp_late= __tmuxmcp_open= __tmuxmcp_job= __tmuxmcp_back= __tmuxmcp_urlpath= __tmuxmcp_told=
 # The halves of a proof that came with a command: one comes with E, the other with D, and they are nobody else's until then.
 typeset -gH +x __tmuxmcp_over= __tmuxmcp_done=
 typeset -gH __tmuxmcp_clock='%D{%s.%6.}'  # as in a prompt: microseconds, without a module
@@ -38,8 +38,11 @@ __tmuxmcp_precmd() {
     tell+=${__tmuxmcp_urlpath:+;cwd=$__tmuxmcp_urlpath}${__tmuxmcp_job:+;job=$__tmuxmcp_job}
     tell+=${__tmuxmcp_done:+;p=$__tmuxmcp_done}$'\a'
   fi
-  # The user may set HOST, and what it holds must not end the sequence.
-  [[ -z $__tmuxmcp_urlpath ]] || tell+=$'\e]7;file://'${HOST//[^A-Za-z0-9._-]/}$__tmuxmcp_urlpath$'\a'
+  if [[ -n $__tmuxmcp_urlpath && $__tmuxmcp_urlpath != "$__tmuxmcp_told" ]]; then
+    __tmuxmcp_told=$__tmuxmcp_urlpath
+    # The user may set HOST, and what it holds must not end the sequence.
+    tell+=$'\e]7;file://'${HOST//[^A-Za-z0-9._-]/}$__tmuxmcp_urlpath$'\a'
+  fi
   __tmuxmcp_job= __tmuxmcp_begun= __tmuxmcp_over= __tmuxmcp_done=
   unset _tm_a _tm_s _tm_t _tm_d
   __tmuxmcp_open=1
