@@ -1,6 +1,8 @@
 """What people who are attached cost the agent: `run` with nobody there, with one, and with a hundred.
 
-tmux draws for each of them in its one thread, and draws all of them anew whenever an option is set, as `run` does.
+tmux draws for each of them in its one thread: rows where a line is added, and the whole pane where the terminal is wider
+than it, or has no room for its last row beside the status line. Whoever has a larger terminal is also drawn what
+surrounds the pane, whenever a program sets a title or tells its directory.
 """
 
 from __future__ import annotations
@@ -15,6 +17,9 @@ from benchmarks.wire import Wire
 from tests.crowd import crowd
 
 CROWD = 100
+
+LARGE = 200, 60
+"""Columns and rows of a terminal that shows more than the session."""
 
 
 def _median_ms(call: Callable[[], object], count: int) -> float:
@@ -45,9 +50,12 @@ def watched(serve: Callable[[dict[str, str]], Wire], quick: bool) -> list[Row]:
             one = run("seen")
         with crowd(argv, CROWD):
             many, beside = run("seen"), run("other")
+        with crowd(argv, CROWD, *LARGE):
+            large = run("seen")
         ours.close()
     return [
         Row("run true, one person attached", one, "ms", alone, "<= 1.2 x alone", one <= 1.2 * alone),
         Row(f"run true, {CROWD} attached", many, "ms", alone, "<= 2 x alone", many <= 2 * alone),
+        Row(f"run true, {CROWD} in large terminals", large, "ms", alone, "<= 2 x alone", large <= 2 * alone),
         Row(f"run true, {CROWD} at another session", beside, "ms", alone, "<= 2 x alone", beside <= 2 * alone),
     ]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.panes import Pane
@@ -17,12 +19,12 @@ _FIELDS = (
     "window_id",
     "client_readonly",
     "client_created",
-    "client_user",
+    "client_uid",  # by its number: for the name, tmux reads the user database for each of them
     "client_tty",
     "client_name",
 )
 _FORMAT = "|".join(f"#{{{name}}}" for name in _FIELDS)
-_LINE = re.compile(r"([A-Za-z0-9_-]*)\|(\$\d+)\|(@\d+)\|([01])\|(\d{1,12})\|([^|]*)\|([^|]*)\|([^|]*)")
+_LINE = re.compile(r"([A-Za-z0-9_-]*)\|(\$\d+)\|(@\d+)\|([01])\|(\d{1,12})\|(\d{0,12})\|([^|]*)\|([^|]*)")
 
 SHOWN_COLS = 60
 """Most of what a status line says of a program."""
@@ -43,7 +45,7 @@ class Viewer:
     since_s: int
     """When it was attached, in seconds since 1970."""
     user: str
-    """Empty: tmux 3.2 does not tell."""
+    """By name, or by number where it has none; empty: tmux 3.2 does not tell."""
     terminal: str
     """Path of its terminal; tmux's name of the client where it has none."""
     name: str
@@ -55,9 +57,17 @@ def parse(line: str) -> Viewer | None:
     found = _LINE.fullmatch(line)
     if found is None:
         return None
-    session_id, home, window_id, readonly, created, *words = found.groups()
-    user, tty, name = ("".join(char for char in word if char.isprintable()) for word in words)
-    return Viewer(session_id, home, window_id, readonly == "0", int(created), user, tty or name, name)
+    session_id, home, window_id, readonly, created, uid, *words = found.groups()
+    tty, name = ("".join(char for char in word if char.isprintable()) for word in words)
+    return Viewer(session_id, home, window_id, readonly == "0", int(created), _user(uid), tty or name, name)
+
+
+@lru_cache(maxsize=64)
+def _user(uid: str) -> str:
+    try:
+        return pwd.getpwuid(int(uid)).pw_name
+    except (ValueError, KeyError, OverflowError):
+        return uid
 
 
 async def everybody(tmux: Tmux) -> list[Viewer]:
