@@ -164,7 +164,7 @@ def test_a_command_draws_nobody_the_whole_screen_again(agent: Agent):
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])  # fish sets the title with every command, which draws it too
 def test_a_command_draws_nothing_around_the_session_again(agent: Agent, shell: str):
-    """tmux fills what a larger terminal has left, a dot a cell, and does so anew whenever a shell tells its directory."""
+    """tmux fills what a larger terminal has left, a dot a cell; anew whenever a shell tells its directory."""
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not here")
     made = agent.call("create_session", program=shell)

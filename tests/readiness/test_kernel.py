@@ -266,3 +266,17 @@ def test_who_wakes_up_at_the_moment_of_a_look_is_still_known():
         seen = {judge(witness.look(pid)).waiting for _ in range(5000)}
     os.close(far)
     assert seen == {Waiting.BUSY}
+
+
+LISTENS_FOR_MOMENTS = "import select\nprint('begun', flush=True)\nwhile True: select.select([0], [], [], 0.0005)"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is of Linux")
+@pytest.mark.skipif(os.geteuid() != 0, reason="others may not be let see system calls")
+def test_who_goes_on_by_itself_at_the_moment_of_a_look_never_waits_for_ever():
+    """A look is many facts: those from before it woke up and from behind are no picture of it."""
+    with running(LISTENS_FOR_MOMENTS) as (pid, far, witness):
+        ready = [verdict for _ in range(5000) if (verdict := judge(witness.look(pid))).ready]
+    os.close(far)
+    assert ready
+    assert not [verdict for verdict in ready if not verdict.weak]

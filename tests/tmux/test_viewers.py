@@ -17,7 +17,8 @@ def test_a_line_of_tmux_is_a_viewer():
 
 
 @pytest.mark.parametrize(
-    "line", ["", "a|$2|@3|2|1|0|/dev/pts/1|x", "a|$2|@|1|1|0|/dev/pts/1|x", "a|$2|@3|1|1|root|b|c", "a|$2|@3|1|1|0|b|c|d"]
+    "line",
+    ["", "a|$2|@3|2|1|0|/dev/pts/1|x", "a|$2|@|1|1|0|/dev/pts/1|x", "a|$2|@3|1|1|root|b|c", "a|$2|@3|1|1|0|b|c|d"],
 )
 def test_what_is_no_line_of_tmux_is_nobody(line: str):
     assert parse(line) is None

@@ -59,9 +59,12 @@ class Asking:
         if found is None or not await all_logged(session, look.size):
             return None
         last = await session.look()
-        same = last.size == look.size and (last.verdict.hidden if look.verdict.hidden else last.ready)
-        if not same:
+        if last.size != look.size or last.verdict.hidden != look.verdict.hidden:
             return None
+        if not look.verdict.hidden:
+            again = self._near(session, last, now)  # it may have just begun to listen for a time only
+            if again is None or again.outcome != found.outcome:
+                return None
         return Asked(await note_prompt(session, last), found.outcome, found.evidence, found.doubt)
 
     def _near(self, session: Session, look: Look, now: float) -> Asked | None:

@@ -298,10 +298,8 @@ async def _ready(session: Session, look: Look, wait: Wait, watch: _Watch, now: f
         if wait.prompt_needed:
             if not await watch.prompt.shown(session, look):
                 return None
-        elif why := doubt(session, look, wait.sent_at):
-            still_s = now - max(watch.listens_since, watch.changed)
-            if not weak.told(_line(session, wait, look), process, still_s, drawn(look)) and not edits(session, look):
-                return _listens(why, wait, watch, still_s)
+        elif why := _doubt(session, look, wait, watch, now):
+            return _listens(why, wait, watch, now - max(watch.listens_since, watch.changed))
     asked = time.monotonic()
     logged = await all_logged(session, watch.size)
     slower = watch.answer_s * 1.5
@@ -312,12 +310,24 @@ async def _ready(session: Session, look: Look, wait: Wait, watch: _Watch, now: f
         return None
     if settled.size != look.size:
         return None  # it has just printed something
+    if not by_marks and not wait.prompt_needed and _doubt(session, settled, wait, watch, now):
+        return None  # it has just begun to listen for a time only
     watch.settled = settled
     session.prompts.learn(process.pid, line_of_cursor(look), takes_pastes(look))
     if settled.at_prompt and settled.own_shell_in_front:
         return "marks"
     watch.settled = await note_prompt(session, settled)
     return "prompt" if wait.prompt_needed else "kernel"
+
+
+def _doubt(session: Session, look: Look, wait: Wait, watch: _Watch, now: float) -> str:
+    """Why the program of a look, which listens, may be at work; empty: nothing tells so, or its last line stands."""
+    why, process = doubt(session, look, wait.sent_at), look.verdict.process
+    if not why or process is None:
+        return ""
+    still_s = now - max(watch.listens_since or now, watch.changed)
+    told = weak.told(_line(session, wait, look), process, still_s, drawn(look)) or edits(session, look)
+    return "" if told else why
 
 
 def doubt(session: Session, look: Look, sent_at: int | None = None) -> str:

@@ -22,6 +22,10 @@ TITLE_COLUMNS = 25
 """In which `limits` names a limit; the values follow."""
 
 
+class Runs(ValueError):
+    """A thread runs at this moment: it sleeps in no call."""
+
+
 class Stat(NamedTuple):
     """What `stat` says of a process or thread, as far as we use it."""
 
@@ -98,12 +102,18 @@ def wait_channel(path: str) -> str:
 
 
 def system_call(path: str) -> list[str]:
-    """The words on the call that a thread sleeps in: number, arguments, stack pointer, place; one `running` if it runs.
+    """The words on the call that a thread sleeps in: number, arguments, stack pointer, place.
 
     Of a thread that is just going to sleep the kernel tells once it sleeps.
+
+    Raises:
+        Runs: it sleeps in none.
     """
     with open(path + "/syscall") as file:
-        return file.read().split()
+        words = file.read().split()
+    if words == ["running"]:
+        raise Runs(path)
+    return words
 
 
 def status(path: str, field: str) -> str:
@@ -134,7 +144,10 @@ def limits(pid: int | str) -> dict[str, tuple[str, str]]:
 
 def waits_in(pid: int) -> tuple[int, int] | None:
     """The system call in which a process's main thread waits, and its stack pointer; None: it runs."""
-    words = system_call(f"/proc/{pid}")
+    try:
+        words = system_call(f"/proc/{pid}")
+    except Runs:
+        return None
     if len(words) < 9 or int(words[0]) < 0:
         return None
     return int(words[0]), int(words[-2], 16)

@@ -401,23 +401,37 @@ def _process(pid: int, threads: list[int], terminal: int, parent: int = 0) -> Pr
     for thread in threads:
         path = f"/proc/{pid}/task/{thread}"
         with suppress(OSError):
-            state, channel = _sleep(path)
-            waits = on_terminal(pid, path, channel, terminal) if state == "S" else None
-            channels[path] = channel
-            rank = _rank(state, channel, waits)
+            found = _thread(Process(pid, name, "", None, main=thread == pid, parent=parent), path, terminal)
+            channels[path] = found.channel
+            rank = _rank(found.state, found.channel, found.on_terminal)
             if best is None or rank > best[0]:
-                best = rank, path, Process(pid, name, state, channel, waits, thread == pid, parent=parent)
+                best = rank, path, found
     if best is None:
         raise ProcessLookupError(pid)
     _, path, process = best
     if process.state != "S" or process.on_terminal is False or process.channel not in TTY_READ | POLLING:
         return process
-    time_out_s = time_outs.of(path) if process.channel in POLLING else None
     other_work = next((each for other, each in channels.items() if other != path and may_work(each)), "") or ""
-    wakes, age_s = _wakes(path), _age_s(pid)
-    return replace(
-        process, relay=_is_relay(pid), wakes=wakes, age_s=age_s, time_out_s=time_out_s, other_work=other_work
-    )
+    return replace(process, relay=_is_relay(pid), age_s=_age_s(pid), other_work=other_work)
+
+
+def _thread(process: Process, path: str, terminal: int) -> Process:
+    """The process as one of its threads tells it: what it sleeps in, all of one sleep, else it runs."""
+    state, channel = _sleep(path)
+    if state != "S" or channel not in TTY_READ | POLLING:
+        waits = on_terminal(process.pid, path, channel, terminal) if state == "S" else None
+        return replace(process, state=state, channel=channel, on_terminal=waits)
+    wakes = _wakes(path)
+    state, channel = _sleep(path)
+    if state == "S":
+        with suppress(proc.Runs):
+            waits = on_terminal(process.pid, path, channel, terminal)
+            time_out_s = time_outs.of(path) if channel in POLLING and waits is not False else None
+            if _wakes(path) == wakes:
+                found = replace(process, state=state, channel=channel, on_terminal=waits)
+                return replace(found, time_out_s=time_out_s, wakes=wakes)
+        state, channel = "R", None  # it has gone on, and perhaps to sleep anew, between the first fact and the last
+    return replace(process, state=state, channel=channel)
 
 
 def may_work(channel: str | None) -> bool:
@@ -456,13 +470,20 @@ def on_terminal(pid: int, path: str, channel: str | None, terminal: int) -> bool
     Args:
         path: the thread's directory in /proc.
         terminal: the terminal's device number.
+
+    Raises:
+        Runs: it has woken up.
     """
     if channel not in TTY_READ and channel not in POLLING:
         return None if channel in UNREADABLE else False
-    with suppress(OSError, ValueError, IndexError):  # refused, or it runs again
+    try:
         fds = waited_for(pid, path)
         if fds is not None:
             return any(_is_terminal(pid, fd, terminal) for fd in fds)
+    except proc.Runs:
+        raise
+    except (OSError, ValueError, IndexError):
+        pass  # refused
     try:
         opened = [_link(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
     except OSError:
@@ -481,7 +502,8 @@ def waited_for(pid: int, path: str) -> Iterable[int] | None:
         path: the thread's directory in /proc.
 
     Raises:
-        OSError, ValueError, IndexError: the call cannot be seen, or the thread runs.
+        Runs: the thread runs.
+        OSError, ValueError, IndexError: the call cannot be seen.
     """
     words = proc.system_call(path)
     return _waited_for(pid, path, int(words[0]), [int(word, 16) for word in words[1:7]])
@@ -545,9 +567,12 @@ def _sleep(path: str) -> tuple[str, str | None]:
         if state != "S" or channel not in UNREADABLE:
             return state, channel
         wakes = _wakes(path) if wakes is None else wakes
-        with suppress(OSError):
-            if proc.system_call(path) == ["running"]:
-                return "R", None
+        try:
+            proc.system_call(path)
+        except proc.Runs:
+            return "R", None
+        except OSError:
+            pass
     return (state, channel) if _wakes(path) == wakes else ("R", None)
 
 

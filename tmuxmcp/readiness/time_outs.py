@@ -29,6 +29,9 @@ def of(path: str) -> float | None:
 
     Args:
         path: the thread's directory in /proc.
+
+    Raises:
+        Runs: it has woken up.
     """
     try:
         words = proc.system_call(path)
@@ -39,8 +42,10 @@ def of(path: str) -> float | None:
         for calls, a_second in ((_BY_TIMESPEC, 1e9), (_BY_TIMEVAL, 1e6)):
             if call in calls:
                 return _time_s(path, arguments[calls[call]], a_second)
+    except proc.Runs:
+        raise
     except (OSError, ValueError, IndexError, struct.error):
-        pass  # refused, or it runs again
+        pass  # refused
     return None
 
 
