@@ -15,11 +15,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, get_args, get_type_hints
 
+from tmuxmcp.host import locks
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered
 
@@ -31,6 +32,9 @@ LIMIT_BYTES = 1 << 20
 
 SIZES_LIMIT_BYTES = 2 * LIMIT_BYTES
 """The same for changes of size: the first one after that says that no size is known any more."""
+
+ALONE_S = 1.0
+"""Longest wait for another broker that adds to it: it takes a millisecond."""
 
 FOR_EVER = 2**62
 """An offset that no log reaches."""
@@ -328,6 +332,14 @@ class Events:
                     os.write(fd, encode(fitting))
             finally:
                 os.close(fd)
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """While no other broker looks what stands here and adds to it; without that where it cannot be had."""
+        async with AsyncExitStack() as stack:
+            with suppress(OSError):  # its directory is gone
+                await stack.enter_async_context(locks.held(self._path, patience_s=ALONE_S))
+            yield
 
     def _fitting(self, event: Event, size: int) -> Event | None:
         """What is written down of an event in a file of this size; None: nothing."""

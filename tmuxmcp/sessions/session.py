@@ -245,12 +245,15 @@ class Session:
 
     async def _note_given(self, pane: Pane) -> None:
         """Write down that a person has given it back, wherever that was done; first, so that no kill loses it."""
-        written = {(each.by, each.since, each.until) for each in self.events.leases() if isinstance(each, GivenBack)}
-        for each in Given.parse(pane.given):
-            by, since, until = each.lease.by, each.lease.since or "", iso(each.until_s)
-            if (by, since, until) not in written:
-                self.events.append(GivenBack(iso(time.time()), self.log.size(), by, since, until, each.reason))
-                self.given_back(self, each.lease, each.reason)
+        async with self.events.alone():  # of several brokers one writes it
+            written = {
+                (each.by, each.since, each.until) for each in self.events.leases() if isinstance(each, GivenBack)
+            }
+            for each in Given.parse(pane.given):
+                by, since, until = each.lease.by, each.lease.since or "", iso(each.until_s)
+                if (by, since, until) not in written:
+                    self.events.append(GivenBack(iso(time.time()), self.log.size(), by, since, until, each.reason))
+                    self.given_back(self, each.lease, each.reason)
         await leases.forget_given(self.tmux, pane)
 
     def see(self, pane: Pane | None) -> None:
