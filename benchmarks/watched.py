@@ -1,7 +1,7 @@
 """What people who are attached cost the agent: `run` with nobody there, with one, and with a hundred.
 
-tmux draws for each of them in its one thread: rows where a line is added, and the whole pane where the terminal is wider
-than it, or has no room for its last row beside the status line. Whoever has a larger terminal is also drawn what
+tmux draws for each of them in its one thread: rows where a line is added, and the whole pane where the terminal is
+wider than it, or has no room for its last row beside the status line. Whoever has a larger terminal is also drawn what
 surrounds the pane, whenever a program sets a title or tells its directory.
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,6 +15,7 @@ from tests.conftest import TMUX
 SECRET = "hunter2-battery-staple"
 KEY = "\x02a"
 """C-b a."""
+POLICY = '[{"program": "touch", "action": "confirm", "reason": "it makes a file"}]'
 CLOSED = "\x1b[K\r\n\x1b[K\r\n"
 """Rows that tmux draws from edge to edge: no popup is before them."""
 
@@ -21,7 +23,7 @@ CLOSED = "\x1b[K\r\n\x1b[K\r\n"
 @pytest.fixture(scope="module")
 def server() -> Iterator[Agent]:
     """One server for the whole file."""
-    with an_agent("bash") as agent:
+    with an_agent("bash", TMUXMCP_POLICY=POLICY) as agent:
         yield agent
 
 
@@ -180,6 +182,56 @@ def test_who_only_watches_gets_no_popup(agent: Agent, threads: ThreadPoolExecuto
         assert "Type the thing" not in watcher.seen
         person.type("n\r")
         assert asked.result()["outcome"] == "declined"
+
+
+def offered(agent: Agent) -> str:
+    """What the key is for."""
+    argv = [TMUX, "-S", str(agent.state_dir / "tmux.sock"), "show-options", "-pqv", "-t", "=a:", "@tmuxmcp_asks"]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def becomes_offered(agent: Agent, asked: str) -> None:
+    eventually(lambda: offered(agent) == asked)
+
+
+def refused(agent: Agent, command: str) -> str:
+    """The id of the question, which stays where no call waits for its answer."""
+    with pytest.raises(ToolFailed) as failed:
+        agent.run(command, session_id="a")
+    assert failed.value.code == "POLICY_DENIED"
+    return str(failed.value.error["details"]["confirmation"])
+
+
+def test_what_an_agent_may_do_is_settled_in_the_popup(agent: Agent, person: Person):
+    asked = refused(agent, "touch x '#(id)'")
+    person.sees(f"a asks: C-b a, or tmuxmcp answer {asked}")
+    for said, still_asks in [("", True), ("n", False), ("y", False), ("s", False)]:
+        asked = refused(agent, "touch x '#(id)'")
+        becomes_offered(agent, asked)
+        person.seen = ""
+        person.type(KEY)
+        person.sees("| An agent wants to run in session a")
+        person.sees("touch x '#(id)'")
+        person.sees("s: allow for this session")
+        person.sees("leaves it open")
+        person.seen = ""
+        person.type(f"{said}\r")
+        person.sees(CLOSED)
+        becomes_offered(agent, asked if still_asks else "")
+        if said == "y":
+            assert agent.run("touch x '#(id)'", session_id="a")["exit_code"] == 0
+    for name in "xyz":
+        assert agent.run(f"touch {name}", session_id="a")["exit_code"] == 0
+
+
+def test_a_popup_closes_when_its_question_is_answered_elsewhere(agent: Agent, person: Person):
+    asked = refused(agent, "touch x")
+    opens(person)
+    person.sees("leaves it open")
+    person.seen = ""
+    run(agent, asked, "--decline")
+    person.sees(CLOSED)
+    assert offered(agent) == ""
 
 
 def test_no_program_in_a_session_opens_one(agent: Agent, threads: ThreadPoolExecutor, person: Person):

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 import anyio
 
 from tmuxmcp.broker.confirmations import Confirmation, Confirmations
-from tmuxmcp.broker.userinput import of_command_line, shown
+from tmuxmcp.broker.firstanswer import LOOK_S
+from tmuxmcp.broker.reaching import of_command_line, offer_next
+from tmuxmcp.broker.userinput import shown
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, NoInput, SessionBusy, SessionNotFound, TmuxFailed, TmuxMcpError, WrongMode
 from tmuxmcp.record.commands import TypedInput
@@ -93,13 +95,15 @@ class Answering:
 
     def _ids(self, session: Session) -> list[str]:
         asked = [request.id for request in inputrequests.waiting(session)]
-        return asked + Confirmations(self._settings.state_dir).about(session.id)
+        return asked + [each.id for each in Confirmations(self._settings.state_dir).about(session.id)]
 
     def questions(self) -> list[Confirmation]:
         """What agents may only do when a person agrees, and nobody has yet; the first first."""
         return [each for each in Confirmations(self._settings.state_dir).all() if not each.granted]
 
-    def agree(self, question: Confirmation, agreed: bool, *, for_session: bool = False, via: str = "answer") -> bool:
+    async def agree(
+        self, question: Confirmation, agreed: bool, *, for_session: bool = False, via: str = "answer"
+    ) -> bool:
         """Let an agent do it once, or not; False: somebody was first, or it was forgotten.
 
         Args:
@@ -113,7 +117,20 @@ class Answering:
         if done:
             outcome = ("agreed for the session" if for_session else "agreed") if agreed else "declined"
             self._note({"tool": "answer", "request_id": question.id, "by": user_name(), "via": via, "answer": outcome})
+        await self.offer_next(question.session_id)
         return done
+
+    async def decided_elsewhere(self, question: Confirmation) -> None:
+        """Wait until somebody has answered a question, or it is forgotten."""
+        while any(each.id == question.id for each in self.questions()):
+            await anyio.sleep(LOOK_S)
+
+    async def offer_next(self, session_id: str) -> None:
+        """Have the key of who is attached to a session be for what waits there now."""
+        with suppress(TmuxMcpError):
+            await self._registry.look_again()
+            if session := self._registry.sessions.get(session_id):
+                await offer_next(session, self._settings)
 
     async def held_sessions(self) -> dict[str, str | None]:
         """Sessions that the person holds, and since when (ISO 8601)."""
@@ -152,7 +169,7 @@ class Answering:
         """
         return inputrequests.now(what.session, what.request)
 
-    def settle(self, what: Open, outcome: Became, via: str = "answer") -> bool:
+    async def settle(self, what: Open, outcome: Became, via: str = "answer") -> bool:
         """Say what became of it; False: somebody was first.
 
         Raises:
@@ -160,7 +177,9 @@ class Answering:
             IoError
         """
         with self._alone(what):
-            return self._settle(what, outcome, via)
+            first = self._settle(what, outcome, via)
+        await self.offer_next(what.session.id)
+        return first
 
     @contextmanager
     def _alone(self, what: Open) -> Iterator[None]:
@@ -207,6 +226,7 @@ class Answering:
             with anyio.CancelScope(shield=True):  # what was typed is settled, also when its person has just left
                 await self._type(what, line, data)
                 first = self._settle(what, "done", via)
+        await self.offer_next(what.session.id)
         return first
 
     async def _type(self, what: Open, line: str, data: bytes) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 import anyio.abc
 
+from tmuxmcp.broker import reaching
 from tmuxmcp.broker.admission import Admission
 from tmuxmcp.broker.answering import Answering
 from tmuxmcp.broker.gate import Gate
@@ -381,6 +382,7 @@ class Broker(Operations):
             with suppress(TmuxMcpError, OSError):
                 await self.registry.look_again()
                 await self._settle_leases()
+                await self._settle_offers()
                 watched = await panes.attached(self.tmux)
                 await reap.end_idle(
                     self.registry.sessions.values(),
@@ -401,6 +403,12 @@ class Broker(Operations):
             if not session.pane or not (session.pane.taken or session.pane.given):
                 continue
             await lease.settle(session, self.settings.take_timeout_s)
+
+    async def _settle_offers(self) -> None:
+        """Have no key be for what waits no more: its time was up while no call waited for it."""
+        for session in list(self.registry.sessions.values()):
+            if session.offers:
+                await reaching.offer_next(session, self.settings)
 
     async def prune(self, wish: Wish, *, by: str = "", look_only: bool = False) -> Pruned:
         """Remove files of sessions that are over.

@@ -88,9 +88,9 @@ class Confirmations:
                     self._remove(question.id)
         yield from sorted(found, key=lambda each: each.asked_at)
 
-    def about(self, session_id: str) -> list[str]:
-        """Ids of the questions about a session that nobody has answered."""
-        return [each.id for each in self.all() if each.session_id == session_id and not each.granted]
+    def about(self, session_id: str) -> list[Confirmation]:
+        """The questions about a session that nobody has answered, the oldest first."""
+        return [each for each in self.all() if each.session_id == session_id and not each.granted]
 
     def of(self, digest: str) -> Confirmation | None:
         """The question about an action; None: there is none, or it was declined or forgotten."""

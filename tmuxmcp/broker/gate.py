@@ -16,9 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import anyio
+
+from tmuxmcp.broker import reaching
 from tmuxmcp.broker.audit_line import Record
 from tmuxmcp.broker.confirmations import Confirmations
 from tmuxmcp.broker.firstanswer import first_answer
+from tmuxmcp.broker.reaching import OFFER_S
 from tmuxmcp.broker.target import Target
 from tmuxmcp.contract.call import Call, Question
 from tmuxmcp.contract.request import Bound, Content, Operation, Request, SecretValues
@@ -287,8 +291,14 @@ class Gate:
             return judged
         message = self.redactor.text(_question(request, judged, verdict))
         question = Question(message, digest)
-        opened = self._open(question, confirmations, call, scope, judged.target.session)
-        answer = await first_answer(question, confirmations, call)
+        session = judged.target.session
+        opened = await self._open(question, confirmations, call, scope, session)
+        try:
+            answer = await first_answer(question, confirmations, call)
+        finally:
+            if session:
+                with anyio.move_on_after(OFFER_S, shield=True):
+                    await reaching.offer_next(session, self.settings)
         if answer is None:
             raise PolicyDenied(
                 f"{name} was not done: a person must confirm it ({verdict.reason}), and this client cannot ask one.",
@@ -314,7 +324,7 @@ class Gate:
             )
         return judged
 
-    def _open(
+    async def _open(
         self, question: Question, confirmations: Confirmations, call: Call, scope: str, session: Session | None
     ) -> str:
         """Put the question where the command line shows it as well; empty: it was there, and was answered."""
@@ -327,6 +337,8 @@ class Gate:
             if session:
                 wake(session.log.path)  # for who waits until it needs a person
             notify(self.settings.notify_command, {"ID": opened, "KIND": "policy"})
+            if session:
+                await reaching.reach(session, self.settings, opened)
         return opened
 
     async def _place(self, target: Target) -> Place:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tmuxmcp.broker.answering import Answering, Open
-from tmuxmcp.broker.userinput import offer_next
+from tmuxmcp.broker.confirmations import Confirmation
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import PermissionDenied, SessionNotFound
 from tmuxmcp.sessions import inputrequests, lease
@@ -46,10 +46,18 @@ class InClient:
         ours = typing if typing and typing.client_pid == pid else None
         return cls(people, session, found[0], settings.take_key, ours)
 
-    async def asked(self, request_id: str) -> Open | None:
-        """What waits in this session: the request of that id, else the first; None: nothing does."""
-        waiting = [each for each in await self.people.waiting() if each.session.id == self.session.id]
-        return next((each for each in waiting if each.request.id == request_id), waiting[0] if waiting else None)
+    async def asked(self, asked_id: str) -> Open | Confirmation | None:
+        """What waits in this session: the request or question of that id, else the first; None: nothing does."""
+        found: dict[str, tuple[float, Open | Confirmation]] = {}
+        for each in await self.people.waiting():
+            if each.session.id == self.session.id:
+                found[each.request.id] = each.request.asked_at, each
+        for question in self.people.questions():
+            if question.session_id == self.session.id:
+                found[question.id] = question.asked_at, question
+        if asked_id in found:
+            return found[asked_id][1]
+        return min(found.values(), key=lambda each: each[0])[1] if found else None
 
     async def type_here(self, what: Open) -> None:
         """Keep agents out while the person types in this client, until they leave it or say that it is done.
@@ -75,11 +83,11 @@ class InClient:
             await lease.release(self.session)
         requests = inputrequests.of(self.session)
         request = requests.find(typing.request_id)
-        if request and self.people.settle(Open(self.session, request), "done", "attach"):
+        if request and await self.people.settle(Open(self.session, request), "done", "attach"):
             return "done"
         answer = requests.answer(typing.request_id)
         return answer.outcome if answer else "forgotten"
 
     async def offer_next(self) -> None:
         """Have the key be for what waits now."""
-        await offer_next(self.session)
+        await self.people.offer_next(self.session.id)

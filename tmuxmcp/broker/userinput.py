@@ -15,6 +15,7 @@ from functools import partial
 
 import anyio
 
+from tmuxmcp.broker import reaching
 from tmuxmcp.broker.reading import clamp
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
@@ -27,15 +28,10 @@ from tmuxmcp.sessions import inputrequests
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.sanitize import sanitize
-from tmuxmcp.tmux import answerkey, messages
 from tmuxmcp.tmux.held import user_name
 
 DIGEST = "request "
 """How the digest of a question begins that is a request for input; its id follows."""
-
-
-OFFER_S = 2.0
-"""How long a call that is over may take to say what waits now."""
 
 
 @dataclass(frozen=True)
@@ -98,27 +94,7 @@ async def reach(waited: Waited, settings: BrokerSettings) -> None:
     session, request = waited.session, waited.request
     kind = "secret" if request.secret else "input"
     notify(settings.notify_command, {"ID": request.id, "KIND": kind, "SESSION_ID": session.id})
-    if session.pane:
-        by_command = f"tmuxmcp answer {request.id}"
-        with suppress(TmuxMcpError):
-            await answerkey.bind(session.tmux, settings.answer_key, of_command_line(settings))
-            await offer_next(session)
-            by_key = f"{session.id} asks: {settings.answer_key}, or {by_command}"
-            await messages.tell(session.tmux, session.pane, f"{session.id} asks: {by_command}", by_key)
-
-
-def of_command_line(settings: BrokerSettings) -> dict[str, str]:
-    """The settings with which a command line does what this broker would."""
-    names = ("state_dir", "audit", "answer_key", "take_key")
-    return {name: str(getattr(settings, name)) for name in names}
-
-
-async def offer_next(session: Session) -> None:
-    """Have the key of attached people be for what waits first."""
-    waiting = inputrequests.waiting(session)
-    if session.pane:
-        with suppress(TmuxMcpError):
-            await answerkey.offer(session.tmux, session.pane, waiting[0].id if waiting else "")
+    await reaching.reach(session, settings, request.id)
 
 
 async def wait(
@@ -150,8 +126,8 @@ async def wait(
                 inputrequests.settle(session, request.id, "withdrawn")
         raise
     finally:
-        with anyio.move_on_after(OFFER_S, shield=True):
-            await offer_next(session)
+        with anyio.move_on_after(reaching.OFFER_S, shield=True):
+            await reaching.offer_next(session, settings)
 
 
 async def _first(session: Session, request: InputRequest, limit_s: float, call: Call, page_url: str) -> Answer | None:

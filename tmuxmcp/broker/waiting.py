@@ -222,7 +222,7 @@ async def _needs_you(session: Session, call: Call, offset: int, deadline: float,
 def _asked(session: Session) -> set[str]:
     """Ids of what waits for a person there: requests for input, and the policy's questions."""
     requests = {each.id for each in inputrequests.waiting(session)}
-    return requests | set(Confirmations(session.tmux.state_dir).about(session.id))
+    return requests | {each.id for each in Confirmations(session.tmux.state_dir).about(session.id)}
 
 
 def _told_of(session: Session, call: Call, asked: set[str]) -> None:

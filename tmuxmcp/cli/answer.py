@@ -16,7 +16,7 @@ import anyio
 from tmuxmcp.broker.userinput import shown
 from tmuxmcp.cli import output
 from tmuxmcp.cli.calling import with_broker
-from tmuxmcp.cli.people import check_person, show
+from tmuxmcp.cli.people import check_person, show, show_question
 from tmuxmcp.cli.policy import in_a_session
 from tmuxmcp.cli.popup import popup
 from tmuxmcp.contract.times import seconds_of
@@ -45,7 +45,7 @@ async def _answer(broker: Broker, options: argparse.Namespace) -> int:
     if options.id is not None:
         question = next((each for each in broker.people.questions() if each.id == options.id), None)
         if question:
-            return _agree(broker, question, options)
+            return await _agree(broker, question, options)
         return await _one(broker, await broker.people.find(options.id), options)
     waiting = await broker.people.waiting()
     questions, held = broker.people.questions(), await broker.people.held_sessions()
@@ -59,9 +59,9 @@ async def _answer(broker: Broker, options: argparse.Namespace) -> int:
         if asked and _wants("Answer it now?"):
             await _one(broker, each, options, was_shown=True)
     for question in questions:
-        _show_question(question)
+        show_question(question)
         if asked:
-            _decide(broker, question, options)
+            await _decide(broker, question, options)
     for name, since in held.items():
         output.write(f"you hold session {name} since {since or 'an unknown time'}\n")
         if asked and _wants("Give it back?"):
@@ -75,46 +75,39 @@ def _is_person() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and not in_a_session()
 
 
-def _agree(broker: Broker, question: Confirmation, options: argparse.Namespace) -> int:
+async def _agree(broker: Broker, question: Confirmation, options: argparse.Namespace) -> int:
     """Settle what an agent may only do when a person agrees."""
     if options.text is not None:
         raise InvalidArgument("An agent asks whether it may do something; nothing is to be typed.", hint="--decline")
     if not options.json:
-        _show_question(question)
+        show_question(question)
     if options.decline:
-        return _agreed(broker, question, False, options)
+        return await _agreed(broker, question, False, options)
     if not _is_person():
         raise PermissionDenied("Only a person agrees, and this is no terminal.", hint="Run it in a terminal of yours.")
-    return _decide(broker, question, options)
+    return await _decide(broker, question, options)
 
 
-def _decide(broker: Broker, question: Confirmation, options: argparse.Namespace) -> int:
+async def _decide(broker: Broker, question: Confirmation, options: argparse.Namespace) -> int:
     more = "/s: allow for this session, what the same rule asks about" if question.scope else ""
     said = _said(f"Allow it once? [y/n{more}; Enter: later] ")
     for_session = bool(question.scope) and said in ("s", "session")
     if not for_session and said not in ("y", "yes", "n", "no"):
         output.note(LATER)
         return 0
-    return _agreed(broker, question, for_session or said in ("y", "yes"), options, for_session=for_session)
+    return await _agreed(broker, question, for_session or said in ("y", "yes"), options, for_session=for_session)
 
 
-def _agreed(
+async def _agreed(
     broker: Broker, question: Confirmation, agreed: bool, options: argparse.Namespace, *, for_session: bool = False
 ) -> int:
-    first = broker.people.agree(question, agreed, for_session=for_session)
+    first = await broker.people.agree(question, agreed, for_session=for_session)
     outcome = "agreed" if agreed else "declined"
     if options.json:
         output.write_json({"request_id": question.id, "outcome": outcome if first else None})
     else:
         output.note(outcome if first else "it had been settled meanwhile")
     return 0
-
-
-def _show_question(question: Confirmation) -> None:
-    heading = f"{question.id}: an agent asks whether it may do something"
-    text = "".join(f"    | {line}\n" for line in shown(question.message).split("\n"))
-    output.write(f"{output.bold(heading, sys.stdout)}\n{text}")
-    sys.stdout.flush()
 
 
 def _question(question: Confirmation) -> dict[str, Any]:
@@ -166,7 +159,7 @@ async def _one(broker: Broker, what: Open, options: argparse.Namespace, *, was_s
     if not options.json and not was_shown:
         show(what)
     if options.decline:
-        return _settled(broker, what, "declined", options)
+        return await _settled(broker, what, "declined", options)
     if options.text is not None:
         if what.request.secret:
             raise InvalidArgument(
@@ -179,8 +172,8 @@ async def _one(broker: Broker, what: Open, options: argparse.Namespace, *, was_s
     return await _by_hand(broker, what, options)
 
 
-def _settled(broker: Broker, what: Open, outcome: Any, options: argparse.Namespace, via: str = "answer") -> int:
-    return _told(what, outcome, broker.people.settle(what, outcome, via), options)
+async def _settled(broker: Broker, what: Open, outcome: Any, options: argparse.Namespace, via: str = "answer") -> int:
+    return _told(what, outcome, await broker.people.settle(what, outcome, via), options)
 
 
 def _told(what: Open, outcome: str, first: bool, options: argparse.Namespace) -> int:
@@ -249,6 +242,6 @@ async def _by_hand(broker: Broker, what: Open, options: argparse.Namespace) -> i
         output.note(f"the request is over: {elsewhere}")
         return 0
     if done:
-        return _settled(broker, what, "done", options, "attach")
+        return await _settled(broker, what, "done", options, "attach")
     output.note(LATER)
     return 0

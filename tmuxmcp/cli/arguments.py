@@ -506,7 +506,7 @@ def _answer(verbs: Verbs, name: str, chosen: bool) -> None:
         "For a secret, one line is read that nobody sees, and typed only while the program shows nothing of what is\n"
         "typed. For all else you are attached to the session until you press C-b a (setting answer_key): done. Leave\n"
         "with C-b d, or hang up, and the request waits on. In a terminal that is attached and may type, C-b a opens a\n"
-        "popup with the first request of the session."
+        "popup with what waits first in the session."
     )
     parser = _verb(verbs, name, "do what an agent asks you for", "answer.answer", description=description)
     parser.add_argument("id", nargs="?", metavar="ID", help="which request; left out: each that waits")

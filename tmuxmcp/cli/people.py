@@ -16,6 +16,7 @@ from tmuxmcp.errors import PermissionDenied
 if TYPE_CHECKING:
     from tmuxmcp.broker.answering import Open
     from tmuxmcp.broker.broker import Broker
+    from tmuxmcp.broker.confirmations import Confirmation
 
 
 def take(options: argparse.Namespace) -> int:
@@ -68,6 +69,16 @@ def show(what: Open) -> None:
     kind = "a secret" if what.request.secret else "input"
     heading = f"{what.request.id}: an agent asks for {kind} in session {what.session.id}, {what.left_s:.0f} s left"
     text = "".join(f"    | {line}\n" for line in what.message.split("\n"))
+    output.write(f"{output.bold(heading, sys.stdout)}\n{text}")
+    sys.stdout.flush()
+
+
+def show_question(question: Confirmation) -> None:
+    """What an agent may only do when a person agrees; its words are indented as well."""
+    from tmuxmcp.broker.userinput import shown
+
+    heading = f"{question.id}: an agent asks whether it may do something"
+    text = "".join(f"    | {line}\n" for line in shown(question.message).split("\n"))
     output.write(f"{output.bold(heading, sys.stdout)}\n{text}")
     sys.stdout.flush()
 

@@ -1,6 +1,7 @@
-"""What runs in the popup that a person opens by the answer key: one request, answered in front of their session.
+"""What runs in the popup that a person opens by the answer key: what waits first, answered in front of their session.
 
-The popup closes when this ends. Whatever is not said to be done or declined waits on.
+That is a request for input, or what an agent may only do when a person agrees. The popup closes when this ends.
+Whatever is not said to be done, agreed to or declined waits on.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import anyio
 
 from tmuxmcp.cli import output
 from tmuxmcp.cli.calling import with_broker
-from tmuxmcp.cli.people import check_person, show
+from tmuxmcp.cli.people import check_person, show, show_question
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.answering import Open
     from tmuxmcp.broker.broker import Broker
+    from tmuxmcp.broker.confirmations import Confirmation
     from tmuxmcp.broker.inclient import InClient
 
 
@@ -51,28 +53,49 @@ async def _answer(broker: Broker, options: argparse.Namespace) -> int:
     return 0
 
 
-async def _until_over(here: InClient, what: Open) -> None:
-    """Let the person answer, until the request is settled elsewhere."""
+async def _until_over(here: InClient, what: Open | Confirmation) -> None:
+    """Let the person answer, until it is settled elsewhere."""
+    from tmuxmcp.broker.answering import Open
+
     async with anyio.create_task_group() as task_group:
 
         async def over() -> None:
-            await here.people.settled_elsewhere(what)
+            if isinstance(what, Open):
+                await here.people.settled_elsewhere(what)
+            else:
+                await here.people.decided_elsewhere(what)
             task_group.cancel_scope.cancel()
 
-        show(what)
+        if isinstance(what, Open):
+            show(what)
+        else:
+            show_question(what)
         task_group.start_soon(over)
         try:
-            await (_secret if what.request.secret else _typed)(here, what)
+            if not isinstance(what, Open):
+                await _decide(here, what)
+            else:
+                await (_secret if what.request.secret else _typed)(here, what)
         except TmuxMcpError as error:  # not through the task group, which would make a group of it
             await _tell(str(error))
         task_group.cancel_scope.cancel()
+
+
+async def _decide(here: InClient, question: Confirmation) -> None:
+    if question.scope:
+        output.write("s: allow for this session whatever the same rule asks about, for this agent.\n")
+    said = await read_line("y: allow it once. n: do not. Enter leaves it open. ", hidden=False)
+    word = (said or "").strip().lower()
+    for_session = bool(question.scope) and word in ("s", "session")
+    if for_session or word in ("y", "yes", "n", "no"):
+        await here.people.agree(question, word not in ("n", "no"), for_session=for_session)
 
 
 async def _secret(here: InClient, what: Open) -> None:
     line = await read_line("Secret (not shown); Enter alone leaves it open: ", hidden=True)
     if line:
         await here.people.type_line(what, line)
-        here.people.settle(what, "done")
+        await here.people.settle(what, "done")
 
 
 async def _typed(here: InClient, what: Open) -> None:
@@ -80,7 +103,7 @@ async def _typed(here: InClient, what: Open) -> None:
     output.write(f"Enter: type it into the session yourself, then press {key} once more: done.\n")
     said = await read_line("n: you will not. C-c leaves it open. ", hidden=False)
     if said is not None and said.strip().lower() in ("n", "no"):
-        here.people.settle(what, "declined")
+        await here.people.settle(what, "declined")
     elif said == "":
         await here.type_here(what)
 

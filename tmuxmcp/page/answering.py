@@ -53,7 +53,7 @@ class Answering:
         what, outcome = await self._what(asked), text_of(asked, "outcome")
         if outcome not in get_args(Settled):
             raise InvalidArgument(f"outcome is one of {', '.join(get_args(Settled))}.")
-        first = self._people.settle(what, outcome, VIA)  # type: ignore[arg-type]  # looked at above
+        first = await self._people.settle(what, outcome, VIA)  # type: ignore[arg-type]  # looked at above
         self._overview.changed(what.session.id)
         return self._told(what, first)
 
@@ -77,7 +77,7 @@ class Answering:
         question = next((each for each in self._people.questions() if each.id == question_id), None)
         if agreed == "session" and question and not question.scope:
             raise InvalidArgument("This question is about one action alone.")
-        first = question is not None and self._people.agree(
+        first = question is not None and await self._people.agree(
             question, agreed != "declined", for_session=agreed == "session", via=VIA
         )
         self._overview.changed("")

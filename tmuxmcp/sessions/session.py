@@ -115,6 +115,8 @@ class Session:
         """Callers who were told that it has ended."""
         self.asks_told: dict[str, set[str]] = {}
         """By caller, the requests for input that it was told of."""
+        self.offers = ""
+        """What this broker last had the answer key of attached people be for; empty: nothing."""
         self.adopts = True
         """Shells in front of it are adopted without being asked for."""
         self.unmarked_prompt: tuple[int, int, int] | None = None
