@@ -235,6 +235,40 @@ def test_who_signs_out_is_let_in_no_more(page: browser.Page, service: Service, s
     open_list(page, service, state_dir)
 
 
+LATE = """
+window.asks = fetch;
+window.paths = [];
+const left = new Promise((go) => (window.wasLeft = go));
+window.fetch = async (path, ...rest) => {
+  paths.push(path);
+  if (path == '/page/past' || path == '/page/activity') await left; // slow: it comes to the server after the leave
+  const answer = await asks(path, ...rest);
+  if (path == '/page/leave') wasLeft();
+  return answer;
+};
+1
+"""
+
+
+def test_nothing_is_asked_for_by_who_has_signed_out(page: browser.Page, service: Service, state_dir: Path):
+    service.result("run", session_id="one", command="echo played")
+    show(page, "one")
+    page.until("document.querySelectorAll('.past .mark').length > 0")
+    page.value(LATE)
+    page.value("[...document.querySelectorAll('.past button')].find((each) => each.textContent == 'Play').click()")
+    page.value("document.querySelector('.past').dispatchEvent(new Event('pointerenter'))")
+    page.until("paths.includes('/page/past') && paths.includes('/page/activity')")
+    page.value("document.querySelector('.out').click()")
+    page.until("document.body.innerText.includes('You are signed out')")
+    asked = page.value("wasLeft(), new Promise((go) => setTimeout(() => go(paths.length), 50))")
+    assert page.value("paths.at(-1)") == "/page/leave"
+    assert page.value("new Promise((go) => setTimeout(() => go(paths.length), 300))") == asked
+    page.call("Page.reload")  # with the browser's own fetch
+    page.wait("Page.loadEventFired")
+    open_list(page, service, state_dir)
+    assert not page.complaints
+
+
 def test_page_goes_on_by_itself_after_a_restart_of_the_server(state_dir: Path, service: Service):
     first = Service(state_dir)
     with browser.page() as page:

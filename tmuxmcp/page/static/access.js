@@ -3,6 +3,7 @@
 const KEY = "tmuxmcp-token";
 const SEAL = "tmuxmcp-seal";
 let proven = false;
+let visit = new AbortController(); // of all that is asked with the token, until it is forgotten
 
 export class Refused extends Error {
   constructor(status, error) {
@@ -32,14 +33,17 @@ export async function enter() {
     sessionStorage.setItem(KEY, token);
     sessionStorage.setItem(SEAL, seal);
     proven = true;
+    visit.abort();
+    visit = new AbortController();
   }
   return sessionStorage.getItem(KEY) !== null;
 }
 
 /** Has the server forget the token, then does so here; gives why the server could not be told, or nothing. */
 export async function leave() {
+  visit.abort(); // what is under way would be refused once the token is revoked
   try {
-    await ask("/page/leave", {});
+    await send("/page/leave", {});
   } catch (error) {
     return error;
   } finally {
@@ -48,6 +52,7 @@ export async function leave() {
 }
 
 export function forget() {
+  visit.abort();
   sessionStorage.removeItem(KEY);
   sessionStorage.removeItem(SEAL);
 }
@@ -75,6 +80,10 @@ const hex = (buffer) => [...new Uint8Array(buffer)].map((byte) => byte.toString(
 
 /** Asks the server as this person; gives the answer, whose body is not read yet. */
 export async function ask(path, value, signal) {
+  return send(path, value, signal ? AbortSignal.any([signal, visit.signal]) : visit.signal);
+}
+
+async function send(path, value, signal) {
   await prove(signal);
   const answer = await fetch(path, post(value, { authorization: `Bearer ${sessionStorage.getItem(KEY)}` }, signal));
   if (!answer.ok) throw await refusal(answer);

@@ -65,6 +65,11 @@ export class Hands {
     return area;
   }
 
+  /** It is shown no more; what was typed is still sent. */
+  close() {
+    clearTimeout(this.later);
+  }
+
   // ---- holding -------------------------------------------------------------------------------
 
   async take() {

@@ -82,7 +82,7 @@ function tell(state, why) {
   link.title = typeof why === "string" ? why : "";
   document.body.classList.toggle("behind", state !== "live");
   if (state === "shut") {
-    wire.close();
+    stop();
     forget();
     gate(why);
   }
@@ -91,6 +91,7 @@ function tell(state, why) {
 /** Shows what the address says. */
 function show() {
   const id = fragment().get("session") || "";
+  session?.close();
   session = id ? new Session(id) : null;
   crumb.textContent = id;
   program.textContent = "";
@@ -104,8 +105,15 @@ function show() {
   wire.connect(session?.earlier ? "" : id);
 }
 
-async function signOut() {
+/** Asks for nothing more. */
+function stop() {
   wire.close();
+  session?.close();
+  session = null;
+}
+
+async function signOut() {
+  stop();
   const error = await leave();
   gate(undefined, error ? "This tab has forgotten that you were let in. The server could not be told." : "You are signed out.");
 }

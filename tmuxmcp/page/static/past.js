@@ -51,7 +51,7 @@ export class Past {
     tools.append(this.play, this.time, this.now, this.rate, skip, this.failure, this.note);
     this.element.append(track, tools);
     this.element.addEventListener("pointerenter", () => this.refresh());
-    setInterval(() => this.tick(), 1000);
+    this.ticking = setInterval(() => this.tick(), 1000);
     this.render();
   }
 
@@ -127,6 +127,7 @@ export class Past {
     while (this.wanted) {
       const wanted = this.wanted;
       this.wanted = undefined;
+      if (this.closed) break;
       try {
         const frame = await askJson("/page/past", { session: this.id, ...wanted });
         if (this.at === null) continue; // the present was wanted meanwhile
@@ -167,6 +168,13 @@ export class Past {
       this.at = Math.min(to, this.end);
       this.render();
     }
+  }
+
+  /** It is shown no more: nothing is asked for from now on. */
+  close() {
+    this.pause();
+    clearInterval(this.ticking);
+    this.closed = true;
   }
 
   pause() {

@@ -68,6 +68,12 @@ export class Session {
     return bar;
   }
 
+  /** It is shown no more. */
+  close() {
+    this.past.close();
+    this.hands.close();
+  }
+
   /** Takes what is known of it from the list. */
   update(row) {
     const command = this.row?.command;
