@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import httpx2
@@ -273,11 +274,16 @@ def test_page_goes_on_by_itself_after_a_restart_of_the_server(state_dir: Path, s
     first = Service(state_dir)
     with browser.page() as page:
         open_list(page, first, state_dir)
+        service.result("create_session", program="bash", name="forgotten")
+        page.until("document.querySelector('a.card[href=\"#session=forgotten\"]') !== null")
         first.stop()
         page.until("document.querySelector('.link').dataset.state == 'behind'")
+        service.result("destroy_session", session_id="forgotten")
+        shutil.rmtree(state_dir / "sessions" / "forgotten")
         second = Service(state_dir, "--http", f"127.0.0.1:{first.port}")
         try:
             page.until("document.querySelector('.link').dataset.state == 'live'")
+            page.until("document.querySelector('a.card[href=\"#session=forgotten\"]') === null")
             service.result("run", session_id="one", command="clear; echo after the restart")
             page.until("document.body.innerText.includes('after the restart')")
         finally:

@@ -42,6 +42,7 @@ class Told:
         self.messages.append(message)
         if message["kind"] == "list":
             self.rows |= {row["session_id"]: row for row in message["rows"]}
+            assert message.get("whole", False) == (sum(each["kind"] == "list" for each in self.messages) == 1)
             for name in message["gone"]:
                 del self.rows[name]
         elif message["kind"] == "screen":

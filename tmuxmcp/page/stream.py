@@ -112,6 +112,7 @@ class Stream(Response):
                 waits = self._overview.waits
                 if changed or gone or waits is not told:
                     more = "" if waits is told else f',"waits":{_json(waits)},"now_ms":{round(time.time() * 1000)}'
+                    more += "" if sent is not None else ',"whole":true'  # what a page knows beside these is gone
                     await self._say("list", f'"rows":[{",".join(changed)}],"gone":{_json(gone)}{more}')
                 sent, told = rows, waits
 

@@ -113,7 +113,7 @@ export class Hands {
   /** Takes what the list knows of the session. */
   update(row) {
     this.row = row;
-    const mine = row.taken_over?.page === PAGE;
+    const mine = row?.taken_over?.page === PAGE;
     if (mine !== this.mine && !this.taking) {
       const left = SETTLES_MS - (performance.now() - (this.changedAt ?? -SETTLES_MS));
       if (left > 0) {
@@ -121,7 +121,7 @@ export class Hands {
         this.later = setTimeout(() => this.update(this.row), left);
         return;
       }
-      if (!mine) this.say(row.taken_over ? "It was taken elsewhere: what you type here goes nowhere." : "It was given back: agents may type again.");
+      if (!mine) this.say(!row ? "The session is gone." : row.taken_over ? "It was taken elsewhere: what you type here goes nowhere." : "It was given back: agents may type again.");
       this.set(mine);
     } else this.show();
   }

@@ -35,7 +35,9 @@ const wire = new Wire({ take, tell });
 
 function take(message) {
   if (message.kind === "list") {
-    for (const name of message.gone) rows.delete(name);
+    const there = new Set(message.rows.map((row) => row.session_id));
+    const gone = message.whole ? [...rows.keys()].filter((name) => !there.has(name)) : message.gone;
+    for (const name of gone) rows.delete(name);
     for (const row of message.rows) {
       speak(rows.get(row.session_id), row);
       rows.set(row.session_id, row);

@@ -76,9 +76,13 @@ export class Session {
 
   /** Takes what is known of it from the list. */
   update(row) {
-    const command = this.row?.command;
+    const before = this.row;
+    const command = before?.command;
     this.row = row;
-    if (!row) return;
+    if (!row) {
+      if (before) this.vanished();
+      return;
+    }
     this.element.dataset.state = stateOf(row);
     this.state.textContent = stateWords(row);
     this.size.textContent = `${row.cols}×${row.rows}`;
@@ -89,6 +93,15 @@ export class Session {
       this.asked = true;
       this.commands.refresh();
     }
+  }
+
+  /** Nothing is kept of it any more. */
+  vanished() {
+    this.element.dataset.state = "over";
+    this.state.textContent = "not kept any more";
+    this.past.alive = false;
+    this.hands.update(undefined);
+    this.pause.show("", false);
   }
 
   take(message) {
