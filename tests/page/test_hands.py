@@ -517,6 +517,26 @@ def test_another_page_sees_who_holds_it(held: browser.Page, service: Service, st
         held.until(f"{TOGGLE}.textContent == 'Take'")
 
 
+HELD = "document.querySelector('.wait.about-held:not([hidden])')"
+
+
+@needs_browser
+def test_a_session_is_given_back_in_the_list(held: browser.Page, service: Service, hand: Hand):
+    session = held.value("document.title").partition(" ")[0]
+    held.value("location.hash = ''")
+    held.until(f"{HELD}?.innerText.includes('{session}')")
+    held.value(f"{HELD}.querySelector('button').click()")
+    held.until(f"{HELD} === null && !document.querySelector('a.card[href$={session}] .badge.taken')")
+    assert facts(service, session)["taken_over"] is None
+    hand.ask("take", session)
+    held.until(f"{HELD}?.innerText.includes('You hold it in another page')")
+    held.value(f"{HELD}.querySelector('button').click()")
+    held.until(f"{HELD} === null")
+    assert facts(service, session)["taken_over"] is None
+    held.value(f"location.hash = 'session={session}'")
+    held.until(f"{TOGGLE}?.textContent == 'Take'")
+
+
 @needs_browser
 def test_a_page_that_loads_anew_holds_on(held: browser.Page):
     held.call("Page.reload")

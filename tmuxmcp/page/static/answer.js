@@ -1,8 +1,9 @@
 // What waits for the person, and how they settle it here. An agent's words are text below a heading of ours.
 
 import { askJson } from "./access.js";
+import { PAGE } from "./number.js";
 import { make } from "./screen.js";
-import { ago, becameWords, left } from "./words.js";
+import { ago, becameWords, left, PLACES } from "./words.js";
 
 const HEADINGS = {
   secret: "An agent asks you for a secret",
@@ -168,7 +169,37 @@ class Wait {
 class Held extends Wait {
   constructor(wait) {
     super(wait);
-    this.element.append(make("p", "note", "Agents only look at it until you give it back."));
+    this.note = make("p", "note");
+    this.note.setAttribute("role", "status");
+    this.button = make("button", "", "Give back");
+    this.button.setAttribute("aria-label", `Give back ${wait.session_id}`);
+    this.button.title = "Agents may type again";
+    this.button.addEventListener("click", () => this.giveBack());
+    const tools = make("div", "answer");
+    tools.append(this.button);
+    this.element.append(this.note, tools);
+    this.stand();
+  }
+
+  stand(row) {
+    this.held = row?.taken_over;
+    if (this.failed) return;
+    const where = this.held && this.held.page !== PAGE ? PLACES[this.held.via] : "";
+    this.note.textContent = `${where ? `You hold it ${where}. ` : ""}Agents only look at it until you give it back.`;
+  }
+
+  /** What this page does not hold it takes first: a page gives back only what it holds. */
+  async giveBack() {
+    const asked = { session: this.wait.session_id, page: PAGE };
+    this.button.disabled = this.failed = true;
+    try {
+      if (this.held?.page !== PAGE) await askJson("/page/take", asked);
+      await askJson("/page/give-back", asked);
+      this.failed = false;
+    } catch (error) {
+      this.note.textContent = `${error.message} ${error.hint || ""}`;
+    }
+    this.button.disabled = false;
   }
 
   age(nowMs) {

@@ -117,11 +117,13 @@ export function clock(ms) {
   return `${hours ? `${hours}:` : ""}${two(Math.floor(seconds / 60) % 60)}:${two(seconds % 60)}`;
 }
 
+/** Where a person holds a session. */
+export const PLACES = { page: "in another page", attach: "at a terminal", cli: "by the command line" };
+
 /** Who holds a session, and where. */
 export function holderWords(held) {
   if (!held) return "";
-  const where = { page: "in another page", attach: "at a terminal", cli: "by the command line" }[held.via] || "";
-  return `${held.by} holds it ${where}`.trim();
+  return `${held.by} holds it ${PLACES[held.via] || ""}`.trim();
 }
 
 export const BY = { agent: "agent", person: "you", other: "typed" };
