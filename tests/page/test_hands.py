@@ -499,6 +499,66 @@ def test_keys_that_are_typed_while_others_are_on_their_way_keep_their_order(held
     held.value("window.fetch = window.asks; 1")
 
 
+PHONE = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
+TOO_WIDE = """
+[...document.querySelectorAll('body *')].filter((each) => each.getBoundingClientRect().right > innerWidth + 0.5)
+  .map((each) => each.outerHTML.slice(0, 80))
+"""
+TOO_LOW = """
+[...document.querySelectorAll('button, select')].map((each) => [each.textContent, each.getBoundingClientRect().height])
+  .filter(([, height]) => height && height < 40)
+"""
+
+
+@pytest.fixture
+def phone(service: Service, state_dir: Path) -> Iterator[browser.Page]:
+    """A page on a phone."""
+    with browser.page() as shown:
+        shown.call("Emulation.setDeviceMetricsOverride", **PHONE)
+        shown.call("Emulation.setTouchEmulationEnabled", enabled=True)
+        open_page(service, state_dir, shown)
+        yield shown
+        assert not shown.complaints
+
+
+def tap(page: browser.Page, text: str) -> None:
+    """Touch the middle of a button."""
+    button = f"[...document.querySelectorAll('button')].find((each) => each.textContent == '{text}')"
+    page.value(f"{button}.scrollIntoView({{block: 'nearest'}})")
+    box = page.value(f"{button}.getBoundingClientRect().toJSON()")
+    at = {"x": box["left"] + box["width"] / 2, "y": box["top"] + box["height"] / 2}
+    page.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[at])
+    page.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+
+
+@needs_browser
+def test_keys_that_a_phone_lacks_are_tapped(phone: browser.Page, service: Service, tmp_path: Path):
+    file = tmp_path / "read"
+    service.result("create_session", program="python3", args=["-c", READS, str(file)], name="tapped", cols=80)
+    phone.value("location.hash = 'session=tapped'")
+    phone.until(f"{SCREEN}.includes('reads') && !{TOGGLE}.hidden")
+    tap(phone, "Take")
+    phone.until(f"{HOLDER}.textContent == 'You type here'")
+    for look in ("light", "dark"):
+        phone.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": look}])
+        assert phone.value("[innerWidth, document.documentElement.scrollWidth]") == [390, 390]
+        assert (phone.value(TOO_WIDE), phone.value(TOO_LOW)) == ([], [])
+    for key in ("Esc", "Tab", "Ctrl"):
+        tap(phone, key)
+    assert phone.value("document.querySelector('.touch-keys [aria-pressed=true]').textContent") == "Ctrl"
+    phone.call("Input.insertText", text="c")  # as a keyboard on the screen types: no key is told
+    assert phone.value("document.querySelector('.touch-keys [aria-pressed=true]')") is None
+    for key in "←↓↑→":
+        tap(phone, key)
+    tap(phone, "Ctrl")
+    tap(phone, "←")
+    assert phone.value("document.activeElement.matches('.typing')"), "the keyboard has gone"
+    phone.call("Input.insertText", text="c.")
+    eventually(lambda: file.read_bytes() == b"\x1b\t\x03\x1b[D\x1b[B\x1b[A\x1b[C\x1b[1;5Dc.")
+    tap(phone, "Give back")
+    phone.until(f"{TOGGLE}.textContent == 'Take' || {TOGGLE}.hidden")
+
+
 @needs_browser
 def test_another_page_sees_who_holds_it(held: browser.Page, service: Service, state_dir: Path):
     session = held.value("document.title").partition(" ")[0]

@@ -38,6 +38,7 @@ export class TouchKeys {
       timer = setTimeout(() => (timer = setInterval(act, EVERY_MS)), BEFORE_MS);
     });
     for (const name of ["pointerup", "pointerleave", "pointercancel"]) element.addEventListener(name, () => clearInterval(timer));
+    element.addEventListener("contextmenu", (event) => event.preventDefault()); // a long press repeats
     element.addEventListener("click", (event) => (repeats && event.detail ? undefined : act()));
     return element;
   }
