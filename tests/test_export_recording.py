@@ -64,6 +64,19 @@ def test_an_agent_exports_its_session(agent: Agent, tmp_path: Path) -> None:
     assert [each.name for each in Path(kept).parent.iterdir()] == [Path(kept).name]
 
 
+def test_an_earlier_session_of_a_name_is_exported(agent: Agent) -> None:
+    for words in ("old", "new"):
+        agent.call("create_session", name="again", program="bash")
+        agent.run(f"echo the {words} one", session_id="again")
+        agent.call("destroy_session", session_id="again")
+    for generation, words in ((1, "old"), (2, "new")):
+        told = agent.call("export_recording", session_id="again", generation=generation, command=-1, format="txt")
+        assert Path(told["path"]).read_text() == f"the {words} one\n"
+    with pytest.raises(ToolFailed) as failed:
+        agent.call("export_recording", session_id="again", generation=3)
+    assert failed.value.code == "SESSION_NOT_FOUND"
+
+
 def test_a_film_has_what_tmux_showed_right_after_another_size(agent: Agent, tmp_path: Path) -> None:
     agent.run("seq -s ' ' 60")
     agent.call("resize", rows=20, cols=50)

@@ -154,6 +154,14 @@ def test_past_is_found_shown_and_left(page: browser.Page, service: Service):
     page.until(f"{TEXT}.includes('and the third')")
 
 
+KEEP_DOWNLOADS = """
+window.creates = URL.createObjectURL;
+URL.createObjectURL = (blob) => creates(window.kept = blob);
+HTMLAnchorElement.prototype.click = function () { window.saved = this.download };
+1
+"""
+
+
 def test_earlier_sessions_of_a_name_are_reached_from_it(page: browser.Page, service: Service):
     for words in ("the old one", "the new one"):
         service.result("create_session", program="bash", name="again")
@@ -173,6 +181,14 @@ def test_earlier_sessions_of_a_name_are_reached_from_it(page: browser.Page, serv
     page.value("document.querySelector('.search form').requestSubmit()")
     page.until("document.querySelectorAll('.search .match').length > 0")
     assert "new" not in page.value("document.querySelector('.found').innerText")
+    page.value(KEEP_DOWNLOADS)
+    page.value("document.querySelector('.download select').value = 'txt'")
+    page.value("document.querySelector('.download button').click()")
+    page.until("window.saved == 'again.1.txt'")
+    text = page.value("kept.text()")
+    assert "\nthe old one\n" in text
+    assert "new" not in text
+    page.value("delete HTMLAnchorElement.prototype.click; URL.createObjectURL = creates; 1")
     page.value("document.querySelectorAll('a.generation')[0].click()")
     page.until(f"location.hash == '#session=again' && {TEXT}.includes('the new one')")
 

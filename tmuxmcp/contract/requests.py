@@ -569,6 +569,7 @@ class ExportRecording(Request[r.ExportRecordingResult]):
     command: Annotated[int | None, Field(description="Only this command's output; -1: the last one's")] = None
     speed: Annotated[float, Field(ge=0.01, le=1000)] = 1.0
     idle_limit_s: IdleLimitS = None
+    generation: Generation = None
 
 
 @operation("Health", r.HealthResult, tools="core", acts="nothing", read_only=True, repeatable=True)

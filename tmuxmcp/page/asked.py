@@ -94,7 +94,7 @@ class Asking:
         if format not in get_args(FilmFormat):
             raise InvalidArgument(f"There is no format {format!r}.")
         request = q.ExportRecording(
-            session_id=text_of(asked, "session"),
+            **session_of(asked),
             format=format,  # type: ignore[arg-type]  # looked at above
             from_ms=integer_of(asked, "from_ms"),
             to_ms=integer_of(asked, "to_ms"),

@@ -33,8 +33,7 @@ export class Session {
     this.element.append(stage, aside);
     const { name, generation } = namedBy(id);
     this.earlier = generation !== null;
-    if (!this.earlier) aside.append(download(id));
-    aside.append(new Generations(name, generation).element);
+    aside.append(download(id), new Generations(name, generation).element);
     if (this.earlier) this.begin();
   }
 
