@@ -502,6 +502,36 @@ def test_run_errors_are_125(cli):
     assert cli.error("run", "y", "echo 'open", status=125).startswith("INCOMPLETE_COMMAND: ")
 
 
+def test_a_misspelt_session_is_told_and_runs_nothing(cli):
+    cli("new", "--name", "first")
+    cli("new", "--name", "gone")
+    cli("kill", "gone")
+    for words in (["frist", "ls"], ["frist", "echo $((6*7))"], ["frist"], ["--timeout", "5", "frist", "ls"]):
+        said = cli.error("run", *words, status=125)
+        assert said == (
+            "SESSION_NOT_FOUND: There is no session 'frist'. Hint: Did you mean `tmuxmcp run first ...`? "
+            "`tmuxmcp run -- frist ...` runs it as a command.\n"
+        )
+    assert "'first' is a session; there is no COMMAND. Hint: " in cli.error("run", "first", status=125)
+    assert "no command of that name" in cli.error("run", "nosuchword", "ls", status=125)
+    assert "no command of that name" in cli.error("run", "gon", "ls", status=125)  # it is over
+    assert "Did you mean 'first'? " in cli.error("view", "frist", status=3)
+    assert [each["session_id"] for each in cli.json("list")["sessions"]] == ["first"]
+    # Where a default session is there, its shell knows what it knows.
+    cli("run", 'nosuchword() { echo "of the shell: $*"; }')
+    assert cli.out("run", "nosuchword", "a  b") == "of the shell: a  b\n"
+
+
+def test_a_session_named_as_a_command_is_never_taken_for_it(cli):
+    cli("new", "--name", "env")
+    cli("run", "-s", "env", "WHERE=there")
+    said = cli.error("run", "env", "echo", "taken", status=125)
+    assert said.startswith("INVALID_ARGUMENT: 'env' is a session and a command. Hint: `tmuxmcp run -s env ...`")
+    assert cli.out("run", "-s", "env", "echo", "taken $WHERE") == "taken $WHERE\n"
+    assert cli.out("run", "--", "env", "echo", "in the default session") == "in the default session\n"
+    assert "PATH=" in cli.out("run", "env")
+
+
 def test_run_of_an_exit_has_the_shells_status(cli):
     cli("new", "--name", "x")
     cli("run", "x", "exit 7", status=7)

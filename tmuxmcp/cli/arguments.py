@@ -380,7 +380,8 @@ def _run(verbs: Verbs, name: str, chosen: bool) -> None:
     description = (
         "Run a command in a session's live shell: its output on stdout, its exit status as ours.\n\n"
         "One word is shell text as it is; several words are one command with exactly these arguments.\n"
-        "Without -s, the first of several words may name a session: `tmuxmcp run ID COMMAND`.\n"
+        "Without -s, the first of several words may name a session: `tmuxmcp run ID COMMAND`. A word that is both\n"
+        "session and command is refused, and so is one that looks like a session; behind -- there is no session.\n"
         "Ctrl-C interrupts the command; twice leaves it running."
     )
     parser = _verb(verbs, name, "run a command in a session's shell", "run.run", description=description)

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 import anyio
 
 from tmuxmcp.cli import output
-from tmuxmcp.cli.calling import FOREVER_MS, MOST_BYTES, exists, telling, with_broker
+from tmuxmcp.cli.calling import FOREVER_MS, MOST_BYTES, telling, with_broker
+from tmuxmcp.cli.firstword import session_meant
+from tmuxmcp.cli.service import effective
 from tmuxmcp.errors import InvalidArgument, TimedOut, TmuxMcpError
 
 if TYPE_CHECKING:
@@ -72,9 +74,10 @@ def _status(result: r.RunResult) -> int:
 async def _command(broker: Broker, options: argparse.Namespace) -> tuple[str, str]:
     """Which session, and which command."""
     session, words = options.session, options.words
-    if session is None and len(words) > 1 and words[0] not in ("", "--") and await exists(broker, words[0]):
-        session = words[0]
-        words = options.parser.take_leading(options, words[1:])
+    if session is None and words and options.adopt != "undo":
+        session = await session_meant(broker, words, effective(options)[0].state_dir)
+        if session:
+            words = options.parser.take_leading(options, words[1:])
     if words[:1] == ["--"]:
         words = words[1:]
     elif len(words) > 1 and any(char.isspace() for char in words[0]):

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 
 from tmuxmcp.errors import SessionNotFound, TmuxFailed
@@ -131,9 +132,11 @@ class Registry:
             left = self.lost(session_id)
             if left:
                 return left
+        near = get_close_matches(session_id, self.sessions, n=1, cutoff=0.7)
+        meant = f"Did you mean {near[0]!r}? " if near else ""
         raise SessionNotFound(
             f"There is no session {session_id!r}.",
-            hint=f"Sessions are: {', '.join(sorted(self.sessions)) or 'none'}. Make one with create_session.",
+            hint=f"{meant}Sessions are: {', '.join(sorted(self.sessions)) or 'none'}. Make one with create_session.",
             session_id=session_id,
         )
 
