@@ -242,3 +242,18 @@ def test_start_of_tail(tmp_path: Path, ended: bytes):
     for count in (0, 1, 2, 1000, 4999, 5000, 6000):
         start = kept.start_of_tail(log, len(data), count)
         assert data[start:] == (b"\n".join(lines[max(len(lines) - count, 0) :]) + ended if count else b""), count
+
+
+def test_a_terminal_gets_its_prompt_on_a_line_of_its_own(cli):
+    cli("new", "--name", "x", "sh", "-c", "printf 'one\\ntwo'; sleep 600")
+    cli("read", "x", "--wait", "pattern", "--pattern", "two", "--since", "0")
+    for words, shown in (
+        (["log", "x"], "one\ntwo\n"),
+        (["log", "x", "--tail", "1"], "two\n"),
+        (["log", "x", "--raw"], "one\ntwo\n"),
+        (["read", "x", "--since", "0"], "one\ntwo\n"),
+        (["read", "x", "--view", "raw", "--since", "0"], "one\ntwo\n"),
+    ):
+        with Terminal(cli, *words) as terminal:
+            assert terminal.to_the_end().replace("\r", "") == shown, words
+        assert not cli(*words).stdout.endswith(b"\n"), words

@@ -55,8 +55,7 @@ def log(options: argparse.Namespace) -> int:
     if options.json:
         output.write_json(_as_json(printer, name))
         return 0
-    for piece in printer.beginning:
-        output.write(piece)
+    printer.print_beginning()
     printer.print_new()
     if following:
         with_broker(options, printer.follow)
@@ -87,6 +86,8 @@ class _Printer:
         self._lines, self._made = Lines(), seconds_of(session.meta.created_at)
         self._watch, self._stamp = Watch(self._now_s), UNKNOWN
         self._until = part.end
+        self._ended = True
+        """What was printed last ends a line, or nothing was."""
         log, head = session.log, session.log.head()
         self.at = self._begun = max(part.begin, head)
         if part.begin < head:
@@ -164,14 +165,23 @@ class _Printer:
         """The last line, if it has no end."""
         return self._text.end().encode("utf-8", "surrogateescape")
 
+    def _write(self, piece: bytes) -> None:
+        output.write(piece)
+        self._ended = piece.endswith(b"\n") if piece else self._ended
+
+    def print_beginning(self) -> None:
+        """Print the lines that were asked for by their number."""
+        for piece in self.beginning:
+            self._write(piece)
+
     def print_new(self) -> None:
         """Print what has come since, a piece at a time."""
         if self.timed:
             for each in self._timed(self._end()):
-                output.write(_line(*each))
+                self._write(_line(*each))
         else:
             for piece in self.new():
-                output.write(piece)
+                self._write(piece)
         sys.stdout.flush()
 
     def finish(self) -> None:
@@ -180,9 +190,11 @@ class _Printer:
         if self.timed:
             self._print_timed(self._text.end(), self._stamp)
             for each in self._lines.end(self._stamp):
-                output.write_text(_line(*each).decode("utf-8", "surrogateescape"))
+                self._write(_line(*each))
         else:
-            output.write_text(self.rest().decode("utf-8", "surrogateescape"))
+            self._write(self.rest())
+        if not self._ended and sys.stdout.isatty():
+            output.write("\n")  # the shell's prompt gets a line of its own
         gaps = self.session.gaps(self._begun, self.at)
         if gaps:
             output.note(f"output was lost at offset {', '.join(map(str, gaps))}: its recording was interrupted")
@@ -224,14 +236,14 @@ class _Printer:
                     self._stamp = self._watch.stamp()
                     self._print_timed(self._text.feed(data), self._stamp)
                 else:
-                    output.write(self._clean(data))
+                    self._write(self._clean(data))
                 sys.stdout.flush()
             case Gap(offset, until) if until > offset:
                 self._left_out(until)
 
     def _print_timed(self, text: str, stamp: Stamp) -> None:
         for each in self._lines.feed(text, stamp):
-            output.write(_line(*each))
+            self._write(_line(*each))
 
     def _clean(self, data: bytes) -> bytes:
         return data if self.raw else self._text.feed(data).encode("utf-8", "surrogateescape")

@@ -36,10 +36,10 @@ def write_result(result: Result) -> None:
     write_json(result.model_dump())
 
 
-def write_text(text: str) -> None:
+def write_text(text: str | bytes) -> None:
     """Put terminal text on stdout exactly; on a terminal, the shell's prompt gets a line of its own."""
     write(text)
-    if text and not text.endswith("\n") and sys.stdout.isatty():
+    if text and text[-1:] not in ("\n", b"\n") and sys.stdout.isatty():
         write("\n")
 
 

@@ -148,7 +148,7 @@ async def _read(broker: Broker, options: argparse.Namespace) -> int:
     elif result.encoding == "base64":
         import base64
 
-        output.write(base64.b64decode(result.content))
+        output.write_text(base64.b64decode(result.content))
     else:
         output.write_text(result.content)
     if not options.json:
