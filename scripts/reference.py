@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from tmuxmcp import errors
 from tmuxmcp.cli import arguments
+from tmuxmcp.cli.helptext import word_of
 from tmuxmcp.config import PREFIX, Settings, home
 from tmuxmcp.contract import results
 from tmuxmcp.contract.operations import OPERATIONS
@@ -609,12 +610,12 @@ def _description(verb: argparse.ArgumentParser) -> list[str]:
 
 def _verb(name: str, verb: argparse.ArgumentParser, verbs: Any) -> list[str]:
     positional = [action for action in verb._actions if not action.option_strings]
-    words = " ".join(_word(action) for action in positional)
+    words = " ".join(word_of(action) for action in positional)
     lines = ["```text", f"tmuxmcp {name} [OPTIONS] {words}".rstrip(), "```", ""]
     others = [other for other, parser in verbs.choices.items() if parser is verb and other != name]
     if others:
         lines += [f"Also: {', '.join(map(code, others))}.", ""]
-    rows = [(code(_word(action)), "session id" if action.dest == "id" else action.help or "") for action in positional]
+    rows = [(code(word_of(action)), action.help or "") for action in positional]
     options = [action for action in verb._actions if action.option_strings and action.dest != "help"]
     has_all = any(action.dest == "set_rows" for action in options)
     shown = [action for action in options if not (has_all and action.dest.startswith("set_"))]
@@ -625,13 +626,6 @@ def _verb(name: str, verb: argparse.ArgumentParser, verbs: Any) -> list[str]:
         but = f" but {', '.join(map(code, left_out))}" if left_out else ""
         lines += [f"And a flag for every [setting](settings.md#names){but}.", ""]
     return lines
-
-
-def _word(action: argparse.Action) -> str:
-    name = str(action.metavar or action.dest)
-    if name.startswith("["):
-        return name
-    return {argparse.REMAINDER: f"[{name} ...]", "?": f"[{name}]"}.get(str(action.nargs), name)
 
 
 def _option(action: argparse.Action) -> str:

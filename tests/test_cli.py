@@ -124,7 +124,7 @@ def test_alone_it_prints_help(cli):
     text = cli.out()
     assert text == cli.out("--help")
     for verb in VERBS:
-        assert re.search(rf"^    {verb}\b", text, re.MULTILINE), verb
+        assert re.search(rf"^  {verb}\b", text, re.MULTILINE), verb
     assert not cli.state.exists()
 
 
@@ -149,10 +149,33 @@ def test_session_verbs_do_not_import_the_sdk(cli):
 
 @pytest.mark.parametrize("verb", ["serve", "demo", "config"])
 def test_every_setting_is_a_flag(cli, verb):
-    text = cli.out(verb, "--help")
+    text = cli.out(verb, "--help-all")
+    assert f"`tmuxmcp {verb} --help-all` lists them" in " ".join(cli.out(verb, "--help").split())
     for name in Settings.model_fields:
         if (verb, name) != ("demo", "state_dir"):  # it always has one of its own
             assert f"--{name.replace('_', '-')} " in text
+
+
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_help_says_something_in_every_line(verb, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    with suppress(SystemExit):
+        tmuxmcp.cli.main([*verb.split(), "--help"])
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    assert not re.search(r"  the same$|==", text, re.MULTILINE)
+    assert len(text.splitlines()) <= 60
+    # What is the verb's own comes first.
+    assert "\n  --json" not in text.partition("\noptions of every command:\n")[0]
+    for option in re.findall(r"^  -\S*.*$", text, re.MULTILINE):
+        assert re.search(r"  \S", option[2:]) or f"{option}\n{' ' * 24}" in text, option
+
+
+def test_what_must_be_given_is_told_right(cli):
+    said = cli.error("install", status=2)
+    assert said == (
+        "INVALID_ARGUMENT: The following arguments are required: CLIENT. Hint: See `tmuxmcp install --help`.\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any, NoReturn, get_args
 
 from tmuxmcp import __version__
+from tmuxmcp.cli.helptext import help_of, usage_of
 from tmuxmcp.cli.point import age, point
 from tmuxmcp.contract.words import FILM_FORMATS, SIGNALS, WAITS, Adopt, RecordedAs, signal_name
 from tmuxmcp.errors import InvalidArgument
@@ -35,12 +36,27 @@ Exit status: 0 done, 1 error, 2 usage, 3 not found, 4 denied, 124 timed out. `tm
 own status, and with 125 for errors of ours."""
 
 
+class HelpAll(argparse.Action):
+    """Prints the help with every setting."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        print(help_of(parser, everything=True), end="")
+        parser.exit()
+
+
 class Parser(argparse.ArgumentParser):
     """Raises what argparse would print."""
 
     def __init__(self, prog: str, **kwargs: Any) -> None:
-        kwargs |= {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter}
-        super().__init__(prog, **kwargs)
+        super().__init__(prog, **kwargs | {"allow_abbrev": False, "add_help": False})
+        # Made here and shown last: argparse's own would be the first.
+        self.add_argument("-h", "--help", action="help", help="print this help")
+
+    def format_help(self) -> str:
+        return help_of(self)
+
+    def format_usage(self) -> str:
+        return usage_of(self) + "\n"
 
     def error(self, message: str) -> NoReturn:
         near = self._meant(message)
@@ -146,11 +162,16 @@ def _add_settings(parser: Parser, everything: bool, leave_out: Sequence[str] = (
     """A flag for each setting; without `everything`, for those that concern every verb."""
     group = parser.add_argument_group("settings")
     if not everything:
-        group.add_argument("--state-dir", dest="set_state_dir", metavar="DIR", help="where the socket and the logs are")
+        group.add_argument(
+            "--state-dir", dest="set_state_dir", metavar="DIR", help="directory of the socket and the logs"
+        )
         group.add_argument("--log-level", dest="set_log_level", metavar="LEVEL", help="debug, info, warning or error")
         return
     from tmuxmcp.config import Settings
 
+    parser.add_argument(
+        "--help-all", nargs=0, action=HelpAll, default=argparse.SUPPRESS, help="print every setting, too"
+    )
     for name, field in Settings.model_fields.items():
         if name in leave_out:
             continue
@@ -160,16 +181,18 @@ def _add_settings(parser: Parser, everything: bool, leave_out: Sequence[str] = (
         group.add_argument(flag, dest=f"set_{name}", metavar=metavar, help=text, **pairs)
 
 
-def _add_session(parser: Parser, positional: bool = True) -> None:
-    parser.add_argument("-s", "--session", "--session-id", dest="session", metavar="ID", help="session id")
+def _add_session(parser: Parser, positional: str = "session id; left out: the default session") -> None:
+    """How a session is named; `positional` says what a word ID means, empty: there is none."""
+    text = "ID, given as an option" if positional else "session id; left out: the default session"
     if positional:
-        parser.add_argument("id", nargs="?", metavar="ID", help="the same")
+        parser.add_argument("id", nargs="?", metavar="ID", help=positional)
+    parser.add_argument("-s", "--session", "--session-id", dest="session", metavar="ID", help=text)
 
 
 def _add_timeout(parser: Parser, text: str) -> None:
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--timeout", type=_seconds, dest="timeout_ms", metavar="SECONDS", help=text)
-    group.add_argument("--timeout-ms", type=_count, dest="timeout_ms", metavar="MS", help="the same in milliseconds")
+    group.add_argument("--timeout-ms", type=_count, dest="timeout_ms", metavar="MS", help="--timeout in milliseconds")
 
 
 def _add_wait(parser: Parser, text: str) -> None:
@@ -181,7 +204,11 @@ def _add_wait(parser: Parser, text: str) -> None:
 
 
 def _serve(verbs: Verbs, name: str, chosen: bool) -> None:
-    parser = _verb(verbs, name, "serve MCP on stdin and stdout, or over HTTP", "service.serve")
+    description = (
+        "Serve MCP on stdin and stdout, as clients start it, or over HTTP with --http HOST:PORT, until Ctrl-C.\n"
+        "Sessions go on when it ends."
+    )
+    parser = _verb(verbs, name, "serve MCP on stdin and stdout, or over HTTP", "service.serve", description=description)
     parser.add_argument("--no-token", action="store_true", help="HTTP asks for no token; on loopback, for tests")
     _add_settings(parser, chosen)
     _add_words(parser, "PROGRAM", "program of the default session, and its arguments")
@@ -272,8 +299,7 @@ def _replay(verbs: Verbs, name: str, chosen: bool) -> None:
         "failed, q ends."
     )
     parser = _verb(verbs, name, "play what a session did, or a recording", "replay.replay", description=description)
-    parser.add_argument("-s", "--session", "--session-id", dest="session", metavar="ID", help="session id")
-    parser.add_argument("id", nargs="?", metavar="ID|FILE", help="the same, or a file: with a / in it, or .cast")
+    _add_session(parser, "session id, or a file: with a / in it, or .cast")
     parser.add_argument("--speed", type=_speed, metavar="FACTOR", help="2: twice as fast")
     parser.add_argument("--idle-limit", type=_seconds, metavar="SECONDS", help="no pause is longer (2); 0: all of it")
     parser.add_argument("--from", dest="begin", type=_moment, metavar="SECONDS", help="begin there (its beginning)")
@@ -351,7 +377,7 @@ def _install(verbs: Verbs, name: str, chosen: bool) -> None:
     parser.add_argument("--name", default="tmuxmcp", metavar="NAME", help="what the client calls it (tmuxmcp)")
     parser.add_argument("--dry-run", action="store_true", help="print what would change and write nothing")
     parser.add_argument("--remove", action="store_true", help="take it out again")
-    parser.add_argument("words", nargs="*", metavar="-- OPTION", help="options of `tmuxmcp serve`")
+    parser.add_argument("words", nargs="*", default=[], metavar="[-- OPTION ...]", help="options of `tmuxmcp serve`")
 
 
 def _config(verbs: Verbs, name: str, chosen: bool) -> None:
@@ -385,7 +411,7 @@ def _run(verbs: Verbs, name: str, chosen: bool) -> None:
         "Ctrl-C interrupts the command; twice leaves it running."
     )
     parser = _verb(verbs, name, "run a command in a session's shell", "run.run", description=description)
-    _add_session(parser, positional=False)
+    _add_session(parser, positional="")
     _add_timeout(parser, "wait no longer than this (no limit); the command goes on, exit status 124")
     parser.add_argument(
         "--adopt",
@@ -399,7 +425,7 @@ def _run(verbs: Verbs, name: str, chosen: bool) -> None:
 
 def _send(verbs: Verbs, name: str, chosen: bool) -> None:
     parser = _verb(verbs, name, "type text and press keys, and print what came back", "sessions.send")
-    _add_session(parser, positional=False)
+    _add_session(parser, positional="")
     parser.add_argument("words", nargs="*", metavar="[ID] TEXT", help="session id (unless -s gives it), text to type")
     parser.add_argument("--key", "--keys", action="append", metavar="KEY", help="after the text: Up, C-c, F5, Down*5")
     parser.add_argument("--enter", action="store_true", help="press Enter at the end")
@@ -428,7 +454,7 @@ def _search(verbs: Verbs, name: str, chosen: bool) -> None:
         "Each match is printed as `LINE @OFFSET: TEXT`; `tmuxmcp read --since OFFSET` goes on from there."
     )
     parser = _verb(verbs, name, "search a session's whole log", "sessions.search", description=description)
-    _add_session(parser, positional=False)
+    _add_session(parser, positional="")
     parser.add_argument("words", nargs="+", metavar="[ID] PATTERN", help="session id (unless -s gives it), regex")
     parser.add_argument("-C", "--context", type=_count, metavar="LINES", help="lines around each match (0)")
     parser.add_argument("-n", "--limit", type=_count, metavar="N", help="most matches to print (100)")
@@ -478,7 +504,7 @@ def _page(verbs: Verbs, name: str, chosen: bool) -> None:
         "for a minute; nothing but this command makes one."
     )
     parser = _verb(verbs, name, "open the page with all sessions in your browser", "page.page", description=description)
-    _add_session(parser)
+    _add_session(parser, "session whose page is opened; left out: all")
     parser.add_argument("--no-open", action="store_true", help="only print the address, with the code in it")
     parser.add_argument("--port", type=_count, metavar="PORT", help="of the server, where several show the page")
     _add_settings(parser, False)
@@ -525,21 +551,21 @@ def _pause(verbs: Verbs, name: str, chosen: bool) -> None:
     )
     parser = _verb(verbs, name, "stop agents from typing, in one session or all", "pause.pause",
                    description=description)  # fmt: skip
-    _add_session(parser)
+    _add_session(parser, "session id")
     parser.add_argument("--all", action="store_true", help="every session, also those made later")
     _add_settings(parser, False)
 
 
 def _resume(verbs: Verbs, name: str, chosen: bool) -> None:
     parser = _verb(verbs, name, "let agents type again where they were paused", "pause.resume")
-    _add_session(parser)
+    _add_session(parser, "session id")
     parser.add_argument("--all", action="store_true", help="every session, also those paused one by one")
     _add_settings(parser, False)
 
 
 def _kill(verbs: Verbs, name: str, chosen: bool) -> None:
     parser = _verb(verbs, name, "end a session and every process in it", "sessions.kill")
-    _add_session(parser)
+    _add_session(parser, "session id")
     parser.add_argument("--force", action="store_true", default=None, help="kill at once")
     parser.add_argument("--signal", type=signal_name, choices=SIGNALS, help="what to ask it with (TERM)")
     parser.add_argument("--grace-ms", type=_count, metavar="MS", help="time to end before it is killed (2000)")
@@ -574,7 +600,7 @@ def _completion(verbs: Verbs, name: str, chosen: bool) -> None:
                    description=description)  # fmt: skip
     parser.add_argument("shell", nargs="?", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
     parser.add_argument("--sessions", action="store_true", help="print session ids instead, as the scripts need them")
-    parser.add_argument("--logs", action="store_true", help="the same, and those of which only the log is left")
+    parser.add_argument("--logs", action="store_true", help="--sessions, and those of which only the log is left")
     _add_settings(parser, False)
 
 
