@@ -817,6 +817,45 @@ def test_attach_as_json_only_says_how(shared):
     assert "-r" not in shared.json("attach", "a", "--take")["argv"]
 
 
+def test_run_connects_a_person_to_a_command_that_asks(cli):
+    cli("new", "--name", "x")
+    command = 'read -p "name? " n; read -sp "secret? " s; echo; echo "$n ${#s}"; (exit 7)'
+    with Terminal(cli, "run", "x", command) as terminal:
+        terminal.until("Connect to it? [Y/n] ")
+        terminal.type("\r")
+        cli.eventually(lambda: cli.json("answer")["count"], "nobody holds it")
+        terminal.type("Ann\r")
+        cli.eventually(lambda: cli.json("list")["sessions"][0]["mode"] == "password", "no secret is asked")
+        terminal.type("hidden\r")
+        shown = terminal.to_the_end()
+        assert terminal.process.wait(SOON_S) == 7
+    assert shown.replace("\r", "").endswith("Ann\nsecret? \nAnn 6\n")
+    assert "hidden" not in shown
+    assert cli.json("answer")["count"] == 0
+    # Who leaves, or does not want to, is told where it goes on.
+    with Terminal(cli, "run", "x", "read -p 'more? ' n") as terminal:
+        terminal.until("Connect to it? [Y/n] ")
+        terminal.type("y\r")
+        cli.eventually(lambda: cli.json("answer")["count"], "nobody holds it")
+        terminal.type("\x02d")
+        assert "it goes on in session x" in terminal.to_the_end()
+        assert terminal.process.wait(SOON_S) == 125
+    cli("send", "x", "--enter")
+    with Terminal(cli, "run", "x", "read -p 'again? ' n") as terminal:
+        terminal.until("Connect to it? [Y/n] ")
+        terminal.type("n\r")
+        assert "Not finished." in terminal.to_the_end()
+        assert terminal.process.wait(SOON_S) == 125
+    cli("send", "x", "--enter")
+    with Terminal(cli, "run", "x", "read -p 'again? ' n") as terminal:
+        terminal.until("Connect to it? [Y/n] ")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.process.wait(SOON_S) == 130
+    cli("send", "x", "--enter")
+    asked = cli("run", "x", "read -p 'again? ' n", status=125)  # in a pipe nobody is asked
+    assert b"Connect" not in asked.stderr
+
+
 def test_new_tells_a_person_how_to_watch(cli):
     with Terminal(cli, "new", "--name", "x", "cat") as terminal:
         assert terminal.to_the_end().replace("\r", "") == (

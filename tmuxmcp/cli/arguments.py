@@ -408,7 +408,8 @@ def _run(verbs: Verbs, name: str, chosen: bool) -> None:
         "One word is shell text as it is; several words are one command with exactly these arguments.\n"
         "Without -s, the first of several words may name a session: `tmuxmcp run ID COMMAND`. A word that is both\n"
         "session and command is refused, and so is one that looks like a session; behind -- there is no session.\n"
-        "Ctrl-C interrupts the command; twice leaves it running."
+        "Ctrl-C interrupts the command; twice leaves it running. At a terminal, a command that waits for input offers\n"
+        "to connect you; elsewhere it is left waiting, and the exit status is 125."
     )
     parser = _verb(verbs, name, "run a command in a session's shell", "run.run", description=description)
     _add_session(parser, positional="")

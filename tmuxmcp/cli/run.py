@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from tmuxmcp.cli import output
+from tmuxmcp.cli import connect, output
 from tmuxmcp.cli.calling import FOREVER_MS, MOST_BYTES, telling, with_broker
 from tmuxmcp.cli.firstword import session_meant
 from tmuxmcp.cli.service import effective
@@ -54,12 +54,30 @@ async def _run(broker: Broker, options: argparse.Namespace) -> int:
     if options.json:
         output.write_result(result)
     elif result.truncated:
-        async for piece in _pieces(broker, result):
+        async for piece in _pieces(broker, result.session_id, result.start_offset, result.end_offset):
             output.write(piece)
     else:
         output.write_text(result.output)
+    if not options.json and await connect.wanted(result):
+        return await _connected(broker, result)
     output.note(result.note)
     return _status(result)
+
+
+async def _connected(broker: Broker, result: r.RunResult) -> int:
+    """Let the person answer what the command asks; its status, once it has ended."""
+    ended = await connect.connected(broker, result)
+    if ended is None:
+        name = result.session_id
+        output.note(f"it goes on in session {name}; `tmuxmcp attach --take {name}` connects you again")
+        return output.OURS_IN_RUN
+    if ended.command and ended.command.end_offset is not None:
+        async for piece in _pieces(broker, result.session_id, result.end_offset, ended.command.end_offset):
+            output.write_text(piece)
+    code = ended.command.exit_code if ended.command else ended.exit_code
+    if code is None:
+        output.note("it has ended; its exit status is not known")
+    return output.OURS_IN_RUN if code is None else code
 
 
 def _status(result: r.RunResult) -> int:
@@ -129,19 +147,19 @@ async def _interruptible(
     return result
 
 
-async def _pieces(broker: Broker, result: r.RunResult) -> AsyncIterator[str]:
-    """The whole output, however long, a piece at a time; cut where a line ends."""
+async def _pieces(broker: Broker, session_id: str, at: int, end: int) -> AsyncIterator[str]:
+    """Output between two offsets, however long, a piece at a time; cut where a line ends."""
     from tmuxmcp.terminal.plain import plain
 
-    at, rest = result.start_offset, b""
-    while at < result.end_offset:
-        size = min(PIECE, result.end_offset - at)
-        raw = await broker.read("raw", result.session_id, since=at, max_bytes=size)
+    rest = b""
+    while at < end:
+        size = min(PIECE, end - at)
+        raw = await broker.read("raw", session_id, since=at, max_bytes=size)
         output.note(raw.note)
         data = rest + base64.b64decode(raw.content)
         if raw.next_offset <= at:
             break
         at = raw.next_offset
-        cut = len(data) if at >= result.end_offset else data.rfind(b"\n") + 1
+        cut = len(data) if at >= end else data.rfind(b"\n") + 1
         yield plain(data[:cut], raw.cols, raw.rows).text
         rest = data[cut:]

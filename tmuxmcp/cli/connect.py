@@ -1,0 +1,91 @@
+"""A person at the terminal of `tmuxmcp run` is connected to a command that asks for something, until it has ended."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import anyio
+
+from tmuxmcp.cli import output
+from tmuxmcp.cli.calling import FOREVER_MS
+from tmuxmcp.cli.policy import in_a_session
+from tmuxmcp.errors import TmuxMcpError
+
+if TYPE_CHECKING:
+    from tmuxmcp.broker.broker import Broker
+    from tmuxmcp.contract import results as r
+
+ASKING = ("line_input", "password", "pager", "editor", "fullscreen")
+"""Modes in which a command waits for a person's keys."""
+
+
+async def wanted(result: r.RunResult) -> bool:
+    """Whether the command waits for input and the person at this terminal wants to give it."""
+    if result.completed or result.outcome != "ready" or result.mode not in ASKING:
+        return False
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)) or in_a_session():
+        return False
+    output.note(f"it waits for input in session {result.session_id}")
+    sys.stderr.write("Connect to it? [Y/n] ")
+    sys.stderr.flush()
+    await anyio.wait_readable(sys.stdin)  # a terminal is, once there is a line; until then Ctrl-C is heard
+    said = sys.stdin.readline()
+    return said.strip().lower() in ("", "y", "yes", "c", "connect") and said != ""
+
+
+async def connected(broker: Broker, result: r.RunResult) -> r.ReadResult | None:
+    """Attach the person, who holds the session meanwhile; what the wait for the end says, None: they left before."""
+    name = result.session_id
+    words = shlex.split((await broker.get_session(name)).attach_command)[1:]
+    words.remove("-r")
+    argv = [shutil.which(broker.tmux_binary) or broker.tmux_binary, *words]
+    environment = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
+    ended: r.ReadResult | None = None
+    # From before the session is held: a terminal that goes at any moment gives it back.
+    with anyio.open_signal_receiver(signal.SIGHUP, signal.SIGTERM) as signals:
+        try:
+            await broker.take(name, "attach", 0, os.ttyname(0))
+            process = await anyio.open_process(argv, stdin=None, stdout=None, stderr=None, env=environment)
+            try:
+                await broker.take(name, "attach", process.pid, os.ttyname(0))
+                async with anyio.create_task_group() as tg:
+
+                    async def hung_up() -> None:
+                        async for _ in signals:
+                            process.terminate()
+
+                    async def over() -> None:
+                        nonlocal ended
+                        ended = await _end(broker, result)
+                        process.terminate()
+
+                    tg.start_soon(hung_up)
+                    tg.start_soon(over)
+                    await process.wait()
+                    tg.cancel_scope.cancel()
+            finally:
+                if process.returncode is None:
+                    process.terminate()
+                    with anyio.move_on_after(2, shield=True):
+                        await process.wait()
+        finally:
+            with suppress(TmuxMcpError):
+                await broker.release(name)
+    return ended
+
+
+async def _end(broker: Broker, result: r.RunResult) -> r.ReadResult:
+    """Wait until the command has ended, or the session."""
+    while True:
+        seen = await broker.read(
+            "raw", result.session_id, since=result.end_offset, wait_for="command", timeout_ms=FOREVER_MS, max_bytes=1
+        )
+        another = seen.command and result.command_number and seen.command.number < result.command_number
+        if seen.outcome not in ("taken", "timeout") and not another:
+            return seen
