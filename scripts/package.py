@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -25,6 +26,13 @@ NAME = "io.github.tmuxmcp/tmuxmcp"
 REPOSITORY = "https://github.com/tmuxmcp/tmuxmcp"
 ASKED = ("program", "tools", "max_sessions", "state_dir", "log_level")
 """The settings that a person may want to give where a server is installed; the rest is for the settings file."""
+
+SHARED = "packaging/share"
+"""What a wheel puts beside the program: the manual page and the shells' completions."""
+
+ASKED_BY_BUNDLE = ("program", "rows", "cols", "term", "scrollback_lines", "prompt_pattern", "max_sessions", "tools",
+                   "log_level")  # fmt: skip
+"""The settings that a client asks for when a person installs the bundle."""
 
 BUNDLED = ("pyproject.toml", "README.md", "LICENSE", "tmux.conf")
 """What a bundle holds besides the package."""
@@ -61,10 +69,8 @@ def registry_description() -> dict[str, Any]:
 
 def bundle_manifest() -> dict[str, Any]:
     """What an MCP Bundle says of itself; uv installs it where it is unpacked."""
-    asked = {
-        "program": {"type": "string", "title": "Program", "description": _says("program"), "default": "bash"},
-        "log_level": {"type": "string", "title": "Log level", "description": _says("log_level"), "default": "info"},
-    }
+    asked = {name: _asked(name) for name in ASKED_BY_BUNDLE}
+    asked["program"]["default"] = "bash"
     return {
         "manifest_version": "0.4",
         "name": "tmuxmcp",
@@ -93,6 +99,15 @@ def bundle_manifest() -> dict[str, Any]:
     }
 
 
+def _asked(name: str) -> dict[str, Any]:
+    """A setting as a client asks a person for it. Each has a default: what is left out would reach us as its name."""
+    default = Settings.model_fields[name].get_default(call_default_factory=True)
+    default = ",".join(default) if isinstance(default, list | tuple) else default
+    kind = "number" if isinstance(default, int) else "string"
+    title = name.replace("_", " ").capitalize()
+    return {"type": kind, "title": title, "description": _says(name), "default": default}
+
+
 def _says(name: str) -> str:
     return Settings.model_fields[name].description or ""
 
@@ -100,7 +115,9 @@ def _says(name: str) -> str:
 def descriptions() -> dict[str, str]:
     """The files of `packaging/`, by name."""
     found = {"server.json": registry_description(), "manifest.json": bundle_manifest()}
-    return {name: json.dumps(value, indent=2) + "\n" for name, value in found.items()}
+    manual = runpy.run_path(str(ROOT / "scripts" / "manpage.py"))["page"]()
+    texts = {name: json.dumps(value, indent=2) + "\n" for name, value in found.items()}
+    return texts | {"share/man/man1/tmuxmcp.1": manual}
 
 
 def build(directory: Path) -> list[Path]:
@@ -121,7 +138,8 @@ def write_bundle(path: Path, wheel: Path) -> None:
         package = sorted(name for name in built.namelist() if (ROOT / name).is_file())
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as bundle:
         bundle.writestr("manifest.json", descriptions()["manifest.json"])
-        for name in (*BUNDLED, *package):
+        shared = sorted(str(each.relative_to(ROOT)) for each in (ROOT / SHARED).rglob("*") if each.is_file())
+        for name in (*BUNDLED, *shared, *package):
             bundle.write(ROOT / name, name)
 
 

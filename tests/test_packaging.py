@@ -22,7 +22,9 @@ import pytest
 
 import tmuxmcp
 from tests.conftest import SLOW, end_server
-from tmuxmcp.config import PREFIX, Settings
+from tests.test_completion import ZSH
+from tmuxmcp.cli.arguments import VERBS
+from tmuxmcp.config import PREFIX, Settings, load_settings
 
 ROOT = Path(__file__).parents[1]
 KINDS = {".py", ".sh", ".zsh", ".fish", ".html", ".css", ".js", ".svg"}
@@ -134,6 +136,50 @@ def test_wheel_works_in_a_fresh_environment(
     assert demo.returncode == 0, demo.stderr
 
 
+def test_wheel_brings_the_manual_and_completions(
+    built: dict[str, Path], tmp_path: Path, environment: dict[str, str]
+) -> None:
+    command = installed(built[".whl"], tmp_path / "venv")
+    share = tmp_path / "venv" / "share"
+    env = environment | {"PATH": f"{command.parent}:{environment['PATH']}", "MANWIDTH": "80", "TERM": "xterm"}
+
+    def said(*argv: str) -> str:
+        if not shutil.which(argv[0]):
+            return ""
+        kwargs = {"env": env, "cwd": tmp_path, "timeout": 60 * SLOW, "stdin": subprocess.DEVNULL}
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, **kwargs)
+        assert (done.returncode, done.stderr) == (0, ""), argv
+        return done.stdout
+
+    shown = said("man", "--warnings", "-l", str(share / "man/man1/tmuxmcp.1"))
+    if shown:
+        assert all(f"tmuxmcp {verb} [" in shown for verb in VERBS)
+        assert max(map(len, shown.splitlines())) <= 80
+    stub = share / "bash-completion/completions/tmuxmcp"
+    assert said("bash", "--norc", "-c", f"source {stub}; complete -p tmuxmcp") == "complete -F _tmuxmcp tmuxmcp\n"
+    stub = share / "fish/vendor_completions.d/tmuxmcp.fish"
+    if shutil.which("fish"):
+        assert "\nrecord\t" in said("fish", "--no-config", "-c", f"source {stub}; complete -C 'tmuxmcp re'")
+    sourced, found = "compinit -u -D; source ${(q)script}", "fpath=(${(q)script} $fpath); compinit -u -D"
+    assert sourced in ZSH
+    if shutil.which("zsh"):
+        functions = str(share / "zsh/site-functions")
+        env["SEPARATORS"] = " \t\n"
+        seen = said("zsh", "-f", "-c", ZSH.replace(sourced, found), "zsh", functions, "tmuxmcp", "re")
+        assert {"read", "record", "restore"} <= set(re.findall(r"<([^<>\r\n]+)>\r?\n", seen))
+
+
+def test_bundle_asks_with_defaults_that_are_good(scripts: dict) -> None:
+    manifest = json.loads(scripts["descriptions"]()["manifest.json"])
+    asked = manifest["user_config"]
+    environment = manifest["server"]["mcp_config"]["env"]
+    for name, default in ((name, entry["default"]) for name, entry in asked.items()):
+        assert environment[f"{PREFIX}{name.upper()}"] == f"${{user_config.{name}}}"
+        assert getattr(load_settings({name: str(default)}), name) == getattr(
+            Settings(program="bash") if name == "program" else Settings(), name
+        )
+
+
 def test_package_consists_of_what_it_runs_on(tracked: set[str]) -> None:
     odd = [name for name in tracked if name.startswith("tmuxmcp/") and Path(name).suffix not in KINDS]
     assert set(odd) == {"tmuxmcp/py.typed", "tmuxmcp/tmux/shell/zsh/.zshenv"}
@@ -141,16 +187,21 @@ def test_package_consists_of_what_it_runs_on(tracked: set[str]) -> None:
 
 def test_archives_hold_what_git_tracks_and_nothing_else(built: dict[str, Path], tracked: set[str]) -> None:
     package = {name for name in tracked if name.startswith("tmuxmcp/")}
+    shared = {name for name in tracked if name.startswith("packaging/share/")}
+    data = f"tmuxmcp-{tmuxmcp.__version__}.data/data"
     with zipfile.ZipFile(built[".whl"]) as wheel:
-        assert {name for name in wheel.namelist() if ".dist-info/" not in name} == package | {"tmuxmcp/tmux/tmux.conf"}
+        assert {name for name in wheel.namelist() if ".dist-info/" not in name} == package | {
+            "tmuxmcp/tmux/tmux.conf",
+            *(name.replace("packaging", data) for name in shared),
+        }
     with zipfile.ZipFile(built[".mcpb"]) as bundle:
-        assert set(bundle.namelist()) == package | {
+        assert set(bundle.namelist()) == package | shared | {
             *("manifest.json", "pyproject.toml", "README.md", "LICENSE", "tmux.conf")
         }
     with tarfile.open(built[".gz"]) as sdist:
         names = {name.partition("/")[2] for name in sdist.getnames()}
     folders = ("tmuxmcp/", "tests/", "docs/", "scripts/", "requirements/")
-    assert names == {name for name in tracked if name.startswith(folders)} | {
+    assert names == shared | {name for name in tracked if name.startswith(folders)} | {
         *("PKG-INFO", "pyproject.toml", "README.md", "LICENSE", "tmux.conf", ".gitignore")
     }
 

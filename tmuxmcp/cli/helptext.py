@@ -39,10 +39,10 @@ def help_of(parser: argparse.ArgumentParser, *, everything: bool = False) -> str
         _group("commands", ((str(each.metavar or each.dest), each.help or "") for each in action._choices_actions))
         for action in verbs
     ]
-    pieces.append(_group("options", map(_row, own)))
-    pieces.append(_group("options of every command" if " " in parser.prog else "options", map(_row, common)))
+    pieces.append(_group("options", map(row, own)))
+    pieces.append(_group("options of every command" if " " in parser.prog else "options", map(row, common)))
     if everything:
-        pieces.append(_group("settings", map(_row, settings)))
+        pieces.append(_group("settings", map(row, settings)))
     elif settings:
         pieces.append(
             filled(f"Every setting is an option too, as `--cols 100`: `{parser.prog} --help-all` lists them.")
@@ -77,7 +77,8 @@ def choices_of(action: argparse.Action) -> str:
     return "|".join(map(str, action.choices)) if action.choices else ""
 
 
-def _row(action: argparse.Action) -> tuple[str, str]:
+def row(action: argparse.Action) -> tuple[str, str]:
+    """An option with its value, and what it means."""
     text, value, choices = (action.help or "").replace("%%", "%"), "", choices_of(action)
     if action.nargs != 0:
         long = len(choices) > LONGEST_CHOICES

@@ -1,0 +1,72 @@
+"""Makes the manual page tmuxmcp(1) from what `--help` is made from. scripts/package writes it, for the wheel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import tmuxmcp
+from tmuxmcp.cli import arguments
+from tmuxmcp.cli.helptext import COMMON, row, word_of
+from tmuxmcp.config import PREFIX, Settings
+
+HANGING = 24
+"""Columns by which what an option means is indented."""
+
+
+def page() -> str:
+    """The page, in the macros of man(7)."""
+    parser = arguments.Parser("tmuxmcp")
+    verbs = parser.add_subparsers()
+    made = {name: add(verbs, name, False) or verbs.choices[name] for name, add in arguments.VERBS.items()}
+    lines = [
+        f'.TH TMUXMCP 1 "" "tmuxmcp {tmuxmcp.__version__}" "User Commands"',
+        *(".SH NAME", "tmuxmcp \\- terminal sessions for agents, on tmux"),
+        *(".SH SYNOPSIS", ".B tmuxmcp", "COMMAND [OPTIONS] [WORDS]"),
+        *(".SH DESCRIPTION", *_paragraphs(arguments.DESCRIPTION)),
+        ".SH COMMANDS",
+    ]
+    for name, verb in made.items():
+        lines += _verb(name, verb)
+    common = {action.dest: action for action in made["list"]._actions if action.dest in COMMON}
+    lines += [".SH OPTIONS OF EVERY COMMAND", *(line for action in common.values() for line in _item(*row(action)))]
+    lines += [".SH SETTINGS", *_paragraphs(SETTINGS)]
+    for name, field in Settings.model_fields.items():
+        lines += _item(f"--{name.replace('_', '-')}", f"{field.description or name}.")
+    lines += [".SH EXIT STATUS", *_paragraphs(arguments.EXIT_STATUS.removeprefix("Exit status: "))]
+    lines += [".SH FILES", *_item("~/.config/tmuxmcp/config.toml", "the settings file")]
+    lines += _item("~/.local/state/tmuxmcp", "the socket and the logs, where the setting state_dir says nothing else")
+    return "\n".join([*lines, ".SH SEE ALSO", ".BR tmux (1)"]) + "\n"
+
+
+SETTINGS = f"""\
+A setting is a flag of serve, demo and config, an environment variable that begins with {PREFIX} (rows is
+{PREFIX}ROWS), or a line of the settings file. Flags count before variables, and these before the file."""
+
+
+def _verb(name: str, verb: Any) -> Iterator[str]:
+    words = [action for action in verb._actions if not action.option_strings]
+    yield f".SS {_text(' '.join(['tmuxmcp', name, '[OPTIONS]', *map(word_of, words)]))}"
+    yield from _paragraphs(verb.description or "")
+    for action in words:
+        yield from _item(word_of(action), action.help or "")
+    for action in verb._actions:
+        if action.option_strings and action.dest not in COMMON:
+            yield from _item(*row(action))
+
+
+def _item(left: str, text: str) -> list[str]:
+    return [f'.IP "\\fB{_text(left)}\\fR" {HANGING}', _text(text)]
+
+
+def _paragraphs(text: str) -> list[str]:
+    """Text as lines; what begins a line of the help begins one here."""
+    lines = re.sub(r"(?<![.:?\n])\n(?!\n)", " ", text).split("\n")
+    return [line for each in lines for line in ((_text(each), ".br") if each else (".PP",))][:-1]
+
+
+def _text(text: str) -> str:
+    """Text in which roff sees neither requests nor escapes."""
+    text = text.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
+    return f"\\&{text}" if text[:1] in (".", "'") else text
