@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,19 +12,23 @@ import pytest
 
 import tmuxmcp
 from tmuxmcp.cli.arguments import VERBS as VERBS_THERE_ARE
+from tmuxmcp.cli.arguments import parse
 from tmuxmcp.cli.wording import VERBS, in_cli_words
 
 SOURCE = Path(tmuxmcp.__file__).parent
-ROOMS = ("broker", "sessions", "record", "terminal", "tmux")
-"""Whose texts the command line prints. Files and programs of the machine have operations alone, and no verb."""
+ROOMS = ("broker", "sessions", "record", "terminal", "tmux", "host")
+"""Whose texts the command line prints."""
 
 FOREIGN = re.compile(
     r"\b(?:create_session|destroy_session|list_sessions|get_session|list_commands|(?:start|stop|export)_recording|session_id|next_offset)\b"
     r"|\b(?:wait_for|view|format|since)=|(?<!-)\bkey C-c|\bsignal INT|(?<!TMUXMCP_)\bprompt_pattern\b"
     r"|\b(?:[Uu]se|with) send\b|(?<!tmuxmcp )\bread (?:still gives|again)|`read` gives|`text`|(?<!-)\bmax_bytes\b"
+    r"|\blist_directory\b|\bgo into args\b|\bas cwd\b|\ban element\b|\bread shows\b|\bforce still\b|\bwith program\b"
 )
 NOT_SAID = {
     "record/excerpt.py",  # stands in the text of a read, which is the same everywhere
+    "host/files.py",  # of the file tools, which the command line has no verbs for
+    "host/rules.py",  # names of tools, which policies are written with
 }
 
 
@@ -57,11 +62,32 @@ def test_each_verb_exists():
     assert {"new", "list", "history", "read", "send"} <= named <= set(VERBS_THERE_ARE)
 
 
+def test_what_is_to_be_typed_can_be_typed():
+    """Each command line in a hint has a verb that exists, and options that this verb has."""
+    typed = {line for _, text in sentences() for line in re.findall(r"`tmuxmcp ([^`]+)`", in_cli_words(text))}
+    assert len(typed) > 15
+    for line in typed:
+        verb, *words = shlex.split(line)
+        parser = parse([verb] if verb != "search" else [verb, "x"]).parser
+        for word in words:
+            assert not word.startswith("-") or word in parser._option_string_actions, line
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("Sessions are: none. Make one with create_session.", "Sessions are: none. Make one with `tmuxmcp new`."),
         ("destroy_session needs a session_id.", "`tmuxmcp kill` needs an ID."),
+        (
+            "There is no program 'a b'. Hint: Check the spelling and PATH; arguments go into args.",
+            "There is no program 'a b'. Hint: Check the spelling and PATH; arguments are words of their own.",
+        ),
+        ("There is no 'x'. Hint: list_directory shows what is there.", "There is no 'x'. Hint: Check the path."),
+        (
+            "read shows what happens meanwhile; try again once the person has released it. force still ends it.",
+            "`tmuxmcp view ID` shows what happens meanwhile; try again once the person has released it. "
+            "`tmuxmcp release ID` does that, `tmuxmcp kill ID --force` still ends it.",
+        ),
         ("list_sessions gives them.", "`tmuxmcp list` gives them."),
         (
             "bash waits for a line: answer with send",
