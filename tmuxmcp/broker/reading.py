@@ -45,6 +45,8 @@ class Reading:
         """
         if asked.wait_for == "pattern" and not asked.pattern:
             raise InvalidArgument("wait_for=pattern needs a pattern.", hint="Give a regular expression as pattern.")
+        if asked.pattern and asked.wait_for != "pattern":
+            raise InvalidArgument("A pattern is looked for with wait_for=pattern alone.", hint="Give wait_for=pattern.")
         if isinstance(asked, q.Read):
             _check_view(asked)
         prompt, asker = asked.prompt_pattern or self.settings.prompt_pattern, f"{call.caller} {asked.session_id}"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 import pydantic.dataclasses
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
+from tmuxmcp.contract import guesses
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings, ToolSet
 from tmuxmcp.errors import InvalidArgument
@@ -233,11 +234,17 @@ class Operation:
         )
 
     def _meant(self, error: ValidationError) -> str:
-        """What misspelt arguments were probably meant to be; empty where nothing is near."""
-        details = error.errors(include_url=False, include_input=False)[:MOST_PROBLEMS]
-        unknown = [str(item["loc"][0]) for item in details if item["type"] == "unexpected_keyword_argument"]
-        meant = [(name, near) for name in unknown if (near := self._nearest(name))]
-        return "".join(f" Did you mean {near} by {name}?" for name, near in meant)
+        """What wrong arguments were probably meant to be, and the right way to give it; empty where nothing is near."""
+        said = []
+        for item in error.errors(include_url=False)[:MOST_PROBLEMS]:
+            name = _argument(item["loc"], list(self.arguments))
+            if item["type"] == "unexpected_keyword_argument":
+                known = guesses.advice(self.name, self.arguments, name, item["input"])
+                near = "" if known else self._nearest(name)
+                said.append(known or (guesses.did_you_mean(near, name, item["input"]) if near else ""))
+            else:
+                said.append(guesses.of_value(self.name, name, item["input"], item["type"]))
+        return "".join(f" {each}" for each in dict.fromkeys(said) if each)
 
     def _nearest(self, name: str) -> str:
         """The argument that somebody means who writes `name`; empty: none is near."""

@@ -38,6 +38,7 @@ from mcp.types import (
 
 from tmuxmcp import __version__
 from tmuxmcp.contract.call import ALL_SCOPES, Call, Progress
+from tmuxmcp.contract.guesses import right_tool
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import Operation
 from tmuxmcp.contract.results import Result, ScreenshotResult
@@ -173,7 +174,8 @@ def build_server(
         except NeedsInput as needed:
             return needed.result
         except TmuxMcpError as error:
-            log.debug("call %s: %.100s: %s", call_id, params.name, error)
+            # Without the hint: it may repeat what was given.
+            log.debug("call %s: %.100s: %s: %s", call_id, params.name, error.code, error.message)
             return as_error(error, call_id)
         except Exception:
             incident = uuid4().hex[:12]
@@ -331,7 +333,12 @@ def as_error(error: TmuxMcpError, call_id: str) -> CallToolResult:
 
 def _find(offered: Mapping[str, Operation], name: str) -> Operation:
     if name not in offered:
-        raise InvalidArgument(f"There is no tool {name[:100]!r}.", hint=f"Tools: {', '.join(offered)}.")
+        meant = right_tool(name)
+        if meant in OPERATIONS and meant not in offered:
+            hint = f"{meant} does that, but is not offered here: a person adds it to the setting tools."
+        else:
+            hint = f"Tools: {', '.join(offered)}." + (f" Did you mean {meant}?" if meant else "")
+        raise InvalidArgument(f"There is no tool {name[:100]!r}.", hint=hint)
     return offered[name]
 
 

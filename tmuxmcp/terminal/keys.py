@@ -169,6 +169,10 @@ def _parse(spec: str, modifiers: set[str]) -> tuple[list[str], int]:
     return _names(spec, *_resolve(body, modifiers)), count
 
 
+NEAR = 0.7
+"""How alike a wrong name and a key's are, of which the one is taken for the other; `ls` and `plus` are not."""
+
+
 def _resolve(spec: str, modifiers: set[str]) -> tuple[set[str], str]:
     """Peel brackets and modifiers off, in whatever order they stand, down to the key."""
     while len(spec) > 1:
@@ -190,7 +194,7 @@ def _named(spec: str) -> str:
     for pattern, why, hint in _REFUSED:
         if pattern.fullmatch(spec):
             raise _invalid(spec, why, hint)
-    near = get_close_matches(lowered, _NAMED, n=1)
+    near = get_close_matches(lowered, _NAMED, n=1, cutoff=NEAR)
     meant = f"Did you mean `{_NAMED[near[0]]}`? " if near else ""
     raise _invalid(spec, "no key has this name", meant + "One key an element, as in `C-c`; send text as `text`.")
 
