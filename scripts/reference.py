@@ -343,6 +343,8 @@ def _type(schema: dict[str, Any]) -> str:
             return f"list of {_type(schema['items'])}"
         case "object" if "properties" in schema:
             return code(json.dumps(dict.fromkeys(schema["properties"], "...")))
+        case "object" if schema["additionalProperties"] is True:
+            return "object"
         case "object":
             return f"object of {_type(schema['additionalProperties'])}"
         case kind:

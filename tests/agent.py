@@ -172,7 +172,7 @@ class Agent:
 
     def raw(self, tool: str, **arguments: Any) -> Any:
         """The tool's whole answer. Where nothing else is said, it waits as long as by default, times SLOW."""
-        if name := WAITS.get(tool):
+        if (name := WAITS.get(tool)) and "steps" not in arguments:
             arguments = {name: int(5000 * SLOW)} | arguments
         return self.portal.call(lambda: self.client.call_tool(tool, arguments))
 

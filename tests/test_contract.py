@@ -44,7 +44,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         "wait_for": "auto",
     },
     "send": WAIT | {
-        "text": "", "key": "", "keys": [], "ctrl": False, "alt": False, "shift": False, "enter": False,
+        "text": "", "key": "", "keys": [], "steps": [], "ctrl": False, "alt": False, "shift": False, "enter": False,
         "session_id": "", "bracketed_paste": "auto", "read": "auto", "wait_for": "ready", "timeout_ms": 5000,
     },
     "read": WAIT | {
@@ -87,7 +87,7 @@ FIELDS = {
         viewers attach_command watch_url""",
     "run": """session_id output exit_code completed outcome evidence duration_ms cwd mode truncated output_bytes
         omitted_bytes start_offset end_offset effective_timeout_ms command_number""",
-    "send": "session_id sent_bytes result",
+    "send": "session_id sent_bytes steps_done steps result",
     "read": READ,
     "list_commands": "session_id commands count",
     "wait": "session_id outcome evidence matched pattern waited_ms sessions",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 import anyio.abc
 
-from tmuxmcp.broker import reaching
+from tmuxmcp.broker import reaching, steps
 from tmuxmcp.broker.admission import Admission
 from tmuxmcp.broker.answering import Answering
 from tmuxmcp.broker.gate import Gate
@@ -32,8 +32,8 @@ from tmuxmcp.broker.watch import Changed, Watch
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.operations import Operations
 from tmuxmcp.contract.request import Operation, R, Request
-from tmuxmcp.contract.requests import CreateSession, Read
-from tmuxmcp.contract.results import Result
+from tmuxmcp.contract.requests import CreateSession, Read, Send
+from tmuxmcp.contract.results import Result, SendResult
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError
 from tmuxmcp.host import cgroup
@@ -158,6 +158,8 @@ class Broker(Operations):
         """
         asked = call or self._own_call()
         restores = None
+        if isinstance(request, Send) and request.steps:
+            return cast("R", await self._send_steps(request, asked))
         if isinstance(request, CreateSession):
             restores = await self._restoring.of_call(request, asked)
             if isinstance(restores, Restoration):  # before it is judged
@@ -180,6 +182,16 @@ class Broker(Operations):
         asked.untold[:] = call.untold
         assert isinstance(result, request.operation.result)
         return cast("R", result)
+
+    async def _send_steps(self, request: Send, asked: Call) -> SendResult:
+        try:
+            todo = steps.steps_of(request)
+            filled = [step.filled(self.settings) for step in todo]
+            await steps.check(filled, self.settings, partial(self._verbs.check_send, call=asked))
+        except TmuxMcpError as error:
+            self.gate.refused(request.operation, asked, error)
+            raise
+        return await steps.send(self._do, todo, self.settings, asked)
 
     async def _judged(self, request: Request[R], call: Call, act: Callable[[Target], Awaitable[Result]]) -> Result:
         """Find the session that is meant, and act in it; of an agent, if it may and the gate lets it."""

@@ -93,6 +93,8 @@ class Reading:
     async def waited(self, session: Session, asked: Asked, wait: Wait, call: Call) -> r.ReadResult:
         """Wait, and read."""
         answer = await wait_for(session, wait)
+        if call.goes_on and call.goes_on(unseen := await self._unseen(session, answer, asked, call)):
+            return unseen
         view = _view(asked)
         if view in ("screen", "diff"):
             seen = await self._screen(session, view, asked, call)
@@ -101,6 +103,17 @@ class Reading:
         await commands.settle(session, seen.look)
         effective = clamp(self.settings, asked.timeout_ms)[1] if wait.want != "none" else None
         return _result(session, answer, seen, _command(session, answer, seen.look, asked, call), effective)
+
+    async def _unseen(self, session: Session, answer: Answer, asked: Asked, call: Call) -> r.ReadResult:
+        """How a wait ended, without content: nothing counts as read, and no screen as seen."""
+        await session.refresh()
+        look = await session.look()
+        await commands.settle(session, look)
+        start = session.cursor_of(call.caller)
+        seen = _Seen("new", look, Piece("", start), start, look.size > start)
+        # The next wait is for the next command.
+        command = _command(session, answer, look, asked, call) if asked.wait_for == "command" else None
+        return _result(session, answer, seen, command, None, notices=False)
 
     async def _new_or_screen(self, session: Session, wait: Wait, asked: Asked, call: Call) -> _Seen:
         """A view of what was printed; for `auto` of the screen, if a program draws the whole of it."""
@@ -256,7 +269,12 @@ def _sentences(*notes: str | None) -> str | None:
 
 
 def _result(
-    session: Session, answer: Answer, seen: _Seen, command: r.Command | None, effective_timeout_ms: int | None
+    session: Session,
+    answer: Answer,
+    seen: _Seen,
+    command: r.Command | None,
+    effective_timeout_ms: int | None,
+    notices: bool = True,
 ) -> r.ReadResult:
     look, piece, shown = seen.look, seen.piece, seen.shown
     return r.ReadResult(
@@ -288,7 +306,7 @@ def _result(
         sanitized=piece.sanitized,
         approximate=seen.approximate,
         highlights=views.highlights(shown),
-        note=notes(session, seen.start, piece.next_offset, answer.note, piece.note, seen.note),
+        note=notes(session, seen.start, piece.next_offset, answer.note, piece.note, seen.note) if notices else None,
         content=piece.text,
     )
 

@@ -365,6 +365,20 @@ class Verbs:
         session = await self._targets.session(target, call)
         return await sending.send(self._reading, session, what, request, wait, call)
 
+    async def check_send(self, request: q.Send, call: Call) -> None:
+        """Refuse what could not be typed or waited for, before anything is typed.
+
+        Raises:
+            NoInput, InvalidKey, InvalidPattern, InvalidArgument, ResourceLimit
+        """
+        if request.secret:
+            from tmuxmcp.broker import secretuse  # late: few callers have secrets
+
+            secretuse.named(self._settings, request)
+        else:
+            sending.typing(self._settings, request)
+        await self._reading.wait(request, call)
+
     async def _send_secret(self, request: q.Send, call: Call, target: Target) -> r.SendResult:
         from tmuxmcp.broker import secretuse  # late: few callers have secrets
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from uuid import uuid4
+
+if TYPE_CHECKING:
+    from tmuxmcp.contract.results import ReadResult
 
 Progress = Callable[[float, str], Awaitable[None]]
 """`await progress(elapsed_s, last_line)`; called at most once in `PROGRESS_EVERY_S`."""
@@ -58,6 +62,8 @@ class Call:
     """Digest of the question to which this call brings an answer; empty: it brings none."""
     person: bool = False
     """The person whose machine it is: a command line, a Python program. No policy judges it, no audit has it."""
+    goes_on: Callable[[ReadResult], bool] | None = None
+    """Told how a wait ended, without content: True where more is typed at once, and nobody sees what is there."""
     untold: list[Callable[[], None]] = field(default_factory=list, repr=False, compare=False)
     """What puts back what was noted as told to the caller; for `not_told`."""
     call_id: str = field(default_factory=lambda: uuid4().hex[:12])

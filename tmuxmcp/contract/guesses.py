@@ -151,6 +151,8 @@ def of_value(operation: str, name: str, value: Any, kind: str) -> str:
     """The right way to give an argument whose value is of a wrong kind; empty: the problem says it."""
     if value is None:
         return f"Leave {name} out."
+    if name.startswith("steps"):
+        return 'Give steps=[{"text": "ls", "enter": true}, {"key": "q"}].'
     if isinstance(value, str) and kind == "sequence_str":
         words = _split(value) if name in ("argv", "args") else [value]
         return f"Give {name}={_shown(words)}." if words else ""

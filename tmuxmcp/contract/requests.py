@@ -7,7 +7,7 @@ marked `FromSetting`. `operations` has each as a method.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -91,6 +91,15 @@ def _several(given: object) -> object:
 
 
 Key = Annotated[str | Mapping[str, str], PlainValidator(_key), WithJsonSchema(KEY_SCHEMA)]
+
+
+STEPS_SCHEMA = {"type": "array", "items": {"type": "object", "additionalProperties": True}}
+
+Steps = Annotated[
+    Sequence[Mapping[str, Any]],
+    BeforeValidator(lambda given: [given] if isinstance(given, dict) else given),
+    WithJsonSchema(STEPS_SCHEMA),
+]
 
 
 def _bracketed(given: object) -> object:
@@ -241,6 +250,13 @@ class Send(Request[r.SendResult]):
     alt: Annotated[bool, Seldom()] = False
     shift: Annotated[bool, Seldom()] = False
     enter: Annotated[bool, Field(description="Press Enter at the end")] = False
+    steps: Annotated[
+        Steps,
+        Field(
+            description="Several sends instead, each {text, key, enter, wait_for, pattern, timeout_ms}; stops at the "
+            "first that ends otherwise than waited for"
+        ),
+    ] = Field(default_factory=list)
     session_id: SessionId = ""
     data_base64: Annotated[str, Field(description="Exact bytes, in place of text"), Content(), Seldom()] = ""
     secret: Annotated[
@@ -377,7 +393,7 @@ class Signal(Request[r.SignalResult]):
     """
 
     signal: Signalled
-    target: Annotated[Literal["foreground", "session"], Field(description="Who gets it")] = "foreground"
+    target: Literal["foreground", "session"] = "foreground"
     session_id: SessionId = ""
 
 

@@ -457,11 +457,31 @@ class ReadResult(Result):
     content: str
 
 
+class SendStep(Result):
+    """How one step of a `send` ended."""
+
+    sent_bytes: int
+    outcome: Outcome | None = None
+    """Null: it was not waited for."""
+    mode: Mode | None = None
+    """Of the terminal then."""
+    matched: str | None = None
+    """The text that its `pattern` matched."""
+    waited_ms: int = 0
+    exit_code: int | None = None
+    """Of the command that it waited for, with `wait_for=command`."""
+
+
 class SendResult(Result):
     """What was typed, and what the session answered."""
 
     session_id: str
     sent_bytes: int
+    """With steps: of all that were done."""
+    steps_done: int | None = None
+    """How many of the steps were typed; null: there were none."""
+    steps: list[SendStep] = Field(default_factory=list)
+    """Those, in order; `result` is after the last of them, and has what was printed since the first."""
     handed_back: HandedBack | None = None
     """Null: no person has, or you were told."""
     note: str | None = None

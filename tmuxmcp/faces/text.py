@@ -150,6 +150,8 @@ def _ended(ended: r.Ended | None) -> Fields:
 
 def _send(result: r.SendResult) -> Fields:
     yield "sent_bytes", result.sent_bytes
+    if result.steps_done is not None:
+        yield from (("steps_done", result.steps_done), ("outcomes", [each.outcome for each in result.steps]))
     if result.result:
         yield from _read(result.result)
     else:
