@@ -89,6 +89,13 @@ def test_all_is_well_and_shells_are_tried(cli):
     assert subprocess.run(["pgrep", "-f", f"{temporary}/tm-"], capture_output=True, check=False).stdout == b""
 
 
+def test_each_check_has_its_paragraph_in_the_docs(cli):
+    page = Path(__file__).resolve().parent.parent / "docs" / "howto" / "when-something-is-wrong.md"
+    _, _, checked = page.read_text().partition("\n## A check of `tmuxmcp doctor` fails\n")
+    paragraphs = re.findall(r"^### (.+)\n\n\S", checked.partition("\n## ")[0], re.MULTILINE)
+    assert paragraphs == [*checks(cli)]
+
+
 def test_running_server_and_sessions_stay_as_they_are(cli):
     cli("new", "--name", "x", "cat")
     cli("send", "x", "kept", "--enter", "--wait", "pattern", "--pattern", r"^kept\n")

@@ -23,7 +23,8 @@ WANTED = re.compile(r"([\w.]+)([=~])(.*?)(?= [\w.]+[=~]|$)")
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
     config = tmp_path_factory.mktemp("c") / "config.toml"
-    config.write_text('program = "bash"\ntools = ["all"]\n[[policy]]\ntool = "run_process"\nprogram = "forbidden"\naction = "deny"\n')
+    rule = '[[policy]]\ntool = "run_process"\nprogram = "forbidden"\naction = "deny"\n'
+    config.write_text('program = "bash"\ntools = ["all"]\n' + rule)
     with an_agent("--config", str(config), PATH=PATH) as agent:
         yield agent
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -11,6 +13,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -164,3 +167,57 @@ def test_a_debugger_from_end_to_end(agent: Agent, tmp_path: Path):
         terminal.step(over(text="quit", enter=True))
     finally:
         terminal.close()
+
+
+LOOPS = """
+#include <stdio.h>
+#include <unistd.h>
+int main(void) {
+    puts("on the other terminal");
+    for (int n = 0; n < 600; n++) sleep(1);
+    return 0;
+}
+"""
+
+
+def test_the_page_on_gdb_is_right(agent: Agent, tmp_path: Path):
+    """Its calls in their order, with the terminal of the second session put in."""
+    if absent := missing(("gdb", "gcc")):
+        pytest.skip(f"{absent[0]} is not installed")
+    (tmp_path / "prog.c").write_text(LOOPS)
+    subprocess.run(["gcc", "-g", "-O0", "-o", "prog", "prog.c"], cwd=tmp_path, check=True)
+    page = Path(__file__).resolve().parent.parent / "docs" / "howto" / "debug-with-gdb.md"
+    blocks = [
+        json.loads(each) for each in re.findall(r"^```json\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    ]
+    make, ready, steps, interrupt, screen, tty, hand_over, crash, end = blocks
+    calls = {"create_session": {"cwd": str(tmp_path)}}
+
+    def do(block: dict[str, Any]) -> dict[str, Any]:
+        return agent.call(
+            block["tool"], **(calls.get(block["tool"], {}) | {k: v for k, v in block.items() if k != "tool"})
+        )
+
+    try:
+        do(make)
+        assert do(ready)["mode"] == "line_input"
+        went = do(steps)
+        assert went["steps_done"] == len(steps["steps"])
+        assert "Breakpoint 1, main" in went["result"]["content"]
+        assert "#0  main" in went["result"]["content"]
+        went = agent.call("send", session_id="dbg", text="continue\n", timeout_ms=300)
+        assert went["result"]["outcome"] == "timeout"
+        assert do(interrupt)["result"]["mode"] == "line_input"
+        do(screen)
+        found = re.search(r"/dev/\S+", do(tty)["output"])
+        assert found
+        do(hand_over | {"text": f"set inferior-tty {found[0]}"})
+        agent.call("send", session_id="dbg", steps=[{"text": "delete\n"}, {"text": "run\n", "wait_for": "none"}])
+        shown = agent.call("read", session_id="screen", wait_for="pattern", pattern="on the other terminal")
+        assert shown["outcome"] == "matched"
+        do(interrupt)
+        assert do(crash)["completed"]
+        assert do(end)["result"]["outcome"] == "exited"
+    finally:
+        for name in ("dbg", "screen"):
+            agent.call("destroy_session", session_id=name, force=True)
