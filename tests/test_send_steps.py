@@ -172,3 +172,38 @@ def test_a_rule_and_the_audit_see_each_step(tmp_path: Path):
             agent.call("send", steps=[line("rm -r nothing"), line("echo two")])
         assert failed.value.code == "POLICY_DENIED"
         assert json.dumps(sent).count("nothing") == 0
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_a_question_about_a_later_step_has_no_step_typed_twice(mode: str):
+    """In the newer protocol a question ends the call, which is then made again: with it, the steps before would be."""
+    rule = json.dumps([{"tool": "send", "argv": ["touch", "**"], "action": "confirm"}])
+    with an_agent("bash", mode=mode, person=lambda message: "accept", TMUXMCP_POLICY=rule) as agent:
+        agent.run("true")
+        answer = agent.call("send", steps=[line("echo one >> f"), line("touch g", wait_for="command")])
+        assert agent.run("cat f")["output"] == "one\n"
+        if mode == "legacy":  # it asks within the call
+            assert answer["steps_done"] == 2
+        else:
+            assert answer["steps_done"] == 1
+            assert "Step 2 was not done: POLICY_DENIED" in answer["note"]
+            assert agent.call("send", steps=[line("touch g"), line("echo two")])["steps_done"] == 2
+        assert len(agent.asked) >= 1
+
+
+def test_all_steps_together_take_no_longer_than_one_call():
+    with an_agent("--max-wait-ms", "1000", "bash") as agent:
+        agent.run("true")
+        sleeps = [line("sleep 0.6", wait_for="command") for _ in range(4)]
+        answer = agent.call("send", steps=sleeps)
+        assert [each["outcome"] for each in answer["steps"]] == ["command", "timeout"]
+        assert "its outcome is timeout" in answer["note"]
+
+
+def test_steps_of_a_session_that_ends_make_no_other_session():
+    """Not even where the id is left out."""
+    with an_agent("bash") as own:
+        own.run("true")
+        answer = own.call("send", steps=[line("exit 3", wait_for="idle", timeout_ms=300), line("echo elsewhere")])
+        assert answer["steps_done"] == 1
+        assert own.call("list_sessions")["count"] == 1

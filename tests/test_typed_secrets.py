@@ -104,6 +104,13 @@ def test_it_reaches_the_program_that_it_is_for_whole(agent: Agent, person: Perso
     assert (line["secret"], line["bytes_in"], line["outcome"]) == (name, 0, "ok")
 
 
+def test_it_is_typed_by_the_step_behind_the_one_that_asks(agent: Agent):
+    sent = agent.call("send", steps=[{"text": READ, "enter": True}, {"secret": "shell"}])
+    assert [each["mode"] for each in sent["steps"]] == ["password", "shell_prompt"]
+    assert DIGEST in sent["result"]["content"]
+    assert VALUE not in json.dumps(sent)
+
+
 SUDO = """
 for file in passwd shadow sudoers; do mount --bind "$1/$file" "/etc/$file" || exit; done
 exec setpriv --reuid=4242 --regid=4242 --clear-groups sudo -k id -u
