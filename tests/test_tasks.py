@@ -97,6 +97,17 @@ def test_a_log_in_the_pager(task: Task):
     assert task.calls <= 2
 
 
+def test_a_log_where_no_pager_is_wanted(agent: Agent, tmp_path: Path):
+    needs("git", "less")
+    env = CLEAN | GIT | {"PAGER": "cat"}
+    made = agent.call("create_session", program="bash", cwd=str(tmp_path), env=env)["session_id"]
+    try:
+        shown = agent.run(f"{REPOSITORY}; git log -p", session_id=made)
+        assert (shown["exit_code"], "diff --git a/f b/f" in shown["output"]) == (0, True)
+    finally:
+        agent.call("destroy_session", session_id=made, force=True)
+
+
 def test_an_interactive_rebase_in_vim(task: Task):
     needs("git", "vim")
     task.run(f"{REPOSITORY}; export GIT_EDITOR='vim -Nu NONE'")

@@ -84,3 +84,12 @@ def test_a_defect_is_an_incident():
     error = answer(json.dumps(call).encode())["error"]
     assert (error["code"], error["data"]["code"]) == (-32603, "INTERNAL")
     assert "secret detail" not in json.dumps(error)
+
+
+@pytest.mark.parametrize(
+    ("method", "hint"), [("shell.run", " Did you mean run_process?"), ("nonsense", "describes all.")]
+)
+def test_a_method_of_another_server_is_told_what_it_is_here(method: str, hint: str):
+    error = answer(json.dumps({"jsonrpc": "2.0", "id": 1, "method": method}).encode())["error"]
+    assert error["code"] == -32601
+    assert error["data"]["hint"].endswith(hint)

@@ -19,6 +19,7 @@ from pydantic.json_schema import models_json_schema
 from tmuxmcp import __version__
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.guesses import right_tool
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import Operation
 from tmuxmcp.contract.settings import DEFAULTS, BrokerSettings
@@ -99,13 +100,15 @@ class Rpc:
             return {"result": openrpc(self._settings)}
         operation = OPERATIONS.get(method)
         if operation is None:
-            error = InvalidArgument(f"There is no method {method[:100]!r}.", hint=f"{DISCOVER} describes all.")
+            meant = right_tool(method)
+            hint = f"{DISCOVER} describes all." + (f" Did you mean {meant}?" if meant else "")
+            error = InvalidArgument(f"There is no method {method[:100]!r}.", hint=hint)
             return {"error": error_object(METHOD_NOT_FOUND, error)}
         try:
             with self._measure(method):
                 return {"result": await self._do(operation, params, call)}
         except TmuxMcpError as error:
-            log.debug("call %s: %s: %s", call.call_id, method, error)
+            log.debug("call %s: %s: %s: %s", call.call_id, method, error.code, error.message)
             return {"error": error_object(number(error), error)}
         except Exception:
             log.exception("call %s: %s failed, incident %s", call.call_id, method, call.call_id)
