@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +19,11 @@ from mcp import Client, StdioServerParameters
 
 from tests import forks
 from tests.conftest import SLOW, end_server
+from tests.service import TOKENS, a_service
+from tmuxmcp.cli.trying import try_command
 from tmuxmcp.clients import CLIENTS
+from tmuxmcp.clients import servers as servers_in
+from tmuxmcp.errors import IoError
 
 AGENTS = Path(os.environ.get("TMUXMCP_CLIENTS_DIR", "/var/tmp/tmuxmcp-clients")) / "node_modules" / ".bin"
 SCOPES = [(client, scope) for client in CLIENTS for scope in CLIENTS[client].files]
@@ -39,7 +45,8 @@ class Person:
         return said
 
     def json(self, *words: str) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(self(words[0], "--json", *words[1:]))
+        """Write, or say what would be written; the server is not tried."""
+        told: dict[str, Any] = json.loads(self(words[0], "--json", "--no-start", *words[1:]))
         return told
 
 
@@ -48,12 +55,16 @@ def person(tmp_path: Path) -> Person:
     return Person(tmp_path)
 
 
+@pytest.fixture
+def trying(person: Person, state_dir: Path) -> Iterator[Person]:
+    """Somebody whose server may start."""
+    person.env["TMUXMCP_STATE_DIR"] = str(state_dir)
+    yield person
+    end_server(state_dir)
+
+
 def servers(path: Path, client: str, scope: str, project: Path) -> dict[str, Any]:
-    text = path.read_text()
-    table = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-    for key in CLIENTS[client].keys(scope, project):
-        table = table.get(key, {})  # TOML has no empty table of tables
-    return table
+    return servers_in(path.read_text(), path, CLIENTS[client].keys(scope, project))
 
 
 @pytest.mark.parametrize(("client", "scope"), SCOPES)
@@ -65,7 +76,7 @@ def test_entry_comes_and_goes(person: Person, client: str, scope: str) -> None:
     assert path.is_relative_to(person.project if scope == "project" else person.home)
     assert person.json(*words)["backup"] is None
     assert servers(path, client, scope, person.project) == {"tmuxmcp": tried["entry"]}
-    command = tried["entry"]["command"]
+    command = tried["entry"].get("command") or tried["entry"]["cmd"]
     assert os.path.isabs(command if isinstance(command, str) else command[0])
     assert person.json(*words)["changed"] is False
     removed = person.json(*words, "--remove")
@@ -95,7 +106,7 @@ def test_comments_of_toml_stay(person: Person) -> None:
     path.parent.mkdir()
     text = '# mine\nmodel = "m"  # the best\n\n[mcp_servers.other]\ncommand = "x"\n'
     path.write_text(text)
-    person("codex")
+    person("codex", "--no-start")
     assert path.read_text().startswith(text)
     assert tomllib.loads(path.read_text())["mcp_servers"]["tmuxmcp"]["args"][0] == "serve"
     person("codex", "--remove")
@@ -115,7 +126,7 @@ def test_codex_waits_for_the_server_and_for_its_longest_wait(person: Person) -> 
      (("--scope", "project"), "for everybody, in {} alone")],
 )  # fmt: skip
 def test_where_an_entry_holds_is_told(person: Person, words: tuple[str, ...], holds: str) -> None:
-    assert f"It holds {holds.format(person.project)}.\n" in person("claude-code", *words)
+    assert f"It holds {holds.format(person.project)}.\n" in person("claude-code", "--no-start", *words)
     assert "It holds" not in person("claude-code", *words, "--remove")
 
 
@@ -124,12 +135,12 @@ def test_linked_file_stays_a_link(person: Person) -> None:
     kept.write_text("{}")
     link = person.home / ".claude.json"
     link.symlink_to(kept)
-    person("claude-code", "--scope", "user")
+    person("claude-code", "--scope", "user", "--no-start")
     assert link.is_symlink()
     assert "tmuxmcp" in kept.read_text()
 
 
-@pytest.mark.parametrize("text", ["{", "// c\n{}", "[]", '{"mcpServers": 3}'])
+@pytest.mark.parametrize("text", ["{", "// c\n{", "[]", '{"mcpServers": 3}'])
 def test_file_that_cannot_be_edited_is_left_alone(person: Person, text: str) -> None:
     path = person.home / ".cursor" / "mcp.json"
     path.parent.mkdir()
@@ -147,11 +158,45 @@ def test_wrong_words_are_told(person: Person) -> None:
     assert list(person.home.iterdir()) == []
 
 
-def test_difference_is_shown(person: Person) -> None:
-    assert '+        "serve"' in person("cursor", "--dry-run")
-    person("cursor")
-    assert person("cursor", "--dry-run") == ""
-    assert "as it should be" in person("cursor")
+def test_difference_is_shown_and_nothing_done(person: Person) -> None:
+    said = person("cursor", "--dry-run")
+    assert '+        "serve"' in said
+    assert f"It would try `{Path(sys.executable).with_name('tmuxmcp')} serve` in {person.project}.\n" in said
+    assert list(person.home.iterdir()) == []
+    person("cursor", "--no-start")
+    again = person("cursor", "--dry-run")
+    assert "as it should be" in again
+    assert '"serve"' not in again
+    assert "as it should be" in person("cursor", "--no-start")
+
+
+def test_server_is_started_as_the_client_does(trying: Person, state_dir: Path) -> None:
+    said = trying("claude-code")
+    assert re.search(r"Tried `\S+ serve --results text` in \S+: tmuxmcp \S+ on tmux \S+ answers with \d+ tools\.", said)
+    assert "Next: Start a new `claude`, and ask it to run `pwd` in a terminal session.\n" in said
+    assert (state_dir / "tmux.sock").exists()  # it had the variable, as Claude Code hands it on
+
+
+def test_server_gets_no_more_than_the_client_hands_on(trying: Person, state_dir: Path) -> None:
+    trying.env["TMUXMCP_MAX_SESSIONS"] = "nonsense"
+    assert "max_sessions" in trying("gemini", status=2)  # it would be started with that
+    trying.env |= {"TMUXMCP_STATE_DIR": "/nowhere"}
+    del trying.env["TMUXMCP_MAX_SESSIONS"]
+    said = trying("codex", "--", "--state-dir", str(state_dir))
+    assert "with HOME, LANG, PATH, TERM of the environment: tmuxmcp" in said
+
+
+def test_server_that_cannot_work_is_told_and_nothing_written(trying: Person, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    said = trying("cursor", "--", "--state-dir", str(tmp_path / "file" / "state"), status=1)
+    assert "The server starts, and cannot work: " in said
+    assert "Nothing was changed." in said
+    assert not (trying.home / ".cursor").exists()
+
+
+def test_last_words_of_a_server_that_ends_at_once(tmp_path: Path) -> None:
+    with pytest.raises(IoError, match=r"does not start: no luck\n?.*Nothing was changed\. Run it yourself"):
+        try_command(["sh", "-c", "echo no luck >&2; exit 3"], os.environ, tmp_path)
 
 
 @pytest.mark.anyio
@@ -161,6 +206,161 @@ async def test_what_was_installed_starts(person: Person, state_dir: Path) -> Non
     async with Client(server) as client:
         ran = await client.call_tool("run", {"command": "echo $((6*7))"})
     assert ran.structured_content["output"] == "42\n"
+
+
+# ---- settings with comments --------------------------------------------------------------------
+
+
+def test_comments_of_zed_stay(person: Person) -> None:
+    path = person.home / ".config" / "zed" / "settings.json"
+    path.parent.mkdir(parents=True)
+    table = '"context_servers": {\n    "mine": { "command": "x" },\n  },'
+    text = f'// Zed settings\n{{\n  "theme": "One", // dark\n  {table}\n}}\n'
+    path.write_text(text)
+    told = person.json("zed")
+    assert '"theme": "One", // dark\n' in path.read_text()
+    assert list(servers(path, "zed", "user", person.project)) == ["tmuxmcp", "mine"]
+    assert Path(told["backup"]).read_text() == text
+    assert person.json("zed")["changed"] is False
+    person("zed", "--remove")
+    assert path.read_text() == text
+
+
+GOOSE = """\
+# mine
+active_provider: anthropic
+slash_commands:
+- command: run-tests
+
+extensions:
+  # tools
+  developer:
+    type: builtin  # the best
+    enabled: true
+GOOSE_MODE: auto
+"""
+
+
+@pytest.mark.parametrize(
+    "text", [GOOSE, GOOSE.partition("extensions")[0], "extensions: {}\nGOOSE_MODE: auto\n", "---\n# empty\n",
+             GOOSE.replace("  developer:", "    developer:")],
+)  # fmt: skip
+def test_extensions_of_goose_come_and_go_as_one_line(person: Person, text: str) -> None:
+    path = person.home / ".config" / "goose" / "config.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    entry = person.json("goose")["entry"]
+    lines = path.read_text().splitlines()
+    (ours,) = (line for line in lines if line.strip().startswith("tmuxmcp: "))
+    assert json.loads(ours.partition(": ")[2]) == entry
+    assert lines[lines.index(ours) - 1] == "extensions:"
+    below = lines[lines.index("extensions:") + 1 :]
+    indents = {len(line) - len(line.lstrip()) for line in below if re.match(r" +(tmuxmcp|developer):", line)}
+    assert len(indents) == 1
+    assert [line for line in lines if line != ours and line != "extensions:"] == [
+        line for line in text.splitlines() if not line.startswith("extensions:")
+    ]
+    assert person.json("goose")["changed"] is False
+    person("goose", "--remove")
+    assert path.read_text().replace("extensions: {}\n", "") in (text, text.replace("extensions: {}\n", ""))
+
+
+@pytest.mark.parametrize(
+    "text", ["extensions:\n  tmuxmcp:\n    type: stdio\n", "extensions: {a: {}}\n", "- a\n", "{}\n",
+             '"extensions":\n  a: 1\n', "a: |\n  x\n...\nb: 1\n"],
+)  # fmt: skip
+def test_yaml_of_another_shape_is_left_alone_and_the_entry_shown(person: Person, text: str) -> None:
+    path = person.home / ".config" / "goose" / "config.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    said = person("goose", "--no-start", status=2)
+    assert 'Hint: Add this to its servers yourself: {"tmuxmcp": {"name": "tmuxmcp", "enabled": true' in said
+    assert (path.read_text(), len(list(path.parent.iterdir()))) == (text, 1)
+
+
+# ---- over HTTP ---------------------------------------------------------------------------------
+
+URL = "http://127.0.0.1:9/mcp"
+BEARER = {"Authorization": "Bearer 6f1c-secret"}
+AT_URL: dict[str, dict[str, Any]] = {
+    "claude-code": {"type": "http", "url": URL, "headers": BEARER},
+    "codex": {"url": URL, "http_headers": BEARER, "required": True, "startup_timeout_sec": 30, "tool_timeout_sec": 60},
+    "cursor": {"url": URL, "headers": BEARER},
+    "vscode": {"type": "http", "url": URL, "headers": BEARER},
+    "gemini": {"httpUrl": URL, "headers": BEARER},
+    "qwen-code": {"httpUrl": URL, "headers": BEARER},
+    "goose": {"name": "tmuxmcp", "enabled": True, "type": "streamable_http", "uri": URL, "headers": BEARER, "envs": {},
+              "env_keys": [], "timeout": 300},
+    "opencode": {"type": "remote", "enabled": True, "oauth": False, "url": URL, "headers": BEARER},
+    "windsurf": {"serverUrl": URL, "headers": BEARER},
+    "zed": {"url": URL, "headers": BEARER},
+}  # fmt: skip
+
+
+@pytest.fixture
+def token(person: Person) -> str:
+    file = person.project / "token"
+    file.write_text("# mine\nagent write 6f1c-secret\n")
+    file.chmod(0o600)
+    return str(file)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_client_calls_a_server_at_a_url(person: Person, client: str, token: str) -> None:
+    words = (client, "--http", "http://127.0.0.1:9", "--token-file", token)
+    if client not in AT_URL:
+        assert "has no servers at a URL" in person(*words, status=2)
+        return
+    path = CLIENTS[client].path("user", person.home, person.project, {})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o644)
+    said = person(*words, "--dry-run")
+    assert "Bearer TOKEN" in said
+    told = person.json(*words)
+    assert servers(path, client, "user", person.project) == {"tmuxmcp": AT_URL[client]}
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(Path(told["backup"]).stat().st_mode) == 0o600
+    path.chmod(0o644)
+    again = person(*words, "--no-start")
+    assert "as it should be" in again
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    removed = person(*words[:1], "--remove", "--dry-run")
+    assert "Bearer TOKEN" in removed
+    assert "6f1c" not in said + json.dumps(told) + again + removed
+
+
+def test_what_cannot_be_over_http_is_told(person: Person, token: str) -> None:
+    assert "a project is shared" in person(
+        "cursor", "--scope", "project", "--http", URL, "--token-file", token, status=2
+    )
+    assert "belongs to --http" in person("cursor", "--token-file", token, status=2)
+    assert "at that URL" in person("cursor", "--http", URL, "--", "--max-sessions", "8", status=2)
+    for wrong in ("127.0.0.1:9", "ftp://x/", "http://me:secret@x/"):
+        assert "no address of a server" in person("cursor", "--http", wrong, status=2)
+    Path(token).chmod(0o644)
+    assert "chmod 600" in person("cursor", "--http", URL, "--token-file", token, status=4)
+    path = person.home / ".cursor" / "mcp.json"
+    path.parent.mkdir()
+    path.write_text("{")
+    Path(token).chmod(0o600)
+    said = person("cursor", "--http", URL, "--token-file", token, "--no-start", status=2)
+    assert "Bearer TOKEN" in said
+    assert "6f1c" not in said
+
+
+def test_server_at_a_url_is_called(person: Person, token: str) -> None:
+    assert "does not answer" in person("cursor", "--http", URL, "--token-file", token, status=1)
+    with a_service() as service:
+        own = str(service.state_dir / "own")
+        Path(own).touch(mode=0o600)
+        Path(own).write_text(f"{TOKENS['agent']}\n")
+        said = person("gemini", "--http", service.url, "--token-file", own)
+        assert re.search(rf"Tried {service.url}/mcp: tmuxmcp \S+ on tmux \S+ answers with \d+ tools\.", said)
+        assert "does not take this token" in person("cursor", "--http", service.url, "--token-file", token, status=4)
+        assert "asks for a token" in person("cursor", "--http", service.url, status=4)
+        assert "holds 4 tokens" in person(
+            "cursor", "--http", service.url, "--token-file", str(service.state_dir / "tokens"), status=2
+        )
+    assert not (person.home / ".cursor").exists()
 
 
 # ---- the clients themselves --------------------------------------------------------------------
@@ -186,7 +386,7 @@ def test_real_client_finds_us(connected: Person, client: str) -> None:
     program = shutil.which(name, path=f"{AGENTS}:{os.environ['PATH']}")
     if not program:
         pytest.skip(f"needs {name}: scripts/clients installs it")
-    connected(client)
+    connected(client, "--no-start")
     command = [program, "mcp", "list"]
     done = subprocess.run(
         command, env=connected.env, cwd=connected.project, capture_output=True, text=True, timeout=60 * SLOW,

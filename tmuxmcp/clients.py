@@ -12,10 +12,11 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from tmuxmcp import jsonc
 from tmuxmcp.errors import InvalidArgument
 
 Scope = Literal["user", "project", "local"]
@@ -28,26 +29,90 @@ STARTUP_S = 30
 REPLY_S = 10
 """How much longer than the longest wait a call may take, on its way there and back."""
 
+URL_KEYS = ("url", "httpUrl", "serverUrl", "uri")
+"""Keys of an entry that make it one of a server at a URL."""
 
-def plain(command: Sequence[str], max_wait_ms: int) -> Entry:
+ALL = ("*",)
+"""Stands for every variable."""
+SDK = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+"""What the protocol's own libraries give a server they start."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """A server that the client starts."""
+
+    name: str
+    command: Sequence[str]
+    max_wait_ms: int
+    """How long one call may wait."""
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A server that the client calls over HTTP."""
+
+    name: str
+    url: str
+    token: str = field(repr=False)
+    """Empty: the server asks for none."""
+    max_wait_ms: int
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What each request carries."""
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
+
+def plain(start: Start) -> Entry:
     """The entry that most clients read."""
-    return {"command": command[0], "args": list(command[1:])}
+    return {"command": start.command[0], "args": list(start.command[1:])}
 
 
-def with_type(command: Sequence[str], max_wait_ms: int) -> Entry:
+def with_type(start: Start) -> Entry:
     """The same with the transport's name."""
-    return {"type": "stdio", **plain(command, max_wait_ms)}
+    return {"type": "stdio", **plain(start)}
 
 
-def for_codex(command: Sequence[str], max_wait_ms: int) -> Entry:
+def for_codex(start: Start) -> Entry:
     """Codex cuts a call off at `tool_timeout_sec`; `codex exec` begins without a server that is not `required`."""
+    return {**plain(start), **_codex_times(start.max_wait_ms)}
+
+
+def _codex_times(max_wait_ms: int) -> Entry:
     times = {"startup_timeout_sec": STARTUP_S, "tool_timeout_sec": math.ceil(max_wait_ms / 1000) + REPLY_S}
-    return {**plain(command, max_wait_ms), "required": True, **times}
+    return {"required": True, **times}
 
 
-def for_opencode(command: Sequence[str], max_wait_ms: int) -> Entry:
+def for_opencode(start: Start) -> Entry:
     """opencode has the whole command in one list."""
-    return {"type": "local", "command": list(command), "enabled": True}
+    return {"type": "local", "command": list(start.command), "enabled": True}
+
+
+def for_goose(start: Start) -> Entry:
+    """goose calls a server an extension."""
+    run = {"cmd": start.command[0], "args": list(start.command[1:]), "envs": {}, "env_keys": []}
+    return {"name": start.name, "enabled": True, "type": "stdio", **run, **_goose_time(start.max_wait_ms)}
+
+
+def _goose_time(max_wait_ms: int) -> Entry:
+    return {"timeout": max(300, math.ceil(max_wait_ms / 1000) + REPLY_S)}
+
+
+def remote(url_key: str, **fixed: object) -> Callable[[Remote], Entry]:
+    """The entry of a server at a URL, as most clients read it: the URL under a key of theirs, and headers."""
+    return lambda at: {**fixed, url_key: at.url} | ({"headers": at.headers} if at.headers else {})
+
+
+def codex_remote(at: Remote) -> Entry:
+    """Codex ignores `headers`, and refuses a token that is not in a variable or a header."""
+    return {"url": at.url, **({"http_headers": at.headers} if at.headers else {}), **_codex_times(at.max_wait_ms)}
+
+
+def goose_remote(at: Remote) -> Entry:
+    """goose calls a server an extension."""
+    where = {"uri": at.url, "headers": at.headers, "envs": {}, "env_keys": []}
+    return {"name": at.name, "enabled": True, "type": "streamable_http", **where, **_goose_time(at.max_wait_ms)}
 
 
 @dataclass(frozen=True)
@@ -59,8 +124,14 @@ class Client:
     """Configuration file by scope, the usual one first; `~` is the home directory, other paths lie in the working
     directory."""
     table: str = "mcpServers"
-    entry: Callable[[Sequence[str], int], Entry] = plain
-    """`entry(command, max_wait_ms)`: how the client starts us, who may wait so long in one call."""
+    entry: Callable[[Start], Entry] = plain
+    """How the client starts us."""
+    at_url: Callable[[Remote], Entry] | None = None
+    """How it calls us over HTTP; none: its configuration has no such servers."""
+    environment: tuple[str, ...] = ALL
+    """Variables that it hands on to the servers it starts; `ALL`: its whole environment."""
+    then: str = "Restart it"
+    """What makes it read its configuration again."""
     results: Literal["both", "text"] = "both"
     """`text` where the model would else see the terminal's text escaped, as part of a JSON object, or twice."""
     darwin: str = ""
@@ -85,6 +156,10 @@ class Client:
             return Path(environ[self.home_variable], os.path.basename(name))
         return home / name[2:] if name.startswith("~/") else cwd / name
 
+    def handed_on(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The environment in which it starts a server."""
+        return {name: value for name, value in environ.items() if self.environment == ALL or name in self.environment}
+
     def keys(self, scope: Scope, cwd: Path) -> list[str]:
         """The way to the table of servers in the file."""
         return ["projects", str(cwd), self.table] if scope == "local" else [self.table]
@@ -95,50 +170,111 @@ CLIENTS: dict[str, Client] = {
         "Claude Code",
         {"user": "~/.claude.json", "local": "~/.claude.json", "project": ".mcp.json"},
         entry=with_type,
+        at_url=remote("url", type="http"),
         results="text",
+        then="Start a new `claude`",
     ),
     "claude-desktop": Client(
         "Claude Desktop",
         {"user": "~/.config/Claude/claude_desktop_config.json"},
+        environment=SDK,
         darwin="~/Library/Application Support/Claude/claude_desktop_config.json",
+        then="Quit Claude Desktop and open it again",
     ),
     "codex": Client(
         "Codex",
         {"user": "~/.codex/config.toml", "project": ".codex/config.toml"},
         table="mcp_servers",
         entry=for_codex,
+        at_url=codex_remote,
+        environment=("HOME", "LANG", "PATH", "TERM"),
         results="text",
         home_variable="CODEX_HOME",
+        then="Start a new `codex`",
     ),
-    "cursor": Client("Cursor", {"user": "~/.cursor/mcp.json", "project": ".cursor/mcp.json"}),
+    "cursor": Client(
+        "Cursor",
+        {"user": "~/.cursor/mcp.json", "project": ".cursor/mcp.json"},
+        at_url=remote("url"),
+        then="Restart Cursor",
+    ),
     "vscode": Client(
         "VS Code",
         {"user": "~/.config/Code/User/mcp.json", "project": ".vscode/mcp.json"},
         table="servers",
         entry=with_type,
+        at_url=remote("url", type="http"),
         darwin="~/Library/Application Support/Code/User/mcp.json",
+        then="In VS Code, run `MCP: List Servers` and start it",
     ),
-    "gemini": Client("Gemini CLI", {"user": "~/.gemini/settings.json", "project": ".gemini/settings.json"}),
+    "gemini": Client(
+        "Gemini CLI",
+        {"user": "~/.gemini/settings.json", "project": ".gemini/settings.json"},
+        at_url=remote("httpUrl"),
+        then="Start a new `gemini`",
+    ),
+    "qwen-code": Client(
+        "Qwen Code",
+        {"user": "~/.qwen/settings.json", "project": ".qwen/settings.json"},
+        at_url=remote("httpUrl"),
+        then="Start a new `qwen`",
+    ),
+    "goose": Client(
+        "goose",
+        {"user": "~/.config/goose/config.yaml"},
+        table="extensions",
+        entry=for_goose,
+        at_url=goose_remote,
+        then="Start a new goose session",
+    ),
     "opencode": Client(
         "opencode",
         {"user": "~/.config/opencode/opencode.json", "project": "opencode.json"},
         table="mcp",
         entry=for_opencode,
+        at_url=remote("url", type="remote", enabled=True, oauth=False),
         results="text",
+        then="Start a new `opencode`",
+    ),
+    "windsurf": Client(
+        "Windsurf",
+        {"user": "~/.codeium/windsurf/mcp_config.json"},
+        at_url=remote("serverUrl"),
+        then="Press the refresh button of its MCP servers",
+    ),
+    "zed": Client(
+        "Zed",
+        {"user": "~/.config/zed/settings.json"},
+        table="context_servers",
+        at_url=remote("url"),
+        then="Look for the green dot beside tmuxmcp in the settings of Zed's Agent Panel",
     ),
 }
 
 
+def read(text: str, path: Path) -> Any:
+    """What a configuration says, whatever its form; of YAML the text itself.
+
+    Raises:
+        ValueError: the text is not what the path's suffix says.
+    """
+    import tomllib
+
+    if path.suffix == ".toml":
+        return tomllib.loads(text)
+    return text if path.suffix == ".yaml" else jsonc.loads(text)
+
+
 def servers(text: str, path: Path, keys: Sequence[str]) -> dict[str, Any]:
-    """The table of servers in a configuration; empty where there is none.
+    """The table of servers in a configuration; empty where there is none. Of YAML, what we wrote ourselves.
 
     Raises:
         InvalidArgument: the text is not what the path's suffix says.
     """
-    import tomllib
-
+    if path.suffix == ".yaml":
+        return {found["name"]: json.loads(found["entry"]) for found in OUR_LINE.finditer(text)}
     try:
-        table = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text or "{}")
+        table = read(text, path)
     except ValueError as error:
         raise InvalidArgument(f"{path} cannot be read: {error}.") from None
     for key in keys:
@@ -150,23 +286,83 @@ def edited(text: str, path: Path, keys: Sequence[str], name: str, entry: Entry |
     """The configuration with the server `name` set to `entry`, or without it where `entry` is `None`.
 
     Args:
-        path: whose text it is; its suffix says whether that is TOML.
+        path: whose text it is; its suffix says whether that is TOML, YAML or JSON, with comments or without.
         keys: the way to the table of servers.
 
     Raises:
         InvalidArgument: the text is not what the suffix says, or holds something else where the servers belong.
     """
-    return (_edited_toml if path.suffix == ".toml" else _edited_json)(text, path, keys, name, entry)
+    editors = {".toml": _edited_toml, ".yaml": _edited_yaml}
+    return editors.get(path.suffix, _edited_json)(text, path, keys, name, entry)
 
 
 def _edited_json(text: str, path: Path, keys: Sequence[str], name: str, entry: Entry | None) -> str:
     try:
-        document = json.loads(text) if text.strip() else {}
+        wanted = jsonc.loads(text)
     except ValueError as error:
         raise _unreadable(path, "JSON", error, name, entry) from None
-    _put(document, path, keys, name, entry)
+    _put(wanted, path, keys, name, entry)
+    try:
+        json.loads(text or "{}")
+    except ValueError:
+        return _edited_jsonc(text, path, keys, name, entry, wanted)
     indent = re.search(r"\n([ \t]+)\S", text)
-    return json.dumps(document, indent=indent[1] if indent else 2, ensure_ascii=False) + "\n"
+    return json.dumps(wanted, indent=indent[1] if indent else 2, ensure_ascii=False) + "\n"
+
+
+def _edited_jsonc(text: str, path: Path, keys: Sequence[str], name: str, entry: Entry | None, wanted: Any) -> str:
+    """As `_edited_json`, around the comments; no text that does not say what is wanted."""
+    try:
+        edited = jsonc.drop(text, keys, name) if entry is None else jsonc.put(text, keys, name, entry)
+        if jsonc.loads(edited) == wanted:
+            return edited
+        error = ValueError("its comments are in the way")
+    except ValueError as found:
+        error = found
+    raise _unreadable(path, "JSON", error, name, entry)
+
+
+OUR_LINE = re.compile(r"^ +(?P<name>[\w.-]+): (?P<entry>\{\".*\})$", re.MULTILINE)
+"""An entry as we write it into YAML, of which JSON is a part."""
+
+PLAIN_YAML = re.compile(r"\A(?:(?:#.*|---|[ \t]*)\n)*(?:\Z|[A-Za-z_][\w.-]*:(?:[ \t].*)?\n"
+                        r"(?:(?:#.*|[ \t].*|-(?: .*)?|[A-Za-z_][\w.-]*:(?:[ \t].*)?|)\n)*\Z)")  # fmt: skip
+"""A file in which a key that stands at the beginning of a line is a key of the whole."""
+
+
+def _edited_yaml(text: str, path: Path, keys: Sequence[str], name: str, entry: Entry | None) -> str:
+    """An entry is one line of its own; nothing else is touched, so that comments stay.
+
+    What needs a parser of YAML is refused: a file of another shape, an entry that somebody else wrote.
+    """
+    lines, table = text.splitlines(), keys[-1]
+    ours = next((at for at, line in enumerate(lines) if (found := OUR_LINE.match(line)) and found["name"] == name), -1)
+    others = any(re.match(rf"\s+[\"']?{re.escape(name)}[\"']?\s*:", line) for line in lines[:ours] + lines[ours + 1 :])
+    heads = [at for at, line in enumerate(lines) if line.startswith(f"{table}:")]
+    plain_head = not heads or re.fullmatch(rf"{table}:\s*(?:\{{\s*\}}\s*)?(?:#.*)?", lines[heads[0]])
+    if len(heads) > 1 or not plain_head or (ours < 0 and others) or not PLAIN_YAML.match("\n".join([*lines, ""])):
+        raise _unreadable(path, "YAML of a simple shape", None, name, entry)
+    if entry is None and ours < 0:
+        return text
+    if entry is None:
+        del lines[ours]
+        if not _children_indent(lines, heads[0]):
+            lines[heads[0]] = f"{table}: {{}}"
+    else:
+        if not heads:
+            heads, lines = [len(lines)], [*lines, f"{table}:"]
+        lines[heads[0]] = re.sub(r"\{\s*\}\s*", "", lines[heads[0]]).rstrip()
+        indent = _children_indent(lines, heads[0]) or "  "
+        line = f"{indent}{name}: {json.dumps(entry, ensure_ascii=False)}"
+        lines[heads[0] + 1 if ours < 0 else ours : heads[0] + 1 if ours < 0 else ours + 1] = [line]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _children_indent(lines: Sequence[str], head: int) -> str:
+    """The blanks before what stands below a key; empty: nothing does."""
+    below = (line for line in lines[head + 1 :] if line.strip() and not line.lstrip().startswith("#"))
+    found = re.match(r" *", next(below, ""))
+    return found[0] if found else ""
 
 
 def _edited_toml(text: str, path: Path, keys: Sequence[str], name: str, entry: Entry | None) -> str:
@@ -202,6 +398,13 @@ def _put(
         table[name] = entry
 
 
-def _unreadable(path: Path, kind: str, error: Exception, name: str, entry: Entry | None) -> InvalidArgument:
-    hint = f"Add this yourself: {json.dumps({name: entry})}" if entry else f"Remove the server {name} yourself."
-    return InvalidArgument(f"{path} is not plain {kind}: {error}.", hint=hint)
+def _unreadable(path: Path, kind: str, error: Exception | None, name: str, entry: Entry | None) -> InvalidArgument:
+    hint = f"Remove the server {name} yourself."
+    if entry:
+        hint = f"Add this to its servers yourself: {masked(json.dumps({name: entry}, ensure_ascii=False))}"
+    return InvalidArgument(f"{path} is not plain {kind}{f': {error}' if error else ''}.", hint=hint)
+
+
+def masked(text: str) -> str:
+    """A text of a configuration without the tokens in it."""
+    return re.sub(r"Bearer [^\s\"']+", "Bearer TOKEN", text)

@@ -40,7 +40,7 @@ class Person:
     def install(self, client: str, scope: str) -> None:
         """Have the client's own file name our server."""
         options = ("--", "--state-dir", str(self.state_dir), "--program", "bash")
-        command = [sys.executable, "-m", "tmuxmcp", "install", client, "--scope", scope, *options]
+        command = [sys.executable, "-m", "tmuxmcp", "install", client, "--no-start", "--scope", scope, *options]
         subprocess.run(command, env=self.env, cwd=self.project, check=True, capture_output=True, timeout=30 * SLOW)
 
     def go(self, *command: str | Path, **variables: str) -> str:

@@ -368,6 +368,8 @@ def _install(verbs: Verbs, name: str, chosen: bool) -> None:
 
     description = (
         "Put this server into a client's configuration. The file as it was is kept beside it.\n\n"
+        "The server is tried first, as the client would use it: started with the same command, environment and\n"
+        "directory, or called at the URL. If it does not answer, nothing is written.\n\n"
         "Words behind the client are options of `tmuxmcp serve`, behind `--`."
     )
     parser = _verb(verbs, name, "put this server into a client's configuration", "install.install",
@@ -375,7 +377,10 @@ def _install(verbs: Verbs, name: str, chosen: bool) -> None:
     parser.add_argument("client", metavar="CLIENT", choices=tuple(CLIENTS), help=", ".join(CLIENTS))
     parser.add_argument("--scope", choices=("user", "project", "local"), help="whose configuration (the first it has)")
     parser.add_argument("--name", default="tmuxmcp", metavar="NAME", help="what the client calls it (tmuxmcp)")
-    parser.add_argument("--dry-run", action="store_true", help="print what would change and write nothing")
+    parser.add_argument("--http", metavar="URL", help="of a server that runs already; left out: the client starts one")
+    parser.add_argument("--token-file", metavar="FILE", help="holds the token that the server at URL wants")
+    parser.add_argument("--dry-run", action="store_true", help="print what would change; write and start nothing")
+    parser.add_argument("--no-start", action="store_true", help="write without trying the server")
     parser.add_argument("--remove", action="store_true", help="take it out again")
     parser.add_argument("words", nargs="*", default=[], metavar="[-- OPTION ...]", help="options of `tmuxmcp serve`")
 

@@ -1,24 +1,32 @@
 """`tmuxmcp install`: puts this server into a client's configuration, or takes it out again.
 
-The file as it was is kept beside it; the new one takes its place at once, whole, with the same permissions.
+The server is tried first, as the client would use it. The file as it was is kept beside it; the new one takes its
+place at once, whole, with the same permissions, or with none for others where it holds a token.
 """
 
 from __future__ import annotations
 
 import argparse
 import difflib
+import json
 import os
+import shlex
 import shutil
 import stat
 import sys
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import parse
 from tmuxmcp.cli.service import effective
-from tmuxmcp.clients import CLIENTS, Client, Entry, edited
-from tmuxmcp.errors import IoError
+from tmuxmcp.cli.trying import Tried, try_command, try_url
+from tmuxmcp.clients import ALL, CLIENTS, SDK, Client, Remote, Start, edited, masked, read
+from tmuxmcp.config import Settings
+from tmuxmcp.errors import InvalidArgument, IoError
+from tmuxmcp.faces.tokens import only_token
 from tmuxmcp.host.atomically import write_atomically
 
 NOT_INSTALLED = ("/archive-v0/", "/builds-v0/")
@@ -30,24 +38,102 @@ def install(options: argparse.Namespace) -> int:
     client, cwd = CLIENTS[options.client], Path.cwd()
     scope = options.scope or next(iter(client.files))
     path = client.path(scope, Path.home(), cwd, os.environ)
-    entry = None if options.remove else _entry(client, options)
+    at, start = _remote(client, scope, path, options), None
+    entry = None
+    if not options.remove and at:
+        assert client.at_url
+        entry = client.at_url(at)
+    elif not options.remove:
+        start = _start(client, options)
+        entry = client.entry(start)
     before = _text_of(path)
     after = edited(before, path, client.keys(scope, cwd), options.name, entry)
-    changed = _means(before, path) != _means(after, path)
+    changed = read(before, path) != read(after, path)
+    plan = _plan(client, start, at)
+    tried = None if options.remove or options.dry_run or options.no_start else _try(client, start, at)
     backup = None
-    if changed and not options.dry_run:
-        backup = _back_up(path)
-        _replace(path, after)
+    if not options.dry_run:
+        backup = _back_up(path) if changed else None
+        if changed:
+            _replace(path, after, bool(at and at.token))
+        if at and at.token:
+            _keep_private(path, backup)
     if options.json:
-        told = {"client": options.client, "scope": scope, "path": str(path), "name": options.name, "entry": entry}
-        output.write_json(told | {"changed": changed, "dry_run": options.dry_run, "backup": backup and str(backup)})
-    elif options.dry_run:
-        output.write(_difference(before, after if changed else before, path))
-    else:
-        _tell(client, path, changed, backup, options.remove)
+        told = {"client": options.client, "scope": scope, "path": str(path), "name": options.name}
+        told["entry"] = entry and json.loads(masked(json.dumps(entry)))
+        told |= {"changed": changed, "dry_run": options.dry_run, "backup": backup and str(backup)}
+        output.write_json(told | {"tried": tried and asdict(tried), "next": None if options.remove else _next(client)})
+        return 0
+    if options.dry_run:
+        output.write(masked(_difference(before, after if changed else before, path)))
+        if not changed:
+            output.write(f"{client.title}: {path} is as it should be.\n")
         if not options.remove:
-            output.write(f"  It holds {_where(scope, cwd)}.\n")
+            output.write(f"  It would hold {_where(scope, cwd)}.\n  It would try {plan}.\n")
+        return 0
+    _tell(client, path, changed, backup, options.remove)
+    if not options.remove:
+        output.write(f"  It holds {_where(scope, cwd)}.\n")
+        if at and at.token:
+            output.write(f"  The token is in it: only you can read {path} (mode 600).\n")
+        if tried:
+            tmux = f" on tmux {tried.tmux}" if tried.tmux else ""
+            output.write(f"  Tried {plan}: tmuxmcp {tried.version}{tmux} answers with {tried.tools} tools.\n")
+        output.write(f"  Next: {_next(client)}.\n")
     return 0
+
+
+def _remote(client: Client, scope: str, path: Path, options: argparse.Namespace) -> Remote | None:
+    """The server that `--http` names; `None`: the client starts one."""
+    if not options.http:
+        if options.token_file:
+            raise InvalidArgument("--token-file belongs to --http.", hint="Give --http URL as well.")
+        return None
+    if options.words[options.words[:1] == ["--"] :]:
+        raise InvalidArgument(
+            "Options of `tmuxmcp serve` are for a server that the client starts.",
+            hint="With --http, give them to the server at that URL.",
+        )
+    if client.at_url is None:
+        raise InvalidArgument(
+            f"{client.title} has no servers at a URL in its configuration.", hint="Leave --http out: it starts its own."
+        )
+    token = only_token(Path(options.token_file)) if options.token_file else ""
+    if token and scope == "project":
+        raise InvalidArgument(f"A token does not belong into {path}: a project is shared.", hint="Use --scope user.")
+    return Remote(options.name, _url(options.http), token, Settings().max_wait_ms)
+
+
+def _url(text: str) -> str:
+    """The address of a server, with its path."""
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
+        raise InvalidArgument(f"{masked(text)!r} is no address of a server.", hint="As in http://127.0.0.1:8765/mcp.")
+    return urlunsplit(parts._replace(path="/mcp")) if parts.path in ("", "/") else text
+
+
+def _try(client: Client, start: Start | None, at: Remote | None) -> Tried:
+    if at:
+        return try_url(at.url, at.token)
+    assert start
+    return try_command(start.command, client.handed_on(os.environ), _cwd_of(client))
+
+
+def _plan(client: Client, start: Start | None, at: Remote | None) -> str:
+    """What is tried, for people."""
+    if at:
+        return at.url
+    names = "" if client.environment == ALL else f", with {', '.join(client.environment)} of the environment"
+    return f"`{shlex.join(start.command)}` in {_cwd_of(client)}{names}" if start else ""
+
+
+def _cwd_of(client: Client) -> Path:
+    """Where a client starts its servers: one that a desktop starts knows nothing of our directory."""
+    return Path.home() if client.environment == SDK else Path.cwd()
+
+
+def _next(client: Client) -> str:
+    return f"{client.then}, and ask it to run `pwd` in a terminal session"
 
 
 def _where(scope: str, cwd: Path) -> str:
@@ -70,11 +156,12 @@ def own_command() -> list[str]:
     return [str(script)] if script.exists() else [sys.executable, "-m", "tmuxmcp"]
 
 
-def _entry(client: Client, options: argparse.Namespace) -> Entry:
+def _start(client: Client, options: argparse.Namespace) -> Start:
     words: list[str] = options.words[options.words[:1] == ["--"] :]
     # Checked here: a client shows its user little of a server that does not start.
     settings, _ = effective(parse(["serve", *words]))
-    return client.entry([*own_command(), "serve", *_serve_words(client, words)], settings.max_wait_ms)
+    command = [*own_command(), "serve", *_serve_words(client, words)]
+    return Start(options.name, command, settings.max_wait_ms)
 
 
 def _serve_words(client: Client, words: list[str]) -> list[str]:
@@ -92,14 +179,6 @@ def _text_of(path: Path) -> str:
         raise IoError(f"{path} cannot be read: {error}.") from None
 
 
-def _means(text: str, path: Path) -> object:
-    """What a configuration says, whatever its form."""
-    import json
-    import tomllib
-
-    return tomllib.loads(text) if path.suffix == ".toml" else json.loads(text or "{}")
-
-
 def _back_up(path: Path) -> Path | None:
     if not path.exists():
         return None
@@ -111,14 +190,21 @@ def _back_up(path: Path) -> Path | None:
     return copy
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(path: Path, text: str, private: bool) -> None:
     target = Path(os.path.realpath(path))  # a link to where somebody keeps their files stays one
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
+        mode = 0o600 if private else mode
         write_atomically(target, text, mode=mode, to_disk=True)
     except OSError as error:
         raise IoError(f"{path} cannot be written: {error.strerror}.") from error
+
+
+def _keep_private(*paths: Path | None) -> None:
+    """Let nobody else read files that hold a token."""
+    for path in filter(None, paths):
+        os.chmod(path, 0o600)
 
 
 def _difference(before: str, after: str, path: Path) -> str:
@@ -133,4 +219,5 @@ def _tell(client: Client, path: Path, changed: bool, backup: Path | None, remove
     output.write(f"{client.title}: {'removed from' if removed else 'added to'} {path}\n")
     if backup:
         output.write(f"  as it was: {backup}\n")
-    output.write("  Restart the client to see it.\n")
+    if removed:
+        output.write("  It takes effect when the client starts again.\n")

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tmuxmcp.clients import CLIENTS, Client, servers
+from tmuxmcp.clients import CLIENTS, URL_KEYS, Client, servers
 from tmuxmcp.config import Settings
 from tmuxmcp.contract.limits import Wish
 from tmuxmcp.contract.secrets import Secret
@@ -241,6 +241,6 @@ def _entries(home: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, Clie
             yield word, client, "", error.message
             continue
         entry = found.get("tmuxmcp")
-        if isinstance(entry, dict):
-            command = entry.get("command", "")
+        if isinstance(entry, dict) and not any(key in entry for key in URL_KEYS):
+            command = entry.get("command") or entry.get("cmd", "")
             yield word, client, str(command[0] if isinstance(command, list) and command else command), ""

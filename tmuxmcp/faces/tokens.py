@@ -112,6 +112,22 @@ def parse_tokens(text: str, where: str) -> list[Token]:
     return found
 
 
+def only_token(file: Path) -> str:
+    """The one token that a file holds, for who has to send it.
+
+    Raises:
+        InvalidArgument: it holds none or several, or a line is not understood.
+        PermissionDenied, IoError: as of `load_tokens`.
+    """
+    text = _read(file)
+    found = [line.split()[-1] for line in text.splitlines() if line.strip() and not line.split()[0].startswith("#")]
+    if len(parse_tokens(text, str(file))) != 1:
+        raise InvalidArgument(
+            f"{file} holds {len(found)} tokens, and a client sends one.", hint="Give it a file with its own alone."
+        )
+    return found[0]
+
+
 def _parse(words: list[str], where: str) -> Token:
     hint = "A line is a token, or: NAME SCOPES TOKEN, with scopes out of read, write, admin and commas between."
     name, scopes, token = words if len(words) == 3 else ("default", "admin", words[0])
