@@ -119,7 +119,7 @@ def test_values_of_settings(cli, shell):
     assert offered(cli, shell, "serve", "--history", "") == {"session", "user", "none"}
     assert offered(cli, shell, "config", "--integration", "") == {"true", "false"}
     assert {each.removeprefix("--results=") for each in offered(cli, shell, "serve", "--results=")} == {
-        "both", "text", "structured",
+        "auto", "both", "text", "structured",
     }  # fmt: skip
 
 

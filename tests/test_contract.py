@@ -140,7 +140,7 @@ CODES = """SESSION_NOT_FOUND SESSION_EXISTS SESSION_EXITED SESSION_BUSY MAX_SESS
 
 SETTINGS: dict[str, Any] = {
     "program": "", "program_args": [], "cwd": "", "rows": 24, "cols": 80, "term": "tmux-256color",
-    "tools": ["core", "process", "human"], "results": "both", "on_exit": "keep", "history": "session",
+    "tools": ["core", "process", "human"], "results": "auto", "on_exit": "keep", "history": "session",
     "prompt_pattern": "", "integration": True, "max_sessions": 32, "idle_timeout_s": 86_400, "max_duration_s": 0,
     "max_wait_ms": 50_000, "max_bytes": 8192, "log_max_bytes": 256 << 20, "scrollback_lines": 5000,
     "retention_days": 7, "state_max_bytes": 2 << 30, "max_input_bytes": 1 << 20, "limits": {}, "env_allow": [],

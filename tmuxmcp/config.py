@@ -74,7 +74,9 @@ class Settings(BaseSettings):
         default=["core", "process", "human"],
         description="Sets of tools to offer: core, process, human, files, recording, all",
     )
-    results: Literal["both", "text", "structured"] = Field(default="both", description="What a tool result holds")
+    results: Literal["auto", "both", "text", "structured"] = Field(
+        default="auto", description="What a tool result holds; auto: what the client shows its model, each text once"
+    )
     on_exit: Literal["keep", "destroy"] = Field(
         default="keep", description="What becomes of the sessions that a server made when it ends in good order"
     )

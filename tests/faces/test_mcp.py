@@ -12,6 +12,7 @@ from functools import partial
 import anyio
 import pytest
 from mcp import Client
+from mcp.types import Implementation
 
 from tests.conftest import SLOW
 from tests.faces.double import EXAMPLES, READ, REQUIRED, RUN, Double, source
@@ -181,6 +182,19 @@ async def test_results_as_text_only(connect):
     assert answer.structured_content is None
     assert answer.content[0].text == render(READ)
     assert answer.meta["tmuxmcp/result"] == READ.model_dump(mode="json")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("claude-code", True), ("qwen-cli-mcp-client-tmuxmcp", True), ("mine", False)]
+)
+async def test_results_as_the_client_shows_them(connect, name, text):
+    client = connect(results="auto")
+    client.client_info = Implementation(name=name, version="1")
+    async with client:
+        tools = await tools_of(client)
+        answer = await client.call_tool("read", {})
+    assert (tools["read"].output_schema is None, answer.structured_content is None) == (text, text)
+    assert answer.content[0].text == render(READ)
 
 
 async def test_results_as_structure_only(connect):

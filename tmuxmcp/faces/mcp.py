@@ -54,7 +54,20 @@ from tmuxmcp.faces.text import footer, render
 
 log = logging.getLogger(__name__)
 
-Results = Literal["both", "text", "structured"]
+Shown = Literal["both", "text", "structured"]
+Results = Literal["auto", "both", "text", "structured"]
+
+SHOW_ONE: dict[str, Shown] = {
+    "claude-code": "text",
+    "codex-mcp-client": "text",
+    "gemini-cli-mcp-client": "text",
+    "opencode": "text",
+    "qwen-cli-mcp-client": "text",
+}
+"""What the models of known clients get, by the beginning of the client's name.
+
+Claude Code and Codex show structured content as JSON in place of the text. The others show the text alone.
+"""
 Context = ServerRequestContext[Any, Any]
 Caller = str | Callable[[Context], str]
 
@@ -139,7 +152,7 @@ def build_server(
         broker: gives the broker; awaited at each call, so that the client is greeted while it opens.
         settings: whose values the tools' schemas give as defaults.
         tools: names of tool sets, or `all`.
-        results: what a result holds: text, structured content, or both.
+        results: what a result holds: text, structured content, or both; auto: as the client that calls shows it.
         caller: whose read cursors and default session are meant; a function is asked once the broker is open.
         scopes: what the caller may do.
         around: entered around each call of a tool, with its name.
@@ -148,14 +161,18 @@ def build_server(
     """
     offered = select(tools)
     whole = "all" in tools
-    listed = ListToolsResult(tools=[as_tool(row, results, settings, whole=whole) for row in offered.values()])
+    shapes: tuple[Shown, ...] = ("both", "text") if results == "auto" else (results,)
+    listed = {
+        shape: ListToolsResult(tools=[as_tool(row, shape, settings, whole=whole) for row in offered.values()])
+        for shape in shapes
+    }
 
     def call_of(ctx: Context) -> Call:
         who = caller if isinstance(caller, str) else caller(ctx)
         return Call(caller=who, scopes=scopes(ctx), progress=_progress(ctx))
 
     async def list_tools(ctx: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
-        return listed
+        return listed[shown_by(ctx, results)]
 
     asking = Asking()
 
@@ -170,7 +187,7 @@ def build_server(
                 result = await opened.perform(operation, params.arguments or {}, call)
             if answered and ctx.request_id is not None:
                 answered.add(ctx.request_id, call)
-            return as_result(result, results, call_id)
+            return as_result(result, shown_by(ctx, results), call_id)
         except NeedsInput as needed:
             return needed.result
         except TmuxMcpError as error:
@@ -212,6 +229,15 @@ def build_server(
     )
 
 
+def shown_by(ctx: Context, results: Results) -> Shown:
+    """What a result to this caller holds."""
+    if results != "auto":
+        return results
+    about = ctx.session.client_params
+    name = about.client_info.name if about else ""
+    return next((shown for begins, shown in SHOW_ONE.items() if name.startswith(begins)), "both")
+
+
 def select(sets: Sequence[str]) -> dict[str, Operation]:
     """The operations of some tool sets, in the order of the table."""
     return {name: row for name, row in OPERATIONS.items() if "all" in sets or row.tools in sets}
@@ -228,7 +254,7 @@ def only_waits(request: JSONRPCRequest) -> bool:
     return operation.acts == "nothing" and wanted != "none"
 
 
-def as_tool(operation: Operation, results: Results, settings: BrokerSettings = DEFAULTS, *, whole: bool = True) -> Tool:
+def as_tool(operation: Operation, results: Shown, settings: BrokerSettings = DEFAULTS, *, whole: bool = True) -> Tool:
     """An operation as MCP lists it, with the defaults that these settings make.
 
     Args:
@@ -294,7 +320,7 @@ def _goes_without_saying(key: str, value: Any) -> bool:
     return (key == "minimum" and value in (0, 1)) or (key == "maximum" and value >= WIDE)
 
 
-def as_result(result: Result, results: Results, call_id: str) -> CallToolResult:
+def as_result(result: Result, results: Shown, call_id: str) -> CallToolResult:
     """A result as MCP carries it; text and structured content are each complete by themselves, but for pictures."""
     data = portable(result.model_dump(mode="json"))
     text = portable(footer(result) if results == "structured" else render(result))
