@@ -18,6 +18,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from tests import forks
+from tests.clients import NODE
 from tests.conftest import SLOW, end_server
 from tests.service import TOKENS, a_service
 from tmuxmcp.cli.trying import try_command
@@ -366,7 +367,7 @@ def test_server_at_a_url_is_called(person: Person, token: str) -> None:
 # ---- the clients themselves --------------------------------------------------------------------
 
 LISTS = {"claude-code": ("claude", "Connected"), "codex": ("codex", "enabled"), "gemini": ("gemini", "Connected"),
-         "opencode": ("opencode", "connected")}  # fmt: skip
+         "opencode": ("opencode", "connected"), "qwen-code": ("qwen", "Connected")}  # fmt: skip
 
 
 @pytest.fixture
@@ -387,7 +388,7 @@ def test_real_client_finds_us(connected: Person, client: str) -> None:
     if not program:
         pytest.skip(f"needs {name}: scripts/clients installs it")
     connected(client, "--no-start")
-    command = [program, "mcp", "list"]
+    command = [*([NODE] if client == "qwen-code" else []), program, "mcp", "list"]
     done = subprocess.run(
         command, env=connected.env, cwd=connected.project, capture_output=True, text=True, timeout=60 * SLOW,
         stdin=subprocess.DEVNULL,

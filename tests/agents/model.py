@@ -27,13 +27,15 @@ class Model:
     steps: Sequence[Step]
     requests: list[dict[str, Any]] = field(default_factory=list)
     port: int = 0
+    any_tools: bool = False
+    """Also where the tools do not have our server's name in theirs."""
     _next: int = 0
     _lock: Lock = field(default_factory=Lock)
 
     def take(self, request: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
         """The step that answers a request; None when the script is over, or the request is about something else."""
         with self._lock:
-            if SERVER not in json.dumps(request.get("tools") or []):
+            if SERVER not in json.dumps(request.get("tools") or []) and not self.any_tools:
                 return None
             self.requests.append(request)
             if self._next == len(self.steps):
@@ -46,7 +48,58 @@ class Model:
     def shown(self) -> list[tuple[bool, str]]:
         """The results of the calls as the model got them: whether it was told of an error, and the text."""
         last = self.requests[-1]
-        return list(_shown_to_claude(last) if "messages" in last else _shown_to_codex(last))
+        if "contents" in last:
+            return list(_shown_by_gemini(last))
+        if "input" in last:
+            return list(_shown_to_codex(last))
+        return list(
+            _shown_in_chat(last) if any(item["role"] == "tool" for item in last["messages"]) else _shown_to_claude(last)
+        )
+
+    @property
+    def tools(self) -> dict[str, dict[str, Any]]:
+        """Our tools as the model was told of them: description and schema of the arguments, by our name."""
+        return {name.removeprefix(SERVER).strip("_"): tool for name, tool in _tools(self.requests[-1]).items()}
+
+    def name_of(self, request: dict[str, Any], tool: str) -> str:
+        """What a client calls one of our tools."""
+        names = list(_tools(request, whole=True))
+        return next((name for name in names if name == tool or (SERVER in name and name.endswith(f"_{tool}"))), tool)
+
+
+SCHEMAS = ("input_schema", "parameters", "parametersJsonSchema")
+"""Where the schema of a tool's arguments stands, in one model's form or another's."""
+
+
+def _tools(request: dict[str, Any], *, whole: bool = False) -> dict[str, dict[str, Any]]:
+    """The tools of a request, by the name that follows the server's."""
+    found: dict[str, dict[str, Any]] = {}
+    for tool in request.get("tools") or []:
+        for each in tool.get("tools") or tool.get("functionDeclarations") or [tool]:
+            each = each.get("function") if isinstance(each.get("function"), dict) else each
+            schema = next(
+                (each[key] for key in ("input_schema", "parameters", "parametersJsonSchema") if key in each), {}
+            )
+            name = str(each.get("name", ""))
+            of_ours = SERVER in name or SERVER in str(tool.get("name", ""))
+            if whole or of_ours:
+                short = name if whole else name.rpartition(SERVER)[2]
+                found[short] = {"description": each.get("description", ""), "schema": schema}
+    return found
+
+
+def _shown_in_chat(request: dict[str, Any]) -> Iterator[tuple[bool, str]]:
+    for message in request["messages"]:
+        if message["role"] == "tool":
+            yield False, _joined(message["content"])
+
+
+def _shown_by_gemini(request: dict[str, Any]) -> Iterator[tuple[bool, str]]:
+    for message in request["contents"]:
+        for part in message["parts"]:
+            if "functionResponse" in part:
+                told = part["functionResponse"]["response"]
+                yield "error" in told, str(told.get("output", told.get("error", told)))
 
 
 def _shown_to_claude(request: dict[str, Any]) -> Iterator[tuple[bool, str]]:
@@ -78,8 +131,14 @@ def served(*steps: Step) -> Iterator[Model]:
             path = self.path.partition("?")[0]
             if path.endswith("/messages"):
                 self._events(messages(model, body))
-            elif path.endswith("/responses"):
+            elif path.endswith("/responses") and body.get("stream"):
                 self._events(responses(model, body))
+            elif path.endswith("/responses"):
+                self._json(responses(model, body)[-1]["response"])
+            elif path.endswith("/chat/completions"):
+                self._events(chat(model, body))
+            elif path.endswith("GenerateContent"):
+                self._events(gemini(model, body))
             else:
                 self._json({"input_tokens": 1})
 
@@ -87,7 +146,10 @@ def served(*steps: Step) -> Iterator[Model]:
             self._json({"data": [], "models": []})
 
         def _events(self, events: Sequence[dict[str, Any]]) -> None:
-            text = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+            text = "".join(
+                (f"event: {event['type']}\n" if "type" in event else "") + f"data: {json.dumps(event)}\n\n"
+                for event in events
+            )
             self._answer("text/event-stream", text.encode())
 
         def _json(self, data: Any) -> None:
@@ -149,12 +211,43 @@ def responses(model: Model, request: dict[str, Any]) -> list[dict[str, Any]]:
                             "content": [{"type": "output_text", "text": "done"}]}  # fmt: skip
     if step:
         number = len(model.requests)
-        item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "namespace": PREFIX,
-                "name": step[0], "arguments": json.dumps(step[1])}  # fmt: skip
+        item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "name": step[0],
+                "arguments": json.dumps(step[1])}  # fmt: skip
+        if PREFIX in json.dumps(request["tools"]):
+            item["namespace"] = PREFIX
     usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2, "input_tokens_details": None,
              "output_tokens_details": None}  # fmt: skip
+    whole = {"id": "resp_1", "object": "response", "created_at": 1, "status": "completed", "model": "mock",
+             "output": [item], "usage": usage}  # fmt: skip
     return [
         {"type": "response.created", "response": {"id": "resp_1"}},
         {"type": "response.output_item.done", "output_index": 0, "item": item},
-        {"type": "response.completed", "response": {"id": "resp_1", "usage": usage}},
+        {"type": "response.completed", "response": whole},
     ]
+
+
+def chat(model: Model, request: dict[str, Any]) -> list[dict[str, Any]]:
+    """An answer of OpenAI's Chat Completions, as the events of a stream."""
+    step = model.take(request)
+    delta: dict[str, Any] = {"role": "assistant", "content": "done"}
+    if step:
+        function = {"name": model.name_of(request, step[0]), "arguments": json.dumps(step[1])}
+        call = {"index": 0, "id": f"call_{len(model.requests)}", "type": "function", "function": function}
+        delta = {"role": "assistant", "content": None, "tool_calls": [call]}
+    base = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": request.get("model")}
+    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+    end = {"index": 0, "delta": {}, "finish_reason": "tool_calls" if step else "stop"}
+    return [
+        base | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
+        base | {"choices": [end], "usage": usage},
+    ]
+
+
+def gemini(model: Model, request: dict[str, Any]) -> list[dict[str, Any]]:
+    """An answer of Gemini's `streamGenerateContent`, as the events of a stream."""
+    step = model.take(request)
+    part: dict[str, Any] = {"text": "done"}
+    if step:
+        part = {"functionCall": {"name": model.name_of(request, step[0]), "args": step[1]}}
+    candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}
+    return [{"candidates": [candidate], "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1}}]

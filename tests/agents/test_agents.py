@@ -1,4 +1,4 @@
-"""Claude Code and Codex with our server, offline: a scripted model, and what it was shown.
+"""Agents with our server, offline: a scripted model, and what it was shown.
 
 `tmuxmcp install` writes the configuration, as a person would have it written.
 """
@@ -19,8 +19,11 @@ import psutil
 import pytest
 
 from tests.agents.model import Model, Step, served
-from tests.clients import program
+from tests.clients import NODE, program
 from tests.conftest import SLOW, end_server
+from tmuxmcp.contract.operations import OPERATIONS
+from tmuxmcp.contract.settings import DEFAULTS
+from tmuxmcp.faces.mcp import select
 
 pytestmark = pytest.mark.slow
 
@@ -38,8 +41,8 @@ class Person:
                     "NO_PROXY": "127.0.0.1"}  # fmt: skip
 
     def install(self, client: str, scope: str) -> None:
-        """Have the client's own file name our server."""
-        options = ("--", "--state-dir", str(self.state_dir), "--program", "bash")
+        """Have the client's own file name our server, which finds out what that client shows."""
+        options = ("--", "--state-dir", str(self.state_dir), "--program", "bash", "--results", "auto")
         command = [sys.executable, "-m", "tmuxmcp", "install", client, "--no-start", "--scope", scope, *options]
         subprocess.run(command, env=self.env, cwd=self.project, check=True, capture_output=True, timeout=30 * SLOW)
 
@@ -101,7 +104,55 @@ def with_codex(person: Person, *steps: Step) -> Model:
     return model
 
 
+def with_opencode(person: Person, *steps: Step) -> Model:
+    """opencode through one conversation."""
+    agent = program("opencode")
+    with served(*steps) as model:
+        options = {"baseURL": f"http://127.0.0.1:{model.port}/v1", "apiKey": "none"}
+        provider = {"npm": "@ai-sdk/openai-compatible", "name": "Mock", "options": options, "models": {"mock": {}}}
+        (person.project / "opencode.json").write_text(
+            json.dumps({"provider": {"mock": provider}, "model": "mock/mock", "small_model": "mock/mock"})
+        )
+        person.install("opencode", "project")
+        person.go(agent, "run", "go", OPENCODE_DISABLE_MODELS_FETCH="1", OPENCODE_DISABLE_AUTOUPDATE="1")
+    return model
+
+
+def with_gemini(person: Person, *steps: Step) -> Model:
+    """Gemini CLI through one conversation."""
+    agent = program("gemini")
+    folder = person.home / ".gemini"
+    folder.mkdir(exist_ok=True)
+    (folder / "trustedFolders.json").write_text(json.dumps({str(person.project): "TRUST_FOLDER"}))
+    settings = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"enableAutoUpdate": False}}
+    (folder / "settings.json").write_text(json.dumps(settings | {"privacy": {"usageStatisticsEnabled": False}}))
+    person.install("gemini", "user")
+    with served(*steps) as model:
+        person.go(
+            NODE, agent, "-p", "go", "-y", "-m", "gemini-2.5-flash", GEMINI_API_KEY="none",
+            GOOGLE_GEMINI_BASE_URL=f"http://127.0.0.1:{model.port}",
+        )  # fmt: skip
+    return model
+
+
+def with_qwen(person: Person, *steps: Step) -> Model:
+    """Qwen Code through one conversation."""
+    agent = program("qwen")
+    folder = person.home / ".qwen"
+    folder.mkdir(exist_ok=True)
+    # It would list the names of the tools alone; what it has from the server then is what it would find.
+    (folder / "settings.json").write_text(json.dumps({"tools": {"toolSearch": {"enabled": False}}}))
+    person.install("qwen-code", "user")
+    with served(*steps) as model:
+        person.go(
+            NODE, agent, "go", "-y", "--auth-type", "openai", "--openai-api-key", "none", "-m", "mock",
+            "--openai-base-url", f"http://127.0.0.1:{model.port}/v1",
+        )  # fmt: skip
+    return model
+
+
 AGENTS = {"claude": with_claude, "codex": with_codex}
+OTHERS = {"opencode": with_opencode, "gemini": with_gemini, "qwen": with_qwen}
 
 
 @pytest.fixture(params=AGENTS)
@@ -151,6 +202,25 @@ def test_a_day_of_work(talk: Talk, person: Person) -> None:
     assert "Hint: " in texts[10]
     assert "destroyed" in texts[11]
     assert source.read_text() == FIXED + "\n"
+
+
+@pytest.mark.parametrize("agent", [*AGENTS, *OTHERS])
+def test_model_is_shown_each_text_once_and_all_tools(person: Person, agent: str) -> None:
+    command = "printf '%s\\n' '\"a\"' 'b\\c' 'é 界'"
+    model = (AGENTS | OTHERS)[agent](
+        person, ("run", {"command": command}), ("run", {"session_id": "no", "command": "x"})
+    )
+    (_, ran), (_, failed) = model.shown
+    assert ran.count('"a"\nb\\c\né 界\n') == 1  # as the terminal has it, not as a string in JSON
+    assert ran.count("é 界") == 1
+    assert "exit_code=0" in ran
+    assert "SESSION_NOT_FOUND: " in failed
+    assert set(select(["core", "process", "human"])) <= set(model.tools), model.tools
+    for name, tool in model.tools.items():
+        if name in OPERATIONS:
+            assert tool["description"].startswith(OPERATIONS[name].description[:60])
+            offered = OPERATIONS[name].schema(DEFAULTS, whole=False)["properties"]
+            assert set(offered) <= set(tool["schema"].get("properties", {})), name  # Gemini CLI adds one of its own
 
 
 def test_sessions_survive_the_agent(talk: Talk) -> None:
