@@ -1,0 +1,1 @@
+"""Looks at git repositories that anybody may have made: reads them, runs nothing that they name."""
