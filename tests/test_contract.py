@@ -66,6 +66,9 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "read_file": {"path": NEEDED, "offset": None, "max_bytes": 65_536},
     "write_file": {"path": NEEDED, "data": NEEDED, "encoding": "utf-8", "mode": None, "create_dirs": False},
     "list_directory": {"path": NEEDED},
+    "git_status": {"path": NEEDED},
+    "git_log": {"path": NEEDED, "limit": 20, "ref": ""},
+    "git_diff": {"path": NEEDED, "ref": ""},
     "start_recording": {"session_id": "", "path": "", "format": "cast", "input": False, "idle_limit_s": None},
     "stop_recording": {"session_id": ""},
     "export_recording": {
@@ -101,6 +104,9 @@ FIELDS = {
     "read_file": "data size truncated encoding",
     "write_file": "bytes",
     "list_directory": "entries",
+    "git_status": "branch files",
+    "git_log": "commits",
+    "git_diff": "text",
     "start_recording": "session_id path bytes duration_s events",
     "stop_recording": "session_id path bytes duration_s events",
     "export_recording": "session_id path bytes duration_s",
@@ -130,6 +136,7 @@ SETS = {
     "process": "run_process",
     "human": "request_user_input",
     "files": "read_file write_file list_directory",
+    "git": "git_status git_log git_diff",
     "recording": "start_recording stop_recording export_recording",
 }
 

@@ -62,6 +62,7 @@ async def test_what_acts_beside_sessions_acts_inside(state_dir: Path, places: Pa
         "write_file": {"path": str(made), "data": "x"},
         "read_file": {"path": str(state_dir / "tmux.pid")},
         "list_directory": {"path": str(state_dir)},
+        **{name: {"path": str(state_dir)} for name in ("git_status", "git_log", "git_diff")},
         "start_recording": {"path": str(made)},
         "export_recording": {"path": str(made)},
     }

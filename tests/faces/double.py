@@ -211,6 +211,29 @@ EXAMPLES: dict[str, r.Result] = {
             r.DirectoryEntry(name="a b", type="file", mode="0644", size=3, mtime="2026-11-20T10:00:00Z"),
         ],
     ),
+    "git_status": r.GitStatusResult(
+        root="/srv",
+        branch="main",
+        commit="1234567890abcdef",
+        truncated=False,
+        files=[r.GitFile(path="a b", staged="renamed", unstaged=None, original_path="a")],
+    ),
+    "git_log": r.GitLogResult(
+        root="/srv",
+        truncated=False,
+        commits=[
+            r.GitCommit(
+                commit="1234567890abcdef",
+                parents=[],
+                author="A. Person",
+                email="a@example.org",
+                date="2026-11-20T10:00:00+01:00",
+                subject="Begin",
+                body="Because.\n",
+            )
+        ],
+    ),
+    "git_diff": r.GitDiffResult(root="/srv", truncated=True, text="-a\n+b\n"),
     "start_recording": r.StartRecordingResult(
         session_id="sess_ab", path="/srv/build.cast", format="cast", bytes=0, duration_s=0.0, events=0
     ),
@@ -268,6 +291,9 @@ REQUIRED = {
     "read_file": {"path": "a"},
     "write_file": {"path": "a", "data": "b"},
     "list_directory": {"path": "."},
+    "git_status": {"path": "."},
+    "git_log": {"path": "."},
+    "git_diff": {"path": "."},
 }
 """Arguments with which each operation can be called; what is not here needs none."""
 

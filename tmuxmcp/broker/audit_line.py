@@ -127,7 +127,15 @@ def _what(request: Request[Any] | None) -> dict[str, Any]:
         case q.Send():
             secret = {"secret": request.secret} if request.secret else {}
             where = {"keys": _key_names(request)} | secret | where
-        case q.ReadFile() | q.WriteFile() | q.ListDirectory() | q.ExportRecording():
+        case (
+            q.ReadFile()
+            | q.WriteFile()
+            | q.ListDirectory()
+            | q.ExportRecording()
+            | q.GitStatus()
+            | q.GitLog()
+            | q.GitDiff()
+        ):
             where = ({"path": request.path} if request.path else {}) | where
         case q.Signal() | q.DestroySession():
             where = {name: value for name, value in request.arguments().items() if name == "signal"} | where

@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from tmuxmcp.contract.call import no_progress
+from tmuxmcp.contract.call import Progress, no_progress
 from tmuxmcp.contract.limits import Level
 from tmuxmcp.errors import FileMissing, InvalidArgument, PathOutsideRoot, PermissionDenied
 from tmuxmcp.host import bubblewrap, filework, process, sandbox
@@ -94,6 +94,32 @@ async def files(boundary: Boundary, work: filework.Work, path: str, *arguments: 
     except (FileMissing, PermissionDenied) as error:
         error.message = f"In the sandbox: {error.message}"
         raise
+
+
+@asynccontextmanager
+async def child(boundary: Boundary) -> AsyncIterator[tuple[Sandbox, str]]:
+    """What is put around a process of ours, and its directory for temporary files as it sees it.
+
+    Raises:
+        PolicyDenied, Unsupported
+    """
+    level = await anyio.to_thread.run_sync(boundary.level)
+    async with _workplace(boundary) as place:
+        if level == "none":
+            yield NO_SANDBOX, str(place.temporary)
+            return
+        writable = await anyio.to_thread.run_sync(boundary.everywhere)
+        box = plan(boundary, level, writable, place)
+        yield box, box.env.get("TMPDIR", str(place.temporary))
+
+
+async def work(
+    box: Sandbox, module: str, stdin: bytes, timeout_s: float, most: int, progress: Progress
+) -> process.Ended:
+    """Run `main` of a module of ours in a process of its own."""
+    argv = filework.argv(module)
+    program = process.Program(sys.executable, argv, home(), "/", box=box, code=str(launch.PACKAGE))
+    return await process.run(program, stdin=stdin, timeout_s=timeout_s, max_output_bytes=most, progress=progress)
 
 
 def home() -> dict[str, str]:

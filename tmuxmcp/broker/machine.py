@@ -16,7 +16,7 @@ from typing import Any
 
 import anyio
 
-from tmuxmcp.broker import inside
+from tmuxmcp.broker import git, inside
 from tmuxmcp.broker.reading import clamp
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
@@ -62,6 +62,8 @@ class Machine:
                 return await self._write_file(request)
             case q.ListDirectory():
                 return await self._list_directory(request)
+            case q.GitStatus() | q.GitLog() | q.GitDiff():
+                return await git.look(request, self._settings, self._boundary, self.environment({})["PATH"], call)
             case _:
                 self._refuse_outside(request.operation.name)
                 raise NotImplementedError(request.operation.name)

@@ -532,6 +532,55 @@ class ListDirectory(Request[r.ListDirectoryResult]):
     limit: Annotated[int, Field(ge=1, le=10_000, description="Most entries")] = 1000
 
 
+# ---- git -----------------------------------------------------------------------------------------
+
+GitPath = Annotated[
+    str, Field(description="The repository, or a file or directory in it: then only that; as in read_file"), FilePath()
+]
+Ref = Annotated[
+    str, Field(pattern=r"^([^-\s][^\x00-\x1f]*)?$", max_length=1000, description="Branch, tag, commit, or a range a..b")
+]
+
+
+@operation("Git status", r.GitStatusResult, tools="git", acts="file", read_only=True, repeatable=True)
+class GitStatus(Request[r.GitStatusResult]):
+    """Branch and changed files of a git repository. Nothing that the repository names is run: no hook, no filter.
+
+    Raises:
+        FileMissing, InvalidArgument, PathOutsideRoot, PermissionDenied, ProgramNotFound, PolicyDenied, Unsupported,
+        ResourceLimit, TimedOut, IoError
+    """
+
+    path: GitPath
+
+
+@operation("Git log", r.GitLogResult, tools="git", acts="file", read_only=True, repeatable=True, long=True)
+class GitLog(Request[r.GitLogResult]):
+    """Commits of a git repository, newest first.
+
+    Raises:
+        As git_status.
+    """
+
+    path: GitPath
+    limit: Annotated[int, Field(ge=1, le=1000, description="Most commits")] = 20
+    ref: Ref = ""
+    max_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES), Bound()] = 65_536
+
+
+@operation("Git diff", r.GitDiffResult, tools="git", acts="file", read_only=True, repeatable=True, long=True)
+class GitDiff(Request[r.GitDiffResult]):
+    """What has changed: the working tree against the last commit, or against ref; with a range, between two commits.
+
+    Raises:
+        As git_status.
+    """
+
+    path: GitPath
+    ref: Ref = ""
+    max_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES), Bound()] = 65_536
+
+
 # ---- recordings ----------------------------------------------------------------------------------
 
 RecordingPath = Annotated[

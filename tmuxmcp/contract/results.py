@@ -645,6 +645,82 @@ class WriteFileResult(Result):
     """How many it has now."""
 
 
+GitState = Literal["modified", "type_changed", "added", "deleted", "renamed", "copied", "unmerged", "untracked"]
+
+
+class GitFile(Result):
+    """A file that is not as the last commit has it."""
+
+    path: str
+    """In the working tree."""
+    staged: GitState | None
+    """What the next commit changes."""
+    unstaged: GitState | None
+    """What has changed since it was staged."""
+    original_path: str | None
+    """Renamed or copied: from where."""
+
+
+class GitStatusResult(Result):
+    """The branch, and what has changed."""
+
+    root: str
+    """The working tree."""
+    branch: str | None
+    """Null: no branch is checked out."""
+    commit: str | None
+    """The last one; null: there is none."""
+    truncated: bool
+    """There are more files."""
+    note: str | None = None
+    files: list[GitFile]
+    """In the order of git."""
+
+
+class GitCommit(Result):
+    """One commit."""
+
+    commit: str
+    """Its name: a hash."""
+    parents: list[str]
+    """Of a merge more than one, of the first commit none."""
+    author: str
+    """Name of who wrote it, as the commit says: anybody can write anything there."""
+    email: str
+    """Address of the author, as the commit says."""
+    date: str
+    """When it was written; ISO 8601, in the author's time zone."""
+    subject: str
+    """The first paragraph of the message, as one line."""
+    body: str
+    """The message without its subject."""
+
+
+class GitLogResult(Result):
+    """Commits, newest first."""
+
+    root: str
+    """The working tree, or a repository without one."""
+    truncated: bool
+    """max_bytes were not enough for all of `limit`."""
+    commits: list[GitCommit]
+    """Whole ones."""
+
+
+class GitDiffResult(Result):
+    """Changes as a patch."""
+
+    contents = ("text",)
+
+    root: str
+    """The working tree, or a repository without one."""
+    truncated: bool
+    """There is more: the patch ends after max_bytes."""
+    note: str | None = None
+    text: str
+    """The patch; empty: nothing has changed."""
+
+
 class ExportRecordingResult(Result):
     """A stretch of a session as a file."""
 

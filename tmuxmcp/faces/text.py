@@ -42,6 +42,12 @@ def render(result: r.Result) -> str:
             return _above(sanitize(result.data)[0], footer(result))
         case r.ListDirectoryResult():
             return _above("\n".join(map(_directory_entry, result.entries)), footer(result))
+        case r.GitStatusResult():
+            return _above("\n".join(map(_git_file, result.files)), footer(result))
+        case r.GitLogResult():
+            return _above("\n".join(map(_git_commit, result.commits)), footer(result))
+        case r.GitDiffResult():
+            return _above(sanitize(result.text)[0], footer(result))
         case r.ListSessionsResult():
             return _above("\n".join(map(_summary, result.sessions)), footer(result))
         case r.ListCommandsResult():
@@ -69,6 +75,8 @@ def footer(result: r.Result) -> str:
             fields = _process(result)
         case r.ReadFileResult() | r.ScreenshotResult():
             fields = ((name, value) for name, value in _known(result) if name != "data")
+        case r.GitStatusResult() | r.GitLogResult() | r.GitDiffResult():
+            fields = ((name, value) for name, value in _known(result) if name not in ("files", "commits", "text"))
         case r.ListDirectoryResult() | r.ListCommandsResult():
             fields = ((name, value) for name, value in _known(result) if name not in ("entries", "commands"))
         case r.ListSessionsResult():
@@ -211,6 +219,19 @@ def _process(result: r.RunProcessResult) -> Fields:
 
 def _directory_entry(entry: r.DirectoryEntry) -> str:
     return f"{entry.mode} {entry.type:9} {entry.size:>10} {entry.mtime} {_value(entry.name)}"
+
+
+def _git_file(file: r.GitFile) -> str:
+    """`STAGED UNSTAGED PATH`; a dash where nothing has changed."""
+    moved = f" from {_value(file.original_path)}" if file.original_path else ""
+    return f"{file.staged or '-':12} {file.unstaged or '-':12} {_value(file.path)}{moved}"
+
+
+def _git_commit(commit: r.GitCommit) -> str:
+    """One line for its facts, then its body, set in."""
+    facts = (commit.commit[:12], commit.date, commit.author, commit.subject)
+    line = sanitize(" ".join(facts))[0].replace("\n", " ")
+    return "\n    ".join([line, *sanitize(commit.body)[0].strip().splitlines()])
 
 
 def _command(command: r.ListedCommand) -> str:

@@ -33,15 +33,15 @@ import sys
 from importlib import util
 spec = util.spec_from_file_location("tmuxmcp", sys.argv[1] + "/__init__.py", submodule_search_locations=[sys.argv[1]])
 sys.modules["tmuxmcp"] = util.module_from_spec(spec)
-from tmuxmcp.host import filework
-filework.main()
+from importlib import import_module
+import_module(sys.argv[2]).main()
 """
 """The package is named by its path: what lies above it may be out of reach."""
 
 
-def argv() -> list[str]:
-    """What is run; it reads the request on its standard input."""
-    return [sys.executable, "-I", "-S", "-c", BEGIN, str(PACKAGE)]
+def argv(module: str = __name__) -> list[str]:
+    """What is run: `main` of a module of ours, which reads the request on its standard input."""
+    return [sys.executable, "-I", "-S", "-c", BEGIN, str(PACKAGE), module]
 
 
 def request(files: Files, work: Work, *arguments: Any, data: bytes = b"") -> bytes:
@@ -100,8 +100,8 @@ def answered(ended: Ended) -> Any:
     except ValueError:
         raise IoError(f"The file could not be reached: {ended.stderr.last_line() or 'nothing was said'}.") from None
     match answer:
-        case {"error": {"code": code, "message": text, "hint": hint, "details": details}}:
-            raise next(each for each in all_errors() if each.code == code)(text, hint, **details)
+        case {"error": dict() as error}:
+            raise error_of(error)
         case {"piece": [size, offset, truncated]}:
             return Piece(data, size, offset, truncated)
         case {"bytes": count}:
@@ -111,6 +111,12 @@ def answered(ended: Ended) -> Any:
         case {"entries": entries, "more": more}:
             return [Entry(*each) for each in entries], more
     raise IoError("The file could not be reached.")
+
+
+def error_of(told: dict[str, Any]) -> TmuxMcpError:
+    """The error that another process raised, as `as_dict` has it."""
+    kind = next(each for each in all_errors() if each.code == told["code"])
+    return kind(told["message"], told["hint"], **told["details"])
 
 
 def pack(head: dict[str, Any], data: bytes = b"") -> bytes:
