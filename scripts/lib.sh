@@ -164,7 +164,7 @@ say_progress() {
         fi
     done
     [[ ! -t 2 ]] || printf '\r\e[K' >&2
-    say "installing $done packages"
+    ((done == 0)) || say "installing $done packages"
 }
 
 need_ensurepip() { # PYTHON
