@@ -162,6 +162,23 @@ HTMLAnchorElement.prototype.click = function () { window.saved = this.download }
 """
 
 
+def test_a_past_screen_has_the_addresses_behind_its_text(page: browser.Page, service: Service):
+    service.result("create_session", program="bash", name="links")
+    link = f"\\033]8;;{ADDRESS}\\033\\\\shown words\\033]8;;\\033\\\\"
+    service.result("run", session_id="links", command=f"clear; printf '{link}\\n'")
+    service.result("run", session_id="links", command="clear; echo now")
+    show(page, "links")
+    page.until(f"{TEXT}.startsWith('now')")
+    page.value("document.querySelector('.search input').value = '^shown words'")
+    page.value("document.querySelector('.search form').requestSubmit()")
+    page.until("document.querySelectorAll('.search .match').length == 1")
+    page.value("document.querySelector('.search .match').click()")
+    page.until(f"document.querySelector('.screen .linked')?.title == '{ADDRESS}'")
+    page.value(CLICK_AT_COLUMN.replace("COLUMN", "3"))
+    page.until(f"document.querySelector('dialog[open] .url')?.textContent == '{ADDRESS}'")
+    page.value("document.querySelector('dialog button').click()")
+
+
 def test_earlier_sessions_of_a_name_are_reached_from_it(page: browser.Page, service: Service):
     for words in ("the old one", "the new one"):
         service.result("create_session", program="bash", name="again")

@@ -142,11 +142,12 @@ def look_commands(name: str) -> list[str]:
 
 
 def looks(rows: Sequence[Row]) -> list[list[tuple[str, Style]]]:
-    """Text and style of the cells; without the blanks after a row's text, of which tmux does not tell the colours."""
+    """Text and style of the cells; without links, which tmux 3.3 drops, and without the blanks after a row's text, of
+    which tmux does not tell the colours."""
     found = []
     for row in rows:
         used = max((col + 1 for col, cell in enumerate(row) if cell.text != " "), default=0)
-        found.append([(cell.text, cell.style) for cell in row[:used]])
+        found.append([(cell.text, cell.style._replace(link="")) for cell in row[:used]])
     return found
 
 

@@ -9,7 +9,14 @@ from tmuxmcp.terminal.snapshot import PLAIN, UNDERLINES, Style
 
 COLOURS = st.none() | st.integers(0, 255) | st.tuples(*[st.integers(0, 255)] * 3)
 STYLES = st.builds(
-    Style, COLOURS, COLOURS, *[st.booleans()] * 3, st.sampled_from(UNDERLINES), *[st.booleans()] * 5, COLOURS
+    Style,
+    COLOURS,
+    COLOURS,
+    *[st.booleans()] * 3,
+    st.sampled_from(UNDERLINES),
+    *[st.booleans()] * 5,
+    COLOURS,
+    link=st.just(""),  # no SGR sequence says it
 )
 TEXTS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "Zs"), exclude_characters="\xa0"), max_size=8)
 ROWS = st.lists(st.lists(st.tuples(STYLES, TEXTS), max_size=4), max_size=4)

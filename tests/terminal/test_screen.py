@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.terminal.conftest import RealTmux, Shown, looks, trimmed
 from tmuxmcp.terminal.collector import Collector
+from tmuxmcp.terminal.redraw import redraw
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.seed import grid, seed
 from tmuxmcp.terminal.snapshot import PLAIN, Cell, Style, from_data, to_data
@@ -503,3 +504,24 @@ def test_collector_is_settled_where_plain_text_goes_on() -> None:
         collector.feed(piece)
         seen.append(collector.settled)
     assert seen == [True, False, False, True, False, True, False, True, False, False, False]
+
+
+def test_address_behind_text_stays_with_it() -> None:
+    link = b"\x1b]8;%s;%s\x1b\\"
+    screen = Screen(20, 3)
+    stream = Stream(screen)
+    stream.feed(link % (b"id=1", b"https://example.org/") + b"a\x1b[31mb\x1b[0mc\x1b[2Kd")
+    stream.feed(link % (b"", b"") + b"e\r\n")
+    for address in (b"javascript:x", b"file:///etc", b"https://a/\x01\xe2\x80\xae", b"https://" + b"x" * 600):
+        stream.feed(link % (b"", b"https://before/") + link % (b"", address) + b"x")
+    stream.feed(b"\r\n" + link % (b"", b"http://open/"))
+    addresses = [[cell.style.link for cell in row] for row in stream.snapshot().grid]
+    assert addresses == [[""] * 3 + ["https://example.org/"] + [""] * 16, [""] * 20, [""] * 20]
+    snapshot = stream.snapshot()
+    assert from_data(to_data(snapshot)) == snapshot
+    again = Screen(20, 3)
+    drawn = Stream(again)
+    drawn.feed(redraw(snapshot) + b"f")
+    stream.feed(b"f")
+    assert drawn.snapshot() == stream.snapshot()
+    assert drawn.snapshot().grid[2][0].style.link == "http://open/"

@@ -99,7 +99,9 @@ def _stretches(cells: Row) -> list[Span]:
 
 
 def _of_run(run: Run) -> Iterator[Span]:
-    style = _style(run.style)
+    style = _style(run.style._replace(link=""))
+    if run.style.link:
+        style = style | {"h": run.style.link}
     plain = ""
     for cell in run.cells:
         if not cell.width:

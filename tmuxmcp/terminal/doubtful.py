@@ -51,6 +51,9 @@ class Doubtful(Screen):
 
     # Printing
 
+    def set_link(self, address: str) -> None:
+        super().set_link("" if D.PARSER in self.doubts else address)
+
     def draw(self, data: str) -> None:
         self._needs({D.CURSOR, D.PEN, D.INSERT}, _PLACE)
         if self.cursor.x + len(data) * (1 if data.isascii() else 2) >= self.columns:

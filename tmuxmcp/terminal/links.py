@@ -10,8 +10,11 @@ import re
 
 INTRODUCER = "\x1b]8;"
 _SETS = re.compile(r"\x1b\]8;[^;\x07\x1b]*;([^\x07\x1b]*)(?:\x07|\x1b\\)")
+_COMMAND = re.compile(r"0*8;[^;]*;(.*)\Z", re.DOTALL)
 _ADDRESS = re.compile(r"https?://[!#-;=?-Z\[\]_a-z~%]+\Z", re.IGNORECASE)
 MOST_CHARS = 2048
+MOST_KEPT = 512
+"""Characters of an address that a screen of ours keeps: each of its cells may have another one."""
 
 Piece = tuple[str, str]
 """A stretch of a row, and the address behind it; empty: none."""
@@ -24,6 +27,14 @@ def pieces(line: str) -> list[Piece]:
         found.append((line[at : sets.start()], address))
         address, at = openable(sets[1]), sets.end()
     return [*found, (line[at:], address)]
+
+
+def kept(command: str) -> str | None:
+    """The address behind the text after an operating system command; empty: none; None: the command is about others."""
+    sets = _COMMAND.match(command)
+    if sets is None:
+        return None
+    return openable(sets[1]) if len(sets[1]) <= MOST_KEPT else ""
 
 
 def openable(address: str) -> str:

@@ -167,6 +167,10 @@ class Page(Moves):
         pen = self.pen.after.get(params)
         self.pen = self.pens.after(self.pen, params) if pen is None else pen
 
+    def set_link(self, address: str) -> None:
+        """Have an address behind what is printed from now on; empty: none."""
+        self.pen = self.pens.get(self.pen.style._replace(link=address))
+
     # Lines and scrolling
 
     def index(self) -> None:

@@ -58,7 +58,8 @@ def _whole_sequences(data: bytes) -> tuple[str, bool]:
 
 @lru_cache(maxsize=4096)
 def sgr(before: Style, after: Style) -> str:
-    """Give the sequences that change one style to another: what is added, or a reset and all of it."""
+    """Give the sequences that change one style to another: what is added, or a reset and all of it. Not the link."""
+    before, after = before._replace(link=""), after._replace(link="")
     if before == after:
         return ""
     if after == PLAIN:

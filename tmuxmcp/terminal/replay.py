@@ -114,6 +114,7 @@ class Replay:
         if isinstance(event, Gap):
             self._before = b""
             self._doubt(ALL - {Doubt.SIZE})
+            self._screen.end_links()  # the end of one may be lost
             return
         same = (event.cols, event.rows) == (self._screen.columns, self._screen.lines)
         if event.told:

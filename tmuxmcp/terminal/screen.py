@@ -180,6 +180,14 @@ class Screen(Page, pyte.Screen):  # type: ignore[misc]  # cursor and margins are
     def restore_cursor(self) -> None:
         self._unsnap(self._saved or SavedCursor(0, 0))
 
+    def end_links(self) -> None:
+        """Have no address behind what is printed from now on, also after a saved cursor is restored."""
+        self.set_link("")
+        self._saved, self._saved_by_alternate = (
+            saved and replace(saved, pen=saved.pen._replace(link=""))
+            for saved in (self._saved, self._saved_by_alternate)
+        )
+
     # Modes
 
     def _set_modes(self, modes: set[int]) -> None:

@@ -11,7 +11,7 @@ MAX_NUMBER = 9999
 """Larger parameters count as this much."""
 
 _CODES: dict[int, dict[str, Any]] = {
-    0: PLAIN._asdict(),
+    0: {name: value for name, value in PLAIN._asdict().items() if name != "link"},
     1: {"bold": True},
     2: {"faint": True},
     3: {"italic": True},

@@ -36,6 +36,8 @@ class Style(NamedTuple):
     overline: bool = False
     underline_colour: Colour = None
     """`None` for that of the text."""
+    link: str = ""
+    """The address behind the text (OSC 8), if a person may be asked to open it; no SGR sequence changes it."""
 
 
 PLAIN = Style()

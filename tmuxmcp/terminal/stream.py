@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
+from tmuxmcp.terminal.links import kept
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.sgr import number, obeyed
 from tmuxmcp.terminal.snapshot import Snapshot
@@ -225,6 +226,8 @@ class Stream:
         found = _TITLES[self._string].match(_UNPRINTED.sub("", self._body)) if self._string in _TITLES else None
         if found:
             self._screen.set_title(found[1])
+        elif self._string == "]" and (address := kept(self._body)) is not None:
+            self._screen.set_link(address)
         self._string = self._body = ""
 
     def _sequence(self, name: str, params: str) -> None:
