@@ -59,6 +59,10 @@ def test_a_click_shows_what_a_command_printed(page: browser.Page, service: Servi
     page.until(f"{line} !== undefined")
     page.value(f"{line}.click()")
     page.until(f"{line}.parentElement.querySelector('.output').textContent == 'printed by it\\n'")
+    page.value(f"{line}.focus()")
+    service.result("run", session_id="one", command="echo another")
+    page.until("document.querySelector('.commands .line').innerText.includes('another')")
+    assert page.value(f"document.activeElement == {line}"), "the focus is lost"
 
 
 HOSTILE = (

@@ -40,11 +40,14 @@ export class Commands {
   show({ commands, note }) {
     this.note.textContent = commands.length ? "" : note || "None yet.";
     this.told(commands);
+    const focused = this.items.contains(document.activeElement) && document.activeElement.closest(".item")?.dataset.number;
     this.items.replaceChildren(...[...commands].reverse().map((command) => this.item(command)));
+    if (focused) this.items.querySelector(`[data-number="${focused}"] .line`)?.focus({ preventScroll: true });
   }
 
   item(command) {
     const item = make("li", "item");
+    item.dataset.number = command.number;
     const button = make("button", "line");
     button.setAttribute("aria-expanded", "false");
     const facts = [BY[command.by], duration(command.duration_ms), when(command.started_at)].filter(Boolean).join("  ·  ");

@@ -59,8 +59,12 @@ export class Session {
     const copy = make("button", "", "Copy");
     copy.title = "Copy the text of the screen";
     copy.addEventListener("click", async () => {
-      await navigator.clipboard.writeText(this.screen.text);
-      copy.textContent = "Copied";
+      try {
+        await navigator.clipboard.writeText(this.screen.text);
+        copy.textContent = "Copied";
+      } catch {
+        copy.textContent = "Refused"; // by the browser: it has a clipboard only behind TLS and on loopback
+      }
       setTimeout(() => (copy.textContent = "Copy"), 1200);
     });
     bar.append(this.dot, this.state, this.hands.holder, this.pause.badge, this.title, this.size, zoom, copy, this.pause.button, this.hands.toggle);
