@@ -885,6 +885,14 @@ def test_serve_takes_the_program_of_the_default_session(cli, words):
     assert facts["cols"] == (100 if "--cols" in words else 80)
 
 
+def test_serve_says_at_once_that_its_program_is_not_there(cli):
+    said = cli.error("serve", "nosuchprogram", "-x", status=3)
+    assert said.startswith("PROGRAM_NOT_FOUND: There is no program 'nosuchprogram' to run. Hint: ")
+    assert cli.error("serve", "--cwd", "/nowhere", "cat", status=3).startswith("CWD_NOT_FOUND: ")
+    said = cli("serve", "cat").stderr.decode()  # stdin is at its end
+    assert ("WARNING" in said and "sessions run as root" in said) == (os.geteuid() == 0)
+
+
 # ---- the tutorial ------------------------------------------------------------------------------
 
 NUMBERS = re.compile(r"\d+(?= ms)|\b\d{3,}\b|\d+[smh]\b")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import re
 import shutil
 import socket
@@ -84,6 +85,8 @@ def test_all_is_well_and_shells_are_tried(cli):
     for name in SHELLS:
         assert found[name]["message"].endswith("its marks come"), found[name]
     assert "no server runs" in found["socket"]["message"]
+    who = "root: what an agent runs may change" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
+    assert f"sessions run as {who}" in found["user"]["message"]
     assert not cli.state.exists()
     assert list(temporary.glob("tm-*")) == []  # where the shells were tried; the server that was there is gone, too
     assert subprocess.run(["pgrep", "-f", f"{temporary}/tm-"], capture_output=True, check=False).stdout == b""

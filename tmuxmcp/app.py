@@ -75,6 +75,7 @@ def _only(error: BaseException) -> BaseException:
 def run_stdio(settings: Settings) -> None:
     """Serve MCP on stdin and stdout until the client goes or a signal comes; for a process that ends then."""
     setup_logging(settings.log_level, settings.log_format)
+    _warn_of_root()
     # All that is imported anywhere below, so that `freeze` keeps it out of every later collection.
     import tmuxmcp.broker.broker
     import tmuxmcp.faces.mcp
@@ -83,6 +84,11 @@ def run_stdio(settings: Settings) -> None:
     gc.freeze()
     gc.enable()
     anyio.run(serve_stdio, settings)
+
+
+def _warn_of_root() -> None:
+    if os.geteuid() == 0:
+        log.warning("sessions run as root: what an agent runs in them may change this whole machine")
 
 
 async def serve_stdio(settings: Settings) -> None:
@@ -115,6 +121,7 @@ def run_http(settings: Settings, *, no_token: bool = False) -> None:
         InvalidArgument, PermissionDenied, IoError: the address or the tokens are not right.
     """
     setup_logging(settings.log_level, settings.log_format)
+    _warn_of_root()
     import tmuxmcp.faces.http
     import tmuxmcp.faces.listener  # noqa: F401
 

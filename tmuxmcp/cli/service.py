@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,8 @@ def serve(options: argparse.Namespace) -> int:
     if words:  # another program than the settings', so not with their arguments
         given |= {"program": words[0], "program_args": words[1:]}
     settings = load_settings(given, config_file(options))
+    if words:
+        _check_program(settings)
     ourselves.withhold()
     ourselves.refuse_to_be_looked_into()
     if settings.http in ("", "off"):
@@ -57,6 +60,20 @@ def serve(options: argparse.Namespace) -> int:
     else:
         run_http(settings, no_token=options.no_token)
     return 0
+
+
+def _check_program(settings: Settings) -> None:
+    """Say at once what the first call would say: a person who starts a server looks at it now.
+
+    Raises:
+        ProgramNotFound, CwdNotFound
+    """
+    from tmuxmcp.host.environment import find_cwd, find_program, session_environment
+
+    environment = session_environment(
+        os.environ, allow=settings.env_allow, settings_env=settings.env, env={}, term=settings.term
+    )
+    find_program(settings.program, environment["PATH"], find_cwd(settings.cwd))
 
 
 def demo(options: argparse.Namespace) -> int:

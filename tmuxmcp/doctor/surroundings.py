@@ -24,6 +24,7 @@ from tmuxmcp.faces.tokens import VARIABLE, load_tokens
 from tmuxmcp.host import sandbox
 from tmuxmcp.host.filesystem import file_system_of
 from tmuxmcp.host.secretvalue import check_source
+from tmuxmcp.tmux.held import user_name
 
 ANSWER_S = 2.0
 """A service that does not answer within this is no service of ours."""
@@ -168,6 +169,14 @@ def _text(path: Path) -> str:
         return ""
 
 
+def check_user() -> Check:
+    """Whose rights sessions have."""
+    if os.geteuid():
+        return Check("user", True, f"sessions run as {user_name()}")
+    said = "sessions run as root: what an agent runs may change this whole machine, but in a sandbox"
+    return Check("user", True, said)
+
+
 def check_container(state_dir: Path) -> Check:
     """Whether this is a container, and one that sessions can live in."""
     kind = container_kind(os.environ)
@@ -175,7 +184,7 @@ def check_container(state_dir: Path) -> Check:
         return Check("container", True, "no sign of one")
     remarks = [kind]
     if os.getuid() == 0:
-        remarks.append("sessions run as root, which --user changes")
+        remarks.append("its user is root, which --user changes")
     if not _has_own_mount(state_dir):
         remarks.append(f"logs are gone with it unless {state_dir} is a volume")
     if _orphans_are_collected():
