@@ -275,7 +275,8 @@ def tools() -> list[str]:
         "- Every tool can answer [`POLICY_DENIED`](errors.md#policy_denied) or",
         "  [`CONFIRMATION_DECLINED`](errors.md#confirmation_declined) where there is a",
         "  [policy](../howto/set-a-policy.md), and [`IO_ERROR`](errors.md#io_error) where the audit is strict.",
-        "- Every result and every error carries a correlation id in `_meta` under `tmuxmcp/call`.",
+        "- Over MCP every result and every error has in `_meta` a correlation id, `tmuxmcp/call`, and how long the",
+        "  call took, `tmuxmcp/duration_ms`.",
         "",
         "Sets of tools, for the setting `tools`: "
         + "; ".join(f"`{name}`: {', '.join(map(code, names))}" for name in TOOL_SETS if (names := select([name])))

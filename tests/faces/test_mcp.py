@@ -213,6 +213,9 @@ async def test_broker_learns_who_calls_and_clients_the_call_id(connect, double):
     assert first.caller == "me"
     assert answer.meta["tmuxmcp/call"] == first.call_id
     assert failed.meta["tmuxmcp/call"] == second.call_id != first.call_id
+    for each in (answer, failed):
+        assert 0 <= each.meta["tmuxmcp/duration_ms"] < 60_000
+        assert isinstance(each.meta["tmuxmcp/duration_ms"], int)
 
 
 @pytest.mark.parametrize("text", ["null", "[1]", '{"a":1}', "true", "1", " ", "\x00\x1b"])

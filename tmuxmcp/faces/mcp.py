@@ -11,6 +11,7 @@ import base64
 import hashlib
 import logging
 import os
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
@@ -72,6 +73,7 @@ Context = ServerRequestContext[Any, Any]
 Caller = str | Callable[[Context], str]
 
 CALL_META, ERROR_META, RESULT_META = "tmuxmcp/call", "tmuxmcp/error", "tmuxmcp/result"
+DURATION_META = "tmuxmcp/duration_ms"
 
 MAX_RESULT_CHARS = 500_000
 """What Claude Code may show of a result that was asked for with a large `max_bytes`: the most it accepts."""
@@ -177,7 +179,7 @@ def build_server(
     asking = Asking()
 
     async def call_tool(ctx: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
-        call_id = Call().call_id
+        call_id, began = Call().call_id, time.monotonic()
         ask, answers = asking.of(ctx, params), asking.answered(params)
         try:
             operation = _find(offered, params.name)
@@ -187,17 +189,17 @@ def build_server(
                 result = await opened.perform(operation, params.arguments or {}, call)
             if answered and ctx.request_id is not None:
                 answered.add(ctx.request_id, call)
-            return as_result(result, shown_by(ctx, results), call_id)
+            return _timed(as_result(result, shown_by(ctx, results), call_id), began)
         except NeedsInput as needed:
             return needed.result
         except TmuxMcpError as error:
             # Without the hint: it may repeat what was given.
             log.debug("call %s: %.100s: %s: %s", call_id, params.name, error.code, error.message)
-            return as_error(error, call_id)
+            return _timed(as_error(error, call_id), began)
         except Exception:
             incident = uuid4().hex[:12]
             log.exception("call %s: %s failed, incident %s", call_id, params.name, incident)
-            return as_error(_internal(incident), call_id)
+            return _timed(as_error(_internal(incident), call_id), began)
 
     resources = Resources(broker, call_of)
     subscribers = subscriptions or Subscriptions(broker)
@@ -343,6 +345,12 @@ def _picture(result: ScreenshotResult) -> ImageContent | EmbeddedResource:
     uri = f"tmux://sessions/{result.session_id}/screen.{result.format}"
     text = TextResourceContents(uri=uri, mime_type=result.mime_type, text=data)
     return EmbeddedResource(type="resource", resource=text)
+
+
+def _timed(answer: CallToolResult, began: float) -> CallToolResult:
+    """An answer that says how long its call took, from `began` (monotonic clock)."""
+    took_ms = round((time.monotonic() - began) * 1000)
+    return answer.model_copy(update={"meta": {**(answer.meta or {}), DURATION_META: took_ms}})
 
 
 def as_error(error: TmuxMcpError, call_id: str) -> CallToolResult:
