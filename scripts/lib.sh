@@ -102,7 +102,7 @@ need_venv() {
 } </dev/null >&2
 
 fingerprint() {
-    cd "$root" && cksum pyproject.toml requirements/*.txt && pwd -P
+    cd "$root" && cksum pyproject.toml requirements/{run,test}.txt && pwd -P
 }
 
 is_ready() { # run|test
