@@ -112,7 +112,7 @@ def _shown_to_claude(request: dict[str, Any]) -> Iterator[tuple[bool, str]]:
 
 def _shown_to_codex(request: dict[str, Any]) -> Iterator[tuple[bool, str]]:
     for item in request["input"]:
-        if item["type"] == "function_call_output":
+        if item.get("type") == "function_call_output":
             yield False, _joined(item["output"])
 
 
@@ -208,11 +208,12 @@ def responses(model: Model, request: dict[str, Any]) -> list[dict[str, Any]]:
     """An answer of OpenAI's Responses, as the events of a stream."""
     step = model.take(request)
     item: dict[str, Any] = {"type": "message", "id": "m_1", "role": "assistant",
-                            "content": [{"type": "output_text", "text": "done"}]}  # fmt: skip
+                            "status": "completed",
+                            "content": [{"type": "output_text", "text": "done", "annotations": []}]}  # fmt: skip
     if step:
         number = len(model.requests)
         item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "name": step[0],
-                "arguments": json.dumps(step[1])}  # fmt: skip
+                "status": "completed", "arguments": json.dumps(step[1])}  # fmt: skip
         if PREFIX in json.dumps(request["tools"]):
             item["namespace"] = PREFIX
     usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2, "input_tokens_details": None,
