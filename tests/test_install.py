@@ -20,7 +20,7 @@ from mcp import Client, StdioServerParameters
 from tests import forks
 from tests.clients import NODE
 from tests.conftest import SLOW, end_server
-from tests.service import TOKENS, a_service
+from tests.service import TOKENS, Service, a_service
 from tmuxmcp.cli.trying import try_command
 from tmuxmcp.clients import CLIENTS
 from tmuxmcp.clients import servers as servers_in
@@ -380,19 +380,42 @@ def connected(person: Person, state_dir: Path) -> Iterator[Person]:
     end_server(state_dir)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("client", LISTS)
-def test_real_client_finds_us(connected: Person, client: str) -> None:
-    name, word = LISTS[client]
+def listed_by(person: Person, client: str) -> str:
+    """What a client says of its servers; it connects to them for it."""
+    name, _ = LISTS[client]
     program = shutil.which(name, path=f"{AGENTS}:{os.environ['PATH']}")
     if not program:
         pytest.skip(f"needs {name}: scripts/clients installs it")
-    connected(client, "--no-start")
-    command = [*([NODE] if client == "qwen-code" else []), program, "mcp", "list"]
     done = subprocess.run(
-        command, env=connected.env, cwd=connected.project, capture_output=True, text=True, timeout=60 * SLOW,
-        stdin=subprocess.DEVNULL,
+        [*([NODE] if client == "qwen-code" else []), program, "mcp", "list"],
+        env=person.env, cwd=person.project, capture_output=True, text=True, timeout=60 * SLOW, stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    said = done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("client", LISTS)
+def test_real_client_finds_us(connected: Person, client: str) -> None:
+    connected(client, "--no-start")
+    said = listed_by(connected, client)
     assert "tmuxmcp" in said, said
-    assert word.lower() in said.lower(), said
+    assert LISTS[client][1].lower() in said.lower(), said
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with a_service() as service:
+        yield service
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("client", [client for client in LISTS if client != "codex"])  # that one does not connect
+def test_real_client_finds_a_server_at_a_url(connected: Person, client: str, service: Service) -> None:
+    own = connected.home / "token"
+    own.touch(mode=0o600)
+    own.write_text(f"{TOKENS['agent']}\n")
+    connected(client, "--http", service.url, "--token-file", str(own), "--no-start")
+    said = listed_by(connected, client)
+    assert service.url in said, said
+    assert LISTS[client][1].lower() in said.lower(), said
+    assert TOKENS["agent"] not in said
