@@ -21,6 +21,7 @@ import pytest
 from tests.agents.model import Model, Step, served
 from tests.clients import NODE, program
 from tests.conftest import SLOW, end_server
+from tests.service import TOKENS, a_service
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.settings import DEFAULTS
 from tmuxmcp.faces.mcp import select
@@ -35,6 +36,8 @@ class Person:
 
     def __init__(self, home: Path, state_dir: Path) -> None:
         self.home, self.project, self.state_dir = home / "home", home / "project", state_dir
+        self.at_url: tuple[str, ...] = ()
+        """Options of `tmuxmcp install` that name a server; empty: the agent starts one."""
         self.home.mkdir()
         self.project.mkdir()
         self.env = {"HOME": str(self.home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm",
@@ -42,7 +45,7 @@ class Person:
 
     def install(self, client: str, scope: str) -> None:
         """Have the client's own file name our server, which finds out what that client shows."""
-        options = ("--", "--state-dir", str(self.state_dir), "--program", "bash", "--results", "auto")
+        options = self.at_url or ("--", "--state-dir", str(self.state_dir), "--program", "bash", "--results", "auto")
         command = [sys.executable, "-m", "tmuxmcp", "install", client, "--no-start", "--scope", scope, *options]
         subprocess.run(command, env=self.env, cwd=self.project, check=True, capture_output=True, timeout=30 * SLOW)
 
@@ -221,6 +224,19 @@ def test_model_is_shown_each_text_once_and_all_tools(person: Person, agent: str)
             assert tool["description"].startswith(OPERATIONS[name].description[:60])
             offered = OPERATIONS[name].schema(DEFAULTS, whole=False)["properties"]
             assert set(offered) <= set(tool["schema"].get("properties", {})), name  # Gemini CLI adds one of its own
+
+
+def test_codex_calls_a_server_at_a_url(person: Person) -> None:
+    """Its own list of servers does not connect to them."""
+    program("codex")
+    with a_service() as service:
+        token = person.home / "token"
+        token.touch(mode=0o600)
+        token.write_text(TOKENS["agent"])
+        person.at_url = ("--http", service.url, "--token-file", str(token))
+        model = with_codex(person, ("run", {"command": "echo $((6*7))"}))
+    assert "42\n" in model.shown[0][1]
+    assert "exit_code=0" in model.shown[0][1]
 
 
 def test_sessions_survive_the_agent(talk: Talk) -> None:
