@@ -162,13 +162,18 @@ print(surroundings.check_container(Path("/")))
 # ---- clients -----------------------------------------------------------------------------------------
 
 
-def install(home: Path, client: str) -> Path:
-    command = [sys.executable, "-m", "tmuxmcp", "install", client, "--scope", "user", "--json"]
+def install(home: Path, client: str, *options: str) -> Path:
+    command = [sys.executable, "-m", "tmuxmcp", "install", client, "--no-start", "--scope", "user", "--json", *options]
     env = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
     return Path(json.loads(subprocess.run(command, env=env, capture_output=True, check=True).stdout)["path"])
 
 
-@pytest.mark.parametrize("client", ["claude-code", "codex", "opencode"])
+def test_client_that_calls_us_is_not_looked_for_as_a_program(tmp_path: Path) -> None:
+    install(tmp_path, "gemini", "--http", "http://127.0.0.1:9")
+    assert check_clients(tmp_path, {}).ok
+
+
+@pytest.mark.parametrize("client", ["claude-code", "codex", "opencode", "goose", "zed"])
 def test_client_that_starts_us(tmp_path: Path, client: str) -> None:
     assert "none knows us" in check_clients(tmp_path, {}).message
     path = install(tmp_path, client)
@@ -180,4 +185,4 @@ def test_client_that_starts_us(tmp_path: Path, client: str) -> None:
     assert (check.ok, check.fix) == (False, f"`tmuxmcp install {client} --scope user`.")
     assert "'/gone/tmuxmcp' is not there" in check.message
     path.write_text("{[")
-    assert not check_clients(tmp_path, {}).ok
+    assert not check_clients(tmp_path, {}).ok or client == "goose"  # YAML is not parsed, only searched for our line
