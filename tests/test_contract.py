@@ -69,6 +69,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "git_status": {"path": NEEDED},
     "git_log": {"path": NEEDED, "limit": 20, "ref": ""},
     "git_diff": {"path": NEEDED, "ref": ""},
+    "editor_action": {"action": NEEDED, "session_id": "", "line": None, "text": ""},
+    "pager_action": {"action": NEEDED, "session_id": "", "text": ""},
     "start_recording": {"session_id": "", "path": "", "format": "cast", "input": False, "idle_limit_s": None},
     "stop_recording": {"session_id": ""},
     "export_recording": {
@@ -107,6 +109,8 @@ FIELDS = {
     "git_status": "branch files",
     "git_log": "commits",
     "git_diff": "text",
+    "editor_action": "mode content",
+    "pager_action": "mode content",
     "start_recording": "session_id path bytes duration_s events",
     "stop_recording": "session_id path bytes duration_s events",
     "export_recording": "session_id path bytes duration_s",
@@ -136,6 +140,7 @@ SETS = {
     "process": "run_process",
     "human": "request_user_input",
     "files": "read_file write_file list_directory",
+    "helpers": "editor_action pager_action",
     "git": "git_status git_log git_diff",
     "recording": "start_recording stop_recording export_recording",
 }

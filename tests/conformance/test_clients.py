@@ -32,6 +32,8 @@ def calls(files: Path) -> list[tuple[str, dict[str, Any]]]:
         ("send", ONE | {"text": "cat", "enter": True}),
         ("read", ONE | {"view": "screen"}),
         ("mouse", ONE | {"action": "click", "row": 1, "col": 1}),
+        ("editor_action", ONE | {"action": "save"}),
+        ("pager_action", ONE | {"action": "quit"}),
         ("signal", ONE | {"signal": "INT"}),
         ("search", ONE | {"pattern": "^a$"}),
         ("resize", ONE | {"rows": 30, "cols": 90}),
@@ -68,11 +70,12 @@ def check(results: list[dict[str, Any]], wanted: list[tuple[str, dict[str, Any]]
     assert (ran["structuredContent"]["exit_code"], ran["content"][0]["type"]) == (1, "text")
     assert wrong["isError"]
     assert wrong["content"][0]["text"].startswith("INVALID_ARGUMENT: ")
-    [mouse] = by_name["mouse"]  # cat asks for no mouse
-    assert mouse["content"][0]["text"].startswith("WRONG_MODE: ")
+    for name in ("mouse", "editor_action", "pager_action"):  # cat asks for no mouse, edits and pages nothing
+        [wrong_mode] = by_name[name]
+        assert wrong_mode["content"][0]["text"].startswith("WRONG_MODE: ")
     assert [block["type"] for block in by_name["screenshot"][0]["content"]] == ["image", "text"]
     failed = {name for name, each in by_name.items() if any(result.get("isError") for result in each)}
-    assert failed == {"run", "mouse"}, [by_name[name] for name in failed]
+    assert failed == {"run", "mouse", "editor_action", "pager_action"}, [by_name[name] for name in failed]
 
 
 @pytest.mark.parametrize(("line", "era"), [("1", "legacy"), ("2", "legacy"), ("2", "auto")])

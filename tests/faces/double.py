@@ -234,6 +234,10 @@ EXAMPLES: dict[str, r.Result] = {
         ],
     ),
     "git_diff": r.GitDiffResult(root="/srv", truncated=True, text="-a\n+b\n"),
+    "editor_action": r.EditorActionResult(
+        session_id="sess_ab", program="vim.basic", mode="editor", content='one\n~\n"a" written\n'
+    ),
+    "pager_action": r.PagerActionResult(session_id="sess_ab", program="less", mode="pager", content="one\n:\n"),
     "start_recording": r.StartRecordingResult(
         session_id="sess_ab", path="/srv/build.cast", format="cast", bytes=0, duration_s=0.0, events=0
     ),
@@ -292,6 +296,8 @@ REQUIRED = {
     "write_file": {"path": "a", "data": "b"},
     "list_directory": {"path": "."},
     "git_status": {"path": "."},
+    "editor_action": {"action": "save"},
+    "pager_action": {"action": "quit"},
     "git_log": {"path": "."},
     "git_diff": {"path": "."},
 }

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 DRAIN_S = 12
 """How long the launcher may need until the log holds everything: it gives up after 10 s."""
 
-HELD_OFF = (q.Run, q.Send, q.Signal, q.Resize, q.Mouse)
+HELD_OFF = (q.Run, q.Send, q.Signal, q.Resize, q.Mouse, q.EditorAction, q.PagerAction)
 """What nobody may do while a person holds the session."""
 
 RECORDED_S = 20
@@ -149,6 +149,14 @@ class Verbs:
                 return await self._screenshot(request, call, target)
             case q.Mouse():
                 return await _mouse(request, await self._targets.session(target, call))
+            case q.EditorAction():
+                from tmuxmcp.broker import helpers  # late: few callers use them
+
+                return await helpers.edit(self._reading, await self._settled(target, call), request, call)
+            case q.PagerAction():
+                from tmuxmcp.broker import helpers  # late
+
+                return await helpers.page(self._reading, await self._settled(target, call), request, call)
             case q.RequestUserInput():
                 return await self._request_user_input(request, call, target)
             case q.StartRecording():

@@ -105,6 +105,8 @@ class Operations(ABC):
     git_status = Method(q.GitStatus)
     git_log = Method(q.GitLog)
     git_diff = Method(q.GitDiff)
+    editor_action = Method(q.EditorAction)
+    pager_action = Method(q.PagerAction)
     start_recording = Method(q.StartRecording)
     stop_recording = Method(q.StopRecording)
     export_recording = Method(q.ExportRecording)

@@ -581,6 +581,55 @@ class GitDiff(Request[r.GitDiffResult]):
     max_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES), Bound()] = 65_536
 
 
+# ---- editors and pagers --------------------------------------------------------------------------
+
+
+@operation(
+    "Editor action",
+    r.EditorActionResult,
+    tools="helpers",
+    acts="pane",
+    session="default",
+    types=True,
+    destructive=True,
+    open_world=True,
+)
+class EditorAction(Request[r.EditorActionResult]):
+    """Have vim, nvim or nano save, quit, go to a line or insert text at the cursor, whatever mode it is in. Types
+    nothing when another program is in front. quit gives up no changes.
+
+    Raises:
+        WrongMode, InvalidArgument, SessionExited, SessionNotFound, SessionTaken
+    """
+
+    action: Literal["save", "quit", "save_quit", "goto", "insert"]
+    session_id: SessionId = ""
+    line: Annotated[int | None, Field(ge=1, le=2**31 - 1, description="For goto, from 1")] = None
+    text: Annotated[str, Content(), Field(max_length=4000, description="For insert, as it is; no Escape")] = ""
+
+
+@operation(
+    "Pager action",
+    r.PagerActionResult,
+    tools="helpers",
+    acts="pane",
+    session="default",
+    types=True,
+    open_world=True,
+)
+class PagerAction(Request[r.PagerActionResult]):
+    """Have less or more (also behind man and git) show the next or previous screen, search (less), or quit. Types
+    nothing when another program is in front.
+
+    Raises:
+        WrongMode, Unsupported, InvalidArgument, SessionExited, SessionNotFound, SessionTaken
+    """
+
+    action: Literal["next", "prev", "search", "quit"]
+    session_id: SessionId = ""
+    text: Annotated[str, Content(), Field(max_length=1000, description="For search: the pager's regex")] = ""
+
+
 # ---- recordings ----------------------------------------------------------------------------------
 
 RecordingPath = Annotated[

@@ -721,6 +721,39 @@ class GitDiffResult(Result):
     """The patch; empty: nothing has changed."""
 
 
+class EditorActionResult(Result):
+    """What an editor shows after it was told something."""
+
+    contents = ("content",)
+
+    session_id: str
+    program: str
+    """The editor: the name of its file."""
+    mode: Mode
+    """Afterwards: `editor` if it is still there."""
+    note: str | None = None
+    handed_back: HandedBack | None = None
+    """Null: no person has, or you were told."""
+    content: str
+    """The screen; what the editor says of an error stands there."""
+
+
+class PagerActionResult(Result):
+    """What a pager shows after it was told something."""
+
+    contents = ("content",)
+
+    session_id: str
+    program: str
+    """The pager: the name of its file."""
+    mode: Mode
+    """Afterwards: `pager` if it is still there."""
+    handed_back: HandedBack | None = None
+    """Null: no person has, or you were told."""
+    content: str
+    """The screen."""
+
+
 class ExportRecordingResult(Result):
     """A stretch of a session as a file."""
 

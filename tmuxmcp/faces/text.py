@@ -48,6 +48,8 @@ def render(result: r.Result) -> str:
             return _above("\n".join(map(_git_commit, result.commits)), footer(result))
         case r.GitDiffResult():
             return _above(sanitize(result.text)[0], footer(result))
+        case r.EditorActionResult() | r.PagerActionResult():
+            return _above(result.content, footer(result))
         case r.ListSessionsResult():
             return _above("\n".join(map(_summary, result.sessions)), footer(result))
         case r.ListCommandsResult():
@@ -77,6 +79,8 @@ def footer(result: r.Result) -> str:
             fields = ((name, value) for name, value in _known(result) if name != "data")
         case r.GitStatusResult() | r.GitLogResult() | r.GitDiffResult():
             fields = ((name, value) for name, value in _known(result) if name not in ("files", "commits", "text"))
+        case r.EditorActionResult() | r.PagerActionResult():
+            fields = ((name, value) for name, value in _known(result) if name != "content")
         case r.ListDirectoryResult() | r.ListCommandsResult():
             fields = ((name, value) for name, value in _known(result) if name not in ("entries", "commands"))
         case r.ListSessionsResult():
