@@ -125,3 +125,13 @@ def test_a_pager_turns_searches_and_quits(agent: Agent, tmp_path: Path, start: s
     refused(agent, "INVALID_ARGUMENT", "pager_action", action="search", text="a\n!sh")
     assert agent.call("pager_action", action="quit")["mode"] == "shell_prompt"
     eventually(lambda: agent.run("echo ok")["output"] == "ok\n")
+
+
+def test_a_shell_that_comes_to_the_front_meanwhile_gets_nothing(agent: Agent, tmp_path: Path):
+    """The first key ends vim, and the prompt of the shell behind it looks like vim's command line."""
+    (tmp_path / "rc").write_text("set nocompatible\nnnoremap : :q!<CR>\n")
+    agent.run("PS1=:")
+    opened(agent, f"vim -u {tmp_path}/rc {tmp_path}/file", "editor")
+    refused(agent, "TMUX_ERROR", "editor_action", action="save_quit")
+    assert agent.call("read", view="screen")["content"].splitlines()[-1] == ":"
+    assert not (tmp_path / "file").exists()
