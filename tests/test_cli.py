@@ -208,6 +208,7 @@ def test_a_misspelt_word_is_told_what_it_should_be(words, meant):
     with pytest.raises(InvalidArgument) as caught:
         parse(words.split())
     assert caught.value.hint.startswith(f"Did you mean `{meant}`? See `tmuxmcp")
+    assert len(caught.value.message) < 60  # it names none but that one
 
 
 def test_what_is_like_no_word_is_taken_for_none():

@@ -61,6 +61,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         near = self._meant(message)
         hint = (f"Did you mean `{near}`? " if near else "") + f"See `{self.prog} --help`."
+        if found := re.match(r"argument COMMAND: invalid choice: '([^']*)'", message):
+            message = f"there is no command `{found[1]}`"  # argparse would name all there are
         raise InvalidArgument(f"{message[0].upper()}{message[1:]}.", hint=hint)
 
     def _meant(self, message: str) -> str:
