@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import argparse
 import getpass
-import os
-import shlex
-import shutil
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -14,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from tmuxmcp.broker.userinput import shown
-from tmuxmcp.cli import output
+from tmuxmcp.cli import attached, output
 from tmuxmcp.cli.calling import with_broker
 from tmuxmcp.cli.people import check_person, show, show_question
 from tmuxmcp.cli.policy import in_a_session
@@ -200,44 +197,23 @@ async def _by_hand(broker: Broker, what: Open, options: argparse.Namespace) -> i
         raise InvalidArgument(
             "This is no terminal to type in.", hint="Run it in one, or give --text TEXT, or --decline."
         )
-    words = shlex.split((await broker.get_session(what.session.id)).attach_command)[1:]
-    words.remove("-r")
-    argv = [shutil.which(broker.tmux_binary) or broker.tmux_binary, *words]
+    argv = await attached.command(broker, what.session.id)
     key = broker.people.key
     output.note(f"{key}: done. C-b d: leave it open. Enter goes to the session.")
     if not await anyio.to_thread.run_sync(sys.stdin.readline):
         output.note(LATER)
         return 0
-    environment = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
     elsewhere = ""
+
+    async def over() -> None:
+        nonlocal elsewhere
+        elsewhere = await broker.people.settled_elsewhere(what)
+
     # From before the session is held: a terminal that goes at any moment gives it back.
     with anyio.open_signal_receiver(signal.SIGHUP, signal.SIGTERM, signal.SIGINT) as signals:
-        async with broker.people.held(what) as attached:
-            process = await anyio.open_process(argv, stdin=None, stdout=None, stderr=None, env=environment)
-            try:
-                await attached(process.pid)
-                async with anyio.create_task_group() as task_group:
-
-                    async def hung_up() -> None:
-                        async for number in signals:
-                            if number != signal.SIGINT:
-                                process.terminate()
-
-                    async def over() -> None:
-                        nonlocal elsewhere
-                        elsewhere = await broker.people.settled_elsewhere(what)
-                        process.terminate()
-
-                    task_group.start_soon(hung_up)
-                    task_group.start_soon(over)
-                    await process.wait()
-                    task_group.cancel_scope.cancel()
-            finally:
-                if process.returncode is None:
-                    process.terminate()
-                    with anyio.move_on_after(2, shield=True):
-                        await process.wait()
-            done = not elsewhere and await broker.people.said_done(what, process.pid)
+        async with broker.people.held(what) as begun:
+            pid = await attached.until_over(argv, signals, begun, over)
+            done = not elsewhere and await broker.people.said_done(what, pid)
     if elsewhere:
         output.note(f"the request is over: {elsewhere}")
         return 0

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
-import shutil
 import signal
 import sys
 from contextlib import suppress
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from tmuxmcp.cli import output
+from tmuxmcp.cli import attached, output
 from tmuxmcp.cli.calling import FOREVER_MS
 from tmuxmcp.cli.policy import in_a_session
 from tmuxmcp.errors import TmuxMcpError
@@ -41,39 +39,22 @@ async def wanted(result: r.RunResult) -> bool:
 
 async def connected(broker: Broker, result: r.RunResult) -> r.ReadResult | None:
     """Attach the person, who holds the session meanwhile; what the wait for the end says, None: they left before."""
-    name = result.session_id
-    words = shlex.split((await broker.get_session(name)).attach_command)[1:]
-    words.remove("-r")
-    argv = [shutil.which(broker.tmux_binary) or broker.tmux_binary, *words]
-    environment = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
+    name, tty = result.session_id, os.ttyname(0)
+    argv = await attached.command(broker, name)
     ended: r.ReadResult | None = None
+
+    async def begun(pid: int) -> None:
+        await broker.take(name, "attach", pid, tty)
+
+    async def over() -> None:
+        nonlocal ended
+        ended = await _end(broker, result)
+
     # From before the session is held: a terminal that goes at any moment gives it back.
     with anyio.open_signal_receiver(signal.SIGHUP, signal.SIGTERM) as signals:
         try:
-            await broker.take(name, "attach", 0, os.ttyname(0))
-            process = await anyio.open_process(argv, stdin=None, stdout=None, stderr=None, env=environment)
-            try:
-                await broker.take(name, "attach", process.pid, os.ttyname(0))
-                async with anyio.create_task_group() as tg:
-
-                    async def hung_up() -> None:
-                        async for _ in signals:
-                            process.terminate()
-
-                    async def over() -> None:
-                        nonlocal ended
-                        ended = await _end(broker, result)
-                        process.terminate()
-
-                    tg.start_soon(hung_up)
-                    tg.start_soon(over)
-                    await process.wait()
-                    tg.cancel_scope.cancel()
-            finally:
-                if process.returncode is None:
-                    process.terminate()
-                    with anyio.move_on_after(2, shield=True):
-                        await process.wait()
+            await broker.take(name, "attach", 0, tty)
+            await attached.until_over(argv, signals, begun, over)
         finally:
             with suppress(TmuxMcpError):
                 await broker.release(name)
