@@ -129,6 +129,26 @@ def test_what_is_not_imported(code: str, absent: set[str]):
     assert not absent & modules_of(code)
 
 
+COLLECTIONS = """
+import gc, sys
+from tmuxmcp.__main__ import main
+early = 0
+def collected(phase, info):
+    global early
+    early += not hasattr(sys.modules.get("tmuxmcp.broker.broker"), "Broker")
+gc.callbacks.append(collected)
+status = main()
+sys.exit(f"{early} early" if early else status)
+"""
+
+
+@pytest.mark.parametrize("verb", ["list", "serve"])
+def test_no_garbage_is_collected_before_the_broker_is_imported(verb: str, state_dir: Path):
+    words = [sys.executable, "-c", COLLECTIONS, verb, f"--state-dir={state_dir}"]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_ignored_type_error_says_why():
     from pathlib import Path
 

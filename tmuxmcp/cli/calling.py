@@ -48,6 +48,9 @@ def with_broker(
         async with open_broker(settings, CALLER) as broker:
             return await work(broker, options)
 
+    import tmuxmcp.broker.broker  # noqa: F401  # which `open_broker` does: not while garbage is collected
+
+    gc.freeze()
     gc.enable()
     return anyio.run(opened)
 

@@ -96,6 +96,7 @@ def doctor(options: argparse.Namespace) -> int:
     from tmuxmcp.doctor import diagnose
 
     setup_logging("error")
+    gc.freeze()
     gc.enable()
     checks = diagnose(flags(options), config_file(options))
     if options.json:
