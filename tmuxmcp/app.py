@@ -133,11 +133,12 @@ def run_http(settings: Settings, *, no_token: bool = False) -> None:
 async def serve_http(settings: Settings, no_token: bool = False) -> None:
     """Serve over HTTP; see `run_http`."""
     from tmuxmcp.faces import http, listener, tokens
+    from tmuxmcp.faces.address import parse_address
     from tmuxmcp.page.codes import Keys
     from tmuxmcp.page.routes import Page
     from tmuxmcp.page.servers import told
 
-    host, port = listener.parse_address(settings.http)
+    host, port = parse_address(settings.http)
     given = ourselves.environment().get(tokens.VARIABLE)
     accepted = None if no_token else tokens.load_tokens(settings.token_file, given)
     if accepted is None and not no_token:

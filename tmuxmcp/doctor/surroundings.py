@@ -19,7 +19,7 @@ from tmuxmcp.contract.limits import Wish
 from tmuxmcp.contract.secrets import Secret
 from tmuxmcp.doctor.check import Check
 from tmuxmcp.errors import TmuxMcpError, Unsupported
-from tmuxmcp.faces.listener import is_loopback, parse_address
+from tmuxmcp.faces.address import is_loopback, parse_address
 from tmuxmcp.faces.tokens import VARIABLE, load_tokens
 from tmuxmcp.host import sandbox
 from tmuxmcp.host.filesystem import file_system_of

@@ -26,7 +26,8 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
+from tmuxmcp.errors import IoError, PermissionDenied
+from tmuxmcp.faces.address import is_loopback
 from tmuxmcp.faces.entrance import KNOW
 from tmuxmcp.faces.refusal import refusal
 from tmuxmcp.page.servers import Served
@@ -76,25 +77,6 @@ GRACE_S = 2
 
 END_OF_HEAD = re.compile(rb"\n\r?\n")
 BARE_LF = re.compile(rb"(?<!\r)\n")
-
-WHERE = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:]+):)?(?P<port>\d{1,5})\Z")
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """`HOST:PORT` or `PORT`, which is on the loopback address; IPv6 in brackets; port 0: any that is free.
-
-    Raises:
-        InvalidArgument: it is neither.
-    """
-    match = WHERE.match(text)
-    if not match or int(match["port"]) > 65535:
-        raise InvalidArgument(f"{text!r} is no address to listen on.", hint="Give HOST:PORT, such as 127.0.0.1:7433.")
-    return (match["host"] or "127.0.0.1").strip("[]"), int(match["port"])
-
-
-def is_loopback(address: str) -> bool:
-    """Whether an address can be reached from this machine alone."""
-    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
 
 
 def bind(host: str, port: int, *, only_loopback: bool) -> socket.socket:
