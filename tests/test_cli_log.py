@@ -215,14 +215,14 @@ STREAM = b"a\r\n\x1b[31mb\x1b[0m\r\nc\x1b[?1049h\x1b[5;5Hdrawn\r\nmore\r\n\x1b[?
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])
 def test_text_does_not_depend_on_how_it_came(size):
-    text = kept.LogText(80, 24)
+    text = logtext.LogText(80, 24)
     made = "".join(text.feed(STREAM[at : at + size]) for at in range(0, len(STREAM), size)) + text.end()
     assert made == plain(STREAM, 80, 24).text
 
 
 def test_text_of_a_long_full_screen_program_is_bounded(monkeypatch):
     monkeypatch.setattr(logtext, "HELD", 1000)
-    text = kept.LogText(80, 24)
+    text = logtext.LogText(80, 24)
     made = text.feed(b"a\n\x1b[?1049h")
     for _ in range(100):
         made += text.feed(b"\x1b[5;5Hdrawn\r\n" * 10)

@@ -78,6 +78,7 @@ def run_stdio(settings: Settings) -> None:
     _warn_of_root()
     # All that is imported anywhere below, so that `freeze` keeps it out of every later collection.
     import tmuxmcp.broker.broker
+    import tmuxmcp.broker.machine
     import tmuxmcp.faces.mcp
     import tmuxmcp.faces.stdio  # noqa: F401
 
@@ -122,6 +123,7 @@ def run_http(settings: Settings, *, no_token: bool = False) -> None:
     """
     setup_logging(settings.log_level, settings.log_format)
     _warn_of_root()
+    import tmuxmcp.broker.machine
     import tmuxmcp.faces.http
     import tmuxmcp.faces.listener  # noqa: F401
 

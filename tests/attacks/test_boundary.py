@@ -13,10 +13,9 @@ import pytest
 
 from tests.test_sandbox import BEST
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.machine import BESIDE
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.operations import OPERATIONS
-from tmuxmcp.contract.request import MADE, Acts, Request, operation
+from tmuxmcp.contract.request import BESIDE, MADE, Acts, Request, operation
 from tmuxmcp.contract.results import WriteFileResult
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, PathOutsideRoot, PolicyDenied, TmuxMcpError

@@ -22,7 +22,7 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.limits import Level, Limits
-from tmuxmcp.contract.request import Acts, Request
+from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import InvalidArgument, PolicyDenied, ResourceLimit
@@ -32,9 +32,6 @@ from tmuxmcp.host.files import CHUNK, Entry, Files, Piece, Place
 from tmuxmcp.host.filework import Work
 from tmuxmcp.host.limits import rlimits
 from tmuxmcp.sessions.boundary import Boundary
-
-BESIDE: tuple[Acts, ...] = ("process", "file", "network")
-"""What acts beside sessions touches."""
 
 MOST_INSIDE = 64 * 1024 * 1024
 """Bytes of a file that is made in a sandbox: they pass through our memory."""

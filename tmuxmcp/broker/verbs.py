@@ -16,7 +16,6 @@ from tmuxmcp.broker.arriving import arrive
 from tmuxmcp.broker.drawn import output_of
 from tmuxmcp.broker.ends import Ends
 from tmuxmcp.broker.facts import recording_of
-from tmuxmcp.broker.machine import BESIDE, Machine
 from tmuxmcp.broker.pages import Pages
 from tmuxmcp.broker.reading import Reading, clamp, has_read, notes
 from tmuxmcp.broker.restoring import Restoring
@@ -26,7 +25,7 @@ from tmuxmcp.broker.waiting import Waiting
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
-from tmuxmcp.contract.request import Request
+from tmuxmcp.contract.request import BESIDE, Request
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import ms_since
 from tmuxmcp.contract.words import Adopt
@@ -46,6 +45,7 @@ from tmuxmcp.terminal.modes import PROMPT_SHELLS
 from tmuxmcp.tmux import panes, viewers
 
 if TYPE_CHECKING:
+    from tmuxmcp.broker.machine import Machine
     from tmuxmcp.broker.recorder import Recorder
 
 DRAIN_S = 12
@@ -75,9 +75,8 @@ class Verbs:
         restoring: Restoring,
     ) -> None:
         self._registry, self._creation, self._targets, self._settings = registry, creation, targets, settings
-        self._searching = searching
+        self._searching, self._boundary = searching, boundary
         self._reading = Reading(registry, searching, settings)
-        self._machine = Machine(settings, boundary)
         self._ends = Ends(registry)
         self._restoring = restoring
         self._waiting = Waiting(registry, searching, settings, self._ends)
@@ -175,6 +174,12 @@ class Verbs:
                 return await health.look(self._registry, self._settings, uptime_s=uptime_s)
             case _:
                 raise NotImplementedError(request.operation.name)
+
+    @cached_property
+    def _machine(self) -> Machine:
+        from tmuxmcp.broker.machine import Machine  # late: whoever only looks at sessions needs none of it
+
+        return Machine(self._settings, self._boundary)
 
     @cached_property
     def recorder(self) -> Recorder:

@@ -82,7 +82,7 @@ class _Printer:
         self.session, self.raw, self.timed = session, options.raw, options.timestamps
         self.beginning: list[bytes] = []
         """Lines that were asked for by their number."""
-        self._text = kept.LogText(session.cols, session.rows)
+        self._text = kept.text_of(session)
         self._lines, self._made = Lines(), seconds_of(session.meta.created_at)
         self._watch, self._stamp = Watch(self._now_s), UNKNOWN
         self._until = part.end

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 Acts = Literal["pane", "process", "file", "network", "nothing"]
 """What an operation touches: a session's terminal, processes beside it, files, the network; or it only looks."""
 
+BESIDE: tuple[Acts, ...] = ("process", "file", "network")
+"""What acts beside sessions touches."""
+
 Whose = Literal["default", "named", "none"]
 """Whose session: the one that is named, else the caller's default session; only one that is named; no session."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -18,8 +19,10 @@ from tmuxmcp.record.log import LogWatcher, RawLog
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.sink import sink_of
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.logtext import LogText as LogText
 from tmuxmcp.tmux.server import Tmux
+
+if TYPE_CHECKING:
+    from tmuxmcp.terminal.logtext import LogText
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(\.[0-9]+)?\Z")
 """A session id, or that and the generation of an earlier session."""
@@ -55,6 +58,13 @@ def place(state_dir: Path, name: str, owner: str = "") -> SessionDirectory:
         hint=f"There are: {', '.join(kept) or 'none'}.",
         session_id=name,
     )
+
+
+def text_of(session: Session) -> LogText:
+    """What makes lines of text of a session's log."""
+    from tmuxmcp.terminal.logtext import LogText  # late: whoever opens a broker needs none
+
+    return LogText(session.cols, session.rows)
 
 
 def _newest_of(state_dir: Path, owner: str) -> SessionDirectory:
