@@ -66,18 +66,19 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("tool", "arguments"), CALLS, ids=[tool for tool, _ in CALLS])
-def test_the_first_result_afterwards_tells_of_it_once(agent: Agent, tool: str, arguments: dict[str, Any]):
-    taken = tmuxmcp(agent, "take", "held")["taken_over"]
-    type_as_person(agent, "echo person; false", "Enter")
-    commands(agent, 1)
-    tmuxmcp(agent, "release", "held")
-    handed = told(agent, tool, **arguments)
-    assert (handed["by"], handed["since"], handed["reason"]) == (taken["by"], taken["since"], "release")
-    assert handed["until"] > taken["since"]
-    (ran,) = handed["commands"]
-    assert (ran["text"], ran["exit_code"], ran["by"]) == ("echo person; false", 1, "person")
-    assert agent.call(tool, session_id="held", **arguments)["handed_back"] is None
+def test_the_first_result_afterwards_tells_of_it_once(agent: Agent):
+    for tool, arguments in CALLS:
+        before = len(agent.call("list_commands", session_id="held")["commands"])
+        taken = tmuxmcp(agent, "take", "held")["taken_over"]
+        type_as_person(agent, "echo person; false", "Enter")
+        commands(agent, before + 1)
+        tmuxmcp(agent, "release", "held")
+        handed = told(agent, tool, **arguments)
+        assert (handed["by"], handed["since"], handed["reason"]) == (taken["by"], taken["since"], "release"), tool
+        assert handed["until"] > taken["since"], tool
+        (ran,) = handed["commands"]
+        assert (ran["text"], ran["exit_code"], ran["by"]) == ("echo person; false", 1, "person"), tool
+        assert agent.call(tool, session_id="held", **arguments)["handed_back"] is None, tool
 
 
 def test_each_caller_is_told(agent: Agent):
