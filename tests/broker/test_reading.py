@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
+import psutil
 import pytest
 
+from tests.agent import eventually
 from tests.conftest import SLOW
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.reading import _mode
-from tmuxmcp.broker.wait import Answer
+from tmuxmcp.broker.wait import Answer, Wait, wait_for
 from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.readiness.kernel import Verdict, Waiting
 
 pytestmark = pytest.mark.anyio
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """A process of which nothing is passed on meanwhile."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        eventually(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 async def test_lines_are_counted(broker: Broker) -> None:
@@ -73,3 +91,20 @@ async def test_the_mode_of_a_moment_ago_goes_by_the_screen_of_now(broker: Broker
     busy = replace(look, sight=replace(look.sight, verdict=Verdict(Waiting.BUSY, "it works")))
     assert busy.mode == "running"
     assert _mode(busy, Answer("ready", "kernel", None, 0, settled)) == "line_input"
+
+
+@pytest.mark.skipif(shutil.which("script") is None, reason="script is not installed")
+async def test_a_secret_is_told_of_while_the_relay_before_it_works(broker: Broker) -> None:
+    """A tmux inside, which draws the alternate screen, has its status line to draw right after the answer."""
+    asks = r"stty -echo; printf '\033[?1049hsecret: '; read x"
+    await broker.create_session("sh", ["-c", 'script -qc "$0" /dev/null; :', asks], name="a")
+    session = broker.registry.sessions["a"]
+    answer = await wait_for(session, Wait("ready", int(10_000 * SLOW)))
+    assert answer.settled
+    below = psutil.Process(session.live().leader).children(recursive=True)
+    relay = next(each for each in below if each.name() == "script")
+    with stopped(relay.pid):
+        await session.refresh()
+        look = await session.look()
+        assert (look.waiting, look.mode) == (Waiting.BUSY, "fullscreen")
+        assert _mode(look, answer) == "password"

@@ -16,6 +16,7 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.words import View
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.host.searching import Searching
+from tmuxmcp.readiness.kernel import Waiting
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
@@ -321,9 +322,11 @@ def _lines(seen: _Seen) -> int | None:
 def _mode(look: Look, answer: Answer) -> r.Mode:
     """Its current mode, or its mode at the last ready moment if the program is busy for a moment.
 
-    Which screen it draws on tmux was asked only now: waits go by the kernel.
+    Which screen it draws on tmux was asked only now: waits go by the kernel. The screen alone says nothing of a program
+    that is not seen waiting: behind a tmux inside it would hide that a secret is asked for.
     """
-    if answer.settled and look.mode in ("running", "unknown"):
+    unseen = look.waiting in (Waiting.BUSY, Waiting.UNKNOWN) and look.mode in DRAWN
+    if answer.settled and (unseen or look.mode in ("running", "unknown")):
         return replace(answer.settled, pane=look.pane).mode
     return look.mode
 
