@@ -76,6 +76,14 @@ def test_what_relays_print_does_not_settle_a_line_that_is_on_its_way(relays: int
     assert math.isclose(_settle_s(wait, watch, CAT, relays), expected * UNMOVED_S or SETTLE_S)
 
 
+@pytest.mark.parametrize(("relays", "entered", "expected"), [(1, True, 2), (0, True, 0), (1, False, 0)])
+def test_a_line_typed_while_a_relay_works_may_be_on_its_way(relays: int, entered: bool, expected: int):
+    """Who waits behind it was not seen then: it may have woken for something else since."""
+    wait = Wait("ready", 5000, sent_at=SENT_AT, before=replace(CAT, pid=6), before_seen=False, entered=entered)
+    watch = _Watch(0.0, SENT_AT, SENT_AT + 5, 0.0)
+    assert math.isclose(_settle_s(wait, watch, CAT, relays), expected * UNMOVED_S or SETTLE_S)
+
+
 def test_a_new_program_that_has_printed_since_it_waits_is_settled_soon():
     wait, young = Wait("ready", 5000, sent_at=SENT_AT), replace(CAT, age_s=0.01)
     watch = _Watch(0.0, SENT_AT, SENT_AT, 0.0)

@@ -259,7 +259,7 @@ async def _type(
         for step in steps:
             look = await session.look()
             wait.start_offset = wait.sent_at = session.typed_at = look.size
-            wait.before = look.verdict.process
+            wait.types_after(look)
             if not await panes.type_input(session.tmux, pane, step.data, condition=condition, left=Typed.OPEN):
                 await not_typed(session)
             session.write_input(bytes=len(step.data), keys=0)

@@ -160,7 +160,7 @@ def _note(session: Session, look: Look, wait: Wait) -> None:
     """Note what waits and lists go by, as before every input."""
     wait.start_offset = wait.sent_at = session.typed_at = look.size
     wait.typed, wait.screen, wait.entered = "", False, True
-    wait.before = look.verdict.process
+    wait.types_after(look)
     session.entered = entered_at(look.verdict, look.judged, line_of_cursor(look), session.entered)
     if look.marks:
         session.commands.typing(TypedInput(look.size, None))

@@ -146,7 +146,7 @@ async def send(reading: Reading, session: Session, what: Typing, asked: q.Send, 
         await learn_prompt(session, look)
     wait.start_offset = wait.sent_at = look.size
     wait.typed, wait.screen, wait.entered = what.texts, False, what.entered
-    wait.before = look.verdict.process
+    wait.types_after(look)
     wait.at_rest = wait.before is not None and session.prompts.knows(
         wait.before.pid, line_of_cursor(look), takes_pastes(look)
     )

@@ -130,10 +130,16 @@ class Wait:
     caller: str = ""
     """Who is told of a command."""
     before: Process | None = None
-    """Who waited for input when something was typed."""
+    """Who waited for input when something was typed, or hid who did."""
+    before_seen: bool = True
+    """It was seen waiting; if not, nothing tells whether who waits now has woken since."""
     at_rest: bool = True
     """When something was typed, the last line was a prompt that was seen before, if it was typed."""
     progress: Progress = no_progress
+
+    def types_after(self, look: Look) -> None:
+        """Note who waits for input, just before something is typed."""
+        self.before, self.before_seen = look.verdict.process, look.ready
 
 
 @dataclass(frozen=True)
@@ -398,7 +404,8 @@ def _settle_s(wait: Wait, watch: _Watch, process: Process, relays: int) -> float
     before = wait.before
     unmoved = before is not None and (before.pid, before.wakes) == (process.pid, process.wakes)
     # What was printed may be a relay's own (the last line of a tmux), and say nothing of what was typed.
-    if unmoved and (watch.size == wait.sent_at or (relays and wait.entered)):
+    by_relays = bool(relays) and wait.entered and (unmoved or not wait.before_seen)
+    if by_relays or (unmoved and watch.size == wait.sent_at):
         return max(settle_s, UNMOVED_S * (1 + relays))
     if watch.met[0] != process.pid:
         watch.met = process.pid, watch.size
