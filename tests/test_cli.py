@@ -384,10 +384,23 @@ def test_list_shows_the_living_and_with_all_the_dead(cli):
     cli("new", "--name", "y", "true")
     cli.eventually(lambda: cli.json("list")["count"] == 1, "y does not end")
     heading, line = cli.out("list").splitlines()
-    assert heading.split() == ["ID", "MODE", "PROGRAM", "PID", "SIZE", "AGE", "CWD"]
-    assert re.fullmatch(rf"x +shell_prompt  \S+bash +\d+  100x24  \d+s  +{cli.work}", line)
-    assert re.search(r"^y +exited 0 +true ", cli.out("ls", "--all"), re.MULTILINE)
+    assert heading.split() == ["ID", "MODE", "NEEDS", "COMMAND", "PROGRAM", "PID", "SIZE", "AGE", "CWD"]
+    assert re.fullmatch(rf"x +shell_prompt  - +- +\S+bash +\d+  100x24  \d+s  +{cli.work}", line)
+    assert re.search(r"^y +exited 0 +- +- +true ", cli.out("ls", "--all"), re.MULTILINE)
     assert [each["session_id"] for each in cli.json("list", "--all")["sessions"]] == ["x", "y"]
+
+
+def test_list_shows_what_runs_also_in_a_narrow_terminal(cli):
+    cli("new", "--name", "busy", "--cols", "100", "sh", "-c", "sleep 600; :")
+    cli.eventually(lambda: "sleep 600" in cli.out("list"), "the command is not shown")
+    with Terminal(cli, "list", size=(40, 24)) as terminal:
+        heading, line = terminal.to_the_end().splitlines()
+    assert heading.startswith("\x1b[1mID ")
+    assert line.startswith("\x1b[32mbusy ")
+    plain = [re.sub(r"\x1b\[\d*m", "", each) for each in (heading, line)]
+    assert "sleep 600" in plain[1]
+    assert max(map(len, plain)) <= 40
+    assert {"MODE", "COMMAND"} <= set(plain[0].split()) <= {"ID", "MODE", "COMMAND", "NEEDS", "AGE", "CWD"}
 
 
 def test_list_shows_no_escape_sequences(cli):

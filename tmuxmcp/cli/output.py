@@ -45,7 +45,12 @@ def write_text(text: str | bytes) -> None:
 
 def write_table(rows: Sequence[Sequence[str]]) -> None:
     """Put rows on stdout in columns; the first row is the heading."""
-    write("".join(f"{line}\n" for line in table(rows)))
+    write_lines(table(rows))
+
+
+def write_lines(lines: Sequence[str]) -> None:
+    """Put lines on stdout."""
+    write("".join(f"{line}\n" for line in lines))
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -16,7 +16,7 @@ from tmuxmcp.cli import nesting, output
 from tmuxmcp.cli.arguments import program_words, session_id
 from tmuxmcp.cli.calling import MOST_BYTES, telling, with_broker
 from tmuxmcp.cli.service import effective
-from tmuxmcp.cli.table import table_of
+from tmuxmcp.cli.table import table_of, terminal_cols
 from tmuxmcp.errors import InvalidArgument, SessionExited, SessionNotFound, TimedOut
 from tmuxmcp.sessions import kept
 
@@ -189,7 +189,7 @@ async def _list(broker: Broker, options: argparse.Namespace) -> int:
         output.write_result(result)
         return 0
     last = partial(_last_line, effective(options)[0].state_dir) if options.all else None
-    output.write_table(table_of(result, last))
+    output.write_lines(await table_of(broker, result, terminal_cols(), last))
     waiting = sum(not each.granted for each in Confirmations(effective(options)[0].state_dir).all())
     if waiting:
         output.note(f"{waiting} of what agents want to do waits for your answer: tmuxmcp policy pending")

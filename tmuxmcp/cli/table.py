@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tmuxmcp.cli import output
+from tmuxmcp.errors import TmuxMcpError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tmuxmcp.broker.broker import Broker
     from tmuxmcp.contract import results as r
 
 
@@ -16,17 +22,53 @@ LINE_CHARACTERS = 40
 """Of a last line."""
 
 
-def table_of(result: r.ListSessionsResult, last: Callable[[str], str] | None = None) -> list[tuple[str, ...]]:
-    """The sessions as rows with a heading.
+async def table_of(
+    broker: Broker, result: r.ListSessionsResult, cols: int | None, last: Callable[[str], str] | None = None
+) -> list[str]:
+    """The sessions as lines below a heading, coloured where that is welcome.
 
     Args:
+        cols: the terminal's; None: all columns, as wide as they are.
         last: the last line that an ended session printed; None: that is left out.
     """
-    rows = [("ID", "MODE", "PROGRAM", "PID", "SIZE", "AGE", "CWD"), *(_row(each) for each in result.sessions)]
-    if last is None:
-        return rows
-    lines = [_clipped(last(each.session_id)) if each.exited else "" for each in result.sessions]
-    return [(*row, line) for row, line in zip(rows, ["LAST LINE", *lines], strict=True)]
+    lines = [_line(each, await _facts(broker, each)) for each in result.sessions]
+    rows = [HEADING, *(line.cells for line in lines)]
+    if last:
+        ends = [_clipped(last(each.session_id)) if each.exited else "" for each in result.sessions]
+        rows = [(*row, end) for row, end in zip(rows, ["LAST LINE", *ends], strict=True)]
+    heading, *shown = output.table(rows if cols is None else _narrowed(rows, cols))
+    styled = [output.bold(row, sys.stdout, line.style or "0") for row, line in zip(shown, lines, strict=True)]
+    if cols is None:
+        return [heading, *styled]
+    from tmuxmcp.terminal.capture import clip
+
+    return clip([heading, *styled], cols)
+
+
+def terminal_cols() -> int | None:
+    """Columns of the terminal that stdout is; None: it is none, or does not know."""
+    return os.get_terminal_size(1).columns or None if sys.stdout.isatty() else None
+
+
+def _narrowed(rows: Sequence[tuple[str, ...]], cols: int) -> list[tuple[str, ...]]:
+    """Without the columns for which there is no room, those that tell least first; the last one may be clipped."""
+    columns = list(range(len(rows[0])))
+    for name in DROPPED:
+        widths = [max(len(output.visible(row[column])) for row in rows) for column in columns]
+        if sum(widths[:-1]) + 2 * len(widths[:-1]) + min(widths[-1], LEAST_COLS) <= cols:
+            break
+        columns = [column for column in columns if rows[0][column] != name]
+    return [tuple(row[column] for column in columns) for row in rows]
+
+
+async def _facts(broker: Broker, session: r.SessionSummary) -> r.SessionFacts | None:
+    """What the list does not tell of a session; None: it is over, or has gone at this moment."""
+    if session.exited:
+        return None
+    try:
+        return await broker.get_session(session.session_id)
+    except TmuxMcpError:
+        return None
 
 
 def _clipped(line: str) -> str:
@@ -34,18 +76,24 @@ def _clipped(line: str) -> str:
 
 
 @dataclass(frozen=True)
-class Line:
-    """A session in the live table."""
+class _Line:
+    """A session in the table."""
 
     cells: tuple[str, ...]
     style: str
     """SGR number of its colour; empty: none."""
 
 
-LIVE_HEADING = ("ID", "MODE", "NEEDS", "COMMAND", "PROGRAM", "PID", "SIZE", "AGE", "CWD")
+HEADING = ("ID", "MODE", "NEEDS", "COMMAND", "PROGRAM", "PID", "SIZE", "AGE", "CWD")
+
+DROPPED = ("SIZE", "PID", "PROGRAM", "LAST LINE", "CWD", "AGE", "NEEDS")
+"""What a narrow terminal does not show, first the first."""
+
+LEAST_COLS = 12
+"""Fewest columns that the last cell is clipped to before another is dropped."""
 
 
-def live_line(session: r.SessionSummary, facts: r.SessionFacts | None) -> Line:
+def _line(session: r.SessionSummary, facts: r.SessionFacts | None) -> _Line:
     """A session with what runs in it and what it needs of a person.
 
     Args:
@@ -58,13 +106,13 @@ def live_line(session: r.SessionSummary, facts: r.SessionFacts | None) -> Line:
     state = _state(session)
     if held:
         state += ", paused" if held.by == "pause" else f", taken by {held.by}"
-    return Line(
+    return _Line(
         (session.session_id, state, needs, command[:COMMAND_COLS], program, pid, *rest), _style(session, bool(held))
     )
 
 
 COMMAND_COLS = 40
-"""Most of a command that the live table shows."""
+"""Most of a command that is shown."""
 
 
 def _style(session: r.SessionSummary, held: bool) -> str:

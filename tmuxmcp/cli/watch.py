@@ -19,14 +19,13 @@ from tmuxmcp.cli.arguments import session_id
 from tmuxmcp.cli.calling import with_broker
 from tmuxmcp.cli.service import effective
 from tmuxmcp.cli.stage import Stage
-from tmuxmcp.cli.table import LIVE_HEADING, live_line, table_of
+from tmuxmcp.cli.table import table_of
 from tmuxmcp.cli.watched import FRAME_S, View, Watched, ended, print_view
-from tmuxmcp.errors import InvalidArgument, TmuxMcpError
+from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.terminal.capture import clip
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
-    from tmuxmcp.contract import results as r
 
 TABLE_EVERY_S = 1.0
 """Time between two tables."""
@@ -131,11 +130,8 @@ async def _list_live(broker: Broker, options: argparse.Namespace) -> int:
     async with Stage.open() as stage:
         while not stage.left.is_set():
             found = await broker.list_sessions(include_exited=options.all)
-            table = [live_line(each, await _facts(broker, each)) for each in found.sessions]
             cols, lines = stage.size
-            heading, *shown = output.table([LIVE_HEADING, *(line.cells for line in table)])
-            shown = [output.bold(row, sys.stdout, line.style or "0") for row, line in zip(shown, table, strict=True)]
-            rows = clip([heading, *shown], cols)
+            rows = await table_of(broker, found, cols)
             if len(rows) >= lines:
                 rows = [*rows[: max(lines - 2, 0)], f"... and {len(rows) - max(lines - 2, 0)} more"[:cols]]
             waiting = sum(not each.granted for each in Confirmations(state_dir).all())
@@ -146,23 +142,12 @@ async def _list_live(broker: Broker, options: argparse.Namespace) -> int:
     return stage.status
 
 
-async def _facts(broker: Broker, session: r.SessionSummary) -> r.SessionFacts | None:
-    """What the list does not tell of a session; None: it is over, or has gone at this moment."""
-    if session.exited:
-        return None
-    try:
-        return await broker.get_session(session.session_id)
-    except TmuxMcpError:
-        return None
-
-
 async def _list_plain(broker: Broker, options: argparse.Namespace) -> int:
     while True:
         found = await broker.list_sessions(include_exited=options.all)
         if options.json:
             output.write_result(found)
         else:
-            output.write_table(table_of(found))
-            output.write("\n")
+            output.write_lines([*await table_of(broker, found, None), ""])
         sys.stdout.flush()
         await anyio.sleep(TABLE_EVERY_S)
