@@ -206,7 +206,7 @@ def test_a_batch_is_done_in_order_and_notifications_are_not_answered(service: Se
     name = named(service)
     calls = [
         {"jsonrpc": "2.0", "id": 1, "method": "run", "params": {"command": "x=1", "session_id": name}},
-        {"jsonrpc": "2.0", "method": "run", "params": {"command": "x=$x$x", "session_id": name}},
+        {"jsonrpc": "2.0", "method": "run", "params": {"command": "x=$x$x; sleep 0.3", "session_id": name}},
         {"jsonrpc": "2.0", "id": None, "method": "no_such"},
         5,
         {"jsonrpc": "2.0", "id": "last", "method": "run", "params": {"command": "echo $x", "session_id": name}},
@@ -218,6 +218,9 @@ def test_a_batch_is_done_in_order_and_notifications_are_not_answered(service: Se
     assert got[3]["result"]["output"] == "11\n"
     assert [each["error"]["code"] for each in got[1:3]] == [-32601, -32600]
     assert len(set(answer.headers["tmuxmcp-call"].split(","))) == 4
+    took_ms = [int(each) for each in answer.headers["tmuxmcp-duration-ms"].split(",")]
+    assert len(took_ms) == 4
+    assert took_ms[1] >= 300 > took_ms[2]
 
 
 def test_only_notifications_have_no_answer(service: Service):

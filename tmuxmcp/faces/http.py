@@ -151,7 +151,10 @@ class Service:
                 reply = await self._rpc.answer(await request.body(), call)
         except Cancelled:
             return Response(status_code=503)  # to nobody
-        headers = {"tmuxmcp-call": ",".join(reply.call_ids)} if reply.call_ids else {}
+        headers = {}
+        if reply.call_ids:
+            headers["tmuxmcp-call"] = ",".join(reply.call_ids)
+            headers["tmuxmcp-duration-ms"] = ",".join(map(str, reply.durations_ms))
         if reply.body is None:
             return Response(status_code=204, headers=headers)
         return Response(reply.body, media_type="application/json", headers=headers)

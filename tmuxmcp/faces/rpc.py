@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -45,6 +46,8 @@ class Reply:
     body: bytes | None
     call_ids: list[str] = field(default_factory=list)
     """Correlation ids of the calls, in their order."""
+    durations_ms: list[int] = field(default_factory=list)
+    """How long each of them took."""
 
 
 class Rpc:
@@ -90,7 +93,9 @@ class Rpc:
             return _failure(_id_of(asked), INVALID_REQUEST, InvalidArgument(wrong))
         call = replace(call, call_id=uuid4().hex[:12])
         reply.call_ids.append(call.call_id)
+        began = time.monotonic()
         answer = await self._call(asked["method"], asked.get("params", {}), call)
+        reply.durations_ms.append(round((time.monotonic() - began) * 1000))
         if "id" not in asked:
             return None
         return {"jsonrpc": "2.0", "id": asked["id"], **answer}
