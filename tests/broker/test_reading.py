@@ -49,6 +49,17 @@ async def test_lines_are_counted(broker: Broker) -> None:
     assert (await broker.read(session_id="a", view="raw")).lines is None
 
 
+async def test_what_the_view_does_nothing_with_is_told(broker: Broker) -> None:
+    await broker.create_session("bash", name="a")
+    for view in ("new", "screen"):
+        note = (await broker.read(session_id="a", view=view, limit=5)).note
+        assert note
+        assert "limit=5 counts for view=scrollback only." in note
+    assert "offset=0" in ((await broker.read(session_id="a", offset=0)).note or "")
+    assert (await broker.read(session_id="a", limit=1000)).note is None
+    assert "counts" not in ((await broker.read(session_id="a", view="scrollback", limit=5, offset=0)).note or "")
+
+
 async def test_the_time_is_that_of_the_session(broker: Broker) -> None:
     await broker.create_session("bash", name="a")
     run = await broker.run("echo one; sleep 0.2", "a")

@@ -69,6 +69,13 @@ class Reading:
             InvalidArgument: `since` is not in the log.
             NotRetained, TimedOut, IoError: of a past screen.
         """
+        result = await self._read(session, asked, wait, call)
+        unused = _unused(asked)
+        if not unused:
+            return result
+        return result.model_copy(update={"note": _sentences(result.note, f"{unused} counts for view=scrollback only.")})
+
+    async def _read(self, session: Session, asked: q.Read, wait: Wait, call: Call) -> r.ReadResult:
         if past.is_meant(asked):
             return await past.read(session, asked)
         if asked.since is not None and asked.since > session.log.size():
@@ -202,6 +209,16 @@ def _check_view(asked: q.Read) -> None:
     past.check(asked)
     if asked.command is not None and asked.view != "screen":
         _check_command(asked)
+
+
+def _unused(asked: q.Read) -> str:
+    """Arguments that the view does nothing with, as they were given; a default is no wish."""
+    if asked.view == "scrollback":
+        return ""
+    given = [f"limit={asked.limit}"] * (asked.limit != q.Read().limit)
+    if asked.offset is not None:
+        given.append(f"offset={asked.offset}")
+    return " and ".join(given)
 
 
 def _check_command(asked: q.Read) -> None:
