@@ -348,6 +348,8 @@ def _type(schema: dict[str, Any]) -> str:
             return "object"
         case "object":
             return f"object of {_type(schema['additionalProperties'])}"
+        case None:
+            return "any JSON"
         case kind:
             return str(kind)
 
@@ -377,7 +379,7 @@ def _fields(model: type[BaseModel]) -> list[str]:
 def field_docs() -> dict[str, dict[str, str]]:
     """The docstrings below the fields of all result models, by class and field; also those of the class it extends."""
     found: dict[str, dict[str, str]] = {}
-    for node in ast.parse(inspect.getsource(results)).body:
+    for node in ast.walk(ast.parse(inspect.getsource(results))):
         if isinstance(node, ast.ClassDef):
             pairs = zip(node.body, node.body[1:], strict=False)
             above = [found[base.id] for base in node.bases if isinstance(base, ast.Name) and base.id in found]

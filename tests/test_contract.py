@@ -71,6 +71,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "git_diff": {"path": NEEDED, "ref": ""},
     "editor_action": {"action": NEEDED, "session_id": "", "line": None, "text": ""},
     "pager_action": {"action": NEEDED, "session_id": "", "text": ""},
+    "r2_open": {"path": NEEDED, "args": []},
+    "r2_cmd": {"r2_id": NEEDED, "command": NEEDED},
+    "r2_cmdj": {"r2_id": NEEDED, "command": NEEDED},
+    "r2_close": {"r2_id": NEEDED},
     "start_recording": {"session_id": "", "path": "", "format": "cast", "input": False, "idle_limit_s": None},
     "stop_recording": {"session_id": ""},
     "export_recording": {
@@ -111,6 +115,10 @@ FIELDS = {
     "git_diff": "text",
     "editor_action": "mode content",
     "pager_action": "mode content",
+    "r2_open": "r2_id",
+    "r2_cmd": "text",
+    "r2_cmdj": "json",
+    "r2_close": "closed",
     "start_recording": "session_id path bytes duration_s events",
     "stop_recording": "session_id path bytes duration_s events",
     "export_recording": "session_id path bytes duration_s",
@@ -142,6 +150,7 @@ SETS = {
     "files": "read_file write_file list_directory",
     "helpers": "editor_action pager_action",
     "git": "git_status git_log git_diff",
+    "r2": "r2_open r2_cmd r2_cmdj r2_close",
     "recording": "start_recording stop_recording export_recording",
 }
 

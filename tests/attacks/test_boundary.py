@@ -62,11 +62,13 @@ async def test_what_acts_beside_sessions_acts_inside(state_dir: Path, places: Pa
         "read_file": {"path": str(state_dir / "tmux.pid")},
         "list_directory": {"path": str(state_dir)},
         **{name: {"path": str(state_dir)} for name in ("git_status", "git_log", "git_diff")},
+        "r2_open": {"path": str(state_dir / "tmux.pid")},
         "start_recording": {"path": str(made)},
         "export_recording": {"path": str(made)},
     }
-    # stop_recording writes to the very file that start_recording has made.
-    assert {*attacks, "stop_recording"} == {row.name for row in OPERATIONS.values() if row.acts in BESIDE}
+    # These go on with the very file or process of another.
+    follow = {"stop_recording", "r2_cmd", "r2_cmdj", "r2_close"}
+    assert {*attacks, *follow} == {row.name for row in OPERATIONS.values() if row.acts in BESIDE}
     settings = confined(state_dir, sandbox_roots=(str(places / "root"),))
     async with Broker.open(settings) as broker:
         ran = await broker.perform(OPERATIONS["run_process"], attacks.pop("run_process"), Call("agent"))

@@ -21,6 +21,10 @@ INSPECTOR = MODULES / "@modelcontextprotocol" / "inspector" / "clients" / "launc
 ONE = {"session_id": "one"}
 
 
+R2 = {"r2_open", "r2_cmd", "r2_cmdj", "r2_close"}
+"""Called in vain: there may be no radare2."""
+
+
 def calls(files: Path) -> list[tuple[str, dict[str, Any]]]:
     """One call of each tool at least."""
     path = str(files / "a.txt")
@@ -49,6 +53,10 @@ def calls(files: Path) -> list[tuple[str, dict[str, Any]]]:
         ("git_status", {"path": str(files)}),
         ("git_log", {"path": str(files)}),
         ("git_diff", {"path": str(files)}),
+        ("r2_open", {"path": str(files / "not there")}),
+        ("r2_cmd", {"r2_id": "r2_0", "command": "i"}),
+        ("r2_cmdj", {"r2_id": "r2_0", "command": "ij"}),
+        ("r2_close", {"r2_id": "r2_0"}),
         ("start_recording", ONE),
         ("stop_recording", ONE),
         ("export_recording", ONE | {"format": "txt"}),
@@ -74,8 +82,11 @@ def check(results: list[dict[str, Any]], wanted: list[tuple[str, dict[str, Any]]
         [wrong_mode] = by_name[name]
         assert wrong_mode["content"][0]["text"].startswith("WRONG_MODE: ")
     assert [block["type"] for block in by_name["screenshot"][0]["content"]] == ["image", "text"]
+    assert by_name["r2_open"][0]["content"][0]["text"].startswith("FILE_NOT_FOUND: ")
+    for name in ("r2_cmd", "r2_cmdj", "r2_close"):
+        assert by_name[name][0]["content"][0]["text"].startswith("SESSION_NOT_FOUND: ")
     failed = {name for name, each in by_name.items() if any(result.get("isError") for result in each)}
-    assert failed == {"run", "mouse", "editor_action", "pager_action"}, [by_name[name] for name in failed]
+    assert failed == R2 | {"run", "mouse", "editor_action", "pager_action"}, [by_name[name] for name in failed]
 
 
 @pytest.mark.parametrize(("line", "era"), [("1", "legacy"), ("2", "legacy"), ("2", "auto")])

@@ -238,6 +238,10 @@ EXAMPLES: dict[str, r.Result] = {
         session_id="sess_ab", program="vim.basic", mode="editor", content='one\n~\n"a" written\n'
     ),
     "pager_action": r.PagerActionResult(session_id="sess_ab", program="less", mode="pager", content="one\n:\n"),
+    "r2_open": r.R2OpenResult(r2_id="r2_ab", program="radare2", messages=""),
+    "r2_cmd": r.R2CmdResult(truncated=False, messages="a warning", text="0x0 nop\n"),
+    "r2_cmdj": r.R2CmdjResult(messages="", json={"a": [1, None, "b"]}),
+    "r2_close": r.R2CloseResult(closed=True),
     "start_recording": r.StartRecordingResult(
         session_id="sess_ab", path="/srv/build.cast", format="cast", bytes=0, duration_s=0.0, events=0
     ),
@@ -300,6 +304,10 @@ REQUIRED = {
     "pager_action": {"action": "quit"},
     "git_log": {"path": "."},
     "git_diff": {"path": "."},
+    "r2_open": {"path": "a"},
+    "r2_cmd": {"r2_id": "r2_ab", "command": "pd 1"},
+    "r2_cmdj": {"r2_id": "r2_ab", "command": "pdj 1"},
+    "r2_close": {"r2_id": "r2_ab"},
 }
 """Arguments with which each operation can be called; what is not here needs none."""
 

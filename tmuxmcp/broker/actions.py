@@ -99,6 +99,12 @@ async def action_of(
         case q.RunProcess():
             argv = list(request.argv if request.argv[0] else program)
             commands = await parsing.of_program(argv, request.cwd or place.cwd, request.env)
+        case q.R2Open():
+            commands = await parsing.of_program(["radare2", *request.args, request.path], place.cwd, {})
+        case q.R2Cmd() | q.R2Cmdj():
+            commands = await parsing.of_program(["radare2", "-c", request.command], place.cwd, {})
+            _, escape, shell = request.command.partition("!")
+            commands += await _of_text(shell, place.cwd, parsing) if escape else []
     given = [value for _, value, _ in request.marked(FilePath) if value]
     paths = tuple(each for path in given for each in _spellings(path, base))
     row = request.operation

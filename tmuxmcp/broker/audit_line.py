@@ -137,6 +137,10 @@ def _what(request: Request[Any] | None) -> dict[str, Any]:
             | q.GitDiff()
         ):
             where = ({"path": request.path} if request.path else {}) | where
+        case q.R2Open():
+            where = {"argv": hide_arguments(["radare2", *request.args, request.path])} | where
+        case q.R2Cmd() | q.R2Cmdj():
+            where = {"command": hide_options(request.command)} | where
         case q.Signal() | q.DestroySession():
             where = {name: value for name, value in request.arguments().items() if name == "signal"} | where
     return where

@@ -138,6 +138,8 @@ class Broker(Operations):
                 task_group.start_soon(broker._mind_connections)
                 yield broker
             finally:
+                with anyio.CancelScope(shield=True):
+                    await broker._verbs.close()
                 if settings.on_exit == "destroy":
                     with anyio.move_on_after(2, shield=True):
                         await broker._destroy_own()

@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 
 from tmuxmcp.broker import git, inside
+from tmuxmcp.broker.r2 import R2
 from tmuxmcp.broker.reading import clamp
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
@@ -42,6 +43,11 @@ class Machine:
 
     def __init__(self, settings: BrokerSettings, boundary: Boundary) -> None:
         self._settings, self._boundary = settings, boundary
+        self._r2 = R2(settings, boundary)
+
+    async def close(self) -> None:
+        """End what callers have left open."""
+        await self._r2.close()
 
     async def act(self, request: Request[Any], call: Call) -> r.Result:
         """Do what a request says that acts beside sessions; in the sandbox of the settings, if there is one.
@@ -61,6 +67,8 @@ class Machine:
                 return await self._list_directory(request)
             case q.GitStatus() | q.GitLog() | q.GitDiff():
                 return await git.look(request, self._settings, self._boundary, self.environment({})["PATH"], call)
+            case q.R2Open() | q.R2Cmd() | q.R2Cmdj() | q.R2Close():
+                return await self._r2.act(request, self.environment({}))
             case _:
                 self._refuse_outside(request.operation.name)
                 raise NotImplementedError(request.operation.name)

@@ -188,6 +188,10 @@ class Verbs:
 
         return Recorder(self._machine)
 
+    async def close(self) -> None:
+        """End what callers have left open beside sessions."""
+        await self._machine.close()
+
     async def finish_recording(self, session: Session) -> None:
         """Bring the recording of a session that is over to its end.
 

@@ -630,6 +630,68 @@ class PagerAction(Request[r.PagerActionResult]):
     text: Annotated[str, Content(), Field(max_length=1000, description="For search: the pager's regex")] = ""
 
 
+# ---- radare2 -------------------------------------------------------------------------------------
+
+R2Id = Annotated[str, Field(description="From r2_open")]
+R2TimeoutMs = Annotated[int, Field(ge=1, description="It is ended then"), AtMost("max_wait_ms"), Bound()]
+R2Command = Annotated[str, Field(description="One command"), Content(shown=False)]
+
+
+@operation("Open in radare2", r.R2OpenResult, tools="r2", acts="process", destructive=True, open_world=True)
+class R2Open(Request[r.R2OpenResult]):
+    """Open a file in radare2 or rizin, for r2_cmd and r2_cmdj. Four can be open; end each with r2_close.
+
+    Raises:
+        ProgramNotFound, FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, PolicyDenied, Unsupported,
+        ResourceLimit, TimedOut, IoError
+    """
+
+    path: Annotated[str, Field(description="As in read_file"), FilePath()]
+    args: Annotated[Sequence[str], Field(max_length=100, description="Options before it, such as -A or -w")] = Field(
+        default_factory=list
+    )
+    timeout_ms: R2TimeoutMs = 30_000
+
+
+@operation("radare2 command", r.R2CmdResult, tools="r2", acts="process", destructive=True, open_world=True, long=True)
+class R2Cmd(Request[r.R2CmdResult]):
+    """Have radare2 do one command; its answer as text. !program runs a program.
+
+    Raises:
+        SessionNotFound, SessionBusy, InvalidArgument, PolicyDenied, TimedOut, IoError
+    """
+
+    r2_id: R2Id
+    command: R2Command
+    timeout_ms: R2TimeoutMs = 30_000
+    max_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES), Bound()] = 65_536
+
+
+@operation("radare2 JSON", r.R2CmdjResult, tools="r2", acts="process", destructive=True, open_world=True, long=True)
+class R2Cmdj(Request[r.R2CmdjResult]):
+    """Have radare2 do one command that answers in JSON, such as ij, aflj or pdj 10.
+
+    Raises:
+        SessionNotFound, SessionBusy, InvalidArgument, PolicyDenied, ResourceLimit, TimedOut, IoError
+    """
+
+    r2_id: R2Id
+    command: R2Command
+    timeout_ms: R2TimeoutMs = 30_000
+    max_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES), Bound()] = 1_048_576
+
+
+@operation("Close radare2", r.R2CloseResult, tools="r2", acts="process", destructive=True)
+class R2Close(Request[r.R2CloseResult]):
+    """End what r2_open has started, and all that runs below it.
+
+    Raises:
+        SessionNotFound
+    """
+
+    r2_id: R2Id
+
+
 # ---- recordings ----------------------------------------------------------------------------------
 
 RecordingPath = Annotated[

@@ -7,7 +7,8 @@ milliseconds, offsets byte offsets into the session's raw log, rows and columns 
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+import warnings
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -752,6 +753,54 @@ class PagerActionResult(Result):
     """Null: no person has, or you were told."""
     content: str
     """The screen."""
+
+
+class R2OpenResult(Result):
+    """radare2 or rizin with a file open."""
+
+    contents = ("messages",)
+
+    r2_id: str
+    """For r2_cmd, r2_cmdj and r2_close."""
+    program: str
+    """`radare2` or `rizin`."""
+    messages: str
+    """Warnings and errors that it printed meanwhile, bounded."""
+
+
+class R2CmdResult(Result):
+    """What a command of radare2 printed."""
+
+    contents = ("text", "messages")
+
+    truncated: bool
+    """There was more than max_bytes: the text ends there."""
+    note: str | None = None
+    messages: str
+    """Warnings and errors that it printed meanwhile, bounded."""
+    text: str
+    """The answer."""
+
+
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", 'Field name "json"')  # pydantic's own `json` is deprecated, and not used
+
+    class R2CmdjResult(Result):
+        """What a command of radare2 printed, as JSON."""
+
+        contents = ("messages",)
+
+        messages: str
+        """Warnings and errors that it printed meanwhile, bounded."""
+        json: Any
+        """The answer."""
+
+
+class R2CloseResult(Result):
+    """One is closed."""
+
+    closed: bool
+    """True."""
 
 
 class ExportRecordingResult(Result):

@@ -50,6 +50,10 @@ def render(result: r.Result) -> str:
             return _above(sanitize(result.text)[0], footer(result))
         case r.EditorActionResult() | r.PagerActionResult():
             return _above(result.content, footer(result))
+        case r.R2CmdResult():
+            return _above(sanitize(result.text)[0], footer(result))
+        case r.R2CmdjResult():
+            return _above(sanitize(json.dumps(result.json, ensure_ascii=False))[0], footer(result))
         case r.ListSessionsResult():
             return _above("\n".join(map(_summary, result.sessions)), footer(result))
         case r.ListCommandsResult():
@@ -81,6 +85,8 @@ def footer(result: r.Result) -> str:
             fields = ((name, value) for name, value in _known(result) if name not in ("files", "commits", "text"))
         case r.EditorActionResult() | r.PagerActionResult():
             fields = ((name, value) for name, value in _known(result) if name != "content")
+        case r.R2CmdResult() | r.R2CmdjResult():
+            fields = ((name, value) for name, value in _known(result) if name not in ("text", "json"))
         case r.ListDirectoryResult() | r.ListCommandsResult():
             fields = ((name, value) for name, value in _known(result) if name not in ("entries", "commands"))
         case r.ListSessionsResult():

@@ -168,7 +168,19 @@ def _ended(report: list[str], timed_out: bool, out: Ends, err: Ends) -> Ended:
 
 
 @asynccontextmanager
-async def _supervised(program: Program, has_stdin: bool) -> AsyncIterator[_Child]:
+async def started(program: Program) -> AsyncIterator[Child]:
+    """A program that is talked to through its pipes; on leaving, it and all its descendants are gone.
+
+    Raises:
+        As `run`.
+    """
+    async with _supervised(program, True) as child:
+        await child.started(program)
+        yield child
+
+
+@asynccontextmanager
+async def _supervised(program: Program, has_stdin: bool) -> AsyncIterator[Child]:
     """A supervisor at work; on leaving, it and all that it started are gone."""
     with ExitStack() as stack:
         work = marshal.dumps(_work(program))
@@ -202,7 +214,7 @@ def _work(program: Program) -> dict[str, Any]:
         raise InvalidArgument(f"{error.object!r} cannot be given to a program.", hint="Give valid text.") from None
 
 
-def _spawn(stack: ExitStack, has_stdin: bool, box: Sandbox) -> _Child:
+def _spawn(stack: ExitStack, has_stdin: bool, box: Sandbox) -> Child:
     """Start a supervisor; the stack closes our ends of its pipes."""
     ours, theirs = socket.socketpair()
     stack.callback(ours.close)
@@ -226,11 +238,11 @@ def _spawn(stack: ExitStack, has_stdin: bool, box: Sandbox) -> _Child:
     ours.setblocking(False)
     assert process.stdout
     assert process.stderr
-    return _Child(process, ours, process.stdout.fileno(), process.stderr.fileno(), bool(box.wrapper))
+    return Child(process, ours, process.stdout.fileno(), process.stderr.fileno(), bool(box.wrapper))
 
 
 @dataclass
-class _Child:
+class Child:
     """A supervisor, seen from here."""
 
     process: subprocess.Popen[bytes]

@@ -1,0 +1,1 @@
+"""radare2 and rizin behind their pipes."""
