@@ -150,7 +150,8 @@ def test_session_verbs_do_not_import_the_sdk(cli):
 @pytest.mark.parametrize("verb", ["serve", "demo", "config"])
 def test_every_setting_is_a_flag(cli, verb):
     text = cli.out(verb, "--help-all")
-    assert f"`tmuxmcp {verb} --help-all` lists them" in " ".join(cli.out(verb, "--help").split())
+    short = cli.out(verb, "--help")
+    assert f"`tmuxmcp {verb} --help-all` lists them" in " ".join(short.split()) if verb != "serve" else short == text
     for name in Settings.model_fields:
         if (verb, name) != ("demo", "state_dir"):  # it always has one of its own
             assert f"--{name.replace('_', '-')} " in text
@@ -164,7 +165,7 @@ def test_help_says_something_in_every_line(verb, monkeypatch, capsys):
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= 80
     assert not re.search(r"  the same$|==", text, re.MULTILINE)
-    assert len(text.splitlines()) <= 60
+    assert len(text.splitlines()) <= 60 or verb == "serve"
     # What is the verb's own comes first.
     assert "\n  --json" not in text.partition("\noptions of every command:\n")[0]
     for option in re.findall(r"^  -\S*.*$", text, re.MULTILINE):

@@ -23,7 +23,7 @@ def help_of(parser: argparse.ArgumentParser, *, everything: bool = False) -> str
     """The help of the program or of a verb, as wide as the terminal.
 
     Args:
-        everything: also each setting, of a verb that takes all of them.
+        everything: also each setting, of another verb than `serve` that takes all of them.
     """
     actions = parser._actions
     verbs = [action for action in actions if isinstance(action, argparse._SubParsersAction)]
@@ -41,7 +41,7 @@ def help_of(parser: argparse.ArgumentParser, *, everything: bool = False) -> str
     ]
     pieces.append(_group("options", map(row, own)))
     pieces.append(_group("options of every command" if " " in parser.prog else "options", map(row, common)))
-    if everything:
+    if everything or parser.prog.endswith(" serve"):  # to a server they are what it is about
         pieces.append(_group("settings", map(row, settings)))
     elif settings:
         pieces.append(
