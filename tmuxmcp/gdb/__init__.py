@@ -1,0 +1,1 @@
+"""What gdb says to programs: GDB/MI. Pure."""
