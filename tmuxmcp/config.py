@@ -72,7 +72,7 @@ class Settings(BaseSettings):
     term: str = Field(default="tmux-256color", pattern=r"^[A-Za-z0-9._+-]+$", description="TERM inside sessions")
     tools: Words = Field(
         default=["core", "process", "human"],
-        description="Sets of tools to offer: core, process, human, files, recording, git, helpers, r2, all",
+        description="Sets of tools to offer: core, process, human, files, recording, git, helpers, gdb, r2, all",
     )
     results: Literal["auto", "both", "text", "structured"] = Field(
         default="auto", description="What a tool result holds; auto: what the client shows its model, each text once"

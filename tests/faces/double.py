@@ -242,6 +242,17 @@ EXAMPLES: dict[str, r.Result] = {
     "r2_cmd": r.R2CmdResult(truncated=False, messages="a warning", text="0x0 nop\n"),
     "r2_cmdj": r.R2CmdjResult(messages="", json={"a": [1, None, "b"]}),
     "r2_close": r.R2CloseResult(closed=True),
+    "gdb_open": r.GdbOpenResult(gdb_id="gdb_1", session_id="sess_ab", text="Reading symbols from ./a...\n"),
+    "gdb_cmd": r.GdbCmdResult(
+        stopped=r.GdbStopped(
+            reason="breakpoint-hit", frame={"func": "main"}, exit_code=None, signal=None, thread_id="1"
+        ),
+        running=False,
+        truncated=False,
+        text="Breakpoint 1, main () at a.c:3\n",
+        records=[r.GdbRecord(type="result", name="running", results={})],
+    ),
+    "gdb_close": r.GdbCloseResult(gdb_id="gdb_1", closed=True),
     "start_recording": r.StartRecordingResult(
         session_id="sess_ab", path="/srv/build.cast", format="cast", bytes=0, duration_s=0.0, events=0
     ),
@@ -302,6 +313,8 @@ REQUIRED = {
     "git_status": {"path": "."},
     "editor_action": {"action": "save"},
     "pager_action": {"action": "quit"},
+    "gdb_cmd": {"gdb_id": "gdb_1", "command": "bt"},
+    "gdb_close": {"gdb_id": "gdb_1"},
     "git_log": {"path": "."},
     "git_diff": {"path": "."},
     "r2_open": {"path": "a"},

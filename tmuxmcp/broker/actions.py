@@ -7,6 +7,7 @@ completion or a line of the history cannot be known, and then counts as not unde
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,10 @@ LEAD_TO_SHELLS = TEXT_SHELLS | frozenset(
 ENTERS = frozenset({"Enter", "KPEnter", "C-m", "C-j", "C-o"})
 CLEARS = frozenset({"C-c", "C-u", "C-d", "C-z"})
 MOST_TYPED = 64 * 1024
+
+
+GDB_SHELL = re.compile(r"(?:!|shell\b|make\b|pipe\b[^|]*\||\|[^|]*\|)(.*)")
+"""gdb's commands that have a shell run the rest; gdb can run anything by others, too."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,18 @@ async def action_of(
             argv = [*words[:1], *(request.args or words[1:])]
             commands = await parsing.of_program(argv, request.cwd or place.cwd, request.env)
             hosts = (request.host,) if request.host else ()
+        case q.GdbOpen():
+            attached = [f"--pid={request.pid}"] if request.pid else []
+            words = ["gdb", *attached, "--args", request.path, *request.args]
+            commands = await parsing.of_program(words, place.cwd, {})
+            if request.path:
+                target = [max(_spellings(request.path, base)), *request.args]
+                commands += await parsing.of_program(target, place.cwd, {})
+        case q.GdbCmd():
+            text = request.command
+            commands = await parsing.of_program(["gdb", "-ex", text], place.cwd, {})
+            if found := GDB_SHELL.fullmatch(text.strip()):
+                commands += await _of_text(found[1], place.cwd, parsing)
         case q.RunProcess():
             argv = list(request.argv if request.argv[0] else program)
             commands = await parsing.of_program(argv, request.cwd or place.cwd, request.env)

@@ -116,6 +116,11 @@ def _what(request: Request[Any] | None) -> dict[str, Any]:
     """The argv or the command; of typed text only its length, which `bytes_in` has, and the names of keys."""
     where: dict[str, Any] = {"cwd": None, "env": []}
     match request:
+        case q.GdbOpen():
+            argv = hide_arguments([request.path, *request.args])
+            where = {"argv": argv, "path": request.core or request.path} | where
+        case q.GdbCmd():
+            where = {"command": hide_options(request.command)} | where
         case q.RunProcess():
             where = {"argv": hide_arguments(request.argv), "cwd": request.cwd or None, "env": sorted(request.env)}
         case q.CreateSession():

@@ -134,6 +134,7 @@ class Broker(Operations):
                     task_group.start_soon(StatusLine(broker.registry).run)
                     care = RecordingCare(broker.registry, broker.creation, broker._verbs.finish_recording)
                     task_group.start_soon(care.run)
+                broker._verbs.tasks = task_group
                 task_group.start_soon(broker._reap)
                 task_group.start_soon(broker._mind_connections)
                 yield broker

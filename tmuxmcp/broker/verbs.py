@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from anyio.abc import TaskGroup
 
 from tmuxmcp.broker import adopting, commands, facts, handed, health, mouse, past, run, sending, userinput
 from tmuxmcp.broker.arriving import arrive
@@ -45,6 +46,7 @@ from tmuxmcp.terminal.modes import PROMPT_SHELLS
 from tmuxmcp.tmux import panes, viewers
 
 if TYPE_CHECKING:
+    from tmuxmcp.broker.gdb import Debuggers
     from tmuxmcp.broker.machine import Machine
     from tmuxmcp.broker.recorder import Recorder
 
@@ -84,6 +86,8 @@ class Verbs:
         self.pages = Pages()
         self.page_url = ""
         """Where the page is shown; empty: nowhere."""
+        self.tasks: TaskGroup | None = None
+        """Where debuggers live; they end with it."""
         self.limited = anyio.Event()
         """Set when there is a new session with limits; whoever looks after them puts a fresh event here."""
 
@@ -167,6 +171,8 @@ class Verbs:
                 from tmuxmcp.broker import recordings  # late: it brings the emulator
 
                 return await recordings.export(await self._settled(target, call), request, self._machine, call)
+            case q.GdbOpen() | q.GdbCmd() | q.GdbClose() if not self._machine.is_inside:
+                return await self._debuggers.act(request, call)
             case _ if request.operation.acts in BESIDE:
                 return await self._machine.act(request, call)
             case q.Health():
@@ -191,6 +197,22 @@ class Verbs:
     async def close(self) -> None:
         """End what callers have left open beside sessions."""
         await self._machine.close()
+
+    @cached_property
+    def _debuggers(self) -> Debuggers:
+        from tmuxmcp.broker.gdb import Debuggers  # late: few callers use them
+
+        assert self.tasks
+
+        async def terminal(request: q.CreateSession, call: Call) -> Session:
+            made = await self._create_session(request, call, None)
+            return self._registry.sessions[made.session_id]
+
+        async def end(session: Session) -> None:
+            with suppress(TmuxMcpError):
+                await self.end(session, Reason.DESTROYED, "KILL", 0)
+
+        return Debuggers(self._settings, self._machine, self.tasks, terminal, end)
 
     async def finish_recording(self, session: Session) -> None:
         """Bring the recording of a session that is over to its end.

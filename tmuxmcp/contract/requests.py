@@ -692,6 +692,52 @@ class R2Close(Request[r.R2CloseResult]):
     r2_id: R2Id
 
 
+# ---- gdb -----------------------------------------------------------------------------------------
+
+GdbId = Annotated[str, Field(description="As gdb_open gave it")]
+
+
+@operation("Open gdb", r.GdbOpenResult, tools="gdb", acts="process", open_world=True)
+class GdbOpen(Request[r.GdbOpenResult]):
+    """Start gdb on a program, a core file or a running process. The program's input and output are in a session of
+    their own: send and read. It ends with that session, or when you disconnect.
+
+    Raises:
+        FileMissing, InvalidArgument, PathOutsideRoot, PolicyDenied, ProgramNotFound, ResourceLimit, MaxSessions,
+        TimedOut, IoError
+    """
+
+    path: Annotated[str, Field(description="The program"), FilePath()] = ""
+    args: Annotated[Sequence[str], Field(description="Its arguments, exact")] = Field(default_factory=list)
+    core: Annotated[str, Field(description="A core file of it"), FilePath()] = ""
+    pid: Annotated[int | None, Field(ge=1, description="Attach to this process")] = None
+
+
+@operation("Command gdb", r.GdbCmdResult, tools="gdb", acts="process", destructive=True, open_world=True, long=True)
+class GdbCmd(Request[r.GdbCmdResult]):
+    """Give gdb one command: of its console (break main, run, bt) or of GDB/MI (-stack-list-frames). Comes back when the
+    program stops. After a timeout it runs on: interrupt stops it, an empty command waits on.
+
+    Raises:
+        InvalidArgument, PolicyDenied, IoError
+    """
+
+    gdb_id: GdbId
+    command: Annotated[str, Field(max_length=4000, pattern=r"^[^\x00-\x1f]*$", description="One line")]
+    timeout_ms: TimeoutMs = 10_000
+
+
+@operation("Close gdb", r.GdbCloseResult, tools="gdb", acts="process", destructive=True)
+class GdbClose(Request[r.GdbCloseResult]):
+    """End gdb, the program that it started, and its session. A process that it was attached to lives on.
+
+    Raises:
+        InvalidArgument, PolicyDenied
+    """
+
+    gdb_id: GdbId
+
+
 # ---- recordings ----------------------------------------------------------------------------------
 
 RecordingPath = Annotated[

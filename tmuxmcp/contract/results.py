@@ -803,6 +803,72 @@ class R2CloseResult(Result):
     """True."""
 
 
+class GdbOpenResult(Result):
+    """A debugger that was started."""
+
+    contents = ("text",)
+
+    gdb_id: str
+    """For gdb_cmd and gdb_close."""
+    session_id: str
+    """The program's terminal: its input and output."""
+    text: str
+    """What gdb said."""
+
+
+class GdbStopped(Result):
+    """Why and where a program stopped."""
+
+    reason: str | None
+    """In gdb's words: `breakpoint-hit`, `signal-received`, `exited`, ..."""
+    frame: dict[str, Any] | None
+    """As GDB/MI has it: func, args, file, line, addr, ...; null: it has ended."""
+    exit_code: int | None
+    """It exited."""
+    signal: str | None
+    """What stopped or ended it."""
+    thread_id: str | None
+    """gdb's number of the thread that stopped."""
+
+
+class GdbRecord(Result):
+    """A record of GDB/MI; the streams of text are in `text`."""
+
+    type: Literal["result", "exec", "status", "notify", "other"]
+    """Kind of record; other: no record, its line is in `results.text`."""
+    name: str
+    """Its class: `done`, `error`, `running`, `stopped`, ..."""
+    results: dict[str, Any]
+    """Its values by name; of a name that repeats, a list."""
+
+
+class GdbCmdResult(Result):
+    """What gdb answered to a command."""
+
+    contents = ("text",)
+
+    stopped: GdbStopped | None
+    """Null: it did not stop meanwhile."""
+    running: bool
+    """The program runs now."""
+    truncated: bool
+    """There was more than is kept: 64 KiB of text, as much of records."""
+    note: str | None = None
+    text: str
+    """What gdb's console said."""
+    records: list[GdbRecord]
+    """All since the last answer, in order."""
+
+
+class GdbCloseResult(Result):
+    """A debugger that was ended."""
+
+    gdb_id: str
+    """As it was given."""
+    closed: bool
+    """It has ended."""
+
+
 class ExportRecordingResult(Result):
     """A stretch of a session as a file."""
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from tmuxmcp.contract.limits import Limits, Wish
 from tmuxmcp.contract.secrets import Secret
 
-ToolSet = Literal["core", "process", "human", "files", "recording", "git", "helpers", "r2"]
+ToolSet = Literal["core", "process", "human", "files", "recording", "git", "helpers", "gdb", "r2"]
 TOOL_SETS: tuple[ToolSet, ...] = get_args(ToolSet)
 """Names of the sets in which tools are offered. A set whose operations do not exist yet offers nothing."""
 

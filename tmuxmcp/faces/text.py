@@ -54,6 +54,8 @@ def render(result: r.Result) -> str:
             return _above(sanitize(result.text)[0], footer(result))
         case r.R2CmdjResult():
             return _above(sanitize(json.dumps(result.json, ensure_ascii=False))[0], footer(result))
+        case r.GdbOpenResult() | r.GdbCmdResult():
+            return _above(sanitize(result.text)[0], footer(result))
         case r.ListSessionsResult():
             return _above("\n".join(map(_summary, result.sessions)), footer(result))
         case r.ListCommandsResult():
@@ -87,6 +89,10 @@ def footer(result: r.Result) -> str:
             fields = ((name, value) for name, value in _known(result) if name != "content")
         case r.R2CmdResult() | r.R2CmdjResult():
             fields = ((name, value) for name, value in _known(result) if name not in ("text", "json"))
+        case r.GdbOpenResult():
+            fields = ((name, value) for name, value in _known(result) if name != "text")
+        case r.GdbCmdResult():
+            fields = _gdb(result)
         case r.ListDirectoryResult() | r.ListCommandsResult():
             fields = ((name, value) for name, value in _known(result) if name not in ("entries", "commands"))
         case r.ListSessionsResult():
@@ -269,6 +275,16 @@ def _remarks(result: r.RunResult | r.ReadResult) -> Fields:
 def _handed_back(handed: r.HandedBack | None) -> Fields:
     if handed:
         yield "handed_back", handed.model_dump(mode="json")
+
+
+def _gdb(result: r.GdbCmdResult) -> Fields:
+    if stopped := result.stopped:
+        frame = stopped.frame or {}
+        yield "stopped", stopped.reason or "yes"
+        yield from ((name, frame[name]) for name in ("func", "file", "line", "addr") if name in frame)
+        yield from ((name, value) for name, value in _known(stopped) if name in ("exit_code", "signal"))
+    yield "running", result.running
+    yield from ((name, value) for name, value in _known(result) if name == "note" or (name == "truncated" and value))
 
 
 def _known(result: r.Result) -> Fields:

@@ -121,7 +121,7 @@ async def run(program: Program, *, stdin: bytes, timeout_s: float, max_output_by
         IoError: somebody killed its supervisor.
     """
     out, err = Ends(max_output_bytes), Ends(max_output_bytes)
-    async with _supervised(program, bool(stdin)) as child:
+    async with supervised(program, bool(stdin)) as child:
         await child.started(program)
         async with anyio.create_task_group() as tg:
             closed = [anyio.Event(), anyio.Event()]
@@ -174,13 +174,13 @@ async def started(program: Program) -> AsyncIterator[Child]:
     Raises:
         As `run`.
     """
-    async with _supervised(program, True) as child:
+    async with supervised(program, True) as child:
         await child.started(program)
         yield child
 
 
 @asynccontextmanager
-async def _supervised(program: Program, has_stdin: bool) -> AsyncIterator[Child]:
+async def supervised(program: Program, has_stdin: bool) -> AsyncIterator[Child]:
     """A supervisor at work; on leaving, it and all that it started are gone."""
     with ExitStack() as stack:
         work = marshal.dumps(_work(program))

@@ -1,0 +1,164 @@
+"""gdb through a real client: a program is stopped, looked at, fed and ended; nothing of it is left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.agent import Agent, ToolFailed, an_agent, eventually
+
+pytestmark = pytest.mark.skipif(not (shutil.which("gdb") and shutil.which("gcc")), reason="needs gdb and gcc")
+
+SOURCE = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int check(const char *word)
+{
+    return strcmp(word, "open sesame") == 0;
+}
+
+int main(int argc, char **argv)
+{
+    char word[64];
+    if (argc > 1 && strcmp(argv[1], "crash") == 0) abort();
+    if (argc > 1 && strcmp(argv[1], "loop") == 0) for (;;) usleep(1000);
+    for (int i = 1; i < argc; i++) printf("<%s>\n", argv[i]);
+    printf("Word? ");
+    fflush(stdout);
+    if (!fgets(word, sizeof word, stdin)) return 2;
+    word[strcspn(word, "\n")] = 0;
+    int ok = check(word);
+    puts(ok ? "It opens." : "No.");
+    return ok ? 12 : 1;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("program")
+    (place / "door.c").write_text(SOURCE)
+    (place / "door-gdb.gdb").write_text(f"shell touch {place}/auto-loaded\n")
+    subprocess.run(
+        ["gcc", "-g", "-O0", "-fno-pie", "-no-pie", "-o", "door", "door.c"], cwd=place, check=True, timeout=60
+    )
+    return place / "door"
+
+
+@pytest.fixture(scope="module")
+def agent() -> Iterator[Agent]:
+    with an_agent("--tools", "core,gdb", "bash") as agent:
+        yield agent
+
+
+def ask(agent: Agent, opened: dict[str, Any], command: str, **arguments: Any) -> dict[str, Any]:
+    return agent.call("gdb_cmd", gdb_id=opened["gdb_id"], command=command, **arguments)
+
+
+def gdbs(agent: Agent) -> list[psutil.Process]:
+    below = psutil.Process(agent.server.pid).children(recursive=True)
+    return [each for each in below if each.name() == "gdb"]
+
+
+def close(agent: Agent, opened: dict[str, Any]) -> None:
+    assert agent.call("gdb_close", gdb_id=opened["gdb_id"])["closed"] is True
+    assert gdbs(agent) == []
+
+
+def test_a_program_is_stopped_looked_at_and_fed(agent: Agent, program: Path):
+    opened = agent.call("gdb_open", path=str(program), args=["a  b", "$HOME'\""])
+    assert not (program.parent / "auto-loaded").exists()
+    assert "Breakpoint 1" in ask(agent, opened, "break main")["text"]
+    ran = ask(agent, opened, "run")
+    assert (ran["stopped"]["reason"], ran["stopped"]["frame"]["func"]) == ("breakpoint-hit", "main"), ran
+    assert ran["running"] is False
+    assert "main" in ask(agent, opened, "info registers rip")["text"]
+    assert "=>" in ask(agent, opened, "x/4i $pc")["text"]
+    wrong = ask(agent, opened, "print no_such_thing")
+    assert (wrong["records"][-1]["name"], wrong["stopped"]) == ("error", None)
+    assert "No symbol" in wrong["text"]
+    ask(agent, opened, "break check")
+
+    asked = ask(agent, opened, "continue", timeout_ms=300)
+    assert (asked["stopped"], asked["running"]) == (None, True)
+    screen = agent.call("read", session_id=opened["session_id"], view="screen", wait_for="pattern", pattern="Word")
+    assert "<a  b>\n<$HOME'\">\nWord?" in screen["content"]
+    agent.call("send", session_id=opened["session_id"], text="open sesame", enter=True, wait_for="none")
+    stopped = ask(agent, opened, "")
+    assert stopped["stopped"]["frame"]["func"] == "check"
+    frames = ask(agent, opened, "-stack-list-frames")["records"][-1]["results"]["stack"]
+    assert [each["frame"]["func"] for each in frames[:2]] == ["check", "main"]
+    assert '"open sesame"' in ask(agent, opened, "print word")["text"]
+
+    ended = ask(agent, opened, "continue")
+    assert (ended["stopped"]["reason"], ended["stopped"]["exit_code"]) == ("exited", 12), ended
+    assert ended["stopped"]["frame"] is None
+    assert "It opens." in agent.call("read", session_id=opened["session_id"], view="screen")["content"]
+    close(agent, opened)
+    with pytest.raises(ToolFailed, match="INVALID_ARGUMENT"):
+        ask(agent, opened, "bt")
+
+
+def test_what_runs_on_is_interrupted(agent: Agent, program: Path):
+    opened = agent.call("gdb_open", path=str(program), args=["loop"])
+    ran = ask(agent, opened, "run", timeout_ms=700)
+    assert (ran["stopped"], ran["running"]) == (None, True)
+    assert "interrupt" in ran["note"]
+    stopped = ask(agent, opened, "-exec-interrupt")
+    assert (stopped["stopped"]["signal"], stopped["running"]) == ("SIGINT", False), stopped
+    with pytest.raises(ToolFailed, match="break-commands"):
+        ask(agent, opened, "commands 1")
+    much = ask(agent, opened, "python print('x' * 30 + '\\n' * 1, end='') or [print('y' * 1000) for _ in range(200)]")
+    assert much["truncated"] is True
+    assert len(much["text"]) <= 65_536
+    # Its session ends, and it with that.
+    agent.call("destroy_session", session_id=opened["session_id"], force=True)
+    eventually(lambda: gdbs(agent) == [])
+
+
+def test_a_core_a_process_and_what_is_not_there(agent: Agent, program: Path, tmp_path: Path):
+    opened = agent.call("gdb_open", path=str(program), args=["crash"])
+    assert ask(agent, opened, "run")["stopped"]["signal"] == "SIGABRT"
+    ask(agent, opened, f"generate-core-file {tmp_path}/core")
+    close(agent, opened)
+    opened = agent.call("gdb_open", path=str(program), core=str(tmp_path / "core"))
+    assert "SIGABRT" in opened["text"]
+    assert " main (" in ask(agent, opened, "backtrace")["text"]
+    close(agent, opened)
+    for arguments in ({}, {"pid": 2**30}, {"args": ["a"], "pid": os.getpid()}):
+        with pytest.raises(ToolFailed, match="INVALID_ARGUMENT"):
+            agent.call("gdb_open", **arguments)
+    with pytest.raises(ToolFailed, match="FILE_NOT_FOUND"):
+        agent.call("gdb_open", path=str(tmp_path / "none"))
+    assert gdbs(agent) == []
+
+
+def test_gdb_that_is_killed_and_a_broker_that_ends(program: Path):
+    with an_agent("--tools", "core,gdb", "--files-root", str(program.parent), "bash") as agent:
+        with pytest.raises(ToolFailed, match="PATH_OUTSIDE_ROOT"):
+            agent.call("gdb_open", path="/bin/true")
+        opened = agent.call("gdb_open", path="door", args=["loop"])
+        ask(agent, opened, "run", timeout_ms=300)
+        [gdb] = gdbs(agent)
+        [target] = [each for each in gdb.children(recursive=True) if each.name() == "door"]
+        gdb.kill()
+        eventually(lambda: not target.is_running())
+        with pytest.raises(ToolFailed):
+            ask(agent, opened, "bt")
+        opened = agent.call("gdb_open", path=str(program), args=["loop"])
+        ask(agent, opened, "run", timeout_ms=300)
+        [gdb] = gdbs(agent)
+        left = [gdb, *gdb.children(recursive=True)]
+        assert len(left) == 2
+        psutil.Process(agent.server.pid).kill()
+        eventually(lambda: not any(each.is_running() for each in left))
