@@ -259,7 +259,7 @@ class Debuggers:
         end: Callable[[Session], Awaitable[None]],
     ) -> None:
         self._settings, self._machine, self._tasks = settings, machine, tasks
-        self._terminal, self._end = terminal, end
+        self._make_terminal, self._end = terminal, end
         self._open: dict[str, Debugger] = {}
         self._opening = 0
 
@@ -306,7 +306,7 @@ class Debuggers:
         self._opening += 1
         try:
             asked = q.CreateSession("sh", ["-c", HOLD.format(pid=os.getpid())], wait_ready=False).filled(self._settings)
-            session = await self._terminal(asked, call)
+            session = await self._make_terminal(asked, call)
             debugger = Debugger(f"gdb_{secrets.token_hex(4)}", call.caller, session)
             try:
                 await self._tasks.start(lambda *, task_status: debugger.keep(program, task_status=task_status))
