@@ -18,6 +18,7 @@ import anyio.abc
 
 from tmuxmcp.config import Settings, load_settings
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.words import TRACE
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError, shortage
 from tmuxmcp.host import ourselves
 from tmuxmcp.host.redact import Redactor
@@ -280,6 +281,7 @@ def setup_logging(level: str = "info", form: str = "text") -> None:
         handler.setFormatter(JsonFormatter())
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.addLevelName(TRACE, "TRACE")
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)
 

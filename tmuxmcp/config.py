@@ -184,8 +184,9 @@ class Settings(BaseSettings):
         default=False, description="Have servers on stdin and stdout show the page, each on a loopback port of its own"
     )
     files_root: str = Field(default="", description="Directory beneath which the file tools stay; empty: no such bound")
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="How much is logged to stderr"
+    log_level: Literal["trace", "debug", "info", "warning", "error"] = Field(
+        default="info",
+        description="How much is logged to stderr; trace: also commands to tmux and looks of waits, not what they say",
     )
     log_format: Literal["text", "json"] = Field(default="text", description="Form of the log")
 

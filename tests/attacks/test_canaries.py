@@ -102,7 +102,7 @@ def searched() -> Iterator[Searched]:
     (directory / "tmp").mkdir(mode=0o700)
     everybody = [path for name in ("bash", "zsh", "sh", "python3") if (path := shutil.which(name))]
     rows = {"file": {"source": f"file:{value}", "for": everybody}, "command": {"source": ["cat", str(value)]}}
-    words = ("--secrets", json.dumps(rows), "--tools", "all", "--log-level", "debug", "--audit", "strict", "bash")
+    words = ("--secrets", json.dumps(rows), "--tools", "all", "--log-level", "trace", "--audit", "strict", "bash")
     place = {"TMPDIR": str(directory / "tmp")}
     try:
         with Agent(directory, *words, person=lambda _: "accept", errors=directory / "stderr", **place) as agent:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -431,6 +432,17 @@ def test_log_is_json_on_stderr(serve_command, wire):
     entries = [json.loads(line) for line in server.ends_soon().splitlines()]
     assert {"time", "level", "logger", "message"} <= entries[0].keys()
     assert any(each["message"].startswith("serving stdio:") for each in entries)
+
+
+def test_trace_names_commands_and_looks_and_not_what_is_typed(serve_command, wire):
+    server = wire([*serve_command, "--log-level", "trace"]).start()
+    server.answer(server.request("tools/call", name="run", arguments={"command": "echo typed-and-printed"}))
+    server.answer(server.request("tools/call", name="read", arguments={"wait_for": "ready"}))
+    server.process.terminate()
+    said = server.ends_soon()
+    assert re.search(r"TRACE tmuxmcp.tmux.control: tmux [a-z-]+: \d+ lines, \d+ ms", said)
+    assert re.search(r"TRACE tmuxmcp.broker.wait: \S+: wait for ready at \d+ bytes: (goes on|ready)", said)
+    assert "typed-and-printed" not in said
 
 
 def test_log_that_nobody_reads_stops_nothing(serve_command, wire):

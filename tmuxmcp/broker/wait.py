@@ -8,6 +8,7 @@ milliseconds. Silence says nothing of that: where it is all that can be known, t
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass, field
 
@@ -27,6 +28,7 @@ from tmuxmcp.broker.matching import (
 from tmuxmcp.broker.screens import shown_by
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress, no_progress
 from tmuxmcp.contract.results import Evidence, Outcome
+from tmuxmcp.contract.words import TRACE
 from tmuxmcp.host.searching import Pattern
 from tmuxmcp.readiness import weak
 from tmuxmcp.readiness.kernel import Process, Waiting
@@ -35,6 +37,8 @@ from tmuxmcp.sessions.look import Look, Scan, Wakes
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.terminal.modes import ASKS_SECRET, EDITORS, FULLSCREEN, PAGERS
+
+log = logging.getLogger(__name__)
 
 SETTLE_S = 0.004
 """A program that waits for input for so long, without printing, is done (measured: 4-10 ms for a dozen programs)."""
@@ -210,6 +214,8 @@ async def wait_for(session: Session, wait: Wait) -> Answer:
     with session.watcher.waiting(session.log.path):
         async for scan in seen:
             found = await _check(session, scan, wait, watch)
+            ended = found[0] if found else "goes on"
+            log.log(TRACE, "%s: wait for %s at %d bytes: %s", session.id, wait.want, scan.size, ended)
             if found:
                 return _answer(found, watch)
             if session.lease not in (None, held):

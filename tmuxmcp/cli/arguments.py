@@ -167,7 +167,9 @@ def _add_settings(parser: Parser, everything: bool, leave_out: Sequence[str] = (
         group.add_argument(
             "--state-dir", dest="set_state_dir", metavar="DIR", help="directory of the socket and the logs"
         )
-        group.add_argument("--log-level", dest="set_log_level", metavar="LEVEL", help="debug, info, warning or error")
+        group.add_argument(
+            "--log-level", dest="set_log_level", metavar="LEVEL", help="trace, debug, info, warning or error"
+        )
         return
     from tmuxmcp.config import Settings
 

@@ -45,3 +45,6 @@ FILM_FORMATS: tuple[str, ...] = get_args(FilmFormat)
 
 FileKind = Literal["file", "directory", "symlink", "fifo", "socket", "char_device", "block_device", "other"]
 """What a name in a directory is."""
+
+TRACE = 5
+"""The number of the `log_level` trace: each command to tmux and each look of a wait, by name and size alone."""

@@ -6,11 +6,13 @@ Control mode is described in tmux(1), CONTROL MODE. This module never decides wh
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import secrets
 import subprocess
 import sys
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -20,7 +22,10 @@ from itertools import count
 import anyio
 from anyio.abc import TaskGroup
 
+from tmuxmcp.contract.words import TRACE
 from tmuxmcp.errors import TmuxFailed
+
+log = logging.getLogger(__name__)
 
 CONTROL_SESSION = "_tmuxmcp"
 """The control client's own tmux session: no session id begins with an underscore."""
@@ -250,6 +255,7 @@ class ControlClient:
         """
         if self.closed:
             raise TmuxFailed("The tmux control client is gone.", lost=True)
+        begun = time.monotonic()
         pending = _Pending(b"%s-%d" % (self._token, next(self._numbers)))
         self._pending.append(pending)
         self._out += line + b"\ndisplay-message -p " + pending.sentinel + b"\n"
@@ -259,6 +265,9 @@ class ControlClient:
             await pending.answered.wait()
             if pending.lost:
                 raise TmuxFailed("tmux went away before it answered.", lost=True)
+            if log.isEnabledFor(TRACE):
+                name, lines = line.split(None, 1)[0].strip(b"'").decode(errors="replace"), len(pending.reply.lines)
+                log.log(TRACE, "tmux %s: %d lines, %d ms", name, lines, (time.monotonic() - begun) * 1000)
             return pending.reply
         self.close()
         raise TmuxFailed(f"tmux did not answer within {timeout_s:g} s.", hint="Look at it with `tmuxmcp doctor`.")
