@@ -309,7 +309,7 @@ def test_a_server_and_a_client(task: Task, agent: Agent):
     log = task.call("read", wait_for="pattern", pattern="GET / ", timeout_ms=WAIT_MS)
     assert "200" in log["content"]
     stopped = task.call("send", key="C-c", wait_for="command", timeout_ms=WAIT_MS)
-    assert stopped["result"]["mode"] == "shell_prompt"
+    assert stopped["result"]["command"]["text"].endswith("--bind 127.0.0.1")  # its end; the prompt may come after it
     assert task.calls <= 5
 
 
