@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "r2": {"errors", "host"},
     "gdb": set(),
     "broker": BELOW_BROKER | {"gdb", "git", "r2"},
+    "nodes": {"broker", "contract", "errors", "host"},
     "page": {"broker", "contract", "errors", "host", "terminal"},
     "faces": {"broker", "contract", "errors", "page", "terminal"},
     "clients": {"errors", "jsonc"},

@@ -18,7 +18,9 @@
     |-- PermissionDenied      PERMISSION_DENIED    |-- Cancelled          CANCELLED
     |-- PolicyDenied          POLICY_DENIED        |-- ConfirmationDeclined CONFIRMATION_DECLINED
     |-- RecordingState        RECORDING_STATE      |
-    `-- Unauthorized          UNAUTHORIZED         `-- Internal           INTERNAL
+    |-- Unauthorized          UNAUTHORIZED         |-- Internal           INTERNAL
+    |-- NodeUnreachable       NODE_UNREACHABLE     |-- OutcomeUnknown     OUTCOME_UNKNOWN
+    `-- NodeLost              NODE_LOST            `-- FleetFull          FLEET_FULL
 
 A code never changes its meaning and is never reused. The message says what happened, the hint what to do
 next; both are shown to models and to people as they stand. A wait that ends is an answer, not an error.
@@ -137,6 +139,30 @@ class HostUnreachable(TmuxMcpError):
     """ssh has no connection to the host of a session: it could not be made, or the host refused it."""
 
     code, http_status = "HOST_UNREACHABLE", 502
+
+
+class NodeUnreachable(TmuxMcpError):
+    """The machine of a session does not answer, and nothing was done; the session may well be alive there."""
+
+    code, http_status, retryable = "NODE_UNREACHABLE", 503, True
+
+
+class OutcomeUnknown(TmuxMcpError):
+    """Nobody can tell whether the call was carried out: the way to the machine broke. It is never sent twice."""
+
+    code, http_status = "OUTCOME_UNKNOWN", 502
+
+
+class NodeLost(TmuxMcpError):
+    """An operator has given up the machine of a session, and the session with it."""
+
+    code, http_status, exit_status = "NODE_LOST", 410, 3
+
+
+class FleetFull(TmuxMcpError):
+    """No machine that fits has room for a session."""
+
+    code, http_status, retryable = "FLEET_FULL", 429, True
 
 
 class IncompleteCommand(TmuxMcpError):

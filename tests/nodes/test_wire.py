@@ -1,0 +1,60 @@
+"""How calls and answers travel between machines."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tmuxmcp.contract import requests as q
+from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.limits import Limits
+from tmuxmcp.contract.results import ResizeResult
+from tmuxmcp.errors import Internal, InvalidArgument, SessionBusy, TmuxMcpError, all_errors
+from tmuxmcp.nodes import wire
+
+
+def over(value):
+    """As it is at the other end."""
+    return json.loads(json.dumps(value))
+
+
+def test_requests_arrive_as_they_were():
+    for request in (
+        q.Run("printf 'a\udc80b'", "build", timeout_ms=0),
+        q.CreateSession("bash", ["-l"], env={"A": "b"}, limits=Limits(memory_mb=5), record="on_failure"),
+        q.Send(keys=["Up", {"text": "x"}], steps=[{"text": "y"}]),
+        q.Wait(["a", "b"], "pattern", ["c"]),
+        q.Read("raw", since=0),
+        q.Health(),
+    ):
+        assert wire.request_received(over(wire.request_sent(request))) == request
+
+
+def test_a_request_that_this_version_does_not_know_is_refused():
+    with pytest.raises(InvalidArgument, match="version"):
+        wire.request_received({"operation": "fly", "arguments": {}})
+    with pytest.raises(InvalidArgument, match="wings"):
+        wire.request_received({"operation": "run", "arguments": {"command": "true", "wings": 2}})
+
+
+def test_a_call_arrives_with_its_caller():
+    call = Call("agent-1", frozenset({"read"}), answers="abc", person=True)
+    assert wire.call_received(over(wire.call_sent(call))) == call
+    assert wire.call_received(wire.call_sent(call) | {"scopes": ["read", "root"]}).scopes == {"read"}
+
+
+def test_results_and_errors_arrive_as_they_were():
+    resize = q.Resize(30, 90)
+    result = ResizeResult(session_id="a", rows=30, cols=90, scrollback_lines=1)
+    assert wire.answer_received(resize, over(wire.answer_sent(result))) == result
+    newer = over(wire.answer_sent(result))
+    newer["result"]["colour"] = "red"
+    assert wire.answer_received(resize, newer) == result
+    for cls in all_errors():
+        error = cls("No.", hint="Try.", session_id="a")
+        with pytest.raises(TmuxMcpError) as told:
+            wire.answer_received(resize, over(wire.answer_sent(error)))
+        assert type(told.value) is cls
+        assert told.value.as_dict() == error.as_dict()
+    assert isinstance(wire.error_of(SessionBusy("x").as_dict() | {"code": "NEW"}), Internal)

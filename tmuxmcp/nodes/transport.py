@@ -1,0 +1,103 @@
+"""What a way to other machines has to do: tell which there are, and have one do a call.
+
+A way knows nothing of placing, of repeating and of ids with `@`: a request names a session as its own machine does, and
+so does the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.follow import Change
+from tmuxmcp.contract.request import R, Request
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine as it stood when it was last asked."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    alive: bool = True
+    """It answers, as far as is known."""
+    version: str = ""
+    """Of tmuxmcp there; empty: not known."""
+    live: int | None = None
+    """Sessions whose programs run; None: not known."""
+    free: int | None = None
+    """Sessions that it has room for; None: not known."""
+    machine_id: str = ""
+    """Tells two machines apart that have one name after the other; empty: not known."""
+    drained: bool = False
+    """No new sessions are placed there."""
+    ssh: str = ""
+    """Where a person's ssh finds it, `[user@]host`; empty: nobody said."""
+    note: str = ""
+    """What is wrong with it, for people."""
+
+
+@dataclass(frozen=True)
+class Tombstone:
+    """That an operator gave a machine up: only then its sessions are said to be lost."""
+
+    node: str
+    machine_id: str
+    """Of the machine that was meant; empty: nobody knew it, and every machine of that name is meant."""
+    at: str
+    """ISO 8601, UTC."""
+
+
+class Transport(Protocol):
+    """A way to the brokers of several machines."""
+
+    async def machines(self) -> list[Machine]:
+        """All machines of the fleet, also those that do not answer (`alive` is False then), by name.
+
+        Bounded: a machine that hangs holds nobody up for longer than a few seconds. Machines that were given up are
+        left out, as long as it is not another machine that has the name.
+        """
+
+    async def call(self, node: str, request: Request[R], call: Call) -> R:
+        """Have a machine do one call, once. A call that is cancelled here is cancelled there.
+
+        Args:
+            request: names sessions as the machine does.
+            call: in whose name. `caller`, `scopes`, `person`, `answers` and `call_id` travel; where no progress and no
+                question can travel, nobody is told and nobody is asked.
+
+        Raises:
+            NodeUnreachable: nothing was sent.
+            OutcomeUnknown: the way broke when it may have been sent. The way itself sends nothing again.
+            TmuxMcpError: what the machine's broker answers; it says so of nobody else.
+        """
+
+    def follow(self, node: str, session_id: str, since: int, call: Call) -> AsyncIterator[Change]:
+        """What a session prints from an offset on, in order and without holes, and its end, which is the last.
+
+        It goes on over breaks of the way from where it was: nothing is lost or doubled. `Gap` tells what is no longer
+        kept. Whoever gives it up ends it there as well.
+
+        Raises:
+            NodeUnreachable: the machine was away for too long.
+            TmuxMcpError: what the machine's broker answers.
+        """
+
+    async def drain(self, node: str, drained: bool) -> None:
+        """Place no new sessions on a machine, or place them again.
+
+        Raises:
+            InvalidArgument: no machine has this name.
+        """
+
+    async def forget(self, node: str) -> Tombstone:
+        """Give a machine up, on the word of an operator; the tombstone is kept before this returns.
+
+        Raises:
+            InvalidArgument: no machine has this name.
+        """
+
+    async def tombstones(self) -> list[Tombstone]:
+        """The machines that were given up, the newest of each name, by name."""
