@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.terminal.conftest import RealTmux, Shown, looks, trimmed
+from tests.terminal.conftest import RealTmux, looks, trimmed
 from tmuxmcp.terminal.collector import Collector
 from tmuxmcp.terminal.redraw import redraw
 from tmuxmcp.terminal.screen import Screen
@@ -183,19 +183,16 @@ def state(screen: Screen) -> Any:
     return screen.snapshot(), [row.wrapped for row in screen.buffer]
 
 
-@pytest.fixture(scope="module")
-def shown_of(real_tmux: RealTmux) -> dict[bytes, Shown]:
-    """What tmux shows of each."""
+def test_screens_are_those_of_tmux(real_tmux: RealTmux) -> None:
+    unlike = {}
     streams = [data for _, data in LIKE_TMUX]
-    return dict(zip(streams, real_tmux.show_all(streams, cols=20, rows=6), strict=True))
-
-
-@pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in LIKE_TMUX])
-def test_screen_is_the_one_of_tmux(data: bytes, shown_of: dict[bytes, Shown]) -> None:
-    screen = fed(data)
-    shown = shown_of[data]
-    assert (trimmed(screen.display), (screen.cursor.y, screen.cursor.x)) == (shown.screen, shown.cursor)
-    assert looks(screen.buffer) == looks(grid(shown.seed.rows, 20, 6))
+    for (name, data), shown in zip(LIKE_TMUX, real_tmux.show_all(streams, cols=20, rows=6), strict=True):
+        screen = fed(data)
+        ours = trimmed(screen.display), (screen.cursor.y, screen.cursor.x), looks(screen.buffer)
+        theirs = shown.screen, shown.cursor, looks(grid(shown.seed.rows, 20, 6))
+        if ours != theirs:
+            unlike[name] = ours, theirs
+    assert not unlike
 
 
 @pytest.mark.parametrize(("data", "rows"), [pytest.param(*row[1:], id=row[0]) for row in UNLIKE_TMUX])
@@ -203,11 +200,10 @@ def test_screen_of(data: bytes, rows: list[str]) -> None:
     assert trimmed(fed(data).display) == rows
 
 
-@pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in STREAMS])
-def test_screen_is_the_same_byte_by_byte_and_with_more_behind(data: bytes) -> None:
-    whole = fed(data)
-    assert state(fed(*[bytes([byte]) for byte in data])) == state(whole)
-    assert state(fed(data + b"\x1b[1mmore\r\n")) == state(fed(data, b"\x1b[1mmore\r\n"))
+def test_screens_are_the_same_byte_by_byte_and_with_more_behind() -> None:
+    for name, data in STREAMS:
+        assert state(fed(*[bytes([byte]) for byte in data])) == state(fed(data)), name
+        assert state(fed(data + b"\x1b[1mmore\r\n")) == state(fed(data, b"\x1b[1mmore\r\n")), name
 
 
 MIXED = st.lists(st.sampled_from([data for _, data in STREAMS]) | st.binary(max_size=6), max_size=12).map(b"".join)
