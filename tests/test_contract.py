@@ -34,7 +34,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "create_session": {
         "program": "", "args": [], "name": "", "rows": 24, "cols": 80, "env": {}, "cwd": "", "wait_ready": "auto",
         "ready_timeout_ms": 5000, "record": False, "sandbox": "none", "host": "", "limits": None,
-        "scrollback_lines": 5000,
+        "scrollback_lines": 5000, "placement": None,
     },
     "destroy_session": {"session_id": NEEDED, "force": False, "signal": "TERM", "grace_ms": 2000},
     "list_sessions": {"include_exited": True},
@@ -93,7 +93,7 @@ READ = """session_id content view cursor rows cols mode highlights outcome evide
 FIELDS = {
     "create_session": "session_id pid program args cwd rows cols mode ready attach_command",
     "destroy_session": "destroyed exit_code exit_signal duration_ms survivors",
-    "list_sessions": "sessions count",
+    "list_sessions": "sessions count missing default_session_id",
     "get_session": """session_id program args pid created_at cwd rows cols cursor title mode foreground ready exited
         exit_code exit_signal healthy last_activity_at output_bytes alternate_screen recording taken_over usage
         viewers attach_command watch_url""",
@@ -164,7 +164,8 @@ SETS = {
 CODES = """SESSION_NOT_FOUND SESSION_EXISTS SESSION_EXITED SESSION_BUSY MAX_SESSIONS NO_INPUT INVALID_KEY
     INVALID_PATTERN INVALID_ARGUMENT NOT_A_SHELL WRONG_MODE UNSUPPORTED PERMISSION_DENIED INCOMPLETE_COMMAND
     PROGRAM_NOT_FOUND CWD_NOT_FOUND POLICY_DENIED CONFIRMATION_DECLINED RESOURCE_LIMIT PATH_OUTSIDE_ROOT FILE_NOT_FOUND
-    RECORDING_STATE NOT_RETAINED UNAUTHORIZED TMUX_UNAVAILABLE TMUX_ERROR IO_ERROR TIMEOUT CANCELLED INTERNAL"""
+    RECORDING_STATE NOT_RETAINED UNAUTHORIZED TMUX_UNAVAILABLE TMUX_ERROR IO_ERROR TIMEOUT CANCELLED INTERNAL
+    NODE_UNREACHABLE OUTCOME_UNKNOWN NODE_LOST FLEET_FULL"""
 
 SETTINGS: dict[str, Any] = {
     "program": "", "program_args": [], "cwd": "", "rows": 24, "cols": 80, "term": "tmux-256color",
@@ -276,6 +277,8 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("create_session", {"cwd": "/no/such/place"}, "CWD_NOT_FOUND"),
     ("create_session", {"record": "sometimes"}, "INVALID_ARGUMENT"),
     ("create_session", {"host": "docker:elsewhere"}, "UNSUPPORTED"),
+    ("create_session", {"placement": {"node": "n1"}}, "UNSUPPORTED"),
+    ("create_session", {"placement": {"rack": "n1"}}, "INVALID_ARGUMENT"),
     ("create_session", {"record": False, "host": "", "program": "cat"}, ""),
     ("create_session", {"rows": 501}, "INVALID_ARGUMENT"),
     ("run", {"command": "echo 'open"}, "INCOMPLETE_COMMAND"),

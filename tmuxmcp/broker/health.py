@@ -14,6 +14,7 @@ from tmuxmcp.contract.limits import Wish
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import TmuxMcpError, Unsupported
 from tmuxmcp.host import cgroup, sandbox
+from tmuxmcp.host.stateid import state_id
 from tmuxmcp.sessions.registry import Registry
 
 LIMITS = ("max_sessions", "max_calls", "max_wait_ms", "max_bytes", "max_input_bytes", "log_max_bytes")
@@ -31,6 +32,7 @@ async def look(registry: Registry, settings: BrokerSettings, *, uptime_s: float)
         tmux_version=registry.tmux.version,
         python_version=platform.python_version(),
         uptime_s=round(uptime_s, 3),
+        machine_id=_machine_id(settings.state_dir),
         sessions=sessions,
         limits={name: getattr(settings, name) for name in LIMITS},
         checks=[
@@ -40,6 +42,13 @@ async def look(registry: Registry, settings: BrokerSettings, *, uptime_s: float)
             *await anyio.to_thread.run_sync(_confinement, settings.sandbox),
         ],
     )
+
+
+def _machine_id(state_dir: Path) -> str | None:
+    try:
+        return state_id(state_dir)
+    except OSError:  # a disk that is full, say: `checks` tells
+        return None
 
 
 async def _look_at_tmux(registry: Registry) -> tuple[int, r.Check]:

@@ -30,7 +30,7 @@ from tmuxmcp.contract.request import BESIDE, Request
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import ms_since
 from tmuxmcp.contract.words import Adopt
-from tmuxmcp.errors import InvalidArgument, SessionBusy, SessionExited, SessionTaken, TmuxMcpError
+from tmuxmcp.errors import InvalidArgument, SessionBusy, SessionExited, SessionTaken, TmuxMcpError, Unsupported
 from tmuxmcp.host.searching import Searching
 from tmuxmcp.record import search
 from tmuxmcp.sessions import lease
@@ -125,7 +125,7 @@ class Verbs:
             case q.DestroySession():
                 return await self._destroy_session(request, call, target)
             case q.ListSessions():
-                return await self._list_sessions(request)
+                return await self._list_sessions(request, call)
             case q.GetSession():
                 return await self._get_session(await self._settled(target, call))
             case q.Run():
@@ -240,6 +240,9 @@ class Verbs:
     async def _create_session(
         self, request: q.CreateSession, call: Call, restores: Restoration | NotRestored | None
     ) -> r.CreateSessionResult:
+        if request.placement:
+            hint = "Leave placement out, or ask a server that was started with the setting fleet."
+            raise Unsupported("This server makes sessions on its own machine alone.", hint=hint)
         async with self._creation.lock():
             names = restores.env_names if restores else ()
             owner = self._restoring.owner(restores)
@@ -326,7 +329,7 @@ class Verbs:
 
     # ---- looking -------------------------------------------------------------------------------
 
-    async def _list_sessions(self, request: q.ListSessions) -> r.ListSessionsResult:
+    async def _list_sessions(self, request: q.ListSessions, call: Call) -> r.ListSessionsResult:
         await self._registry.look_again()
         sessions, more = list(self._registry.sessions.values()), 0
         if request.include_exited:
@@ -337,7 +340,8 @@ class Verbs:
         sessions.sort(key=lambda each: each.meta.created_at)
         found = [facts.summary(session, await session.look()) for session in sessions]
         note = f"{more} more were destroyed before; get_session and read know them." if more else None
-        return r.ListSessionsResult(count=len(found), note=note, sessions=found)
+        own = next((each.id for each in sessions if each.meta.owner == call.caller and not each.exited), None)
+        return r.ListSessionsResult(count=len(found), default_session_id=own, note=note, sessions=found)
 
     async def _get_session(self, session: Session) -> r.SessionFacts:
         look = await run.at_rest(session)

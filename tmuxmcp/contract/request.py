@@ -157,7 +157,7 @@ class Operation:
     read_only: bool
     destructive: bool
     repeatable: bool
-    """Asking twice does no more than asking once."""
+    """Asking twice does and tells no more and no less than asking once: no cursor moves, nothing counts as told."""
     open_world: bool
     """The call can reach beyond this machine: whatever a terminal runs."""
     long: bool
@@ -321,11 +321,11 @@ def operation(
     *,
     tools: ToolSet | None = None,
     acts: Acts,
+    repeatable: bool,
     session: Whose = "none",
     types: bool = False,
     read_only: bool = False,
     destructive: bool = False,
-    repeatable: bool = False,
     open_world: bool = False,
     long: bool = False,
 ) -> Callable[[type[T]], type[T]]:

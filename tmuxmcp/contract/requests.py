@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from tmuxmcp.contract import results as r
@@ -62,6 +62,28 @@ LIMITS_SCHEMA = {
 }
 """In a sixth of the words that the model would make."""
 
+
+class Placement(BaseModel):
+    """On which of many machines a session is made."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    node: str = ""
+    """Name of the machine; empty: one that fits."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    """What the machine has to have."""
+
+
+PLACEMENT_SCHEMA = {
+    "type": "object",
+    "description": "Of many machines: which",
+    "properties": {
+        "node": {"type": "string"},
+        "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+    },
+    "additionalProperties": False,
+}
+
 SomeLimits = Annotated[Limits | None, WithJsonSchema(LIMITS_SCHEMA), Seldom()]
 
 
@@ -110,7 +132,7 @@ def _bracketed(given: object) -> object:
 # ---- sessions ------------------------------------------------------------------------------------
 
 
-@operation("Create session", r.CreateSessionResult, tools="core", acts="pane", open_world=True)
+@operation("Create session", r.CreateSessionResult, tools="core", acts="pane", repeatable=False, open_world=True)
 class CreateSession(Request[r.CreateSessionResult]):
     """Start a program in a terminal of its own that lives on when you disconnect. Not needed for shell
     commands: run makes a default session. Give a name to find it again and to share it.
@@ -138,6 +160,7 @@ class CreateSession(Request[r.CreateSessionResult]):
     sandbox: Annotated[Wish, FromSetting("sandbox", only_told=True)] = "none"
     record: Annotated[Literal["on_failure"] | bool, Field(description="Record it from its start"), Seldom()] = False
     host: Annotated[str, Field(description="user@box[:port], by ssh")] = ""
+    placement: Annotated[Placement | None, WithJsonSchema(PLACEMENT_SCHEMA), Bound(), Seldom()] = None
 
 
 @operation(
@@ -191,6 +214,7 @@ class GetSession(Request[r.SessionFacts]):
     r.RunResult,
     tools="core",
     acts="pane",
+    repeatable=False,
     session="default",
     types=True,
     destructive=True,
@@ -226,6 +250,7 @@ class Run(Request[r.RunResult]):
     r.SendResult,
     tools="core",
     acts="pane",
+    repeatable=False,
     session="default",
     types=True,
     destructive=True,
@@ -276,7 +301,16 @@ class Send(Request[r.SendResult]):
     max_bytes: MaxBytes = UNSET
 
 
-@operation("Read output", r.ReadResult, tools="core", acts="nothing", session="default", read_only=True, long=True)
+@operation(
+    "Read output",
+    r.ReadResult,
+    tools="core",
+    acts="nothing",
+    repeatable=False,
+    session="default",
+    read_only=True,
+    long=True,
+)
 class Read(Request[r.ReadResult]):
     """New output of a session since your last read, its screen, or raw bytes; can first wait for ready
     (program waits for input), command (the next that ended, with exit code), idle, a pattern, or exit.
@@ -332,7 +366,7 @@ class ListCommands(Request[r.ListCommandsResult]):
     generation: Generation = None
 
 
-@operation("Wait for sessions", r.WaitResult, tools="core", acts="nothing", read_only=True)
+@operation("Wait for sessions", r.WaitResult, tools="core", acts="nothing", repeatable=False, read_only=True)
 class Wait(Request[r.WaitResult]):
     """Wait for the first of several sessions: ready, command (one ended), pattern, output, exit, needs_you (a
     secret or a person is asked). What you have read is no news; timeout_ms 0: how things stand.
@@ -384,7 +418,9 @@ class Resize(Request[r.ResizeResult]):
     session_id: SessionId = ""
 
 
-@operation("Send signal", r.SignalResult, tools="core", acts="pane", session="default", destructive=True)
+@operation(
+    "Send signal", r.SignalResult, tools="core", acts="pane", repeatable=False, session="default", destructive=True
+)
 class Signal(Request[r.SignalResult]):
     """Send a signal to the foreground program or to all processes of a session.
 
@@ -417,6 +453,7 @@ class Screenshot(Request[r.ScreenshotResult]):
     r.MouseResult,
     tools="core",
     acts="pane",
+    repeatable=False,
     session="default",
     types=True,
     destructive=True,
@@ -440,7 +477,7 @@ class Mouse(Request[r.MouseResult]):
 # ---- people --------------------------------------------------------------------------------------
 
 
-@operation("Ask a person", r.RequestUserInputResult, tools="human", acts="pane", session="default")
+@operation("Ask a person", r.RequestUserInputResult, tools="human", acts="pane", repeatable=False, session="default")
 class RequestUserInput(Request[r.RequestUserInputResult]):
     """Have a person type what you cannot or must not (password, code, choice) into a session, and wait.
     outcome waiting: call again with request_id.
@@ -460,7 +497,14 @@ class RequestUserInput(Request[r.RequestUserInputResult]):
 
 
 @operation(
-    "Run process", r.RunProcessResult, tools="process", acts="process", destructive=True, open_world=True, long=True
+    "Run process",
+    r.RunProcessResult,
+    tools="process",
+    acts="process",
+    repeatable=False,
+    destructive=True,
+    open_world=True,
+    long=True,
 )
 class RunProcess(Request[r.RunProcessResult]):
     """Run one program without terminal or shell until it ends: exit code, stdout and stderr apart. All that
@@ -589,6 +633,7 @@ class GitDiff(Request[r.GitDiffResult]):
     r.EditorActionResult,
     tools="helpers",
     acts="pane",
+    repeatable=False,
     session="default",
     types=True,
     destructive=True,
@@ -613,6 +658,7 @@ class EditorAction(Request[r.EditorActionResult]):
     r.PagerActionResult,
     tools="helpers",
     acts="pane",
+    repeatable=False,
     session="default",
     types=True,
     open_world=True,
@@ -637,7 +683,9 @@ R2TimeoutMs = Annotated[int, Field(ge=1, description="It is ended then"), AtMost
 R2Command = Annotated[str, Field(description="One command"), Content(shown=False)]
 
 
-@operation("Open in radare2", r.R2OpenResult, tools="r2", acts="process", destructive=True, open_world=True)
+@operation(
+    "Open in radare2", r.R2OpenResult, tools="r2", acts="process", repeatable=False, destructive=True, open_world=True
+)
 class R2Open(Request[r.R2OpenResult]):
     """Open a file in radare2 or rizin, for r2_cmd and r2_cmdj. Four can be open; end each with r2_close.
 
@@ -653,7 +701,16 @@ class R2Open(Request[r.R2OpenResult]):
     timeout_ms: R2TimeoutMs = 30_000
 
 
-@operation("radare2 command", r.R2CmdResult, tools="r2", acts="process", destructive=True, open_world=True, long=True)
+@operation(
+    "radare2 command",
+    r.R2CmdResult,
+    tools="r2",
+    acts="process",
+    repeatable=False,
+    destructive=True,
+    open_world=True,
+    long=True,
+)
 class R2Cmd(Request[r.R2CmdResult]):
     """Have radare2 do one command; its answer as text. !program runs a program.
 
@@ -667,7 +724,16 @@ class R2Cmd(Request[r.R2CmdResult]):
     max_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES), Bound()] = 65_536
 
 
-@operation("radare2 JSON", r.R2CmdjResult, tools="r2", acts="process", destructive=True, open_world=True, long=True)
+@operation(
+    "radare2 JSON",
+    r.R2CmdjResult,
+    tools="r2",
+    acts="process",
+    repeatable=False,
+    destructive=True,
+    open_world=True,
+    long=True,
+)
 class R2Cmdj(Request[r.R2CmdjResult]):
     """Have radare2 do one command that answers in JSON, such as ij, aflj or pdj 10.
 
@@ -681,7 +747,7 @@ class R2Cmdj(Request[r.R2CmdjResult]):
     max_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES), Bound()] = 1_048_576
 
 
-@operation("Close radare2", r.R2CloseResult, tools="r2", acts="process", destructive=True)
+@operation("Close radare2", r.R2CloseResult, tools="r2", acts="process", repeatable=False, destructive=True)
 class R2Close(Request[r.R2CloseResult]):
     """End what r2_open has started, and all that runs below it.
 
@@ -697,7 +763,7 @@ class R2Close(Request[r.R2CloseResult]):
 GdbId = Annotated[str, Field(description="As gdb_open gave it")]
 
 
-@operation("Open gdb", r.GdbOpenResult, tools="gdb", acts="process", open_world=True)
+@operation("Open gdb", r.GdbOpenResult, tools="gdb", acts="process", repeatable=False, open_world=True)
 class GdbOpen(Request[r.GdbOpenResult]):
     """Start gdb on a program, a core file or a running process. The program's input and output are in a session of
     their own: send and read. It ends with that session, or when you disconnect.
@@ -713,7 +779,16 @@ class GdbOpen(Request[r.GdbOpenResult]):
     pid: Annotated[int | None, Field(ge=1, description="Attach to this process")] = None
 
 
-@operation("Command gdb", r.GdbCmdResult, tools="gdb", acts="process", destructive=True, open_world=True, long=True)
+@operation(
+    "Command gdb",
+    r.GdbCmdResult,
+    tools="gdb",
+    acts="process",
+    repeatable=False,
+    destructive=True,
+    open_world=True,
+    long=True,
+)
 class GdbCmd(Request[r.GdbCmdResult]):
     """Give gdb one command: of its console (break main, run, bt) or of GDB/MI (-stack-list-frames). Comes back when the
     program stops. After a timeout it runs on: interrupt stops it, an empty command waits on.
@@ -727,7 +802,7 @@ class GdbCmd(Request[r.GdbCmdResult]):
     timeout_ms: TimeoutMs = 10_000
 
 
-@operation("Close gdb", r.GdbCloseResult, tools="gdb", acts="process", destructive=True)
+@operation("Close gdb", r.GdbCloseResult, tools="gdb", acts="process", repeatable=False, destructive=True)
 class GdbClose(Request[r.GdbCloseResult]):
     """End gdb, the program that it started, and its session. A process that it was attached to lives on.
 
@@ -746,7 +821,9 @@ RecordingPath = Annotated[
 IdleLimitS = Annotated[float | None, Field(ge=0, le=1e9, description="No pause is longer")]
 
 
-@operation("Start recording", r.StartRecordingResult, tools="recording", acts="file", session="default")
+@operation(
+    "Start recording", r.StartRecordingResult, tools="recording", acts="file", repeatable=False, session="default"
+)
 class StartRecording(Request[r.StartRecordingResult]):
     """Record what a session prints from now on, to a file that is not there yet, until stop_recording or its end.
 
@@ -762,7 +839,7 @@ class StartRecording(Request[r.StartRecordingResult]):
     idle_limit_s: IdleLimitS = None
 
 
-@operation("Stop recording", r.StopRecordingResult, tools="recording", acts="file", session="default")
+@operation("Stop recording", r.StopRecordingResult, tools="recording", acts="file", repeatable=False, session="default")
 class StopRecording(Request[r.StopRecordingResult]):
     """End the recording of a session and write its file.
 
@@ -773,7 +850,9 @@ class StopRecording(Request[r.StopRecordingResult]):
     session_id: SessionId = ""
 
 
-@operation("Export recording", r.ExportRecordingResult, tools="recording", acts="file", session="default")
+@operation(
+    "Export recording", r.ExportRecordingResult, tools="recording", acts="file", repeatable=False, session="default"
+)
 class ExportRecording(Request[r.ExportRecordingResult]):
     """Write what a session did to a file that is not there yet: a recording for asciinema (cast), its text,
     a moving picture or JSON lines. All of it, a stretch, or one command. Nothing needs to be recorded before.

@@ -186,6 +186,8 @@ class SessionSummary(Result):
     """A row of `list_sessions`."""
 
     session_id: str
+    node: str | None = None
+    """The machine that it lives on, where there are many; null: this one."""
     program: str
     args: list[str]
     mode: Mode
@@ -213,6 +215,10 @@ class SessionSummary(Result):
 
 class ListSessionsResult(Result):
     count: int
+    default_session_id: str | None = None
+    """The one that is meant where you name none; null: it is still to be made."""
+    missing: list[str] | None = None
+    """Of many machines those that did not answer: the list may not be whole; null: there is one machine."""
     note: str | None = None
     sessions: list[SessionSummary]
 
@@ -288,6 +294,8 @@ class SessionFacts(Result):
     """All that is known of one session."""
 
     session_id: str
+    node: str | None = None
+    """The machine that it lives on, where there are many; null: this one."""
     generation: int
     """Which session of that name it is; an earlier one is read by this number."""
     program: str
@@ -404,6 +412,8 @@ class WaitResult(Result):
     effective_timeout_ms: int | None = None
     handed_back: HandedBack | None = None
     """Null: no person has, or you were told."""
+    missing: list[str] | None = None
+    """Of many machines those that did not answer: nothing is known of their sessions; null: there is one machine."""
     note: str | None = None
     sessions: list[WaitedSession]
 
@@ -983,6 +993,8 @@ class HealthResult(Result):
     tmux_version: str | None
     python_version: str
     uptime_s: float
+    machine_id: str | None = None
+    """Names this state directory, as no other is named; null: not known, or there are many machines."""
     sessions: int
     limits: dict[str, int]
     checks: list[Check]

@@ -1,0 +1,31 @@
+"""What names a state directory: one that is made anew on the same machine, or on another, has another name."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+NAME_BYTES = 16
+
+
+def state_id(state_dir: Path) -> str:
+    """The name of a state directory; made when it is first asked for, and the same for all who ask at once.
+
+    Raises:
+        OSError: it can be neither read nor made.
+    """
+    file = state_dir / "id"
+    with suppress(FileNotFoundError):
+        return file.read_text().strip()
+    beside = state_dir / f".id.{secrets.token_hex(4)}.new"
+    fd = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "w") as made:
+            made.write(secrets.token_hex(NAME_BYTES) + "\n")
+        with suppress(FileExistsError):
+            os.link(beside, file)
+    finally:
+        os.unlink(beside)
+    return file.read_text().strip()
