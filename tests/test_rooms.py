@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "r2": {"errors", "host"},
     "gdb": set(),
     "broker": BELOW_BROKER | {"gdb", "git", "r2"},
-    "nodes": {"broker", "contract", "errors", "host"},
+    "nodes": {"broker", "contract", "errors", "host", "sessions"},
     "page": {"broker", "contract", "errors", "host", "terminal"},
     "faces": {"broker", "contract", "errors", "page", "terminal"},
     "clients": {"errors", "jsonc"},

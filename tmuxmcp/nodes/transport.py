@@ -53,6 +53,12 @@ class Tombstone:
 class Transport(Protocol):
     """A way to the brokers of several machines."""
 
+    patience_s: float
+    """So long a look is asked for again when the way broke under it, or a machine does not answer."""
+
+    async def names(self) -> list[str]:
+        """The names of all machines of the fleet, sorted, as far as is known without asking any of them."""
+
     async def machines(self) -> list[Machine]:
         """All machines of the fleet, also those that do not answer (`alive` is False then), by name.
 
@@ -69,6 +75,7 @@ class Transport(Protocol):
                 question can travel, nobody is told and nobody is asked.
 
         Raises:
+            LookupError: no machine of the fleet has this name, or it was given up.
             NodeUnreachable: nothing was sent.
             OutcomeUnknown: the way broke when it may have been sent. The way itself sends nothing again.
             TmuxMcpError: what the machine's broker answers; it says so of nobody else.
@@ -81,6 +88,7 @@ class Transport(Protocol):
         kept. Whoever gives it up ends it there as well.
 
         Raises:
+            LookupError: no machine of the fleet has this name, or it was given up.
             NodeUnreachable: the machine was away for too long.
             TmuxMcpError: what the machine's broker answers.
         """

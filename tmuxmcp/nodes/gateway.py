@@ -1,0 +1,620 @@
+"""Many machines as one broker: each call goes to the machine that the id names, and comes back with ids of the fleet.
+
+A gateway keeps nothing but caches, and there may be any number of them: what they know, they can ask again. There is no
+table of sessions anywhere; what has to be looked for is asked of all machines at once, and an answer that may not be
+whole says which machines are missing.
+"""
+
+from __future__ import annotations
+
+import platform
+import random
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+import anyio.abc
+
+from tmuxmcp import __version__
+from tmuxmcp.broker.gate import authorize
+from tmuxmcp.contract import requests as q
+from tmuxmcp.contract import results as r
+from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, no_progress
+from tmuxmcp.contract.follow import Change
+from tmuxmcp.contract.operations import Operations
+from tmuxmcp.contract.request import Operation, R, Request
+from tmuxmcp.contract.results import Result
+from tmuxmcp.errors import (
+    FleetFull,
+    InvalidArgument,
+    MaxSessions,
+    NodeLost,
+    NodeUnreachable,
+    OutcomeUnknown,
+    SessionNotFound,
+    TmuxMcpError,
+    Unsupported,
+)
+from tmuxmcp.nodes import ids, placing
+from tmuxmcp.nodes.names import check_node, joined, split
+from tmuxmcp.nodes.repeating import may_repeat
+from tmuxmcp.nodes.transport import Machine, Transport
+from tmuxmcp.sessions import identity
+
+if TYPE_CHECKING:
+    from tmuxmcp.broker.recordings import Cast
+    from tmuxmcp.contract.settings import BrokerSettings
+
+LIST_S = 5.0
+"""Longest time in which a machine has to answer what all machines are asked."""
+
+RETRY_S = 0.2
+"""Time between two tries of a look."""
+
+LOAD_S = 1.0
+"""So long what is known of the room on the machines is good enough for placing."""
+
+LOOK_S = 1.0
+"""Time between two looks at a session, or at all, for who is to be told of changes."""
+
+MOST_HOMES = 10_000
+"""Callers of whom it is remembered where their default sessions are."""
+
+SAMPLE = random.Random()
+
+
+class Gateway(Operations):
+    """The sessions of many machines; its operations are methods, in the name of one caller."""
+
+    def __init__(self, transport: Transport, settings: BrokerSettings, caller: str = "library") -> None:
+        self.transport, self._settings = transport, settings
+        self._own = Call(caller, person=True)
+        self._homes: OrderedDict[str, str] = OrderedDict()
+        """On which machine a caller's default session is."""
+        self._machines: dict[str, Machine] = {}
+        self._looked_at = -LOAD_S
+        self._looking = anyio.Lock()
+        self._listed: frozenset[str] = frozenset()
+        self._began = time.monotonic()
+        self.listeners = 0
+        """How many are told of changes now."""
+
+    # ---- the door of all faces -----------------------------------------------------------------
+
+    async def do(self, request: Request[R], call: Call | None = None) -> R:
+        """Do one operation, on the machine that it is meant for.
+
+        Raises:
+            NodeUnreachable: the machine does not answer, and nothing was done.
+            OutcomeUnknown: the way broke, and it may have been done.
+            NodeLost: the machine was given up.
+            TmuxMcpError: what the machine's broker raises.
+        """
+        asked = call or replace(self._own, call_id=Call().call_id)
+        authorize(request, asked.scopes)
+        match request:
+            case q.CreateSession():
+                return cast("R", await self._create(request, asked))
+            case q.ListSessions():
+                return cast("R", await self._list(request, asked))
+            case q.Wait():
+                return cast("R", await self._wait(request, asked))
+            case q.Health():
+                return cast("R", await self._health())
+        there, node = await self._routed(request, asked)
+        return await self._at(node, there, asked)
+
+    async def perform(self, operation: Operation, arguments: Mapping[str, Any], call: Call) -> Result:
+        """Check arguments that came from outside, and do the operation.
+
+        Raises:
+            InvalidArgument: naming every argument that is wrong, and why.
+            TmuxMcpError: as `do`.
+        """
+        return await self.do(operation.parse(arguments), call)
+
+    # ---- which machine -------------------------------------------------------------------------
+
+    async def _routed(self, request: Request[R], call: Call) -> tuple[Request[R], str]:
+        """The request as its machine knows it, and the machine."""
+        there, node = ids.local(request)
+        if node:
+            return there, node
+        if there.session:
+            return there, await self._find(there.session, request, call)
+        if request.operation.session == "named":
+            hint = "list_sessions gives them."
+            raise InvalidArgument(f"{request.operation.name} needs a session_id.", hint=hint)
+        return there, await self._home(call)
+
+    async def _find(self, name: str, request: Request[Any], call: Call) -> str:
+        """The one machine that has a session of this name.
+
+        Raises:
+            SessionNotFound: none has.
+            NodeUnreachable: one that does not answer may have it.
+            InvalidArgument: several have.
+        """
+        found, missing = await self._everywhere(q.GetSession(name), call, ignored=(SessionNotFound,))
+        live = [node for node, facts in found.items() if not facts.ended or facts.ended.reason != "destroyed"]
+        nodes = sorted(live or found)
+        named = f"{name}@{nodes[0] if nodes else 'MACHINE'}"
+        if len(nodes) > 1:
+            raise InvalidArgument(
+                f"There is a session {name} on {', '.join(nodes)}.", hint=f"Say which is meant: {named}."
+            )
+        if missing and (not nodes or not request.operation.read_only):
+            raise NodeUnreachable(
+                f"{', '.join(missing)} did not answer, and may have a session {name}.",
+                hint=f"Name the machine: {named}.",
+                missing=missing,
+            )
+        if not nodes:
+            raise SessionNotFound(
+                f"There is no session '{name}' on any machine.", hint="list_sessions gives them.", session_id=name
+            )
+        return nodes[0]
+
+    async def _home(self, call: Call) -> str:
+        """The machine of the caller's default session, or on which it is to be made.
+
+        A session that is there is found wherever it is. Else the first machine with room is taken, in an order that is
+        the caller's own, so that gateways that know nothing of each other take the same.
+
+        Raises:
+            NodeUnreachable: it may be on a machine that does not answer.
+        """
+        if call.caller in self._homes:
+            self._homes.move_to_end(call.caller)
+            return self._homes[call.caller]
+        found, missing = await self._everywhere(q.ListSessions(include_exited=False), call)
+        own = [node for node, listed in found.items() if listed.default_session_id]
+        node = own[0] if own else await self._first_with_room(call, missing)
+        self._homes[call.caller] = node
+        if len(self._homes) > MOST_HOMES:
+            self._homes.popitem(last=False)
+        return node
+
+    async def _first_with_room(self, call: Call, missing: list[str]) -> str:
+        known = {each.name: each for each in await self._look()}
+        for name in placing.ranked(sorted(known), call.caller):
+            if name in missing or not known[name].alive:
+                raise NodeUnreachable(
+                    f"{name} does not answer, and your default session may be there.",
+                    hint="Try again later, or make a session with create_session and name it.",
+                    node=name,
+                )
+            if known[name].free != 0 and not known[name].drained:
+                return name
+        raise FleetFull("No machine has room for your default session.", hint="Wait, or end sessions.")
+
+    async def _everywhere(
+        self, request: Request[R], call: Call, *, ignored: tuple[type[TmuxMcpError], ...] = ()
+    ) -> tuple[dict[str, R], list[str]]:
+        """What the machines answer, each within `LIST_S`; and the names of those that do not."""
+        found: dict[str, R] = {}
+        names = await self.transport.names()
+        missing: list[str] = []
+
+        async def one(node: str) -> None:
+            with anyio.move_on_after(LIST_S) as patience:
+                try:
+                    found[node] = await self.transport.call(node, request, call)
+                except ignored:
+                    pass
+                except (TmuxMcpError, LookupError):
+                    missing.append(node)
+            if patience.cancelled_caught:
+                missing.append(node)
+
+        async with anyio.create_task_group() as tasks:
+            for node in names:
+                tasks.start_soon(one, node)
+        return dict(sorted(found.items())), sorted(missing)
+
+    # ---- one call to one machine ---------------------------------------------------------------
+
+    async def _at(self, node: str, request: Request[R], call: Call) -> R:
+        """Have a machine do it: once, if it changes something; a look again until the transport's patience is over."""
+        until = time.monotonic() + self.transport.patience_s
+        while True:
+            try:
+                async with _telling(call):
+                    return ids.told(await self.transport.call(node, request, call), node)
+            except LookupError:
+                if self._homes.get(call.caller) == node:
+                    del self._homes[call.caller]
+                raise await self._no_such(node, request.session) from None
+            except (NodeUnreachable, OutcomeUnknown) as error:
+                if not may_repeat(request):
+                    raise _unknown(error, node, request) from None
+                if time.monotonic() >= until:
+                    raise _unreachable(error, node) from None
+            except TmuxMcpError as error:
+                raise ids.told_error(error, node) from None
+            await anyio.sleep(RETRY_S)
+
+    async def _no_such(self, node: str, name: str) -> TmuxMcpError:
+        """Why there is no machine of this name."""
+        given_up = next((each for each in await self.transport.tombstones() if each.node == node), None)
+        session = {"session_id": joined(name, node)} if name else {}
+        if given_up:
+            return NodeLost(
+                f"{node} was given up at {given_up.at}, and its sessions with it.",
+                hint="Make a new session; nothing is left of this one.",
+                node=node,
+                **session,
+            )
+        names = await self.transport.names()
+        hint = f"Machines are: {', '.join(names)}." if len(names) <= 20 else "`tmuxmcp fleet status` lists them."
+        return SessionNotFound(f"This fleet has no machine {node}.", hint=hint, node=node, **session)
+
+    # ---- operations on several machines --------------------------------------------------------
+
+    async def _create(self, request: q.CreateSession, call: Call) -> r.CreateSessionResult:
+        """Make a session where there is room. Its name is made here, so that a lost answer can be asked after."""
+        placement = request.placement or q.Placement()
+        name = request.name or f"sess_{secrets.token_hex(4)}"
+        there = ids.changed(request, name=name, placement=None)
+        if placement.node:
+            await self._check_pinned(placement)
+            return await self._at(placement.node, there, call)
+        request_id = getattr(request, "request_id", "")
+        if request_id:
+            # The same id again has to go to the same machine, which knows what became of the first.
+            there = ids.changed(there, name=request.name or f"sess_{_digest(call, request_id)}")
+            if node := await self._made_before(there, call):
+                return await self._at(node, there, call)
+        full: list[str] = []
+        missing: list[str] = []
+        order = placing.in_turn(placing.fitting(await self._look(), placement.labels), SAMPLE.sample)
+        for machine in order:
+            if not machine.alive:
+                missing.append(machine.name)
+                continue
+            try:
+                made = await self._at(machine.name, there, call)
+            except MaxSessions:
+                full.append(machine.name)
+                self._count(machine.name, None)
+            except (NodeUnreachable, NodeLost):  # nothing was sent
+                missing.append(machine.name)
+            else:
+                self._count(machine.name, 1)
+                return made
+        raise _no_room(placement, full, missing)
+
+    async def _check_pinned(self, placement: q.Placement) -> None:
+        """Whether a machine that is named takes the session.
+
+        Raises:
+            InvalidArgument: there is no such machine.
+            NodeLost: it was given up.
+            FleetFull: it is drained, or has other labels.
+        """
+        node = check_node(placement.node)
+        machine = next((each for each in await self._look() if each.name == node), None)
+        if machine is None:
+            error = await self._no_such(node, "")
+            raise error if isinstance(error, NodeLost) else InvalidArgument(error.message, hint=error.hint, node=node)
+        if not placing.fitting([machine], placement.labels):
+            why = "is drained" if machine.drained else "has other labels"
+            raise FleetFull(f"{node} {why}.", hint="Leave placement.node out, or name another.", node=node)
+
+    async def _made_before(self, request: q.CreateSession, call: Call) -> str:
+        """The machine that has the session which an earlier call of this id made; empty: none has.
+
+        Raises:
+            NodeUnreachable: one that does not answer may have it.
+        """
+        found, missing = await self._everywhere(q.GetSession(request.name), call, ignored=(SessionNotFound,))
+        if not found and missing:
+            raise NodeUnreachable(
+                f"{', '.join(missing)} did not answer, and may have made the session before.",
+                hint="Ask again with the same request_id, or pin the machine with placement.",
+                missing=missing,
+            )
+        return next(iter(found), "")
+
+    async def _list(self, request: q.ListSessions, call: Call) -> r.ListSessionsResult:
+        found, missing = await self._everywhere(request, call)
+        told = [ids.told(each, node) for node, each in found.items()]
+        sessions = sorted((row for each in told for row in each.sessions), key=lambda row: row.created_at)
+        notes = [f"{node}: {each.note}" for node, each in found.items() if each.note]
+        if missing:
+            notes.insert(0, f"This list may not be whole: {', '.join(missing)} did not answer.")
+        self._listed = frozenset(each.session_id for each in sessions)
+        return r.ListSessionsResult(
+            count=len(sessions),
+            default_session_id=next((each.default_session_id for each in told if each.default_session_id), None),
+            missing=missing,
+            note=" ".join(notes) or None,
+            sessions=sessions,
+        )
+
+    async def _wait(self, request: q.Wait, call: Call) -> r.WaitResult:
+        """Wait on all machines concerned at once: the first answer counts, and the other waits are ended."""
+        parts = await self._parts(request, call)
+        if len(parts) == 1:
+            [(node, part)] = parts.items()
+            return (await self._at(node, part, call)).model_copy(update={"missing": []})
+        begun = time.monotonic()
+        ended: dict[str, r.WaitResult] = {}
+        failed: dict[str, TmuxMcpError] = {}
+        first = ""
+        async with anyio.create_task_group() as tasks, _telling(call):
+            left = set(parts)
+
+            async def one(node: str, part: q.Wait) -> None:
+                nonlocal first
+                try:
+                    ended[node] = await self._at(node, part, replace(call, progress=no_progress, untold=[]))
+                except TmuxMcpError as error:
+                    failed[node] = error
+                left.discard(node)
+                if not first and node in ended and ended[node].session_id:
+                    first = node
+                    tasks.cancel_scope.cancel()
+                elif not left:
+                    tasks.cancel_scope.cancel()
+
+            for node, part in parts.items():
+                tasks.start_soon(one, node, part)
+            await anyio.sleep_forever()
+        wrong = next((each for each in failed.values() if not isinstance(each, NodeUnreachable | OutcomeUnknown)), None)
+        if wrong or (not ended and failed):
+            raise wrong or next(iter(failed.values()))
+        await self._how_they_stand({n: p for n, p in parts.items() if n not in ended and n not in failed}, call, ended)
+        missing = sorted(parts.keys() - ended.keys())
+        best = ended[first] if first else next(iter(ended.values()))
+        return best.model_copy(
+            update={
+                "waited_ms": round((time.monotonic() - begun) * 1000),
+                "missing": missing,
+                "note": f"{', '.join(missing)} did not answer." if missing else best.note,
+                "sessions": [row for node in parts if node in ended for row in ended[node].sessions],
+            }
+        )
+
+    async def _parts(self, request: q.Wait, call: Call) -> dict[str, q.Wait]:
+        """The wait of each machine."""
+        if not request.session_ids:
+            return dict.fromkeys(await self.transport.names(), request)
+        names: dict[str, list[str]] = {}
+        for session_id in dict.fromkeys(request.session_ids):
+            name, node = split(session_id)
+            names.setdefault(node or await self._find(name, request, call), []).append(name)
+        return {node: ids.changed(request, session_ids=each) for node, each in names.items()}
+
+    async def _how_they_stand(self, parts: dict[str, q.Wait], call: Call, ended: dict[str, r.WaitResult]) -> None:
+        """Ask the machines whose waits were ended how their sessions are."""
+
+        async def one(node: str, part: q.Wait) -> None:
+            with anyio.move_on_after(LIST_S):
+                try:
+                    now = ids.changed(part, timeout_ms=0)
+                    ended[node] = ids.told(await self.transport.call(node, now, call), node)
+                except (TmuxMcpError, LookupError):  # it is missing
+                    pass
+
+        async with anyio.create_task_group() as tasks:
+            for node, part in parts.items():
+                tasks.start_soon(one, node, part)
+
+    async def _health(self) -> r.HealthResult:
+        machines = await self._look(fresh=True)
+        return r.HealthResult(
+            version=__version__,
+            tmux_version=None,
+            python_version=platform.python_version(),
+            uptime_s=round(time.monotonic() - self._began, 3),
+            sessions=sum(each.live or 0 for each in machines),
+            limits={"max_wait_ms": self._settings.max_wait_ms, "machines": len(machines)},
+            checks=[r.Check(name=each.name, ok=each.alive, message=_described(each)) for each in machines],
+        )
+
+    # ---- machines ------------------------------------------------------------------------------
+
+    async def machines(self) -> list[Machine]:
+        """All machines of the fleet as they are now, also those that do not answer, by name."""
+        return await self._look(fresh=True)
+
+    async def _look(self, *, fresh: bool = False) -> list[Machine]:
+        """The machines, as they were at most `LOAD_S` ago."""
+        asked_at = time.monotonic()
+        async with self._looking:  # who comes while somebody looks gets what that one sees
+            if self._looked_at < (asked_at if fresh else asked_at - LOAD_S):
+                self._machines = {each.name: each for each in await self.transport.machines()}
+                self._looked_at = time.monotonic()
+        return list(self._machines.values())
+
+    def _count(self, node: str, made: int | None) -> None:
+        """Take note of what was made on a machine since the last look; None: it has no room."""
+        machine = self._machines.get(node)
+        if machine and machine.free is not None:
+            self._machines[node] = replace(machine, free=max(machine.free - made, 0) if made else 0)
+
+    # ---- what faces need beside operations -----------------------------------------------------
+
+    def claim_identity(self, key: str) -> str:
+        """A caller's name that its restarts share and no other live process has; see `identity`."""
+        directory = self._settings.state_dir
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return identity.claim(directory, f"{platform.node()}:{key}" if key.startswith("stdio:") else key)
+
+    @property
+    def caller(self) -> str:
+        """Whose default session and read cursors the gateway's own methods mean."""
+        return self._own.caller
+
+    @property
+    def session_ids(self) -> frozenset[str]:
+        """The sessions that were there at the last look."""
+        return self._listed
+
+    async def answers(self, timeout_s: float) -> bool:
+        """Whether a machine answers within this time."""
+        with anyio.move_on_after(timeout_s):
+            return any(each.alive for each in await self._look())
+        return False
+
+    async def asciicast(self, session_id: str = "", most_bytes: int = 1 << 20, call: Call | None = None) -> Cast:
+        """Refuse: casts are made at the session's own machine.
+
+        Raises:
+            Unsupported
+        """
+        raise Unsupported(
+            "A gateway of many machines makes no recordings.",
+            hint="export_recording makes a file on the session's own machine.",
+        )
+
+    async def follow(self, session_id: str, since: int = 0, call: Call | None = None) -> AsyncIterator[Change]:
+        """What a session prints from an offset on, and its end; also over breaks of the way, nothing lost or doubled.
+
+        Raises:
+            NodeUnreachable: its machine was away for too long.
+            SessionNotFound, NodeLost, Unauthorized, PolicyDenied
+        """
+        asked = call or self._own
+        there, node = await self._routed(q.Read("raw", session_id, since=since), asked)
+        try:
+            async for event in self.transport.follow(node, there.session, since, asked):
+                yield event
+        except LookupError:
+            raise await self._no_such(node, there.session) from None
+        except TmuxMcpError as error:
+            raise ids.told_error(error, node) from None
+
+    async def notify(
+        self,
+        changed: Callable[[], Awaitable[None]],
+        session_id: str = "",
+        output: bool = False,
+        commands: bool = False,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Call `changed` after each change of a session, or of any, until cancelled: looked for once in `LOOK_S`.
+
+        Args:
+            session_id: empty: all sessions, and which there are.
+            output: what the session prints counts as well.
+            commands: only the end of a command, or of the session, counts.
+        """
+        seen = await self._state(session_id, output, commands)
+        self.listeners += 1
+        task_status.started()
+        try:
+            while True:
+                await anyio.sleep(LOOK_S)
+                now = await self._state(session_id, output, commands)
+                if now is not None and now != seen:
+                    seen = now
+                    await changed()
+        finally:
+            self.listeners -= 1
+
+    async def _state(self, session_id: str, output: bool, commands: bool) -> object:
+        """What counts as changed when it differs; None: not known at this moment."""
+        try:
+            if not session_id:
+                listed = await self.list_sessions()
+                return [(each.session_id, each.mode, each.ready, each.output_bytes) for each in listed.sessions]
+            facts = await self.get_session(session_id)
+        except SessionNotFound:
+            return "gone"
+        except TmuxMcpError:
+            return None
+        if commands:
+            return facts.commands, facts.mode == "shell_prompt", facts.exited
+        return facts.mode, facts.ready, facts.rows, facts.cols, facts.exited, facts.output_bytes if output else 0
+
+
+@asynccontextmanager
+async def _telling(call: Call) -> AsyncIterator[None]:
+    """Tell who waits that time passes, once in `PROGRESS_EVERY_S`, while this is open."""
+    if call.progress is no_progress:
+        yield
+        return
+    failed: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_tell, call)
+        try:
+            yield
+        except Exception as error:  # not through the task group, which would wrap it
+            failed = error
+        tasks.cancel_scope.cancel()
+    if failed:
+        raise failed
+
+
+async def _tell(call: Call) -> None:
+    begun = time.monotonic()
+    while True:
+        await anyio.sleep(PROGRESS_EVERY_S)
+        await call.progress(time.monotonic() - begun, "")
+
+
+def _digest(call: Call, request_id: str) -> str:
+    return placing.digest(f"{call.caller}\n{request_id}")
+
+
+def _described(machine: Machine) -> str:
+    """A machine on one line."""
+    if not machine.alive:
+        return machine.note or "it does not answer"
+    room = "" if machine.free is None else f", room for {machine.free}"
+    said = f"{machine.version}, {machine.live} sessions{room}" + ", drained" * machine.drained
+    return f"{said}; {machine.note}" if machine.note else said
+
+
+def _unreachable(error: TmuxMcpError, node: str) -> NodeUnreachable:
+    hint = "The session may well be alive there. Try again later."
+    return NodeUnreachable(error.message, hint=error.hint or hint, **{**error.details, "node": node})
+
+
+def _unknown(error: TmuxMcpError, node: str, request: Request[Any]) -> TmuxMcpError:
+    """What a caller is told whose call was not to be made again."""
+    name = request.session or (request.name if isinstance(request, q.CreateSession) else "")
+    error.details = {**error.details, "node": node} | ({"session_id": joined(name, node)} if name else {})
+    if isinstance(error, OutcomeUnknown):
+        error.hint = _look_first(request, joined(name, node) if name else "")
+    elif not error.hint:
+        error.hint = "Nothing was done. The session may well be alive there: try again later."
+    return error
+
+
+def _look_first(request: Request[Any], session_id: str) -> str:
+    meant = f" of {session_id}" if session_id else ""
+    match request:
+        case q.CreateSession():
+            return f"get_session{meant} says whether it was made. Do not make another before that."
+        case q.Read() | q.Wait():
+            return "What it would have told may count as told: read with since gives everything again."
+        case _ if getattr(request, "request_id", ""):
+            return "Ask again with the same request_id, on the same machine: that tells what became of it."
+    return (
+        f"It may have been done. Look first: list_commands{meant} and read with since tell. Do not repeat it blindly."
+    )
+
+
+def _no_room(placement: q.Placement, full: Iterable[str], missing: Iterable[str]) -> TmuxMcpError:
+    full, missing = sorted(full), sorted(missing)
+    details = {"labels": dict(placement.labels), "full": full, "missing": missing}
+    if missing and not full:
+        raise NodeUnreachable(f"{', '.join(missing)} did not answer.", hint="Nothing was made. Try again.", **details)
+    labels = ", ".join(f"{name}={value}" for name, value in placement.labels.items())
+    which = f" with the labels {labels}" if labels else ""
+    return FleetFull(
+        f"No machine{which} has room for a session: {len(full)} are full."
+        if full
+        else f"No machine{which} takes new sessions.",
+        hint="Wait, end sessions, raise max_sessions there, or add machines.",
+        **details,
+    )

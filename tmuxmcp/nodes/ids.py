@@ -1,0 +1,106 @@
+"""Ids on their way: a caller's name the machine, a machine's own do not. Requests and answers, put into the other form.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from typing import Any, TypeVar
+
+from tmuxmcp.contract import requests as q
+from tmuxmcp.contract import results as r
+from tmuxmcp.contract.request import R, Request
+from tmuxmcp.contract.results import Result
+from tmuxmcp.errors import InvalidArgument, TmuxMcpError
+from tmuxmcp.nodes.names import AT, check_node, is_node, joined, split
+
+Q = TypeVar("Q", bound=Request[Any])
+T = TypeVar("T", bound=Result)
+
+SESSION_FIELDS = frozenset({"session_id", "default_session_id", "r2_id", "gdb_id"})
+"""Fields of results, and arguments, whose values are kept by one machine."""
+
+ASKED_AT = "_at_"
+"""Stands for `@` in the ids of requests for input, whose form is narrower; no machine's name has it."""
+
+PATHS = ("path", "cwd", "core")
+"""Arguments that can say on which machine they are meant, as scp has it: `NODE:PATH`."""
+
+
+def changed(request: Q, **values: Any) -> Q:
+    """The request with other arguments, which are not checked again."""
+    made = copy(request)
+    vars(made).update(values)
+    return made
+
+
+def local(request: Request[R]) -> tuple[Request[R], str]:
+    """The request as its machine knows it, and the machine's name; empty where it names none.
+
+    Raises:
+        InvalidArgument: it names two machines, or what no machine can be called.
+    """
+    values: dict[str, Any] = {}
+    nodes: set[str] = set()
+    for name in request.operation.arguments:
+        value = getattr(request, name)
+        if not isinstance(value, str) or not value:
+            continue
+        if name in SESSION_FIELDS:
+            values[name], node = split(value)
+        elif name == "request_id" and isinstance(request, q.RequestUserInput):
+            values[name], node = _asked(value)
+        elif name in PATHS and request.operation.session == "none":
+            node, values[name] = path_of(value)
+        else:
+            continue
+        nodes |= {node} - {""}
+    if len(nodes) > 1:
+        raise InvalidArgument(
+            f"One call is for one machine, not for {' and '.join(sorted(nodes))}.", hint="Make a call for each."
+        )
+    return changed(request, **values), next(iter(nodes), "")
+
+
+def _asked(request_id: str) -> tuple[str, str]:
+    name, at, node = request_id.rpartition(ASKED_AT)
+    return (name, check_node(node)) if at else (request_id, "")
+
+
+def path_of(word: str) -> tuple[str, str]:
+    """The machine that a path names, empty for none, and the path there: `n7:/etc/hosts`."""
+    node, colon, path = word.partition(":")
+    return (node, path or ".") if colon and is_node(node) else ("", word)
+
+
+def told(result: T, node: str) -> T:
+    """The result of a machine as a caller has it: ids name the machine."""
+    changes: dict[str, Any] = {}
+    for name in type(result).model_fields:
+        value = getattr(result, name)
+        match value:
+            case str() if name in SESSION_FIELDS and value:
+                changes[name] = joined(value, node)
+            case Result():
+                changes[name] = told(value, node)
+            case [Result(), *_]:
+                changes[name] = [told(each, node) for each in value]
+    match result:
+        case r.SessionFacts() | r.SessionSummary():
+            changes["node"] = node
+        case r.RequestUserInputResult():
+            changes["request_id"] = f"{result.request_id}{ASKED_AT}{node}"
+    if "attach_command" in type(result).model_fields and "session_id" in changes:
+        changes["attach_command"] = f"tmuxmcp attach {changes['session_id']}"
+    return result.model_copy(update=changes) if changes else result
+
+
+def told_error(error: TmuxMcpError, node: str) -> TmuxMcpError:
+    """The error of a machine as a caller has it: it says which machine, and its ids name the machine."""
+    details: Mapping[str, Any] = error.details
+    known = {name: details[name] for name in SESSION_FIELDS if isinstance(details.get(name), str) and details[name]}
+    ids = {name: value if AT in value else joined(value, node) for name, value in known.items()}
+    error.details = {**details, **ids, "node": node}
+    return error

@@ -1,0 +1,28 @@
+"""Which calls may be made again when the way broke under them. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tmuxmcp.contract import requests as q
+from tmuxmcp.contract.request import Request
+
+
+def may_repeat(request: Request[Any]) -> bool:
+    """Whether making the call twice does and tells no more and no less than making it once.
+
+    What changes something is never made twice, also where that would do no harm: somebody else may have changed it
+    in between.
+    """
+    row = request.operation
+    if not row.read_only:
+        return False
+    if isinstance(request, q.Read):
+        return _moves_nothing(request)
+    return row.repeatable
+
+
+def _moves_nothing(request: q.Read) -> bool:
+    """Whether a read moves no cursor, and has nothing counted as told."""
+    past = request.at_ms is not None or request.at_offset is not None
+    return past or (request.since is not None and request.wait_for not in ("command", "changed"))
