@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.conftest import eventually
@@ -55,6 +56,23 @@ async def test_tmux_commands_of_a_call(broker: Broker, requests: list[bytes], mo
     requests.clear()
     await call(broker)
     assert len(requests) <= most, requests
+
+
+async def test_facts_of_a_session_are_asked_of_its_own_processes(broker: Broker, monkeypatch: pytest.MonkeyPatch):
+    async def used() -> int:
+        usage = (await broker.get_session("a")).usage
+        return usage.processes if usage else 0
+
+    def all_processes(*_: object, **__: object) -> None:
+        raise AssertionError("all processes of the machine were looked at")
+
+    monkeypatch.setattr(psutil.Process, "children", all_processes)
+    await broker.create_session("sh", ["-c", "sleep 600 & sh -c 'sleep 600; true'; true"], name="a")
+
+    async def all_are_there() -> bool:
+        return await used() == 4
+
+    await eventually(all_are_there)
 
 
 async def test_nobody_is_looked_for_while_nobody_is_attached(state_dir: Path, requests: list[bytes]):

@@ -17,6 +17,7 @@ from tmuxmcp.broker.arriving import arrive
 from tmuxmcp.broker.drawn import output_of
 from tmuxmcp.broker.ends import Ends
 from tmuxmcp.broker.facts import recording_of
+from tmuxmcp.broker.listing import Listing
 from tmuxmcp.broker.pages import Pages
 from tmuxmcp.broker.reading import Reading, clamp, has_read, notes
 from tmuxmcp.broker.restoring import Restoring
@@ -59,9 +60,6 @@ HELD_OFF = (q.Run, q.Send, q.Signal, q.Resize, q.Mouse, q.EditorAction, q.PagerA
 RECORDED_S = 20
 """How long whoever destroys a session waits for the file of its recording."""
 
-MOST_DESTROYED = 20
-"""Destroyed sessions that a list has: the newest."""
-
 
 class Verbs:
     """What one broker does for its callers."""
@@ -82,6 +80,7 @@ class Verbs:
         self._ends = Ends(registry)
         self._restoring = restoring
         self._waiting = Waiting(registry, searching, settings, self._ends)
+        self._listing = Listing(registry)
         self._started = time.monotonic()
         self.pages = Pages()
         self.page_url = ""
@@ -125,7 +124,7 @@ class Verbs:
             case q.DestroySession():
                 return await self._destroy_session(request, call, target)
             case q.ListSessions():
-                return await self._list_sessions(request, call)
+                return await self._listing.page(request, call.caller)
             case q.GetSession():
                 return await self._get_session(await self._settled(target, call))
             case q.Run():
@@ -328,20 +327,6 @@ class Verbs:
         return recording_of(over)
 
     # ---- looking -------------------------------------------------------------------------------
-
-    async def _list_sessions(self, request: q.ListSessions, call: Call) -> r.ListSessionsResult:
-        await self._registry.look_again()
-        sessions, more = list(self._registry.sessions.values()), 0
-        if request.include_exited:
-            destroyed, more = self._registry.destroyed(MOST_DESTROYED)
-            sessions += destroyed
-        else:
-            sessions = [each for each in sessions if not each.exited]
-        sessions.sort(key=lambda each: each.meta.created_at)
-        found = [facts.summary(session, await session.look()) for session in sessions]
-        note = f"{more} more were destroyed before; get_session and read know them." if more else None
-        own = next((each.id for each in sessions if each.meta.owner == call.caller and not each.exited), None)
-        return r.ListSessionsResult(count=len(found), default_session_id=own, note=note, sessions=found)
 
     async def _get_session(self, session: Session) -> r.SessionFacts:
         look = await run.at_rest(session)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tmuxmcp.cli.calling import CALLER, exists
+from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.errors import InvalidArgument, SessionNotFound
 from tmuxmcp.sessions import kept
 
@@ -54,7 +55,7 @@ async def session_meant(broker: Broker, words: Sequence[str], state_dir: Path) -
         return word
     if is_command:
         return None
-    rows = (await broker.list_sessions(include_exited=True)).sessions
+    rows = (await broker.list_sessions(include_exited=True, limit=EVERY_SESSION)).sessions
     ids = [each.session_id for each in rows if not each.ended or each.ended.reason != "destroyed"]
     if near := get_close_matches(word, ids, n=1, cutoff=0.7):
         raise SessionNotFound(

@@ -17,6 +17,7 @@ from tmuxmcp.cli.arguments import program_words, session_id
 from tmuxmcp.cli.calling import MOST_BYTES, telling, with_broker
 from tmuxmcp.cli.service import effective
 from tmuxmcp.cli.table import table_of, terminal_cols
+from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.errors import InvalidArgument, SessionExited, SessionNotFound, TimedOut
 from tmuxmcp.sessions import kept
 
@@ -184,7 +185,7 @@ async def _search(broker: Broker, options: argparse.Namespace) -> int:
 
 
 async def _list(broker: Broker, options: argparse.Namespace) -> int:
-    result = await broker.list_sessions(include_exited=options.all)
+    result = await broker.list_sessions(include_exited=options.all, limit=EVERY_SESSION)
     if options.json:
         output.write_result(result)
         return 0

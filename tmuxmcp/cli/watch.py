@@ -21,6 +21,7 @@ from tmuxmcp.cli.service import effective
 from tmuxmcp.cli.stage import Stage
 from tmuxmcp.cli.table import table_of
 from tmuxmcp.cli.watched import FRAME_S, View, Watched, ended, print_view
+from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.terminal.capture import clip
 
@@ -129,7 +130,7 @@ async def _list_live(broker: Broker, options: argparse.Namespace) -> int:
     state_dir = effective(options)[0].state_dir
     async with Stage.open() as stage:
         while not stage.left.is_set():
-            found = await broker.list_sessions(include_exited=options.all)
+            found = await broker.list_sessions(include_exited=options.all, limit=EVERY_SESSION)
             cols, lines = stage.size
             rows = await table_of(broker, found, cols)
             if len(rows) >= lines:
@@ -144,7 +145,7 @@ async def _list_live(broker: Broker, options: argparse.Namespace) -> int:
 
 async def _list_plain(broker: Broker, options: argparse.Namespace) -> int:
     while True:
-        found = await broker.list_sessions(include_exited=options.all)
+        found = await broker.list_sessions(include_exited=options.all, limit=EVERY_SESSION)
         if options.json:
             output.write_result(found)
         else:

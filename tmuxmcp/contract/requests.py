@@ -26,7 +26,17 @@ from tmuxmcp.contract.request import (
     Seldom,
     operation,
 )
-from tmuxmcp.contract.words import Adopt, FilmFormat, PictureFormat, RecordedAs, SignalName, View, WaitFor, signal_name
+from tmuxmcp.contract.words import (
+    EVERY_SESSION,
+    Adopt,
+    FilmFormat,
+    PictureFormat,
+    RecordedAs,
+    SignalName,
+    View,
+    WaitFor,
+    signal_name,
+)
 
 MAX_BYTES = 16 * 1024 * 1024
 """The most that one result can be asked to hold."""
@@ -187,9 +197,15 @@ class DestroySession(Request[r.DestroySessionResult]):
 
 @operation("List sessions", r.ListSessionsResult, tools="core", acts="nothing", read_only=True, repeatable=True)
 class ListSessions(Request[r.ListSessionsResult]):
-    """All sessions, with what each is doing."""
+    """All sessions, with what each is doing.
+
+    Raises:
+        InvalidArgument
+    """
 
     include_exited: bool = True
+    limit: Annotated[int, Field(ge=1, le=EVERY_SESSION, description="Most rows"), Seldom()] = 100
+    after: Annotated[str, Field(max_length=200, description="next_after of the rows before"), Bound(), Seldom()] = ""
 
 
 @operation(

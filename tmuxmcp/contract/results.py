@@ -214,12 +214,17 @@ class SessionSummary(Result):
 
 
 class ListSessionsResult(Result):
+    """Sessions in the order of their making: those whose program runs, then those that are over."""
+
     count: int
+    """How many there are in all: the list may have fewer."""
     default_session_id: str | None = None
     """The one that is meant where you name none; null: it is still to be made."""
     missing: list[str] | None = None
     """Of many machines those that did not answer: the list may not be whole; null: there is one machine."""
     note: str | None = None
+    next_after: str | None = None
+    """What `after` takes to list the others; null: there are none."""
     sessions: list[SessionSummary]
 
 

@@ -10,6 +10,9 @@ WaitFor = Literal["none", "ready", "command", "idle", "pattern", "changed", "exi
 
 WAITS: tuple[str, ...] = get_args(WaitFor)
 
+EVERY_SESSION = 100_000
+"""As `limit` of a list: more than any machine has sessions."""
+
 SignalName = Literal["INT", "TERM", "HUP", "KILL", "QUIT", "TSTP", "CONT", "USR1", "USR2"]
 """Signals that a caller may send, without SIG."""
 

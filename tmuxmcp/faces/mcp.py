@@ -117,7 +117,7 @@ secret=true, or have the person run `tmuxmcp attach --take SESSION_ID` and type 
 wait_for=ready. `attach_command` only watches.
 - Understood though no schema has them: ctrl alt shift bracketed_paste prompt_pattern screen_id limits \
 scrollback_lines generation data_base64 at_ms at_offset, idle_ms of send and run, format of send, \
-signal of destroy_session, record (true, on_failure) and placement of create_session.
+signal of destroy_session, limit and after of list_sessions, record (true, on_failure) and placement of create_session.
 - Errors begin with a CODE and say what to do next.
 """
 

@@ -11,6 +11,7 @@ import anyio
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.errors import TmuxMcpError
 
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50)
@@ -88,7 +89,7 @@ class Metrics:
     async def page(self, broker: Broker) -> bytes:
         """All of it as text, with the sessions as they are now."""
         modes: dict[str, int] = {}
-        for session in (await broker.list_sessions()).sessions:
+        for session in (await broker.list_sessions(limit=EVERY_SESSION)).sessions:
             modes[session.mode] = modes.get(session.mode, 0) + 1
         self._of["tmuxmcp_sessions"].clear()
         for mode, count in modes.items():

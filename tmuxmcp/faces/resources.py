@@ -30,6 +30,7 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.request import R, Request
+from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.errors import InvalidArgument, SessionNotFound, TmuxMcpError, Unsupported
 from tmuxmcp.faces.portable import portable
 
@@ -140,7 +141,7 @@ class Resources:
                 cut = {"begin_offset": cast.begin, "end_offset": cast.end, "first_offset": cast.first}
                 meta = {CUT: cut | {"cut": cast.begin > 0}}
             case _:
-                text = _json((await self._do(ctx, q.ListSessions())).model_dump(mode="json"))
+                text = _json((await self._do(ctx, q.ListSessions(limit=EVERY_SESSION))).model_dump(mode="json"))
         mime_type = MIME_TYPES.get(part, "application/json")
         return TextResourceContents(uri=uri, mime_type=mime_type, text=portable(text), _meta=meta)
 
@@ -149,7 +150,7 @@ class Resources:
 
     async def _session_ids(self, ctx: Context) -> list[str]:
         try:
-            listed = (await self._do(ctx, q.ListSessions())).sessions
+            listed = (await self._do(ctx, q.ListSessions(limit=EVERY_SESSION))).sessions
             return [each.session_id for each in listed if each.ended is None or each.ended.reason != "destroyed"]
         except TmuxMcpError as error:
             raise failed(error, SESSIONS) from None

@@ -42,6 +42,29 @@ def born_since(since_s: float) -> list[Row]:
     return [Row(pid, stat.parent, stat.group, stat.session) for pid, stat in rows if stat.born_s >= since_s - SLACK_S]
 
 
+def with_descendants(pid: int) -> list[psutil.Process]:
+    """A process, its children, theirs and so on, parents first; other processes are not looked at.
+
+    Raises:
+        psutil.Error: it has ended.
+    """
+    first = psutil.Process(pid)
+    if not os.path.exists(f"/proc/{pid}/task/{pid}/children"):  # the system has no such lists
+        return [first, *first.children(recursive=True)]
+    found, todo, seen = [first], [pid], {pid}
+    while todo:
+        parent = todo.pop(0)
+        with suppress(OSError):
+            for each in proc.children(parent, proc.threads(parent)):
+                if each in seen:
+                    continue
+                seen.add(each)
+                todo.append(each)
+                with suppress(psutil.Error):
+                    found.append(psutil.Process(each))
+    return found
+
+
 def _by_psutil() -> list[Row]:
     found = []
     for process in psutil.process_iter():

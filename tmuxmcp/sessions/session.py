@@ -24,6 +24,7 @@ from tmuxmcp.contract.results import Ended, Usage
 from tmuxmcp.contract.times import iso, seconds_of
 from tmuxmcp.errors import IoError, SessionExited
 from tmuxmcp.host.locks import if_free
+from tmuxmcp.host.processes import with_descendants
 from tmuxmcp.readiness import kernel as readiness
 from tmuxmcp.readiness.kernel import KernelFacts
 from tmuxmcp.readiness.weak import Entered
@@ -658,8 +659,7 @@ class Session:
             return None
         cpu_s, rss, count = 0.0, 0, 0
         with suppress(psutil.Error):
-            program = psutil.Process(self.pid)
-            for process in [program, *program.children(recursive=True)]:
+            for process in with_descendants(self.pid):
                 with suppress(psutil.Error):
                     times = process.cpu_times()
                     cpu_s += times.user + times.system
