@@ -44,15 +44,19 @@ int main(int argc, char **argv)
 """
 
 
+def built(place: Path) -> Path:
+    """The program, made there of its source."""
+    (place / "door.c").write_text(SOURCE)
+    options = ["-g", "-O0", "-fno-pie", "-no-pie"]
+    subprocess.run(["gcc", *options, "-o", "door", "door.c"], cwd=place, check=True, timeout=60)
+    return place / "door"
+
+
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("program")
-    (place / "door.c").write_text(SOURCE)
     (place / "door-gdb.gdb").write_text(f"shell touch {place}/auto-loaded\n")
-    subprocess.run(
-        ["gcc", "-g", "-O0", "-fno-pie", "-no-pie", "-o", "door", "door.c"], cwd=place, check=True, timeout=60
-    )
-    return place / "door"
+    return built(place)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """Debuggers: gdb by GDB/MI, each with a session as the terminal of what it debugs.
 
 gdb runs below a supervisor, as `run_process` has it: it and all that it starts end with the broker, however that ends.
+With a sandbox in the settings gdb is inside, and so is whatever its commands run; its session's terminal is lent to it.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ import logging
 import os
 import re
 import secrets
-import signal
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
+from tmuxmcp.broker import inside
 from tmuxmcp.broker.machine import Machine
 from tmuxmcp.broker.reading import clamp
 from tmuxmcp.contract import requests as q
@@ -25,12 +26,25 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.limits import Limits
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import FileMissing, InvalidArgument, IoError, PathOutsideRoot, ResourceLimit, TimedOut
+from tmuxmcp.errors import (
+    FileMissing,
+    InvalidArgument,
+    IoError,
+    PathOutsideRoot,
+    PolicyDenied,
+    ResourceLimit,
+    TimedOut,
+)
 from tmuxmcp.gdb import mi
 from tmuxmcp.host import process
+from tmuxmcp.host.environment import find_cwd, find_program
 from tmuxmcp.host.limits import rlimits
 from tmuxmcp.host.output import PIPE_BYTES
+from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.sessions import lease
+from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.tmux import launch
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +58,7 @@ INTERRUPT_S = 0.2
 """For gdb to take an interruption as a command."""
 
 LOOK_EVERY_S = 0.5
-"""How soon gdb ends after its session."""
+"""How soon gdb ends after its session, and a wait when a person takes that."""
 
 KEPT_BYTES = 64 * 1024
 """Of text, and of records, until they are told."""
@@ -61,8 +75,16 @@ BEGIN = (
     "history save off",
     "mi-async on",  # so that gdb listens while the program runs
 )
-HOLD = "trap '' INT QUIT TSTP; while kill -0 {pid} 2>/dev/null; do sleep 1; done"
-"""Holds a terminal until our process is gone, however it ends. No key ends it."""
+HOLD = """\
+trap '' INT QUIT TSTP
+n=0
+until [ -p "$1" ]; do n=$((n + 1)); [ $n -lt 100 ] || exit; sleep 0.1; done
+read -r end <"$1"
+"""
+"""Holds a terminal until nobody has a pipe open for writing any more, or makes none. No key ends it."""
+
+HELD_BY = "gdb"
+"""Name of that pipe."""
 
 PLAIN = re.compile(r"[A-Za-z0-9_./:=,+@%-]+")
 """Arguments that come through gdb as they are without a shell: it splits at blanks, whatever quotes say."""
@@ -85,6 +107,8 @@ class Debugger:
     gdb_id: str
     caller: str
     session: Session
+    held: int = -1
+    """The pipe whose end ends the session."""
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     over: anyio.Event = field(default_factory=anyio.Event)
     """It is to end, or has ended."""
@@ -94,7 +118,7 @@ class Debugger:
     """The last command with a result."""
     _token: int = 0
     _input: int = -1
-    _pid: int = 0
+    _child: process.Child | None = None
     _heard: anyio.Event = field(default_factory=anyio.Event)
     _records: list[mi.Record] = field(default_factory=list)
     _text: list[str] = field(default_factory=list)
@@ -102,18 +126,17 @@ class Debugger:
     _truncated: bool = False
     _stopped: mi.Record | None = None
 
-    async def keep(self, program: process.Program, *, task_status: TaskStatus[None]) -> None:
-        """Run gdb until it, its session or the broker ends.
+    async def keep(self, started: AbstractAsyncContextManager[process.Child], *, task_status: TaskStatus[None]) -> None:
+        """Run gdb until it, its session or the broker ends; its session ends with it.
 
         Raises:
             TmuxMcpError: it did not start.
         """
         begun = False
         try:
-            async with process.supervised(program, True) as child:
-                await child.started(program)
+            async with started as child:
                 assert child.process.stdin
-                self._pid = child.pid
+                self._child = child
                 self._input = child.process.stdin.fileno()
                 async with anyio.create_task_group() as tg:
                     tg.start_soon(self._read, child.stdout)
@@ -128,27 +151,37 @@ class Debugger:
                 raise
             log.exception("a debugger failed")  # no reason to end the broker
         finally:
-            self._input = -1
-            self.over.set()
+            self._input, self._child = -1, None
+            self.let_go()
             self._heard.set()
             self.gone.set()
+
+    def let_go(self) -> None:
+        """Let its session end."""
+        self.over.set()
+        if self.held >= 0:
+            os.close(self.held)
+            self.held = -1
 
     async def command(self, command: str, timeout_s: float) -> r.GdbCmdResult:
         """Give gdb a command, and wait for its result, and for a stop if the program runs by it; empty: only wait.
 
         Raises:
+            SessionTaken: a person holds its session.
             IoError: gdb has ended, and did not answer.
         """
         async with self.lock:
-            token, done = 0, False
+            token, done, taken = 0, False, False
             waits = not command or command.split()[0] in ("interrupt", "-exec-interrupt")
             with anyio.move_on_after(timeout_s):
                 if command:
+                    await self.session.refresh()
+                    lease.refuse(self.session)  # nothing is waited for from here to the first byte
                     token = self._token = self._token + 1
                     await self._write(mi.line_of(token, command))
                     if waits:
                         await self._interrupt(token)
-                ran = self.running
+                ran, held = self.running, self.session.lease
                 while not self.over.is_set():
                     heard = self._heard = anyio.Event()
                     answered = self.answered >= token
@@ -156,11 +189,14 @@ class Debugger:
                     if answered and not begun and not (waits and self.running):
                         done = True
                         break
+                    if self.session.lease not in (None, held):
+                        taken = True
+                        break
                     await heard.wait()
             ended = self.over.is_set()
             if ended and self.answered < token and not QUIT.fullmatch(command):
                 raise IoError("gdb has ended and did not answer.", hint="gdb_open starts another one.")
-            return self._told(_note(ended, done or self.answered >= token, self.running and not ended))
+            return self._told(_note(ended, taken, done or self.answered >= token, self.running and not ended))
 
     def _told(self, note: str | None) -> r.GdbCmdResult:
         """All that has come since the last time."""
@@ -182,16 +218,17 @@ class Debugger:
             while self.answered < token and not self.over.is_set():
                 heard = self._heard = anyio.Event()
                 await heard.wait()
-        if self.answered < token and not self.over.is_set() and self._pid:
-            with suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGINT)
+        if self.answered < token and self._child:
+            await self._child.interrupt()
 
     async def _write(self, line: str) -> None:
         view = memoryview(line.encode("utf-8", "surrogateescape"))
         try:
             while view and self._input >= 0:
-                await anyio.wait_writable(self._input)
-                view = view[os.write(self._input, view) :]
+                try:
+                    view = view[os.write(self._input, view) :]
+                except BlockingIOError:
+                    await anyio.wait_writable(self._input)
         except OSError:
             self.over.set()
 
@@ -243,6 +280,9 @@ class Debugger:
     async def _mind_session(self) -> None:
         while not self.session.exited:
             await anyio.sleep(LOOK_EVERY_S)
+            await self.session.refresh()
+            if self.session.lease:
+                self._heard.set()
         self.over.set()
         self._heard.set()
 
@@ -254,12 +294,14 @@ class Debuggers:
         self,
         settings: BrokerSettings,
         machine: Machine,
+        boundary: Boundary,
         tasks: TaskGroup,
+        directory: Callable[[str], SessionDirectory],
         terminal: Terminal,
         end: Callable[[Session], Awaitable[None]],
     ) -> None:
-        self._settings, self._machine, self._tasks = settings, machine, tasks
-        self._make_terminal, self._end = terminal, end
+        self._settings, self._machine, self._boundary, self._tasks = settings, machine, boundary, tasks
+        self._directory, self._make_terminal, self._end = directory, terminal, end
         self._open: dict[str, Debugger] = {}
         self._opening = 0
 
@@ -276,6 +318,8 @@ class Debuggers:
                 return await self._command(request, self._of(request.gdb_id, call))
             case q.GdbClose():
                 debugger = self._of(request.gdb_id, call)
+                await self._settle(debugger.session)
+                lease.refuse(debugger.session)
                 await self._close(debugger)
                 return r.GdbCloseResult(gdb_id=debugger.gdb_id, closed=debugger.gone.is_set())
 
@@ -293,33 +337,81 @@ class Debuggers:
                 hint='For a breakpoint\'s commands: -break-commands 1 "print x" "continue".',
             )
         allowed_ms, _ = clamp(self._settings, request.timeout_ms)
+        await self._settle(debugger.session)
         told = await debugger.command(request.command.strip(), allowed_ms / 1000)
         if debugger.over.is_set():
             await self._close(debugger)
         return told
 
+    async def _settle(self, session: Session) -> None:
+        """See who holds it: not whoever has gone."""
+        await session.refresh()
+        if session.lease:
+            await lease.settle(session, self._settings.take_timeout_s)
+
     async def _opened(self, request: q.GdbOpen, call: Call) -> r.GdbOpenResult:
-        program = await self._program(request)
+        level = await anyio.to_thread.run_sync(self._boundary.level)
+        argv = await self._argv(request)
         alive = [each for each in self._open.values() if not each.gone.is_set()]
         if len(alive) + self._opening >= MOST:
             raise ResourceLimit(f"{MOST} debuggers are open.", hint="End one with gdb_close.")
         self._opening += 1
         try:
-            asked = q.CreateSession("sh", ["-c", HOLD.format(pid=os.getpid())], wait_ready=False).filled(self._settings)
-            session = await self._make_terminal(asked, call)
-            debugger = Debugger(f"gdb_{secrets.token_hex(4)}", call.caller, session)
+            session, held = await self._terminal(call)
+            debugger = Debugger(f"gdb_{secrets.token_hex(4)}", call.caller, session, held)
             try:
-                await self._tasks.start(lambda *, task_status: debugger.keep(program, task_status=task_status))
+                started = self._started(argv, session)
+                await self._tasks.start(lambda *, task_status: debugger.keep(started, task_status=task_status))
                 text = await self._begin(debugger, request)
             except BaseException:
                 with anyio.CancelScope(shield=True):
-                    debugger.over.set()
-                    await self._end(session)
+                    await self._close(debugger)
                 raise
             self._open[debugger.gdb_id] = debugger
         finally:
             self._opening -= 1
-        return r.GdbOpenResult(gdb_id=debugger.gdb_id, session_id=session.id, text=text)
+        note = inside.ALIKE if level == "limits" else None
+        return r.GdbOpenResult(
+            gdb_id=debugger.gdb_id, session_id=session.id, sandbox=session.bounds.sandbox, note=note, text=text
+        )
+
+    async def _terminal(self, call: Call) -> tuple[Session, int]:
+        """A session for the program's terminal, and the pipe that keeps it there: it ends when that is closed."""
+        name = f"sess_{secrets.token_hex(4)}"
+        directory, confined = self._directory(name).resolved(), self._machine.is_inside
+        pipe = (directory.within if confined else directory.path) / HELD_BY
+        asked = q.CreateSession("sh", ["-c", HOLD, "sh", str(pipe)], name=name, wait_ready=False)
+        session = await self._make_terminal(asked.filled(self._settings), call)
+        try:
+            os.mkfifo(pipe, 0o600)
+            return session, os.open(pipe, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            await self._end(session)
+            raise IoError(f"The terminal cannot be held: {error.strerror}.") from None
+
+    @asynccontextmanager
+    async def _started(self, argv: list[str], session: Session) -> AsyncIterator[process.Child]:
+        """gdb at work, in the settings' sandbox if there is one; afterwards it is gone with all that it started."""
+        assert session.pane
+        async with inside.child(self._boundary, session.pane.tty) as (box, temporary):
+            cwd = find_cwd(self._settings.files_root or self._settings.cwd)
+            if box.level != "none" and not await anyio.to_thread.run_sync(self._reaches, cwd):
+                cwd = temporary
+            env = self._machine.environment({}) | box.env | {"TERM": self._settings.term}
+            if "set startup-with-shell on" in argv:
+                env |= {"SHELL": "/bin/sh"}
+            limits = rlimits(Limits().within(self._settings.limits))
+            program = replace(process.find(argv, cwd=cwd, env=env, rlimits=limits), box=box, code=str(launch.PACKAGE))
+            async with process.started(program) as child:
+                yield child
+
+    def _reaches(self, path: str) -> bool:
+        """Whether a path is to be seen in the settings' sandbox."""
+        try:
+            inside.reached(self._boundary, [*self._boundary.everywhere()], path, False)
+        except PathOutsideRoot:
+            return False
+        return True
 
     async def _begin(self, debugger: Debugger, request: q.GdbOpen) -> str:
         """Give the program its terminal, and attach; what gdb said meanwhile.
@@ -329,7 +421,8 @@ class Debuggers:
             TimedOut
         """
         assert debugger.session.pane
-        commands = [f"-inferior-tty-set {debugger.session.pane.tty}", "unset environment LINES"]
+        terminal = inside.terminal_within(debugger.session.bounds.sandbox, debugger.session.pane.tty)
+        commands = [f"-inferior-tty-set {terminal}", "unset environment LINES"]
         commands += ["unset environment COLUMNS", *([f"-target-attach {request.pid}"] if request.pid else [])]
         said = ""
         with anyio.move_on_after(OPEN_S) as waiting:
@@ -343,11 +436,11 @@ class Debuggers:
             raise TimedOut(f"gdb was not ready within {OPEN_S:g} s.")
         return said
 
-    async def _program(self, request: q.GdbOpen) -> process.Program:
+    async def _argv(self, request: q.GdbOpen) -> list[str]:
         """gdb and its arguments.
 
         Raises:
-            FileMissing, InvalidArgument, PathOutsideRoot, ProgramNotFound
+            FileMissing, InvalidArgument, PathOutsideRoot, PolicyDenied, ProgramNotFound
         """
         if not (request.path or request.core or request.pid) or (request.core and request.pid):
             raise InvalidArgument("What is to be debugged?", hint="Give path, or pid, or a core with its path.")
@@ -355,6 +448,11 @@ class Debuggers:
             raise InvalidArgument("An argument cannot hold a newline or NUL here.")
         if request.args and not request.path:
             raise InvalidArgument("args needs path.")
+        if request.pid and self._machine.is_inside:
+            raise PolicyDenied(
+                "gdb is in a sandbox, from where it can attach to nothing outside.",
+                hint="Give path, so that gdb starts the program itself.",
+            )
         path, core = [await anyio.to_thread.run_sync(self._real, each) for each in (request.path, request.core)]
         plain = all(PLAIN.fullmatch(each) for each in request.args)
         begin = [*BEGIN, f"startup-with-shell {'off' if plain else 'on'}"]
@@ -362,10 +460,8 @@ class Debuggers:
         argv += [word for each in begin for word in ("-iex", f"set {each}")]
         argv += [f"--core={core}"] if core else []
         argv += ["--args", path, *request.args] if path else []
-        env = self._machine.environment({}) | {"TERM": self._settings.term}
-        env |= {} if plain else {"SHELL": "/bin/sh"}
-        cwd = self._settings.files_root or self._settings.cwd
-        return process.find(argv, cwd=cwd, env=env, rlimits=rlimits(Limits().within(self._settings.limits)))
+        find_program("gdb", self._machine.environment({})["PATH"], "/")
+        return argv
 
     def _real(self, path: str) -> str:
         """Where a path leads; beneath files_root, if that is set."""
@@ -373,6 +469,8 @@ class Debuggers:
             return ""
         if "\0" in path:
             raise InvalidArgument("A path holds no NUL.")
+        if self._machine.is_inside:
+            inside.reached(self._boundary, [*self._boundary.everywhere()], path, False)
         root = os.path.realpath(self._settings.files_root) if self._settings.files_root else ""
         real = os.path.realpath(self._machine.absolute(path))
         if root and not real.startswith(root.rstrip("/") + "/"):
@@ -385,6 +483,7 @@ class Debuggers:
         debugger.over.set()
         with anyio.move_on_after(process.GRACE_S + process.SLACK_S):
             await debugger.gone.wait()
+        debugger.let_go()
         await self._end(debugger.session)
         self._open.pop(debugger.gdb_id, None)
 
@@ -404,9 +503,11 @@ def _resumed(records: list[mi.Record]) -> bool:
     return any(each.kind == "exec" and each.name == "running" for each in records)
 
 
-def _note(ended: bool, answered: bool, running: bool) -> str | None:
+def _note(ended: bool, taken: bool, answered: bool, running: bool) -> str | None:
     if ended:
         return "gdb has ended, and with it what it had started."
+    if taken:
+        return "A person has taken the program's session over. What was begun goes on; an empty command waits for it."
     if not answered:
         return "gdb has not answered yet; its answer comes with the next command."
     return "The program runs. interrupt stops it; an empty command waits until it stops." if running else None

@@ -97,8 +97,11 @@ async def files(boundary: Boundary, work: filework.Work, path: str, *arguments: 
 
 
 @asynccontextmanager
-async def child(boundary: Boundary) -> AsyncIterator[tuple[Sandbox, str]]:
+async def child(boundary: Boundary, terminal: str = "") -> AsyncIterator[tuple[Sandbox, str]]:
     """What is put around a process of ours, and its directory for temporary files as it sees it.
+
+    Args:
+        terminal: the path of one that is lent to it; within it is called as `terminal_within` says.
 
     Raises:
         PolicyDenied, Unsupported
@@ -109,7 +112,7 @@ async def child(boundary: Boundary) -> AsyncIterator[tuple[Sandbox, str]]:
             yield NO_SANDBOX, str(place.temporary)
             return
         writable = await anyio.to_thread.run_sync(boundary.everywhere)
-        box = plan(boundary, level, writable, place)
+        box = plan(boundary, level, writable, place, terminal)
         yield box, box.env.get("TMPDIR", str(place.temporary))
 
 
@@ -169,8 +172,15 @@ def reached(boundary: Boundary, writable: list[str], path: str, writes: bool) ->
     return Files(root if root and Path(root).is_relative_to(above) else above, base), real
 
 
-def plan(boundary: Boundary, level: Level, writable: dict[str, Identity], place: Workplace) -> Sandbox:
-    """What is done for a process that has no terminal."""
+def terminal_within(level: Level, path: str) -> str:
+    """What a terminal that is lent to a sandbox is called in it."""
+    return bubblewrap.CONSOLE if level == "bubblewrap" else path
+
+
+def plan(
+    boundary: Boundary, level: Level, writable: dict[str, Identity], place: Workplace, terminal: str = ""
+) -> Sandbox:
+    """What is done for a process that has no terminal of its own; it may be lent one."""
     settings = boundary.settings
     around = Around(
         writable=writable,
@@ -181,6 +191,7 @@ def plan(boundary: Boundary, level: Level, writable: dict[str, Identity], place:
         hidden=boundary.hidden(writable),
         network=settings.sandbox_network,
         terminal=False,
+        other_terminal=terminal,
         temporary_prefixes=shells.temporary_prefixes(),
     )
     return sandbox.plan(level, around)

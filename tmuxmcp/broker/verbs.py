@@ -170,7 +170,7 @@ class Verbs:
                 from tmuxmcp.broker import recordings  # late: it brings the emulator
 
                 return await recordings.export(await self._settled(target, call), request, self._machine, call)
-            case q.GdbOpen() | q.GdbCmd() | q.GdbClose() if not self._machine.is_inside:
+            case q.GdbOpen() | q.GdbCmd() | q.GdbClose():
                 return await self._debuggers.act(request, call)
             case _ if request.operation.acts in BESIDE:
                 return await self._machine.act(request, call)
@@ -211,7 +211,9 @@ class Verbs:
             with suppress(TmuxMcpError):
                 await self.end(session, Reason.DESTROYED, "KILL", 0)
 
-        return Debuggers(self._settings, self._machine, self.tasks, terminal, end)
+        return Debuggers(
+            self._settings, self._machine, self._boundary, self.tasks, self._registry.directory, terminal, end
+        )
 
     async def finish_recording(self, session: Session) -> None:
         """Bring the recording of a session that is over to its end.

@@ -786,7 +786,7 @@ class GdbOpen(Request[r.GdbOpenResult]):
 
     Raises:
         FileMissing, InvalidArgument, PathOutsideRoot, PolicyDenied, ProgramNotFound, ResourceLimit, MaxSessions,
-        TimedOut, IoError
+        Unsupported, TimedOut, IoError
     """
 
     path: Annotated[str, Field(description="The program"), FilePath()] = ""
@@ -810,7 +810,7 @@ class GdbCmd(Request[r.GdbCmdResult]):
     program stops. After a timeout it runs on: interrupt stops it, an empty command waits on.
 
     Raises:
-        InvalidArgument, PolicyDenied, IoError
+        InvalidArgument, PolicyDenied, SessionTaken, IoError
     """
 
     gdb_id: GdbId
@@ -823,7 +823,7 @@ class GdbClose(Request[r.GdbCloseResult]):
     """End gdb, the program that it started, and its session. A process that it was attached to lives on.
 
     Raises:
-        InvalidArgument, PolicyDenied
+        InvalidArgument, PolicyDenied, SessionTaken
     """
 
     gdb_id: GdbId

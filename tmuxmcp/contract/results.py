@@ -827,6 +827,9 @@ class GdbOpenResult(Result):
     """For gdb_cmd and gdb_close."""
     session_id: str
     """The program's terminal: its input and output."""
+    sandbox: Level = "none"
+    """The sandbox that gdb and the program are in: bubblewrap, landlock, limits or none."""
+    note: str | None = None
     text: str
     """What gdb said."""
 

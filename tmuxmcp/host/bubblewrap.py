@@ -19,6 +19,9 @@ PROBE_S = 5.0
 OWN = ("/tmp", "/var/tmp", "/run")
 """Directories that are empty in a sandbox: others' files and sockets lie there."""
 
+CONSOLE = "/dev/console"
+"""Where programs within find the terminal that they were given: those of the machine are not to be seen."""
+
 MASKED = (
     *("/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats"),
     *("/proc/sched_debug", "/proc/scsi", "/proc/sysrq-trigger", "/proc/timer_list", "/proc/timer_stats"),
@@ -33,7 +36,13 @@ def find() -> str | None:
 
 
 def argv(
-    bwrap: str, *, hidden: Iterable[str], readable: Iterable[str], writable: Iterable[str], network: bool
+    bwrap: str,
+    *,
+    hidden: Iterable[str],
+    readable: Iterable[str],
+    writable: Iterable[str],
+    network: bool,
+    console: str = "",
 ) -> list[str]:
     """The words before the program's.
 
@@ -41,12 +50,14 @@ def argv(
         hidden: directories that are empty within, but for what the other two name in them.
         readable: paths in them that are there.
         writable: directories that can be written to.
+        console: a terminal that is `CONSOLE` within; empty: standard output is, if it is one.
     """
     # For root, too: bubblewrap would do without, and capabilities within be those of the machine.
     words = [bwrap, "--die-with-parent", "--unshare-user", *_no_more_users(bwrap)]
     words += ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     words += [] if network else ["--unshare-net"]
     words += ["--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev"]
+    words += ["--dev-bind", console, CONSOLE] if console else []
     # Read-only: for /proc/sys the kernel looks at the user id, and root's is root's without any capability. Of a
     # /proc that is locked read-only, a user namespace within gets none that can be written to (mount_too_revealing).
     words += ["--proc", "/proc", *_masks(), "--remount-ro", "/proc"]

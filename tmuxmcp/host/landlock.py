@@ -98,6 +98,7 @@ def words(
     writable: Iterable[str],
     same: Mapping[str, Identity],
     terminal: bool,
+    other_terminal: str = "",
 ) -> list[tuple[str, str]]:
     """What the launcher's step does to reach nothing else.
 
@@ -107,6 +108,7 @@ def words(
         writable: directories that can be written to.
         same: what some of them have to be still.
         terminal: standard input is one, which can be used.
+        other_terminal: the path of one that can be used as well.
     """
     rights = all_rights(abi)
     holes = sorted({"/dev", *hidden})
@@ -117,6 +119,7 @@ def words(
         # Not beneath itself what is hidden: of a home directory, everything but the state directory.
         allowed += [(rights, each) for each in around(path, holes)]
     allowed += [(DEVICE, f"/dev/{name}") for name in DEVICES]
+    allowed += [(DEVICE, other_terminal)] if other_terminal else []
     rules = [_rule(right & rights, path, same.get(path)) for right, path in allowed]
     rules += [("allow_terminal", str(DEVICE & rights))] if terminal else []
     return [ruleset(abi), *rules, ("enforce", "")]

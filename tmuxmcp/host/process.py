@@ -285,6 +285,10 @@ class Child:
         text = said.decode(errors="replace").strip()[-500:]
         return Unsupported(f"The sandbox could not be made: {text}.", hint="`tmuxmcp doctor` says what can be had.")
 
+    async def interrupt(self) -> None:
+        """Send the program SIGINT, and what runs in its process group, as Ctrl-C in a terminal does."""
+        await self.send(b"I")
+
     async def ended(self, timeout_s: float) -> tuple[list[str], bool]:
         """Wait for the report; end the tree when the time is up.
 

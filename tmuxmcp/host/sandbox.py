@@ -36,6 +36,8 @@ class Around:
     network: bool = True
     terminal: bool = True
     """Its standard input is a terminal of its own."""
+    other_terminal: str = ""
+    """The path of a terminal that is lent to it beside its own."""
     temporary_prefixes: Mapping[str, str] = field(default_factory=dict)
     """Variables of programs that take no notice of TMPDIR, and what their files in it begin with."""
 
@@ -175,6 +177,7 @@ def plan(level: Level, around: Around) -> Sandbox:
         readable=[path for path in readable if any(Path(path).is_relative_to(each) for each in hide)],
         writable=[*around.writable, around.own],
         network=around.network,
+        console=around.other_terminal,
     )
     return Sandbox(level, inner, [*wrapper, "--"], {"TMPDIR": "/tmp"})
 
@@ -189,6 +192,7 @@ def _landlock(around: Around, readable: list[str]) -> Sandbox:
         writable=[*around.writable, around.own],
         same=around.writable,
         terminal=around.terminal,
+        other_terminal=around.other_terminal,
     )
     truncate = landlock.version() >= 3
     words += _filter(False, around.network, attach=True, limits_of_others=False, truncate=truncate)

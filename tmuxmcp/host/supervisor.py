@@ -4,9 +4,9 @@ It adopts orphans (PR_SET_CHILD_SUBREAPER), so that nothing the program starts g
 and process groups that makes, and it is over when no child is left. It ends the whole tree when the broker says so
 on FD, when the broker is gone, and when the program has ended and left something running.
 
-On FD: the broker sends what to run, as `marshal` behind its length, later perhaps one byte: end it. It gets lines of
-words: `pid N`, then `runs` or `failed CODE ERRNO REASON`, and at the end the report. Imports are the start-up time of
-every call.
+On FD: the broker sends what to run, as `marshal` behind its length, later perhaps bytes: `I` interrupts the program and
+its process group, any other ends all. It gets lines of words: `pid N`, then `runs` or `failed CODE ERRNO REASON`, at
+the end the report. Imports are the start-up time of every call.
 
 In a sandbox of bubblewrap's it runs within, and confines itself as what it starts. In any other it stays outside.
 What comes from within may come from anybody there: so the broker is told by plain lines, never by `marshal`.
@@ -56,8 +56,20 @@ class Supervisor:
         ready, _, _ = select.select(listen, [], [], timeout_s)
         if self.wake in ready:
             os.read(self.wake, 4096)
-        self.ordered |= self.fd in ready  # a byte, or the end: the broker is gone
+        if self.fd in ready:
+            self.obey()
         return self.reap()
+
+    def obey(self) -> None:
+        """Do what the broker says; it is gone when it can say nothing more."""
+        try:
+            said = os.read(self.fd, 1)
+        except OSError:
+            said = b""
+        if said != b"I":
+            self.ordered = True
+        elif self.status is None:
+            send(-self.pid, _signal.SIGINT)
 
     def reap(self) -> bool:
         """Take the status of every child that has ended; return whether one is left."""
