@@ -9,6 +9,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -165,3 +166,16 @@ async def test_a_broker_of_a_command_or_a_program_writes_none(state_dir: Path) -
                 await anyio.sleep(0.01)
         size = directory.log.stat().st_size
     assert unknown(directory) == [size]
+
+
+def test_a_broker_in_a_thread_writes_times_of_sessions_made_later(state_dir: Path) -> None:
+    async def make() -> None:
+        settings = Settings(state_dir=state_dir, program="bash")
+        async with tmuxmcp.open_broker(settings, keeps_times=True) as broker:
+            await broker.health()  # it has begun to keep times, and there was no session
+            await broker.create_session(name="a")
+            await broker.run("echo x", "a")
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(anyio.run, make).result()
+    assert directory_of(state_dir).timing.exists()

@@ -78,7 +78,7 @@ class Timekeeper:
     async def _mind_stops(self) -> None:
         """Notice when this process was stopped (SIGSTOP) and goes on."""
         if threading.current_thread() is not threading.main_thread():
-            return  # signals come to the main thread alone
+            await anyio.sleep_forever()  # signals come to the main thread alone; the group stays open for sessions
         with anyio.open_signal_receiver(signal.SIGCONT) as signals:
             async for _ in signals:
                 self._delays.note()
