@@ -20,7 +20,10 @@ import resource
 import select
 import sys
 import time
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # `typing` costs more than all the rest of a start
+    from typing import Any
 
 PR_SET_CHILD_SUBREAPER = 36
 LINGER_S = 0.5
@@ -170,7 +173,7 @@ def adopt_orphans() -> None:
         pass
 
 
-def read_work(fd: int) -> dict[str, Any]:
+def read_work(fd: int) -> "dict[str, Any]":
     """What to run; the broker sends its length first.
 
     Raises:
@@ -186,7 +189,7 @@ def read_work(fd: int) -> dict[str, Any]:
     return work
 
 
-def start(work: dict[str, Any], fd: int) -> tuple[int, str]:
+def start(work: "dict[str, Any]", fd: int) -> tuple[int, str]:
     """Start the program; return its pid, and why it could not be started: code, error number and reason, or nothing."""
     told, failed = os.pipe()
     pid = os.fork()
@@ -200,7 +203,7 @@ def start(work: dict[str, Any], fd: int) -> tuple[int, str]:
     return pid, failure.decode(errors="replace")
 
 
-def become(work: dict[str, Any], fd: int, failed: int) -> None:
+def become(work: "dict[str, Any]", fd: int, failed: int) -> None:
     """In the child: a session of its own, the sandbox, the limits, default signals, and then exec.
 
     The pid is told from here: the program may kill us as the first thing it does.
@@ -228,7 +231,7 @@ def become(work: dict[str, Any], fd: int, failed: int) -> None:
         os._exit(127)
 
 
-def confine(work: dict[str, Any]) -> None:
+def confine(work: "dict[str, Any]") -> None:
     """Do to ourselves what the sandbox wants (`confine.py`)."""
     if work["confine"]:
         sys.path.append(work["code"])

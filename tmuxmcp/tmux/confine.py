@@ -6,8 +6,11 @@ Each thing to do is a word and a value of text. Nothing here is decided: the bro
 import os
 import resource
 import stat
-from collections.abc import Callable
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # `typing` costs more than all the rest of a start
+    from collections.abc import Callable
+    from typing import Any
 
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, SECCOMP_MODE_FILTER = 22, 38, 2
 CAPABILITY_VERSION_3 = 0x20080522
@@ -89,7 +92,7 @@ def _check(found: os.stat_result, device: str, inode: str) -> None:
 # ---- what the kernel takes away ----------------------------------------------------------------------
 
 
-def _libc() -> Any:
+def _libc() -> "Any":
     import ctypes
 
     return ctypes.CDLL(None, use_errno=True)
@@ -181,7 +184,7 @@ def seccomp(value: str) -> None:
     _checked(_libc().prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0))
 
 
-DO: dict[str, Callable[[str], None]] = {
+DO: "dict[str, Callable[[str], None]]" = {
     "group": join_group,
     "limit": limit,
     "hand": hand,

@@ -75,7 +75,7 @@ def write_wrapped_spec(
     write_spec(path_within, executable=executable, argv=argv, env=env, cwd=cwd, umask=umask, confine=within)
     outer = [*confine, ("report", str(report)), ("keep_report", ""), ("hand", str(path_within))]
     # Nothing of the caller's variables: by LD_PRELOAD the wrapper would run his code, outside.
-    whole = [*wrapper, sys.executable, "-I", "-S", str(PACKAGE / "step.py"), "inside"]
+    whole = [*wrapper, sys.executable, "-I", "-S", str(PACKAGE / "begin.py"), "inside"]
     write_spec(path, executable=whole[0], argv=whole, env=mark, cwd="/", umask=umask, confine=outer)
 
 
@@ -90,7 +90,7 @@ def session_mark(directory: Path) -> dict[str, str]:
 
 def launcher_argv(directory: Path, token: str) -> list[str]:
     """Word one of a pane and its arguments."""
-    return ["/bin/sh", str(PACKAGE / "launcher.sh"), sys.executable, str(PACKAGE / "step.py"), str(directory), token]
+    return ["/bin/sh", str(PACKAGE / "launcher.sh"), sys.executable, str(PACKAGE / "begin.py"), str(directory), token]
 
 
 def sink_argv(directory: Path, log_max_bytes: int, number: int = 1) -> list[str]:

@@ -55,7 +55,8 @@ cut_head() {
   rm -f "$dir/out.keep"
 }
 
-measure
+size=$base
+[ ! -s "$log" ] || measure # of a new log no process has to tell it, beside the program that starts
 # On a full disk it ends, and the broker tries again: a gap that is not written down would never be told.
 [ "$number" -eq 1 ] || tell_gap || exit 1
 echo "$$ $number" >"$dir/sink.pid" || exit 1

@@ -1,10 +1,10 @@
-"""The launcher's short step: becomes the program. Run as `python -I -S step.py SESSION_DIR`; nothing of it remains.
+"""The launcher's short step: becomes the program. `begin.py` runs it with the session's directory; nothing remains.
 
 It takes a process group of its own, makes it the terminal's foreground group, and reads environment, working
 directory and arguments from a file that it removes: never from argv, which everybody can read. Only built-in
 modules are imported: this is the start-up time of every session.
 
-In a sandbox of bubblewrap's it runs twice: outside, where it becomes bwrap, and as `step.py inside` within, where it
+In a sandbox of bubblewrap's it runs twice: outside, where it becomes bwrap, and as `begin.py inside` within, where it
 becomes the program. What the second one needs is open as descriptor 3; what becomes of it is told in descriptor 4.
 """
 
@@ -78,7 +78,6 @@ def wait_for_broker() -> None:
 
 
 def confine(things: list[tuple[str, str]]) -> None:
-    sys.path.append(os.path.dirname(os.path.abspath(__file__)))
     import confine as words  # type: ignore[import-not-found]  # beside this script, not in a package
 
     words.confine(things)
@@ -131,7 +130,3 @@ def main(directory: str) -> None:
         os.umask(0o077)
         write_file(os.path.join(directory, "error"), f"{code}\n{error}")
         sys.exit(127)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
