@@ -12,12 +12,13 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
 from tmuxmcp import jsonc
 from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.latedataclass import dataclass
 
 Scope = Literal["user", "project", "local"]
 Entry = dict[str, Any]

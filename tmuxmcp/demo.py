@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from mcp.client.stdio import stdio_client
 
 from tmuxmcp.cli import output
 from tmuxmcp.contract.times import ms_since
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.tmux.server import find_tmux
 
 LINES = 40

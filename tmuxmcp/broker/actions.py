@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tmuxmcp.broker.input import items_of, key_of, pressed, text_of
@@ -19,6 +18,7 @@ from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.host.parsing import Parsing
 from tmuxmcp.host.policy import Action
 from tmuxmcp.host.shelltext import TEXT_SHELLS, Command
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.terminal.modes import PROMPT_SHELLS
 

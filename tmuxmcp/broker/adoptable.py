@@ -11,10 +11,11 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
 
 from tmuxmcp.host import proc
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness.front import Front, front_of, read_bytes
 from tmuxmcp.readiness.proven import PROVEN
 from tmuxmcp.readiness.stack import stack_of

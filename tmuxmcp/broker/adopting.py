@@ -14,7 +14,7 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import anyio
 
@@ -24,6 +24,7 @@ from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import AdoptionFailed, SessionBusy, SessionTaken, TmuxMcpError
 from tmuxmcp.host import proc
 from tmuxmcp.host.locks import held, open_lock, take
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness.kernel import Waiting
 from tmuxmcp.record.events import Adopted
 from tmuxmcp.record.levels import Level, Stage

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
 
 import anyio
 
@@ -18,6 +17,7 @@ from tmuxmcp.broker.reaching import of_command_line, offer_next
 from tmuxmcp.broker.userinput import shown
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, NoInput, SessionBusy, SessionNotFound, TmuxFailed, TmuxMcpError, WrongMode
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.record.inputrequests import Answer, Became, InputRequest
 from tmuxmcp.sessions import inputrequests, lease

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import dataclass
 
 import anyio
 
@@ -18,6 +17,7 @@ from tmuxmcp.broker.farprompt import may_adopt_far
 from tmuxmcp.broker.wait import Wait, wait_for
 from tmuxmcp.contract.call import Progress
 from tmuxmcp.errors import AdoptionFailed, HostUnreachable, SessionBusy
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session

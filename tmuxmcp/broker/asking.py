@@ -7,12 +7,12 @@ rest, a question for a secret, or a new prompt that stands still.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Literal
 
 from tmuxmcp.broker.adoptable import note_prompt
 from tmuxmcp.broker.matching import draws, line_of_cursor, takes_pastes
 from tmuxmcp.broker.wait import doubt, drawn, edits, stands_again
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness import weak
 from tmuxmcp.readiness.kernel import Waiting
 from tmuxmcp.sessions.logged import all_logged

@@ -17,10 +17,11 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from tmuxmcp.host.atomically import write_atomically
+from tmuxmcp.latedataclass import dataclass
 
 FORGOTTEN_S = 600
 MOST_OPEN = 100

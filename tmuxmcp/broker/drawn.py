@@ -6,14 +6,13 @@ as a crashed program does, is shown as it left it: its last message is there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import anyio
 
 from tmuxmcp.broker import views
 from tmuxmcp.broker.screens import Shown, shown_by
 from tmuxmcp.broker.typed import Ran
 from tmuxmcp.broker.wait import DRAWN
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.plain import begun_full_screen
 from tmuxmcp.terminal.sanitize import sanitize

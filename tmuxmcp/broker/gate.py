@@ -13,7 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -38,6 +38,7 @@ from tmuxmcp.host.notifying import notify
 from tmuxmcp.host.parsing import Parsing
 from tmuxmcp.host.redact import Redactor
 from tmuxmcp.host.sandbox import meets
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.log import wake
 from tmuxmcp.sessions import lease
 from tmuxmcp.sessions.boundary import allows

@@ -12,7 +12,7 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import anyio
@@ -40,6 +40,7 @@ from tmuxmcp.host import process
 from tmuxmcp.host.environment import find_cwd, find_program
 from tmuxmcp.host.limits import rlimits
 from tmuxmcp.host.output import PIPE_BYTES
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.sessions import lease
 from tmuxmcp.sessions.boundary import Boundary

@@ -11,7 +11,6 @@ import os
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import psutil
 
@@ -22,6 +21,7 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.errors import InvalidArgument, Unsupported, WrongMode
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command

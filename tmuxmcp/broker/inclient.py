@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tmuxmcp.broker.answering import Answering, Open
 from tmuxmcp.broker.confirmations import Confirmation
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import PermissionDenied, SessionNotFound
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.sessions import inputrequests, lease
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session

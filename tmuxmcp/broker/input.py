@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tmuxmcp.contract import requests as q
 from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.keys import parse_key, parse_keys
 
 MOST_BETWEEN = 4096

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from tmuxmcp.host.files import Files
 from tmuxmcp.host.project import Identity
 from tmuxmcp.host.sandbox import NO_SANDBOX, Around, Sandbox
 from tmuxmcp.host.workplace import Workplace, workplace
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.tmux import launch, shells
 

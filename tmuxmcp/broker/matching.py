@@ -7,10 +7,10 @@ the end of the line that the cursor is in count: a prompt mostly ends with one.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from tmuxmcp.broker.screens import Shown, shown_by
 from tmuxmcp.host.searching import Pattern
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.sessions.look import Scan
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.forward import column_behind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import anyio
 
@@ -12,6 +12,7 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.errors import InvalidArgument, IoError, NotRetained, TimedOut
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.sessions.past import screen_at
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.doubts import Doubt

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -14,6 +13,7 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import IoError, TimedOut
 from tmuxmcp.host import locks
 from tmuxmcp.host.audit import Audit
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.directory import making_lock
 from tmuxmcp.sessions import retention
 from tmuxmcp.sessions.retention import Removal, Wish

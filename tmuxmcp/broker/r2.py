@@ -7,7 +7,6 @@ import secrets
 import stat
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 
 import anyio
 
@@ -31,6 +30,7 @@ from tmuxmcp.errors import (
 from tmuxmcp.host import process
 from tmuxmcp.host.environment import find_program
 from tmuxmcp.host.sandbox import NO_SANDBOX
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.r2 import pipe
 from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.tmux import launch

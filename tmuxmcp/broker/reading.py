@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from tmuxmcp.broker import commands, past, run, views
@@ -16,6 +16,7 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.words import View
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.host.searching import Searching
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness.kernel import Waiting
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -18,6 +17,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call, Progress
 from tmuxmcp.errors import ResourceLimit, TimedOut
 from tmuxmcp.host import process
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record import exporting
 from tmuxmcp.record.exporting import Exported, Options
 from tmuxmcp.record.recordings import Recorded, Stretch, Wanted

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import anyio
 
@@ -15,6 +14,7 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, SessionExists, TmuxMcpError, Unsupported
 from tmuxmcp.host import ourselves
 from tmuxmcp.host.environment import session_environment
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.sessions import restore
 from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.sessions.registry import ID, Registry

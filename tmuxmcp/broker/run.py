@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import anyio
 
@@ -35,6 +35,7 @@ from tmuxmcp.errors import (
     TimedOut,
     Unsupported,
 )
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness.front import shows_prompts
 from tmuxmcp.readiness.kernel import Waiting
 from tmuxmcp.record.commands import TypedInput

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.capture import Capture, Styled, parse_capture, styled_rows
 from tmuxmcp.terminal.render import changed_rows

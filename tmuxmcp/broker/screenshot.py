@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 
 import anyio
 
@@ -13,6 +12,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.words import PictureFormat
 from tmuxmcp.errors import SessionExited, Unsupported
 from tmuxmcp.host import fonts
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal import markup, picture
 from tmuxmcp.terminal.doubts import Doubt

@@ -10,10 +10,10 @@ import json
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from tmuxmcp.errors import WrongMode
 from tmuxmcp.host import proc
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness.kernel import POLLING, TTY_READ, UNREADABLE, Process
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session

@@ -7,7 +7,6 @@ for the same program, or not at all. The value is had from its source only then,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tmuxmcp.broker import adopting, run
 from tmuxmcp.broker.matching import line_of_cursor
@@ -22,6 +21,7 @@ from tmuxmcp.contract.secrets import Secret
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import ConfirmationDeclined, InvalidArgument, PermissionDenied
 from tmuxmcp.host.secretvalue import value_of
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness.weak import entered_at
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.sessions.logged import all_logged

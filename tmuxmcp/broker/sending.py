@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from tmuxmcp.broker import adopting, run
@@ -20,6 +19,7 @@ from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, NoInput, ResourceLimit, TmuxFailed
 from tmuxmcp.host.terminfo import TMUX_SENDS, home_and_end, type_of
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness.weak import entered_at
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.sessions.logged import all_logged

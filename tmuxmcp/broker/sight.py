@@ -6,7 +6,6 @@ It only looks: no cursor of a caller moves, and nothing counts as told to anybod
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Literal
 
 import anyio
@@ -17,6 +16,7 @@ from tmuxmcp.broker.screens import Shown, shown_by
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.times import seconds_of
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record import generations
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.sessions import inputrequests

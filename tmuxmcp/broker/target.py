@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from tmuxmcp.broker.secretreader import SecretReader
@@ -13,6 +12,7 @@ from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError, Unauthorized
 from tmuxmcp.host.searching import Searching
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.restore import NotRestored, Restoration

@@ -11,11 +11,11 @@ Judges; types nothing and waits for nothing.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from tmuxmcp.contract.results import Evidence, Outcome
 from tmuxmcp.contract.times import ms_since
 from tmuxmcp.errors import TmuxMcpError
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.given import GivenCommand
 from tmuxmcp.record.levels import Level
 from tmuxmcp.record.sink import sink_of

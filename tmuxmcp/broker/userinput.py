@@ -10,7 +10,6 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 
 import anyio
@@ -23,6 +22,7 @@ from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, CallAgain, Question
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError
 from tmuxmcp.host.notifying import notify
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.inputrequests import Answer, InputRequest
 from tmuxmcp.sessions import inputrequests
 from tmuxmcp.sessions.registry import Registry

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tmuxmcp.broker.screens import Shown
 from tmuxmcp.contract import results as r
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.excerpt import Reader
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.plain import unfinished_character

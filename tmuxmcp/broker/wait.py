@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tmuxmcp.broker import commands
 from tmuxmcp.broker.adoptable import note_prompt
@@ -30,6 +30,7 @@ from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress, no_progress
 from tmuxmcp.contract.results import Evidence, Outcome
 from tmuxmcp.contract.words import TRACE
 from tmuxmcp.host.searching import Pattern
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness import weak
 from tmuxmcp.readiness.kernel import Process, Waiting
 from tmuxmcp.sessions.logged import all_logged

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import anyio
 
@@ -27,6 +26,7 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import ms_since
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.host.searching import Pattern, Searching
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.sessions import inputrequests
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry

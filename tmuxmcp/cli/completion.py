@@ -11,12 +11,12 @@ import os
 import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import VERBS, Parser
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.directory import SessionDirectory, directories
 from tmuxmcp.record.meta import Meta
 

@@ -7,7 +7,6 @@ import json
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -22,6 +21,7 @@ from tmuxmcp.cli.service import effective
 from tmuxmcp.contract import follow
 from tmuxmcp.contract.times import iso, seconds_of
 from tmuxmcp.errors import SessionNotFound, TmuxMcpError
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.events import Unknown
 from tmuxmcp.sessions import kept
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from tmuxmcp.cli.history import with_commands
 from tmuxmcp.cli.point import Point
 from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.errors import InvalidArgument, NotRetained
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.recordings import Recorded
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from tmuxmcp.contract.times import iso
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.recordings import Recorded
 
 WIDTH = len("2026-01-31T12:00:00.000Z")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import datetime
+
+from tmuxmcp.latedataclass import dataclass
 
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 

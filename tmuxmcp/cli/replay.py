@@ -11,7 +11,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 
@@ -21,6 +21,7 @@ from tmuxmcp.cli.calling import CALLER
 from tmuxmcp.cli.service import effective
 from tmuxmcp.cli.stage import Stage
 from tmuxmcp.errors import FileMissing, InvalidArgument, ResourceLimit, SessionNotFound, Unsupported
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.recordings import Recorded, Wanted
 from tmuxmcp.sessions import kept
 from tmuxmcp.terminal import asciicast

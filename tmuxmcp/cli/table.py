@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tmuxmcp.cli import output
 from tmuxmcp.errors import TmuxMcpError
+from tmuxmcp.latedataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

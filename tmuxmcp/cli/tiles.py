@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.capture import clip
 from tmuxmcp.terminal.widths import text_width
 

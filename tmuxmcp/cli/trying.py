@@ -9,7 +9,6 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ import anyio
 
 from tmuxmcp.clients import SDK
 from tmuxmcp.errors import IoError, TimedOut, TmuxMcpError, Unauthorized
+from tmuxmcp.latedataclass import dataclass
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tmuxmcp.cli import output
 from tmuxmcp.cli.calling import MOST_BYTES
 from tmuxmcp.contract.follow import Destroyed, Exit, Lost
 from tmuxmcp.errors import SessionNotFound
+from tmuxmcp.latedataclass import dataclass
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker

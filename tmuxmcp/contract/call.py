@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 from uuid import uuid4
+
+from tmuxmcp.latedataclass import dataclass
 
 if TYPE_CHECKING:
     from tmuxmcp.contract.results import ReadResult

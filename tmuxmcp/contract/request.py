@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, cast, dataclass_transform
@@ -22,6 +21,7 @@ from tmuxmcp.contract import guesses
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings, ToolSet
 from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.latedataclass import dataclass
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tmuxmcp.contract.limits import Limits, Wish
 from tmuxmcp.contract.secrets import Secret
+from tmuxmcp.latedataclass import dataclass
 
 ToolSet = Literal["core", "process", "human", "files", "recording", "git", "helpers", "gdb", "r2"]
 TOOL_SETS: tuple[ToolSet, ...] = get_args(ToolSet)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from uuid import uuid4
 
 import anyio
@@ -29,6 +28,7 @@ from tmuxmcp.errors import (
 from tmuxmcp.faces.refusal import refusal
 from tmuxmcp.faces.rpc import encode
 from tmuxmcp.faces.tokens import Token, Tokens, bearer
+from tmuxmcp.latedataclass import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from mcp import MCPError
@@ -19,6 +18,8 @@ from mcp.types import (
     PromptMessage,
     TextContent,
 )
+
+from tmuxmcp.latedataclass import dataclass
 
 Context = ServerRequestContext[Any, Any]
 

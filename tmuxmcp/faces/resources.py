@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mcp import MCPError
@@ -33,6 +32,7 @@ from tmuxmcp.contract.request import R, Request
 from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.errors import InvalidArgument, SessionNotFound, TmuxMcpError, Unsupported
 from tmuxmcp.faces.portable import portable
+from tmuxmcp.latedataclass import dataclass
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 from uuid import uuid4
 
@@ -26,6 +26,7 @@ from tmuxmcp.contract.request import Operation
 from tmuxmcp.contract.settings import DEFAULTS, BrokerSettings
 from tmuxmcp.errors import Internal, InvalidArgument, ResourceLimit, TmuxMcpError, all_errors
 from tmuxmcp.faces.portable import portable
+from tmuxmcp.latedataclass import dataclass
 
 log = logging.getLogger(__name__)
 

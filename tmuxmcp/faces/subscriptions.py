@@ -11,7 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import anyio
@@ -31,6 +31,7 @@ from mcp.types import (
 
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.faces.resources import SESSIONS, BrokerSource, failed, parse_uri
+from tmuxmcp.latedataclass import dataclass
 
 log = logging.getLogger(__name__)
 

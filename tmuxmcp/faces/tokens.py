@@ -17,10 +17,11 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
+from tmuxmcp.latedataclass import dataclass
 
 VARIABLE = "TMUXMCP_TOKEN"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")

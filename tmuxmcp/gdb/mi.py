@@ -7,8 +7,10 @@ repeat within tuples. pygdbmi 0.11 raises TypeError at the first of these and ke
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from tmuxmcp.latedataclass import dataclass
 
 Kind = Literal["result", "exec", "status", "notify", "console", "target", "log", "prompt", "other"]
 

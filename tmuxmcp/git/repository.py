@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass
 
 from tmuxmcp.errors import FileMissing, InvalidArgument, IoError, PathOutsideRoot, PermissionDenied
+from tmuxmcp.latedataclass import dataclass
 
 SMALL = 4096
 """Bytes of a file that holds one path or one reference."""

@@ -13,12 +13,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-from dataclasses import dataclass
 from typing import IO, Any
 
 from tmuxmcp.errors import InvalidArgument, IoError, ProgramNotFound, TmuxMcpError, Unsupported
 from tmuxmcp.git import parse, repository
 from tmuxmcp.git.repository import Repository
+from tmuxmcp.latedataclass import dataclass
 
 MOST_LISTED = 1024 * 1024
 """Bytes that are read of a list; what exceeds them is left out."""

@@ -13,11 +13,11 @@ import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from tmuxmcp.contract.limits import Limits
 from tmuxmcp.host.limits import MIB
+from tmuxmcp.latedataclass import dataclass
 
 CONTROLLERS = ("memory", "pids", "cpu")
 OF_LIMIT = {"memory_mb": "memory", "processes": "pids", "cpu_percent": "cpu"}

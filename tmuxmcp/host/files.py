@@ -13,7 +13,6 @@ import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import islice
 
 from tmuxmcp.contract.words import FileKind
@@ -27,6 +26,7 @@ from tmuxmcp.errors import (
     TmuxMcpError,
 )
 from tmuxmcp.host.beneath import MAX_LINKS, PATH_ONLY, link_target, open_beneath
+from tmuxmcp.latedataclass import dataclass
 
 KERNEL_FILES = {
     *("proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs", "bpf", "pstore"),

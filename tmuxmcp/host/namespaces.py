@@ -6,8 +6,9 @@ Reads only. Whether they can be made is found out by trying (`bubblewrap.refusal
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+from tmuxmcp.latedataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import codecs
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from tmuxmcp.latedataclass import dataclass
 
 PIPE_BYTES = 64 * 1024
 """Bytes read at once: what a pipe holds (pipe(7))."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 from tmuxmcp.host.commandfacts import hosts_of, paths_of
 from tmuxmcp.host.meanings import match_meaning
 from tmuxmcp.host.shelltext import GLOB, Command, Word
 from tmuxmcp.host.wrapped import basename
+from tmuxmcp.latedataclass import dataclass
 
 Decision = Literal["allow", "deny", "confirm"]
 Match = bool | None

@@ -20,7 +20,7 @@ import termios
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from tmuxmcp.host.limits import Rlimit
 from tmuxmcp.host.output import PIPE_BYTES, Ends
 from tmuxmcp.host.sandbox import NO_SANDBOX, Sandbox
 from tmuxmcp.host.signals import signal_name
+from tmuxmcp.latedataclass import dataclass
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 

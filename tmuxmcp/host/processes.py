@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 
 import psutil
 
 from tmuxmcp.host import proc
 from tmuxmcp.host.inherited import NO_MARK, Mark, mark_on
+from tmuxmcp.latedataclass import dataclass
 
 SLACK_S = 1.0
 """Between two clocks' readings, and for rounding."""

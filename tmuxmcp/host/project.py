@@ -13,9 +13,9 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.latedataclass import dataclass
 
 Identity = tuple[int, int]
 """Device and inode."""

@@ -7,13 +7,14 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from tmuxmcp.contract.limits import Level, Wish
 from tmuxmcp.errors import Unsupported
 from tmuxmcp.host import bubblewrap, landlock, namespaces, seccomp
 from tmuxmcp.host.project import Identity
+from tmuxmcp.latedataclass import dataclass
 
 WISHES: tuple[Wish, ...] = ("none", "auto", "required")
 

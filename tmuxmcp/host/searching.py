@@ -5,12 +5,12 @@ Nothing of what a pattern can do reaches the broker: it is refused, or searched 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tmuxmcp.errors import InvalidPattern, IoError, TimedOut, shortage
 from tmuxmcp.host.helper import Helper
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.patterns import MOST_PATTERN, is_wrong
 
 SEARCHER = Path(__file__).with_name("searcher.py")

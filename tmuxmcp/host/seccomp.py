@@ -10,7 +10,8 @@ from __future__ import annotations
 import errno
 import platform
 import struct
-from dataclasses import dataclass
+
+from tmuxmcp.latedataclass import dataclass
 
 # BPF instructions (linux/bpf_common.h) and answers (linux/seccomp.h).
 _LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06

@@ -13,10 +13,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING
+
+from tmuxmcp.latedataclass import dataclass
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser

@@ -10,11 +10,11 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from tmuxmcp.errors import IoError
 from tmuxmcp.host import locks
+from tmuxmcp.latedataclass import dataclass
 
 TRIES = 10
 """Another broker that tidies up may take a new directory before it is locked."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tmuxmcp.host.shelltext import TEXT_SHELLS, UNKNOWN, Command, Word, merged, parse
 from tmuxmcp.host.variables import run_by
+from tmuxmcp.latedataclass import dataclass
 
 MOST_NESTED = 8
 """`env env env ...`: what is deeper counts as not understood."""

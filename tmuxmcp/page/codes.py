@@ -17,10 +17,10 @@ import re
 import secrets
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from tmuxmcp.errors import ResourceLimit, Unauthorized
+from tmuxmcp.latedataclass import dataclass
 
 CODE_S = 60
 """How long a code is good."""

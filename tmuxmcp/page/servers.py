@@ -6,11 +6,11 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from tmuxmcp.host import locks
 from tmuxmcp.host.atomically import write_atomically
+from tmuxmcp.latedataclass import dataclass
 
 FILE_BYTES = 4096
 

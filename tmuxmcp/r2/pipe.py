@@ -12,7 +12,6 @@ import json
 import os
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -20,6 +19,7 @@ import anyio
 from tmuxmcp.errors import InvalidArgument, IoError
 from tmuxmcp.host import process
 from tmuxmcp.host.output import PIPE_BYTES, Ends
+from tmuxmcp.latedataclass import dataclass
 
 PROGRAMS = {"radare2": "?e", "rizin": "echo"}
 """Names in the order in which they are looked for, and the command of each that prints a word."""

@@ -10,8 +10,9 @@ import select
 import struct
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness.kernel import POLLING, TTY_READ, UNREADABLE, KernelFacts, Process, may_work
 
 TICKS_A_SECOND = 100

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 
 from tmuxmcp.host import proc
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness.kernel import MANY_IN_ONE, KernelFacts, Process, Waiting, judge
 
 NAMES = {

@@ -19,10 +19,11 @@ import termios
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from tmuxmcp.host import proc
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness import time_outs
 from tmuxmcp.readiness.epolls import asked
 

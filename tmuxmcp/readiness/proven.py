@@ -15,12 +15,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import anyio
 import anyio.to_thread
 
 from tmuxmcp.host import proc
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness.front import Front
 from tmuxmcp.readiness.stack import Stack, stack_of
 

@@ -11,9 +11,10 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tmuxmcp.host import proc
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness.kernel import KernelFacts, Process, Verdict, Waiting, members
 
 REST_S = 0.1

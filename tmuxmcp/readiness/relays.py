@@ -16,9 +16,10 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tmuxmcp.host import proc
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness import tmuxes
 from tmuxmcp.readiness.kernel import (
     FAR_ENDS_ARE_INSIDE,

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import dataclass
 from functools import cached_property
 
 from tmuxmcp.host import proc
+from tmuxmcp.latedataclass import dataclass
 
 DEEPEST_BYTES = 256 * 1024
 """Of a stack that is looked at: a shell that is deeper is not at its prompt."""

@@ -12,12 +12,12 @@ import os
 import subprocess
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 
 import anyio
 import anyio.abc
 
 from tmuxmcp.host import confined, proc
+from tmuxmcp.latedataclass import dataclass
 
 CLIENT = "tmux: client"
 """What the kernel calls the client of a tmux."""

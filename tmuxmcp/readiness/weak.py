@@ -7,8 +7,8 @@ question that is newer than what was typed, with the cursor at its end. Without 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness.kernel import POLLING, KernelFacts, Process, Verdict, Waiting, descends
 from tmuxmcp.terminal.prompts import may_be_prompt
 

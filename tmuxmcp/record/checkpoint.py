@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tmuxmcp.host.atomically import write_atomically
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered, read_values
 from tmuxmcp.terminal.marks import Numbers, ShellTrack

@@ -15,12 +15,13 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from itertools import pairwise
 from typing import Any
 
 from tmuxmcp.host.locks import take
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.terminal.snapshot import Snapshot, from_data, to_data

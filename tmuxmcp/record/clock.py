@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from tmuxmcp.latedataclass import dataclass
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

@@ -14,12 +14,13 @@ from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from tmuxmcp.host.atomically import write_atomically
 from tmuxmcp.host.locks import take
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.terminal.proofs import Promise, hash_of
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal, overload
 
 from tmuxmcp.errors import IoError
+from tmuxmcp.latedataclass import dataclass
 
 Party = Literal["broker", "launcher", "step", "sink", "shell"]
 """Who writes or reads: any broker, the scripts `launcher.sh`, `step.py` and `sink.sh`, what runs in the session."""

@@ -17,10 +17,11 @@ import os
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, get_args, get_type_hints
 
 from tmuxmcp.host import locks
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered
 

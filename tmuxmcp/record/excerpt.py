@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.log import PIECE, RawLog
 from tmuxmcp.record.place import Place, Places
 from tmuxmcp.terminal.plain import PlainText, ends_full_screen, plain

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 
 from tmuxmcp.contract.words import FilmFormat
 from tmuxmcp.errors import IoError, ResourceLimit, TmuxMcpError, all_errors
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.filmpictures import Wound, as_gif, as_svg
 from tmuxmcp.record.recordingnote import new_names

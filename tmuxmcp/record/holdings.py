@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tmuxmcp.contract.times import seconds_of
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.events import GivenBack, Taken
 
 PAUSE = "pause"

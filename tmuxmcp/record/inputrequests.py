@@ -12,13 +12,14 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Literal, get_args
 
 from tmuxmcp.errors import IoError, ResourceLimit
 from tmuxmcp.host import locks
 from tmuxmcp.host.atomically import write_atomically
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import numbered, read_values
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
 
 from tmuxmcp.errors import Unsupported
 from tmuxmcp.host.atomically import write_atomically
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered, read_values
 

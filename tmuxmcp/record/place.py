@@ -6,8 +6,7 @@ program draws. All of it is found by looking back over a bounded part of the log
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.log import PIECE, RawLog
 from tmuxmcp.terminal.forward import column_behind
 from tmuxmcp.terminal.plain import first_leave, last_switch, unfinished

@@ -12,7 +12,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -22,6 +22,7 @@ from tmuxmcp.contract.times import iso
 from tmuxmcp.contract.words import RecordedAs, RecordingStage
 from tmuxmcp.errors import IoError
 from tmuxmcp.host.atomically import write_atomically
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered, read_values
 

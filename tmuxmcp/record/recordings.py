@@ -10,7 +10,7 @@ import math
 import os
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from signal import Signals
@@ -18,6 +18,7 @@ from typing import Protocol
 
 from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.errors import InvalidArgument, NotRetained
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record import replayer
 from tmuxmcp.record.checkpoints import Checkpoints, screen_of
 from tmuxmcp.record.clock import Booted, SessionClock

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tmuxmcp.errors import IoError, shortage
 from tmuxmcp.host.helper import Helper
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.directory import SessionDirectory
 
 REPLAYER = Path(__file__).with_name("replayer.py")

@@ -10,13 +10,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 from anyio import from_thread
 
 from tmuxmcp.contract.results import Match, SearchResult
 from tmuxmcp.host.searching import Pattern
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.terminal.plain import Part, ends_full_screen, needs_grid, parts
 from tmuxmcp.terminal.sanitize import sanitize

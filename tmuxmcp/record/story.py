@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.checkpoints import Checkpoints, Kind, Record, unpack
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Events, Resized

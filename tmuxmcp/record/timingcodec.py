@@ -17,7 +17,8 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from tmuxmcp.latedataclass import dataclass
 
 FORMAT = 1
 """The newest format that is known here."""

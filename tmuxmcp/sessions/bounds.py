@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, get_args
 
 from tmuxmcp.contract.limits import Level, Limits
@@ -12,6 +12,7 @@ from tmuxmcp.host import cgroup, inherited
 from tmuxmcp.host.inherited import NO_MARK, Mark
 from tmuxmcp.host.limits import rlimits
 from tmuxmcp.host.processes import now_s
+from tmuxmcp.latedataclass import dataclass
 
 BY_BROKER = ("duration_s",)
 BY_CGROUP = ("cpu_percent",)

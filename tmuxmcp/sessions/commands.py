@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness.kernel import Waiting
 from tmuxmcp.record.commands import By, CommandFile, EndedCommand, TypedInput
 from tmuxmcp.record.directory import SessionDirectory

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from tmuxmcp.host import proc
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness.kernel import KernelFacts
 from tmuxmcp.record.levels import Level
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack

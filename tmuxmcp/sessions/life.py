@@ -16,10 +16,10 @@ from __future__ import annotations
 import os
 import signal
 import time
-from dataclasses import dataclass
 from enum import StrEnum
 
 from tmuxmcp.host.signals import signal_name
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.modes import PROMPT_SHELLS
 from tmuxmcp.tmux.panes import Pane
 

@@ -15,7 +15,6 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, TypeVar
 
@@ -23,6 +22,7 @@ import anyio
 import psutil
 
 from tmuxmcp.contract.results import Foreground, Mode
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness.kernel import MANY_IN_ONE, KernelFacts, Verdict, Waiting
 from tmuxmcp.readiness.relays import MOST_RELAYS, DeepWitness, Sight
 from tmuxmcp.record.levels import Level

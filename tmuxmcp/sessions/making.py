@@ -12,12 +12,12 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import anyio
 
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.host.locks import if_free
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.checkpoints import Checkpoints, Kind
 from tmuxmcp.record.replaying import Blank, Packed, Replaying
 from tmuxmcp.record.story import Story, beginning

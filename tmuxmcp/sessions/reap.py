@@ -10,12 +10,12 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.host import cgroup
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.sessions import identity
 from tmuxmcp.sessions.life import Reason, State
 from tmuxmcp.sessions.look import Look

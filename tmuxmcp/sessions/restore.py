@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, get_args
 
 from pydantic import ValidationError
@@ -15,6 +14,7 @@ from pydantic import ValidationError
 from tmuxmcp.contract.limits import Level, Limits
 from tmuxmcp.contract.requests import CreateSession
 from tmuxmcp.errors import InvalidArgument, Unsupported
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.sessions.look import Look

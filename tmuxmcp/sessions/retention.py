@@ -11,10 +11,10 @@ import shutil
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from tmuxmcp.errors import InvalidArgument, SessionNotFound
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.directory import SessionDirectory, sessions_dir
 from tmuxmcp.record.events import Events, Exited
 from tmuxmcp.record.meta import Meta

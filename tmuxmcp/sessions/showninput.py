@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from tmuxmcp.contract.times import iso
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.events import Events, Shown
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.terminal.echo import ECHO_LIMIT

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from tmuxmcp.errors import InvalidArgument, Unsupported
+from tmuxmcp.latedataclass import dataclass
 
 HERE = ("", "local")
 """What names this machine."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.page import LINE_DRAWING
 from tmuxmcp.terminal.sanitize import sanitize
 from tmuxmcp.terminal.sgr import restyled

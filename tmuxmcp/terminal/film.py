@@ -7,8 +7,8 @@ takes nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.snapshot import Snapshot
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.film import Film, Moment, Printed, Resized
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.snapshot import Snapshot

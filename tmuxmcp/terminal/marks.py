@@ -21,11 +21,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from enum import StrEnum
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.proofs import Promise, hash_of
 
 LONGEST_MARK = 16 * 1024

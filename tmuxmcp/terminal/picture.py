@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.markup import with_cursor, words
 from tmuxmcp.terminal.snapshot import Run, Snapshot, Style, runs
 from tmuxmcp.terminal.theme import DARK, Rgb, Theme, look

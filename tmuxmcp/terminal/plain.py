@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.forward import forward
 from tmuxmcp.terminal.sanitize import sanitize as sanitize
 from tmuxmcp.terminal.textgrid import Unusual

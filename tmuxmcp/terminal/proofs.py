@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from dataclasses import dataclass
+
+from tmuxmcp.latedataclass import dataclass
 
 HALF = 32
 """Hexadecimal digits of each half: 128 bits, which nobody guesses."""

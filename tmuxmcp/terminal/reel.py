@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.film import Film
 from tmuxmcp.terminal.frames import Frame, Progress, Rate, frames
 from tmuxmcp.terminal.snapshot import BLANK, Cursor, Row, runs

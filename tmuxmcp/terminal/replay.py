@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.doubtful import Doubtful
 from tmuxmcp.terminal.doubts import ALL, SHOWN, Doubt
 from tmuxmcp.terminal.screen import Screen

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from tmuxmcp.latedataclass import dataclass
 
 SHELLS = frozenset({"bash", "zsh", "fish", "sh", "dash", "ash", "ksh", "ksh93", "mksh"})
 """Whose scripts begin a comment with `#` and an interpreter's line with `#!/usr/bin/env NAME`."""

@@ -8,9 +8,11 @@ is comparing tuples.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import groupby
 from typing import Any, NamedTuple
+
+from tmuxmcp.latedataclass import dataclass
 
 Colour = int | tuple[int, int, int] | None
 """`None` for the terminal's own, 0-255 of the palette, or red, green and blue of 0-255 each."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
 from functools import lru_cache
 
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.snapshot import Colour, Style
 from tmuxmcp.terminal.widths import ZERO_WIDTH_JOINER
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
 from tmuxmcp.errors import TmuxFailed
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.tmux import answerpopup, panes, personkey
 from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.panes import Pane

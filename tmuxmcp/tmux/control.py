@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 
 import anyio
@@ -24,6 +24,7 @@ from anyio.abc import TaskGroup
 
 from tmuxmcp.contract.words import TRACE
 from tmuxmcp.errors import TmuxFailed
+from tmuxmcp.latedataclass import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ import os
 import pwd
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import SessionTaken
+from tmuxmcp.latedataclass import dataclass
 
 FREE = "#{==:#{@tmuxmcp_taken}#{@tmuxmcp_paused}#{@tmuxmcp_paused_all},}"
 """A tmux format that holds while nobody holds the pane."""

@@ -10,10 +10,10 @@ import os
 import re
 import shlex
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from tmuxmcp.errors import TmuxFailed
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.tmux import panes, personkey
 from tmuxmcp.tmux.control import command, sequence
 from tmuxmcp.tmux.held import Lease

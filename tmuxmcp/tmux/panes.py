@@ -15,13 +15,13 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count, takewhile
 
 import anyio
 
 from tmuxmcp.errors import TmuxFailed
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.widths import text_width
 from tmuxmcp.tmux.control import command, sequence
 from tmuxmcp.tmux.held import FREE, Lease, taken_error

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tmuxmcp.errors import SessionNotFound, TmuxFailed
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.tmux.control import command, sequence
 from tmuxmcp.tmux.held import Lease
 from tmuxmcp.tmux.server import Tmux

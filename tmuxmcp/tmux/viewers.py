@@ -6,9 +6,9 @@ import os
 import pwd
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.tmux.shells.record import START_UP
 
 ADOPTED = START_UP / "adopted"

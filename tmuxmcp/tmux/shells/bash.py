@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.tmux.shells.record import START_UP, Integration, Shell
 
 

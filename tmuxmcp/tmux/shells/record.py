@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from tmuxmcp.latedataclass import dataclass
 
 START_UP = Path(__file__).parents[1] / "shell"
 """Where our start-up files lie."""

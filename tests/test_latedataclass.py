@@ -1,0 +1,118 @@
+"""Dataclasses that are completed when they are first used are dataclasses in all that can be seen of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import subprocess
+import sys
+import threading
+from dataclasses import field
+from importlib import import_module
+from pkgutil import walk_packages
+from typing import Any
+
+import pytest
+
+import tmuxmcp
+from tmuxmcp import latedataclass
+
+
+def point(dataclass: Any, **how: Any) -> Any:
+    """The same two classes, one made of the other, by either decorator."""
+
+    @dataclass(**how)
+    class Point:
+        """A place."""
+
+        x: int
+        y: int = 2
+        names: list[str] = field(default_factory=list)
+        unset: int = field(init=False, default=7)
+
+    @dataclass(**how)
+    class Named(Point):
+        label: str = field(default="p", kw_only=True)
+        made: list[int] = field(init=False, default_factory=lambda: [1])
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "posted", True)
+
+    return Named
+
+
+USES: list[Any] = [
+    lambda cls: repr(cls(1)).partition("<locals>")[2],
+    lambda cls: repr(cls(1, 3, ["a"], label="q")).partition("<locals>")[2],
+    lambda cls: (cls(1) == cls(1), cls(1) == cls(2), cls(1) != cls(1, label="o"), cls(1).posted),
+    lambda cls: [(each.name, each.default, each.type, each.kw_only, each.init) for each in dataclasses.fields(cls)],
+    lambda cls: (dataclasses.is_dataclass(cls), cls.__match_args__ if cls(1) else None),
+    lambda cls: dataclasses.asdict(dataclasses.replace(cls(1), y=5)),
+    lambda cls: str(inspect.signature(cls(1).__init__)),
+    lambda cls: cls.__mro__[1].__doc__,
+    lambda cls: vars(cls(1)),
+    lambda cls: cls(),
+    lambda cls: cls(1, 2, [], "label"),
+    lambda cls: cls(1, unset=2),
+    lambda cls: setattr(cls(1), "x", 2),
+    lambda cls: setattr(cls(1), "other", 2),
+    lambda cls: delattr(cls(1), "x"),
+    lambda cls: len({cls(1, names=()), cls(1, names=())}),
+]
+
+
+def outcome(cls: Any, use: Any) -> object:
+    try:
+        return use(cls)
+    except (TypeError, AttributeError) as error:
+        return type(error), str(error).rpartition("<locals>.")[2]
+
+
+@pytest.mark.parametrize("how", [{}, {"frozen": True}, {"eq": False}, {"frozen": True, "eq": False}, {"order": True}])
+def test_it_is_as_the_standard_library_makes_it(how: dict[str, Any]):
+    for use in USES:  # each the first use of a class
+        assert outcome(point(latedataclass.dataclass, **how), use) == outcome(point(dataclasses.dataclass, **how), use)
+
+
+def test_two_threads_may_need_a_class_at_once():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(50):
+            cls, made, begin = point(latedataclass.dataclass, frozen=True), [], threading.Barrier(4)
+
+            def make(cls: Any = cls, made: list[Any] = made, begin: threading.Barrier = begin) -> None:
+                begin.wait()
+                made.append(cls(1))
+
+            threads = [threading.Thread(target=make) for _ in range(4)]
+            for each in threads:
+                each.start()
+            for each in threads:
+                each.join()
+            assert made == [cls(1)] * 4
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_every_class_of_the_package_can_be_completed():
+    found = 0
+    for module in walk_packages(tmuxmcp.__path__, "tmuxmcp."):
+        if module.name == "tmuxmcp.__main__":
+            continue
+        for each in vars(import_module(module.name)).values():
+            if isinstance(each, type) and each.__module__ == module.name and dataclasses.is_dataclass(each):
+                assert inspect.signature(each), each
+                found += 1
+    assert found > 200
+
+
+def test_what_is_not_used_is_not_made():
+    code = """
+import tmuxmcp.sessions.session, dataclasses
+late = vars(tmuxmcp.sessions.session)["Pane"]
+assert isinstance(vars(late)["__dataclass_fields__"], tmuxmcp.latedataclass._Told)
+assert len(dataclasses.fields(late)) > 20
+assert isinstance(vars(late)["__dataclass_fields__"], dict)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
