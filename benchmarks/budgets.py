@@ -78,16 +78,13 @@ def calls(quick: bool) -> list[Row]:
 
 async def bare_run(broker: Broker, session: Session) -> None:
     """What any `run` must do at least: type, and see the closing mark in the log."""
-    number = session.track.number
+    before = await session.scan()
     assert session.pane
     with session.watcher.waiting(session.log.path):
         await broker.tmux.request(keys(session.pane, ["true", "Enter"]))
-        while True:
-            change = session.growth.next_change()
-            await session.scan()
-            if session.commands and session.commands[-1].number >= number:
+        async for scan in session.scans(1):
+            if scan.shell.output_end > before.size:
                 return
-            await change.wait()
 
 
 def own_share(quick: bool) -> list[Row]:
