@@ -126,6 +126,49 @@ async def test_one_command_at_a_time_and_a_cancelled_one_ends_it(state_dir: Path
             await broker.r2_cmd(r2_id, "i")
 
 
+PROTOCOL = r"""#!/bin/sh
+printf '\0'
+while IFS= read -r line; do
+    case $line in
+        !*) sh -c "${line#!}" ;;
+        "?e "*) echo "${line#*e }" ;;
+    esac
+    printf '\0'
+done
+"""
+"""What speaks as radare2 does, and knows two of its commands."""
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("level", LEVELS)
+async def test_what_answers_as_radare2_runs_inside(
+    state_dir: Path, home: Path, tmp_path: Path, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "best", lambda: level)
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    root.mkdir()
+    (root / "radare2").write_text(PROTOCOL)
+    (root / "radare2").chmod(0o700)
+    settings = BrokerSettings(
+        state_dir=state_dir,
+        program="bash",
+        sandbox="auto",
+        sandbox_roots=(str(root),),
+        env={"PATH": f"{root}:{os.environ['PATH']}"},
+    )
+    async with Broker.open(settings) as broker:
+        r2_id = (await broker.r2_open(str(root / "radare2"))).r2_id
+        told = await broker.r2_cmd(r2_id, "!grep -c '^NoNewPrivs:.1' /proc/self/status")
+        assert told.text == "1\n"
+        told = await broker.r2_cmd(r2_id, f"!ls {state_dir} | grep -c tmux.sock")
+        assert told.text == ("1\n" if level == "limits" else "0\n")
+        await broker.r2_cmd(r2_id, f"!touch {root}/made {outside}")
+        assert (root / "made").exists()
+        assert outside.exists() == (level == "limits")
+        assert (await broker.r2_cmd(r2_id, "?e a")).text == "a\n"
+        assert (await broker.r2_close(r2_id)).closed
+
+
 @needs_r2
 @pytest.mark.anyio
 @pytest.mark.parametrize("level", LEVELS)
