@@ -1,7 +1,7 @@
 """radare2 or rizin behind its pipes: a command in, its answer out.
 
 The protocol is that of `radare2 -q0`: a line on standard input; on standard output the answer, and NUL behind it. The
-library r2pipe (2.1.0) speaks it, too, but no bounded child process around it would make its answers exact: it takes a NUL
+library r2pipe speaks it, too, but no bounded child process around it would make its answers exact: it takes NUL
 within an answer for its end and gives the rest as the answer to the next command, leaves out bytes that are not UTF-8,
 and splits a path at its blanks. Here each command is followed by one that prints a word that nobody can guess.
 """
