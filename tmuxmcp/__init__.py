@@ -1,7 +1,8 @@
 """tmuxmcp: a terminal broker for AI agents over tmux.
 
-`open_broker` gives a running broker, whose methods are the operations; `Settings` are its settings. Each method makes
-one of `requests` and answers with one of `results`; `Call` says in whose name.
+`open_broker` gives a running broker, whose methods are the operations, `open_fleet` the same over many machines;
+`Settings` are their settings. Each method makes one of `requests` and answers with one of `results`; `Call` says in
+whose name.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ __all__ = [
     "TmuxMcpError",
     "__version__",
     "open_broker",
+    "open_fleet",
     "requests",
     "results",
 ]
 
 if TYPE_CHECKING:
-    from tmuxmcp.app import open_broker
+    from tmuxmcp.app import open_broker, open_fleet
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.config import Settings
     from tmuxmcp.contract import requests, results
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "open_broker": "tmuxmcp.app",
+    "open_fleet": "tmuxmcp.app",
     "Broker": "tmuxmcp.broker.broker",
     "Settings": "tmuxmcp.config",
     "Call": "tmuxmcp.contract.call",

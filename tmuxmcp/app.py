@@ -8,9 +8,10 @@ import logging
 import os
 import select
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import fields
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -25,6 +26,8 @@ from tmuxmcp.host.redact import Redactor
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
+    from tmuxmcp.nodes.anybroker import AnyBroker
+    from tmuxmcp.nodes.fleet import Fleet
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +68,47 @@ async def open_broker(
     except BaseExceptionGroup as group:
         # The broker's task group wraps what passes through it, the caller's own exceptions too.
         raise _only(group) from None
+
+
+@asynccontextmanager
+async def open_fleet(
+    fleet: str | Path = "", settings: Settings | None = None, caller: str = "library"
+) -> AsyncIterator[Fleet]:
+    """Many machines as one broker: the same operations, on sessions whose ids are NAME@NODE.
+
+        async with tmuxmcp.open_fleet("brokers.toml") as fleet:
+            made = await fleet.create_many(100, "bash")
+
+    Args:
+        fleet: a file of brokers, `ray://HOST:PORT`, or `auto`; left out: what the setting says.
+        settings: the settings; left out: variables, the settings file and defaults.
+        caller: whose default session and read cursors are meant: letters, digits, `_` and `-`.
+
+    Raises:
+        InvalidArgument: no fleet is named, or its file is not understood.
+        Unsupported: what it needs is not installed.
+        IoError, PermissionDenied: its file cannot be read.
+    """
+    from tmuxmcp.faces.tokens import only_token
+    from tmuxmcp.nodes.fleet import Fleet
+    from tmuxmcp.nodes.opening import open_transport
+
+    known = settings or load_settings()
+    async with open_transport(str(fleet) or known.fleet, only_token) as transport:
+        yield Fleet(transport, broker_settings(known), caller)
+
+
+@asynccontextmanager
+async def open_served(
+    settings: Settings, caller: str = "library", *, keeps_times: bool = False
+) -> AsyncIterator[AnyBroker]:
+    """What a server serves: many machines, if the setting `fleet` names them, else the broker of this one."""
+    if settings.fleet == "off":
+        async with open_broker(settings, caller, keeps_times=keeps_times) as broker:
+            yield broker
+    else:
+        async with open_fleet("", settings, caller) as fleet:
+            yield fleet
 
 
 def _only(error: BaseException) -> BaseException:
@@ -135,6 +179,7 @@ def run_http(settings: Settings, *, no_token: bool = False) -> None:
 
 async def serve_http(settings: Settings, no_token: bool = False) -> None:
     """Serve over HTTP; see `run_http`."""
+    from tmuxmcp.broker.broker import Broker
     from tmuxmcp.faces import http, listener, tokens
     from tmuxmcp.faces.address import parse_address
     from tmuxmcp.page.codes import Keys
@@ -153,23 +198,26 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
         if token.short:
             log.warning("the token %s is short: it can be guessed", token.name)
     with listener.bind(host, port, only_loopback=accepted is None) as opened:
-        async with open_broker(settings, keeps_times=True) as broker:
+        async with open_served(settings, keeps_times=True) as broker:
             hosts = listener.hosts_of(opened, host) | set(settings.allowed_hosts)
             served = listener.served_at(opened)
+            page = None
+            if isinstance(broker, Broker):
+                page = Page(broker, Keys(settings.state_dir, served.port), tokens.bearer)
+                broker.shows_page(served.url)
             service = http.Service(
                 broker,
                 tokens=accepted,
                 hosts=hosts,
-                page=Page(broker, Keys(settings.state_dir, served.port), tokens.bearer),
+                page=page,
                 settings=broker_settings(settings),
                 tools=settings.tools,
                 results=settings.results,
             )
-            broker.shows_page(served.url)
             address = ":".join(map(str, opened.getsockname()[:2]))
-            log.info("serving %s on http://%s", settings.state_dir, address)
+            log.info("serving %s on http://%s", served_from(settings), address)
             async with service.run():
-                with told(settings.state_dir, served):
+                with told(settings.state_dir, served) if page else nullcontext():
                     await listener.serve(
                         service.app,
                         opened,
@@ -179,6 +227,11 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
                         dropped=service.metrics.dropped,
                     )
     log.info("ended cleanly")
+
+
+def served_from(settings: Settings) -> str:
+    """Where the sessions are that a server serves."""
+    return str(settings.state_dir) if settings.fleet == "off" else f"the fleet {settings.fleet}"
 
 
 @asynccontextmanager
@@ -207,12 +260,12 @@ class LateBroker:
         self._settings, self._key, self._tasks = settings, key, tasks
         self.caller = ""
         """The client's identity, once the broker is open."""
-        self._broker: Broker | None = None
+        self._broker: AnyBroker | None = None
         self._failure: Exception | None = None
         """Why it could not be opened the last time."""
         self._opening, self._closing = anyio.Lock(), anyio.Event()
 
-    async def __call__(self) -> Broker:
+    async def __call__(self) -> AnyBroker:
         """The broker, when it is open; tries again if it could not be opened before.
 
         Whoever waited for a try that failed is told so, and does not wait for one more.
@@ -226,9 +279,9 @@ class LateBroker:
                     self._broker = await self._open()
         return self._broker
 
-    async def _open(self) -> Broker:
+    async def _open(self) -> AnyBroker:
         try:
-            broker: Broker = await self._tasks.start(self._hold)
+            broker: AnyBroker = await self._tasks.start(self._hold)
         except Exception as error:
             self._failure = shortage(error) or error
             raise self._failure from None
@@ -247,10 +300,12 @@ class LateBroker:
         """Let go of the broker."""
         self._closing.set()
 
-    async def _hold(self, *, task_status: anyio.abc.TaskStatus[Broker]) -> None:
-        async with open_broker(self._settings, keeps_times=True) as broker:
+    async def _hold(self, *, task_status: anyio.abc.TaskStatus[AnyBroker]) -> None:
+        from tmuxmcp.broker.broker import Broker
+
+        async with open_served(self._settings, keeps_times=True) as broker:
             self.caller = broker.claim_identity(self._key)
-            if self._settings.page:
+            if self._settings.page and isinstance(broker, Broker):
                 self._tasks.start_soon(self._show_page, broker)
             task_status.started(broker)
             await self._closing.wait()

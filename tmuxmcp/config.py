@@ -180,6 +180,11 @@ class Settings(BaseSettings):
     allowed_hosts: Words = Field(
         default=[], description="Names beside the loopback ones that HTTP answers to: NAME or NAME:PORT, exact"
     )
+    fleet: str = Field(
+        default="off",
+        description="Many machines: a file of brokers, ray://HOST:PORT, or auto for the Ray cluster of this machine; "
+        "off: this machine alone",
+    )
     page: bool = Field(
         default=False, description="Have servers on stdin and stdout show the page, each on a loopback port of its own"
     )
@@ -214,6 +219,13 @@ class Settings(BaseSettings):
         if self.take_key == self.answer_key:
             raise ValueError(f"take_key and answer_key are both {self.take_key!r}: take another for one of them")
         return self
+
+    @field_validator("fleet")
+    @classmethod
+    def _where(cls, value: str) -> str:
+        if value in ("", "off"):
+            return "off"
+        return value if value == "auto" or value.startswith("ray://") else os.path.abspath(os.path.expanduser(value))
 
     @field_validator("files_root")
     @classmethod

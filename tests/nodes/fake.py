@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 
+from tmuxmcp.broker.listing import spell
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
@@ -66,8 +67,12 @@ class FakeMachine:
                 )  # fmt: skip
             case q.ListSessions():
                 own = next((name for name, owner in self.owners.items() if owner == call.caller), None)
-                rows = [_row(name) for name in self.owners]
-                return r.ListSessionsResult(count=len(rows), default_session_id=own, sessions=rows)
+                behind = [name for name in sorted(self.owners) if spell((False, WHEN, name)) > request.after]
+                rows = [_row(name) for name in behind[: request.limit]]
+                goes_on = spell((False, WHEN, rows[-1].session_id)) if len(behind) > len(rows) else None
+                return r.ListSessionsResult(
+                    count=len(self.owners), default_session_id=own, next_after=goes_on, sessions=rows
+                )
             case q.GetSession():
                 name = self._name(request.session_id, call)
                 return r.SessionFacts(

@@ -215,6 +215,23 @@ async def test_a_list_that_is_not_whole_says_so(monkeypatch: pytest.MonkeyPatch)
     assert "n2, n3" in (part.note or "")
 
 
+async def test_pages_of_a_list_have_each_session_once():
+    fleet, machines = a_fleet("n1", "n2", "n3")
+    names = {"n1": "abcd", "n2": "ax", "n3": "abz"}
+    for node, own in names.items():
+        machines.there[node].owners.update(dict.fromkeys(own, ""))
+    for limit in (1, 2, 3, 4, 100):
+        found, after = [], ""
+        for _ in range(12):
+            page = await fleet.list_sessions(limit=limit, after=after)
+            assert page.count == 9
+            found += [each.session_id for each in page.sessions]
+            after = page.next_after or ""
+            if not after:
+                break
+        assert sorted(found) == sorted(f"{name}@{node}" for node, own in names.items() for name in own), limit
+
+
 async def test_the_default_session_is_placed_once_and_found_again():
     fleet, machines = a_fleet("n1", "n2", "n3")
     first = (await fleet.get_session()).session_id

@@ -57,7 +57,7 @@ class Listing:
                 rows.append(facts.summary(session, await session.look()))
                 await anyio.lowlevel.checkpoint()
         left = len(behind) - len(rows)
-        goes_on = _spell(behind[len(rows) - 1][0]) if left else None
+        goes_on = spell(behind[len(rows) - 1][0]) if left else None
         own = next((each.id for _, each in placed if each.meta.owner == caller and not each.exited), None)
         return r.ListSessionsResult(
             count=len(every),
@@ -72,7 +72,8 @@ def _place(session: Session) -> Place:
     return session.exited, session.meta.created_at[:40], session.id
 
 
-def _spell(place: Place) -> str:
+def spell(place: Place) -> str:
+    """A place as `after` takes it."""
     over, made, session_id = place
     return f"{over:d}/{made}/{session_id}"
 

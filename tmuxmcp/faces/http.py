@@ -6,9 +6,11 @@ Here paths are given to what answers them; who may come in is `entrance`'s busin
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, cast
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
@@ -19,22 +21,30 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tmuxmcp import __version__
-from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import ALL_SCOPES, Call
 from tmuxmcp.contract.settings import DEFAULTS, BrokerSettings
-from tmuxmcp.errors import LOOK_BEFORE, Cancelled
+from tmuxmcp.errors import LOOK_BEFORE, Cancelled, InvalidArgument, Unsupported
 from tmuxmcp.faces.entrance import GONE, MAX_BODY, TOKEN, Entrance
 from tmuxmcp.faces.mcp import Context, Results, build_server
 from tmuxmcp.faces.metrics import Metrics
-from tmuxmcp.faces.rpc import Rpc
+from tmuxmcp.faces.rpc import Rpc, encode
 from tmuxmcp.faces.subscriptions import Subscriptions
 from tmuxmcp.faces.tokens import Token, Tokens
 from tmuxmcp.page.routes import Page
+
+if TYPE_CHECKING:
+    from tmuxmcp.nodes.anybroker import AnyBroker
 
 log = logging.getLogger(__name__)
 
 ANYBODY = "anybody"
 """The identity of all clients where no token is asked for."""
+
+CALLER_HEADER, SCOPES_HEADER = "tmuxmcp-caller", "tmuxmcp-scopes"
+"""By which a gateway of many machines says in whose name it calls: each caller behind its token has a default session
+and read cursors of its own. The scopes are at most the token's."""
+
+CALLER_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 SESSION_IDLE_S = 1800
 MAX_MCP_SESSIONS = 1000
@@ -47,11 +57,11 @@ class Service:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: AnyBroker,
         *,
         tokens: Tokens | None,
         hosts: Iterable[str],
-        page: Page,
+        page: Page | None,
         settings: BrokerSettings = DEFAULTS,
         tools: Sequence[str] = ("core",),
         results: Results = "both",
@@ -61,7 +71,7 @@ class Service:
         Args:
             tokens: those that are accepted; None: none is asked for.
             hosts: exact values of the Host header.
-            page: what a person's browser shows.
+            page: what a person's browser shows; None: nothing, and it is told so.
             settings: whose values the schemas give as defaults.
             tools: names of the tool sets that MCP offers; /rpc has every operation.
         """
@@ -95,8 +105,8 @@ class Service:
             tokens,
             hosts,
             self.metrics.request,
-            knows_person=page.knows,
-            open_paths=page.open_paths,
+            knows_person=page.knows if page else lambda token: False,
+            open_paths=page.open_paths if page else {"/"},
         )
 
     def _routes(self) -> Starlette:
@@ -106,7 +116,7 @@ class Service:
                 Route("/rpc", self._answer_rpc, methods=["POST"]),
                 Route("/healthz", self._healthz),
                 Route("/metrics", self._metrics),
-                *self._page.routes(),
+                *(self._page.routes() if self._page else [Route("/", self._no_page)]),
             ]
         )
         app.router.redirect_slashes = False
@@ -115,7 +125,7 @@ class Service:
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
         """Serve MCP sessions and subscribers while this is open."""
-        async with self._manager.run(), self._page.run():
+        async with self._manager.run(), self._page.run() if self._page else nullcontext():
             yield
 
     def close(self) -> None:
@@ -126,7 +136,7 @@ class Service:
         """End all calls of tools; their clients are told."""
         self._stopping.set()
 
-    async def _opened(self) -> Broker:
+    async def _opened(self) -> AnyBroker:
         return self._broker
 
     def _caller(self, scope: Any) -> str:
@@ -145,7 +155,10 @@ class Service:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":  # a page of another site cannot send this without asking
             return Response(status_code=415)
-        call = Call(caller=self._caller(request.scope), scopes=_scopes(request.scope))
+        try:
+            call = _behind(request, Call(caller=self._caller(request.scope), scopes=_scopes(request.scope)))
+        except InvalidArgument as error:
+            return Response(encode({"error": error.as_dict()}), 400, media_type="application/json")
         try:
             async with unless({request.scope[GONE]: "The client has left."}):
                 reply = await self._rpc.answer(await request.body(), call)
@@ -164,6 +177,13 @@ class Service:
             return JSONResponse({"status": "tmux does not answer", "version": __version__}, 503)
         return JSONResponse({"status": "ok", "version": __version__})
 
+    async def _no_page(self, request: Request) -> Response:
+        error = Unsupported(
+            "A gateway of many machines shows no page.",
+            hint="The broker of each machine shows one with its own sessions: run `tmuxmcp page` there.",
+        )
+        return Response(encode({"error": error.as_dict()}), error.http_status, media_type="application/json")
+
     async def _metrics(self, request: Request) -> Response:
         return Response(await self.metrics.page(self._broker), media_type=CONTENT_TYPE_LATEST)
 
@@ -172,6 +192,21 @@ def _scope(ctx: Context) -> Any:
     """The HTTP request that an MCP request came in."""
     assert ctx.request is not None
     return ctx.request.scope
+
+
+def _behind(request: Request, call: Call) -> Call:
+    """The call of one of several callers behind one token: a gateway's. It can do no more than the token itself.
+
+    Raises:
+        InvalidArgument: what it is called is no name.
+    """
+    name, scopes = request.headers.get(CALLER_HEADER), request.headers.get(SCOPES_HEADER)
+    if name is None:
+        return call
+    if not CALLER_NAME.fullmatch(name):
+        raise InvalidArgument(f"{CALLER_HEADER}: {name[:100]!r} is no name.", hint="Letters, digits, `_` and `-`.")
+    given = call.scopes if scopes is None else call.scopes & set(scopes.split(","))
+    return replace(call, caller=f"{call.caller}_{name}", scopes=given)
 
 
 def _scopes(scope: Any) -> frozenset[str]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.errors import TmuxMcpError
+
+if TYPE_CHECKING:
+    from tmuxmcp.nodes.anybroker import AnyBroker
 
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50)
 """Upper bounds of the durations: from a call that waits for nothing to the longest wait."""
@@ -86,7 +88,7 @@ class Metrics:
         """Count a client that took nothing and was let go."""
         self._of["tmuxmcp_viewers_dropped_total"].inc()
 
-    async def page(self, broker: Broker) -> bytes:
+    async def page(self, broker: AnyBroker) -> bytes:
         """All of it as text, with the sessions as they are now."""
         modes: dict[str, int] = {}
         for session in (await broker.list_sessions(limit=EVERY_SESSION)).sessions:

@@ -35,10 +35,10 @@ from tmuxmcp.faces.portable import portable
 from tmuxmcp.latedataclass import dataclass
 
 if TYPE_CHECKING:
-    from tmuxmcp.broker.broker import Broker
+    from tmuxmcp.nodes.anybroker import AnyBroker
 
 Context = ServerRequestContext[Any, Any]
-BrokerSource = Callable[[], Awaitable["Broker"]]
+BrokerSource = Callable[[], Awaitable["AnyBroker"]]
 """Gives the broker, which may still be opening; raises `TmuxMcpError` if it cannot."""
 
 SESSIONS = "tmux://sessions"
@@ -48,7 +48,10 @@ PARTS = {
     "recording": ("Recording", "What the session did, as an asciicast of version 3: the newest MiB"),
 }
 MIME_TYPES = {"screen": "text/plain", "history": "application/json", "recording": "application/x-asciicast"}
-URI = re.compile(rf"{SESSIONS}(?:/([A-Za-z0-9][A-Za-z0-9_-]{{0,63}})/({'|'.join(PARTS)}))?\Z")
+ID = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(?:@[a-z0-9][a-z0-9-]{0,31})?"
+"""A session's id; of many machines with the machine's name."""
+
+URI = re.compile(rf"{SESSIONS}(?:/({ID})/({'|'.join(PARTS)}))?\Z")
 
 MAX_BYTES = 1 << 20
 """Most bytes of text in one resource."""

@@ -12,13 +12,12 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pydantic.json_schema import models_json_schema
 
 from tmuxmcp import __version__
-from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.guesses import right_tool
 from tmuxmcp.contract.operations import OPERATIONS
@@ -27,6 +26,9 @@ from tmuxmcp.contract.settings import DEFAULTS, BrokerSettings
 from tmuxmcp.errors import Internal, InvalidArgument, ResourceLimit, TmuxMcpError, all_errors
 from tmuxmcp.faces.portable import portable
 from tmuxmcp.latedataclass import dataclass
+
+if TYPE_CHECKING:
+    from tmuxmcp.nodes.anybroker import AnyBroker
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +58,7 @@ class Rpc:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: AnyBroker,
         measure: Callable[[str], AbstractContextManager[None]],
         settings: BrokerSettings = DEFAULTS,
     ) -> None:

@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -22,6 +23,7 @@ import anyio.abc
 
 from tmuxmcp import __version__
 from tmuxmcp.broker.gate import authorize
+from tmuxmcp.broker.listing import spell
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, no_progress
@@ -29,6 +31,7 @@ from tmuxmcp.contract.follow import Change
 from tmuxmcp.contract.operations import Operations
 from tmuxmcp.contract.request import Operation, R, Request
 from tmuxmcp.contract.results import Result
+from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.errors import (
     FleetFull,
     InvalidArgument,
@@ -172,7 +175,7 @@ class Gateway(Operations):
         if call.caller in self._homes:
             self._homes.move_to_end(call.caller)
             return self._homes[call.caller]
-        found, missing = await self._everywhere(q.ListSessions(include_exited=False), call)
+        found, missing = await self._everywhere(q.ListSessions(include_exited=False, limit=1), call)
         own = [node for node, listed in found.items() if listed.default_session_id]
         node = own[0] if own else await self._first_with_room(call, missing)
         self._homes[call.caller] = node
@@ -323,18 +326,24 @@ class Gateway(Operations):
 
     async def _list(self, request: q.ListSessions, call: Call) -> r.ListSessionsResult:
         found, missing = await self._everywhere(request, call)
-        told = [ids.told(each, node) for node, each in found.items()]
-        sessions = sorted((row for each in told for row in each.sessions), key=lambda row: row.created_at)
-        notes = [f"{node}: {each.note}" for node, each in found.items() if each.note]
-        if missing:
-            notes.insert(0, f"This list may not be whole: {', '.join(missing)} did not answer.")
-        self._listed = frozenset(each.session_id for each in sessions)
+        told = [(node, ids.told(each, node)) for node, each in found.items()]
+        rows = ((_place(row, node), row) for node, each in told for row in each.sessions)
+        placed = sorted(rows, key=lambda each: each[0])
+        shown = placed[: request.limit]
+        # Rows of one place on several machines stay together: `after` is a place.
+        shown += takewhile(lambda each: shown and each[0][:3] == shown[-1][0][:3], placed[request.limit :])
+        more = len(placed) > len(shown) or any(each.next_after for _, each in told)
+        goes_on = spell(shown[-1][0][:3]) if more and shown else None
+        notes = [f"This list may not be whole: {', '.join(missing)} did not answer."] if missing else []
+        notes += [f"More are not shown: list_sessions with after={goes_on} goes on."] if goes_on else []
+        self._listed = frozenset(row.session_id for _, row in shown)
         return r.ListSessionsResult(
-            count=len(sessions),
-            default_session_id=next((each.default_session_id for each in told if each.default_session_id), None),
+            count=sum(each.count for _, each in told),
+            default_session_id=next((each.default_session_id for _, each in told if each.default_session_id), None),
             missing=missing,
             note=" ".join(notes) or None,
-            sessions=sessions,
+            next_after=goes_on,
+            sessions=[row for _, row in shown],
         )
 
     async def _wait(self, request: q.Wait, call: Call) -> r.WaitResult:
@@ -524,7 +533,7 @@ class Gateway(Operations):
         """What counts as changed when it differs; None: not known at this moment."""
         try:
             if not session_id:
-                listed = await self.list_sessions()
+                listed = await self.list_sessions(limit=EVERY_SESSION)
                 return [(each.session_id, each.mode, each.ready, each.output_bytes) for each in listed.sessions]
             facts = await self.get_session(session_id)
         except SessionNotFound:
@@ -563,6 +572,11 @@ async def _tell(call: Call) -> None:
 
 def _digest(call: Call, request_id: str) -> str:
     return placing.digest(f"{call.caller}\n{request_id}")
+
+
+def _place(row: r.SessionSummary, node: str) -> tuple[bool, str, str, str]:
+    """The order of the list: as on one machine, and then by machines."""
+    return row.exited, row.created_at[:40], split(row.session_id)[0], node
 
 
 def _described(machine: Machine) -> str:

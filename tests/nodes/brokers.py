@@ -1,0 +1,74 @@
+"""Three brokers over HTTP, each with a state directory of its own, and the file that names them."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from tests.conftest import end_server
+from tests.service import TOKENS, Service
+
+NODES = ("n1", "n2", "n3")
+
+
+class Brokers:
+    """The three, and the file."""
+
+    def __init__(self, directory: Path, services: dict[str, Service]) -> None:
+        self.directory, self.services = directory, services
+        self.file = directory / "brokers.toml"
+        token = directory / "token"
+        token.touch(mode=0o600)
+        token.write_text(TOKENS["agent"] + "\n")
+        self.write()
+
+    def write(self) -> None:
+        """The file as it is to begin with, without marks."""
+        self.file.write_text(
+            "".join(
+                f'[[brokers]]\nname = "{name}"\nurl = "{each.url}"\ntoken_file = "token"\n'
+                f'labels = {{ kind = "test", zone = "{"a" if name == "n1" else "b"}" }}\n\n'
+                for name, each in self.services.items()
+            )
+        )
+        self.file.chmod(0o600)
+
+    def process(self, name: str) -> psutil.Process:
+        """The broker's process."""
+        return psutil.Process(self.services[name].process.pid)
+
+    def kill(self, name: str) -> None:
+        """End a broker as nobody can prevent; its sessions go on."""
+        self.services[name].stop(signal.SIGKILL)
+
+    def start_again(self, name: str) -> None:
+        """Start it on its old port."""
+        old = self.services[name]
+        self.services[name] = Service(
+            old.state_dir, "--http", f"127.0.0.1:{old.port}", "--max-sessions", "8", "--tools", "all"
+        )
+
+
+@contextmanager
+def three_brokers(directory: Path) -> Iterator[Brokers]:
+    """All of it; afterwards nothing is left."""
+    places = {name: Path(tempfile.mkdtemp(prefix="tm-")) for name in NODES}
+    services: dict[str, Service] = {}
+    try:
+        for name, place in places.items():
+            services[name] = Service(place, "--max-sessions", "8", "--tools", "all")
+        yield Brokers(directory, services)
+    finally:
+        for each in services.values():
+            if each.process.poll() is None:
+                each.process.send_signal(signal.SIGCONT)
+            each.stop()
+        for place in places.values():
+            end_server(place)
+            shutil.rmtree(place, ignore_errors=True)

@@ -1,0 +1,190 @@
+"""The file of brokers: which machines a fleet has, and what an operator said of them.
+
+    [[brokers]]
+    name = "n1"
+    url = "https://n1.example:8443"
+    token_file = "n1.token"
+    labels = { region = "eu" }
+    ssh = "me@n1.example"
+
+What an operator says of a machine (`tmuxmcp fleet drain`, `forget`) is added at its end as `[[marks]]`; of one machine
+the last mark counts. Nothing else of the file is ever changed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
+from tmuxmcp.nodes.names import check_node
+from tmuxmcp.nodes.transport import Tombstone
+
+Said = Literal["open", "drained", "forgotten"]
+
+MAX_FILE = 1 << 20
+MOST_MACHINES = 1000
+
+KEYS = {"name", "url", "token_file", "labels", "ssh"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A machine as the file has it."""
+
+    name: str
+    url: str
+    """Of its broker's HTTP service."""
+    token_file: Path | None = None
+    """Of the token that is sent there; None: none is."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    ssh: str = ""
+    """Where a person's ssh finds it; empty: nobody said."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What an operator said of a machine."""
+
+    said: Said
+    tombstone: Tombstone
+    """Of which machine, and when."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a file says."""
+
+    entries: Mapping[str, Entry]
+    marks: Mapping[str, Mark]
+    """The last of each machine."""
+
+
+class FleetFile:
+    """The file, read again when it has changed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(os.path.abspath(path.expanduser()))
+        self._seen: tuple[int, int, int] | None = None
+        self._contents = Contents({}, {})
+
+    def read(self) -> Contents:
+        """What it says now.
+
+        Raises:
+            IoError: it cannot be read.
+            PermissionDenied: others can write to it.
+            InvalidArgument: it is not understood.
+        """
+        try:
+            with self.path.open("rb") as file:
+                state = os.fstat(file.fileno())
+                seen = (state.st_ino, state.st_size, state.st_mtime_ns)
+                if seen != self._seen:
+                    _check_owner(self.path, state)
+                    self._contents = parse(file.read(MAX_FILE + 1), self.path)
+                    self._seen = seen
+        except OSError as error:
+            raise IoError(f"The file of brokers {self.path} cannot be read: {error.strerror}.") from error
+        return self._contents
+
+    def mark(self, node: str, said: Said, machine_id: str = "") -> Mark:
+        """Add what an operator says of a machine; it is on the disk when this returns.
+
+        Raises:
+            InvalidArgument: the file has no such machine, or is not understood.
+            IoError: it cannot be written.
+        """
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        lines = ["", "[[marks]]", f'node = "{node}"', f'is = "{said}"', f'machine_id = "{machine_id}"', f'at = "{at}"']
+        try:
+            fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX)
+                if node not in self.read().entries:
+                    known = ", ".join(self._contents.entries)
+                    raise InvalidArgument(f"{self.path} has no machine {node!r}.", hint=f"Machines are: {known}.")
+                size = os.fstat(fd).st_size
+                ends = not size or os.pread(fd, 1, size - 1) == b"\n"
+                os.write(fd, ("" if ends else "\n").encode() + "\n".join([*lines, ""]).encode())
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise IoError(f"The file of brokers {self.path} cannot be written: {error.strerror}.") from error
+        return Mark(said, Tombstone(node, machine_id, at))
+
+
+def parse(data: bytes, path: Path) -> Contents:
+    """What the text of a file says; other files are named relative to it.
+
+    Raises:
+        InvalidArgument: it is not understood.
+    """
+    if len(data) > MAX_FILE:
+        raise InvalidArgument(f"{path} has more than {MAX_FILE:,} bytes.")
+    try:
+        values = tomllib.loads(data.decode())
+    except ValueError as error:  # tomllib's own, and bytes that are no UTF-8
+        raise InvalidArgument(f"{path} is not TOML: {error}.") from None
+    if unknown := sorted(values.keys() - {"brokers", "marks"}):
+        raise InvalidArgument(f"{path}: there is no {unknown[0]!r}.", hint="It has [[brokers]], and [[marks]] of ours.")
+    entries: dict[str, Entry] = {}
+    for number, table in enumerate(_tables(values, "brokers", path), 1):
+        entry = _entry(table, f"{path}, broker {number}", path.parent)
+        if entry.name in entries:
+            raise InvalidArgument(f"{path}: two brokers are called {entry.name!r}.", hint="Give each its own name.")
+        entries[entry.name] = entry
+    if len(entries) > MOST_MACHINES:
+        raise InvalidArgument(f"{path} has {len(entries)} brokers; {MOST_MACHINES} are the most.")
+    marks = {mark.tombstone.node: mark for mark in (_mark(each, path) for each in _tables(values, "marks", path))}
+    return Contents(dict(sorted(entries.items())), marks)
+
+
+def _tables(values: Mapping[str, Any], name: str, path: Path) -> list[dict[str, Any]]:
+    tables = values.get(name, [])
+    if not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
+        raise InvalidArgument(f"{path}: {name} is a list of tables.", hint=f"Begin each with [[{name}]].")
+    return tables
+
+
+def _entry(table: Mapping[str, Any], where: str, directory: Path) -> Entry:
+    hint = "A broker has name, url, and as you like token_file, labels and ssh."
+    if unknown := sorted(table.keys() - KEYS):
+        raise InvalidArgument(f"{where}: there is no {unknown[0]!r}.", hint=hint)
+    labels = table.get("labels", {})
+    texts = [table.get(name, "") for name in ("name", "url", "token_file", "ssh")]
+    if not isinstance(labels, dict) or not all(isinstance(each, str) for each in (*texts, *labels.values())):
+        raise InvalidArgument(f"{where}: names, labels and files are texts in quotes.", hint=hint)
+    name, url, token_file, ssh = texts
+    if not url.startswith(("http://", "https://")):
+        raise InvalidArgument(f"{where}: {url[:200]!r} is no URL of HTTP.", hint="Such as http://127.0.0.1:8000.")
+    if ssh.startswith("-"):
+        raise InvalidArgument(f"{where}: {ssh[:200]!r} is no host for ssh.", hint="Such as me@n1.example.")
+    token = Path(os.path.expanduser(token_file))
+    return Entry(check_node(name), url.rstrip("/"), directory / token if token_file else None, labels, ssh)
+
+
+def _mark(table: Mapping[str, Any], path: Path) -> Mark:
+    node = table.get("node")
+    said: Said | None = next((each for each in get_args(Said) if each == table.get("is")), None)
+    if said is None or not isinstance(node, str):
+        raise InvalidArgument(f"{path}: a mark is not understood.", hint="Marks are written by `tmuxmcp fleet`.")
+    return Mark(said, Tombstone(check_node(node), str(table.get("machine_id", "")), str(table.get("at", ""))))
+
+
+def _check_owner(path: Path, state: os.stat_result) -> None:
+    """Who can write the file says where commands are sent, and with which tokens.
+
+    Raises:
+        PermissionDenied: somebody else than the user and root can.
+    """
+    if state.st_uid not in (os.geteuid(), 0) or state.st_mode & stat.S_IWOTH:
+        raise PermissionDenied(f"Others can write to the file of brokers {path}.", hint=f"chmod go-w {path}")

@@ -1,0 +1,35 @@
+"""Opens the way to many machines that the setting `fleet` names."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tmuxmcp.errors import InvalidArgument, Unsupported
+from tmuxmcp.nodes.transport import Transport
+
+
+@asynccontextmanager
+async def open_transport(where: str, token_of: Callable[[Path], str]) -> AsyncIterator[Transport]:
+    """The way to the machines, while this is open.
+
+    Args:
+        where: `auto`, `ray://HOST:PORT`, or a file of brokers.
+        token_of: reads the token of a file.
+
+    Raises:
+        InvalidArgument: it names no fleet, or its file is not understood.
+        Unsupported: what it needs is not installed.
+        IoError, PermissionDenied: its file cannot be read.
+    """
+    if where in ("", "off"):
+        raise InvalidArgument(
+            "No fleet is named.", hint="Give --fleet, or the setting fleet: a file of brokers, ray://HOST:PORT or auto."
+        )
+    if where == "auto" or where.startswith("ray://"):
+        raise Unsupported("Fleets on Ray are not built yet.", hint="Name a file of brokers as fleet.")
+    from tmuxmcp.nodes.remote import Remote
+
+    async with Remote.open(Path(where), token_of) as remote:
+        yield remote

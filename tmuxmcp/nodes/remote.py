@@ -1,0 +1,349 @@
+"""Machines whose brokers serve HTTP, as a file names them: the way without an engine, for a few dozen of them.
+
+One JSON-RPC call for each call, over connections that are kept. The gateway's callers are told apart by the header
+`tmuxmcp-caller`: behind the one token that the gateway has, each has a default session and read cursors of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+
+from tmuxmcp import __version__
+from tmuxmcp.contract import requests as q
+from tmuxmcp.contract import results as r
+from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
+from tmuxmcp.contract.request import R, Request
+from tmuxmcp.errors import (
+    InvalidArgument,
+    IoError,
+    NodeUnreachable,
+    OutcomeUnknown,
+    PermissionDenied,
+    SessionNotFound,
+    TmuxMcpError,
+)
+from tmuxmcp.nodes import wire
+from tmuxmcp.nodes.fleetfile import Entry, FleetFile
+from tmuxmcp.nodes.transport import Machine, Tombstone
+
+PATIENCE_S = 5.0
+"""A broker that is started again is back in a second or two."""
+
+CONNECT_S = 3.0
+"""Longest time until there is a connection."""
+
+ASK_S = 4.0
+"""Longest time in which a machine has to say how it is."""
+
+GRACE_S = 30.0
+"""So much longer than a call may wait its answer may take: a machine makes one session after the other."""
+
+LONG_S = 600.0
+"""Longest time for what makes films of long logs."""
+
+MAX_WAIT_MS = 50_000
+"""As long a machine waits at most, if it has not said how long it does."""
+
+MAX_ANSWER = 128 << 20
+"""Bytes of one answer: the most that a result can be asked to hold, as JSON with everything escaped."""
+
+FOLLOW_S = 0.02, 1.0
+"""Between two looks at what a session printed: shortest, and longest when nothing comes."""
+
+PIECE = 1 << 20
+"""Bytes that one look gives."""
+
+LONG = frozenset({"export_recording", "stop_recording"})
+"""Operations whose work may take long, beside what they wait."""
+
+
+@dataclass
+class _Broker:
+    """A machine's broker, and what it said of itself."""
+
+    entry: Entry
+    client: httpx2.AsyncClient
+    machine_id: str = ""
+    max_wait_ms: int = MAX_WAIT_MS
+    known: bool = False
+    """It said how long it waits at most."""
+
+
+class Remote:
+    """The brokers of a file."""
+
+    patience_s = PATIENCE_S
+
+    def __init__(self, file: FleetFile, token_of: Callable[[Path], str]) -> None:
+        self._file, self._token_of = file, token_of
+        self._brokers: dict[str, _Broker] = {}
+        self._left: list[_Broker] = []
+        """Of entries that the file has no longer; calls may still go on there."""
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, path: Path, token_of: Callable[[Path], str]) -> AsyncIterator[Remote]:
+        """The way to the brokers of a file, while this is open.
+
+        Args:
+            token_of: reads the token of a file.
+
+        Raises:
+            IoError, PermissionDenied, InvalidArgument: the file cannot be read, or is not understood.
+        """
+        remote = cls(FleetFile(path), token_of)
+        remote._file.read()
+        try:
+            yield remote
+        finally:
+            with anyio.move_on_after(2, shield=True):
+                for each in (*remote._brokers.values(), *remote._left):
+                    await each.client.aclose()
+
+    # ---- which machines ------------------------------------------------------------------------
+
+    async def names(self) -> list[str]:
+        """Those of the file, without those that were given up."""
+        return [name for name in self._file.read().entries if not self._given_up(name)]
+
+    async def machines(self) -> list[Machine]:
+        """All of them, asked at once."""
+        found: dict[str, Machine] = {}
+
+        async def one(entry: Entry) -> None:
+            machine = await self._described(entry)
+            if not self._given_up(entry.name):  # now it is known which machine it is
+                found[entry.name] = machine
+
+        async with anyio.create_task_group() as tasks:
+            for entry in self._file.read().entries.values():
+                if not self._given_up(entry.name) or self._file.read().marks[entry.name].tombstone.machine_id:
+                    tasks.start_soon(one, entry)
+        return [found[name] for name in sorted(found)]
+
+    async def _described(self, entry: Entry) -> Machine:
+        mark = self._file.read().marks.get(entry.name)
+        drained = mark is not None and mark.said == "drained"
+        machine = Machine(entry.name, entry.labels, drained=drained, ssh=entry.ssh)
+        with anyio.move_on_after(ASK_S):
+            try:
+                health = await self._health(self._broker(entry))
+            except TmuxMcpError as error:
+                return replace(machine, alive=False, note=str(error))
+            most = health.limits.get("max_sessions")
+            other = "" if health.version == __version__ else f"its tmuxmcp is {health.version}, ours {__version__}"
+            wrong = "; ".join(f"{each.name}: {each.message}" for each in health.checks if not each.ok)
+            return replace(
+                machine,
+                version=health.version,
+                live=health.sessions,
+                free=None if most is None else max(most - health.sessions, 0),
+                machine_id=health.machine_id or "",
+                note="; ".join(filter(None, (other, wrong))),
+            )
+        return replace(machine, alive=False, note=f"it did not answer within {ASK_S:g} s")
+
+    async def _health(self, broker: _Broker) -> r.HealthResult:
+        health = await self._ask(broker, q.Health(), Call("fleet"), ASK_S)
+        broker.machine_id, broker.known = health.machine_id or "", True
+        broker.max_wait_ms = health.limits.get("max_wait_ms", MAX_WAIT_MS)
+        return health
+
+    def _given_up(self, name: str) -> bool:
+        """Whether a machine was given up, and no other one is known to have its name now."""
+        mark = self._file.read().marks.get(name)
+        if mark is None or mark.said != "forgotten":
+            return False
+        broker = self._brokers.get(name)
+        known = broker.machine_id if broker else ""
+        return not (mark.tombstone.machine_id and known and known != mark.tombstone.machine_id)
+
+    def _broker(self, entry: Entry) -> _Broker:
+        """What speaks to a machine.
+
+        Raises:
+            NodeUnreachable: its token cannot be read: nothing can be sent.
+        """
+        broker = self._brokers.get(entry.name)
+        if broker is None or broker.entry != entry:
+            self._left += [broker] if broker else []
+            self._brokers[entry.name] = broker = _Broker(entry, self._client(entry))
+        return broker
+
+    def _client(self, entry: Entry) -> httpx2.AsyncClient:
+        headers = {"content-type": "application/json"}
+        if entry.token_file:
+            try:
+                headers["authorization"] = f"Bearer {self._token_of(entry.token_file)}"
+            except (InvalidArgument, IoError, PermissionDenied) as error:
+                raise NodeUnreachable(f"The token for {entry.name}: {error.message}", hint=error.hint) from None
+        return httpx2.AsyncClient(
+            base_url=entry.url,
+            headers=headers,
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30),
+            verify=ssl.create_default_context() if entry.url.startswith("https:") else False,
+            trust_env=False,  # no proxy of an environment sees what is typed
+            follow_redirects=False,
+        )
+
+    # ---- one call ------------------------------------------------------------------------------
+
+    async def call(self, node: str, request: Request[R], call: Call) -> R:
+        """One JSON-RPC call."""
+        entry = self._file.read().entries.get(node)
+        if entry is None or self._given_up(node):
+            raise LookupError(node)
+        broker = self._broker(entry)
+        if not broker.known:
+            with anyio.move_on_after(ASK_S), suppress(TmuxMcpError):
+                await self._health(broker)
+            if self._given_up(node):
+                raise LookupError(node)
+        return await self._ask(broker, request, call, _bound_s(request, broker.max_wait_ms))
+
+    async def _ask(self, broker: _Broker, request: Request[R], call: Call, bound_s: float) -> R:
+        node = broker.entry.name
+        sent = wire.request_sent(request)
+        body = {"jsonrpc": "2.0", "id": 1, "method": sent["operation"], "params": sent["arguments"]}
+        headers = {"tmuxmcp-caller": call.caller, "tmuxmcp-scopes": ",".join(sorted(call.scopes))}
+        timeout = httpx2.Timeout(bound_s, connect=CONNECT_S)
+        asked = broker.client.build_request(
+            "POST", "/rpc", content=json.dumps(body).encode(), headers=headers, timeout=timeout
+        )
+        begun = time.monotonic()
+        try:
+            status, answer = await _exchange(broker.client, asked)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol) as error:
+            broker.known = False
+            raise NodeUnreachable(f"{node} does not answer: {_why(error)}.", url=broker.entry.url) from None
+        except (httpx2.HTTPError, ValueError) as error:
+            broker.known = False
+            after = f"after {time.monotonic() - begun:.1f} s"
+            raise OutcomeUnknown(f"The way to {node} broke {after}: {_why(error)}.", url=broker.entry.url) from None
+        return _received(node, request, status, answer)
+
+    # ---- following -----------------------------------------------------------------------------
+
+    async def follow(self, node: str, session_id: str, since: int, call: Call) -> AsyncIterator[Change]:
+        """Look again and again: from 50 times a second to once, the longer nothing comes."""
+        offset, pause, broke = since, FOLLOW_S[0], 0.0
+        while True:
+            try:
+                read = await self.call(node, q.Read("raw", session_id, since=offset, max_bytes=PIECE), call)
+                data = base64.b64decode(read.content)
+                # What ends behind the read has nothing more to print: it was looked at in one look.
+                facts = await self.call(node, q.GetSession(session_id), call) if read.exited and not data else None
+                broke = 0.0
+            except (NodeUnreachable, OutcomeUnknown) as error:
+                broke = broke or time.monotonic()
+                if time.monotonic() - broke > self.patience_s:
+                    raise NodeUnreachable(error.message, hint=error.hint, **error.details) from None
+                await anyio.sleep(FOLLOW_S[1] / 5)
+                continue
+            except SessionNotFound:
+                if offset == since:
+                    raise
+                yield Destroyed()
+                return
+            if read.next_offset - len(data) > offset:
+                yield Gap(offset, read.next_offset - len(data))
+            if data:
+                yield Output(read.next_offset - len(data), data)
+                offset, pause = read.next_offset, FOLLOW_S[0]
+                continue
+            if facts:
+                yield _end_of(facts)
+                return
+            await anyio.sleep(pause)
+            pause = min(pause * 1.5, FOLLOW_S[1])
+
+    # ---- what an operator says -----------------------------------------------------------------
+
+    async def drain(self, node: str, drained: bool) -> None:
+        """Write it into the file; undraining takes back that a machine was given up, too."""
+        self._file.mark(node, "drained" if drained else "open")
+
+    async def forget(self, node: str) -> Tombstone:
+        """Write it into the file, with the name of the machine's state directory where that is known."""
+        entry = self._file.read().entries.get(node)
+        if entry and not self._given_up(node):
+            with anyio.move_on_after(ASK_S), suppress(TmuxMcpError):
+                await self._health(self._broker(entry))
+        broker = self._brokers.get(node)
+        return self._file.mark(node, "forgotten", broker.machine_id if broker else "").tombstone
+
+    async def tombstones(self) -> list[Tombstone]:
+        """Those of the file."""
+        marks = self._file.read().marks
+        return [marks[node].tombstone for node in sorted(marks) if marks[node].said == "forgotten"]
+
+
+async def _exchange(client: httpx2.AsyncClient, asked: httpx2.Request) -> tuple[int, Any]:
+    """The status and the JSON of an answer.
+
+    Raises:
+        httpx2.HTTPError, ValueError: there is none, or it is something else.
+    """
+    response = await client.send(asked, stream=True)
+    try:
+        data = bytearray()
+        async for piece in response.aiter_bytes():
+            data += piece
+            if len(data) > MAX_ANSWER:
+                raise ValueError(f"its answer has more than {MAX_ANSWER:,} bytes")
+    finally:
+        with anyio.CancelScope(shield=True):
+            await response.aclose()
+    try:
+        return response.status_code, json.loads(data)
+    except ValueError:
+        raise ValueError(f"it answers {response.status_code} and no JSON; is it a tmuxmcp?") from None
+
+
+def _received(node: str, request: Request[R], status: int, answer: Any) -> R:
+    error = answer.get("error") if isinstance(answer, dict) else None
+    if isinstance(error, dict) and isinstance(error.get("data"), dict):
+        raise wire.error_of(error["data"])
+    if isinstance(error, dict) and "code" in error and "message" in error:  # a refusal at the entrance
+        if error["code"] == "CANCELLED":
+            raise OutcomeUnknown(f"The server of {node} stopped while it had the call.")
+        raise wire.error_of(error)
+    if status != 200 or not isinstance(answer, dict) or "result" not in answer:
+        raise OutcomeUnknown(f"{node} answers {status} with something else than a result.")
+    return wire.answer_received(request, answer)
+
+
+def _why(error: Exception) -> str:
+    """What went wrong, in words; httpx has none for some."""
+    said = str(error).strip().rstrip(".")
+    kind = {"ReadTimeout": "no answer in time", "ConnectTimeout": "no connection in time"}.get(type(error).__name__)
+    return said or kind or type(error).__name__
+
+
+def _bound_s(request: Request[Any], max_wait_ms: int) -> float:
+    """How long the answer to a request may take."""
+    waits = [getattr(request, name, 0) or 0 for name in ("timeout_ms", "ready_timeout_ms", "grace_ms")]
+    waits += [(getattr(request, "timeout_s", 0) or 0) * 1000]
+    steps = len(getattr(request, "steps", ()) or ()) or 1
+    longest = LONG_S if request.operation.name in LONG else GRACE_S
+    return min(max(waits), max_wait_ms) * steps / 1000 + longest
+
+
+def _end_of(facts: r.SessionFacts) -> Change:
+    if facts.ended and facts.ended.reason == "destroyed":
+        return Destroyed()
+    if facts.mode == "lost":
+        return Lost()
+    return Exit(facts.exit_code, facts.exit_signal)
