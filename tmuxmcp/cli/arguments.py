@@ -167,6 +167,7 @@ def _add_settings(parser: Parser, everything: bool, leave_out: Sequence[str] = (
         group.add_argument(
             "--state-dir", dest="set_state_dir", metavar="DIR", help="directory of the socket and the logs"
         )
+        group.add_argument("--fleet", dest="set_fleet", metavar="FLEET", help="many machines: a file of brokers, ...")
         group.add_argument(
             "--log-level", dest="set_log_level", metavar="LEVEL", help="trace, debug, info, warning or error"
         )
@@ -407,6 +408,10 @@ def _new(verbs: Verbs, name: str, chosen: bool) -> None:
     parser.add_argument(
         "--limit", type=_pair, action="append", metavar="NAME=VALUE", help="memory_mb=512, ...; again for each"
     )
+    parser.add_argument("--node", metavar="NODE", help="of many machines: on this one")
+    parser.add_argument(
+        "--label", type=_pair, action="append", metavar="NAME=VALUE", help="of many machines: on one that has this"
+    )
     _add_settings(parser, False)
     _add_words(parser, "PROGRAM", "program and its arguments, exact; left out: the login shell")
 
@@ -600,6 +605,23 @@ def _policy(verbs: Verbs, name: str, chosen: bool) -> None:
     _add_words(parser, "ACTION", "test COMMAND, pending, confirm ID or decline ID")
 
 
+def _fleet(verbs: Verbs, name: str, chosen: bool) -> None:
+    description = (
+        "Show the machines of a fleet, and say what is to become of them. FLEET is the setting fleet: a file of\n"
+        "brokers, ray://HOST:PORT or auto.\n\n"
+        "status: each machine, and what it has room for; exit status 1 if one does not answer.\n"
+        "drain NODE: no new sessions there; those that are there go on. undrain NODE takes it back.\n"
+        "forget NODE: it is gone for good, and its sessions with it: from now on they are NODE_LOST."
+    )
+    parser = _verb(verbs, name, "show and manage many machines", "fleet.fleet", description=description)
+    parser.add_argument(
+        "action", nargs="?", default="status", choices=("status", "drain", "undrain", "forget"), metavar="ACTION",
+        help="status, drain, undrain or forget",
+    )  # fmt: skip
+    parser.add_argument("node", nargs="?", metavar="NODE", help="name of the machine")
+    _add_settings(parser, False)
+
+
 def _completion(verbs: Verbs, name: str, chosen: bool) -> None:
     description = (
         "Print a script by which a shell completes commands, options, session ids and values of settings.\n\n"
@@ -643,6 +665,7 @@ VERBS: dict[str, Callable[[Verbs, str, bool], None]] = {
     "pin": _pin,
     "prune": _prune,
     "policy": _policy,
+    "fleet": _fleet,
     "doctor": _doctor,
     "install": _install,
     "config": _config,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -13,20 +14,55 @@ import anyio
 from tmuxmcp.cli import output
 from tmuxmcp.cli.service import effective
 from tmuxmcp.contract.call import Call
-from tmuxmcp.errors import SessionNotFound
+from tmuxmcp.errors import InvalidArgument, SessionNotFound
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.contract.operations import Operations
+    from tmuxmcp.nodes.anybroker import AnyBroker
 
 CALLER = "cli"
 """All command lines of a user are one caller: they share a default session and a read cursor."""
+
+FLEET_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}@[a-z0-9][a-z0-9-]{0,31}")
 
 FOREVER_MS = 10 * 365 * 24 * 3600 * 1000
 """The clamp on waits is there for MCP clients, who give up after a minute; a person has Ctrl-C."""
 
 MOST_BYTES = 16 * 1024 * 1024
 """The contract's largest `max_bytes`: what a person or a pipe reads is not cut as a model's is."""
+
+
+def with_any(options: argparse.Namespace, work: Callable[[AnyBroker, argparse.Namespace], Awaitable[int]]) -> int:
+    """Do work that is operations alone: on the machines of the fleet that the settings name, else as `with_broker`."""
+    settings = effective(options)[0]
+    if settings.fleet == "off":
+        if machine := _names_machine(options):
+            hint = "Give --fleet, or set TMUXMCP_FLEET: a file of brokers, ray://HOST:PORT or auto."
+            raise InvalidArgument(f"{machine} is on another machine, and no fleet is named.", hint=hint)
+        return with_broker(options, work)
+
+    async def opened() -> int:
+        from tmuxmcp.app import open_fleet, setup_logging
+
+        setup_logging("warning", settings.log_format)
+        async with open_fleet("", settings, CALLER) as fleet:
+            return await work(fleet, options)
+
+    return anyio.run(opened)
+
+
+def _names_machine(options: argparse.Namespace) -> str:
+    """The first word that is the id of a session of many machines; empty: there is none."""
+    named = [getattr(options, name, None) for name in ("session", "id")]
+    if options.verb in ("run", "send", "search") and options.session is None and len(options.words) > 1:
+        named.append(options.words[0])
+    return next((each for each in named if isinstance(each, str) and is_fleet_id(each)), "")
+
+
+def is_fleet_id(word: str) -> bool:
+    """Whether a word can be the id of a session of many machines."""
+    return FLEET_ID.fullmatch(word) is not None
 
 
 def with_broker(
@@ -56,7 +92,7 @@ def with_broker(
 
 
 @contextmanager
-def telling(broker: Broker) -> Iterator[Operations]:
+def telling(broker: AnyBroker) -> Iterator[Operations]:
     """Operations that tell a person at the terminal how they go; what they told is erased at the end."""
     progress = output.Progress()
     try:
@@ -65,7 +101,7 @@ def telling(broker: Broker) -> Iterator[Operations]:
         progress.erase()
 
 
-async def exists(broker: Broker, name: str) -> bool:
+async def exists(broker: AnyBroker, name: str) -> bool:
     """Whether a session has this id that was not destroyed."""
     try:
         ended = (await broker.get_session(name)).ended

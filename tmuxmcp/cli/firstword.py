@@ -15,7 +15,7 @@ from tmuxmcp.errors import InvalidArgument, SessionNotFound
 from tmuxmcp.sessions import kept
 
 if TYPE_CHECKING:
-    from tmuxmcp.broker.broker import Broker
+    from tmuxmcp.nodes.anybroker import AnyBroker
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """What can be a session's id; any other word begins a command."""
@@ -30,7 +30,7 @@ IN_SHELLS = frozenset(f"{_OF_BASH} {_OF_OTHERS}".split())
 """Commands of shells that are no programs."""
 
 
-async def session_meant(broker: Broker, words: Sequence[str], state_dir: Path) -> str | None:
+async def session_meant(broker: AnyBroker, words: Sequence[str], state_dir: Path) -> str | None:
     """The session that the first word names; None: it begins a command.
 
     Raises:

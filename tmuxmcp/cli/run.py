@@ -10,12 +10,12 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import anyio
 
 from tmuxmcp.cli import connect, output
-from tmuxmcp.cli.calling import FOREVER_MS, MOST_BYTES, telling, with_broker
+from tmuxmcp.cli.calling import FOREVER_MS, MOST_BYTES, is_fleet_id, telling, with_any
 from tmuxmcp.cli.firstword import session_meant
 from tmuxmcp.cli.service import effective
 from tmuxmcp.errors import InvalidArgument, TimedOut, TmuxMcpError
@@ -23,6 +23,7 @@ from tmuxmcp.errors import InvalidArgument, TimedOut, TmuxMcpError
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.contract import results as r
+    from tmuxmcp.nodes.anybroker import AnyBroker
 
 SHORT = 64 * 1024
 """Bytes of output that come with the result itself; what is longer is read in pieces."""
@@ -38,14 +39,15 @@ def run(options: argparse.Namespace) -> int:
     """`tmuxmcp run`."""
     if not [word for word in options.words if word != "--"] and options.adopt != "undo":
         options.parser.error("there is no COMMAND")
-    return with_broker(options, _run)
+    return with_any(options, _run)
 
 
-async def _run(broker: Broker, options: argparse.Namespace) -> int:
+async def _run(broker: AnyBroker, options: argparse.Namespace) -> int:
     name, text = await _command(broker, options)
     facts = await broker.get_session(name)
     output.note(facts.note)
     timeout_ms = FOREVER_MS if options.timeout_ms is None else options.timeout_ms
+    began = time.monotonic()
     result = await _interruptible(broker, facts.session_id, text, timeout_ms, options)
     if result is None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # there is nothing left to interrupt
@@ -58,8 +60,11 @@ async def _run(broker: Broker, options: argparse.Namespace) -> int:
             output.write(piece)
     else:
         output.write_text(result.output)
-    if not options.json and await connect.wanted(result):
-        return await _connected(broker, result)
+    far = effective(options)[0].fleet != "off"
+    if far and result.outcome == "timeout" and result.effective_timeout_ms and not options.json:
+        return await _waited_on(broker, result, began + timeout_ms / 1000)
+    if not options.json and not far and await connect.wanted(result):
+        return await _connected(cast("Broker", broker), result)
     output.note(result.note)
     return _status(result)
 
@@ -80,6 +85,39 @@ async def _connected(broker: Broker, result: r.RunResult) -> int:
     return output.OURS_IN_RUN if code is None else code
 
 
+async def _waited_on(broker: AnyBroker, result: r.RunResult, until: float) -> int:
+    """Go on waiting where another machine waits no longer in one call; print the rest, and give the status.
+
+    Args:
+        until: by the clock of `time.monotonic`.
+    """
+    at = result.end_offset
+    while (left_s := until - time.monotonic()) > 0:
+        with telling(broker) as operations:
+            seen = await operations.read(
+                "raw",
+                result.session_id,
+                since=at,
+                wait_for="command",
+                timeout_ms=min(int(left_s * 1000), FOREVER_MS),
+                max_bytes=1,
+            )
+        ours = seen.command and (result.command_number is None or seen.command.number >= result.command_number)
+        end = seen.command.end_offset if ours and seen.command else None
+        if end is not None and seen.command:
+            async for piece in _pieces(broker, result.session_id, at, end):
+                output.write_text(piece)
+            return output.OURS_IN_RUN if seen.command.exit_code is None else seen.command.exit_code
+        if seen.exited:
+            output.note("the session has ended")
+            return output.OURS_IN_RUN if seen.exit_code is None else seen.exit_code
+        if seen.outcome not in ("timeout", "command"):
+            output.note(f"it goes on in session {result.session_id}: {seen.outcome}")
+            return output.OURS_IN_RUN
+    output.note(f"timed out; it goes on in session {result.session_id}")
+    return TimedOut.exit_status
+
+
 def _status(result: r.RunResult) -> int:
     if result.exit_code is not None:
         return result.exit_code
@@ -89,10 +127,13 @@ def _status(result: r.RunResult) -> int:
     return output.OURS_IN_RUN
 
 
-async def _command(broker: Broker, options: argparse.Namespace) -> tuple[str, str]:
+async def _command(broker: AnyBroker, options: argparse.Namespace) -> tuple[str, str]:
     """Which session, and which command."""
     session, words = options.session, options.words
-    if session is None and words and options.adopt != "undo":
+    if session is None and words and is_fleet_id(words[0]) and effective(options)[0].fleet != "off":
+        session = words[0]
+        words = options.parser.take_leading(options, words[1:])
+    elif session is None and words and options.adopt != "undo":
         session = await session_meant(broker, words, effective(options)[0].state_dir)
         if session:
             words = options.parser.take_leading(options, words[1:])
@@ -111,7 +152,7 @@ async def _command(broker: Broker, options: argparse.Namespace) -> tuple[str, st
 
 
 async def _interruptible(
-    broker: Broker, session_id: str, text: str, timeout_ms: int, options: argparse.Namespace
+    broker: AnyBroker, session_id: str, text: str, timeout_ms: int, options: argparse.Namespace
 ) -> r.RunResult | None:
     """Run it; Ctrl-C is passed on to what is in front, and the second one within `TWICE_S` gives up (None)."""
     result: r.RunResult | None = None
@@ -147,7 +188,7 @@ async def _interruptible(
     return result
 
 
-async def _pieces(broker: Broker, session_id: str, at: int, end: int) -> AsyncIterator[str]:
+async def _pieces(broker: AnyBroker, session_id: str, at: int, end: int) -> AsyncIterator[str]:
     """Output between two offsets, however long, a piece at a time; cut where a line ends."""
     from tmuxmcp.terminal.plain import plain
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from tmuxmcp.broker.confirmations import Confirmations
 from tmuxmcp.cli import nesting, output
 from tmuxmcp.cli.arguments import program_words, session_id
-from tmuxmcp.cli.calling import MOST_BYTES, telling, with_broker
+from tmuxmcp.cli.calling import MOST_BYTES, is_fleet_id, telling, with_any, with_broker
 from tmuxmcp.cli.service import effective
 from tmuxmcp.cli.table import table_of, terminal_cols
+from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.errors import InvalidArgument, SessionExited, SessionNotFound, TimedOut
 from tmuxmcp.sessions import kept
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.contract import results as r
     from tmuxmcp.contract.limits import Limits
+    from tmuxmcp.nodes.anybroker import AnyBroker
 
 
 LAST_LINES = 20
@@ -33,22 +35,22 @@ LAST_LINES = 20
 
 def new(options: argparse.Namespace) -> int:
     """`tmuxmcp new`."""
-    return with_broker(options, _new)
+    return with_any(options, _new)
 
 
 def send(options: argparse.Namespace) -> int:
     """`tmuxmcp send`."""
-    return with_broker(options, _send)
+    return with_any(options, _send)
 
 
 def read(options: argparse.Namespace) -> int:
     """`tmuxmcp read`."""
-    return with_broker(options, _read)
+    return with_any(options, _read)
 
 
 def search(options: argparse.Namespace) -> int:
     """`tmuxmcp search`."""
-    return with_broker(options, _search)
+    return with_any(options, _search)
 
 
 def list_(options: argparse.Namespace) -> int:
@@ -57,17 +59,17 @@ def list_(options: argparse.Namespace) -> int:
         from tmuxmcp.cli.watch import watch_list
 
         return watch_list(options)
-    return with_broker(options, _list)
+    return with_any(options, _list)
 
 
 def view(options: argparse.Namespace) -> int:
     """`tmuxmcp view`."""
-    return with_broker(options, _view)
+    return with_any(options, _view)
 
 
 def kill(options: argparse.Namespace) -> int:
     """`tmuxmcp kill`."""
-    return with_broker(options, _kill)
+    return with_any(options, _kill)
 
 
 def attach(options: argparse.Namespace) -> int:
@@ -84,11 +86,13 @@ def attach(options: argparse.Namespace) -> int:
     os.execve(options.argv[0], options.argv, environment)
 
 
-async def _new(broker: Broker, options: argparse.Namespace) -> int:
+async def _new(broker: AnyBroker, options: argparse.Namespace) -> int:
     program, *args = program_words(options) or [""]
     given = _given(options, "name", "rows", "cols", "cwd", "sandbox", "host")
     if options.record:
         given["record"] = "on_failure" if options.record == "on_failure" else True
+    if options.node or options.label:
+        given["placement"] = q.Placement(node=options.node or "", labels=dict(options.label or []))
     if options.limit:
         given["limits"] = _limits(dict(options.limit))
     result = await broker.create_session(program, args, env=dict(options.env or []), **given)
@@ -102,7 +106,7 @@ async def _new(broker: Broker, options: argparse.Namespace) -> int:
     return 0
 
 
-async def _send(broker: Broker, options: argparse.Namespace) -> int:
+async def _send(broker: AnyBroker, options: argparse.Namespace) -> int:
     session, text = await _send_words(broker, options)
     given = _wait_arguments(options)
     with telling(broker) as operations:
@@ -124,7 +128,7 @@ async def _send(broker: Broker, options: argparse.Namespace) -> int:
     return _wait_status(options, result.result)
 
 
-async def _send_words(broker: Broker, options: argparse.Namespace) -> tuple[str, str]:
+async def _send_words(broker: AnyBroker, options: argparse.Namespace) -> tuple[str, str]:
     """Which session, and what text: `send ID TEXT`, `send ID`, `send TEXT`."""
     words = options.words
     if len(words) > (2 if options.session is None else 1):
@@ -133,6 +137,8 @@ async def _send_words(broker: Broker, options: argparse.Namespace) -> tuple[str,
         return options.session, "".join(words)
     if len(words) != 1:
         return words[0] if words else "", words[1] if words else ""
+    if is_fleet_id(words[0]) and effective(options)[0].fleet != "off":
+        return words[0], ""
     # One word that could be neither name nor typing error of a name is text.
     if not all(char.isalnum() or char in "_-" for char in words[0]):
         return "", words[0]
@@ -140,7 +146,7 @@ async def _send_words(broker: Broker, options: argparse.Namespace) -> tuple[str,
     return words[0], ""
 
 
-async def _read(broker: Broker, options: argparse.Namespace) -> int:
+async def _read(broker: AnyBroker, options: argparse.Namespace) -> int:
     given = _wait_arguments(options) | _given(options, "command", "view", "since", "offset", "limit", "format")
     with telling(broker) as operations:
         result = await operations.read(session_id=session_id(options), **given)
@@ -167,7 +173,7 @@ def _ended(command: r.Command) -> str:
     return f"command {command.number} {status}: {(command.text or '')[:200]}".rstrip(": ")
 
 
-async def _search(broker: Broker, options: argparse.Namespace) -> int:
+async def _search(broker: AnyBroker, options: argparse.Namespace) -> int:
     words = options.words
     if len(words) > (2 if options.session is None else 1):
         raise InvalidArgument("There is one PATTERN to search for.", hint="Put it into quotes.")
@@ -184,10 +190,14 @@ async def _search(broker: Broker, options: argparse.Namespace) -> int:
     return 0
 
 
-async def _list(broker: Broker, options: argparse.Namespace) -> int:
+async def _list(broker: AnyBroker, options: argparse.Namespace) -> int:
     result = await broker.list_sessions(include_exited=options.all, limit=EVERY_SESSION)
     if options.json:
         output.write_result(result)
+        return 0
+    if effective(options)[0].fleet != "off":
+        output.write_lines(await table_of(broker, result, terminal_cols()))
+        output.note(result.note)
         return 0
     last = partial(_last_line, effective(options)[0].state_dir) if options.all else None
     output.write_lines(await table_of(broker, result, terminal_cols(), last))
@@ -207,7 +217,7 @@ def _last_line(state_dir: Path, name: str) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-async def _view(broker: Broker, options: argparse.Namespace) -> int:
+async def _view(broker: AnyBroker, options: argparse.Namespace) -> int:
     colours = output.coloured(sys.stdout)
     name, _, earlier = session_id(options).partition(".")
     generation = int(earlier) if earlier.isdecimal() else None
@@ -250,7 +260,7 @@ async def _attach_in_window(broker: Broker, options: argparse.Namespace) -> int:
     return 0
 
 
-async def _kill(broker: Broker, options: argparse.Namespace) -> int:
+async def _kill(broker: AnyBroker, options: argparse.Namespace) -> int:
     given = _given(options, "force", "signal", "grace_ms")
     result = await broker.destroy_session(session_id(options), **given)
     if options.json:

@@ -14,16 +14,19 @@ from tmuxmcp.latedataclass import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tmuxmcp.broker.broker import Broker
     from tmuxmcp.contract import results as r
+    from tmuxmcp.nodes.anybroker import AnyBroker
 
+
+MOST_ASKED = 100
+"""Sessions of many machines of which each is asked what runs in it: that is a call each."""
 
 LINE_CHARACTERS = 40
 """Of a last line."""
 
 
 async def table_of(
-    broker: Broker, result: r.ListSessionsResult, cols: int | None, last: Callable[[str], str] | None = None
+    broker: AnyBroker, result: r.ListSessionsResult, cols: int | None, last: Callable[[str], str] | None = None
 ) -> list[str]:
     """The sessions as lines below a heading, coloured where that is welcome.
 
@@ -31,7 +34,8 @@ async def table_of(
         cols: the terminal's; None: all columns, as wide as they are.
         last: the last line that an ended session printed; None: that is left out.
     """
-    lines = [_line(each, await _facts(broker, each)) for each in result.sessions]
+    asks = result.missing is None or len(result.sessions) <= MOST_ASKED
+    lines = [_line(each, await _facts(broker, each) if asks else None) for each in result.sessions]
     rows = [HEADING, *(line.cells for line in lines)]
     if last:
         ends = [_clipped(last(each.session_id)) if each.exited else "" for each in result.sessions]
@@ -61,7 +65,7 @@ def _narrowed(rows: Sequence[tuple[str, ...]], cols: int) -> list[tuple[str, ...
     return [tuple(row[column] for column in columns) for row in rows]
 
 
-async def _facts(broker: Broker, session: r.SessionSummary) -> r.SessionFacts | None:
+async def _facts(broker: AnyBroker, session: r.SessionSummary) -> r.SessionFacts | None:
     """What the list does not tell of a session; None: it is over, or has gone at this moment."""
     if session.exited:
         return None

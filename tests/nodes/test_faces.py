@@ -1,0 +1,160 @@
+"""What callers see of a fleet: MCP on stdio and HTTP, JSON-RPC, the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.agent import ToolFailed, an_agent, run_command_line
+from tests.conftest import end_server
+from tests.nodes.brokers import Brokers
+from tests.service import Service
+
+
+def test_an_agent_has_many_machines_as_one(brokers: Brokers):
+    with an_agent("--fleet", str(brokers.file), "bash") as agent:
+        first = agent.call("run", command="cd /tmp; echo $$")
+        assert first["output"].strip().isdecimal()
+        again = agent.call("run", command="pwd; echo $$")
+        assert (again["session_id"], again["output"]) == (first["session_id"], "/tmp\n" + first["output"])
+        named = [agent.call("create_session", name="a", program="bash", placement={"node": n})["session_id"]
+                 for n in ("n1", "n2")]  # fmt: skip
+        assert named == ["a@n1", "a@n2"]
+        for name in named:
+            assert agent.call("run", command="echo hi", session_id=name)["output"] == "hi\n"
+        listed = agent.call("list_sessions")
+        assert ({*named, first["session_id"]} <= {each["session_id"] for each in listed["sessions"]}) is True
+        assert (listed["missing"], listed["default_session_id"]) == ([], first["session_id"])
+        with pytest.raises(ToolFailed) as missing:
+            agent.call("run", command="true", session_id="a@n9")
+        assert (missing.value.code, missing.value.error["details"]["node"]) == ("SESSION_NOT_FOUND", "n9")
+        brokers.kill("n2")
+        with pytest.raises(ToolFailed) as away:
+            agent.call("run", command="true", session_id="a@n2")
+        assert (away.value.code, away.value.error["retryable"]) == ("NODE_UNREACHABLE", True)
+        assert agent.call("list_sessions")["missing"] == ["n2"]
+        brokers.start_again("n2")
+        assert agent.call("run", command="echo back", session_id="a@n2")["output"] == "back\n"
+        for name in (*named, first["session_id"]):
+            agent.call("destroy_session", session_id=name, force=True)
+
+
+def test_a_gateway_serves_http(brokers: Brokers, state_dir: Path):
+    gateway = Service(state_dir, "--fleet", str(brokers.file))
+    try:
+        made = gateway.result("create_session", name="web", program="bash", placement={"labels": {"zone": "a"}})
+        assert made["session_id"] == "web@n1"
+        assert gateway.result("run", command="echo hi", session_id="web@n1")["output"] == "hi\n"
+        mine = gateway.result("run", command="echo $$")
+        theirs = gateway.result("run", "other", command="echo $$")
+        assert mine["session_id"] != theirs["session_id"]
+        assert gateway.rpc("run", "viewer", command="true")["error"]["data"]["code"] == "UNAUTHORIZED"
+        seen = gateway.result("read", "viewer", view="screen", session_id="web@n1")
+        assert "echo hi" in seen["content"]
+        with gateway.http("") as client:
+            assert client.get("/healthz").json()["status"] == "ok"
+            assert client.get("/").json()["error"]["code"] == "UNSUPPORTED"
+        assert gateway.metric('tmuxmcp_sessions{mode="shell_prompt"}') >= 3
+        # Each token's client can end what is its own.
+        gateway.result("destroy_session", session_id="web@n1", force=True)
+        gateway.result("destroy_session", session_id=mine["session_id"], force=True)
+        gateway.result("destroy_session", "other", session_id=theirs["session_id"], force=True)
+    finally:
+        gateway.stop()
+        end_server(state_dir)
+
+
+async def _updates(client, uri: str) -> str:
+    found = await client.read_resource(uri)
+    return found.contents[0].text
+
+
+@pytest.mark.anyio
+async def test_resources_are_read_where_they_are(brokers: Brokers, state_dir: Path):
+    gateway = Service(state_dir, "--fleet", str(brokers.file))
+    try:
+        gateway.result("create_session", name="res", program="bash", placement={"node": "n3"})
+        gateway.result("run", command="echo shown", session_id="res@n3")
+        async with gateway.mcp("legacy") as client:
+            assert "shown" in await _updates(client, "tmux://sessions/res@n3/screen")
+            commands = json.loads(await _updates(client, "tmux://sessions/res@n3/history"))["commands"]
+            assert commands[-1]["text"] == "echo shown"
+            listed = json.loads(await _updates(client, "tmux://sessions"))
+            assert ("res@n3", []) in [(each["session_id"], listed["missing"]) for each in listed["sessions"]]
+        gateway.result("destroy_session", session_id="res@n3", force=True)
+    finally:
+        gateway.stop()
+        end_server(state_dir)
+
+
+def test_callers_behind_a_token_can_do_no_more_than_it(brokers: Brokers):
+    service = brokers.services["n1"]
+
+    def ask(method: str, headers: dict[str, str], **params) -> httpx2.Response:
+        with service.http("viewer", **headers) as client:
+            return client.post("/rpc", json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+
+    refused = ask("run", {"tmuxmcp-caller": "a", "tmuxmcp-scopes": "read,write,admin"}, command="true")
+    assert refused.json()["error"]["data"]["code"] == "UNAUTHORIZED"
+    assert ask("list_sessions", {"tmuxmcp-caller": "a b"}).status_code == 400
+    assert "result" in ask("list_sessions", {"tmuxmcp-caller": "a-1_B"}).json()
+
+
+def test_the_command_line_reaches_all_machines(brokers: Brokers, state_dir: Path):
+    (state_dir / "home").mkdir(exist_ok=True)
+
+    def tmuxmcp(verb: str, *words: str, status: int = 0, **variables: str):
+        return run_command_line(state_dir, verb, "--fleet", str(brokers.file), *words, status=status, **variables)
+
+    assert tmuxmcp("new", "--name", "cli", "--node", "n2", "bash").stdout == "cli@n2\n"
+    assert tmuxmcp("run", "cli@n2", "echo", "a  b").stdout == "a  b\n"
+    tmuxmcp("run", "-s", "cli@n2", "exit_with() { return 7; }; exit_with", status=7)
+    assert "typed" in tmuxmcp("send", "cli@n2", "echo typed", "--enter").stdout
+    assert "typed" in tmuxmcp("read", "--view", "screen", "cli@n2").stdout
+    assert "typed" in tmuxmcp("view", "cli@n2").stdout
+    assert tmuxmcp("search", "cli@n2", "^a  b$").stdout.endswith(": a  b\n")
+    assert "cli@n2" in tmuxmcp("list").stdout
+    status = json.loads(tmuxmcp("fleet", "--json").stdout)
+    assert [(each["name"], each["alive"]) for each in status["machines"]] == [("n1", True), ("n2", True), ("n3", True)]
+    assert "HOST" in tmuxmcp("attach", "cli@n2", status=1).stderr
+    tmuxmcp("fleet", "drain", "n2")
+    assert "drained" in tmuxmcp("fleet").stdout
+    tmuxmcp("fleet", "undrain", "n2")
+    tmuxmcp("fleet", "drain", "n9", status=2)
+    without = run_command_line(state_dir, "read", "cli@n2", status=2)
+    assert "--fleet" in without.stderr
+    tmuxmcp("kill", "--force", "cli@n2")
+    assert "cli@n2" not in tmuxmcp("list").stdout
+
+
+def test_what_works_on_a_machine_alone_is_run_there_by_ssh(brokers: Brokers, state_dir: Path, tmp_path: Path):
+    (state_dir / "home").mkdir(exist_ok=True)
+    brokers.file.write_text(brokers.file.read_text().replace('name = "n1"', 'name = "n1"\nssh = "me@there"'))
+    ssh = tmp_path / "ssh"  # what ssh does with its words, on this machine
+    ssh.write_text(f'#!/bin/sh\necho "$1 $2" >>{tmp_path}/hosts\nshift 2\nexec sh -c "$*"\n')
+    ssh.chmod(0o755)
+    ours = tmp_path / "tmuxmcp"
+    ours.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m tmuxmcp "$@"\n')
+    ours.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    fleet = ("--fleet", str(brokers.file))
+    try:
+        run_command_line(state_dir, "new", *fleet, "--name", "far", "--node", "n1", "bash")
+        run_command_line(state_dir, "run", *fleet, "far@n1", "echo logged")
+        logged = run_command_line(state_dir, "log", *fleet, "far@n1", PATH=path)
+        assert "logged" in logged.stdout
+        listed = run_command_line(state_dir, "history", "far@n1", f"--fleet={brokers.file}", "--json", PATH=path)
+        assert [each["text"] for each in json.loads(listed.stdout)["commands"]] == ["echo logged"]
+        assert (tmp_path / "hosts").read_text() == "-- me@there\n" * 2
+        attach = json.loads(run_command_line(state_dir, "attach", *fleet, "--json", "far@n1").stdout)
+        assert attach["argv"][:3] == ["ssh", "--", "me@there"]
+        assert attach["argv"][3].startswith("tmux -S ")
+        run_command_line(state_dir, "kill", *fleet, "--force", "far@n1")
+    finally:
+        brokers.write()
