@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 from contextlib import suppress
@@ -56,6 +57,23 @@ async def test_each_shell_has_its_level_and_each_end_its_exit_code(broker: Broke
     assert told(await broker.run("echo $?", "a")) == ("5\n", 0, "ready")
     assert told(await broker.run("exit 6", "a")) == ("", 6, "left")
     assert told(await broker.run("echo $?", "a")) == ("6\n", 0, "ready")
+
+
+async def test_a_shell_that_run_started_gives_back_the_one_below_it(broker: Broker):
+    """That one's proof is older than those of the commands in front of it, and none of these stands in for it."""
+    await broker.create_session("bash", name="a")
+    assert told(await broker.run("bash --norc", "a"))[1:] == (None, "ready")
+    assert told(await broker.run("true", "a")) == ("", 0, "ready")
+    session = broker.registry.sessions["a"]
+    used = re.findall(rb"133;D;[^\a]*", session.log.read(0, session.log.size()))[-1]
+    job, proof = re.findall(rb";(job=[^;]*|p=[^;]*)", used)
+    outer = f"aid={session.meta.nonce};n=1;{job.decode()}"
+    forged = rf"printf '\033]133;C;{outer}\a\033]133;D;0;{outer};{proof.decode()}\a'"
+    assert told(await broker.run(forged, "a")) == ("", 0, "ready")
+    assert (await broker.run("true", "a")).shell == (await broker.get_session("a")).shell
+    assert told(await broker.run("exit 4", "a")) == ("exit\n", 4, "left")
+    assert told(await broker.run("echo $?", "a")) == ("4\n", 0, "ready")
+    assert [each.exit_code for each in (await broker.list_commands("a")).commands if each.text == "bash --norc"] == [4]
 
 
 async def test_a_shell_that_works_before_it_tells_of_an_end_is_waited_for(

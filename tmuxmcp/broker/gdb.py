@@ -358,7 +358,7 @@ class Debuggers:
             raise ResourceLimit(f"{MOST} debuggers are open.", hint="End one with gdb_close.")
         self._opening += 1
         try:
-            session, held = await self._terminal(call)
+            session, held = await self._lend(call)
             debugger = Debugger(f"gdb_{secrets.token_hex(4)}", call.caller, session, held)
             try:
                 started = self._started(argv, session)
@@ -376,7 +376,7 @@ class Debuggers:
             gdb_id=debugger.gdb_id, session_id=session.id, sandbox=session.bounds.sandbox, note=note, text=text
         )
 
-    async def _terminal(self, call: Call) -> tuple[Session, int]:
+    async def _lend(self, call: Call) -> tuple[Session, int]:
         """A session for the program's terminal, and the pipe that keeps it there: it ends when that is closed."""
         name = f"sess_{secrets.token_hex(4)}"
         directory, confined = self._directory(name).resolved(), self._machine.is_inside

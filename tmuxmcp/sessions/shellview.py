@@ -242,7 +242,10 @@ class ShellView:
             self._asked.pop(mark.nonce, None)
             return track.given(replace(mark, job=promised.job), promised.promise), None
         if promised:
-            self._proven = (promised.offset, promised.job)
+            self._proven = max(self._proven, (promised.offset, promised.job))
+            for nonce, other in self._tracks.items():
+                if nonce != mark.nonce and other.promise == promised.promise:
+                    self._tracks[nonce] = replace(other, promise=None)  # a proof counts once
             return track.prove(mark, promised.job)
         if mark.kind == "P" and mark.why in ("g", "i") and self._asked.get(mark.nonce, mark.end) <= mark.start:
             self._asked.pop(mark.nonce)
@@ -261,8 +264,9 @@ class ShellView:
                 return None  # its C once more
         elif mark.kind == "D" and mark.proof:
             found = self._index.promised(done=mark.proof)
-            if found is None and track.promise and hash_of(mark.proof) == track.promise.done:
-                found = TypedInput(track.prompt_end, None, job=track.job)  # forgotten: much was typed since
+            if track.promise and hash_of(mark.proof) == track.promise.done:
+                # Its own, whatever shells in front of it have proven since; it is forgotten if much was typed.
+                return found or TypedInput(track.prompt_end, None, job=track.job)
         offset, job = self._proven
         return found if found and found.offset >= offset and found.job != job else None
 
