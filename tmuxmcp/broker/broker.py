@@ -126,6 +126,8 @@ class Broker(Operations):
                 task_group.start_soon(broker.watcher.run)
                 task_group.start_soon(Repair(broker.watcher, broker.registry.session_of, settings.log_max_bytes).run)
                 await broker.registry.adopt()
+                with suppress(TmuxMcpError):
+                    await broker.creation.sweep()
                 if timekeeper:
                     task_group.start_soon(timekeeper.run)
                 if making:

@@ -14,6 +14,7 @@ from tmuxmcp.errors import InvalidArgument, TmuxMcpError, Unauthorized
 from tmuxmcp.host.searching import Searching
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.sessions.creation import Creation
+from tmuxmcp.sessions.life import State
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.restore import NotRestored, Restoration
 from tmuxmcp.sessions.session import Session
@@ -99,28 +100,37 @@ class Targets:
     async def _own(self, call: Call) -> Session | None:
         """The caller's default session, if its program runs."""
         for session in list(self._registry.sessions.values()):
-            if session.meta.owner == call.caller and await session.refresh() and not session.exited:
+            if session.meta.owner != call.caller or not await session.refresh() or session.exited:
+                continue
+            if await self._begins(session):
                 return session
         return None
+
+    async def _begins(self, session: Session) -> bool:
+        """Whether its program runs: another call may be about to make it."""
+        return session.life.state is not State.STARTING or await self._creation.begun(session)
 
     async def _default(self, call: Call) -> Session:
         async with self._creation.lock():
             await self._registry.look_again()
             own = [each for each in self._registry.sessions.values() if each.meta.owner == call.caller]
-            for session in own:
-                if not session.exited:
-                    return session
-            own += [each for each in self._registry.destroyed(LOOKED_THROUGH)[0] if each.meta.owner == call.caller]
-            made = await self._creation.create(
-                q.CreateSession().filled(self._settings), owner=call.caller, by=call.caller
-            )
-            for ended in own:
-                ended.disown()
-                ended.end_told.add(call.caller)
-            if own:
-                last, notice = max(own, key=lambda each: each.meta.created_at), made.take_notice()
-                made.tell(f"Your default session {last.id} had ended; this one was made anew. {last.how_it_ended}")
-                made.tell(notice)
+            live = next((session for session in own if not session.exited), None)
+            if live is None:
+                own += [each for each in self._registry.destroyed(LOOKED_THROUGH)[0] if each.meta.owner == call.caller]
+                made = await self._creation.create(
+                    q.CreateSession().filled(self._settings), owner=call.caller, by=call.caller
+                )
+        if live:
+            await self._begins(live)
+            return live
+        await self._creation.started(made)
+        for ended in own:
+            ended.disown()
+            ended.end_told.add(call.caller)
+        if own:
+            last, notice = max(own, key=lambda each: each.meta.created_at), made.take_notice()
+            made.tell(f"Your default session {last.id} had ended; this one was made anew. {last.how_it_ended}")
+            made.tell(notice)
         await self.wait_ready(made, READY_MS, call)
         return made
 

@@ -248,6 +248,7 @@ class Verbs:
             names = restores.env_names if restores else ()
             owner = self._restoring.owner(restores)
             session = await self._creation.create(request, owner, names, by=call.caller)
+        await self._creation.started(session)
         if session.bounds.limits:
             self.limited.set()
         # A shell that was given a script or -c shows no prompt.

@@ -36,7 +36,7 @@ from tmuxmcp.host.environment import find_cwd, find_program, session_environment
 from tmuxmcp.host.project import Identity
 from tmuxmcp.host.sandbox import Around, Sandbox
 from tmuxmcp.record.clock import Booted
-from tmuxmcp.record.directory import SessionDirectory, make_directory, making_lock
+from tmuxmcp.record.directory import SessionDirectory, make_directory, making_lock, sessions_dir
 from tmuxmcp.record.generations import generation_of
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.meta import Meta
@@ -62,8 +62,15 @@ RAISED = {"PROGRAM_NOT_FOUND": ProgramNotFound, "CWD_NOT_FOUND": CwdNotFound, "U
 """What the launcher's step says when it cannot start the program."""
 
 
+LOOK_S, LOOK_SHARE = 0.001, 0.1
+"""How often it is looked whether a program has started; later, after such a share of the time that it took so far."""
+
+START_S = 10
+"""How long a launcher may take to become the program."""
+
+
 class Creation:
-    """Makes sessions; one at a time on a state directory, whatever the number of brokers."""
+    """Makes sessions; one at a time gets its name, directory and pane, whatever the number of brokers."""
 
     def __init__(self, registry: Registry, settings: BrokerSettings, boundary: Boundary) -> None:
         """Make sessions as the settings say, those in a sandbox inside of the boundary."""
@@ -92,10 +99,27 @@ class Creation:
                 raise TimedOut("Another broker has been making a session for too long.", hint="Try again.")
             yield
 
+    async def sweep(self) -> None:
+        """Remove what is left of sessions whose broker was killed before their pane was there: nothing ever ran.
+
+        Raises:
+            TimedOut, TmuxFailed: it was not done.
+        """
+        if not unborn(self.registry.state_dir):
+            return
+        async with self.lock():  # what somebody is making now has its pane then
+            names = (await panes.taken(self.registry.tmux)).names
+            for directory in unborn(self.registry.state_dir):
+                if directory.name not in names:
+                    self.registry.drop(directory.name)
+                    shutil.rmtree(directory.path, ignore_errors=True)
+
     async def create(
         self, request: CreateSession, owner: str = "", env_names: Sequence[str] | None = (), by: str = ""
     ) -> Session:
-        """Start what a request says, all that the settings say filled in.
+        """Make the pane of what a request says, all that the settings say filled in.
+
+        Who calls holds the lock, and lets go of it before `started`: so many programs can start at once.
 
         Args:
             by: the caller who wants it.
@@ -120,9 +144,9 @@ class Creation:
         session_id = name or f"sess_{secrets.token_hex(4)}"
         where, notice = find_cwd("~" if destination else request.cwd or settings.cwd), None
         level: Level = "none"
-        if not destination:
+        if not destination and (request.sandbox, settings.sandbox) != ("none", "none"):
             level = await anyio.to_thread.run_sync(self._boundary.level, request.sandbox)
-        elif settings.sandbox != "none":
+        elif destination and settings.sandbox != "none":
             notice = "It is in no sandbox: it is on another host, which hosts_allow names."
         writable: dict[str, Identity] = {}
         if level != "none":
@@ -199,14 +223,14 @@ class Creation:
                 cwd=where,
                 umask=_umask(),
             )
-            session = await self._start(meta, directory)
+            with anyio.CancelScope(shield=True):  # it is there whole, or not at all
+                session = await self._start(meta, directory)
         except BaseException:
             shutil.rmtree(directory.path, ignore_errors=True)
             cgroup.remove(bounds.groups)
             if control:
                 ssh.remove_control(control)
             raise
-        await self._started_or_failed(session)
         session.tell(notice)
         self.made.add(session.id)
         return session
@@ -277,6 +301,11 @@ class Creation:
         return sandbox.plan(level, around)
 
     async def _make_room(self, session_id: str) -> None:
+        most = min(self.settings.max_sessions, sessions_by_descriptors(self.registry.tmux.pid))
+        taken = await panes.taken(self.registry.tmux)
+        is_new = session_id not in taken.names | self.registry.sessions.keys()
+        if is_new and taken.alive < most and not self.registry.directory(session_id).path.exists():
+            return
         await self.registry.look_again()
         live = [session for session in self.registry.sessions.values() if not session.exited]
         if any(session.id == session_id for session in live):
@@ -285,7 +314,6 @@ class Creation:
                 hint="Use it by its id, destroy it first, or choose another name.",
                 session_id=session_id,
             )
-        most = min(self.settings.max_sessions, sessions_by_descriptors(self.registry.tmux.pid))
         if len(live) >= most:
             setting = "max_sessions" if most == self.settings.max_sessions else "the limit of open files"
             raise MaxSessions(
@@ -334,31 +362,55 @@ class Creation:
         self.registry.put(session)
         return session
 
-    async def _started_or_failed(self, session: Session) -> None:
-        """Wait until the launcher has become the program.
+    async def begun(self, session: Session) -> bool:
+        """Wait until the launcher has become the program, or says why it cannot; whether the program has begun."""
+        since = time.monotonic()
+        with anyio.move_on_after(START_S):
+            while not session.begun and "\n" not in session.start.report and session.leader_alive():
+                await anyio.sleep(max(LOOK_S, (time.monotonic() - since) * LOOK_SHARE))
+        session.start.let_begin()
+        if "\n" in session.start.report or not session.begun:
+            return False
+        session.note_begun()
+        return True
+
+    async def started(self, session: Session) -> None:
+        """Wait until the program of a session that was just made has begun; who calls does not hold the lock.
 
         Raises:
             ProgramNotFound, CwdNotFound, TmuxFailed: it could not; nothing is left.
         """
-        with anyio.move_on_after(10):
-            while not session.begun and "\n" not in session.start.report and session.leader_alive():
-                await anyio.sleep(0.001)
-        session.start.let_begin()
-        try:
-            code, reason = session.start.report.split("\n", 1)
-        except ValueError:
-            if session.begun:
-                session.note_begun()
-                return
+        if await self.begun(session):
+            return
+        code, _, reason = session.start.report.partition("\n")
+        if not reason:
             said = (await session.scan()).last_text.strip() if session.bounds.sandbox == "bubblewrap" else ""
             code, reason = "TMUX_ERROR", said or "its launcher did not start the program"
-        await self.registry.forget(session)
-        shutil.rmtree(session.directory.path, ignore_errors=True)
+        async with self.lock():
+            if session.directory.is_there:  # nobody has given the name to another one
+                await self.registry.forget(session)
+                shutil.rmtree(session.directory.path, ignore_errors=True)
         raised = RAISED.get(code, TmuxFailed)
         hint = "Check program and cwd."
         if session.bounds.sandbox != "none":
             hint += " In its sandbox, what lies in /tmp or the state directory is not to be seen, but for the cwd."
         raise raised(f"{session.meta.program!r} could not be started: {reason}.", hint=hint)
+
+
+def unborn(state_dir: Path) -> list[SessionDirectory]:
+    """The directories of sessions of which nothing ever ran, as it seems, or that are being made."""
+    with suppress(FileNotFoundError):
+        found = [SessionDirectory(path) for path in sessions_dir(state_dir).iterdir() if ID.match(path.name)]
+        return [each for each in found if _is_unborn(each)]
+    return []
+
+
+def _is_unborn(directory: SessionDirectory) -> bool:
+    if not directory.spec.exists() and directory.meta.exists():  # its launcher has read what to run
+        return False
+    with suppress(OSError):
+        return directory.log.stat().st_size == 0
+    return True
 
 
 def keeps_recording(wish: bool | str, setting: str) -> Keep | None:

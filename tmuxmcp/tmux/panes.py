@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from itertools import count, takewhile
+from typing import NamedTuple
 
 import anyio
 
@@ -295,6 +296,30 @@ async def new_session(tmux: Tmux, new: NewPane) -> Pane:
     if pane is None:
         raise TmuxFailed(f"tmux made session {name} but does not know it.")
     return pane
+
+
+class Taken(NamedTuple):
+    """What a new session has to find its place among."""
+
+    names: set[str]
+    """Of all tmux sessions, whoever made them, and ids of ours."""
+    alive: int
+    """Of how many of ours the program runs."""
+
+
+async def taken(tmux: Tmux) -> Taken:
+    """Which names are taken, and how many sessions there are: less than `list_panes`, for a moment that all wait for.
+
+    Raises:
+        TmuxFailed: tmux did not say.
+    """
+    form = "#{@tmuxmcp_id}|#{?pane_dead,,1}|#{session_name}"
+    reply = await tmux.query(command("list-panes", "-a", "-F", form))
+    if reply.failed or not reply.lines:  # our own connection has a pane
+        raise TmuxFailed("tmux does not tell its sessions.")
+    rows = [os.fsdecode(line).split("|", 2) for line in reply.lines]
+    ids = {row[0] for row in rows}
+    return Taken(ids | {row[-1] for row in rows}, sum(1 for row in rows if row[0] and row[1:2] == ["1"]))
 
 
 async def has_session(tmux: Tmux, name: str) -> bool:
