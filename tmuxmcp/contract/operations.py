@@ -39,6 +39,7 @@ class Method(Generic[P, R]):
     @cached_property
     def _signature(self) -> Signature:
         """pydantic tells the arguments of a class that it builds when it is first needed as if a *args stood before."""
+        self._request.operation.complete()
         rebuild_dataclass(self._request)  # type: ignore[arg-type]  # made by pydantic
         told = [
             each for each in signature(self._request).parameters.values() if each.kind is not Parameter.VAR_POSITIONAL
@@ -54,6 +55,7 @@ class Method(Generic[P, R]):
             return self
 
         async def method(*args: Any, **named: Any) -> R:
+            self._request.operation.complete()
             try:
                 request = self._request(*args, **named)
             except ValidationError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from difflib import get_close_matches
@@ -178,9 +179,20 @@ class Operation:
         """The scope that a caller needs: `read` to look at sessions, and at nothing else of the machine."""
         return "read" if self.read_only and self.acts == "nothing" else "write"
 
+    def complete(self) -> None:
+        """Make the request's class what pydantic makes of it: not at import, as most commands make one or two requests.
+
+        Whoever makes one calls this before, as two threads may do so at once.
+        """
+        with _LOCK:
+            if "__is_pydantic_dataclass__" not in vars(self.request):
+                strict = ConfigDict(extra="forbid", strict=True, defer_build=True)
+                pydantic.dataclasses.dataclass(self.request, frozen=True, config=strict)
+
     @cached_property
     def arguments(self) -> Mapping[str, FieldInfo]:
         """Name and meaning of each argument, in order."""
+        self.complete()
         return cast("Mapping[str, FieldInfo]", self.request.__pydantic_fields__)  # type: ignore[attr-defined]  # set by pydantic
 
     @cached_property
@@ -213,6 +225,7 @@ class Operation:
             problem = "Input should hold no half of a surrogate pair, NaN or infinity"
             problems = [{"argument": name, "problem": problem} for name in wrong]
             raise InvalidArgument(f"{', '.join(wrong)}: {problem}.", hint=self.takes, problems=problems)
+        self.complete()
         try:
             return self.request(**arguments)
         except ValidationError as error:
@@ -260,6 +273,7 @@ class Operation:
 
     @cached_property
     def _schema(self) -> dict[str, Any]:
+        self.complete()
         schema = TypeAdapter(self.request).json_schema()
         for name in self.arguments.keys() & self.defaults.keys():
             schema["properties"][name]["default"] = self.defaults[name]
@@ -310,6 +324,8 @@ def _argument(loc: tuple[str | int, ...], names: list[str]) -> str:
     return ".".join(str(part) for part in (first, *rest))
 
 
+_LOCK = threading.Lock()
+
 MADE: dict[str, Operation] = {}
 """The operations whose requests were imported, by name."""
 
@@ -338,12 +354,17 @@ def operation(
     """
 
     def made(cls: type[T]) -> type[T]:
-        strict = ConfigDict(extra="forbid", strict=True, defer_build=True)
-        request = cast("type[Any]", pydantic.dataclasses.dataclass(cls, frozen=True, config=strict))
+        request = cast("type[Any]", cls)
         row = Operation(
             request, result, title, tools, acts, session, types, read_only, destructive, repeatable, open_world, long
         )
+
+        def __init__(__dataclass_self__: Any, *args: Any, **named: Any) -> None:
+            row.complete()
+            request.__init__(__dataclass_self__, *args, **named)
+
+        request.__init__ = __init__
         request.operation = MADE[row.name] = row
-        return cast("type[T]", request)
+        return cls
 
     return made
