@@ -120,8 +120,8 @@ def test_marks_are_inherited_and_differ() -> None:
     with subprocess.Popen(["python3", "-c", code], stdout=subprocess.PIPE) as child:
         assert child.stdout
         grandchild = int(child.stdout.readline())
-        born = [row.pid for row in processes.born_since(begun)]
-        assert {pid for pid in born if processes.marked(pid, b"A=B", one)} == {child.pid, grandchild}
-        assert [pid for pid in born if processes.marked(pid, b"A=B", other)] == []
+        census = processes.Census.now(b"A")
+        assert {row.pid for row in census.marked(b"A=B", one, begun)} == {child.pid, grandchild}
+        assert census.marked(b"A=B", other, begun) == []
         for pid in (grandchild, child.pid):
             os.kill(pid, 9)

@@ -6,15 +6,19 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import anyio
 import psutil
 import pytest
 
 from tests.conftest import SLOW, eventually, stop_with_children
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.host.processes import Census, Counting
 from tmuxmcp.sessions.end import process_tree
+from tmuxmcp.tmux.launch import MARK
 
 pytestmark = pytest.mark.anyio
 
@@ -184,3 +188,56 @@ async def test_signal_to_the_session_reaches_all_but_the_launcher(broker: Broker
     assert set(sent.pids) == {child, shell}
     await eventually(lambda: not alive(child))
     assert (await broker.run("echo here", session_id="a")).output.strip().endswith("here")
+
+
+async def test_sessions_that_end_at_once_share_what_they_look_at(broker: Broker, monkeypatch: pytest.MonkeyPatch):
+    names, counted = [f"s{number}" for number in range(12)], 0
+    for name in names:
+        await broker.create_session("sh", ["-c", "trap '' HUP; setsid sleep 600 & sleep 600"], name=name)
+        await broker.read(session_id=name, wait_for="ready", timeout_ms=1)
+    sessions = [broker.registry.sessions[name] for name in names]
+    await eventually(lambda: all(len(process_tree(session)) == 3 for session in sessions))
+    pids = [pid for session in sessions for pid in process_tree(session)]
+    count = Census.count
+
+    def counting(census: Census) -> Iterator[None]:
+        nonlocal counted
+        counted += 1
+        yield from count(census)
+
+    monkeypatch.setattr(Census, "count", counting)
+    found = []
+
+    async def destroy(name: str) -> None:
+        found.append((await broker.destroy_session(name, force=name < "s5")).survivors)
+
+    async with anyio.create_task_group() as task_group:
+        for name in names:
+            task_group.start_soon(destroy, name)
+    assert (found, [pid for pid in pids if alive(pid)]) == ([[]] * 12, [])
+    assert counted < len(names), "each of them needs two or three"
+
+
+async def test_a_count_begins_after_it_was_asked_for(monkeypatch: pytest.MonkeyPatch):
+    counting, asked, got = Counting(MARK), [], {}
+
+    async def ask(name: str) -> None:
+        got[name] = await counting.now()
+
+    count = Census.count
+
+    def begins(census: Census) -> Iterator[None]:
+        asked.append((census, set(got)))
+        yield from count(census)
+
+    monkeypatch.setattr(Census, "count", begins)
+    async with anyio.create_task_group() as task_group:
+        task_group.start_soon(ask, "a")
+        await eventually(lambda: asked)
+        for name in "bcd":
+            task_group.start_soon(ask, name)
+    (first, _), (second, _) = asked
+    assert got == {"a": first, "b": second, "c": second, "d": second}
+    with anyio.move_on_after(0):  # one that was not completed counts for nobody
+        await counting.now()
+    assert await counting.now() is not second

@@ -32,19 +32,20 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import ms_since
 from tmuxmcp.contract.words import Adopt
 from tmuxmcp.errors import InvalidArgument, SessionBusy, SessionExited, SessionTaken, TmuxMcpError, Unsupported
+from tmuxmcp.host.processes import Counting
 from tmuxmcp.host.searching import Searching
 from tmuxmcp.record import search
 from tmuxmcp.sessions import lease
 from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.sessions.creation import Creation
-from tmuxmcp.sessions.end import end_processes, process_tree, signal_group, signal_session
+from tmuxmcp.sessions.end import drained, end_processes, signal_group, signal_session
 from tmuxmcp.sessions.life import Reason, State
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.restore import NotRestored, Restoration
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.sizes import resize
 from tmuxmcp.terminal.modes import PROMPT_SHELLS
-from tmuxmcp.tmux import panes, viewers
+from tmuxmcp.tmux import launch, panes, viewers
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.gdb import Debuggers
@@ -81,6 +82,7 @@ class Verbs:
         self._restoring = restoring
         self._waiting = Waiting(registry, searching, settings, self._ends)
         self._listing = Listing(registry)
+        self._counting = Counting(launch.MARK)
         self._started = time.monotonic()
         self.pages = Pages()
         self.page_url = ""
@@ -308,10 +310,9 @@ class Verbs:
         begun = time.monotonic()
         session.will_end(reason, by, why)
         try:
-            survivors = await end_processes(session, process_tree(session), signal, grace_ms)
+            survivors = await end_processes(session, self._counting, signal, grace_ms)
             with anyio.move_on_after(DRAIN_S):
-                while (now := await session.refresh()) and not now.dead and not survivors:
-                    await anyio.sleep(0.005)
+                await (session.refresh() if survivors else drained(session))
         except BaseException:  # most likely cancelled
             session.lives_on()
             raise

@@ -65,6 +65,6 @@ def mark_on(pid: int) -> Mark:
 def _hard_limits(pid: int | str) -> dict[str, int]:
     """The two limits of a process."""
     with suppress(OSError):
-        hard = {title: values[1] for title, values in proc.limits(pid).items() if title in UNLIMITED}
+        hard = {title: values[1] for title, values in proc.limits(pid, UNLIMITED).items()}
         return {title: UNLIMITED[title] if word == "unlimited" else int(word) for title, word in hard.items()}
     return {}

@@ -7,7 +7,7 @@ has no /proc. A path is a process's directory there or, with `task/TID` below it
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -18,8 +18,14 @@ TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 STAT_BYTES = 4096
 """More than 52 numbers and a name take."""
 
+PIECE_BYTES = 8192
+"""What is read at once of a file that may be longer."""
+
 TITLE_COLUMNS = 25
 """In which `limits` names a limit; the values follow."""
+
+LIMIT_COLUMNS = 42
+"""In which the two values stand."""
 
 
 class Runs(ValueError):
@@ -43,6 +49,18 @@ class Stat(NamedTuple):
     """When it began, by the clock CLOCK_BOOTTIME."""
     terminal: int
     """Device number of its controlling terminal; 0: it has none."""
+
+
+def _read(path: str) -> bytes:
+    """All of a file; in a third of the time that `open` takes, which is most of what these files cost."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = os.read(fd, PIECE_BYTES)
+        while data and (more := os.read(fd, PIECE_BYTES)):
+            data += more
+        return data
+    finally:
+        os.close(fd)
 
 
 def stat(path: str) -> Stat:
@@ -132,14 +150,18 @@ def command_line(pid: int) -> list[bytes]:
 
 def environment(pid: int) -> list[bytes]:
     """A process's variables as NAME=VALUE, as they were when it began."""
-    return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return _read(f"/proc/{pid}/environ").split(b"\0")
 
 
-def limits(pid: int | str) -> dict[str, tuple[str, str]]:
-    """A process's limits by their titles, the soft and the hard one: a number each, or `unlimited`."""
-    rows = Path(f"/proc/{pid}/limits").read_text().splitlines()[1:]
-    words = {row[:TITLE_COLUMNS].rstrip(): row[TITLE_COLUMNS:].split() for row in rows}
-    return {title: (soft, hard) for title, (soft, hard, *_) in words.items()}
+def limits(pid: int | str, titles: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Some of a process's limits by their titles, the soft and the hard one: a number each, or `unlimited`."""
+    text, found = _read(f"/proc/{pid}/limits").decode(), {}
+    for title in titles:
+        _, there, row = text.partition(f"\n{title.ljust(TITLE_COLUMNS)}")
+        if there:
+            soft, hard = row[:LIMIT_COLUMNS].split()[:2]
+            found[title] = (soft, hard)
+    return found
 
 
 def waits_in(pid: int) -> tuple[int, int] | None:

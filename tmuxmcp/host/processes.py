@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 
+import anyio
+import anyio.lowlevel
 import psutil
 
 from tmuxmcp.host import proc
@@ -14,6 +18,9 @@ from tmuxmcp.latedataclass import dataclass
 
 SLACK_S = 1.0
 """Between two clocks' readings, and for rounding."""
+
+COUNTED_AT_ONCE = 10
+"""Processes that are looked at while nothing else goes on: half a millisecond."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,8 @@ class Row:
     """Process group id."""
     terminal_session: int
     """Process id of its session leader (setsid(2))."""
+    born_s: float = math.inf
+    """When it began, by `now_s`; where that is not known, it counts as new."""
 
 
 def now_s() -> float:
@@ -34,12 +43,87 @@ def now_s() -> float:
     return time.clock_gettime(clock) if clock is not None else 0.0
 
 
-def born_since(since_s: float) -> list[Row]:
-    """All processes that began at that time or later, by `now_s`."""
-    if not os.path.isdir("/proc/self"):
-        return _by_psutil()
-    rows = proc.all_stats()
-    return [Row(pid, stat.parent, stat.group, stat.session) for pid, stat in rows if stat.born_s >= since_s - SLACK_S]
+class Census:
+    """All processes of this machine, each looked at once: what they are, and the marks that they inherited."""
+
+    def __init__(self, variable: bytes) -> None:
+        """Of nobody yet, see `count`; `variable`: name of that which marks processes."""
+        self._prefix = variable + b"="
+        self._children: dict[int, list[Row]] = {}
+        self._sessions: dict[int, list[Row]] = {}
+        self._marked: dict[bytes | Mark, list[Row]] = {}
+
+    @classmethod
+    def now(cls, variable: bytes) -> Census:
+        """Count all at once."""
+        census = cls(variable)
+        for _ in census.count():
+            pass
+        return census
+
+    def count(self) -> Iterator[None]:
+        """Look at one process after the other; it is complete at the end."""
+        for row in _rows():
+            self._children.setdefault(row.parent, []).append(row)
+            self._sessions.setdefault(row.terminal_session, []).append(row)
+            for mark in self._marks(row.pid):
+                self._marked.setdefault(mark, []).append(row)
+            yield
+
+    def _marks(self, pid: int) -> Iterator[bytes | Mark]:
+        with suppress(OSError):
+            yield from (each for each in proc.environment(pid) if each.startswith(self._prefix))
+        with suppress(OSError):
+            if os.stat(f"/proc/{pid}").st_uid == os.getuid():
+                yield mark_on(pid)
+
+    def children(self, pid: int, since_s: float) -> list[Row]:
+        """Those of a process that began at that time or later, by `now_s`."""
+        return _since(since_s, self._children.get(pid, []))
+
+    def of_terminal(self, leader: int, since_s: float) -> list[Row]:
+        """The same of all in the session of a terminal, by its leader."""
+        return _since(since_s, self._sessions.get(leader, []))
+
+    def marked(self, variable: bytes, mark: Mark, since_s: float) -> list[Row]:
+        """The same of those of ours that were started with this `NAME=VALUE`, or have the mark."""
+        found = [*self._marked.get(variable, []), *([] if mark == NO_MARK else self._marked.get(mark, []))]
+        return _since(since_s, found)
+
+
+def _since(since_s: float, rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row.born_s >= since_s - SLACK_S]
+
+
+class Counting:
+    """Counts for all who need it at one time: each gets a count that began after it had asked."""
+
+    def __init__(self, variable: bytes) -> None:
+        self._variable = variable
+        self._last = Census(variable)
+        self._turn = anyio.Lock()
+        self._ended = 0
+        self._counts = False
+
+    async def now(self) -> Census:
+        """All processes; others go on while they are counted."""
+        # What is under way began before.
+        wanted = self._ended + 1 + self._counts
+        async with self._turn:
+            while self._ended < wanted:
+                await self._count()
+            return self._last
+
+    async def _count(self) -> None:
+        census, self._counts = Census(self._variable), True
+        try:
+            for number, _ in enumerate(census.count()):
+                if number % COUNTED_AT_ONCE == 0:
+                    await anyio.lowlevel.checkpoint()
+            self._last = census
+            self._ended += 1
+        finally:
+            self._counts = False
 
 
 def with_descendants(pid: int) -> list[psutil.Process]:
@@ -65,19 +149,11 @@ def with_descendants(pid: int) -> list[psutil.Process]:
     return found
 
 
-def _by_psutil() -> list[Row]:
-    found = []
+def _rows() -> Iterator[Row]:
+    if os.path.isdir("/proc/self"):
+        for pid, stat in proc.all_stats():
+            yield Row(pid, stat.parent, stat.group, stat.session, stat.born_s)
+        return
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
-            found.append(Row(process.pid, process.ppid(), os.getpgid(process.pid), os.getsid(process.pid)))
-    return found
-
-
-def marked(pid: int, variable: bytes, mark: Mark) -> bool:
-    """Whether a process of ours was started with this `NAME=VALUE`, or has the mark."""
-    with suppress(OSError):
-        if variable in proc.environment(pid):
-            return True
-    with suppress(OSError):
-        return mark != NO_MARK and os.stat(f"/proc/{pid}").st_uid == os.getuid() and mark_on(pid) == mark
-    return False
+            yield Row(process.pid, process.ppid(), os.getpgid(process.pid), os.getsid(process.pid))

@@ -447,7 +447,7 @@ def sessions_by_descriptors(server: int) -> int:
     """
     known = [resource.getrlimit(resource.RLIMIT_NOFILE)[0]]
     with suppress(OSError):
-        soft = proc.limits(server)["Max open files"][0]
+        soft = proc.limits(server, ["Max open files"])["Max open files"][0]
         known += [int(soft)] if soft.isdecimal() else []
     counts = [max((limit - SPARE_DESCRIPTORS) // 2, 1) for limit in known if limit != resource.RLIM_INFINITY]
     return min(counts, default=sys.maxsize)
