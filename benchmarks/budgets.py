@@ -23,9 +23,13 @@ from pathlib import Path
 import anyio
 import psutil
 
-from benchmarks import exports, page, past, pausing, readiness, service, terminal, timing, watched
+from benchmarks import crowds, exports, page, past, pausing, peers, readiness, service, sizes, terminal, timing, watched
 from benchmarks.common import Row, workshop
+from benchmarks.crowds import wake_ups
+from benchmarks.interleave import Times, in_turn
+from benchmarks.plot import as_svg
 from benchmarks.wire import Wire
+from tmuxmcp import __version__
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.sessions.session import Session
@@ -56,23 +60,50 @@ def times(call: Callable[[], object], count: int, pause_s: float = 0.0) -> list[
 
 
 def calls(quick: bool) -> list[Row]:
-    """`run true` and `read view=screen` over stdio, against a tool that does nothing."""
+    """`run true` and `read view=screen` over stdio, in turn with a tool that does nothing."""
     count = 50 if quick else 300
     with workshop() as (_, env):
         floor, ours = noop(env), serve(env)
         ours.call("run", command="true")
-        nothing = statistics.median(times(lambda: floor.call("noop"), count))
         # A client thinks between two calls; without the pause the shell's own next prompt would be measured.
-        rested = statistics.median(times(lambda: floor.call("noop"), count, pause_s=0.01))
-        run = statistics.median(times(lambda: ours.call("run", command="true"), count, pause_s=0.01))
-        at_once = statistics.median(times(lambda: ours.call("run", command="true"), count))
-        screen = statistics.median(times(lambda: ours.call("read", view="screen"), count))
+        rested, run = in_turn([lambda: floor.call("noop"), lambda: ours.call("run", command="true")], count, 0.01)
+        at_once = Times(times(lambda: ours.call("run", command="true"), count))
+        # A key in between, so that the screen is another one each time.
+        nothing, _, screen = in_turn(
+            [
+                lambda: floor.call("noop"),
+                lambda: ours.call("send", text="x", read="none"),
+                lambda: ours.call("read", view="screen"),
+            ],
+            count,
+        )
         floor.close()
         ours.close()
+    wanted, seen = rested.median + 2, nothing.median + 0.5
     return [
-        Row("run true over stdio", run, "ms", rested, "no-op + 2 ms", run <= rested + 2),
-        Row("run true, back to back", at_once, "ms", nothing, "", True, "with the shell's own next prompt"),
-        Row("read view=screen", screen, "ms", nothing, "no-op + 0.5 ms", screen <= nothing + 0.5),
+        Row(
+            "run true over stdio",
+            run.median,
+            "ms",
+            rested.median,
+            "no-op + 2 ms",
+            run.median <= wanted,
+            "",
+            *run.spread,
+        ),
+        Row(
+            "run true, back to back", at_once.median, "ms", nothing.median, "", True, "with the shell's own next prompt"
+        ),
+        Row(
+            "read view=screen",
+            screen.median,
+            "ms",
+            nothing.median,
+            "no-op + 0.5 ms",
+            screen.median <= seen,
+            "",
+            *screen.spread,
+        ),
     ]
 
 
@@ -183,12 +214,6 @@ def bare_pipe(state: Path) -> float:
     took = time.perf_counter() - begun
     subprocess.run([*tmux, "kill-server"], check=False, capture_output=True)
     return took
-
-
-def wake_ups(pid: int) -> int:
-    """How often the threads of a process have gone to sleep."""
-    statuses = [thread / "status" for thread in Path(f"/proc/{pid}/task").iterdir()]
-    return sum(int(status.read_text().split("\nvoluntary_ctxt_switches:", 1)[1].split()[0]) for status in statuses)
 
 
 def idle(quick: bool) -> list[Row]:
@@ -302,7 +327,14 @@ MEASURES: dict[str, Callable[[bool], list[Row]]] = {
     "page": page.page,
     "watched": partial(watched.watched, serve),
     "pausing": partial(pausing.pausing, serve),
+    "sizes": sizes.sizes,
+    "crowds": crowds.crowds,
+    "peers": peers.peers,
 }
+
+
+LONG = frozenset({"text", "readiness", "screens", "timing", "past", "exports", "page", "watched"})
+"""What `benchmarks/run` leaves out, so that it ends within ten minutes: each is told on a page of its own."""
 
 
 def main() -> int:
@@ -310,20 +342,26 @@ def main() -> int:
     parser.add_argument("names", nargs="*", choices=[*MEASURES, []], help="what to measure; all")
     parser.add_argument("--quick", action="store_true", help="few repetitions")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there as well")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the rows there as well")
+    parser.add_argument("--short", action="store_true", help="leave out what takes long or has a page of its own")
     parser.add_argument("--strict", action="store_true", help="exit 1 when a budget does not hold")
     options = parser.parse_args()
     rows: list[Row] = []
-    for name in options.names or MEASURES:
+    for name in options.names or [each for each in MEASURES if not options.short or each not in LONG]:
         for row in MEASURES[name](options.quick):
             rows.append(row)
             floor = f"{row.floor:10.2f}" if row.floor is not None else " " * 10
             verdict = "" if not row.budget else "holds" if row.holds else "OVER"
+            spread = f"{row.low:.2f}-{row.high:.2f}" if row.low is not None else ""
             print(
-                f"{row.name:32} {row.value:10.2f} {row.unit:12} {floor}  {row.budget:26} {verdict} {row.note}",
+                f"{row.name:34} {row.value:10.2f} {row.unit:12} {spread:>17} {floor}  {row.budget:26} {verdict}",
+                row.note,
                 flush=True,
             )
     if options.json:
         options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    if options.svg:
+        options.svg.write_text(as_svg(rows, f"tmuxmcp {__version__}, multiples of each floor"))
     return int(options.strict and not all(row.holds for row in rows))
 
 

@@ -23,6 +23,9 @@ class Row:
     budget: str
     holds: bool
     note: str = ""
+    low: float | None = None
+    """With `high`: the spread, from the 10th to the 90th percentile of what was measured."""
+    high: float | None = None
 
 
 @contextmanager
