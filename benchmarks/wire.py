@@ -26,11 +26,15 @@ class Wire:
         self.process.stdin.write(json.dumps(message).encode() + b"\n")
         self.process.stdin.flush()
 
+    def send(self, method: str, params: dict[str, Any]) -> None:
+        """One request, without waiting for its answer."""
+        self._number += 1
+        self._write({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
+
     def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """One request; anything else that arrives meanwhile is dropped."""
         assert self.process.stdout
-        self._number += 1
-        self._write({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
+        self.send(method, params)
         while True:
             line = self.process.stdout.readline()
             if not line:

@@ -275,6 +275,8 @@ def tools() -> list[str]:
         "- Every tool can answer [`POLICY_DENIED`](errors.md#policy_denied) or",
         "  [`CONFIRMATION_DECLINED`](errors.md#confirmation_declined) where there is a",
         "  [policy](../howto/set-a-policy.md), and [`IO_ERROR`](errors.md#io_error) where the audit is strict.",
+        "- `run`, `send` and `create_session` with a `request_id`, also in `_meta` as `tmuxmcp/request_id`, can be",
+        "  [asked for again](../howto/retry-safely.md): nothing is done twice, and `replayed` says so.",
         "- Over MCP every result and every error has in `_meta` a correlation id, `tmuxmcp/call`, and how long the",
         "  call took, `tmuxmcp/duration_ms`.",
         "",

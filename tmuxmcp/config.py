@@ -161,6 +161,9 @@ class Settings(BaseModel):
         description="Key by which a person gives a session back: C-b and a key, or a function key or one with C- or "
         "M- alone; empty: none",
     )
+    request_id_days: float = Field(
+        default=1, gt=0, description="Days for which it is known what became of a call that had a request_id"
+    )
     max_calls: int = Field(default=64, ge=1, description="Most calls of one client at once")
     policy: list[Any] = Field(
         default=[], description="Rules for what agents may do, and a tier: read-only, standard, careful or full"

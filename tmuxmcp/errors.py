@@ -148,7 +148,7 @@ class NodeUnreachable(TmuxMcpError):
 
 
 class OutcomeUnknown(TmuxMcpError):
-    """Nobody can tell whether the call was carried out: the way to the machine broke. It is never sent twice."""
+    """Nobody can tell whether the call was carried out: who did it is gone, or the way there. It is not done again."""
 
     code, http_status = "OUTCOME_UNKNOWN", 502
 

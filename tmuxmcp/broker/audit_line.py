@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tmuxmcp.broker.input import Keys, items_of
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
-from tmuxmcp.contract.request import Content, Operation, Request
+from tmuxmcp.contract.request import Content, NamesCall, Operation, Request
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.times import iso, ms_since
 from tmuxmcp.errors import ConfirmationDeclined, InvalidArgument, PolicyDenied, TmuxMcpError
@@ -36,6 +36,7 @@ class Record:
             "client": call.caller,
             "tool": operation.name,
             "session_id": request.session or None if request else None,
+            **({"request_id": request_id} if (request_id := request_id_of(request)) else {}),
             **_what(request),
             "bytes_in": _bytes_in(request) if request else 0,
             "bytes_out": 0,
@@ -64,6 +65,8 @@ class Record:
         self._facts["cwd"] = self._facts["cwd"] or getattr(result, "cwd", None)
         self._facts["exit_code"] = getattr(result, "exit_code", getattr(result, "rc", None))
         self._facts["bytes_out"] = _bytes_out(result)
+        if getattr(result, "replayed", False):
+            self._facts["replayed"] = True
 
     def error(self, error: TmuxMcpError) -> None:
         """It was not done, or failed."""
@@ -88,6 +91,12 @@ class Record:
         for name in ("command", "keys"):
             if name in self._facts:
                 self._facts[name] = None
+
+
+def request_id_of(request: Request[Any] | None) -> str:
+    """The id by which a call can be asked for again; empty: it has none."""
+    names = request.operation.marks(NamesCall) if request else ()
+    return next((str(getattr(request, name)) for name in names), "")
 
 
 def of_removal(session_id: str, bytes: int, why: str, client: str) -> dict[str, Any]:

@@ -18,10 +18,12 @@ import anyio.abc
 
 from tmuxmcp.broker import reaching, steps
 from tmuxmcp.broker.admission import Admission
+from tmuxmcp.broker.again import Again
 from tmuxmcp.broker.answering import Answering
 from tmuxmcp.broker.gate import Gate
 from tmuxmcp.broker.hands import Hands
 from tmuxmcp.broker.inclient import InClient
+from tmuxmcp.broker.noting import OneCall
 from tmuxmcp.broker.prune import Prune, Pruned
 from tmuxmcp.broker.recordingcare import RecordingCare
 from tmuxmcp.broker.restoring import Restored, Restoring
@@ -32,7 +34,7 @@ from tmuxmcp.broker.watch import Changed, Watch
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.operations import Operations
 from tmuxmcp.contract.request import Operation, R, Request
-from tmuxmcp.contract.requests import CreateSession, Read, Send
+from tmuxmcp.contract.requests import CreateSession, Read, Run, Send
 from tmuxmcp.contract.results import Result, SendResult
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError
@@ -40,6 +42,7 @@ from tmuxmcp.host import cgroup
 from tmuxmcp.host.searching import Searching
 from tmuxmcp.record.directory import sessions_dir
 from tmuxmcp.record.log import LogWatcher
+from tmuxmcp.record.notedcalls import NotedCall
 from tmuxmcp.sessions import identity, lease, reap
 from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.sessions.creation import Creation
@@ -99,6 +102,7 @@ class Broker(Operations):
             self.boundary,
             self._restoring,
         )
+        self._again = Again(settings, self.gate, self._admission, self._first, self._take_up)
 
     @classmethod
     @asynccontextmanager
@@ -162,21 +166,35 @@ class Broker(Operations):
             TmuxMcpError: what the operation raises.
         """
         asked = call or self._own_call()
+        if isinstance(request, CreateSession | Run | Send) and request.request_id:
+            return cast("R", await self._again.do(request, request.request_id, asked))
+        return await self._first(request, asked)
+
+    async def _first(self, request: Request[R], asked: Call, noting: OneCall | None = None) -> R:
+        """Do it, whatever was done before."""
         restores = None
         if isinstance(request, Send) and request.steps:
-            return cast("R", await self._send_steps(request, asked))
+            return cast("R", await self._send_steps(request, asked, noting))
         if isinstance(request, CreateSession):
             restores = await self._restoring.of_call(request, asked)
             if isinstance(restores, Restoration):  # before it is judged
                 request = cast("Request[R]", restores.request)
-        return await self._do(request, asked, restores)
+        return await self._do(request, asked, restores, noting)
 
-    async def _do(self, request: Request[R], asked: Call, restores: Restoration | NotRestored | None = None) -> R:
+    async def _do(
+        self,
+        request: Request[R],
+        asked: Call,
+        restores: Restoration | NotRestored | None = None,
+        noting: OneCall | None = None,
+    ) -> R:
         call = replace(asked, untold=[])
         filled = request.filled(self.settings)
 
         async def act(target: Target) -> Result:
-            return await self._verbs.act(filled, call, replace(target, restores=restores) if restores else target)
+            if restores or noting:
+                target = replace(target, restores=restores, noting=noting)
+            return await self._verbs.act(filled, call, target)
 
         try:
             with self._making.aside() if self._making else nullcontext():
@@ -188,7 +206,19 @@ class Broker(Operations):
         assert isinstance(result, request.operation.result)
         return cast("R", result)
 
-    async def _send_steps(self, request: Send, asked: Call) -> SendResult:
+    async def _take_up(self, request: Request[Any], asked: Call, noted: NotedCall, alone: bool) -> Result | None:
+        """What became of an earlier call with the same id, in the name of who asks now."""
+        call = replace(asked, untold=[])
+        try:
+            with self._making.aside() if self._making else nullcontext():
+                result = await self._verbs.became(request.filled(self.settings), call, noted, alone=alone)
+        except BaseException:  # cancelled, for one
+            call.not_told()
+            raise
+        asked.untold[:] = call.untold
+        return result
+
+    async def _send_steps(self, request: Send, asked: Call, noting: OneCall | None) -> SendResult:
         try:
             todo = steps.steps_of(request)
             filled = [step.filled(self.settings) for step in todo]
@@ -196,7 +226,7 @@ class Broker(Operations):
         except TmuxMcpError as error:
             self.gate.refused(request.operation, asked, error)
             raise
-        return await steps.send(self._do, todo, self.settings, asked)
+        return await steps.send(partial(self._do, noting=noting), todo, self.settings, asked, noting)
 
     async def _judged(self, request: Request[R], call: Call, act: Callable[[Target], Awaitable[Result]]) -> Result:
         """Find the session that is meant, and act in it; of an agent, if it may and the gate lets it."""

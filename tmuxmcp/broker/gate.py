@@ -155,6 +155,31 @@ class Gate:
             record.result(result)
             return result
 
+    async def asked_again(
+        self, request: Request[Any], call: Call, before: Callable[[], Awaitable[Result | None]]
+    ) -> Result | None:
+        """What became of an earlier call with the same `request_id`; None: none has done anything.
+
+        Raises:
+            Unauthorized: the caller lacks the scope.
+        """
+        try:
+            authorize(request, call.scopes)
+        except Unauthorized as error:
+            self.refused(request.operation, call, error)
+            raise
+        record = Record(request.operation, call, request, self.redactor)
+        try:
+            with _shortages_told():
+                result = await before()
+        except BaseException:
+            with self._recorded(record):  # writes the line, and lets the error go on
+                raise
+        if result is not None:
+            with self._recorded(record):
+                record.result(result)
+        return result
+
     def judges_place(self, operation: Operation) -> bool:
         """Whether the verdict depends on the session: then a default session is made before, not after the verdict."""
         return bool(self.policy) and operation.types

@@ -20,6 +20,7 @@ from tmuxmcp.broker import adopting, typed
 from tmuxmcp.broker.adoptable import Adoptable, NotAdopted, asks, still_at_prompt
 from tmuxmcp.broker.adopting import Refusal
 from tmuxmcp.broker.asking import Asking
+from tmuxmcp.broker.noting import OneCall
 from tmuxmcp.broker.typed import Job, Ran, Rest
 from tmuxmcp.broker.wait import last_line
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress
@@ -29,6 +30,7 @@ from tmuxmcp.contract.words import Adopt
 from tmuxmcp.errors import (
     IncompleteCommand,
     InvalidArgument,
+    IoError,
     NotAShell,
     SessionBusy,
     SessionTaken,
@@ -51,7 +53,7 @@ from tmuxmcp.terminal.modes import ASKS_SECRET
 from tmuxmcp.terminal.prompts import may_be_prompt
 from tmuxmcp.terminal.proofs import new_proof, promise_of
 from tmuxmcp.tmux import panes, shells
-from tmuxmcp.tmux.panes import Pane, Typed
+from tmuxmcp.tmux.panes import Pane, Stamp, Typed
 from tmuxmcp.tmux.shells import adoption
 
 PROMPT_MS = 5000
@@ -106,13 +108,21 @@ class Until:
     """Whether a shell without our marks is adopted."""
 
 
-async def run(session: Session, text: str, until: Until, progress: Progress, stdin: bytes | None = None) -> Ran:
+async def run(
+    session: Session,
+    text: str,
+    until: Until,
+    progress: Progress,
+    stdin: bytes | None = None,
+    noting: OneCall | None = None,
+) -> Ran:
     """Run `text` in the session's shell and wait until it is done, or as `until` has it.
 
     Cancelled, or out of time, the command goes on.
 
     Args:
         stdin: what it reads instead of the terminal; None: it reads the terminal.
+        noting: writes down what is about to be typed, for a call with an id.
 
     Raises:
         NotAShell, SessionBusy, IncompleteCommand, SessionExited, InvalidArgument, IoError
@@ -126,14 +136,14 @@ async def run(session: Session, text: str, until: Until, progress: Progress, std
         look = await _at_prompt(session, deadline, until.adopt)
         remove_left(session.directory, look.shell.number)
         if stdin is None or typed.is_empty(text):
-            ran = await _carry_out(session, look, text, data, None, deadline, until, progress)
+            ran = await _carry_out(session, look, text, data, None, deadline, until, progress, noting)
         else:
             _check_stdin(session, look)
             given = Stdin(session.directory, stdin, number=look.shell.number, within=session.bounds.sandbox != "none")
             data = look.knows.reads_from(data, str(given.path))
             text = data.decode("utf-8", "surrogateescape")
             try:
-                ran = await _carry_out(session, look, text, data, given, deadline, until, progress)
+                ran = await _carry_out(session, look, text, data, given, deadline, until, progress, noting)
             except (IncompleteCommand, SessionBusy):
                 given.remove()  # it does not run
                 raise
@@ -186,9 +196,10 @@ async def _carry_out(
     deadline: float,
     until: Until,
     progress: Progress,
+    noting: OneCall | None,
 ) -> Ran:
     """Type a command at a prompt and wait for its end."""
-    job = await _type(session, look, text, data)
+    job = await _type(session, look, text, data, noting)
     job.stdin = stdin
     try:
         return await _finish(session, job, deadline, until, progress)
@@ -492,7 +503,7 @@ async def _is_silent(session: Session, size: int) -> bool:
     return await all_logged(session, size)
 
 
-async def _type(session: Session, look: Look, text: str, data: bytes) -> Job:
+async def _type(session: Session, look: Look, text: str, data: bytes, noting: OneCall | None) -> Job:
     pane = session.live()
     job = Job(text, time.monotonic(), look.size, secrets.token_hex(4), look.level)
     job.at(look.shell)
@@ -508,17 +519,47 @@ async def _type(session: Session, look: Look, text: str, data: bytes) -> Job:
                 promise = promise_of(proof) if proof else None
                 if session.commands.typing(TypedInput(look.size, text, True, job.name, promise)) and proof:
                     job.proof = proof  # else nobody could tell what proves it
-            done = await (_give if by_file else _tell)(session, pane, job, data)
+            done = await (_give if by_file else _tell)(session, pane, job, data, noting)
     if not done:
         await session.alive()
         await adopting.free_if_left(session)
         raise _busy(session, await session.look())  # another broker was first at this prompt
     session.write_input(bytes=len(text.encode("utf-8", "surrogateescape")), keys=1)
     session.write_shown(look.size, f"{text}\r")
+    if noting:
+        noting.typed(session, look.size)
     return job
 
 
-async def _give(session: Session, pane: Pane, job: Job, data: bytes) -> bool:
+async def _noted(session: Session, job: Job, noting: OneCall | None) -> Stamp | None:
+    """Write down what tells of this command later, where its call has an id."""
+    if noting is None:
+        return None
+    return await noting.types(
+        session,
+        job.sent_at,
+        level=job.level.nonce,
+        number=job.number,
+        prompt_end=job.prompt_end,
+        job=job.name,
+        proof=job.proof is not None and bool(job.proof),
+        file=str(job.given.path) if job.given else "",
+    )
+
+
+async def take_up(session: Session, job: Job, until: Until, progress: Progress) -> Ran:
+    """Wait for the end of a command that an earlier call has typed.
+
+    Raises:
+        SessionBusy, IncompleteCommand: it was not run.
+    """
+    deadline = time.monotonic() + until.timeout_ms / 1000
+    with session.watcher.waiting(session.log.path):
+        ran = await _finish(session, job, deadline, until, progress)
+    return replace(ran, level=job.level)
+
+
+async def _give(session: Session, pane: Pane, job: Job, data: bytes, noting: OneCall | None) -> bool:
     """Have the shell read the command from a file; false: its prompt is another broker's."""
     place = place_of(session.directory)
     if place is None:
@@ -529,8 +570,9 @@ async def _give(session: Session, pane: Pane, job: Job, data: bytes) -> bool:
         )
     job.given = give(place, job.name, data)
     try:
-        done = await _press(session, pane, job, shells.file_keys(job.name, job.proof or ""))
-    except SessionTaken:
+        stamp = await _noted(session, job, noting)
+        done = await _press(session, pane, job, shells.file_keys(job.name, job.proof or ""), stamp=stamp)
+    except (SessionTaken, IoError):
         job.given.take_back()
         raise
     if done:
@@ -540,7 +582,7 @@ async def _give(session: Session, pane: Pane, job: Job, data: bytes) -> bool:
     return done
 
 
-async def _tell(session: Session, pane: Pane, job: Job, data: bytes) -> bool:
+async def _tell(session: Session, pane: Pane, job: Job, data: bytes, noting: OneCall | None) -> bool:
     """Type the command for a shell that says that it listens; false: its prompt is another broker's."""
     given = adoption.Giving(shells.KEY, shells.command_keys(job.name, data, job.proof or ""))
     if job.level.number:
@@ -550,18 +592,26 @@ async def _tell(session: Session, pane: Pane, job: Job, data: bytes) -> bool:
         if not await _press(session, pane, job, given.key, still):
             return False
         await _listening(session, pane, job, given.key)
-    return await _answer(session, pane, job, given.command, Typed.COMMAND)
+    return await _answer(session, pane, job, given.command, Typed.COMMAND, noting)
 
 
-async def _answer(session: Session, pane: Pane, job: Job, data: bytes, left: Typed = Typed.LINE) -> bool:
+async def _answer(
+    session: Session,
+    pane: Pane,
+    job: Job,
+    data: bytes,
+    left: Typed = Typed.LINE,
+    noting: OneCall | None = None,
+) -> bool:
     """Type what a shell listens for.
 
     Raises:
         SessionTaken: a person was faster; the shell, which would show nothing of what they type, listens no more.
     """
     try:
-        return await panes.type_input(session.tmux, pane, data, left=left)
-    except SessionTaken:
+        stamp = await _noted(session, job, noting)
+        return await panes.type_input(session.tmux, pane, data, left=left, stamp=stamp)
+    except (SessionTaken, IoError):
         await _listen_no_more(session, await session.scan(), pane)
         await _free_prompt(session, job)
         raise
@@ -582,7 +632,9 @@ async def _shown_prompt(session: Session) -> str:
     raise _not_a_shell(session, look, why, hint)
 
 
-async def _press(session: Session, pane: Pane, job: Job, keys: bytes, still: str = "") -> bool:
+async def _press(
+    session: Session, pane: Pane, job: Job, keys: bytes, still: str = "", stamp: Stamp | None = None
+) -> bool:
     """Type our key at this prompt; false: another broker did, or the pane is gone.
 
     A prompt is known by its number: it may be drawn anew while the shell is about to run what was typed there.
@@ -595,14 +647,16 @@ async def _press(session: Session, pane: Pane, job: Job, keys: bytes, still: str
     steps = [claim, panes.raw(pane, keys)]
     free = f"#{{?#{{m:{prompt}*,{panes.remembered(pane, 'claim')}}},,1}}"
     still = still or "1"
-    if await panes.type_input(session.tmux, pane, b"", before=steps, condition=f"#{{&&:{still},{free}}}"):
+    if await panes.type_input(session.tmux, pane, b"", before=steps, condition=f"#{{&&:{still},{free}}}", stamp=stamp):
         return True
     held = await panes.recall(session.tmux, pane, "claim")
     if not held.startswith(prompt) or not await _left_at_prompt(session, job.number):
         return False
     # Whoever claimed it is gone, and the shell did not heed the key: of all that find this, one takes its place.
     same = f"#{{==:{panes.remembered(pane, 'claim')},{held}}}"
-    return await panes.type_input(session.tmux, pane, b"", before=steps, condition=f"#{{&&:{still},{same}}}")
+    return await panes.type_input(
+        session.tmux, pane, b"", before=steps, condition=f"#{{&&:{still},{same}}}", stamp=stamp
+    )
 
 
 async def _left_at_prompt(session: Session, number: int) -> bool:

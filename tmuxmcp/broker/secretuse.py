@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from tmuxmcp.broker import adopting, run
 from tmuxmcp.broker.matching import line_of_cursor
+from tmuxmcp.broker.noting import OneCall
 from tmuxmcp.broker.reading import Reading
 from tmuxmcp.broker.secretreader import SecretReader, reader_of
 from tmuxmcp.broker.sending import not_typed, typed
@@ -101,12 +102,14 @@ async def send(
     call: Call,
     agreed: SecretReader | None,
     env: Mapping[str, str],
+    noting: OneCall | None = None,
 ) -> r.SendResult:
     """Type it and Enter, then wait and read.
 
     Args:
         agreed: who gets it as a person agreed, if one was asked.
         env: the variables of a command that prints the value.
+        noting: writes down what is about to be typed, for a call with an id.
 
     Raises:
         InvalidArgument, WrongMode, PermissionDenied, ConfirmationDeclined, SessionTaken, SessionExited: nothing was
@@ -125,10 +128,13 @@ async def send(
             program = await unseen.program_in_front(session.tmux, pane)
             now = await _may(request.secret, secret, session, agreed, call)
             _note(session, now.look, wait)
-            if not await unseen.type_secret(session.tmux, pane, value, program):
+            size = len(value)
+            stamp = await noting.types(session, now.look.size, bytes=size + 1) if noting else None
+            if not await unseen.type_secret(session.tmux, pane, value, program, stamp=stamp):
                 await not_typed(session)
-        size = len(value)
         session.write_input(bytes=size, keys=1)
+        if noting:
+            noting.typed(session, now.look.size)
         await typed(session.tmux)
         result = None if request.read == "none" else await reading.waited(session, request, wait, call)
         shown = await _was_shown(session, wait.start_offset, value)

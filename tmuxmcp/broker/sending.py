@@ -11,6 +11,7 @@ from tmuxmcp.broker import adopting, run
 from tmuxmcp.broker.adoptable import learn_prompt
 from tmuxmcp.broker.input import Keys, Text, items_of, text_of
 from tmuxmcp.broker.matching import line_of_cursor, takes_pastes
+from tmuxmcp.broker.noting import OneCall
 from tmuxmcp.broker.reading import Reading
 from tmuxmcp.broker.wait import ESCAPE_S, Wait
 from tmuxmcp.contract import requests as q
@@ -28,7 +29,7 @@ from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.showninput import one_line
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command as tmux_command
-from tmuxmcp.tmux.panes import Pane, Typed
+from tmuxmcp.tmux.panes import Pane, Stamp, Typed
 from tmuxmcp.tmux.server import Tmux
 
 CANONICAL_LINE = 4095
@@ -131,8 +132,19 @@ def typing(settings: BrokerSettings, request: q.Send) -> Typing:
     return what
 
 
-async def send(reading: Reading, session: Session, what: Typing, asked: q.Send, wait: Wait, call: Call) -> r.SendResult:
+async def send(
+    reading: Reading,
+    session: Session,
+    what: Typing,
+    asked: q.Send,
+    wait: Wait,
+    call: Call,
+    noting: OneCall | None = None,
+) -> r.SendResult:
     """Type it, then wait and read.
+
+    Args:
+        noting: writes down what is about to be typed, for a call with an id.
 
     Raises:
         SessionExited, InvalidArgument, TmuxFailed
@@ -158,7 +170,10 @@ async def send(reading: Reading, session: Session, what: Typing, asked: q.Send, 
         session.commands.typing(TypedInput(look.size, _shown_text(look, what)))
     own = await own_sequences(look, what)
     async with session.input_lock:
-        await _type(session, pane, data, what, bracketed, newlines, own, what.left(look.ready))
+        stamp = await noting.types(session, look.size, bytes=what.size) if noting else None
+        await _type(session, pane, data, what, bracketed, newlines, own, what.left(look.ready), stamp)
+    if noting:
+        noting.typed(session, look.size)
     if what.ends_with("Escape"):
         wait.settle_s = ESCAPE_S
     session.write_input(bytes=what.size - what.keys, keys=what.keys)
@@ -221,6 +236,7 @@ async def _type(
     newlines: bytes,
     own: Mapping[str, bytes],
     left: Typed,
+    stamp: Stamp | None,
 ) -> None:
     """Type text, newlines and keys in one step; in two when Escape follows, so that the text is dealt with before.
 
@@ -230,14 +246,18 @@ async def _type(
     behind = [panes.raw(pane, newlines)] if newlines else []
     after = [*commands_of(pane, what.items, own)]
     if data and what.starts_with("Escape"):
-        if await panes.type_input(session.tmux, pane, data, after=behind, bracketed=bracketed, left=Typed.OPEN):
+        first = stamp.first if stamp else None
+        if await panes.type_input(
+            session.tmux, pane, data, after=behind, bracketed=bracketed, left=Typed.OPEN, stamp=first
+        ):
+            stamp = stamp.second if stamp else None
             await typed(session.tmux)
             async for look in session.looks(0.001, time.monotonic() + ESCAPES_AFTER_S):
                 if look.ready:
                     break
         data, behind = b"", []
     after = [*behind, *after]
-    if not await panes.type_input(session.tmux, pane, data, after=after, bracketed=bracketed, left=left):
+    if not await panes.type_input(session.tmux, pane, data, after=after, bracketed=bracketed, left=left, stamp=stamp):
         await not_typed(session)
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import cast
 
 from tmuxmcp.broker import sending
+from tmuxmcp.broker.noting import OneCall
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call, CallAgain, Question
 from tmuxmcp.contract.requests import Send
@@ -22,7 +23,7 @@ from tmuxmcp.errors import InvalidArgument, TmuxMcpError
 MOST = 32
 """Steps of one call."""
 
-OUTSIDE = {"session_id", "max_bytes", "steps"}
+OUTSIDE = {"session_id", "max_bytes", "steps", "request_id"}
 """What stands beside the steps, and in none of them."""
 
 AS_ASKED = {
@@ -97,8 +98,13 @@ def _of_step(number: int, error: TmuxMcpError) -> TmuxMcpError:
     return error
 
 
-async def send(do: Do, steps: Sequence[Send], settings: BrokerSettings, call: Call) -> r.SendResult:
+async def send(
+    do: Do, steps: Sequence[Send], settings: BrokerSettings, call: Call, noting: OneCall | None = None
+) -> r.SendResult:
     """Do one step after the other.
+
+    Args:
+        noting: writes down what came of each, for a call with an id.
 
     Raises:
         TmuxMcpError: the first was not done.
@@ -133,6 +139,8 @@ async def send(do: Do, steps: Sequence[Send], settings: BrokerSettings, call: Ca
         call.untold.extend(one.untold)
         session_id, handed_back = last.session_id, handed_back or last.handed_back
         done.append(_done(last))
+        if noting:
+            await noting.step_done(done[-1])
         if last.note:
             notes.append(last.note)
         if following and not _ended_so(step, following, last.result):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tmuxmcp.broker.noting import OneCall
 from tmuxmcp.broker.secretreader import SecretReader
 from tmuxmcp.broker.wait import Answer, Wait, wait_for
 from tmuxmcp.contract import requests as q
@@ -38,6 +39,8 @@ class Target:
     """What the session that a call makes has from one that is over."""
     agreed: SecretReader | None = None
     """Who gets the secret that a call types, as a person agreed."""
+    noting: OneCall | None = None
+    """Writes down what a call with an id is about to do."""
 
 
 class Targets:

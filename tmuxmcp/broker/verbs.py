@@ -12,16 +12,32 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio.abc import TaskGroup
 
-from tmuxmcp.broker import adopting, commands, facts, handed, health, mouse, past, run, sending, userinput
+from tmuxmcp.broker import (
+    adopting,
+    commands,
+    creating,
+    facts,
+    handed,
+    health,
+    mouse,
+    past,
+    replays,
+    run,
+    sending,
+    takeup,
+    userinput,
+)
 from tmuxmcp.broker.arriving import arrive
 from tmuxmcp.broker.drawn import output_of
 from tmuxmcp.broker.ends import Ends
 from tmuxmcp.broker.facts import recording_of
 from tmuxmcp.broker.listing import Listing
+from tmuxmcp.broker.noting import OneCall
 from tmuxmcp.broker.pages import Pages
 from tmuxmcp.broker.reading import Reading, clamp, has_read, notes
 from tmuxmcp.broker.restoring import Restoring
 from tmuxmcp.broker.target import Target, Targets
+from tmuxmcp.broker.typed import Ran
 from tmuxmcp.broker.wait import certain
 from tmuxmcp.broker.waiting import Waiting
 from tmuxmcp.contract import requests as q
@@ -35,6 +51,7 @@ from tmuxmcp.errors import InvalidArgument, SessionBusy, SessionExited, SessionT
 from tmuxmcp.host.processes import Counting
 from tmuxmcp.host.searching import Searching
 from tmuxmcp.record import search
+from tmuxmcp.record.notedcalls import NotedCall
 from tmuxmcp.sessions import lease
 from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.sessions.creation import Creation
@@ -122,7 +139,7 @@ class Verbs:
     async def _do(self, request: Request[Any], call: Call, target: Target) -> r.Result:
         match request:
             case q.CreateSession():
-                return await self._create_session(request, call, target.restores)
+                return await self._create_session(request, call, target.restores, target.noting)
             case q.DestroySession():
                 return await self._destroy_session(request, call, target)
             case q.ListSessions():
@@ -241,7 +258,11 @@ class Verbs:
     # ---- making and ending ---------------------------------------------------------------------
 
     async def _create_session(
-        self, request: q.CreateSession, call: Call, restores: Restoration | NotRestored | None
+        self,
+        request: q.CreateSession,
+        call: Call,
+        restores: Restoration | NotRestored | None,
+        noting: OneCall | None = None,
     ) -> r.CreateSessionResult:
         if request.placement:
             hint = "Leave placement out, or ask a server that was started with the setting fleet."
@@ -249,8 +270,19 @@ class Verbs:
         async with self._creation.lock():
             names = restores.env_names if restores else ()
             owner = self._restoring.owner(restores)
-            session = await self._creation.create(request, owner, names, by=call.caller)
+            if noting:
+                session = await creating.create(self._creation, request, owner, names, call, noting)
+            else:
+                session = await self._creation.create(request, owner, names, by=call.caller)
         await self._creation.started(session)
+        if noting:
+            noting.made = True
+        return await self._made(session, request, call, restores)
+
+    async def _made(
+        self, session: Session, request: q.CreateSession, call: Call, restores: Restoration | NotRestored | None = None
+    ) -> r.CreateSessionResult:
+        """A session that was made, once it is ready, or as long as the caller wants to wait for that."""
         if session.bounds.limits:
             self.limited.set()
         # A shell that was given a script or -c shows no prompt.
@@ -330,6 +362,74 @@ class Verbs:
             await self.recorder.finish(over)
         return recording_of(over)
 
+    # ---- what became of an earlier call ----------------------------------------------------------
+
+    async def became(self, request: Request[Any], call: Call, noted: NotedCall, *, alone: bool) -> r.Result | None:
+        """What became of an earlier call with the same id; None: it has not acted, and never will.
+
+        Args:
+            alone: nobody else carries it out; else None means that it has no result yet.
+
+        Raises:
+            OutcomeUnknown: nobody can tell; nothing is typed.
+            TmuxMcpError: as the operation.
+        """
+        match request:
+            case q.Run():
+                return await self._run_became(request, call, noted, alone=alone)
+            case q.CreateSession():
+                return await self._creation_became(request, call, noted, alone=alone)
+            case q.Send():
+                return await self._send_became(request, call, noted, alone=alone)
+            case _:
+                raise NotImplementedError(request.operation.name)
+
+    async def _run_became(self, request: q.Run, call: Call, noted: NotedCall, *, alone: bool) -> r.RunResult | None:
+        limit, effective = clamp(self._settings, request.timeout_ms)
+        if noted.result is not None:
+            return await replays.run(self._registry, noted, request, call)
+        session = await takeup.session_of(self._registry, noted)
+        if alone:
+            until = run.Until(limit, request.idle_ms, request.wait_for == "auto")
+            ran = await takeup.finish(session, noted, request.command, until, call.progress)
+        else:
+            ran = takeup.under_way(session, await session.look(), noted, request.command)
+        if ran is None:
+            return None
+        return (await self._ran(session, ran, request, call, effective)).model_copy(update={"replayed": True})
+
+    async def _creation_became(
+        self, request: q.CreateSession, call: Call, noted: NotedCall, *, alone: bool
+    ) -> r.CreateSessionResult | None:
+        if noted.result is not None:
+            return replays.result(r.CreateSessionResult, noted)
+        if not alone:
+            return None
+        async with self._creation.lock():
+            session = await creating.found(self._registry, noted)
+        if session is None:
+            return None
+        if not session.exited:
+            await self._creation.started(session)
+        return (await self._made(session, request, call)).model_copy(update={"replayed": True})
+
+    async def _send_became(self, request: q.Send, call: Call, noted: NotedCall, *, alone: bool) -> r.SendResult | None:
+        if noted.result is not None:
+            return replays.result(r.SendResult, noted)
+        if not alone:
+            return None
+        session = await takeup.session_of(self._registry, noted)
+        typed = await takeup.was_typed(session, noted) if takeup.is_open(noted) else False
+        if typed is None:
+            typed = takeup.is_written_down(session, noted)
+        if typed is None:
+            raise takeup.unknown(noted, "tmux does not tell any more")
+        if request.steps:
+            return replays.steps(session, request, noted, typed=typed)
+        if not typed:
+            return None
+        return await replays.sent(self._reading, session, request, call, noted)
+
     # ---- looking -------------------------------------------------------------------------------
 
     async def _get_session(self, session: Session) -> r.SessionFacts:
@@ -350,9 +450,15 @@ class Verbs:
         if request.adopt == "undo":
             if request.command.strip() or stdin is not None:
                 raise InvalidArgument("adopt=undo runs no command.", hint="Give an empty one.")
+            if target.noting:
+                raise InvalidArgument("request_id does not go with adopt=undo.", hint="It can be asked for twice.")
             ran = await run.undo(session, until)
         else:
-            ran = await run.run(session, request.command, until, call.progress, stdin)
+            ran = await run.run(session, request.command, until, call.progress, stdin, target.noting)
+        return await self._ran(session, ran, request, call, effective)
+
+    async def _ran(self, session: Session, ran: Ran, request: q.Run, call: Call, effective: int | None) -> r.RunResult:
+        """The result of a command, which the caller is told by that."""
         session.shown.look(session.cols, session.rows)
         output = await output_of(session, ran, request.max_bytes)
         if output.shown:
@@ -395,7 +501,7 @@ class Verbs:
         what = sending.typing(self._settings, request)
         wait = await self._reading.wait(request, call)
         session = await self._targets.session(target, call)
-        return await sending.send(self._reading, session, what, request, wait, call)
+        return await sending.send(self._reading, session, what, request, wait, call, target.noting)
 
     async def check_send(self, request: q.Send, call: Call) -> None:
         """Refuse what could not be typed or waited for, before anything is typed.
@@ -418,7 +524,7 @@ class Verbs:
         wait = await self._reading.wait(request, call)
         session = await self._targets.session(target, call)
         env = self._machine.environment({})
-        return await secretuse.send(self._reading, session, request, wait, call, target.agreed, env)
+        return await secretuse.send(self._reading, session, request, wait, call, target.agreed, env, target.noting)
 
     async def _read(self, request: q.Read, call: Call, target: Target) -> r.ReadResult:
         wait = await self._reading.wait(request, call)

@@ -395,6 +395,15 @@ def _config(verbs: Verbs, name: str, chosen: bool) -> None:
     _add_settings(parser, chosen)
 
 
+def _add_request_id(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--request-id",
+        metavar="ID",
+        default="",
+        help="a name for this call, of 8 to 64 characters: the same again does nothing twice",
+    )
+
+
 def _new(verbs: Verbs, name: str, chosen: bool) -> None:
     parser = _verb(verbs, name, "start a program in a session of its own", "sessions.new")
     parser.add_argument("--name", metavar="NAME", help="becomes the session id")
@@ -412,6 +421,7 @@ def _new(verbs: Verbs, name: str, chosen: bool) -> None:
     parser.add_argument(
         "--label", type=_pair, action="append", metavar="NAME=VALUE", help="of many machines: on one that has this"
     )
+    _add_request_id(parser)
     _add_settings(parser, False)
     _add_words(parser, "PROGRAM", "program and its arguments, exact; left out: the login shell")
 
@@ -434,6 +444,7 @@ def _run(verbs: Verbs, name: str, chosen: bool) -> None:
         default="auto",
         help="yes: a shell's prompt stands there, as behind ssh: have run work in it (auto: where that is certain)",
     )
+    _add_request_id(parser)
     _add_settings(parser, False)
     _add_words(parser, "COMMAND", "the command, behind all options")
 
@@ -445,6 +456,7 @@ def _send(verbs: Verbs, name: str, chosen: bool) -> None:
     parser.add_argument("--key", "--keys", action="append", metavar="KEY", help="after the text: Up, C-c, F5, Down*5")
     parser.add_argument("--enter", action="store_true", help="press Enter at the end")
     parser.add_argument("--secret", metavar="NAME", default="", help="a secret of the settings, and Enter")
+    _add_request_id(parser)
     _add_wait(parser, "when to come back (ready)")
     _add_settings(parser, False)
 

@@ -44,14 +44,17 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(broker: AnyBroker, options: argparse.Namespace) -> int:
     name, text = await _command(broker, options)
-    facts = await broker.get_session(name)
-    output.note(facts.note)
+    if not options.request_id:  # else it may be of an earlier session
+        facts = await broker.get_session(name)
+        output.note(facts.note)
+        name = facts.session_id
     timeout_ms = FOREVER_MS if options.timeout_ms is None else options.timeout_ms
     began = time.monotonic()
-    result = await _interruptible(broker, facts.session_id, text, timeout_ms, options)
+    result = await _interruptible(broker, name, text, timeout_ms, options)
     if result is None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # there is nothing left to interrupt
-        output.note(f"left running in session {facts.session_id}; `tmuxmcp read {facts.session_id}` gives its output")
+        of = f" {name}" if name else ""
+        output.note(f"left running in session{of}; `tmuxmcp read{of}` gives its output")
         return 128 + signal.SIGINT
     if options.json:
         output.write_result(result)
@@ -179,6 +182,7 @@ async def _interruptible(
                     timeout_ms=timeout_ms,
                     max_bytes=MOST_BYTES if options.json else SHORT,
                     adopt=options.adopt,
+                    request_id=options.request_id,
                 )
         except TmuxMcpError as error:
             failed = error

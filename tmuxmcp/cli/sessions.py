@@ -95,7 +95,9 @@ async def _new(broker: AnyBroker, options: argparse.Namespace) -> int:
         given["placement"] = q.Placement(node=options.node or "", labels=dict(options.label or []))
     if options.limit:
         given["limits"] = _limits(dict(options.limit))
-    result = await broker.create_session(program, args, env=dict(options.env or []), **given)
+    result = await broker.create_session(
+        program, args, env=dict(options.env or []), request_id=options.request_id, **given
+    )
     if options.json:
         output.write_result(result)
         return 0
@@ -116,6 +118,7 @@ async def _send(broker: AnyBroker, options: argparse.Namespace) -> int:
             enter=options.enter,
             secret=options.secret,
             session_id=session,
+            request_id=options.request_id,
             read="none" if options.wait_for == "none" else "auto",  # the next `read` gets all of it
             **given,
         )

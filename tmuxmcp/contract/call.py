@@ -58,6 +58,8 @@ class Call:
     """Whose read cursors and default session are meant: `[A-Za-z0-9_-]+`, stable across restarts of the broker."""
     scopes: frozenset[str] = ALL_SCOPES
     """What the caller may do."""
+    client: str = ""
+    """Name of the token with which it came: whose `request_id`s are meant; empty: it came with none."""
     progress: Progress = no_progress
     ask: Ask = nobody
     answers: str = ""

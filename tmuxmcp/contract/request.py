@@ -99,6 +99,11 @@ class Bound:
 
 
 @dataclass(frozen=True)
+class NamesCall:
+    """Marks the id that a client gives to a call: asking again with it does nothing twice."""
+
+
+@dataclass(frozen=True)
 class Seldom:
     """Marks an argument that one call in a hundred needs: it is understood, and stands in whole schemas alone."""
 

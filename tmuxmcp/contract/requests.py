@@ -21,6 +21,7 @@ from tmuxmcp.contract.request import (
     Content,
     FilePath,
     FromSetting,
+    NamesCall,
     Request,
     SecretValues,
     Seldom,
@@ -57,6 +58,13 @@ PromptPattern = Annotated[
     str,
     Field(description="Regex of a prompt: needed for ready"),
     FromSetting("prompt_pattern", only_told=True),
+    Seldom(),
+]
+RequestId = Annotated[
+    str,
+    Field(pattern="^([A-Za-z0-9_-]{8,64})?$", description="Yours: asking again with it does nothing twice"),
+    Bound(),
+    NamesCall(),
     Seldom(),
 ]
 Generation = Annotated[
@@ -171,6 +179,7 @@ class CreateSession(Request[r.CreateSessionResult]):
     record: Annotated[Literal["on_failure"] | bool, Field(description="Record it from its start"), Seldom()] = False
     host: Annotated[str, Field(description="user@box[:port], by ssh")] = ""
     placement: Annotated[Placement | None, WithJsonSchema(PLACEMENT_SCHEMA), Bound(), Seldom()] = None
+    request_id: RequestId = ""
 
 
 @operation(
@@ -259,6 +268,7 @@ class Run(Request[r.RunResult]):
         Literal["auto", "command"], Field(description="auto: come back when it asks for input"), Bound()
     ] = "auto"
     adopt: Annotated[Adopt, Field(description="yes: a shell's prompt stands there (ssh, su)"), Bound()] = "auto"
+    request_id: RequestId = ""
 
 
 @operation(
@@ -315,6 +325,7 @@ class Send(Request[r.SendResult]):
     idle_ms: Annotated[IdleMs, Seldom()] = 300
     prompt_pattern: PromptPattern = ""
     max_bytes: MaxBytes = UNSET
+    request_id: RequestId = ""
 
 
 @operation(

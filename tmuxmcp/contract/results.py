@@ -146,6 +146,8 @@ class CreateSessionResult(Result):
     mode: Mode
     ready: bool
     attach_command: str
+    replayed: bool = False
+    """Another call with this `request_id` made it; this one made nothing."""
     note: str | None = None
 
 
@@ -390,6 +392,8 @@ class RunResult(Result):
     """Invisible characters were replaced by `<U+XXXX>`."""
     handed_back: HandedBack | None = None
     """Null: no person has, or you were told."""
+    replayed: bool = False
+    """Another call with this `request_id` ran it; this one ran nothing."""
     note: str | None = None
     output: str
 
@@ -500,6 +504,8 @@ class SendResult(Result):
     """Those, in order; `result` is after the last of them, and has what was printed since the first."""
     handed_back: HandedBack | None = None
     """Null: no person has, or you were told."""
+    replayed: bool = False
+    """Another call with this `request_id` typed it; this one typed nothing."""
     note: str | None = None
     result: ReadResult | None
 

@@ -45,6 +45,7 @@ class BrokerSettings:
     env_allow: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
+    request_id_days: float = 1
     max_calls: int = 64
     take_timeout_s: float = 1800
     take_key: str = "C-b g"

@@ -91,6 +91,7 @@ class Service:
             results=results,
             caller=lambda ctx: self._caller(_scope(ctx)),
             scopes=lambda ctx: _scopes(_scope(ctx)),
+            client=lambda ctx: _client(_scope(ctx)),
             around=self._around,
             subscriptions=self._subscriptions,
         )
@@ -155,8 +156,10 @@ class Service:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":  # a page of another site cannot send this without asking
             return Response(status_code=415)
+        scope = request.scope
         try:
-            call = _behind(request, Call(caller=self._caller(request.scope), scopes=_scopes(request.scope)))
+            own = Call(caller=self._caller(scope), scopes=_scopes(scope), client=_client(scope))
+            call = _behind(request, own)
         except InvalidArgument as error:
             return Response(encode({"error": error.as_dict()}), 400, media_type="application/json")
         try:
@@ -212,6 +215,12 @@ def _behind(request: Request, call: Call) -> Call:
 def _scopes(scope: Any) -> frozenset[str]:
     token = cast("Token | None", scope[TOKEN])
     return token.scopes if token else ALL_SCOPES
+
+
+def _client(scope: Any) -> str:
+    """Whose `request_id`s are meant: the same in every broker that takes this token."""
+    token = cast("Token | None", scope[TOKEN])
+    return token.name if token else ANYBODY
 
 
 @asynccontextmanager

@@ -49,6 +49,7 @@ from tmuxmcp.faces.answered import Answered
 from tmuxmcp.faces.elicit import Asking, NeedsInput
 from tmuxmcp.faces.portable import portable
 from tmuxmcp.faces.prompts import get_prompt, list_prompts
+from tmuxmcp.faces.requestid import with_request_id
 from tmuxmcp.faces.resources import BrokerSource, Resources
 from tmuxmcp.faces.subscriptions import Subscriptions
 from tmuxmcp.faces.text import footer, render
@@ -115,9 +116,10 @@ menus), view=diff only its rows that changed since your last look.
 - mode=password: a secret is asked for. Never type, guess or ask for secrets yourself: call `request_user_input` with \
 secret=true, or have the person run `tmuxmcp attach --take SESSION_ID` and type it, then read with \
 wait_for=ready. `attach_command` only watches.
-- Understood though no schema has them: ctrl alt shift bracketed_paste prompt_pattern screen_id limits \
+- Understood though in no schema: ctrl alt shift bracketed_paste prompt_pattern screen_id limits \
 scrollback_lines generation data_base64 at_ms at_offset, idle_ms of send and run, format of send, \
-signal of destroy_session, limit and after of list_sessions, record (true, on_failure) and placement of create_session.
+signal of destroy_session, limit and after of list_sessions, record (true, on_failure) and placement of \
+create_session, request_id (safe retries) of run, send, create_session.
 - Errors begin with a CODE and say what to do next.
 """
 
@@ -144,6 +146,7 @@ def build_server(
     results: Results = "both",
     caller: Caller = "mcp",
     scopes: Callable[[Context], frozenset[str]] = lambda ctx: ALL_SCOPES,
+    client: Callable[[Context], str] = lambda ctx: "",
     around: Callable[[Context, str], AbstractAsyncContextManager[None]] = lambda ctx, name: nullcontext(),
     subscriptions: Subscriptions | None = None,
     answered: Answered | None = None,
@@ -157,6 +160,7 @@ def build_server(
         results: what a result holds: text, structured content, or both; auto: as the client that calls shows it.
         caller: whose read cursors and default session are meant; a function is asked once the broker is open.
         scopes: what the caller may do.
+        client: the name of the token with which the caller comes; empty: it comes with none.
         around: entered around each call of a tool, with its name.
         subscriptions: the subscribers; left out: its own.
         answered: takes note of the calls that were answered, on a wire whose requests have numbers of their own.
@@ -171,7 +175,7 @@ def build_server(
 
     def call_of(ctx: Context) -> Call:
         who = caller if isinstance(caller, str) else caller(ctx)
-        return Call(caller=who, scopes=scopes(ctx), progress=_progress(ctx))
+        return Call(caller=who, scopes=scopes(ctx), client=client(ctx), progress=_progress(ctx))
 
     async def list_tools(ctx: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
         return listed[shown_by(ctx, results)]
@@ -186,7 +190,8 @@ def build_server(
             opened = await broker()
             call = replace(call_of(ctx), call_id=call_id, ask=ask, answers=answers)
             async with around(ctx, operation.name):
-                result = await opened.perform(operation, params.arguments or {}, call)
+                arguments = with_request_id(operation, params.arguments or {}, params.meta)
+                result = await opened.perform(operation, arguments, call)
             if answered and ctx.request_id is not None:
                 answered.add(ctx.request_id, call)
             return _timed(as_result(result, shown_by(ctx, results), call_id), began)

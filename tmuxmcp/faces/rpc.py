@@ -21,10 +21,11 @@ from tmuxmcp import __version__
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.guesses import right_tool
 from tmuxmcp.contract.operations import OPERATIONS
-from tmuxmcp.contract.request import Operation
+from tmuxmcp.contract.request import NamesCall, Operation
 from tmuxmcp.contract.settings import DEFAULTS, BrokerSettings
 from tmuxmcp.errors import Internal, InvalidArgument, ResourceLimit, TmuxMcpError, all_errors
 from tmuxmcp.faces.portable import portable
+from tmuxmcp.faces.requestid import with_request_id
 from tmuxmcp.latedataclass import dataclass
 
 if TYPE_CHECKING:
@@ -127,6 +128,9 @@ class Rpc:
     async def _do(self, operation: Operation, params: Any, call: Call) -> Any:
         if not isinstance(params, dict):
             raise InvalidArgument("params is an object: arguments go by name.", hint=operation.takes)
+        if operation.marks(NamesCall) and isinstance(params.get("_meta"), dict):
+            meta = params["_meta"]
+            params = with_request_id(operation, {name: params[name] for name in params if name != "_meta"}, meta)
         result = await self._broker.perform(operation, params, call)
         return portable(result.model_dump(mode="json"))
 

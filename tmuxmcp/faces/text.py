@@ -97,6 +97,8 @@ def footer(result: r.Result) -> str:
             fields = ((name, value) for name, value in _known(result) if name not in ("entries", "commands"))
         case r.ListSessionsResult():
             fields = ((name, value) for name, value in _known(result) if name != "sessions")
+        case r.CreateSessionResult():
+            fields = ((name, value) for name, value in _known(result) if name != "replayed" or value)
         case _:
             fields = _known(result)
     return "[" + " ".join(f"{name}={_value(value)}" for name, value in fields) + "]"
@@ -125,6 +127,8 @@ def _run(result: r.RunResult) -> Fields:
         yield from (("start_offset", result.start_offset), ("end_offset", result.end_offset))
     elif not result.completed:
         yield "next_offset", result.end_offset
+    if result.replayed:
+        yield "replayed", True
     yield from _remarks(result)
 
 
@@ -176,6 +180,8 @@ def _send(result: r.SendResult) -> Fields:
     yield "sent_bytes", result.sent_bytes
     if result.steps_done is not None:
         yield from (("steps_done", result.steps_done), ("outcomes", [each.outcome for each in result.steps]))
+    if result.replayed:
+        yield "replayed", True
     if result.result:
         yield from _read(result.result)
     else:

@@ -60,6 +60,8 @@ class EndedCommand:
     """Of the shell that ran it; 0: the session's own."""
     proven: bool = False
     """Its shell has proved its end."""
+    job: str = ""
+    """The name under which it was given to its shell, by a call of ours."""
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,19 @@ class Input:
 
 
 @dataclass(frozen=True)
+class Noted:
+    """What was typed there was a call's with this `request_id`."""
+
+    kind: ClassVar = "noted"
+
+    time: str
+    offset: int
+    request_id: str
+    stamp: str
+    """What `@tmuxmcp_request` of its pane then said."""
+
+
+@dataclass(frozen=True)
 class Shown:
     """What was typed there, which the terminal then showed; only while a recording wants what is typed."""
 
@@ -223,6 +236,7 @@ class Answered:
 
 Event = (
     Input
+    | Noted
     | Shown
     | RecordingTold
     | Resized

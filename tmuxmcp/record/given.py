@@ -20,6 +20,11 @@ class GivenCommand:
         self._path = path
 
     @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self._path
+
+    @property
     def waits(self) -> bool:
         """The shell has not read it; false as well where that cannot be told."""
         with suppress(OSError), opened(self._path.parent) as place:

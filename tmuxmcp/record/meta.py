@@ -49,6 +49,8 @@ class Meta:
 
     env_names: list[str] | None = None
     """Names of the variables that it was given, for a later session made from it; None: that was not written down."""
+    request: str = ""
+    """What its pane was born with as `@tmuxmcp_request`: by which call with an id it was made."""
 
     def save(self, directory: SessionDirectory) -> None:
         """Write `meta.json`; keys that another version of the same format added stay.

@@ -188,6 +188,11 @@ class Commands:
             return self._ended(number)
         return next((each for each in self.known(look) if each.number == number), None)
 
+    def of_job(self, look: Look, job: str) -> EndedCommand | None:
+        """The command that was given to its shell under this name, if it has certainly ended and is kept."""
+        found = (self._ended(number) for number in reversed(self.ended(look)))
+        return next((each for each in found if each.job == job), None)
+
     def said_to_have_ended(self, after: int = 0) -> list[int]:
         """Numbers of all that are kept and that marks have ended, rising; only those above `after`."""
         self._file.read_on()
@@ -253,6 +258,7 @@ class Commands:
             end,
             level,
             finished.proven,
+            finished.job,
         )
 
     # ---- what it was, and who typed it ---------------------------------------------------------

@@ -115,7 +115,12 @@ class Creation:
                     shutil.rmtree(directory.path, ignore_errors=True)
 
     async def create(
-        self, request: CreateSession, owner: str = "", env_names: Sequence[str] | None = (), by: str = ""
+        self,
+        request: CreateSession,
+        owner: str = "",
+        env_names: Sequence[str] | None = (),
+        by: str = "",
+        stamp: str = "",
     ) -> Session:
         """Make the pane of what a request says, all that the settings say filled in.
 
@@ -124,6 +129,7 @@ class Creation:
         Args:
             by: the caller who wants it.
             env_names: of variables that a session was given from which this one is made; None: that is not known.
+            stamp: by which it is known that this call made it; empty: its call has no id.
 
         Raises:
             SessionExists, MaxSessions, ProgramNotFound, CwdNotFound, PolicyDenied, InvalidArgument, Unsupported,
@@ -206,6 +212,7 @@ class Creation:
             host=str(destination or ""),
             control=str(control or ""),
             env_names=None if env_names is None else sorted({*env_names, *request.env}),
+            request=stamp,
         )
         environment |= {"TMUXMCP_SESSION": session_id, **mark, **integration.env, **box.env}
         keep = keeps_recording(request.record, settings.record)
@@ -350,7 +357,7 @@ class Creation:
             nonce=meta.nonce,
         )
         new = NewPane(
-            options=options,
+            options=options | ({"request": meta.request} if meta.request else {}),
             argv=launch.launcher_argv(directory.path, token),
             pipe=launch.sink_argv(directory.path, self.settings.log_max_bytes),
             cols=meta.cols,

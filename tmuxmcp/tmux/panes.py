@@ -117,6 +117,36 @@ class LastInput:
         return cls(int(found[1]) / 1000, Typed(found[2]), option) if found else None
 
 
+@dataclass(frozen=True)
+class Stamp:
+    """What the pane's option `@tmuxmcp_request` says before and after a call with a `request_id` has typed.
+
+    It is set by the step that types, and only where it still says what it said: so tmux itself tells whether the call
+    typed, and whoever changes it first decides that it never will.
+    """
+
+    before: str
+    after: str
+
+    @property
+    def first(self) -> Stamp:
+        """Of the first of two steps in which something is typed."""
+        return Stamp(self.before, f"{self.after}-part")
+
+    @property
+    def second(self) -> Stamp:
+        """Of the second one."""
+        return Stamp(self.first.after, self.after)
+
+    @property
+    def void(self) -> str:
+        """What the option says once it is decided that the call did not type and never will."""
+        return f"{self.after}-void"
+
+
+_STAMP = re.compile(r"[A-Za-z0-9_-]{0,96}")
+
+
 def _boottime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
 
@@ -431,6 +461,7 @@ async def type_input(
     adopting: str = "",
     ends: bool = False,
     person: bool = False,
+    stamp: Stamp | None = None,
 ) -> bool:
     """Type keys and bytes in one guarded step; a person who scrolls in copy mode does not swallow them.
 
@@ -442,6 +473,7 @@ async def type_input(
         adopting: what must be known of a shell that is being adopted there; empty: none is.
         ends: it only ends what a call had begun, and is typed though somebody holds the pane by now.
         person: who holds the pane types it, as in a terminal that is attached; `condition` says that they hold it.
+        stamp: of the call that types it, if that has an id: then it is typed once at most.
 
     Returns:
         False when nothing was typed: the pane is gone, dead, or the condition does not hold.
@@ -457,6 +489,9 @@ async def type_input(
     steps = [command("if-shell", "-F", "-t", pane.pane_id, "#{pane_in_mode}", f"copy-mode -q -t {pane.pane_id}")]
     typed = f"{int(_boottime() * 1000)}-{left.value}"
     steps.append(remember(pane, "typed", typed))
+    if stamp:
+        condition = f"#{{&&:{_says(stamp.before)},{condition}}}"
+        steps.append(command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_request", stamp.after))
     if not data:
         done = await guarded(tmux, pane, *steps, *before, *after, condition=condition)
         return done is not None or await _not_typed(tmux, pane, person)
@@ -633,6 +668,29 @@ async def option(tmux: Tmux, pane: Pane, name: str) -> str:
     """One of our options as it is now; empty when it is not set or the pane is gone."""
     printed = await guarded(tmux, pane, command("display-message", "-p", "-t", pane.pane_id, f"#{{@tmuxmcp_{name}}}"))
     return printed[0] if printed else ""
+
+
+async def stamped(tmux: Tmux, pane: Pane) -> str | None:
+    """What `@tmuxmcp_request` says, of a dead pane too; None when the pane is gone."""
+    asks = command("display-message", "-p", "-t", pane.pane_id, "#{@tmuxmcp_request}")
+    printed = await guarded(tmux, pane, asks, alive=False)
+    if printed is None:
+        return None
+    said = printed[0] if printed else ""
+    if _STAMP.fullmatch(said):
+        return said
+    await set_option(tmux, pane, "request", "")  # somebody else's, which may stand in no format
+    return ""
+
+
+async def never_types(tmux: Tmux, pane: Pane, stamp: Stamp) -> bool:
+    """Decide that a call did not type and never will; False where it has typed, or that cannot be decided."""
+    return await set_option(tmux, pane, "request", stamp.void, condition=_says(stamp.before))
+
+
+def _says(stamp: str) -> str:
+    assert _STAMP.fullmatch(stamp)
+    return f"#{{==:#{{@tmuxmcp_request}},{stamp}}}"
 
 
 def remember(pane: Pane, name: str, value: str) -> bytes:

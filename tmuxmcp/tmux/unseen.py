@@ -10,7 +10,7 @@ import re
 
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command
-from tmuxmcp.tmux.panes import Pane, Typed
+from tmuxmcp.tmux.panes import Pane, Stamp, Typed
 from tmuxmcp.tmux.server import Tmux
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
@@ -27,12 +27,14 @@ async def program_in_front(tmux: Tmux, pane: Pane) -> str:
     return printed[0] if printed and _PLAIN.fullmatch(printed[0]) else ""
 
 
-async def type_secret(tmux: Tmux, pane: Pane, value: bytearray, program: str, *, ends: bool = False) -> bool:
+async def type_secret(
+    tmux: Tmux, pane: Pane, value: bytearray, program: str, *, ends: bool = False, stamp: Stamp | None = None
+) -> bool:
     """Type a value and Enter, if the same program is in front.
 
     Args:
         program: as `program_in_front` said; empty: tmux does not look at it.
-        ends: as `panes.type_input` has it.
+        ends, stamp: as `panes.type_input` has them.
 
     Returns:
         False when nothing was typed: the pane or its program changed.
@@ -45,4 +47,6 @@ async def type_secret(tmux: Tmux, pane: Pane, value: bytearray, program: str, *,
     # What tmux does it would note, if somebody had set that: so before, as the next command holds the line.
     await tmux.checked(command("set-option", "-s", "message-limit", "0"))
     after = [*panes.raw_pieces(pane, bytes(value)), panes.keys(pane, ["Enter"])]
-    return await panes.type_input(tmux, pane, b"", after=after, condition=condition, left=Typed.LINE, ends=ends)
+    return await panes.type_input(
+        tmux, pane, b"", after=after, condition=condition, left=Typed.LINE, ends=ends, stamp=stamp
+    )

@@ -1,0 +1,165 @@
+"""Calls with a `request_id`: asking again is safe. Who asks again gets what became of the first call, and nothing more.
+
+Looked up before anything else, also before a default session is found: the client may have lost that with the answer.
+Of several that ask at once, in whatever brokers, the one that has the call's file locked carries it out. The others
+wait for it, each no longer than its own time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from typing import Any
+
+import anyio
+
+from tmuxmcp.broker.admission import Admission
+from tmuxmcp.broker.gate import Gate
+from tmuxmcp.broker.noting import NOTHING_RAN, OneCall, digest_of
+from tmuxmcp.contract import requests as q
+from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.request import Request
+from tmuxmcp.contract.results import Result
+from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.errors import InvalidArgument, NotRetained, TimedOut, TmuxMcpError
+from tmuxmcp.record.notedcalls import CallFile, NotedCall, NotedCalls
+
+First = Callable[[Request[Any], Call, OneCall], Awaitable[Result]]
+TakeUp = Callable[[Request[Any], Call, NotedCall, bool], Awaitable[Result | None]]
+
+ASK_S, ASK_SELDOM_S = 0.002, 0.05
+"""How often who waits asks whether the first call has ended, at the beginning and later."""
+
+WAITS = ("timeout_ms", "ready_timeout_ms")
+"""Arguments that say how long a call may take."""
+
+
+class Again:
+    """The calls with an id of one broker."""
+
+    def __init__(
+        self, settings: BrokerSettings, gate: Gate, admission: Admission, first: First, take_up: TakeUp
+    ) -> None:
+        """Have a call done.
+
+        Args:
+            first: does it, for the first time.
+            take_up: tells what became of one that was begun; None: it has not acted, and never will. The last argument
+                says that nobody else carries it out.
+        """
+        self._settings, self._gate, self._admission = settings, gate, admission
+        self._first, self._take_up = first, take_up
+        self._noted = NotedCalls(settings.state_dir, settings.request_id_days)
+
+    async def do(self, request: Request[Any], request_id: str, call: Call) -> Result:
+        """Do it, unless it was done: then say what became of it.
+
+        Raises:
+            InvalidArgument: another call had this id.
+            OutcomeUnknown: nobody can tell whether it was done; it is not done again.
+            TimedOut: another call with this id is under way, and has no result yet.
+            NotRetained: it was done, and its result is no longer kept.
+            TmuxMcpError: as the operation.
+        """
+        with closing(self._noted.file(call.client, request_id)) as file:
+
+            async def before() -> Result | None:
+                return await self._before(file, request, call)
+
+            found = await (before() if call.person else self._gate.asked_again(request, call, before))
+            return found or await self._do_first(file, request, request_id, call)
+
+    async def _do_first(self, file: CallFile, request: Request[Any], request_id: str, call: Call) -> Result:
+        one = OneCall(file, request, request_id)
+        try:
+            result = await self._first(request, call, one)
+        except TmuxMcpError as error:
+            with anyio.CancelScope(shield=True):
+                await one.refused(error)
+            raise
+        with anyio.CancelScope(shield=True):
+            await one.ended(result)
+        return result
+
+    async def _before(self, file: CallFile, request: Request[Any], call: Call) -> Result | None:
+        """What became of a call with this id; None: there was none that did anything, and the file is held."""
+        self._noted.tidy()
+        if call.person:
+            return await self._turn(file, request, call)
+        with self._admission.admit(call):
+            return await self._turn(file, request, call)
+
+    async def _turn(self, file: CallFile, request: Request[Any], call: Call) -> Result | None:
+        deadline = time.monotonic() + self._patience_s(request)
+        step_s = ASK_S
+        while True:
+            held = file.take()
+            noted = file.read()
+            if noted:
+                _check_same(request, noted)
+            if noted and (noted.result is not None or noted.done_at):
+                return await self._replayed(request, call, noted)
+            if held:
+                return await self._ended(file, request, call, noted) if noted else None
+            if (left_s := deadline - time.monotonic()) <= 0:
+                break
+            await anyio.sleep(min(step_s, left_s))
+            step_s = min(step_s * 1.5, ASK_SELDOM_S)
+        result = await self._take_up(request, call, noted, False) if noted else None
+        if result is None:
+            raise TimedOut(
+                "Another call with this request_id is under way, and has no result yet.",
+                hint="Make the same call with the same request_id again: nothing is done twice.",
+            )
+        return result
+
+    def _patience_s(self, request: Request[Any]) -> float:
+        given = next(int(getattr(request, name)) for name in WAITS if name in request.operation.arguments)
+        return min(given, self._settings.max_wait_ms) / 1000
+
+    async def _ended(self, file: CallFile, request: Request[Any], call: Call, noted: NotedCall) -> Result | None:
+        """What became of a call that nobody carries out any more; None: it did nothing, and never will."""
+        file.keep()
+        try:
+            result = await self._take_up(request, call, noted, True)
+        except NOTHING_RAN:
+            if isinstance(request, q.Run):
+                file.forget()
+            raise
+        if result is None:
+            file.clear()
+            return None
+        with anyio.CancelScope(shield=True):
+            await OneCall.of(file, request).ended(result)
+        return result
+
+    async def _replayed(self, request: Request[Any], call: Call, noted: NotedCall) -> Result:
+        if noted.result is None:
+            session, number = noted.acts.get("session_id"), noted.acts.get("number")
+            where = f" It was done in session {session}" if session else ""
+            where += f": read command={number} may still have it." if where and number else "." if where else ""
+            raise NotRetained(
+                f"This call was done before {noted.done_at}, and its result is no longer kept.{where}",
+                hint="It is not done again with this request_id.",
+                session_id=session,
+            )
+        result = await self._take_up(request, call, noted, False)
+        assert result, "there is one"
+        return result
+
+
+def _check_same(request: Request[Any], noted: NotedCall) -> None:
+    """Refuse a call that has the id of another one.
+
+    Raises:
+        InvalidArgument
+    """
+    named, where = request.session, noted.acts.get("session_id")
+    other_session = bool(named) and bool(where) and named != where
+    if noted.digest != digest_of(request) or other_session:
+        what = "session" if other_session else "operation or with other arguments"
+        raise InvalidArgument(
+            f"request_id: another call had this one, {'in' if other_session else 'of'} another {what}.",
+            hint="An id is for one call: give each call one of its own, and ask again with exactly the same arguments.",
+        )

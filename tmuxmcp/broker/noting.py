@@ -1,0 +1,167 @@
+"""What a call with a `request_id` writes down before it acts, so that asking again with that id does nothing twice.
+
+In this order: what is about to be done goes to the disk, then tmux does it and sets the pane's `@tmuxmcp_request` in
+the same command list, then the result goes to the disk. Wherever the broker is killed, tmux or these notes tell how
+far it came. A call that has not come to the first of these was refused: it leaves nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import secrets
+import time
+from functools import partial
+from typing import Any
+
+import anyio
+
+from tmuxmcp.contract import requests as q
+from tmuxmcp.contract import results as r
+from tmuxmcp.contract.request import Bound, Request
+from tmuxmcp.contract.times import iso
+from tmuxmcp.errors import IncompleteCommand, SessionBusy, TmuxMcpError
+from tmuxmcp.record.events import Noted
+from tmuxmcp.record.notedcalls import LONGEST_RESULT, CallFile
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.tmux import panes
+from tmuxmcp.tmux.panes import Stamp
+
+log = logging.getLogger(__name__)
+
+OVER = ("left", "exited")
+"""Outcomes of `run` after which nothing more becomes of its command."""
+
+NOTHING_RAN = (IncompleteCommand, SessionBusy)
+"""Errors of `run` that say so, although something was typed."""
+
+LEFT_OUT = {"output": "output", "result": "content"}
+"""Where the long text of a result stands that is too long to be kept."""
+
+
+def digest_of(request: Request[Any]) -> str:
+    """Of what is to be done: how long it may take, how much is shown and in which session are no part of that."""
+    bounds = request.operation.marks(Bound)
+    given = {name: value for name, value in request.arguments().items() if name not in bounds or name == "adopt"}
+    text = json.dumps([request.operation.name, given], sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class OneCall:
+    """One call with an id, while it is carried out."""
+
+    def __init__(self, file: CallFile, request: Request[Any], request_id: str) -> None:
+        """`file`: is held."""
+        self._file, self._request, self._id = file, request, request_id
+        self._session: Session | None = None
+        self._stamp: Stamp | None = None
+        self._steps = 0
+        self.noted = False
+        """It is written down that it is about to act."""
+        self.made = False
+        """The session that it makes is there."""
+
+    @classmethod
+    def of(cls, file: CallFile, request: Request[Any]) -> OneCall:
+        """One that has acted: only its result is to be written down."""
+        one = cls(file, request, "")
+        one.noted = True
+        return one
+
+    async def types(self, session: Session, offset: int, **facts: Any) -> Stamp:
+        """Write down that this is about to be typed; the stamp goes into the step that types it.
+
+        Args:
+            offset: size of the log now.
+
+        Raises:
+            IoError: it cannot be written down, and is not to be typed.
+        """
+        before = await panes.stamped(session.tmux, session.live()) or ""
+        self._session, self._stamp = session, Stamp(before, self._new_stamp())
+        where = {"session_id": session.id, "generation": session.generation, "nonce": session.meta.nonce}
+        await self._write(**where, offset=offset, before=before, stamp=self._stamp.after, step=self._steps, **facts)
+        return self._stamp
+
+    async def makes(self, session_id: str) -> str:
+        """Write down that a session of this name is about to be made; what its pane is to be born with.
+
+        Raises:
+            IoError
+        """
+        stamp = self._new_stamp()
+        await self._write(session_id=session_id, stamp=stamp)
+        return stamp
+
+    def typed(self, session: Session, offset: int) -> None:
+        """Note in the session's own events that what was typed there was this call's."""
+        assert self._stamp
+        session.events.append(Noted(iso(time.time()), offset, self._id, self._stamp.after))
+
+    async def step_done(self, done: r.SendStep) -> None:
+        """Write down what came of one of several steps."""
+        self._steps += 1
+        await self._keep(step=done.model_dump(mode="json"))
+
+    async def ended(self, result: r.Result) -> None:
+        """Write down what came of it, unless more is to become of it."""
+        if not self.noted or not is_final(result):
+            return
+        await self._keep(result=_kept(result))
+
+    async def refused(self, error: TmuxMcpError) -> bool:
+        """Whether nothing was done by a call that failed; then nothing of it stays."""
+        if self.noted and not await self._did_nothing(error):
+            return False
+        self._file.forget()
+        return True
+
+    async def _did_nothing(self, error: TmuxMcpError) -> bool:
+        if isinstance(self._request, q.CreateSession):
+            return not self.made
+        if isinstance(self._request, q.Run) and isinstance(error, NOTHING_RAN):
+            return True
+        if self._steps or self._session is None or self._stamp is None or self._session.pane is None:
+            return False
+        try:
+            return await panes.never_types(self._session.tmux, self._session.pane, self._stamp)
+        except TmuxMcpError:
+            return False
+
+    def _new_stamp(self) -> str:
+        return f"{self._id}-{secrets.token_hex(4)}"
+
+    async def _write(self, **facts: Any) -> None:
+        facts |= {"digest": digest_of(self._request), "operation": self._request.operation.name, "at": time.time()}
+        await anyio.to_thread.run_sync(partial(self._file.write, acts=facts))
+        self.noted = True
+
+    async def _keep(self, **line: Any) -> None:
+        """Write down what was done: that this fails is no reason to say that it was not done."""
+        try:
+            await anyio.to_thread.run_sync(partial(self._file.write, **line))
+        except TmuxMcpError as error:
+            log.warning("%s", error.message)
+
+
+def is_final(result: r.Result) -> bool:
+    """Whether nothing more becomes of a call; what still runs is looked at again."""
+    if not isinstance(result, r.RunResult):
+        return True
+    refused = result.outcome == "ready" and result.evidence == "marks" and result.command_number is None
+    return result.completed or result.outcome in OVER or refused
+
+
+def _kept(result: r.Result) -> dict[str, Any]:
+    """What is written down of a result: without its text where that is long."""
+    values = result.model_dump(mode="json")
+    if len(json.dumps(values)) > LONGEST_RESULT:
+        for field, inner in LEFT_OUT.items():
+            if isinstance(values.get(field), dict):
+                values[field] = {**values[field], inner: ""}
+                values["left_out"] = True
+            elif field in values and values[field] is not None:
+                values[field] = ""
+                values["left_out"] = True
+    return values
