@@ -115,6 +115,18 @@ def test_nobody_reaches_through_the_broker_to_its_parts():
     assert found == set()
 
 
+def test_ray_is_imported_in_one_place():
+    """The rest works without it, and no server has Ray in its own process."""
+    own = {"bridge.py", "doors.py", "kv.py"}
+    for file in SOURCES.values():
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if any(name.partition(".")[0] == "ray" for name in names):
+                assert file.parent == PACKAGE / "nodes" / "ray"
+                assert file.name in own
+
+
 def test_rooms_that_are_listed_exist():
     assert set(MAY_IMPORT) == {room_of(module) for module in SOURCES}
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.abc
 
-from tmuxmcp.config import Settings, load_settings
+from tmuxmcp.config import Settings, home, load_settings
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.words import TRACE
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError, shortage
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.nodes.anybroker import AnyBroker
     from tmuxmcp.nodes.fleet import Fleet
+    from tmuxmcp.nodes.ray.door import Home
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +95,7 @@ async def open_fleet(
     from tmuxmcp.nodes.opening import open_transport
 
     known = settings or load_settings()
-    async with open_transport(str(fleet) or known.fleet, only_token) as transport:
+    async with open_transport(str(fleet) or known.fleet, only_token, known.fleet_secret) as transport:
         yield Fleet(transport, broker_settings(known), caller)
 
 
@@ -109,6 +110,25 @@ async def open_served(
     else:
         async with open_fleet("", settings, caller) as fleet:
             yield fleet
+
+
+@asynccontextmanager
+async def open_door() -> AsyncIterator[Home]:
+    """What this machine gives its door in a fleet, by the machine's own settings.
+
+    Raises:
+        IoError, PermissionDenied, InvalidArgument: settings or secret cannot be read.
+        TmuxMcpError: as `open_broker`.
+    """
+    from tmuxmcp.nodes.ray import secret
+    from tmuxmcp.nodes.ray.door import Home
+
+    settings = load_settings()
+    setup_logging(settings.log_level, settings.log_format)
+    # A door is taken away and made anew; and the directory that Ray started it in may be Ray's, who removes it.
+    own = {"on_exit": "keep", "cwd": settings.cwd or str(home())}
+    async with open_broker(settings.model_copy(update=own), "door", keeps_times=True) as broker:
+        yield Home(broker, settings.state_dir, secret.read(settings.fleet_secret))
 
 
 def _only(error: BaseException) -> BaseException:

@@ -193,6 +193,10 @@ class Settings(BaseModel):
     page: bool = Field(
         default=False, description="Have servers on stdin and stdout show the page, each on a loopback port of its own"
     )
+    fleet_secret: Path = Field(
+        default_factory=lambda: home() / ".config" / "tmuxmcp" / "fleet-secret",
+        description="File of the secret that all machines of a fleet on Ray have; only you may read it",
+    )
     files_root: str = Field(default="", description="Directory beneath which the file tools stay; empty: no such bound")
     log_level: Literal["trace", "debug", "info", "warning", "error"] = Field(
         default="info",
@@ -207,9 +211,9 @@ class Settings(BaseModel):
 
     @property
     def own_files(self) -> list[Path]:
-        """The settings file, the file of tokens, and those of secrets."""
+        """The settings file, the file of tokens, the fleet's secret, and those of secrets."""
         secrets = [Path(each.file) for each in self.secrets.values() if each.file]
-        return [self._file, *([self.token_file] if self.token_file else []), *secrets]
+        return [self._file, *([self.token_file] if self.token_file else []), self.fleet_secret, *secrets]
 
     @field_validator("take_key", "answer_key")
     @classmethod
@@ -240,7 +244,7 @@ class Settings(BaseModel):
     def _absolute_root(cls, value: str) -> str:
         return os.path.abspath(os.path.expanduser(value)) if value else ""
 
-    @field_validator("state_dir")
+    @field_validator("state_dir", "fleet_secret")
     @classmethod
     def _absolute(cls, value: Path) -> Path:
         """tmux and the programs that keep the logs work in other directories than ours."""

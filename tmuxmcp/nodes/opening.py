@@ -6,17 +6,18 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tmuxmcp.errors import InvalidArgument, Unsupported
+from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.nodes.transport import Transport
 
 
 @asynccontextmanager
-async def open_transport(where: str, token_of: Callable[[Path], str]) -> AsyncIterator[Transport]:
+async def open_transport(where: str, token_of: Callable[[Path], str], fleet_secret: Path) -> AsyncIterator[Transport]:
     """The way to the machines, while this is open.
 
     Args:
         where: `auto`, `ray://HOST:PORT`, or a file of brokers.
         token_of: reads the token of a file.
+        fleet_secret: the file of the secret that a fleet on Ray has.
 
     Raises:
         InvalidArgument: it names no fleet, or its file is not understood.
@@ -28,7 +29,12 @@ async def open_transport(where: str, token_of: Callable[[Path], str]) -> AsyncIt
             "No fleet is named.", hint="Give --fleet, or the setting fleet: a file of brokers, ray://HOST:PORT or auto."
         )
     if where == "auto" or where.startswith("ray://"):
-        raise Unsupported("Fleets on Ray are not built yet.", hint="Name a file of brokers as fleet.")
+        from tmuxmcp.nodes.ray import secret
+        from tmuxmcp.nodes.ray.transport import RayTransport
+
+        async with RayTransport.open(where, secret.read(fleet_secret), fleet_secret) as ray:
+            yield ray
+        return
     from tmuxmcp.nodes.remote import Remote
 
     async with Remote.open(Path(where), token_of) as remote:

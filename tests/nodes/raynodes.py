@@ -1,0 +1,144 @@
+"""Ray nodes on this machine, each with a state directory of its own: started and ended by process id."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+from tests.conftest import SLOW, end_server
+
+START_S = 60
+RAY = Path(sys.executable).with_name("ray")
+
+
+class Cluster:
+    """A head, and nodes that come and go. Ray listens on all addresses: so it wants the secret with each connection."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.secret_file = directory / "secret"
+        fd = os.open(self.secret_file, os.O_CREAT | os.O_WRONLY, 0o600)
+        with os.fdopen(fd, "w") as file:
+            file.write(secrets.token_hex(32))
+        self.address = f"127.0.0.1:{free_port()}"
+        self.nodes: dict[str, subprocess.Popen[bytes]] = {}
+        (directory / "home").mkdir()
+
+    def env(self, key: str = "", **more: str) -> dict[str, str]:
+        """The variables of a node; of a program that is a client, without a key."""
+        usual = ("PATH", "LANG", "TMUXMCP_TEST_SLOW", "VIRTUAL_ENV")
+        env = {name: os.environ[name] for name in usual if name in os.environ}
+        env |= {"HOME": str(self.directory / "home"), "TMPDIR": str(self.directory), "TMUXMCP_PROGRAM": "bash"}
+        env |= {"TMUXMCP_FLEET_SECRET": str(self.secret_file), "TMUXMCP_FLEET": f"ray://{self.address}"}
+        env |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.secret_file)}
+        env |= {
+            "RAY_worker_niceness": "0",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_raylet_heartbeat_timeout_milliseconds": "0",
+        }
+        env |= {f"RAY_health_check_{name}": "1000" for name in ("period_ms", "timeout_ms", "initial_delay_ms")}
+        env |= {"RAY_health_check_failure_threshold": "3", "RAY_enable_metrics_collection": "0"}
+        if key:
+            env["TMUXMCP_STATE_DIR"] = str(self.state_dir(key))
+        return env | more
+
+    def state_dir(self, key: str) -> Path:
+        """Where the sessions of a node are."""
+        return self.directory / key
+
+    def start(self, key: str, node: str = "", *, head: bool = False, **env: str) -> None:
+        """Start a node; `key` names it here, `node` is its machine's name, the same if left out."""
+        where = [f"--address={self.address}"]
+        if head:
+            where = ["--head", f"--port={self.address.rpartition(':')[2]}", "--include-dashboard=false"]
+        self.state_dir(key).mkdir(mode=0o700, exist_ok=True)
+        argv = [RAY, "start", "--block", *where, "--node-ip-address=127.0.0.1", "--disable-usage-stats"]
+        argv += ["--num-cpus=1", "--object-store-memory=80000000", "--include-log-monitor=false"]
+        argv += [f"--temp-dir={self.directory / f'r{key}'}", f"--labels=tmuxmcp/node={node or key}"]
+        with (self.directory / f"{key}.log").open("wb") as log:
+            self.nodes[key] = subprocess.Popen(
+                argv, env=self.env(key, **env), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def up(self, key: str) -> None:
+        """Wait until a node has started."""
+        log = self.directory / f"{key}.log"
+        deadline = time.monotonic() + START_S * SLOW
+        while b"Ray runtime started" not in log.read_bytes():
+            assert self.nodes[key].poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+
+    def processes(self, key: str, name: str) -> list[psutil.Process]:
+        """The processes of a node whose command line begins with, or has as program, `name`."""
+        found = []
+        for each in psutil.Process(self.nodes[key].pid).children(recursive=True):
+            with suppress(psutil.Error):
+                words = each.cmdline() or [""]
+                if words[0].startswith(name) or words[0].endswith("/" + name):
+                    found.append(each)
+        return found
+
+    def end(self, key: str) -> None:
+        """End a node and all its processes, not what it has let go of."""
+        process = self.nodes.pop(key)
+        with suppress(psutil.Error):
+            for each in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
+                with suppress(psutil.Error):
+                    each.kill()
+        process.wait(10)
+
+    def close(self) -> None:
+        """End everything."""
+        for key in [*self.nodes]:
+            self.end(key)
+        left = [each for each in psutil.process_iter() if self._is_ours(each)]
+        for each in left:
+            with suppress(psutil.Error):
+                each.kill()
+        psutil.wait_procs(left, 5)
+        for each in self.directory.iterdir():
+            if (each / "tmux.sock").exists():
+                end_server(each)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        """What a killed raylet left behind: it has our directory in its environment, and is no tmux."""
+        with suppress(psutil.Error, OSError):
+            return (
+                process.pid != os.getpid()
+                and str(self.directory) in json.dumps(process.environ())
+                and "RAY_AUTH_MODE" in process.environ()
+            )
+        return False
+
+
+def free_port() -> int:
+    """A port below those that Ray gives to its workers."""
+    for port in range(6400 + os.getpid() % 3000, 9999):
+        with socket.socket() as tried, suppress(OSError):
+            tried.bind(("", port))
+            return port
+    raise AssertionError("no port is free")
+
+
+@contextmanager
+def cluster() -> Iterator[Cluster]:
+    """A place for a cluster; nothing of it is left."""
+    made = Cluster(Path(tempfile.mkdtemp(prefix="tmr")))
+    try:
+        yield made
+    finally:
+        made.close()

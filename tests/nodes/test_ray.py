@@ -1,0 +1,330 @@
+"""Ray's faults, on real nodes of this machine: whatever dies, what runs in sessions goes on, and no answer is false.
+
+Three nodes stand for three machines; each has a state directory of its own. Ray is in child processes alone.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+import psutil
+import pytest
+
+import tmuxmcp
+from tests.conftest import SLOW
+from tests.nodes.raynodes import Cluster, cluster
+from tmuxmcp.contract import requests as q
+from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.follow import Exit, Output
+from tmuxmcp.errors import InvalidArgument, NodeUnreachable, OutcomeUnknown, TmuxMcpError, Unauthorized, Unsupported
+from tmuxmcp.nodes.ray import secret
+from tmuxmcp.nodes.ray.transport import RayTransport
+
+pytestmark = [
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'tmuxmcp[fleet]'"),
+    pytest.mark.slow,
+    pytest.mark.anyio,
+]
+
+PERSON = Call("tests", person=True)
+WORK = "seq 30000; sleep 5; echo last; (exit 7)"
+PRINTED = "".join(f"{number}\n" for number in range(1, 30001)) + "last\n"
+LONG_S = 60 * SLOW
+
+T = TypeVar("T")
+
+MAKE = """
+import sys
+from tmuxmcp.app import open_door
+from tmuxmcp.nodes.ray import doors
+with doors.connected(sys.argv[1]):
+    for node in sys.argv[2:]:
+        doors.take_away(node)
+        doors.make(node, open_door)
+"""
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Cluster]:
+    """Machines n1 (the head), n2, and n3, on which an older version of tmuxmcp is installed."""
+    with cluster() as made:
+        package = Path(tmuxmcp.__file__).parent
+        old = shutil.copytree(package, made.directory / "old" / "tmuxmcp", ignore=shutil.ignore_patterns("__pycache__"))
+        (old / "__init__.py").write_text((package / "__init__.py").read_text().replace(tmuxmcp.__version__, "0.0.9"))
+        shutil.copy(package.parent / "tmux.conf", old.parent)
+        made.start("n1", head=True)
+        made.up("n1")
+        made.start("n2")
+        made.start("n3", PYTHONPATH=str(old.parent))
+        made.up("n2")
+        made.up("n3")
+        make_doors(made, "n1", "n2", "n3")
+        yield made
+
+
+def make_doors(nodes: Cluster, *names: str) -> None:
+    """Make the doors of machines anew, as `fleet up` does."""
+    argv = [sys.executable, "-P", "-c", MAKE, nodes.address, *names]
+    subprocess.run(argv, env=nodes.env(), check=True, timeout=60 * SLOW, capture_output=True)
+
+
+@asynccontextmanager
+async def opened(nodes: Cluster, *, said: str = "") -> AsyncIterator[RayTransport]:
+    """The way to the machines, by one who knows the secret, or says something else."""
+    known = said or secret.read(nodes.secret_file)
+    async with RayTransport.open(f"ray://{nodes.address}", known, nodes.secret_file) as transport:
+        yield transport
+
+
+async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask until the machine answers."""
+    with anyio.fail_after(LONG_S):
+        while True:
+            try:
+                return await ask()
+            except (NodeUnreachable, OutcomeUnknown, LookupError):
+                await anyio.sleep(0.1)
+
+
+@dataclass(frozen=True)
+class Life:
+    """What has to stay whatever dies."""
+
+    shell: int
+    tmux: int
+    began: float
+
+
+@dataclass(frozen=True)
+class Worked:
+    """A command that is under way in a session of its own."""
+
+    transport: RayTransport
+    state_dir: Path
+    node: str
+    name: str
+
+    async def life(self) -> Life:
+        """The session's shell and tmux server now."""
+        facts = await patiently(lambda: self.transport.call(self.node, q.GetSession(self.name), PERSON))
+        shell = psutil.Process(facts.pid)
+        return Life(facts.pid, int((self.state_dir / "tmux.pid").read_text()), shell.create_time())
+
+    async def check(self, life: Life) -> None:
+        """The same shell in the same tmux, the whole output of the command, and its exit code."""
+        assert await self.life() == life
+        with anyio.fail_after(LONG_S):
+            while True:
+                listed = await patiently(lambda: self.transport.call(self.node, q.ListCommands(self.name), PERSON))
+                if listed.commands and listed.commands[-1].exit_code is not None:
+                    break
+                await anyio.sleep(0.1)
+        assert listed.commands[-1].exit_code == 7
+        assert [each.text for each in listed.commands].count(WORK) == 1  # it was typed once
+        read = q.Read(session_id=self.name, command=-1, max_bytes=1 << 20)
+        told = await patiently(lambda: self.transport.call(self.node, read, PERSON))
+        assert told.content.rstrip("\n") == PRINTED.rstrip("\n")
+
+
+@asynccontextmanager
+async def working(
+    transport: RayTransport, nodes: Cluster, node: str, name: str, *, broken: bool = True
+) -> AsyncIterator[tuple[Worked, Life]]:
+    """A command under way on a machine; its caller is told that nobody knows what became of it, if the door breaks."""
+    work = Worked(transport, nodes.state_dir(node), node, name)
+    await patiently(lambda: transport.call(node, q.CreateSession(name=name), PERSON))
+    life = await work.life()
+    told: list[Any] = []
+
+    async def run() -> None:
+        try:
+            told.append(await transport.call(node, q.Run(WORK, name, timeout_ms=600_000), PERSON))
+        except TmuxMcpError as error:
+            told.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        with anyio.fail_after(LONG_S):
+            while b"\n30000\r\n" not in (nodes.state_dir(node) / "sessions" / name / "out.raw").read_bytes():
+                await anyio.sleep(0.02)
+        yield work, life
+        if not broken:
+            return
+        with anyio.fail_after(LONG_S):
+            while not told:
+                await anyio.sleep(0.05)
+        assert isinstance(told[0], OutcomeUnknown), told
+    await work.check(life)
+
+
+def door_of(nodes: Cluster, key: str) -> psutil.Process:
+    """The process of a machine's door."""
+    found = nodes.processes(key, "ray::Door")
+    assert found, [each.cmdline() for each in psutil.Process(nodes.nodes[key].pid).children(recursive=True)]
+    return found[0]
+
+
+async def test_calls_are_answered_and_errors_are_answers(nodes: Cluster) -> None:
+    async with opened(nodes) as transport:
+        assert await transport.names() == ["n1", "n2", "n3"]
+        made = await transport.call("n1", q.CreateSession(name="a"), PERSON)
+        assert made.ready
+        done = await transport.call("n1", q.Run("echo $RAY_AUTH_TOKEN_PATH-$(nice)-$PWD", "a"), PERSON)
+        assert (done.output, done.exit_code) == (f"-0-{nodes.directory / 'home'}\n", 0)
+        with pytest.raises(TmuxMcpError) as caught:
+            await transport.call("n1", q.CreateSession(name="a"), PERSON)
+        assert caught.value.code == "SESSION_EXISTS"
+        with pytest.raises(LookupError):
+            await transport.call("n9", q.Run("true", "a"), PERSON)
+        machines = {each.name: each for each in await transport.machines()}
+        assert (machines["n1"].live, machines["n1"].free, machines["n1"].alive) == (1, 31, True)
+        assert machines["n1"].machine_id
+        assert machines["n1"].machine_id != machines["n2"].machine_id
+        # A call that is given up here is given up there; the session is free at once.
+        with anyio.move_on_after(0.5):
+            await transport.call("n1", q.Read(session_id="a", wait_for="exit"), PERSON)
+        # Another caller, and one with fewer rights.
+        reader = replace(PERSON, scopes=frozenset({"read"}), person=False)
+        with pytest.raises(Unauthorized):
+            await transport.call("n1", q.Run("true", "a"), reader)
+    async with opened(nodes, said="x" * 64) as stranger:
+        with pytest.raises(Unauthorized, match="secret"):
+            await stranger.call("n1", q.Run("true", "a"), PERSON)
+
+
+async def test_what_a_session_prints_is_followed_over_a_break(nodes: Cluster) -> None:
+    async with opened(nodes) as transport:
+        await transport.call("n1", q.CreateSession(name="f"), PERSON)
+        seen, ends = bytearray(), []
+
+        async def follow() -> None:
+            async for change in transport.follow("n1", "f", 0, PERSON):
+                if isinstance(change, Output):
+                    assert change.offset == len(seen)
+                    seen.extend(change.data)
+                else:
+                    ends.append(change)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(follow)
+            await transport.call("n1", q.Run("seq 1000", "f"), PERSON)
+            with anyio.fail_after(LONG_S):
+                while b"\n1000\r\n" not in seen:
+                    await anyio.sleep(0.02)
+            door_of(nodes, "n1").kill()
+            await patiently(lambda: transport.call("n1", q.Run("seq 1001 2000", "f"), PERSON))
+            await transport.call("n1", q.Send("exit 3", session_id="f", enter=True, read="none"), PERSON)
+        assert seen == (nodes.state_dir("n1") / "sessions" / "f" / "out.raw").read_bytes()[: len(seen)]
+        assert b"\n2000\r\n" in seen
+        assert ends == [Exit(3, None)]
+
+
+async def test_an_older_version_is_refused_and_replaced(nodes: Cluster) -> None:
+    async with opened(nodes) as transport:
+        with pytest.raises(Unsupported, match=r"0\.0\.9"):
+            await transport.call("n3", q.Run("true"), PERSON)
+        machine = (await transport.machines())[2]
+        assert (machine.version, machine.alive) == ("0.0.9", True)
+        assert "fleet up" in machine.note
+        # A session of that version, with a command under way: made beside its door.
+        env = nodes.env("n3", PYTHONPATH=str(nodes.directory / "old"), TMUXMCP_FLEET="off")
+        tmuxmcp_ = [sys.executable, "-P", "-m", "tmuxmcp"]
+        new = [*tmuxmcp_, "new", "--name", "u", "bash"]
+        await anyio.run_process(new, env=env)
+        run = subprocess.Popen(  # noqa: ASYNC220 # it goes on beside us
+            [*tmuxmcp_, "run", "-s", "u", WORK], env=env, stdout=subprocess.PIPE
+        )
+        log = nodes.state_dir("n3") / "sessions" / "u" / "out.raw"
+        with anyio.fail_after(LONG_S):
+            while b"\n30000\r\n" not in log.read_bytes():
+                await anyio.sleep(0.02)
+        tmux = int((nodes.state_dir("n3") / "tmux.pid").read_text())
+        shutil.copy(tmuxmcp.__file__, nodes.directory / "old" / "tmuxmcp")
+        await anyio.to_thread.run_sync(make_doors, nodes, "n3")
+        work = Worked(transport, nodes.state_dir("n3"), "n3", "u")
+        life = await work.life()
+        assert life.tmux == tmux
+        assert psutil.Process(life.shell).create_time() < run_began(run)
+        await work.check(life)
+        printed, _ = run.communicate(timeout=LONG_S)
+        assert (printed.decode(), run.returncode) == (PRINTED, 7)
+        assert (await transport.machines())[2].version == tmuxmcp.__version__
+
+
+def run_began(process: subprocess.Popen[bytes]) -> float:
+    return psutil.Process(process.pid).create_time() if process.poll() is None else time.time()
+
+
+async def test_a_killed_worker_costs_one_answer(nodes: Cluster) -> None:
+    async with opened(nodes) as transport, working(transport, nodes, "n2", "w"):
+        door_of(nodes, "n2").kill()
+
+
+async def test_a_raylet_that_was_stopped_and_called_dead_comes_back(nodes: Cluster) -> None:
+    async with opened(nodes) as transport:
+        async with working(transport, nodes, "n2", "s", broken=False) as (work, life):
+            raylet = nodes.processes("n2", "raylet")[0]
+            raylet.send_signal(signal.SIGSTOP)
+            # Calls go from worker to worker: nobody notices.
+            done = await transport.call("n2", q.ListSessions(), PERSON)
+            assert "s" in {each.session_id for each in done.sessions}
+            with anyio.fail_after(LONG_S):
+                while (await transport._known())["n2"]["alive"]:
+                    await anyio.sleep(0.2)
+            raylet.send_signal(signal.SIGCONT)
+            await anyio.to_thread.run_sync(psutil.wait_procs, [raylet], 10 * SLOW)
+            nodes.end("n2")
+            nodes.start("n2")
+            await anyio.to_thread.run_sync(nodes.up, "n2")
+        await work.check(life)
+
+
+async def test_a_label_stays_with_the_first_of_two_machines(nodes: Cluster) -> None:
+    async with opened(nodes) as transport:
+        nodes.start("other", node="n2")
+        await anyio.to_thread.run_sync(nodes.up, "other")
+        async with working(transport, nodes, "n2", "l") as (work, life):
+            nodes.processes("n2", "raylet")[0].kill()
+            nodes.end("n2")
+            # Ray hangs the door on the other one, which is not the machine that the name means.
+            with anyio.fail_after(LONG_S):
+                while True:
+                    try:
+                        await transport.call("n2", q.GetSession("l"), PERSON)
+                    except (NodeUnreachable, OutcomeUnknown) as error:
+                        if "same label" in error.message:
+                            break
+                    await anyio.sleep(0.1)
+            nodes.end("other")
+            nodes.start("n2")
+            await anyio.to_thread.run_sync(nodes.up, "n2")
+            assert await work.life() == life
+
+
+async def test_operators_drain_and_give_up_machines(nodes: Cluster) -> None:
+    async with opened(nodes) as transport, opened(nodes) as other:
+        await transport.drain("n3", True)
+        assert [each.drained for each in await transport.machines()] == [False, False, True]
+        await transport.drain("n3", False)
+        tomb = await transport.forget("n3")
+        assert tomb.machine_id
+        assert await transport.names() == ["n1", "n2"]
+        with pytest.raises(LookupError):
+            await transport.call("n3", q.ListSessions(), PERSON)
+        with pytest.raises(InvalidArgument):
+            await transport.forget("n3")
+        assert [each.node for each in await transport.tombstones()] == ["n3"]
+        with anyio.fail_after(LONG_S):
+            while await other.names() != ["n1", "n2"]:
+                await anyio.sleep(0.1)

@@ -1,0 +1,217 @@
+"""The child that calls the doors of a cluster: `python -m tmuxmcp.nodes.ray.bridge ADDRESS`.
+
+It reads frames and does what they say, all at once:
+
+    {"id", "do": "call", "node", "method"} + what the door is sent   {"id"} + what the door answers, or {"id", "fault"}
+    {"id", "do": "cancel"}                                            the call of this id is ended, there as well
+    {"id", "do": "put" | "delete", "key", "record"}                   {"id"}
+    {"id", "do": "take_away", "node"}                                 {"id"}
+
+A fault says `sent`: False, and nothing has reached the door.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from tmuxmcp.nodes.ray import NAMESPACE, PREFIX, doors, kv
+from tmuxmcp.nodes.ray.frames import MOST_HEAD, Head, frame, head_of
+
+LOOK_S = 5.0
+"""A door that has not been heard of for so long, while it is called, is asked whether it is there."""
+
+PATIENCE_S = 15.0
+"""So long it may be silent then."""
+
+FIRST_S = 5.0
+"""So long a door has to say that it is there, before it is sent anything."""
+
+
+class Gone(Exception):
+    """Why a call has no answer."""
+
+    def __init__(self, said: str, *, sent: bool) -> None:
+        super().__init__(said)
+        self.sent = sent
+
+
+class Line:
+    """One door: whether it was heard of lately, and its calls."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self._door: Any = None
+        self._trusted = False
+        """It answered, and nothing has broken since: what is sent arrives."""
+        self._heard_at = 0.0
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._given_up: set[asyncio.Task[Any]] = set()
+        self._checking: asyncio.Task[None] | None = None
+        self._knocking: asyncio.Task[None] | None = None
+
+    async def call(self, method: str, body: bytes) -> bytes:
+        """One call of the door; nothing is ever sent twice.
+
+        Raises:
+            Gone: there is no answer.
+        """
+        if not self._trusted:
+            await self._knock()
+        ref = self._send(method, body)
+        mine = asyncio.current_task()
+        assert mine
+        self._calls.add(mine)
+        if self._checking is None or self._checking.done():
+            self._checking = asyncio.create_task(self._check())  # noqa: TID251 # the loop of a child, which ends with it
+        try:
+            answer: bytes = await ref
+        except asyncio.CancelledError:
+            ray.cancel(ref)  # who gives up an await alone leaves the call running there
+            if mine in self._given_up:
+                raise Gone(f"{self.node} did not answer for {PATIENCE_S:g} s", sent=True) from None
+            raise
+        except RayError as error:
+            self._trusted, self._door = False, None
+            raise Gone(_first_line(error), sent=True) from None
+        finally:
+            self._calls.discard(mine)
+            self._given_up.discard(mine)
+        self._heard_at = time.monotonic()
+        return answer
+
+    def _send(self, method: str, body: bytes) -> Any:
+        return getattr(self._door, method).remote(body)
+
+    async def _knock(self) -> None:
+        """Wait until the door says that it is there. All who ask at once ask once.
+
+        Raises:
+            Gone: it does not.
+        """
+        if self._knocking is None or self._knocking.done():
+            self._knocking = asyncio.create_task(self._ask())  # noqa: TID251 # as above
+        await asyncio.shield(self._knocking)
+
+    async def _ask(self) -> None:
+        try:
+            if self._door is None:
+                self._door = await asyncio.to_thread(ray.get_actor, PREFIX + self.node, NAMESPACE)
+            ref = self._send("here", b"")
+        except (ValueError, RayError) as error:
+            raise Gone(_first_line(error), sent=False) from None
+        try:
+            await asyncio.wait_for(ref, FIRST_S)
+        except TimeoutError:
+            ray.cancel(ref)
+            raise Gone(f"{self.node} did not answer within {FIRST_S:g} s", sent=False) from None
+        except RayError as error:
+            self._door = None
+            raise Gone(_first_line(error), sent=False) from None
+        self._trusted, self._heard_at = True, time.monotonic()
+
+    async def _check(self) -> None:
+        """While there are calls: give them up when the machine says nothing, which Ray may not notice for long."""
+        while self._calls:
+            await asyncio.sleep(LOOK_S)
+            if time.monotonic() - self._heard_at < LOOK_S or self._door is None:
+                continue
+            asked, ref = set(self._calls), self._send("here", b"")
+            try:
+                await asyncio.wait_for(ref, PATIENCE_S)
+                self._heard_at = time.monotonic()
+            except RayError:
+                pass  # the calls are told the same
+            except TimeoutError:
+                self._trusted = False
+                self._given_up |= asked & self._calls
+                for each in asked & self._calls:
+                    each.cancel()
+
+
+class Bridge:
+    """What the frames say, done."""
+
+    def __init__(self, out: int) -> None:
+        self._out = out
+        self._lines: dict[str, Line] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    async def serve(self, reader: asyncio.StreamReader) -> None:
+        """Until nobody writes any more."""
+        while line := await reader.readline():
+            head = head_of(line)
+            body = await reader.readexactly(head["bytes"])
+            if head["do"] == "cancel":
+                if task := self._tasks.get(head["id"]):
+                    task.cancel()
+                continue
+            task = self._tasks[head["id"]] = asyncio.create_task(self._one(head, body))  # noqa: TID251 # as above
+
+    async def _one(self, head: Head, body: bytes) -> None:
+        told: Head = {"id": head["id"]}
+        answer = b""
+        try:
+            answer = await self._do(head, body)
+        except Gone as gone:
+            told |= {"fault": str(gone), "sent": gone.sent}
+        except asyncio.CancelledError:
+            told |= {"fault": "cancelled", "sent": True}
+        except Exception as error:
+            told |= {"fault": f"{type(error).__name__}: {_first_line(error)}", "sent": True}
+        finally:
+            del self._tasks[head["id"]]
+        self.tell(told, answer)
+
+    async def _do(self, head: Head, body: bytes) -> bytes:
+        match head["do"]:
+            case "call":
+                node = head["node"]
+                line = self._lines.get(node) or self._lines.setdefault(node, Line(node))
+                return await line.call(head["method"], body)
+            case "put":
+                await asyncio.to_thread(kv.put, head["key"], head["record"])
+            case "delete":
+                await asyncio.to_thread(kv.delete, head["key"])
+            case "take_away":
+                await asyncio.to_thread(doors.take_away, head["node"])
+        return b""
+
+    def tell(self, head: Head, body: bytes = b"") -> None:
+        """Write a frame. A reader that is slow holds up all, and nothing is kept for it here."""
+        rest = memoryview(frame(head, body))
+        while rest:
+            rest = rest[os.write(self._out, rest) :]
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:500]
+
+
+async def _serve(out: int) -> None:
+    reader = asyncio.StreamReader(limit=MOST_HEAD)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    bridge = Bridge(out)
+    bridge.tell({"id": 0})
+    await bridge.serve(reader)
+
+
+def main() -> None:
+    """Serve until nobody writes any more."""
+    out = os.dup(1)
+    os.dup2(2, 1)  # what Ray prints is no frame
+    doors.join(sys.argv[1])
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_serve(out))
+    os._exit(0)  # without Ray's farewell, which can take seconds
+
+
+if __name__ == "__main__":
+    main()

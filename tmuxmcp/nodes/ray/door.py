@@ -1,0 +1,223 @@
+"""The door of a machine: an actor that holds its broker, and does what gateways ask. It keeps nothing else.
+
+All its methods run on one event loop, on which the broker lives. What comes and goes is JSON, so that another version
+can at least say that it is one. An error is an answer: an exception that comes out of here is a defect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from tmuxmcp import __version__
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract import requests as q
+from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
+from tmuxmcp.errors import Internal, NodeUnreachable, TmuxMcpError, Unauthorized, Unsupported, shortage
+from tmuxmcp.host import signals
+from tmuxmcp.host.stateid import state_id
+from tmuxmcp.nodes import wire
+
+log = logging.getLogger(__name__)
+
+CHANGES_S = 10.0
+"""So long a door waits for a change before it says that there is none: whoever follows asks again."""
+
+MACHINE_ID = Path("/etc/machine-id")
+
+
+@dataclass(frozen=True)
+class Home:
+    """What a machine gives its door."""
+
+    broker: Broker
+    state_dir: Path
+    secret: str
+    """The fleet's, as a file on this machine has it."""
+
+
+Opens = Callable[[], AbstractAsyncContextManager[Home]]
+"""Opens the broker of the machine that it runs on."""
+
+Act = Callable[[Home, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+
+
+class Door:
+    """The actor. Its methods' names and `version` and `secret` in what they are sent stay, whatever else changes."""
+
+    def __init__(self, node: str, opens: Opens) -> None:
+        # A raylet may start its workers with SIGCHLD ignored, and the tmux server that we start would inherit it.
+        with suppress(ValueError):  # not the main thread: whoever opens tmux does it for what it starts
+            signals.reset()
+        self._node, self._opens = node, opens
+        self._opened: asyncio.Future[Home] | None = None
+        self._holding: asyncio.Task[None] | None = None
+
+    async def call(self, sent: bytes) -> bytes:
+        """Do one call of an operation."""
+        return await self._answer(sent, self._call)
+
+    async def changes(self, sent: bytes) -> bytes:
+        """What a session printed from an offset on, as soon as there is something; nothing after `CHANGES_S`."""
+        return await self._answer(sent, self._changes)
+
+    async def here(self, sent: bytes) -> bytes:
+        """Say that the door is there, and nothing else."""
+        return b""
+
+    async def hello(self, sent: bytes) -> bytes:
+        """How this machine is, also for another version."""
+        return await self._answer(sent, self._hello, any_version=True)
+
+    # ---- the broker ----------------------------------------------------------------------------
+
+    async def _open(self) -> Home:
+        """The broker and what belongs to it; whoever asks while it opens waits for the same."""
+        if self._opened is None:
+            self._opened = asyncio.get_running_loop().create_future()
+            # The loop is Ray's, which knows no task group around all calls.
+            self._holding = asyncio.create_task(self._hold(self._opened))  # noqa: TID251
+        return await asyncio.shield(self._opened)
+
+    async def _hold(self, opened: asyncio.Future[Home]) -> None:
+        try:
+            async with self._opens() as home:
+                await anyio.to_thread.run_sync(self._claim, home.state_dir)
+                opened.set_result(home)
+                await asyncio.Event().wait()
+        except BaseException as error:
+            self._opened = None  # the next call tries again
+            if opened.done():
+                log.exception("the broker has ended")
+                raise
+            opened.set_exception(error if isinstance(error, Exception) else Internal("The broker did not open."))
+
+    def _claim(self, state_dir: Path) -> None:
+        """Have the name be this machine's.
+
+        Raises:
+            NodeUnreachable: another machine has it.
+        """
+        from tmuxmcp.nodes.ray import kv
+
+        mine = machine_id(state_dir)
+        record = {"machine_id": mine, "host": os.uname().nodename, "state_dir": str(state_dir)}
+        there = kv.claim(f"machine:{self._node}", record)
+        if there["machine_id"] != mine:
+            where = f"{there['host']} ({there['state_dir']})"
+            raise NodeUnreachable(
+                f"The name {self._node} belongs to {where}, and {record['host']} ({state_dir}) has the same label.",
+                hint="Give one of them another name; or, if the first is gone for good: tmuxmcp fleet forget "
+                + self._node,
+                node=self._node,
+            )
+
+    # ---- answering -----------------------------------------------------------------------------
+
+    async def _answer(self, sent: bytes, act: Act, *, any_version: bool = False) -> bytes:
+        try:
+            asked = json.loads(sent)
+            home = await self._open()
+            self._admit(asked, home.secret, any_version)
+            answer = await act(home, asked)
+        except TmuxMcpError as error:
+            answer = wire.answer_sent(error)
+        except Exception as error:
+            answer = wire.answer_sent(shortage(error) or self._defect())
+        return json.dumps(answer).encode()
+
+    def _admit(self, asked: Mapping[str, Any], secret: str, any_version: bool) -> None:
+        """
+        Raises:
+            Unauthorized: it does not know the secret.
+            Unsupported: it is of another version.
+        """
+        if not hmac.compare_digest(str(asked.get("secret", "")).encode(), secret.encode()):
+            hint = "The file of the setting fleet_secret has to be the same on all machines of the fleet."
+            raise Unauthorized(f"The call does not have the secret of {self._node}'s door.", hint=hint)
+        if not any_version and asked.get("version") != __version__:
+            raise Unsupported(
+                f"The door of {self._node} is of tmuxmcp {__version__}, the gateway of {asked.get('version')}.",
+                hint="Install the same version on all machines, then `tmuxmcp fleet up`: sessions do not notice.",
+                node=self._node,
+            )
+
+    def _defect(self) -> Internal:
+        log.exception("a call failed")
+        return Internal(f"Something unexpected failed inside tmuxmcp on {self._node}.", hint="The door's log has it.")
+
+    async def _call(self, home: Home, asked: Mapping[str, Any]) -> dict[str, Any]:
+        request, call = wire.request_received(asked["request"]), wire.call_received(asked["call"])
+        return wire.answer_sent(await home.broker.do(request, call))
+
+    async def _changes(self, home: Home, asked: Mapping[str, Any]) -> dict[str, Any]:
+        call = wire.call_received(asked["call"])
+        follow = home.broker.follow(asked["session_id"], asked["since"], call=call)
+        told: list[dict[str, Any]] = []
+        with anyio.move_on_after(CHANGES_S):
+            while not told and (batch := await follow.batch()):
+                told = [sent for change in batch if (sent := change_sent(change))]
+        return {"changes": told}
+
+    async def _hello(self, home: Home, asked: Mapping[str, Any]) -> dict[str, Any]:
+        health = await home.broker.do(q.Health(), wire.call_received(asked["call"]))
+        live = health.sessions
+        return {
+            "version": __version__,
+            "live": live,
+            "free": max(health.limits["max_sessions"] - live, 0),
+            "machine_id": machine_id(home.state_dir),
+            "host": os.uname().nodename,
+            "state_dir": str(home.state_dir),
+            "pid": os.getpid(),
+            "niceness": os.getpriority(os.PRIO_PROCESS, 0),
+            "failed": [f"{check.name}: {check.message}" for check in health.checks if not check.ok],
+        }
+
+
+def machine_id(state_dir: Path) -> str:
+    """What tells machines apart, also two that share a state directory, and one whose sessions are gone."""
+    host = MACHINE_ID.read_bytes() if MACHINE_ID.exists() else b""
+    return f"{state_id(state_dir)}-{hashlib.sha256(host).hexdigest()[:8]}"
+
+
+def change_sent(change: object) -> dict[str, Any] | None:
+    """An event of those that a gateway follows; None: it is none of them."""
+    match change:
+        case Output(offset, data):
+            return {"output": offset, "data": base64.b64encode(data).decode()}
+        case Gap(offset, until):
+            return {"gap": offset, "until": until}
+        case Exit(code, signal):
+            return {"exit": code, "signal": signal}
+        case Lost():
+            return {"lost": True}
+        case Destroyed():
+            return {"destroyed": True}
+    return None
+
+
+def change_received(sent: Mapping[str, Any]) -> Change:
+    """The event that was sent."""
+    match sent:
+        case {"output": offset, "data": data}:
+            return Output(offset, base64.b64decode(data))
+        case {"gap": offset, "until": until}:
+            return Gap(offset, until)
+        case {"exit": code, "signal": signal}:
+            return Exit(code, signal)
+        case {"lost": True}:
+            return Lost()
+    return Destroyed()

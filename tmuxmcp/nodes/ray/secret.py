@@ -1,0 +1,67 @@
+"""The fleet's secret: a file that all its machines have. Doors want it with each call, Ray with each connection."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
+
+SHORTEST = 32
+"""Characters of a secret."""
+
+MOST_BYTES = 4096
+
+
+def read(file: Path) -> str:
+    """The secret.
+
+    Raises:
+        IoError: there is no such file, or it cannot be read.
+        PermissionDenied: others than its owner may read it.
+        InvalidArgument: it is too short.
+    """
+    try:
+        with open(file, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as opened:
+            state = os.fstat(opened.fileno())
+            if state.st_mode & 0o077 or state.st_uid not in (os.getuid(), 0):
+                raise PermissionDenied(f"Others may read or own {file}.", hint=f"chmod 600 {file}")
+            found = opened.read(MOST_BYTES).decode("ascii", "replace").strip()
+    except FileNotFoundError:
+        hint = "`tmuxmcp fleet up` makes it on the first machine; copy it to the others, mode 600."
+        raise IoError(f"There is no secret of the fleet in {file}.", hint=hint) from None
+    except OSError as error:
+        raise IoError(f"The fleet's secret {file} cannot be read: {error.strerror}.") from error
+    if len(found) < SHORTEST:
+        raise InvalidArgument(f"The secret in {file} has fewer than {SHORTEST} characters.", hint="Remove the file.")
+    return found
+
+
+def make(file: Path) -> str:
+    """The secret, made where there is none yet.
+
+    Raises:
+        IoError, PermissionDenied, InvalidArgument: as `read`.
+    """
+    if not file.exists():
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        beside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+        fd = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w") as made:
+            made.write(secrets.token_hex(32) + "\n")
+        try:
+            os.link(beside, file)
+        except FileExistsError:
+            pass
+        finally:
+            os.unlink(beside)
+    return read(file)
+
+
+def environment(variables: Mapping[str, str], file: os.PathLike[str]) -> dict[str, str]:
+    """Variables with which Ray asks for the fleet's secret and shows it, unless they say how Ray authenticates."""
+    if any(name.startswith("RAY_AUTH_") for name in variables):
+        return dict(variables)
+    return {**variables, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": os.fspath(file)}

@@ -1,0 +1,310 @@
+"""Gateways reach doors by two children: the bridge, which calls, and the watcher, which knows the machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import anyio
+
+from tmuxmcp import __version__
+from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
+from tmuxmcp.contract.request import R, Request
+from tmuxmcp.errors import InvalidArgument, NodeUnreachable, OutcomeUnknown, TmuxMcpError
+from tmuxmcp.host import ourselves
+from tmuxmcp.nodes import wire
+from tmuxmcp.nodes.ray import cluster_of, need_ray
+from tmuxmcp.nodes.ray.child import Bridge, Watcher
+from tmuxmcp.nodes.ray.door import change_received
+from tmuxmcp.nodes.ray.secret import environment
+from tmuxmcp.nodes.transport import Machine, Tombstone
+
+PATIENCE_S = 20.0
+"""So long a look is asked for again: a door that died is back after 3 s, on a busy machine after 10."""
+
+CONNECT_S = 20.0
+"""So long the children have for their first word: they import Ray and look for the cluster."""
+
+HELLO_S = 3.0
+"""So long a door has to say how its machine is."""
+
+STALE_S = 15.0
+"""After so long a silence of the watcher nobody knows which machines are there."""
+
+HELLO_COST_S = 0.01
+"""So many seconds for each machine pass before all are asked again: with a thousand, ten."""
+
+RETRY_S = 0.2
+
+
+class RayTransport:
+    """The way to the doors of a Ray cluster."""
+
+    def __init__(self, bridge: Bridge, watcher: Watcher, secret: str) -> None:
+        self.patience_s = PATIENCE_S
+        self._bridge, self._watcher, self._secret = bridge, watcher, secret
+        self._hellos: dict[str, tuple[float, dict[str, Any]]] = {}
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, fleet: str, secret: str, secret_file: os.PathLike[str]) -> AsyncIterator[RayTransport]:
+        """A transport for the setting `fleet`, until it is left. What cannot be reached is told by the calls.
+
+        Raises:
+            Unsupported: Ray is not installed.
+        """
+        need_ray()
+        address, env = cluster_of(fleet), environment(ourselves.environment(), secret_file)
+        bridge, watcher = Bridge(address, env), Watcher(address, env)
+        try:
+            async with anyio.create_task_group() as tasks:
+                for each in (bridge.run, bridge.write, watcher.run):
+                    tasks.start_soon(each)
+                try:
+                    yield cls(bridge, watcher, secret)
+                finally:
+                    tasks.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise _only(group) from None  # the group wraps what passes through it
+
+    # ---- which machines ------------------------------------------------------------------------
+
+    async def names(self) -> list[str]:
+        """The machines that have a door or had one, and those that are in the cluster by their label."""
+        return sorted(await self._known())
+
+    async def machines(self) -> list[Machine]:
+        """Each as it is, asked where it is in the cluster."""
+        known = await self._known()
+        hellos: dict[str, dict[str, Any]] = {}
+        async with anyio.create_task_group() as tasks:
+            for name, facts in known.items():
+                if facts["alive"] and facts["hung"]:
+                    tasks.start_soon(self._hello, name, HELLO_COST_S * len(known), hellos)
+        return [_machine(name, facts, hellos.get(name)) for name, facts in sorted(known.items())]
+
+    async def _known(self) -> dict[str, dict[str, Any]]:
+        """What the watcher knows of the machines that are not given up.
+
+        Raises:
+            NodeUnreachable: the cluster does not answer.
+        """
+        told = await self._told()
+        found: dict[str, dict[str, Any]] = told["machines"]
+        return {name: facts for name, facts in found.items() if not _given_up(facts, told["tombs"].get(name))}
+
+    async def _told(self) -> Mapping[str, Any]:
+        with anyio.move_on_after(CONNECT_S):
+            await self._watcher.first()
+        told = self._watcher.told
+        if told is None:
+            raise NodeUnreachable(
+                f"The Ray cluster cannot be asked for its machines: {self._watcher.why or 'it does not answer'}.",
+                hint="See `tmuxmcp fleet status`; this machine needs a raylet of the cluster (`tmuxmcp fleet join`).",
+            )
+        return told
+
+    async def _hello(self, node: str, good_s: float, into: dict[str, dict[str, Any]]) -> None:
+        """Ask a door how its machine is, if it was not asked just now; nothing when it does not say."""
+        at, known = self._hellos.get(node, (-good_s, {}))
+        if known and time.monotonic() - at < good_s:
+            into[node] = known
+            return
+        with anyio.move_on_after(HELLO_S), suppress(TmuxMcpError):
+            try:
+                told = _received(await self._ask(node, "hello", {"call": wire.call_sent(Call(person=True))}))
+            except TmuxMcpError as error:
+                told = {"note": str(error)} if not isinstance(error, NodeUnreachable | OutcomeUnknown) else {}
+                into[node] = told
+                raise
+            self._hellos[node] = time.monotonic(), told
+            into[node] = told
+
+    # ---- calls ---------------------------------------------------------------------------------
+
+    async def call(self, node: str, request: Request[R], call: Call) -> R:
+        """One call of a door."""
+        await self._check(node)
+        asked = {"request": wire.request_sent(request), "call": wire.call_sent(call)}
+        return wire.answer_received(request, await self._ask(node, "call", asked))
+
+    async def follow(self, node: str, session_id: str, since: int, call: Call) -> AsyncIterator[Change]:
+        """Ask for what was printed since, again and again: so nothing piles up, and a break costs nothing."""
+        await self._check(node)
+        broken_at: float | None = None
+        while True:
+            asked = {"session_id": session_id, "since": since, "call": wire.call_sent(call)}
+            try:
+                answer = _received(await self._ask(node, "changes", asked))
+            except (NodeUnreachable, OutcomeUnknown) as error:
+                broken_at = broken_at or time.monotonic()
+                if time.monotonic() - broken_at > self.patience_s:
+                    raise NodeUnreachable(error.message, hint=error.hint, **error.details) from None
+                await anyio.sleep(RETRY_S)
+                continue
+            broken_at = None
+            for sent in answer["changes"]:
+                change = change_received(sent)
+                yield change
+                match change:
+                    case Output(offset, data):
+                        since = offset + len(data)
+                    case Gap():
+                        since = max(since, change.until)
+                    case Exit() | Lost() | Destroyed():
+                        return
+
+    async def _check(self, node: str) -> None:
+        """
+        Raises:
+            LookupError: no machine has this name.
+        """
+        if node not in await self._known():
+            with suppress(OSError, anyio.BrokenResourceError), anyio.move_on_after(HELLO_S):
+                await self._watcher.news()  # it may have come just now
+            if node not in await self._known():
+                raise LookupError(node)
+
+    async def _ask(self, node: str, method: str, asked: dict[str, Any]) -> dict[str, Any]:
+        """What a door answers.
+
+        Raises:
+            NodeUnreachable: nothing was sent.
+            OutcomeUnknown: it may have been sent.
+        """
+        await self._connected(node)
+        body = json.dumps({"version": __version__, "secret": self._secret, **asked}).encode()
+        head, answer = await self._bridge.ask({"do": "call", "node": node, "method": method}, body)
+        if "fault" in head:
+            raise _broken(node, head)
+        received: dict[str, Any] = json.loads(answer)
+        return received
+
+    async def _connected(self, node: str = "") -> None:
+        if self._bridge.ready.is_set():
+            return
+        with anyio.move_on_after(CONNECT_S):
+            await self._bridge.ready.wait()
+            return
+        why = self._bridge.why or "it does not answer"
+        details = {"node": node} if node else {}
+        raise NodeUnreachable(f"There is no connection to the Ray cluster: {why}.", hint="Nothing was sent.", **details)
+
+    # ---- what operators say --------------------------------------------------------------------
+
+    async def drain(self, node: str, drained: bool) -> None:
+        """Keep it in the cluster's store. Placing again takes back that a machine was given up."""
+        if drained:
+            await self._check_name(node)
+            await self._write({"do": "put", "key": f"drain:{node}", "record": {"at": _now()}})
+        else:
+            if node not in (await self._told())["tombs"]:
+                await self._check_name(node)
+            await self._write({"do": "delete", "key": f"tomb:{node}"})
+            await self._write({"do": "delete", "key": f"drain:{node}"})
+        await self._news()
+
+    async def forget(self, node: str) -> Tombstone:
+        """Keep the tombstone in the cluster's store, and take the door away."""
+        facts = await self._check_name(node)
+        tomb = Tombstone(node, facts.get("machine", {}).get("machine_id", ""), _now())
+        await self._write(
+            {"do": "put", "key": f"tomb:{node}", "record": {"machine_id": tomb.machine_id, "at": tomb.at}}
+        )
+        await self._write({"do": "take_away", "node": node})
+        await self._write({"do": "delete", "key": f"machine:{node}"})
+        await self._news()
+        return tomb
+
+    async def tombstones(self) -> list[Tombstone]:
+        """As the watcher saw them last."""
+        tombs = (await self._told())["tombs"]
+        return [Tombstone(node, tomb["machine_id"], tomb["at"]) for node, tomb in sorted(tombs.items())]
+
+    async def _check_name(self, node: str) -> dict[str, Any]:
+        known = await self._known()
+        if node not in known:
+            names = ", ".join(sorted(known)) or "none"
+            raise InvalidArgument(f"This fleet has no machine {node!r}.", hint=f"Machines are: {names}.", node=node)
+        return known[node]
+
+    async def _write(self, head: dict[str, Any]) -> None:
+        """
+        Raises:
+            NodeUnreachable, OutcomeUnknown: it is not known to be written.
+        """
+        await self._connected()
+        told, _ = await self._bridge.ask(head)
+        if "fault" in told:
+            raise _broken("", told)
+
+    async def _news(self) -> None:
+        with suppress(OSError, anyio.BrokenResourceError), anyio.move_on_after(HELLO_S):
+            await self._watcher.news()
+
+
+def _only(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _broken(node: str, head: Mapping[str, Any]) -> TmuxMcpError:
+    """What a call is told that has no answer."""
+    details = {"node": node} if node else {}
+    who = f"The door of {node}" if node else "The Ray cluster"
+    if head["sent"]:
+        return OutcomeUnknown(f"{who} broke under the call: {head['fault']}.", **details)
+    return NodeUnreachable(
+        f"{who} does not answer: {head['fault']}.", hint="Nothing was done. Try again later.", **details
+    )
+
+
+def _received(answer: dict[str, Any]) -> dict[str, Any]:
+    """What a door answers that is no result of an operation.
+
+    Raises:
+        TmuxMcpError: the error that it told.
+    """
+    if "error" in answer:
+        raise wire.error_of(answer["error"])
+    return answer
+
+
+def _given_up(facts: Mapping[str, Any], tomb: Mapping[str, Any] | None) -> bool:
+    """Whether a machine is the one that was given up; another one of its name is not."""
+    if tomb is None:
+        return False
+    machine = facts.get("machine")
+    return not machine or not tomb["machine_id"] or machine["machine_id"] == tomb["machine_id"]
+
+
+def _machine(name: str, facts: Mapping[str, Any], hello: Mapping[str, Any] | None) -> Machine:
+    note = ""
+    if not facts["hung"]:
+        note = "it has no door: run `tmuxmcp fleet up`"
+    elif hello and hello.get("version", __version__) != __version__:
+        note = f"its door is of tmuxmcp {hello['version']}: run `tmuxmcp fleet up`"
+    elif hello:
+        note = hello.get("note", "") or "; ".join(hello.get("failed", ()))
+    return Machine(
+        name,
+        labels=facts["labels"],
+        alive=bool(facts["alive"] and hello and "live" in hello),
+        version=hello.get("version", "") if hello else "",
+        live=hello.get("live") if hello else None,
+        free=hello.get("free") if hello else None,
+        machine_id=facts.get("machine", {}).get("machine_id", ""),
+        drained="drain" in facts,
+        note=note,
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,58 @@
+"""The child that watches the machines of a cluster: `python -m tmuxmcp.nodes.ray.watcher ADDRESS`.
+
+Ray tells of its nodes in calls that block while the head is away, and that can abort the process: so it is a process
+by itself. It prints a frame each time something has changed, one after each byte that it is sent, and one now and then.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from typing import Any
+
+from tmuxmcp.nodes.ray import doors, kv
+from tmuxmcp.nodes.ray.frames import frame
+
+EVERY_S = 1.0
+"""Time between two looks."""
+
+HEARTBEAT_S = 5.0
+"""So often it says something, whatever happens."""
+
+
+def look() -> dict[str, Any]:
+    """All machines and tombstones, as the cluster knows them now."""
+    found = doors.machines()
+    tombs = {}
+    for key, record in sorted(kv.records().items()):
+        kind, _, node = key.partition(":")
+        if kind == "tomb":
+            tombs[node] = record
+        elif node in found:
+            found[node][kind] = record
+    return {"machines": found, "tombs": tombs}
+
+
+def main() -> None:
+    """Watch until nobody reads any more."""
+    out = os.dup(1)
+    os.dup2(2, 1)  # what Ray prints is no frame
+    doors.join(sys.argv[1])
+    last, told_at = None, 0.0
+    asked = True
+    while True:
+        found = look()
+        if asked or found != last or time.monotonic() - told_at > HEARTBEAT_S:
+            last, told_at = found, time.monotonic()
+            rest = memoryview(frame(found))
+            while rest:
+                rest = rest[os.write(out, rest) :]
+        asked = bool(select.select([0], [], [], EVERY_S)[0])
+        if asked and not os.read(0, 4096):
+            os._exit(0)  # without Ray's farewell, which can take seconds
+
+
+if __name__ == "__main__":
+    main()
