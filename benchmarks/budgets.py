@@ -23,7 +23,21 @@ from pathlib import Path
 import anyio
 import psutil
 
-from benchmarks import crowds, exports, page, past, pausing, peers, readiness, service, sizes, terminal, timing, watched
+from benchmarks import (
+    crowds,
+    exports,
+    fleet,
+    page,
+    past,
+    pausing,
+    peers,
+    readiness,
+    service,
+    sizes,
+    terminal,
+    timing,
+    watched,
+)
 from benchmarks.common import Row, workshop
 from benchmarks.crowds import wake_ups
 from benchmarks.interleave import Times, in_turn
@@ -330,6 +344,7 @@ MEASURES: dict[str, Callable[[bool], list[Row]]] = {
     "sizes": sizes.sizes,
     "crowds": crowds.crowds,
     "peers": peers.peers,
+    "fleet": fleet.fleet,
 }
 
 

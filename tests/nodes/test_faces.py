@@ -151,7 +151,10 @@ def test_what_works_on_a_machine_alone_is_run_there_by_ssh(brokers: Brokers, sta
         assert "logged" in logged.stdout
         listed = run_command_line(state_dir, "history", "far@n1", f"--fleet={brokers.file}", "--json", PATH=path)
         assert [each["text"] for each in json.loads(listed.stdout)["commands"]] == ["echo logged"]
-        assert (tmp_path / "hosts").read_text() == "-- me@there\n" * 2
+        assert "logged" in run_command_line(state_dir, "log", *fleet, "far", PATH=path).stdout
+        assert (tmp_path / "hosts").read_text() == "-- me@there\n" * 3
+        nobody = run_command_line(state_dir, "log", *fleet, "gone@n1", status=3, PATH=path)
+        assert "SESSION_NOT_FOUND" in nobody.stderr
         attach = json.loads(run_command_line(state_dir, "attach", *fleet, "--json", "far@n1").stdout)
         assert attach["argv"][:3] == ["ssh", "--", "me@there"]
         assert attach["argv"][3].startswith("tmux -S ")

@@ -13,17 +13,18 @@ from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import parse
 from tmuxmcp.errors import TmuxMcpError, shortage
 
-
-def _is_elsewhere(words: Sequence[str]) -> bool:
-    """Whether one of the words may name a session of another machine, before that is looked at closely."""
-    return any("@" in word for word in words)
+HERE = frozenset({"new", "run", "send", "read", "search", "list", "ls", "view", "kill", "page"})
+"""Verbs that are not run elsewhere: their work is operations, which go to each machine; the page is this machine's."""
 
 
-def _on_its_machine(options: argparse.Namespace, words: Sequence[str]) -> int:
-    """Do what names a session of another machine and can only be done there; all else as ever."""
-    from tmuxmcp.cli import elsewhere
+def _do(options: argparse.Namespace, words: Sequence[str]) -> int:
+    """Do what the words say; on the session's own machine, if it is another one and it can only be done there."""
+    if hasattr(options, "session") and options.verb not in HERE:
+        from tmuxmcp.cli import elsewhere
 
-    status: int = elsewhere.run(options, words) if elsewhere.meant(options) else options.handler(options)
+        if elsewhere.meant(options):
+            return elsewhere.run(options, words)
+    status: int = options.handler(options)
     return status
 
 
@@ -32,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         options = parse(words)
-        status: int = _on_its_machine(options, words) if _is_elsewhere(words) else options.handler(options)
+        status = _do(options, words)
         sys.stdout.flush()
         return status
     except TmuxMcpError as error:

@@ -17,41 +17,42 @@ from pathlib import Path
 import anyio
 
 from tmuxmcp.cli import output
-from tmuxmcp.cli.calling import CALLER
+from tmuxmcp.cli.calling import CALLER, is_fleet_id
 from tmuxmcp.cli.service import effective
-from tmuxmcp.contract import requests as q
-from tmuxmcp.contract.call import Call
-from tmuxmcp.errors import InvalidArgument, NodeUnreachable, ProgramNotFound, SessionNotFound, Unsupported
-from tmuxmcp.nodes.names import AT, is_node, split
-
-OVER_THE_NETWORK = frozenset({"new", "run", "send", "read", "search", "list", "view", "kill", "fleet"})
-"""Verbs whose work is operations: they go to each machine as those do."""
+from tmuxmcp.errors import InvalidArgument, ProgramNotFound, SessionNotFound, Unsupported
+from tmuxmcp.nodes.names import split
 
 OURS = ("--config", "--fleet", "--state-dir")
 """Options that are for this machine."""
 
 
-def meant(options: argparse.Namespace) -> str:
-    """The id of another machine's session that a verb names which works there alone; empty: there is none."""
-    if options.verb in OVER_THE_NETWORK:
-        return ""
-    named = [getattr(options, name, None) for name in ("session", "id")]
-    found = next((each for each in named if isinstance(each, str) and AT in each), "")
-    return found if is_node(found.rpartition(AT)[2]) and "/" not in found else ""
+def meant(options: argparse.Namespace) -> bool:
+    """Whether a verb is for a session that is on another machine, and works there alone."""
+    if getattr(options, "all", False):
+        return False
+    named = _named(options)
+    if is_fleet_id(named):
+        return True
+    return not ("/" in named or named.endswith(".cast")) and effective(options)[0].fleet != "off"
+
+
+def _named(options: argparse.Namespace) -> str:
+    """The session that a verb names; empty: the default session."""
+    return options.session or getattr(options, "id", None) or ""
 
 
 def run(options: argparse.Namespace, words: Sequence[str]) -> int:
     """Become ssh, which runs the verb on the session's machine."""
-    session_id = meant(options)
-    name, node = split(session_id)
-    host, attach_command = anyio.run(_place, options, name, node)
+    named = _named(options)
+    session_id, host, attach_command = anyio.run(_place, options, named)
+    name = split(session_id)[0]
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    state_dir = _state_dir(attach_command)
     if options.verb == "attach" and not options.take:
         command = attach_command
     else:
-        there = [name if word == session_id else word for word in _without(OURS, words)]
-        command = shlex.join(["tmuxmcp", *there, "--state-dir", state_dir])
+        there = [name if named and word == named else word for word in _without(OURS, words)]
+        there += [] if named else ["--session", name]
+        command = shlex.join(["tmuxmcp", *there, "--state-dir", _state_dir(attach_command)])
     argv = ["ssh", *["-t"] * terminal, "--", host, command]
     if options.json and options.verb == "attach":
         output.write_json({"session_id": session_id, "argv": argv})
@@ -63,29 +64,33 @@ def run(options: argparse.Namespace, words: Sequence[str]) -> int:
     os.execv(ssh, argv)
 
 
-async def _place(options: argparse.Namespace, name: str, node: str) -> tuple[str, str]:
-    """Where ssh finds the machine, and the command that attaches there."""
+async def _place(options: argparse.Namespace, named: str) -> tuple[str, str, str]:
+    """The session's whole id, where ssh finds its machine, and the command that attaches there."""
     from tmuxmcp.app import open_fleet, setup_logging
+    from tmuxmcp.contract import requests as q
+    from tmuxmcp.contract.call import Call
 
     settings = effective(options)[0]
     setup_logging("warning", settings.log_format)
     if settings.fleet == "off":
-        raise InvalidArgument(f"{name}{AT}{node} is on another machine, and no fleet is named.", hint="Give --fleet.")
+        raise InvalidArgument(f"{named} is on another machine, and no fleet is named.", hint="Give --fleet.")
     async with open_fleet("", settings, CALLER) as fleet:
-        machine = next((each for each in await fleet.machines() if each.name == node), None)
-        if machine is None:
-            await fleet.get_session(f"{name}{AT}{node}")  # says why
-            raise SessionNotFound(f"This fleet has no machine {node}.")
+        if named:
+            session_id = (await fleet.get_session(named)).session_id
+        else:
+            session_id = (await fleet.list_sessions(limit=1)).default_session_id or ""
+        if not session_id:
+            raise SessionNotFound("There is no default session yet.", hint="Name one: `tmuxmcp list` shows them.")
+        name, node = split(session_id)
+        machine = next(each for each in await fleet.machines() if each.name == node)
         if not machine.ssh:
             raise Unsupported(
                 f"Nobody said how ssh reaches {node}, and `tmuxmcp {options.verb}` works on a session's own machine.",
                 hint=f'Give it ssh = "USER@HOST" in {settings.fleet}, or run `tmuxmcp {options.verb} {name}` there.',
                 node=node,
             )
-        if not machine.alive:
-            raise NodeUnreachable(f"{node} does not answer: {machine.note}", hint="Try again later.", node=node)
         facts = await fleet.transport.call(node, q.GetSession(name), Call(CALLER))
-        return machine.ssh, facts.attach_command
+        return session_id, machine.ssh, facts.attach_command
 
 
 def _state_dir(attach_command: str) -> str:

@@ -16,7 +16,7 @@ import anyio
 from tmuxmcp.broker.confirmations import Confirmations
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import session_id
-from tmuxmcp.cli.calling import with_broker
+from tmuxmcp.cli.calling import with_any, with_broker
 from tmuxmcp.cli.service import effective
 from tmuxmcp.cli.stage import Stage
 from tmuxmcp.cli.table import table_of
@@ -27,6 +27,7 @@ from tmuxmcp.terminal.capture import clip
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
+    from tmuxmcp.nodes.anybroker import AnyBroker
 
 TABLE_EVERY_S = 1.0
 """Time between two tables."""
@@ -48,7 +49,7 @@ def watch(options: argparse.Namespace) -> int:
 def watch_list(options: argparse.Namespace) -> int:
     """`tmuxmcp list --watch`."""
     live = sys.stdout.isatty() and not options.json
-    return with_broker(options, _list_live if live else _list_plain)
+    return with_any(options, _list_live if live else _list_plain)
 
 
 # ---- one session ---------------------------------------------------------------------------------
@@ -126,7 +127,7 @@ async def _watch_plain(broker: Broker, options: argparse.Namespace) -> int:
 # ---- all sessions --------------------------------------------------------------------------------
 
 
-async def _list_live(broker: Broker, options: argparse.Namespace) -> int:
+async def _list_live(broker: AnyBroker, options: argparse.Namespace) -> int:
     state_dir = effective(options)[0].state_dir
     async with Stage.open() as stage:
         while not stage.left.is_set():
@@ -137,13 +138,14 @@ async def _list_live(broker: Broker, options: argparse.Namespace) -> int:
                 rows = [*rows[: max(lines - 2, 0)], f"... and {len(rows) - max(lines - 2, 0)} more"[:cols]]
             waiting = sum(not each.granted for each in Confirmations(state_dir).all())
             asked = f"  {waiting} wait for your answer: tmuxmcp policy pending" * bool(waiting)
+            asked += f"  no answer: {', '.join(found.missing)}" if found.missing else ""
             bar = f" {found.count} sessions{asked}  {time.strftime('%H:%M:%S')}  q ends"[:cols].ljust(cols)
             stage.paint([*rows, *[""] * (lines - len(rows) - 1), f"\x1b[7m{bar}"])
             await stage.wait(TABLE_EVERY_S)
     return stage.status
 
 
-async def _list_plain(broker: Broker, options: argparse.Namespace) -> int:
+async def _list_plain(broker: AnyBroker, options: argparse.Namespace) -> int:
     while True:
         found = await broker.list_sessions(include_exited=options.all, limit=EVERY_SESSION)
         if options.json:

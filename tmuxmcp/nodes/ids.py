@@ -88,7 +88,9 @@ def told(result: T, node: str) -> T:
             case [Result(), *_]:
                 changes[name] = [told(each, node) for each in value]
     match result:
-        case r.SessionFacts() | r.SessionSummary():
+        case r.SessionFacts():
+            changes |= {"node": node, "watch_url": None}  # the page is on a loopback port there
+        case r.SessionSummary():
             changes["node"] = node
         case r.RequestUserInputResult():
             changes["request_id"] = f"{result.request_id}{ASKED_AT}{node}"

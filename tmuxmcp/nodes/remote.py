@@ -18,6 +18,7 @@ from typing import Any
 
 import anyio
 import httpx2
+from pydantic import ValidationError
 
 from tmuxmcp import __version__
 from tmuxmcp.contract import requests as q
@@ -43,6 +44,9 @@ PATIENCE_S = 5.0
 
 CONNECT_S = 3.0
 """Longest time until there is a connection."""
+
+KEPT_S = 15.0
+"""So long a connection is kept that nothing uses: a broker ends it after 30 s, and no call must meet that moment."""
 
 ASK_S = 4.0
 """Longest time in which a machine has to say how it is."""
@@ -192,7 +196,7 @@ class Remote:
         return httpx2.AsyncClient(
             base_url=entry.url,
             headers=headers,
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=KEPT_S),
             verify=ssl.create_default_context() if entry.url.startswith("https:") else False,
             trust_env=False,  # no proxy of an environment sees what is typed
             follow_redirects=False,
@@ -322,7 +326,13 @@ def _received(node: str, request: Request[R], status: int, answer: Any) -> R:
         raise wire.error_of(error)
     if status != 200 or not isinstance(answer, dict) or "result" not in answer:
         raise OutcomeUnknown(f"{node} answers {status} with something else than a result.")
-    return wire.answer_received(request, answer)
+    try:
+        return wire.answer_received(request, answer)
+    except ValidationError:
+        raise OutcomeUnknown(
+            f"{node} answers {request.operation.name} in another form than this version knows.",
+            hint="It was done. Have the same version of tmuxmcp on all machines.",
+        ) from None
 
 
 def _why(error: Exception) -> str:
