@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from tests.agent import ToolFailed, an_agent, run_command_line
+from tests.agent import ToolFailed, an_agent, command_line, run_command_line
 from tests.conftest import end_server
 from tests.nodes.brokers import Brokers
 from tests.service import Service
@@ -122,6 +123,8 @@ def test_the_command_line_reaches_all_machines(brokers: Brokers, state_dir: Path
     assert "cli@n2" in tmuxmcp("list").stdout
     status = json.loads(tmuxmcp("fleet", "--json").stdout)
     assert [(each["name"], each["alive"]) for each in status["machines"]] == [("n1", True), ("n2", True), ("n3", True)]
+    checks = {each["name"]: each for each in json.loads(tmuxmcp_doctor(state_dir, brokers))["checks"]}
+    assert (checks["fleet"]["ok"], checks["fleet"]["message"]) == (True, "3 of 3 machines answer")
     assert "HOST" in tmuxmcp("attach", "cli@n2", status=1).stderr
     tmuxmcp("fleet", "drain", "n2")
     assert "drained" in tmuxmcp("fleet").stdout
@@ -131,6 +134,11 @@ def test_the_command_line_reaches_all_machines(brokers: Brokers, state_dir: Path
     assert "--fleet" in without.stderr
     tmuxmcp("kill", "--force", "cli@n2")
     assert "cli@n2" not in tmuxmcp("list").stdout
+
+
+def tmuxmcp_doctor(state_dir: Path, brokers: Brokers) -> str:
+    argv, env = command_line(state_dir, "doctor", "--json", "--fleet", str(brokers.file))
+    return subprocess.run(argv, env=env, capture_output=True, text=True, check=False).stdout
 
 
 def test_what_works_on_a_machine_alone_is_run_there_by_ssh(brokers: Brokers, state_dir: Path, tmp_path: Path):

@@ -93,6 +93,7 @@ def diagnose(flags: Mapping[str, object] | None = None, file: Path | None = None
         ("http", lambda: surroundings.check_http(settings)),
         ("token", lambda: surroundings.check_tokens(settings, os.environ)),
         ("secrets", lambda: surroundings.check_secrets(settings.secrets, _environment(settings))),
+        ("fleet", lambda: surroundings.check_fleet(settings)),
         ("user", surroundings.check_user),
         ("container", lambda: surroundings.check_container(settings.state_dir)),
         ("clients", lambda: surroundings.check_clients(home(), os.environ)),

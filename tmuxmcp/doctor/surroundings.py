@@ -11,7 +11,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tmuxmcp.clients import CLIENTS, URL_KEYS, Client, servers
 from tmuxmcp.config import Settings
@@ -25,6 +25,9 @@ from tmuxmcp.host import sandbox
 from tmuxmcp.host.filesystem import file_system_of
 from tmuxmcp.host.secretvalue import check_source
 from tmuxmcp.tmux.held import user_name
+
+if TYPE_CHECKING:
+    from tmuxmcp.nodes.transport import Machine
 
 ANSWER_S = 2.0
 """A service that does not answer within this is no service of ours."""
@@ -70,6 +73,30 @@ def check_secrets(secrets: Mapping[str, Secret], env: Mapping[str, str]) -> Chec
     if wrong:
         return Check("secrets", False, " ".join(wrong), "Mend `source` of these in the setting secrets, or the files.")
     return Check("secrets", True, ", ".join(secrets) or "none")
+
+
+def check_fleet(settings: Settings) -> Check:
+    """The machines of the fleet answer, and have this version."""
+    if settings.fleet == "off":
+        return Check("fleet", True, "off")
+    import anyio
+
+    try:
+        machines = anyio.run(_machines, settings)
+    except TmuxMcpError as error:
+        return Check("fleet", False, error.message, error.hint or "Mend the setting fleet.")
+    wrong = [each for each in machines if not each.alive or each.note]
+    said = "; ".join(f"{each.name}: {each.note or 'it does not answer'}" for each in wrong)
+    fix = "Look there, or say what is to become of it: tmuxmcp fleet drain, tmuxmcp fleet forget."
+    answer = f"{sum(each.alive for each in machines)} of {len(machines)} machines answer"
+    return Check("fleet", not wrong, f"{answer}; {said}" if said else answer, fix if wrong else "")
+
+
+async def _machines(settings: Settings) -> list[Machine]:
+    from tmuxmcp.app import open_fleet
+
+    async with open_fleet("", settings) as fleet:
+        return await fleet.machines()
 
 
 def _keeps_files_apart(wish: Wish) -> bool:

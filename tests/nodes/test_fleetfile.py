@@ -1,0 +1,77 @@
+"""The file of brokers, and what operators' marks at its end say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
+from tmuxmcp.nodes.fleetfile import Entry, FleetFile, parse
+
+ONE = '[[brokers]]\nname = "n1"\nurl = "https://n1.example:8443/"\n'
+
+
+def test_entries_have_what_was_said_of_them(tmp_path: Path):
+    text = (
+        ONE + 'token_file = "t"\nlabels = {region = "eu"}\nssh = "me@n1"\n[[brokers]]\nname="a"\nurl="http://[::1]:1"\n'
+    )
+    contents = parse(text.encode(), tmp_path / "f")
+    assert list(contents.entries) == ["a", "n1"]
+    assert contents.entries["n1"] == Entry("n1", "https://n1.example:8443", tmp_path / "t", {"region": "eu"}, "me@n1")
+    assert contents.entries["a"] == Entry("a", "http://[::1]:1")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "brokers = 1",
+        "[[brokers]]\n",
+        "[[machines]]\n",
+        "brokers = [[",
+        '[[brokers]]\nname = "N1"\nurl = "http://a"\n',
+        '[[brokers]]\nname = "n1"\nurl = "ftp://a"\n',
+        '[[brokers]]\nname = "n1"\nurl = "http://a"\nport = 1\n',
+        '[[brokers]]\nname = "n1"\nurl = "http://a"\nlabels = {a = 1}\n',
+        '[[brokers]]\nname = "n1"\nurl = "http://a"\nssh = "-oProxyCommand=true"\n',
+        ONE + ONE,
+        ONE + '[[marks]]\nnode = "n1"\nis = "dead"\n',
+        ONE + "# " + "x" * (1 << 20),
+    ],
+)
+def test_a_file_that_is_not_understood_is_refused(text: str):
+    with pytest.raises(InvalidArgument):
+        parse(text.encode(), Path("/f"))
+
+
+def test_marks_are_added_at_the_end_and_the_last_one_counts(tmp_path: Path):
+    path = tmp_path / "brokers.toml"
+    path.write_text(ONE.rstrip("\n") + "  # no end of line")
+    path.chmod(0o600)
+    file = FleetFile(path)
+    file.mark("n1", "drained")
+    file.mark("n1", "forgotten", "abc")
+    assert path.read_text().startswith(ONE.rstrip("\n"))
+    mark = FleetFile(path).read().marks["n1"]
+    assert (mark.said, mark.tombstone.machine_id) == ("forgotten", "abc")
+    file.mark("n1", "open")
+    assert file.read().marks["n1"].said == "open"
+    with pytest.raises(InvalidArgument, match="n1"):
+        file.mark("n2", "drained")
+
+
+def test_only_its_owner_may_write_it(tmp_path: Path):
+    path = tmp_path / "brokers.toml"
+    with pytest.raises(IoError):
+        FleetFile(path).read()
+    path.write_text(ONE)
+    path.chmod(0o666)
+    with pytest.raises(PermissionDenied):
+        FleetFile(path).read()
+
+
+def test_the_kubernetes_folder_names_as_many_brokers_as_there_are_replicas():
+    folder = Path(__file__).parents[2] / "packaging" / "kubernetes"
+    names = parse((folder / "brokers.toml").read_bytes(), folder / "brokers.toml").entries
+    assert f"replicas: {len(names)}\n" in (folder / "brokers.yaml").read_text()
+    assert list(names) == [f"broker-{number}" for number in range(len(names))]
