@@ -162,13 +162,23 @@ async def ready(broker: Broker) -> bool:
     return (await broker.get_session("a")).ready
 
 
-async def test_exec_of_the_session_s_own_shell(broker: Broker):
+@pytest.mark.parametrize(("program", "kind"), [("dash", "sh"), ("bash", "bash"), ("bash -l", "bash")])
+async def test_exec_of_the_session_s_own_shell(broker: Broker, program: str, kind: str):
     await broker.create_session("bash", name="a")
-    await broker.send("exec dash", session_id="a", enter=True, wait_for="ready")
+    await broker.send(f"exec {program}", session_id="a", enter=True, wait_for="ready")
+    if kind == "bash":
+        with pytest.raises(NotAShell, match="adopt=yes"):
+            await broker.run("echo zero", "a")
     result = await broker.run("echo one", "a", adopt="yes")
-    assert result.shell == r.ShellInFront(kind="sh", where="own", level=1, adopted=True, host=None)
+    assert result.output == "one\n"
+    assert result.shell == r.ShellInFront(kind=kind, where="own", level=1, adopted=True, host=None)
     ended = await broker.run("exit 3", "a")
     assert (ended.outcome, ended.exit_code) == ("exited", 3)
+    # The shell itself at a question is no other program.
+    await broker.create_session("bash", name="b")
+    assert (await broker.run("read -e x", "b")).outcome == "ready"
+    with pytest.raises(NotAShell, match="not over"):
+        await broker.run("echo one", "b", adopt="yes")
 
 
 async def test_a_suspended_shell_is_adopted_anew(broker: Broker):

@@ -57,7 +57,7 @@ MAY_BE_OVER = (
 )
 """Of a shell whose prompt and hooks were both changed."""
 
-USE_SEND = "Use send for either."
+USE_SEND = "Use send for either; where another shell took its place (`exec bash`), run with adopt=yes."
 
 
 @dataclass(frozen=True)
