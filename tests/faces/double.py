@@ -125,6 +125,7 @@ EXAMPLES: dict[str, r.Result] = {
         program="/bin/bash",
         args=[],
         pid=12,
+        created_at="2026-01-02T03:04:05.678Z",
         cwd="/x",
         rows=24,
         cols=80,

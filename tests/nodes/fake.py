@@ -62,7 +62,8 @@ class FakeMachine:
                     raise MaxSessions("Full.")
                 self.owners[request.name] = ""
                 return r.CreateSessionResult(
-                    session_id=request.name, program="bash", args=[], pid=1, cwd="/", rows=24, cols=80,
+                    session_id=request.name, program="bash", args=[], pid=1, created_at="", cwd="/", rows=24,
+                    cols=80,
                     mode="shell_prompt", ready=True, attach_command="tmux attach",
                 )  # fmt: skip
             case q.ListSessions():

@@ -311,6 +311,7 @@ class Verbs:
             program=session.meta.program,
             args=session.meta.args,
             pid=look.pid or 0,
+            created_at=session.meta.created_at,
             cwd=look.cwd or None,
             rows=look.rows,
             cols=look.cols,

@@ -140,6 +140,8 @@ class CreateSessionResult(Result):
     args: list[str]
     pid: int
     """The program's own, not its launcher's."""
+    created_at: str
+    """ISO 8601, UTC."""
     cwd: str | None
     rows: int
     cols: int
