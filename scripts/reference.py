@@ -564,8 +564,8 @@ def http() -> list[str]:
         "has the correlation ids of the calls, as the log has them.",
         "",
         "A client that calls for several callers names the one in the header `tmuxmcp-caller` (letters, digits,",
-        "`_` and `-`): each has a default session and read cursors of its own. `tmuxmcp-scopes` (`read,write`)",
-        "takes scopes away.",
+        "`_` and `-`): each has a default session and read cursors of its own. `tmuxmcp-client` says whose",
+        "`request_id`s are meant, and `tmuxmcp-scopes` (`read,write`) takes scopes away.",
         "",
         *table(
             ("method", "scope"), [(f"[`{row.name}`](tools.md#{row.name})", row.scope) for row in OPERATIONS.values()]

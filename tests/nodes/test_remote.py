@@ -131,6 +131,34 @@ async def _ended(fleet: Fleet, name: str):
     return next((each for each in commands if each.exit_code == 7), None)
 
 
+async def test_asking_again_says_what_became_of_a_call(fleet: Fleet, brokers: Brokers, tmp_path: Path):
+    name, ran, go = await make(fleet, "n2", "asked"), tmp_path / "ran", tmp_path / "go"
+    command = f"echo once >>{ran}; {until_exists(go)}; (exit 5)"
+    failed: list[TmuxMcpError] = []
+
+    async def run() -> None:
+        try:
+            await fleet.run(command, name, request_id="deploy-4711")
+        except TmuxMcpError as error:
+            failed.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        await eventually(ran.exists, timeout=15)
+        brokers.kill("n2")
+    assert isinstance(failed[0], OutcomeUnknown)
+    assert "same request_id" in failed[0].hint
+    brokers.start_again("n2")
+    go.touch()
+    again = await fleet.run(command, name, request_id="deploy-4711", timeout_ms=30_000)
+    assert (again.exit_code, again.session_id, ran.read_text()) == (5, name, "once\n")
+    once = await fleet.create_session("bash", request_id="create-4711")
+    twice = await fleet.create_session("bash", request_id="create-4711")
+    assert once.session_id == twice.session_id
+    async with tmuxmcp.open_fleet(brokers.file) as another:
+        assert (await another.create_session("bash", request_id="create-4711")).session_id == once.session_id
+
+
 async def test_a_stopped_broker_holds_nobody_up(fleet: Fleet, brokers: Brokers, monkeypatch: pytest.MonkeyPatch):
     name = await make(fleet, "n2", "frozen")
     shell = (await fleet.run("echo $$", name)).output

@@ -39,7 +39,7 @@ def test_a_request_that_this_version_does_not_know_is_refused():
 
 
 def test_a_call_arrives_with_its_caller():
-    call = Call("agent-1", frozenset({"read"}), answers="abc", person=True)
+    call = Call("agent-1", frozenset({"read"}), client="token", answers="abc", person=True)
     assert wire.call_received(over(wire.call_sent(call))) == call
     assert wire.call_received(wire.call_sent(call) | {"scopes": ["read", "root"]}).scopes == {"read"}
 

@@ -40,9 +40,9 @@ log = logging.getLogger(__name__)
 ANYBODY = "anybody"
 """The identity of all clients where no token is asked for."""
 
-CALLER_HEADER, SCOPES_HEADER = "tmuxmcp-caller", "tmuxmcp-scopes"
+CALLER_HEADER, CLIENT_HEADER, SCOPES_HEADER = "tmuxmcp-caller", "tmuxmcp-client", "tmuxmcp-scopes"
 """By which a gateway of many machines says in whose name it calls: each caller behind its token has a default session
-and read cursors of its own. The scopes are at most the token's."""
+and read cursors of its own, and each client's `request_id`s are its own. The scopes are at most the token's."""
 
 CALLER_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
@@ -203,13 +203,16 @@ def _behind(request: Request, call: Call) -> Call:
     Raises:
         InvalidArgument: what it is called is no name.
     """
-    name, scopes = request.headers.get(CALLER_HEADER), request.headers.get(SCOPES_HEADER)
-    if name is None:
-        return call
-    if not CALLER_NAME.fullmatch(name):
-        raise InvalidArgument(f"{CALLER_HEADER}: {name[:100]!r} is no name.", hint="Letters, digits, `_` and `-`.")
-    given = call.scopes if scopes is None else call.scopes & set(scopes.split(","))
-    return replace(call, caller=f"{call.caller}_{name}", scopes=given)
+    given = {name: request.headers[name] for name in (CALLER_HEADER, CLIENT_HEADER) if name in request.headers}
+    for name, value in given.items():
+        if not CALLER_NAME.fullmatch(value):
+            raise InvalidArgument(f"{name}: {value[:100]!r} is no name.", hint="Letters, digits, `_` and `-`.")
+    if caller := given.get(CALLER_HEADER):
+        call = replace(call, caller=f"{call.caller}_{caller}")
+    if client := given.get(CLIENT_HEADER):
+        call = replace(call, client=f"{call.client}_{client}")
+    scopes = request.headers.get(SCOPES_HEADER)
+    return call if scopes is None else replace(call, scopes=call.scopes & set(scopes.split(",")))
 
 
 def _scopes(scope: Any) -> frozenset[str]:

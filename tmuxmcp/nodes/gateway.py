@@ -29,7 +29,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, no_progress
 from tmuxmcp.contract.follow import Change
 from tmuxmcp.contract.operations import Operations
-from tmuxmcp.contract.request import Operation, R, Request
+from tmuxmcp.contract.request import NamesCall, Operation, R, Request
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.errors import (
@@ -267,10 +267,9 @@ class Gateway(Operations):
         if placement.node:
             await self._check_pinned(placement)
             return await self._at(placement.node, there, call)
-        request_id = getattr(request, "request_id", "")
-        if request_id:
+        if request.request_id:
             # The same id again has to go to the same machine, which knows what became of the first.
-            there = ids.changed(there, name=request.name or f"sess_{_digest(call, request_id)}")
+            there = ids.changed(there, name=request.name or f"sess_{_digest(call, request.request_id)}")
             if node := await self._made_before(there, call):
                 return await self._at(node, there, call)
         full: list[str] = []
@@ -571,7 +570,7 @@ async def _tell(call: Call) -> None:
 
 
 def _digest(call: Call, request_id: str) -> str:
-    return placing.digest(f"{call.caller}\n{request_id}")
+    return placing.digest(f"{call.client}\n{request_id}")
 
 
 def _place(row: r.SessionSummary, node: str) -> tuple[bool, str, str, str]:
@@ -606,13 +605,13 @@ def _unknown(error: TmuxMcpError, node: str, request: Request[Any]) -> TmuxMcpEr
 
 def _look_first(request: Request[Any], session_id: str) -> str:
     meant = f" of {session_id}" if session_id else ""
+    if any(getattr(request, name) for name in request.operation.marks(NamesCall)):
+        return "Ask again with the same request_id: the machine says what became of the first call."
     match request:
         case q.CreateSession():
             return f"get_session{meant} says whether it was made. Do not make another before that."
         case q.Read() | q.Wait():
             return "What it would have told may count as told: read with since gives everything again."
-        case _ if getattr(request, "request_id", ""):
-            return "Ask again with the same request_id, on the same machine: that tells what became of it."
     return (
         f"It may have been done. Look first: list_commands{meant} and read with since tell. Do not repeat it blindly."
     )

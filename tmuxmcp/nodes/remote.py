@@ -222,6 +222,7 @@ class Remote:
         sent = wire.request_sent(request)
         body = {"jsonrpc": "2.0", "id": 1, "method": sent["operation"], "params": sent["arguments"]}
         headers = {"tmuxmcp-caller": call.caller, "tmuxmcp-scopes": ",".join(sorted(call.scopes))}
+        headers |= {"tmuxmcp-client": call.client} if call.client else {}
         timeout = httpx2.Timeout(bound_s, connect=CONNECT_S)
         asked = broker.client.build_request(
             "POST", "/rpc", content=json.dumps(body).encode(), headers=headers, timeout=timeout

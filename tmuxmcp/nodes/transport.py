@@ -71,8 +71,8 @@ class Transport(Protocol):
 
         Args:
             request: names sessions as the machine does.
-            call: in whose name. `caller`, `scopes`, `person`, `answers` and `call_id` travel; where no progress and no
-                question can travel, nobody is told and nobody is asked.
+            call: in whose name. `caller`, `client` and `scopes` travel, on Ray also `person`, `answers` and `call_id`;
+                where no progress and no question can travel, nobody is told and nobody is asked.
 
         Raises:
             LookupError: no machine of the fleet has this name, or it was given up.

@@ -57,6 +57,7 @@ def call_sent(call: Call) -> Json:
         "caller": call.caller,
         "scopes": sorted(call.scopes),
         "person": call.person,
+        "client": call.client,
         "answers": call.answers,
         "call_id": call.call_id,
     }
@@ -68,6 +69,7 @@ def call_received(sent: Mapping[str, Any]) -> Call:
         caller=str(sent["caller"]),
         scopes=ALL_SCOPES & frozenset(sent["scopes"]),
         person=sent["person"] is True,
+        client=str(sent["client"]),
         answers=str(sent["answers"]),
         call_id=str(sent["call_id"]),
     )
