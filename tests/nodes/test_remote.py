@@ -155,6 +155,10 @@ async def test_asking_again_says_what_became_of_a_call(fleet: Fleet, brokers: Br
     once = await fleet.create_session("bash", request_id="create-4711")
     twice = await fleet.create_session("bash", request_id="create-4711")
     assert once.session_id == twice.session_id
+    pinned = q.Placement(node="n3")
+    once_there = await fleet.create_session("bash", placement=pinned, request_id="create-4712")
+    twice_there = await fleet.create_session("bash", placement=pinned, request_id="create-4712")
+    assert (once_there.session_id, twice_there.replayed) == (twice_there.session_id, True)
     async with tmuxmcp.open_fleet(brokers.file) as another:
         assert (await another.create_session("bash", request_id="create-4711")).session_id == once.session_id
 

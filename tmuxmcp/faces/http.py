@@ -210,7 +210,7 @@ def _behind(request: Request, call: Call) -> Call:
     if caller := given.get(CALLER_HEADER):
         call = replace(call, caller=f"{call.caller}_{caller}")
     if client := given.get(CLIENT_HEADER):
-        call = replace(call, client=f"{call.client}_{client}")
+        call = replace(call, client=f"{call.client}.{client}")  # no token's name has a point
     scopes = request.headers.get(SCOPES_HEADER)
     return call if scopes is None else replace(call, scopes=call.scopes & set(scopes.split(",")))
 

@@ -62,6 +62,9 @@ RETRY_S = 0.2
 LOAD_S = 1.0
 """So long what is known of the room on the machines is good enough for placing."""
 
+LOOK_HOLDS = 5
+"""At least so many times as long as the look took."""
+
 LOOK_S = 1.0
 """Time between two looks at a session, or at all, for who is to be told of changes."""
 
@@ -80,7 +83,7 @@ class Gateway(Operations):
         self._homes: OrderedDict[str, str] = OrderedDict()
         """On which machine a caller's default session is."""
         self._machines: dict[str, Machine] = {}
-        self._looked_at = -LOAD_S
+        self._looked_at, self._look_holds_s = -LOAD_S, LOAD_S
         self._looking = anyio.Lock()
         self._listed: frozenset[str] = frozenset()
         self._began = time.monotonic()
@@ -239,6 +242,8 @@ class Gateway(Operations):
                 if time.monotonic() >= until:
                     raise _unreachable(error, node) from None
             except TmuxMcpError as error:
+                if isinstance(error, MaxSessions) and not request.session:
+                    self._homes.pop(call.caller, None)  # there is no default session, and no room for one there
                 raise ids.told_error(error, node) from None
             await anyio.sleep(RETRY_S)
 
@@ -262,16 +267,16 @@ class Gateway(Operations):
     async def _create(self, request: q.CreateSession, call: Call) -> r.CreateSessionResult:
         """Make a session where there is room. Its name is made here, so that a lost answer can be asked after."""
         placement = request.placement or q.Placement()
-        name = request.name or f"sess_{secrets.token_hex(4)}"
+        # With a request_id it is the same name each time: under another one it would be another call.
+        drawn = _digest(call, request.request_id) if request.request_id else secrets.token_hex(4)
+        name = request.name or f"sess_{drawn}"
         there = ids.changed(request, name=name, placement=None)
         if placement.node:
             await self._check_pinned(placement)
             return await self._at(placement.node, there, call)
-        if request.request_id:
-            # The same id again has to go to the same machine, which knows what became of the first.
-            there = ids.changed(there, name=request.name or f"sess_{_digest(call, request.request_id)}")
-            if node := await self._made_before(there, call):
-                return await self._at(node, there, call)
+        # The same id again has to go to the same machine, which knows what became of the first.
+        if request.request_id and (node := await self._made_before(there, call)):
+            return await self._at(node, there, call)
         full: list[str] = []
         missing: list[str] = []
         order = placing.in_turn(placing.fitting(await self._look(), placement.labels), SAMPLE.sample)
@@ -433,12 +438,15 @@ class Gateway(Operations):
         return await self._look(fresh=True)
 
     async def _look(self, *, fresh: bool = False) -> list[Machine]:
-        """The machines, as they were at most `LOAD_S` ago."""
+        """The machines, as they were a short time ago."""
         asked_at = time.monotonic()
         async with self._looking:  # who comes while somebody looks gets what that one sees
-            if self._looked_at < (asked_at if fresh else asked_at - LOAD_S):
+            if self._looked_at < (asked_at if fresh else asked_at - self._look_holds_s):
+                begun = time.monotonic()
                 self._machines = {each.name: each for each in await self.transport.machines()}
                 self._looked_at = time.monotonic()
+                # A machine that hangs makes each look slow: not everybody who places a session is to wait for it.
+                self._look_holds_s = max(LOAD_S, LOOK_HOLDS * (self._looked_at - begun))
         return list(self._machines.values())
 
     def _count(self, node: str, made: int | None) -> None:
@@ -596,7 +604,7 @@ def _unknown(error: TmuxMcpError, node: str, request: Request[Any]) -> TmuxMcpEr
     """What a caller is told whose call was not to be made again."""
     name = request.session or (request.name if isinstance(request, q.CreateSession) else "")
     error.details = {**error.details, "node": node} | ({"session_id": joined(name, node)} if name else {})
-    if isinstance(error, OutcomeUnknown):
+    if isinstance(error, OutcomeUnknown) and not error.hint:  # the machine's own word has one
         error.hint = _look_first(request, joined(name, node) if name else "")
     elif not error.hint:
         error.hint = "Nothing was done. The session may well be alive there: try again later."
