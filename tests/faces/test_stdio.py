@@ -290,16 +290,16 @@ GARBAGE = [
 ]
 
 
-@pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
-def test_garbage_is_refused_and_the_next_request_answered(wire, garbage):
-    server = wire()
-    server.write(garbage + b"\n")
-    refusal = server.receive()
-    assert refusal["id"] is None
-    assert refusal["error"]["code"] in (-32700, -32600)
+def test_garbage_is_refused_and_the_next_request_answered(wire):
+    server, began = wire(), wire().start()
+    for at, garbage in enumerate(GARBAGE):
+        for each in (server, began):
+            each.write(garbage + b"\n")
+            refusal = each.receive()
+            assert refusal["id"] is None, at
+            assert refusal["error"]["code"] in (-32700, -32600), at
+        began.answer(began.request("ping"))
     server.start()
-    server.write(garbage + b"\n")
-    assert server.receive()["id"] is None
     server.answer(server.request("ping"))
 
 
