@@ -127,6 +127,8 @@ async def test_a_destroyed_session_stays_known(broker: Broker, other: Broker):
 
 async def test_one_that_had_ended_before_it_was_destroyed(broker: Broker):
     await over(broker, "sh", "-c", "exit 3")
+    with pytest.raises(SessionNotFound, match=r"Sessions are: a \(ended\)"):
+        await broker.get_session("nobody")
     await broker.destroy_session("a")
     assert await why(broker) == ("exit", None)
     assert (await broker.get_session("a")).exit_code == 3

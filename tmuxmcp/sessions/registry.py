@@ -134,9 +134,10 @@ class Registry:
                 return left
         near = get_close_matches(session_id, self.sessions, n=1, cutoff=0.7)
         meant = f"Did you mean {near[0]!r}? " if near else ""
+        named = [f"{each.id} (ended)" if each.exited else each.id for each in self.sessions.values()]
         raise SessionNotFound(
             f"There is no session {session_id!r}.",
-            hint=f"{meant}Sessions are: {', '.join(sorted(self.sessions)) or 'none'}. Make one with create_session.",
+            hint=f"{meant}Sessions are: {', '.join(sorted(named)) or 'none'}. Make one with create_session.",
             session_id=session_id,
         )
 
