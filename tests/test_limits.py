@@ -130,6 +130,12 @@ async def test_memory_of_the_whole_tree_counts(broker: Broker) -> None:
     read = await broker.read(session_id="a", wait_for="pattern", pattern="ended by 9", timeout_ms=20_000)
     assert read.outcome == "matched"
     assert kept(await broker.get_session("a")) == {"memory_mb": "cgroup"}
+    # A command of a shell says it once.
+    await broker.create_session("bash", name="b", limits=limits)
+    ran = await broker.run("python3 -c 'bytearray(10**9)'", "b", timeout_ms=20_000)
+    assert ran.exit_code == 137
+    assert "limit memory_mb" in (ran.note or "")
+    assert (await broker.run("(exit 137)", "b")).note is None
 
 
 @needs("pids")

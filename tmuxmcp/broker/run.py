@@ -37,6 +37,7 @@ from tmuxmcp.errors import (
     TimedOut,
     Unsupported,
 )
+from tmuxmcp.host import cgroup
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness.front import shows_prompts
 from tmuxmcp.readiness.kernel import Waiting
@@ -135,6 +136,7 @@ async def run(
         await adopting.settle(session)
         look = await _at_prompt(session, deadline, until.adopt)
         remove_left(session.directory, look.shell.number)
+        killed = _killed_for_memory(session)
         if stdin is None or typed.is_empty(text):
             ran = await _carry_out(session, look, text, data, None, deadline, until, progress, noting)
         else:
@@ -149,7 +151,15 @@ async def run(
                 raise
             if ran.completed:
                 given.remove()
-        return replace(ran, level=look.level, note=typed.joined(typed.left_behind(look, ran), ran.note))
+        memory = typed.KILLED_FOR_MEMORY if _killed_for_memory(session) > killed else None
+        note = typed.joined(typed.left_behind(look, ran), memory, ran.note)
+        return replace(ran, level=look.level, note=note)
+
+
+def _killed_for_memory(session: Session) -> int:
+    """How many of its processes the kernel has ended for their limit of memory; 0 where it has none."""
+    limited = session.bounds.kept_by.get("memory_mb") == "cgroup"
+    return cgroup.oom_kills(session.bounds.groups) if limited else 0
 
 
 async def undo(session: Session, until: Until) -> Ran:

@@ -57,6 +57,8 @@ MAY_BE_OVER = (
 )
 """Of a shell whose prompt and hooks were both changed."""
 
+KILLED_FOR_MEMORY = "The kernel ended a process meanwhile: those of the session took more than its limit memory_mb."
+
 USE_SEND = "Use send for either; where another shell took its place (`exec bash`), run with adopt=yes."
 
 
