@@ -104,7 +104,8 @@ def test_callers_behind_a_token_can_do_no_more_than_it(brokers: Brokers):
     refused = ask("run", {"tmuxmcp-caller": "a", "tmuxmcp-scopes": "read,write,admin"}, command="true")
     assert refused.json()["error"]["data"]["code"] == "UNAUTHORIZED"
     assert ask("list_sessions", {"tmuxmcp-caller": "a b"}).status_code == 400
-    assert "result" in ask("list_sessions", {"tmuxmcp-caller": "a-1_B"}).json()
+    assert ask("list_sessions", {"tmuxmcp-client": "a/b"}).status_code == 400
+    assert "result" in ask("list_sessions", {"tmuxmcp-caller": "a-1_B", "tmuxmcp-client": "c"}).json()
 
 
 def test_the_command_line_reaches_all_machines(brokers: Brokers, state_dir: Path):

@@ -66,6 +66,9 @@ MAX_ANSWER = 128 << 20
 FOLLOW_S = 0.02, 1.0
 """Between two looks at what a session printed: shortest, and longest when nothing comes."""
 
+AWAY_S = 60.0
+"""So long a machine may be away from who follows one of its sessions."""
+
 PIECE = 1 << 20
 """Bytes that one look gives."""
 
@@ -253,7 +256,7 @@ class Remote:
                 broke = 0.0
             except (NodeUnreachable, OutcomeUnknown) as error:
                 broke = broke or time.monotonic()
-                if time.monotonic() - broke > self.patience_s:
+                if time.monotonic() - broke > AWAY_S:
                     raise NodeUnreachable(error.message, hint=error.hint, **error.details) from None
                 await anyio.sleep(FOLLOW_S[1] / 5)
                 continue
