@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import anyio
 import psutil
 import pytest
 
-from tests.conftest import eventually
-from tmuxmcp.broker.admission import Admission
+from tests.conftest import SLOW, eventually
+from tmuxmcp.broker.admission import SMALL_BYTES, Admission
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.operations import OPERATIONS
@@ -40,22 +41,47 @@ def test_a_call_that_fails_counts_no_more() -> None:
 
 
 @pytest.mark.anyio
-async def test_waits_of_one_client_do_not_pile_up(broker: Broker) -> None:
-    broker._admission = Admission(3)
+async def test_waits_of_one_client_do_not_pile_up_and_leave_room_for_calls(broker: Broker) -> None:
+    broker._admission = Admission(2)
     await broker.create_session("cat", name="a")
-    failed: list[str] = []
+    failed: list[ResourceLimit] = []
+    slow = int(20_000 * SLOW)
+    waits = [
+        ("read", {"session_id": "a", "wait_for": "exit", "timeout_ms": slow}),
+        ("wait", {"session_ids": ["a"], "wait_for": "exit", "timeout_ms": slow}),
+    ]
+    large = {"session_id": "a", "wait_for": "exit", "timeout_ms": slow, "max_bytes": SMALL_BYTES + 1}
 
-    async def wait() -> None:
+    async def perform(name: str, arguments: dict[str, object]) -> None:
         try:
-            await broker.perform(OPERATIONS["read"], {"session_id": "a", "wait_for": "exit", "timeout_ms": 600}, ONE)
+            await broker.perform(OPERATIONS[name], arguments, ONE)
         except ResourceLimit as error:
-            failed.append(error.code)
+            failed.append(error)
+
+    async def health() -> Any:
+        return await broker.perform(OPERATIONS["health"], {}, ONE)
 
     async with anyio.create_task_group() as tasks:
-        for _ in range(5):
-            tasks.start_soon(wait)
-    assert failed == ["RESOURCE_LIMIT"] * 2
-    assert (await broker.perform(OPERATIONS["health"], {}, ONE)).limits["max_calls"] == 64  # type: ignore[attr-defined]
+        for name, arguments in waits * 16:
+            tasks.start_soon(perform, name, arguments)
+        await eventually(lambda: broker._admission.going_on("one").waits == 32)
+        await perform(*waits[0])
+        (refused,) = failed
+        assert refused.details == {"limit": "max_calls", "calls": 0, "waits": 32, "most_calls": 2, "most_waits": 32}
+        listed = await broker.perform(OPERATIONS["list_sessions"], {}, ONE)
+        assert "32 of 32 waits of this client go on" in (listed.note or "")  # type: ignore[attr-defined]
+        told = await health()
+        assert told.going_on.model_dump() == {"calls": 1, "waits": 32, "most_calls": 2, "most_waits": 32}
+        assert told.limits["max_calls"] == 64
+        for _ in range(2):  # whoever may answer with much does more than wait
+            tasks.start_soon(perform, "read", large)
+        await eventually(lambda: broker._admission.going_on("one").calls == 2)
+        await perform("list_sessions", {})
+        assert failed[1].details["calls"] == 2
+        await broker.destroy_session("a", force=True)
+    assert len(failed) == 2
+    assert (await health()).going_on.waits == 0
+    assert (await broker.health()).going_on is None
 
 
 @pytest.mark.anyio

@@ -1,38 +1,92 @@
-"""How many calls of one client go on at once."""
+"""How many calls of one client go on at once. Calls that only wait cost next to nothing: they count apart."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.request import Request
+from tmuxmcp.contract.requests import Read, Wait
+from tmuxmcp.contract.results import CallsGoingOn, Result
 from tmuxmcp.errors import ResourceLimit
+
+WAITS_PER_CALL = 16
+"""So many waits are let go on for each call that may."""
+
+SMALL_BYTES = 64 << 10
+"""A wait whose answer may be larger counts as a call: a thousand may end at the same moment."""
+
+NEAR = 0.75
+"""From this part of the limit on, answers say so."""
+
+
+def only_waits(request: Request[Any]) -> bool:
+    """Whether a call does little more than to wait; what was left out of it is filled in."""
+    match request:
+        case Wait():
+            return request.timeout_ms > 0
+        case Read():
+            return request.wait_for != "none" and request.max_bytes <= SMALL_BYTES
+    return False
 
 
 class Admission:
     """Counts the calls of each client that go on at this moment."""
 
     def __init__(self, max_calls: int) -> None:
-        self.max_calls = max_calls
-        self._going_on: Counter[str] = Counter()
+        self.max_calls, self.max_waits = max_calls, max_calls * WAITS_PER_CALL
+        self._calls: Counter[str] = Counter()
+        self._waits: Counter[str] = Counter()
 
     @contextmanager
-    def admit(self, call: Call) -> Iterator[None]:
+    def admit(self, call: Call, *, waits: bool = False) -> Iterator[None]:
         """While this is open, the call counts.
+
+        Args:
+            waits: it only waits.
 
         Raises:
             ResourceLimit: its client has too many.
         """
-        if self._going_on[call.caller] >= self.max_calls:
+        going_on, most, kind = (
+            (self._waits, self.max_waits, "waits") if waits else (self._calls, self.max_calls, "calls")
+        )
+        if going_on[call.caller] >= most:
+            allows = f"{WAITS_PER_CALL} times max_calls" if waits else "max_calls"
             raise ResourceLimit(
-                f"{self.max_calls} calls of this client go on at once, as many as max_calls allows.",
-                hint="Wait until one of them has returned.",
+                f"{most} {kind} of this client go on at once, as many as {allows} allows.",
+                hint="Wait until one of them has returned. `wait` waits for many sessions in one call.",
                 limit="max_calls",
+                **self.going_on(call.caller).model_dump(),
             )
-        self._going_on[call.caller] += 1
+        going_on[call.caller] += 1
         try:
             yield
         finally:
-            self._going_on[call.caller] -= 1
-            self._going_on += Counter()  # forgets who has none
+            going_on[call.caller] -= 1
+            going_on += Counter()  # forgets who has none
+
+    def going_on(self, caller: str) -> CallsGoingOn:
+        """How many calls of a client go on, and how many may."""
+        return CallsGoingOn(
+            calls=self._calls[caller],
+            waits=self._waits[caller],
+            most_calls=self.max_calls,
+            most_waits=self.max_waits,
+        )
+
+    def told(self, result: Result, caller: str) -> Result:
+        """A result, with a note if its client comes near the limit."""
+        now = self.going_on(caller)
+        near = [
+            f"{count} of {most} {kind}"
+            for count, most, kind in ((now.calls, now.most_calls, "calls"), (now.waits, now.most_waits, "waits"))
+            if most > 1 and count >= most * NEAR
+        ]
+        if not near or "note" not in type(result).model_fields:
+            return result
+        warning = f"{' and '.join(near)} of this client go on at once: more are refused (max_calls)."
+        return result.model_copy(update={"note": " ".join(filter(None, (getattr(result, "note", None), warning)))})

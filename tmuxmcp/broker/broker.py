@@ -17,7 +17,7 @@ import anyio
 import anyio.abc
 
 from tmuxmcp.broker import reaching, steps
-from tmuxmcp.broker.admission import Admission
+from tmuxmcp.broker.admission import Admission, only_waits
 from tmuxmcp.broker.again import Again
 from tmuxmcp.broker.answering import Answering
 from tmuxmcp.broker.gate import Gate
@@ -35,7 +35,7 @@ from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.operations import Operations
 from tmuxmcp.contract.request import Operation, R, Request
 from tmuxmcp.contract.requests import CreateSession, Read, Run, Send
-from tmuxmcp.contract.results import Result, SendResult
+from tmuxmcp.contract.results import HealthResult, Result, SendResult
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError
 from tmuxmcp.host import cgroup
@@ -194,7 +194,10 @@ class Broker(Operations):
         async def act(target: Target) -> Result:
             if restores or noting:
                 target = replace(target, restores=restores, noting=noting)
-            return await self._verbs.act(filled, call, target)
+            result = await self._verbs.act(filled, call, target)
+            if isinstance(result, HealthResult) and not call.person:
+                return result.model_copy(update={"going_on": self._admission.going_on(call.caller)})
+            return result
 
         try:
             with self._making.aside() if self._making else nullcontext():
@@ -231,14 +234,15 @@ class Broker(Operations):
     async def _judged(self, request: Request[R], call: Call, act: Callable[[Target], Awaitable[Result]]) -> Result:
         """Find the session that is meant, and act in it; of an agent, if it may and the gate lets it."""
         make = not call.person and self.gate.judges_place(request.operation)
+        waits = only_waits(request.filled(self.settings))
 
         async def find() -> Target:
-            with self._admission.admit(call):
+            with self._admission.admit(call, waits=waits):
                 return await self._targets.of(request, call, make=make)
 
         async def admitted(target: Target) -> Result:
-            with self._admission.admit(call):
-                return await act(target)
+            with self._admission.admit(call, waits=waits):
+                return self._admission.told(await act(target), call.caller)
 
         if call.person:
             return await act(await self._targets.of(request, call))

@@ -1004,6 +1004,19 @@ class Check(Result):
     message: str
 
 
+class CallsGoingOn(Result):
+    """Calls of the client that asks, at this moment, and how many there may be."""
+
+    calls: int
+    """Those that do something, this one among them."""
+    waits: int
+    """Those that only wait: `wait`, and `read` with `wait_for`."""
+    most_calls: int
+    """More are refused: the setting `max_calls`."""
+    most_waits: int
+    """The same of waits."""
+
+
 class HealthResult(Result):
     version: str
     tmux_version: str | None
@@ -1013,4 +1026,6 @@ class HealthResult(Result):
     """Names this state directory, as no other is named; null: not known, or there are many machines."""
     sessions: int
     limits: dict[str, int]
+    going_on: CallsGoingOn | None = None
+    """Null: a person's calls are not counted."""
     checks: list[Check]
