@@ -214,7 +214,8 @@ class Verbs:
 
     async def close(self) -> None:
         """End what callers have left open beside sessions."""
-        await self._machine.close()
+        if "_machine" in vars(self):
+            await self._machine.close()
 
     @cached_property
     def _debuggers(self) -> Debuggers:
