@@ -36,6 +36,7 @@ from benchmarks import (
     sizes,
     terminal,
     timing,
+    verbs,
     watched,
 )
 from benchmarks.common import Row, workshop
@@ -331,6 +332,8 @@ MEASURES: dict[str, Callable[[bool], list[Row]]] = {
     "busy": busy,
     "starting": starting,
     "charged": charged,
+    "command-line": verbs.verbs,
+    "ten-megabytes": partial(verbs.ten_megabytes, serve),
     "text": text,
     "readiness": readiness.readiness,
     "screens": terminal.screens,

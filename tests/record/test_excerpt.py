@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -225,6 +226,27 @@ def test_full_screen_stretch_is_told_once_wherever_reads_cut_it(view: str):
     assert read_in_pieces(FULL_SCREEN, [], view) == SHOWN
     for cut in range(1, len(FULL_SCREEN)):
         assert read_in_pieces(FULL_SCREEN, [cut], view) == SHOWN, (cut, FULL_SCREEN[cut - 10 : cut])
+
+
+@pytest.mark.parametrize("data", [b"line of text\r\n" * 300_000, b"x" * 4_000_000], ids=["lines", "one line"])
+def test_long_output_is_cleaned_few_times(data: bytes, monkeypatch: pytest.MonkeyPatch):
+    from tmuxmcp.record import excerpt
+
+    cleaned = 0
+
+    def counting(data: bytes, *args: Any, **place: Any):
+        nonlocal cleaned
+        cleaned += len(data)
+        return plain(data, *args, **place)
+
+    monkeypatch.setattr(excerpt, "plain", counting)
+    budget = 1_000_000
+    with reader_of(data) as reader:
+        for read in (reader.from_start, reader.both_ends):
+            cleaned = 0
+            found = read(0, len(data), budget)
+            assert budget - MARKER - 20 <= size(found.text) <= budget
+            assert cleaned < 10 * budget
 
 
 @settings(deadline=None, max_examples=200)

@@ -6,9 +6,9 @@ and another read can fetch it. Nothing here holds more than a bounded part of th
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.log import PIECE, RawLog
@@ -27,6 +27,12 @@ AGAIN = 5
 
 WINDOW = 64
 """Raw bytes looked at for each byte of text that may be returned: drawing can be mostly escape sequences."""
+
+HALVED_BYTES = 64 * 1024
+"""Of shorter data the longest part that fits is found by halving."""
+
+GUESSES = 12
+"""Most places that are guessed before halving goes on."""
 
 
 @dataclass(frozen=True)
@@ -182,10 +188,12 @@ class Reader:
             return self._clean(data, place)
 
         data = _window(budget, end - start, lambda size: self.log.read(start, size), clean)
-        cuts = _cuts(data, len(data) == end - start)
-        fits = _most(cuts, lambda cut: _size(clean(data[:cut])) <= budget)
-        if fits == 0:
-            fits = _sound_cut(data, _most(range(len(data) + 1), lambda cut: _size(clean(data[:cut])) <= budget))
+
+        def size_of(cut: int) -> int:
+            return _size(clean(data[:cut]))
+
+        lines = _FromFront(data, whole=len(data) == end - start)
+        fits = _most(lines, budget, size_of) or _sound_cut(data, _most(_Bytes(data), budget, size_of))
         return _limited(clean(data[:fits]), budget), start + fits
 
     def _last(self, start: int, end: int, budget: int, since: int) -> tuple[PlainText, int]:
@@ -199,11 +207,13 @@ class Reader:
         at = end - len(data)
         inside = self._places.inside_since(since, at) if since else self._places.inside(at)
         before = self._styled(Place(inside=inside), at)
-        cuts = [len(data) - cut for cut in reversed(_cuts(data, False))]
-        fits = _most(cuts, lambda size: _size(clean(data, len(data) - size)) <= budget)
+
+        def size_of(cut: int) -> int:
+            return _size(clean(data, len(data) - cut))
+
+        fits = _most(_FromBack(data), budget, size_of)
         if fits == 0:
-            fits = _most(range(len(data) + 1), lambda size: _size(clean(data, len(data) - size)) <= budget)
-            fits = len(data) - _sound_cut(data, len(data) - fits)
+            fits = len(data) - _sound_cut(data, len(data) - _most(_Bytes(data), budget, size_of))
         text = clean(data, len(data) - fits)
         return (text if _size(text) <= 2 * budget else _limited(text, budget)), end - fits
 
@@ -218,7 +228,7 @@ class Reader:
 
 
 def _size(text: PlainText) -> int:
-    return len(text.text.encode("utf-8", "replace"))
+    return len(text.text) if text.text.isascii() else len(text.text.encode("utf-8", "replace"))
 
 
 def _window(budget: int, available: int, read: Callable[[int], bytes], clean: Callable[[bytes], PlainText]) -> bytes:
@@ -243,22 +253,76 @@ def _with_lost(text: str, lost: int) -> str:
     return f"[... the first {lost:,} bytes are no longer kept ...]\n{text}" if lost else text
 
 
-def _cuts(data: bytes, to_the_end: bool) -> list[int]:
-    """Where the bytes can be cut without breaking a line."""
-    cuts = [0]
-    at = data.find(b"\n")
-    while at >= 0:
-        cuts.append(at + 1)
-        at = data.find(b"\n", at + 1)
-    if to_the_end:
-        cuts.append(len(data))
-    return cuts
+@dataclass(frozen=True)
+class _Bytes:
+    """Cuts between any two bytes, by how many of them are taken."""
+
+    data: bytes
+
+    def upto(self, at: int) -> int:
+        """The last cut that takes no more."""
+        return at
+
+    def behind(self, at: int) -> int:
+        """The first cut that takes more; more than there are: there is none."""
+        return at + 1
 
 
-def _most(cuts: list[int] | range, fits: Callable[[int], bool]) -> int:
-    """The last of the rising `cuts` that fits, found by halving; 0 when none does."""
-    index = bisect_right(cuts, False, key=lambda cut: not fits(cut))
-    return cuts[index - 1] if index else 0
+@dataclass(frozen=True)
+class _FromFront(_Bytes):
+    """Cuts that break no line and take the first bytes."""
+
+    whole: bool
+    """The end of the data is such a cut, whatever stands there."""
+
+    def upto(self, at: int) -> int:
+        if self.whole and at >= len(self.data):
+            return len(self.data)
+        return self.data.rfind(b"\n", 0, at) + 1
+
+    def behind(self, at: int) -> int:
+        found = self.data.find(b"\n", at) + 1
+        return found or len(self.data) + (at >= len(self.data) or not self.whole)
+
+
+@dataclass(frozen=True)
+class _FromBack(_Bytes):
+    """Cuts that break no line and take the last bytes."""
+
+    def upto(self, at: int) -> int:
+        begin = len(self.data) - at
+        found = self.data.find(b"\n", begin - 1) + 1 if begin > 0 else 0
+        return len(self.data) - found if found or begin <= 0 else 0
+
+    def behind(self, at: int) -> int:
+        begin = len(self.data) - at
+        return len(self.data) - (self.data.rfind(b"\n", 0, begin - 1) + 1 if begin > 0 else -1)
+
+
+def _most(cuts: _Bytes, budget: int, size_of: Callable[[int], int]) -> int:
+    """The cut that takes most of what fits; 0 when none does.
+
+    Each try cleans all that it takes. Of short data the middle is tried; of long data the place at which the sizes so
+    far let the text be as long as it may: for ordinary lines that is the right one.
+    """
+    length = len(cuts.data)
+    fits, size = 0, 0
+    over, over_size = length + 1, 0
+    for tries in count():
+        following = cuts.behind(fits)
+        if following >= over:
+            break
+        at = (fits + (fits > 0) + over) // 2
+        if length > HALVED_BYTES and tries < GUESSES:
+            bytes_each = (over - fits) / (over_size - size) if over_size > size else fits / size if size else 1
+            at = min(max(fits + int((budget - size) * bytes_each), fits), over - 1)
+        cut = max(cuts.upto(at), following)
+        found = size_of(cut)
+        if found <= budget:
+            fits, size = cut, found
+        else:
+            over, over_size = cut, found
+    return fits
 
 
 def _sound_cut(data: bytes, cut: int) -> int:
