@@ -150,6 +150,43 @@ def test_what_is_not_imported(code: str, absent: set[str]):
     assert not absent & modules_of(code)
 
 
+LOADED = """
+import sys
+from tmuxmcp import latedataclass
+from tmuxmcp.__main__ import main
+completed, complete = set(), latedataclass._Late.complete
+latedataclass._Late.complete = lambda late: completed.add(late) or complete(late)
+status = main()
+print(status, sum(name.startswith("tmuxmcp") for name in sys.modules), len(completed), file=sys.stderr)
+"""
+
+VERBS = [
+    # words, most modules of ours, most dataclasses that are completed
+    (["completion", "bash"], 28, 8),
+    (["new", "--name=a", "bash"], 250, 75),
+    (["list"], 250, 65),
+    (["view", "a"], 250, 65),
+    (["read", "a"], 250, 65),
+    (["run", "-s", "a", "true"], 250, 75),
+    (["history", "a"], 250, 65),
+    (["log", "a"], 152, 45),
+    (["kill", "--force", "a"], 250, 70),
+]
+"""What a command brings into its process; each module and each dataclass is a part of a millisecond of every start."""
+
+
+def test_what_verbs_of_the_command_line_load(state_dir: Path):
+    over = {}
+    for words, modules, classes in VERBS:
+        place = [] if words[0] == "completion" else [f"--state-dir={state_dir}"]
+        command = [sys.executable, "-c", LOADED, words[0], *place, *words[1:]]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        status, *counted = map(int, done.stderr.split()[-3:])
+        if status != 0 or counted[0] > modules or counted[1] > classes:
+            over[words[0]] = counted, done.stderr
+    assert not over
+
+
 COLLECTIONS = """
 import gc, sys
 from tmuxmcp.__main__ import main
