@@ -26,6 +26,8 @@ _WORDING: list[tuple[str, str]] = [
     (r"\bneeds a session_id\b", "needs an ID"),
     (r"\bwith create_session\b", "with `tmuxmcp new`"),
     (r"\blist_sessions (?=gives|lists)", "`tmuxmcp list` "),
+    (r"\blist_sessions with after=\S+ goes on\b", "`tmuxmcp list` has them all"),
+    (r"\bwith read or list_commands\b", "with `tmuxmcp view ID` or `tmuxmcp history ID`"),
     (r"\blist_commands (?=has)", "`tmuxmcp history ID` "),
     (r"\bstop_recording (?=ends)", "`tmuxmcp record ID --stop` "),
     (r"\bstart_recording (?=begins)", "`tmuxmcp record ID` "),
