@@ -27,6 +27,7 @@ from benchmarks import (
     crowds,
     exports,
     fleet,
+    fleet_ray,
     page,
     past,
     pausing,
@@ -348,6 +349,7 @@ MEASURES: dict[str, Callable[[bool], list[Row]]] = {
     "crowds": crowds.crowds,
     "peers": peers.peers,
     "fleet": fleet.fleet,
+    "fleet-ray": fleet_ray.fleet_ray,
 }
 
 
