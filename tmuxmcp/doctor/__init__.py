@@ -34,7 +34,7 @@ from tmuxmcp.broker.health import FREE_BYTES
 from tmuxmcp.config import PREFIX, Settings, default_config_file, home, load_with_origins
 from tmuxmcp.contract.limits import Wish
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.doctor import surroundings
+from tmuxmcp.doctor import rayhere, surroundings
 from tmuxmcp.doctor.check import Check
 from tmuxmcp.errors import (
     InvalidArgument,
@@ -94,6 +94,7 @@ def diagnose(flags: Mapping[str, object] | None = None, file: Path | None = None
         ("token", lambda: surroundings.check_tokens(settings, os.environ)),
         ("secrets", lambda: surroundings.check_secrets(settings.secrets, _environment(settings))),
         ("fleet", lambda: surroundings.check_fleet(settings)),
+        ("ray", rayhere.check_ray),
         ("user", surroundings.check_user),
         ("container", lambda: surroundings.check_container(settings.state_dir)),
         ("clients", lambda: surroundings.check_clients(home(), os.environ)),
