@@ -23,6 +23,17 @@ START_S = 60
 RAY = Path(sys.executable).with_name("ray")
 
 
+MAKE = """
+import sys
+from tmuxmcp.app import open_door
+from tmuxmcp.nodes.ray import doors
+with doors.connected(sys.argv[1]):
+    for node in sys.argv[2:]:
+        doors.take_away(node)
+        doors.make(node, open_door)
+"""
+
+
 class Cluster:
     """A head, and nodes that come and go. Ray listens on all addresses: so it wants the secret with each connection."""
 
@@ -43,13 +54,10 @@ class Cluster:
         env |= {"HOME": str(self.directory / "home"), "TMPDIR": str(self.directory), "TMUXMCP_PROGRAM": "bash"}
         env |= {"TMUXMCP_FLEET_SECRET": str(self.secret_file), "TMUXMCP_FLEET": f"ray://{self.address}"}
         env |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.secret_file)}
-        env |= {
-            "RAY_worker_niceness": "0",
-            "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_raylet_heartbeat_timeout_milliseconds": "0",
-        }
-        env |= {f"RAY_health_check_{name}": "1000" for name in ("period_ms", "timeout_ms", "initial_delay_ms")}
-        env |= {"RAY_health_check_failure_threshold": "3", "RAY_enable_metrics_collection": "0"}
+        env |= {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+        # A raylet that is stopped counts as dead after 12 s, and not after more than 60.
+        health = {"period_ms": 1000, "timeout_ms": 2000, "initial_delay_ms": 2000, "failure_threshold": 4}
+        env |= {f"RAY_health_check_{name}": str(value) for name, value in health.items()}
         if key:
             env["TMUXMCP_STATE_DIR"] = str(self.state_dir(key))
         return env | more
@@ -142,3 +150,9 @@ def cluster() -> Iterator[Cluster]:
         yield made
     finally:
         made.close()
+
+
+def make_doors(nodes: Cluster, *names: str) -> None:
+    """Make the doors of machines anew, as `fleet up` does."""
+    argv = [sys.executable, "-P", "-c", MAKE, nodes.address, *names]
+    subprocess.run(argv, env=nodes.env(), check=True, timeout=60 * SLOW, capture_output=True)

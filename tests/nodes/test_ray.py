@@ -23,7 +23,7 @@ import pytest
 
 import tmuxmcp
 from tests.conftest import SLOW
-from tests.nodes.raynodes import Cluster, cluster
+from tests.nodes.raynodes import Cluster, cluster, make_doors
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.follow import Exit, Output
@@ -38,21 +38,11 @@ pytestmark = [
 ]
 
 PERSON = Call("tests", person=True)
-WORK = "seq 30000; sleep 5; echo last; (exit 7)"
+WORK = "seq 30000; sleep 4; echo last; (exit 7)"
 PRINTED = "".join(f"{number}\n" for number in range(1, 30001)) + "last\n"
 LONG_S = 60 * SLOW
 
 T = TypeVar("T")
-
-MAKE = """
-import sys
-from tmuxmcp.app import open_door
-from tmuxmcp.nodes.ray import doors
-with doors.connected(sys.argv[1]):
-    for node in sys.argv[2:]:
-        doors.take_away(node)
-        doors.make(node, open_door)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +61,6 @@ def nodes() -> Iterator[Cluster]:
         made.up("n3")
         make_doors(made, "n1", "n2", "n3")
         yield made
-
-
-def make_doors(nodes: Cluster, *names: str) -> None:
-    """Make the doors of machines anew, as `fleet up` does."""
-    argv = [sys.executable, "-P", "-c", MAKE, nodes.address, *names]
-    subprocess.run(argv, env=nodes.env(), check=True, timeout=60 * SLOW, capture_output=True)
 
 
 @asynccontextmanager
