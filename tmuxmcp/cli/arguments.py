@@ -624,14 +624,22 @@ def _fleet(verbs: Verbs, name: str, chosen: bool) -> None:
         "brokers, ray://HOST:PORT or auto.\n\n"
         "status: each machine, and what it has room for; exit status 1 if one does not answer.\n"
         "drain NODE: no new sessions there; those that are there go on. undrain NODE takes it back.\n"
-        "forget NODE: it is gone for good, and its sessions with it: from now on they are NODE_LOST."
+        "forget NODE: it is gone for good, and its sessions with it: from now on they are NODE_LOST.\n\n"
+        "With Ray: up NODE starts a cluster, of which this machine is the first. join NODE has this machine be one of\n"
+        "the cluster of --fleet. up gives each machine of a cluster a door of this version; sessions do not notice."
     )
     parser = _verb(verbs, name, "show and manage many machines", "fleet.fleet", description=description)
     parser.add_argument(
-        "action", nargs="?", default="status", choices=("status", "drain", "undrain", "forget"), metavar="ACTION",
-        help="status, drain, undrain or forget",
+        "action", nargs="?", default="status", metavar="ACTION",
+        choices=("status", "drain", "undrain", "forget", "up", "join"),
+        help="status, drain, undrain, forget, up or join",
     )  # fmt: skip
     parser.add_argument("node", nargs="?", metavar="NODE", help="name of the machine")
+    parser.add_argument("--label", action="append", metavar="NAME=VALUE", help="up NODE, join: a label of the machine")
+    parser.add_argument(
+        "--ray", metavar="OPTIONS", help="up NODE, join: more of `ray start`, as --ray='--num-cpus=4 ...'"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="up NODE, join: print what would be run")
     _add_settings(parser, False)
 
 

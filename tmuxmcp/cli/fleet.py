@@ -23,8 +23,12 @@ HEADING = ("MACHINE", "STATE", "VERSION", "SESSIONS", "ROOM", "LABELS", "NOTE")
 
 def fleet(options: argparse.Namespace) -> int:
     """`tmuxmcp fleet`."""
-    if options.action != "status" and not options.node:
+    if options.action not in ("status", "up") and not options.node:
         options.parser.error(f"there is no NODE to {options.action}")
+    if options.action in ("up", "join"):
+        from tmuxmcp.cli import fleetup
+
+        return fleetup.up(options) if options.action == "up" else fleetup.join(options)
     return anyio.run(_fleet, options)
 
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from typing import Any
 
 import ray
+from ray.exceptions import RayError
 
-from tmuxmcp.nodes.ray import LABEL, NAMESPACE, PREFIX
+from tmuxmcp import __version__
+from tmuxmcp.contract.call import Call
+from tmuxmcp.nodes.ray import LABEL, NAMESPACE, PREFIX, kv
 from tmuxmcp.nodes.ray.door import Door, Opens
+from tmuxmcp.nodes.wire import call_sent
 
 PENDING_CALLS = 10_000
 """Calls that a door does at once: a wait costs a coroutine. What is over waits for the first to end."""
+
+GONE_S = 10.0
+"""So long a door that was ended may still have its name."""
 
 
 @contextmanager
@@ -73,8 +82,44 @@ def make(node: str, opens: Opens) -> Any:
 
 def take_away(node: str) -> None:
     """End a door and have it not come back. The sessions do not notice."""
-    try:
-        door = ray.get_actor(PREFIX + node, namespace=NAMESPACE)
-    except ValueError:
+    door = _door(node)
+    if door is None:
         return
     ray.kill(door, no_restart=True)
+    until = time.monotonic() + GONE_S
+    while _door(node) is not None and time.monotonic() < until:
+        time.sleep(0.05)
+
+
+def _door(node: str) -> Any:
+    try:
+        return ray.get_actor(PREFIX + node, namespace=NAMESPACE)
+    except ValueError:
+        return None
+
+
+def renew(node: str, opens: Opens, secret: str, timeout_s: float) -> tuple[bool, str]:
+    """Have a machine have a door of this version that answers; whether it does, and what there is to say."""
+    door, replaced = _door(node), ""
+    try:
+        told = _hello(door or make(node, opens), secret, timeout_s)
+        if door is not None and "error" not in told and told["version"] != __version__:
+            replaced = f", in place of one of {told['version']}"
+            take_away(node)
+            told = _hello(make(node, opens), secret, timeout_s)
+    except RayError as error:
+        return False, next(iter(str(error).splitlines()), type(error).__name__)
+    if "error" in told:
+        return False, f"{told['error']['code']}: {told['error']['message']}"
+    if told["niceness"] > 0:
+        return False, f"it runs at niceness {told['niceness']}: start Ray there with RAY_worker_niceness=0"
+    tomb = kv.get(f"tomb:{node}")
+    if tomb and tomb["machine_id"] in ("", told["machine_id"]):
+        return False, f"it was given up at {tomb['at']}: `tmuxmcp fleet undrain {node}` takes that back"
+    return True, f"up, {told['live']} sessions{replaced}"
+
+
+def _hello(door: Any, secret: str, timeout_s: float) -> dict[str, Any]:
+    sent = {"version": __version__, "secret": secret, "call": call_sent(Call("cli", person=True))}
+    told: dict[str, Any] = json.loads(ray.get(door.hello.remote(json.dumps(sent).encode()), timeout=timeout_s))
+    return told

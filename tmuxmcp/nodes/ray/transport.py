@@ -19,7 +19,7 @@ from tmuxmcp.contract.request import R, Request
 from tmuxmcp.errors import InvalidArgument, NodeUnreachable, OutcomeUnknown, TmuxMcpError
 from tmuxmcp.host import ourselves
 from tmuxmcp.nodes import wire
-from tmuxmcp.nodes.ray import cluster_of, need_ray
+from tmuxmcp.nodes.ray import LABEL, cluster_of, need_ray
 from tmuxmcp.nodes.ray.child import Bridge, Watcher
 from tmuxmcp.nodes.ray.door import change_received
 from tmuxmcp.nodes.ray.secret import environment
@@ -41,6 +41,9 @@ HELLO_COST_S = 0.01
 """So many seconds for each machine pass before all are asked again: with a thousand, ten."""
 
 RETRY_S = 0.2
+
+OWN_LABELS = (LABEL, "ray.io/node-id")
+"""Labels that say nothing to anybody: the name once more, and Ray's own id, another one after each start."""
 
 
 class RayTransport:
@@ -295,7 +298,7 @@ def _machine(name: str, facts: Mapping[str, Any], hello: Mapping[str, Any] | Non
         note = hello.get("note", "") or "; ".join(hello.get("failed", ()))
     return Machine(
         name,
-        labels=facts["labels"],
+        labels={name: value for name, value in facts["labels"].items() if name not in OWN_LABELS},
         alive=bool(facts["alive"] and hello and "live" in hello),
         version=hello.get("version", "") if hello else "",
         live=hello.get("live") if hello else None,

@@ -1,0 +1,40 @@
+"""What is run so that a machine becomes one of a cluster. Pure."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tmuxmcp.nodes.ray import LABEL
+from tmuxmcp.nodes.ray.secret import environment
+
+PORT = 6379
+"""Ray's own port of a head."""
+
+
+def start_argv(node: str, labels: Mapping[str, str], address: str = "", more: Sequence[str] = ()) -> list[str]:
+    """`ray start` for a machine.
+
+    Args:
+        address: of the head; empty: this machine becomes the head.
+        more: arguments that `ray start` gets as they are.
+    """
+    where = [f"--address={address}"] if address else ["--head", f"--port={PORT}", "--include-dashboard=false"]
+    named = ",".join(f"{name}={value}" for name, value in {**labels, LABEL: node}.items())
+    return [_ray(), "start", *where, f"--labels={named}", "--disable-usage-stats", *more]
+
+
+def _ray() -> str:
+    """Ray's command of the environment that we run in."""
+    beside = Path(sys.executable).with_name("ray")
+    return str(beside) if beside.exists() else "ray"
+
+
+def start_env(variables: Mapping[str, str], secret_file: os.PathLike[str]) -> dict[str, str]:
+    """Variables of `ray start`: who connects has to know the secret, and workers are as nice as others.
+
+    Ray runs its workers at niceness 15, and a tmux server that a door has to start would keep it.
+    """
+    return {"RAY_worker_niceness": "0", **environment(variables, secret_file)}
