@@ -138,8 +138,8 @@ def modules_of(code: str) -> set[str]:
     [
         ("import tmuxmcp", {"pydantic", "anyio", "mcp", "tmuxmcp.errors"}),
         ("import tmuxmcp.cli", {"pydantic", "mcp", "asyncio"}),
-        ("import tmuxmcp.broker.broker", {"mcp", "libtmux", "pyte", "regex"}),
-        ("import tmuxmcp.config", {"asyncio", "tmuxmcp.contract.results", "tmuxmcp.contract.requests"}),
+        ("import tmuxmcp.broker.broker", {"mcp", "pydantic_settings", "libtmux", "pyte", "regex"}),
+        ("import tmuxmcp.config", {"tmuxmcp.contract.results", "tmuxmcp.contract.requests"}),
         ("import tmuxmcp.app", {"mcp", "libtmux"}),
         ("import tmuxmcp.broker.broker", {"tmuxmcp.broker.machine", "tmuxmcp.host.files", "tmuxmcp.terminal.logtext"}),
         ("import tmuxmcp.doctor", {"mcp", "mcp_types", "uvicorn", "starlette", "h11"}),

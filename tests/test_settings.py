@@ -213,18 +213,6 @@ def test_flags_beat_variables_beat_the_file_beats_defaults(tmp_path: Path, monke
     assert origins["max_bytes"] == "default"
 
 
-def test_a_table_in_a_variable_is_json(monkeypatch: pytest.MonkeyPatch):
-    for text, limits in [('{"memory_mb": 5}', {"memory_mb": 5}), ("{}", {}), ("null", {})]:
-        monkeypatch.setenv("TMUXMCP_LIMITS", text)
-        assert load_settings().model_dump()["limits"] == limits
-    for text in ("", "memory_mb=5"):
-        monkeypatch.setenv("TMUXMCP_LIMITS", text)
-        with pytest.raises(InvalidArgument, match="variable TMUXMCP_LIMITS cannot be read: it is no JSON"):
-            load_settings()
-    monkeypatch.delenv("TMUXMCP_LIMITS")
-    assert Settings(limits={"memory_mb": 6}).limits.memory_mb == 6  # type: ignore[arg-type]  # as a file gives it
-
-
 def test_nothing_is_read_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for name in ("config.toml", "tmuxmcp.toml", ".env"):
         (tmp_path / name).write_text("rows = 99\nTMUXMCP_ROWS=99\n")

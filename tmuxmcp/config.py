@@ -14,11 +14,9 @@ import stat
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     PrivateAttr,
     ValidationError,
@@ -27,6 +25,8 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings.exceptions import SettingsError
 
 from tmuxmcp.contract.limits import Limits
 from tmuxmcp.contract.secrets import Secret, check_names
@@ -34,10 +34,8 @@ from tmuxmcp.contract.settings import TOOL_SETS
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
 
 PREFIX = "TMUXMCP_"
-Words = list[str]
+Words = Annotated[list[str], NoDecode]
 
-TABLES = ("env", "limits")
-"""Settings that a variable gives as JSON."""
 
 PERSON_KEY = re.compile(
     r"C-b (?:[CM]-){0,2}[A-Za-z0-9]"  # behind tmux's prefix
@@ -57,10 +55,10 @@ def default_config_file() -> Path:
     return home() / ".config" / "tmuxmcp" / "config.toml"
 
 
-class Settings(BaseModel):
-    """Every setting: name, type, default, one sentence with its unit. What is not given comes from a variable."""
+class Settings(BaseSettings):
+    """Every setting: name, type, default, one sentence with its unit."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, validate_default=False)
 
     state_dir: Path = Field(
         default_factory=lambda: home() / ".local" / "state" / "tmuxmcp",
@@ -148,7 +146,7 @@ class Settings(BaseModel):
         description="Key by which an attached person answers what an agent asks for, in a popup, and says that what "
         "they typed is done; as take_key, and another one; the program never gets it",
     )
-    notify_command: Words = Field(
+    notify_command: Annotated[list[str], NoDecode] = Field(
         default=[],
         description="Program, with its arguments, that is run when something waits for a person; TMUXMCP_ID and "
         "TMUXMCP_KIND in its environment tell what",
@@ -165,10 +163,10 @@ class Settings(BaseModel):
         default=1, gt=0, description="Days for which it is known what became of a call that had a request_id"
     )
     max_calls: int = Field(default=64, ge=1, description="Most calls of one client at once")
-    policy: list[Any] = Field(
+    policy: Annotated[list[Any], NoDecode] = Field(
         default=[], description="Rules for what agents may do, and a tier: read-only, standard, careful or full"
     )
-    secrets: dict[str, Secret] = Field(
+    secrets: Annotated[dict[str, Secret], NoDecode] = Field(
         default={},
         description="Secrets that agents may have typed by name, where a program asks for one without showing it; "
         "of each: source, for, session, ask",
@@ -205,9 +203,6 @@ class Settings(BaseModel):
     log_format: Literal["text", "json"] = Field(default="text", description="Form of the log")
 
     _file: Path = PrivateAttr(default_factory=default_config_file)
-
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**_from_variables() | given)
 
     @property
     def own_files(self) -> list[Path]:
@@ -336,23 +331,17 @@ class Settings(BaseModel):
             raise ValueError(f"unknown tool set {unknown[0]!r}; there are: {', '.join(TOOL_SETS)}, all")
         return value
 
-
-def _from_variables() -> dict[str, Any]:
-    """What `TMUXMCP_*` variables say, in capitals or not. A table that is null is not given.
-
-    Raises:
-        InvalidArgument: one should be JSON and is none.
-    """
-    given = {name.upper(): value for name, value in os.environ.items()}
-    values: dict[str, Any] = {}
-    for name in Settings.model_fields:
-        variable = PREFIX + name.upper()
-        if variable in given:
-            try:
-                values[name] = json.loads(given[variable]) if name in TABLES else given[variable]
-            except ValueError as error:
-                raise InvalidArgument(f"The variable {variable} cannot be read: it is no JSON: {error}.") from None
-    return {name: value for name, value in values.items() if value is not None}
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags and the file come in through `load_settings`; variables directly; no `.env`, no secrets folder."""
+        return (init_settings, env_settings)
 
 
 def read_file(path: Path | None) -> dict[str, Any]:
@@ -459,6 +448,8 @@ def load_with_origins(
             f"Setting {name} (from {origins.get(name, 'the settings')}): {first['msg']}.",
             hint="`tmuxmcp config` lists all settings.",
         ) from None
+    except SettingsError as error:
+        raise InvalidArgument(f"A {PREFIX}* variable cannot be read: {error}.") from None
     if file:
         settings._file = file.absolute()
     return settings, origins
