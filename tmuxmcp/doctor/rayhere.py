@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -35,7 +36,7 @@ def _is_door(process: psutil.Process) -> bool:
 
 def _problems(door: psutil.Process) -> Iterator[str]:
     with suppress(psutil.Error):
-        if door.nice() > 0:
+        if door.nice() > os.getpriority(os.PRIO_PROCESS, 0):
             yield f"the door runs at niceness {door.nice()}, and so will the sessions of a tmux that it starts"
         for parent in door.parents():
             if parent.name() == "raylet" and parent.environ().get(SUBREAPER, "").lower() in ("1", "true"):

@@ -89,7 +89,7 @@ def check_fleet(settings: Settings) -> Check:
     said = "; ".join(f"{each.name}: {each.note or 'it does not answer'}" for each in wrong)
     fix = "Look there, or say what is to become of it: tmuxmcp fleet drain, tmuxmcp fleet forget."
     answer = f"{sum(each.alive for each in machines)} of {len(machines)} machines answer"
-    return Check("fleet", not wrong, f"{answer}; {said}" if said else answer, fix if wrong else "")
+    return Check("fleet", not wrong, f"{answer}; {said}" if said else answer, fix if wrong else None)
 
 
 async def _machines(settings: Settings) -> list[Machine]:
