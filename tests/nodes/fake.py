@@ -27,7 +27,7 @@ class FakeMachine:
         self.name, self.room, self.labels = name, room, labels
         self.owners: dict[str, str] = {}
         """By session: whose default session it is."""
-        self.away = self.drained = False
+        self.away = self.drained = self.full_for_default = False
         self.breaks = 0
         """So many calls are done, and their answers get lost."""
         self.hangs = False
@@ -106,6 +106,8 @@ class FakeMachine:
     def _name(self, name: str, call: Call) -> str:
         if not name:
             name = next((each for each, owner in self.owners.items() if owner == call.caller), "")
+            if not name and self.full_for_default:
+                raise MaxSessions("Full.")
             if not name:
                 name = f"own-{call.caller}"
                 self.owners[name] = call.caller

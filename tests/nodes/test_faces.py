@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import httpx2
@@ -15,7 +17,7 @@ import pytest
 from tests.agent import ToolFailed, an_agent, command_line, run_command_line
 from tests.conftest import end_server
 from tests.nodes.brokers import Brokers
-from tests.service import Service
+from tests.service import TOKENS, Service
 
 
 def test_an_agent_has_many_machines_as_one(brokers: Brokers):
@@ -170,3 +172,23 @@ def test_what_works_on_a_machine_alone_is_run_there_by_ssh(brokers: Brokers, sta
         run_command_line(state_dir, "kill", *fleet, "--force", "far@n1")
     finally:
         brokers.write()
+
+
+def test_the_command_line_waits_on_where_a_machine_waits_no_longer(state_dir: Path, tmp_path: Path):
+    (state_dir / "home").mkdir(exist_ok=True)
+    place = Path(tempfile.mkdtemp(prefix="tm-"))
+    service = Service(place, "--max-wait-ms", "500")
+    try:
+        (tmp_path / "token").touch(mode=0o600)
+        (tmp_path / "token").write_text(TOKENS["agent"])
+        file = tmp_path / "brokers.toml"
+        file.write_text(f'[[brokers]]\nname = "n1"\nurl = "{service.url}"\ntoken_file = "token"\n')
+        fleet = ("--fleet", str(file))
+        run_command_line(state_dir, "new", *fleet, "--name", "slow", "bash")
+        words = ("slow@n1", "echo first; sleep 1.5; echo late; (exit 4)")
+        assert run_command_line(state_dir, "run", *fleet, *words, status=4).stdout == "first\nlate\n"
+        run_command_line(state_dir, "run", *fleet, "--timeout", "1", "slow@n1", "sleep 600", status=124)
+    finally:
+        service.stop()
+        end_server(place)
+        shutil.rmtree(place, ignore_errors=True)

@@ -16,6 +16,7 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import (
     FleetFull,
     InvalidArgument,
+    MaxSessions,
     NodeLost,
     NodeUnreachable,
     OutcomeUnknown,
@@ -25,6 +26,7 @@ from tmuxmcp.errors import (
     Unauthorized,
 )
 from tmuxmcp.nodes import gateway as gateway_module
+from tmuxmcp.nodes import placing
 from tmuxmcp.nodes.gateway import Gateway
 from tmuxmcp.nodes.repeating import may_repeat
 
@@ -331,3 +333,35 @@ async def test_a_name_is_used_again_on_another_machine_only():
         await fleet.create_session(name="build", placement=q.Placement(node="n1"))
     assert exists.value.details == {"session_id": "build@n1", "node": "n1"}
     assert machines.placed() == {"n1": 1, "n2": 1}
+
+
+async def test_who_subscribed_is_told_of_changes(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gateway_module, "LOOK_S", 0.01)
+    fleet, machines = a_fleet("n1", "n2")
+    told = []
+
+    async def changed() -> None:
+        told.append(fleet.session_ids)
+
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(fleet.notify, changed)
+        assert fleet.listeners == 1
+        machines.there["n2"].owners["new"] = ""
+        await eventually(lambda: told)
+        machines.there["n1"].away = True  # a look that fails is no change by itself
+        await eventually(lambda: machines.there["n2"].asked[-1:] and len(machines.there["n2"].asked) > 5)
+        tasks.cancel_scope.cancel()
+    assert told[0] == {"new@n2"}
+    assert fleet.listeners == 0
+
+
+async def test_a_default_session_for_which_there_is_no_room_is_placed_elsewhere_the_next_time():
+    fleet, machines = a_fleet("n1", "n2", room=1)
+    first = placing.ranked(["n1", "n2"], "library")[0]
+    await fleet.machines()
+    machines.there[first].full_for_default = True
+    with pytest.raises(MaxSessions):
+        await fleet.get_session()
+    machines.there[first].owners["other"] = ""
+    fleet._looked_at = -1e9
+    assert not (await fleet.get_session()).session_id.endswith(f"@{first}")
