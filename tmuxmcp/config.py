@@ -206,9 +206,10 @@ class Settings(BaseSettings):
 
     @property
     def own_files(self) -> list[Path]:
-        """The settings file, the file of tokens, the fleet's secret, and those of secrets."""
+        """The settings file, the file of tokens, the fleet's secret and file, and those of secrets."""
         secrets = [Path(each.file) for each in self.secrets.values() if each.file]
-        return [self._file, *([self.token_file] if self.token_file else []), self.fleet_secret, *secrets]
+        brokers = [Path(self.fleet)] if os.path.isabs(self.fleet) else []
+        return [self._file, *([self.token_file] if self.token_file else []), self.fleet_secret, *secrets, *brokers]
 
     @field_validator("take_key", "answer_key")
     @classmethod

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tmuxmcp.config import load_settings
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
 from tmuxmcp.nodes.fleetfile import Entry, FleetFile, parse
 
@@ -75,3 +76,8 @@ def test_the_kubernetes_folder_names_as_many_brokers_as_there_are_replicas():
     names = parse((folder / "brokers.toml").read_bytes(), folder / "brokers.toml").entries
     assert f"replicas: {len(names)}\n" in (folder / "brokers.yaml").read_text()
     assert list(names) == [f"broker-{number}" for number in range(len(names))]
+
+
+def test_no_sandbox_lets_anybody_write_to_it(tmp_path: Path):
+    assert tmp_path / "b.toml" in load_settings({"fleet": str(tmp_path / "b.toml")}, Path("/dev/null")).own_files
+    assert all(each.is_absolute() for each in load_settings({"fleet": "auto"}, Path("/dev/null")).own_files)
