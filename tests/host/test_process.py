@@ -351,3 +351,44 @@ async def test_more_children_than_can_be_counted_one_by_one_end(mark: str):
     ended = await run(sys.executable, "-I", "-S", "-c", code, mark, timeout_s=1)
     assert (ended.timed_out, ended.survivors) == (True, [])
     assert not marked(mark)
+
+
+# ---- ahead of its work ------------------------------------------------------------------------------
+
+
+async def test_supervisor_that_waited_does_what_one_of_its_own_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    ahead = process.Ahead()
+
+    async def run_ahead(*argv: str, stdin: bytes = b"") -> tuple[int | None, bytes, psutil.Process]:
+        (waiting,) = supervisors()
+        program = process.find(argv, cwd=str(tmp_path), env=ENV)
+        ended = await process.run(
+            program, stdin=stdin, timeout_s=20, max_output_bytes=9999, progress=no_progress, ahead=ahead
+        )
+        assert not supervisors()
+        return ended.rc, ended.stdout.pieces(9999)[0], waiting
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ahead.get)
+        await eventually(supervisors)
+        assert (await run_ahead("sh", "-c", "readlink /proc/self/fd/0; pwd; exit 3"))[:2] == (
+            3,
+            f"/dev/null\n{tmp_path}\n".encode(),
+        )
+        tasks.start_soon(ahead.get)
+        await eventually(supervisors)
+        assert (await run_ahead("cat", stdin=b"given"))[:2] == (0, b"given")
+        tasks.start_soon(ahead.get)  # one that was killed while it waited is not used
+        (killed,) = await eventually(supervisors)
+        killed.kill()
+        await eventually(lambda: killed.status() == psutil.STATUS_ZOMBIE)
+        ended = await process.run(
+            process.find(["true"], cwd="/", env=ENV),
+            **{"stdin": b"", "timeout_s": 20, "max_output_bytes": 99, "progress": no_progress, "ahead": ahead},
+        )
+        assert ended.rc == 0
+        monkeypatch.setattr(process, "AHEAD_S", 0.0)
+        tasks.cancel_scope.cancel()
+    await ahead.get()  # its time is up at once
+    assert not supervisors()
+    await ahead.close()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from anyio.abc import TaskGroup
 
 from tmuxmcp.broker import git, inside
 from tmuxmcp.broker.r2 import R2
@@ -41,13 +42,16 @@ MOST_INSIDE = 64 * 1024 * 1024
 class Machine:
     """What one broker does on its machine."""
 
-    def __init__(self, settings: BrokerSettings, boundary: Boundary) -> None:
-        self._settings, self._boundary = settings, boundary
+    def __init__(self, settings: BrokerSettings, boundary: Boundary, tasks: TaskGroup | None = None) -> None:
+        """`tasks`: where the start of what a later call needs goes on; None: nothing is started ahead."""
+        self._settings, self._boundary, self._tasks = settings, boundary, tasks
+        self._ahead = process.Ahead()
         self._r2 = R2(settings, boundary)
 
     async def close(self) -> None:
         """End what callers have left open."""
         await self._r2.close()
+        await self._ahead.close()
 
     async def act(self, request: Request[Any], call: Call) -> r.Result:
         """Do what a request says that acts beside sessions; in the sandbox of the settings, if there is one.
@@ -84,12 +88,15 @@ class Machine:
         async with inside.project(self._boundary, request.cwd, request.cwd or self._settings.cwd) as place:
             program = process.find(request.argv, cwd=place.cwd, env=env | place.box.env, rlimits=rlimits(limits))
             program = replace(program, box=place.box, code=place.code)
+            if self._tasks and place.level == "none":
+                self._tasks.start_soon(self._ahead.get)
             ended = await process.run(
                 program,
                 stdin=data,
                 timeout_s=allowed_ms / 1000,
                 max_output_bytes=request.max_output_bytes,
                 progress=call.progress,
+                ahead=self._ahead,
             )
         remarks = [place.note, _unkept(limits), *_left(ended, place.level)]
         return _process_result(

@@ -203,7 +203,7 @@ class Verbs:
     def _machine(self) -> Machine:
         from tmuxmcp.broker.machine import Machine  # late: whoever only looks at sessions needs none of it
 
-        return Machine(self._settings, self._boundary)
+        return Machine(self._settings, self._boundary, self.tasks)
 
     @cached_property
     def recorder(self) -> Recorder:

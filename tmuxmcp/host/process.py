@@ -56,6 +56,9 @@ KILL_POLL_S = 0.005
 LONGEST_LINE = 64 * 1024
 """Bytes that a supervisor may tell at once."""
 
+AHEAD_S = 60.0
+"""How long a supervisor waits for work."""
+
 KILLED = "Something killed the supervisor of this process, so its status is not known; it was ended."
 
 
@@ -108,13 +111,77 @@ def find(argv: Sequence[str], *, cwd: str, env: Mapping[str, str], rlimits: Sequ
     return Program(find_program(argv[0], env.get("PATH", ""), where), argv, env, where, rlimits)
 
 
-async def run(program: Program, *, stdin: bytes, timeout_s: float, max_output_bytes: int, progress: Progress) -> Ended:
+class Ahead:
+    """A supervisor that was started ahead of its work, as the one before got its own: a start takes 10 ms."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._child: Child | None = None
+        self._since_s = 0.0
+        self._starts = self._expires = self._closed = False
+
+    def take(self, stack: ExitStack) -> Child | None:
+        """The supervisor, if one waits; `stack` closes our ends of its pipes."""
+        child, self._child = self._child, None
+        if child is None or child.process.poll() is not None:
+            self._stack.close()
+            return None
+        stack.push(self._stack.pop_all())
+        return child
+
+    async def get(self) -> None:
+        """Start one if none waits, and end it when it has waited for too long."""
+        if self._child is None and not self._starts:
+            with anyio.CancelScope(shield=True):
+                await self._start()
+        if self._expires:
+            return
+        self._expires = True
+        try:
+            while self._child and (left_s := self._since_s + AHEAD_S - time.monotonic()) > 0:
+                await anyio.sleep(left_s)
+        finally:
+            self._expires = False
+        await self._end()
+
+    async def _start(self) -> None:
+        self._starts = True
+        # Without descriptors, memory or threads there is none: the next call is told what it lacks itself.
+        with suppress(OSError, RuntimeError), ExitStack() as stack:
+            self._child = await anyio.to_thread.run_sync(_spawn, stack, True, NO_SANDBOX)
+            self._stack, self._since_s = stack.pop_all(), time.monotonic()
+        self._starts = False
+        if self._closed:
+            await self._end()
+
+    async def _end(self) -> None:
+        child, self._child = self._child, None
+        self._stack.close()
+        if child:
+            await anyio.to_thread.run_sync(child.process.wait)
+
+    async def close(self) -> None:
+        """End the one that waits; none comes any more."""
+        self._closed = True
+        await self._end()
+
+
+async def run(
+    program: Program,
+    *,
+    stdin: bytes,
+    timeout_s: float,
+    max_output_bytes: int,
+    progress: Progress,
+    ahead: Ahead | None = None,
+) -> Ended:
     """Run a program until it has ended, at most `timeout_s`; then it and all its descendants are ended.
 
     Cancelled, they are ended too.
 
     Args:
         max_output_bytes: most bytes kept of each stream.
+        ahead: has a supervisor for a program in no sandbox, and gets the next one meanwhile.
 
     Raises:
         ProgramNotFound, CwdNotFound, ResourceLimit: it could not be started.
@@ -122,7 +189,7 @@ async def run(program: Program, *, stdin: bytes, timeout_s: float, max_output_by
         IoError: somebody killed its supervisor.
     """
     out, err = Ends(max_output_bytes), Ends(max_output_bytes)
-    async with supervised(program, bool(stdin)) as child:
+    async with supervised(program, bool(stdin), ahead) as child:
         await child.started(program)
         async with anyio.create_task_group() as tg:
             closed = [anyio.Event(), anyio.Event()]
@@ -181,11 +248,16 @@ async def started(program: Program) -> AsyncIterator[Child]:
 
 
 @asynccontextmanager
-async def supervised(program: Program, has_stdin: bool) -> AsyncIterator[Child]:
+async def supervised(program: Program, has_stdin: bool, ahead: Ahead | None = None) -> AsyncIterator[Child]:
     """A supervisor at work; on leaving, it and all that it started are gone."""
     with ExitStack() as stack:
-        work = marshal.dumps(_work(program))
-        if program.box.wrapper:
+        waiting = ahead.take(stack) if ahead and program.box.level == "none" else None
+        work = marshal.dumps(_work(program) | {"null": bool(waiting and not has_stdin)})
+        if waiting:
+            child = waiting
+            if child.process.stdin and not has_stdin:
+                child.process.stdin.close()
+        elif program.box.wrapper:
             # By --die-with-parent bwrap ends with the thread that started it, and threads for work end when idle.
             child = _spawn(stack, has_stdin, program.box)
         else:

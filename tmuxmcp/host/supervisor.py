@@ -212,6 +212,8 @@ def become(work: "dict[str, Any]", fd: int, failed: int) -> None:
     try:
         os.setsid()
         tell(fd, f"pid {os.getpid()}")
+        if work["null"]:
+            os.dup2(os.open("/dev/null", os.O_RDWR), 0)
         if not work["within"]:
             confine(work)
         code = "CWD_NOT_FOUND"
@@ -289,9 +291,12 @@ def main(fd: int) -> None:
     for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP):
         _signal.signal(number, _signal.SIG_IGN)  # meant for others; we go when everybody has
     _signal.pthread_sigmask(_signal.SIG_SETMASK, [])  # the host program's thread may block SIGCHLD
-    work = read_work(fd)
-    adopt_orphans()
+    adopt_orphans()  # before there is work: this one may have been started ahead of it
     supervisor = Supervisor(fd)
+    try:
+        work = read_work(fd)
+    except EOFError:
+        return
     begun = time.monotonic()
     try:
         if work["within"]:
