@@ -63,7 +63,7 @@ class Line:
         Raises:
             Gone: there is no answer.
         """
-        if not self._trusted:
+        while not self._trusted:  # another call may have broken it just after it answered
             await self._knock()
         ref = self._send(method, body)
         mine = asyncio.current_task()

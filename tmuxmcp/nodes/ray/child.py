@@ -59,6 +59,11 @@ class Child:
             self.ended(self._said or f"it ended with status {process.returncode}")
             await anyio.sleep(AGAIN_S)
 
+    @property
+    def runs(self) -> bool:
+        """Whether it can be written to."""
+        return self._process is not None
+
     async def say(self, data: bytes) -> None:
         """Write to it.
 
@@ -95,6 +100,7 @@ class Asked:
         self.head: Head = {}
         self.body = b""
         self.sent = False
+        """A byte of it may have left."""
 
 
 class Bridge(Child):
@@ -114,12 +120,12 @@ class Bridge(Child):
         with self._todo, self._done:
             async for asked, data in self._done:
                 if asked is not None:
-                    asked.sent = True
+                    asked.sent = self.runs
                 try:
                     await self.say(data)
                 except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
                     if asked is not None:
-                        self._answer(asked, {"fault": "the bridge has ended", "sent": True})
+                        self._answer(asked, {"fault": "the bridge has ended", "sent": asked.sent})
 
     async def ask(self, make: Any, body: bytes = b"") -> tuple[Head, bytes]:
         """What it answers; a call that is cancelled here is cancelled there.
@@ -167,7 +173,6 @@ class Watcher(Child):
         super().__init__("tmuxmcp.nodes.ray.watcher", address, env)
         self.told: Head | None = None
         """What it said last; None: nothing yet."""
-        self.told_at = 0.0
         self.why = ""
         self._news = anyio.Event()
 
@@ -188,7 +193,7 @@ class Watcher(Child):
 
     def heard(self, head: Head, body: bytes) -> None:
         """Take what it says."""
-        self.told, self.told_at, self.why = head, anyio.current_time(), ""
+        self.told, self.why = head, ""
         news, self._news = self._news, anyio.Event()
         news.set()
 

@@ -34,9 +34,6 @@ CONNECT_S = 20.0
 HELLO_S = 3.0
 """So long a door has to say how its machine is."""
 
-STALE_S = 15.0
-"""After so long a silence of the watcher nobody knows which machines are there."""
-
 HELLO_COST_S = 0.01
 """So many seconds for each machine pass before all are asked again: with a thousand, ten."""
 
