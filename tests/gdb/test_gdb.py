@@ -125,6 +125,19 @@ def test_what_runs_on_is_interrupted(agent: Agent, program: Path):
     much = ask(agent, opened, "python print('x' * 30 + '\\n' * 1, end='') or [print('y' * 1000) for _ in range(200)]")
     assert much["truncated"] is True
     assert len(much["text"]) <= 65_536
+    # What is sent is answered, however late; an empty command waits for that.
+    assert "not answered" in ask(agent, opened, "shell sleep 1; echo slept", timeout_ms=0)["note"]
+    late = ask(agent, opened, "")
+    assert (late["note"], [each["name"] for each in late["records"] if each["type"] == "result"]) == (None, ["done"])
+
+    def fill() -> None:
+        for _ in range(40):
+            ask(agent, opened, "echo " + "x" * 3900, timeout_ms=0)
+
+    # A line that gdb does not read is sent whole or not at all.
+    ask(agent, opened, "shell sleep 600", timeout_ms=0)
+    with pytest.raises(ToolFailed, match="was not sent"):
+        fill()
     # Its session ends, and it with that.
     agent.call("destroy_session", session_id=opened["session_id"], force=True)
     eventually(lambda: gdbs(agent) == [])

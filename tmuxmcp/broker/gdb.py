@@ -169,17 +169,20 @@ class Debugger:
 
         Raises:
             SessionTaken: a person holds its session.
+            TimedOut: gdb took no command for so long.
             IoError: gdb has ended, and did not answer.
         """
         async with self.lock:
-            token, done, taken = 0, False, False
+            token, sent, done, taken = self._token, False, False, False
             waits = not command or command.split()[0] in ("interrupt", "-exec-interrupt")
+            if command:
+                await self.session.refresh()
+                lease.refuse(self.session)  # nothing is waited for from here to the first byte
             with anyio.move_on_after(timeout_s):
                 if command:
-                    await self.session.refresh()
-                    lease.refuse(self.session)  # nothing is waited for from here to the first byte
-                    token = self._token = self._token + 1
-                    await self._write(mi.line_of(token, command))
+                    await self._write(mi.line_of(token + 1, command))
+                    sent, token = True, token + 1
+                    self._token = token
                     if waits:
                         await self._interrupt(token)
                 ran, held = self.running, self.session.lease
@@ -195,6 +198,8 @@ class Debugger:
                         break
                     await heard.wait()
             ended = self.over.is_set()
+            if command and not (sent or ended):
+                raise TimedOut("gdb took no command for so long, so this one was not sent.", hint="Try again later.")
             if ended and self.answered < token and not QUIT.fullmatch(command):
                 raise IoError("gdb has ended and did not answer.", hint="gdb_open starts another one.")
             return self._told(_note(ended, taken, done or self.answered >= token, self.running and not ended))
@@ -223,7 +228,9 @@ class Debugger:
             await self._child.interrupt()
 
     async def _write(self, line: str) -> None:
-        view = memoryview(line.encode("utf-8", "surrogateescape"))
+        """Write all of it or nothing: half a line would become part of the next one, so gdb is ended instead."""
+        data = line.encode("utf-8", "surrogateescape")
+        view = memoryview(data)
         try:
             while view and self._input >= 0:
                 try:
@@ -232,6 +239,9 @@ class Debugger:
                     await anyio.wait_writable(self._input)
         except OSError:
             self.over.set()
+        finally:
+            if 0 < len(view) < len(data):
+                self.over.set()
 
     async def _read(self, fd: int) -> None:
         """Take what gdb says, always: it never waits for us."""

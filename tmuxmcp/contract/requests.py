@@ -821,7 +821,7 @@ class GdbCmd(Request[r.GdbCmdResult]):
     program stops. After a timeout it runs on: interrupt stops it, an empty command waits on.
 
     Raises:
-        InvalidArgument, PolicyDenied, SessionTaken, IoError
+        InvalidArgument, PolicyDenied, SessionTaken, TimedOut, IoError
     """
 
     gdb_id: GdbId
