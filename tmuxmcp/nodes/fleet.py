@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ class Fleet(Gateway):
         given = {"program": program, "placement": placement, **arguments}
         row = q.CreateSession.operation
         parsed = [row.parse({**given, "name": f"{name}-{number}"} if name else given) for number in range(count)]
-        return await _each([lambda each=each: self.do(each) for each in parsed], at_once)  # type: ignore[misc]
+        return await _each([partial(self.do, each) for each in parsed], at_once)
 
     async def run_many(
         self, session_ids: list[str], command: str, *, at_once: int = AT_ONCE, **arguments: Any
@@ -66,7 +67,7 @@ class Fleet(Gateway):
         """
         row = q.Run.operation
         parsed = [row.parse({"command": command, "session_id": each, **arguments}) for each in session_ids]
-        return await _each([lambda each=each: self.do(each) for each in parsed], at_once)  # type: ignore[misc]
+        return await _each([partial(self.do, each) for each in parsed], at_once)
 
     async def reset(self, session_id: str, **arguments: Any) -> r.CreateSessionResult:
         """End a session, and make it anew: of the same name, on the same machine, with the same program and size.
