@@ -7,6 +7,6 @@ import sys
 
 sys.path.insert(0, __file__.rpartition("/")[0])
 
-import step  # type: ignore[import-not-found]
+import step  # type: ignore[import-not-found]  # it lies beside this script
 
 step.main(sys.argv[1])
