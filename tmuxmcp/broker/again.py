@@ -84,7 +84,7 @@ class Again:
 
     async def _before(self, file: CallFile, request: Request[Any], call: Call) -> Result | None:
         """What became of a call with this id; None: there was none that did anything, and the file is held."""
-        self._noted.tidy()
+        await anyio.to_thread.run_sync(self._noted.tidy)
         if call.person:
             return await self._turn(file, request, call)
         with self._admission.admit(call):

@@ -10,12 +10,13 @@ that it was done: nothing is done again while its id is kept.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,9 @@ PERSON = "person"
 
 MOST_WHOLE = 2048
 """Calls of one client that are kept with their results."""
+
+SHORTENED_AT_ONCE = 64
+"""Files that are open for that."""
 
 LONGEST_RESULT = 128 * 1024
 """Bytes of a result that is kept; of a longer one the text is left out, which the log has."""
@@ -185,8 +189,10 @@ class NotedCalls:
         with suppress(OSError):
             if os.stat(place / DONE_BEFORE).st_mtime < old:
                 os.unlink(place / DONE_BEFORE)
-        for _, path in sorted(whole)[: max(len(whole) - MOST_WHOLE, 0)]:
-            _shorten(place, Path(path))
+        older = [Path(path) for _, path in sorted(whole)[: max(len(whole) - MOST_WHOLE, 0)]]
+        for at in range(0, len(older), SHORTENED_AT_ONCE):
+            with suppress(OSError):
+                _shorten(place, older[at : at + SHORTENED_AT_ONCE])
         self._turn_over(place, old)
 
     def _turn_over(self, place: Path, old: float) -> None:
@@ -225,13 +231,13 @@ def _told() -> Iterator[None]:
         ) from error
 
 
-def _append(fd: int, line: Mapping[str, Any]) -> None:
-    """Append a line behind the last whole one, on the disk."""
+def _append(fd: int, *lines: Mapping[str, Any]) -> None:
+    """Append lines behind the last whole one, on the disk."""
     size = os.fstat(fd).st_size
     torn = size and os.pread(fd, 1, size - 1) != b"\n"  # a full disk cut it short
-    data = (b"\n" if torn else b"") + json.dumps(line).encode() + b"\n"
+    data = (b"\n" if torn else b"") + b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     if os.write(fd, data) != len(data):
-        raise OSError(28, "No space left on device")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     os.fsync(fd)
 
 
@@ -286,24 +292,33 @@ def _remove(path: Path) -> None:
 # ---- what is done, in short ----------------------------------------------------------------------
 
 
-def _shorten(place: Path, path: Path) -> None:
-    """Keep of a call that is done no more than that it was; in this order, so that it is always known."""
-    with suppress(OSError):
-        fd = locks.open_lock(path, make=False)
-        try:
-            noted = _parse(_lines(path)) if locks.take(fd) else None
-            if noted is None or noted.result is None:
-                return
-            facts = {name: noted.acts.get(name) for name in ("session_id", "generation", "number")}
-            line = {"id": path.name, "digest": noted.digest, "at": os.fstat(fd).st_mtime, **facts}
-            done = os.open(place / DONE, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            try:
-                _append(done, line)
-            finally:
-                os.close(done)
-            os.unlink(path)
-        finally:
-            os.close(fd)
+def _shorten(place: Path, paths: Sequence[Path]) -> None:
+    """Keep of calls that are done no more than that they were; in this order, so that it is always known."""
+    with ExitStack() as stack:
+        lines = []
+        for path in paths:
+            with suppress(OSError):
+                fd = locks.open_lock(path, make=False)
+                stack.callback(os.close, fd)
+                if line := _in_short(path, fd) if locks.take(fd) else None:
+                    lines.append(line)
+        if not lines:
+            return
+        done = os.open(place / DONE, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        stack.callback(os.close, done)
+        _append(done, *lines)
+        for line in lines:
+            with suppress(OSError):
+                os.unlink(place / line["id"])
+
+
+def _in_short(path: Path, fd: int) -> dict[str, Any] | None:
+    """What stays of a call; None: it may not be done."""
+    noted = _parse(_lines(path))
+    if noted is None or noted.result is None:
+        return None
+    facts = {name: noted.acts.get(name) for name in ("session_id", "generation", "number")}
+    return {"id": path.name, "digest": noted.digest, "at": os.fstat(fd).st_mtime, **facts}
 
 
 def _find_done(place: Path, request_id: str) -> NotedCall | None:
