@@ -237,15 +237,16 @@ class Broker(Operations):
         waits = only_waits(request.filled(self.settings))
 
         async def find() -> Target:
+            as_known = not self.gate.judges_session(request)
             with self._admission.admit(call, waits=waits):
-                return await self._targets.of(request, call, make=make)
+                return await self._targets.of(request, call, make=make, as_known=as_known)
 
         async def admitted(target: Target) -> Result:
             with self._admission.admit(call, waits=waits):
                 return self._admission.told(await act(target), call.caller)
 
         if call.person:
-            return await act(await self._targets.of(request, call))
+            return await act(await self._targets.of(request, call, as_known=True))
         return await self.gate.call(request, call, find, admitted)
 
     def _own_call(self) -> Call:

@@ -139,8 +139,7 @@ class Gate:
         try:
             with _shortages_told():
                 target = await find()
-                judges = self.policy or self.settings.audit == "strict" or _types_secret(request)
-                place = await self._place(target) if judges else None
+                place = await self._place(target) if self._sees_place(request) else None
         except BaseException:
             with self._recorded(record):  # writes the line, and lets the error go on
                 raise
@@ -183,6 +182,13 @@ class Gate:
     def judges_place(self, operation: Operation) -> bool:
         """Whether the verdict depends on the session: then a default session is made before, not after the verdict."""
         return bool(self.policy) and operation.types
+
+    def judges_session(self, request: Request[Any]) -> bool:
+        """Whether more of the session is looked at before the operation than which one is meant."""
+        return self._sees_place(request) or (request.operation.types and self.settings.sandbox != "none")
+
+    def _sees_place(self, request: Request[Any]) -> bool:
+        return bool(self.policy) or self.settings.audit == "strict" or _types_secret(request)
 
     def refused(self, operation: Operation, call: Call, error: TmuxMcpError) -> None:
         """Write down a call that was not even judged: its arguments are not understood, or it lacks the scope."""

@@ -21,6 +21,7 @@ from tmuxmcp.broker.adoptable import Adoptable, NotAdopted, asks, still_at_promp
 from tmuxmcp.broker.adopting import Refusal
 from tmuxmcp.broker.asking import Asking
 from tmuxmcp.broker.noting import OneCall
+from tmuxmcp.broker.target import PaneChanged
 from tmuxmcp.broker.typed import Job, Ran, Rest
 from tmuxmcp.broker.wait import last_line
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress
@@ -35,6 +36,7 @@ from tmuxmcp.errors import (
     SessionBusy,
     SessionTaken,
     TimedOut,
+    TmuxFailed,
     Unsupported,
 )
 from tmuxmcp.host import cgroup
@@ -116,6 +118,8 @@ async def run(
     progress: Progress,
     stdin: bytes | None = None,
     noting: OneCall | None = None,
+    *,
+    as_known: bool = False,
 ) -> Ran:
     """Run `text` in the session's shell and wait until it is done, or as `until` has it.
 
@@ -124,9 +128,11 @@ async def run(
     Args:
         stdin: what it reads instead of the terminal; None: it reads the terminal.
         noting: writes down what is about to be typed, for a call with an id.
+        as_known: tmux was not asked how the pane is now: it is typed only where it is as tmux last told.
 
     Raises:
         NotAShell, SessionBusy, IncompleteCommand, SessionExited, InvalidArgument, IoError
+        PaneChanged: it is not as tmux last told, or the shell not at its prompt; nothing was typed.
     """
     if session.running:
         raise _busy(session, await session.look(), session.running)
@@ -134,11 +140,16 @@ async def run(
     with session.runs(text), session.watcher.waiting(session.log.path):
         deadline = time.monotonic() + until.timeout_ms / 1000
         await adopting.settle(session)
-        look = await _at_prompt(session, deadline, until.adopt)
+        look = await _seen_at_prompt(session)
+        if as_known and look is None:
+            raise PaneChanged
+        look = look or await _at_prompt(session, deadline, until.adopt)
         remove_left(session.directory, look.shell.number)
         killed = _killed_for_memory(session)
         if stdin is None or typed.is_empty(text):
-            ran = await _carry_out(session, look, text, data, None, deadline, until, progress, noting)
+            ran = await _carry_out(
+                session, look, text, data, None, deadline, until, progress, noting, as_known=as_known
+            )
         else:
             _check_stdin(session, look)
             given = Stdin(session.directory, stdin, number=look.shell.number, within=session.bounds.sandbox != "none")
@@ -207,9 +218,11 @@ async def _carry_out(
     until: Until,
     progress: Progress,
     noting: OneCall | None,
+    *,
+    as_known: bool = False,
 ) -> Ran:
     """Type a command at a prompt and wait for its end."""
-    job = await _type(session, look, text, data, noting)
+    job = await _type(session, look, text, data, noting, as_known=as_known)
     job.stdin = stdin
     try:
         return await _finish(session, job, deadline, until, progress)
@@ -256,6 +269,17 @@ def _check_stdin(session: Session, look: Look) -> None:
         hint="Use a here-document, or send it once the command runs.",
         session_id=session.id,
     )
+
+
+async def _seen_at_prompt(session: Session) -> Look | None:
+    """The look that shows the session's own shell at its prompt, where one at the terminal is enough; else None.
+
+    What `_at_prompt` asks where nothing is in the way: what the processes there wait for has no say in it.
+    """
+    look = await session.look_at_terminal()
+    if look is None or not look.marks or look.shell.state is not ShellState.PROMPT or not _may_listen(look):
+        return None
+    return None if look.unanswered or look.leaves_prompt or look.shell.listening else look
 
 
 async def _at_prompt(session: Session, deadline: float, adopt: Adopt) -> Look:
@@ -513,9 +537,9 @@ async def _is_silent(session: Session, size: int) -> bool:
     return await all_logged(session, size)
 
 
-async def _type(session: Session, look: Look, text: str, data: bytes, noting: OneCall | None) -> Job:
+async def _type(session: Session, look: Look, text: str, data: bytes, noting: OneCall | None, *, as_known: bool) -> Job:
     pane = session.live()
-    job = Job(text, time.monotonic(), look.size, secrets.token_hex(4), look.level)
+    job = Job(text, time.monotonic(), look.size, secrets.token_hex(4), look.level, as_known=as_known)
     job.at(look.shell)
     job.proof = "" if session.proves(look.level) else None
     session.typed_at = look.size
@@ -529,7 +553,14 @@ async def _type(session: Session, look: Look, text: str, data: bytes, noting: On
                 promise = promise_of(proof) if proof else None
                 if session.commands.typing(TypedInput(look.size, text, True, job.name, promise)) and proof:
                     job.proof = proof  # else nobody could tell what proves it
-            done = await (_give if by_file else _tell)(session, pane, job, data, noting)
+            try:
+                done = await (_give if by_file else _tell)(session, pane, job, data, noting)
+            except SessionTaken:
+                if as_known:
+                    raise PaneChanged from None  # whoever takes it for gone gives it back first
+                raise
+    if not done and as_known:
+        raise PaneChanged
     if not done:
         await session.alive()
         await adopting.free_if_left(session)
@@ -584,6 +615,10 @@ async def _give(session: Session, pane: Pane, job: Job, data: bytes, noting: One
         done = await _press(session, pane, job, shells.file_keys(job.name, job.proof or ""), stamp=stamp)
     except (SessionTaken, IoError):
         job.given.take_back()
+        raise
+    except TmuxFailed:
+        if noting is None:  # a tmux that did not answer may press the key later: then nothing runs
+            job.given.take_back()
         raise
     if done:
         job.given.take_back_earlier()
@@ -657,8 +692,12 @@ async def _press(
     steps = [claim, panes.raw(pane, keys)]
     free = f"#{{?#{{m:{prompt}*,{panes.remembered(pane, 'claim')}}},,1}}"
     still = still or "1"
+    if job.as_known:
+        still = f"#{{&&:{still},{panes.as_known(pane)}}}"
     if await panes.type_input(session.tmux, pane, b"", before=steps, condition=f"#{{&&:{still},{free}}}", stamp=stamp):
         return True
+    if job.as_known:
+        return False
     held = await panes.recall(session.tmux, pane, "claim")
     if not held.startswith(prompt) or not await _left_at_prompt(session, job.number):
         return False

@@ -71,9 +71,10 @@ async def shown_by(session: Session) -> Shown | None:
     """What a session shows now, and take in what tmux says of its pane; None when that is gone."""
     captured = await panes.capture_pane(session.tmux, session.pane) if session.pane else None
     if captured is None:
+        await session.refresh()
         return None
     pane, lines = captured
-    session.see(pane)
+    await session.take_in(pane)
     return Shown(pane.cols, pane.rows, lines, (pane.cursor_row, pane.cursor_col, pane.cursor_visible))
 
 

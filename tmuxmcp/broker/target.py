@@ -27,6 +27,10 @@ LOOKED_THROUGH = 100
 """Destroyed sessions among which a caller's default session is looked for, newest first."""
 
 
+class PaneChanged(Exception):
+    """The pane is not as tmux last told of it; nothing was done. Whoever acts looks for the target anew."""
+
+
 @dataclass(frozen=True)
 class Target:
     """The session that a call means, as far as there is one."""
@@ -41,6 +45,8 @@ class Target:
     """Who gets the secret that a call types, as a person agreed."""
     noting: OneCall | None = None
     """Writes down what a call with an id is about to do."""
+    as_known: bool = False
+    """The session is as tmux last told of it; whoever acts finds out whether it still is, or raises `PaneChanged`."""
 
 
 class Targets:
@@ -50,11 +56,12 @@ class Targets:
         self._registry, self._creation, self._settings = registry, creation, settings
         self._searching = searching
 
-    async def of(self, request: Request[Any], call: Call, *, make: bool = False) -> Target:
+    async def of(self, request: Request[Any], call: Call, *, make: bool = False, as_known: bool = False) -> Target:
         """The session that a request means, as it is now.
 
         Args:
             make: make the caller's default session if that is meant and is not there.
+            as_known: it may be as tmux last told of it, where the operation itself finds out whether it still is so.
 
         Raises:
             Unauthorized: the request would act on another client's default session.
@@ -62,6 +69,10 @@ class Targets:
         kind = request.operation.session
         if kind == "none":
             return Target()
+        known = self._as_known(request, call) if as_known else None
+        if known:
+            _may_act(request, known, call)
+            return Target(known, as_known=True)
         if request.session:
             try:
                 session = await self._named(request)
@@ -99,6 +110,19 @@ class Targets:
         if known and known.pane and generation is None and _asks_tmux_itself(request):
             return known
         return await self._registry.known(request.session, generation)
+
+    def _as_known(self, request: Request[Any], call: Call) -> Session | None:
+        """The session that is meant, if nobody held it when tmux last told of it; None: tmux has to be asked."""
+        if not _finds_out(request):
+            return None
+        sessions = self._registry.sessions
+        if request.session:
+            session = sessions.get(request.session)
+        else:
+            session = next((each for each in sessions.values() if each.meta.owner == call.caller), None)
+        if session is None or session.exited or session.pane is None or session.pane.lease or session.pane.given:
+            return None
+        return session
 
     async def _own(self, call: Call) -> Session | None:
         """The caller's default session, if its program runs."""
@@ -151,6 +175,16 @@ def _may_act(request: Request[Any], session: Session, call: Call) -> None:
         hint="Make one of your own, with create_session; a token with the scope admin may act there.",
         session_id=session.id,
         scope="admin",
+    )
+
+
+def _finds_out(request: Request[Any]) -> bool:
+    """Whether the operation finds out whether the pane is as it was when tmux last told of it."""
+    if isinstance(request, q.Read):
+        past = (request.at_offset, request.at_ms, request.command) != (None, None, None)
+        return request.view in ("screen", "diff") and request.wait_for == "none" and not past
+    return isinstance(request, q.Run) and not (
+        request.adopt == "undo" or request.stdin is not None or request.request_id
     )
 
 

@@ -115,6 +115,8 @@ class Job:
     proof: str | None = None
     """What the shell shows when it is over; empty: nothing; None: it is of an earlier version and takes none."""
 
+    as_known: bool = False
+    """It is typed only where the pane is as tmux last told of it."""
     refused_since: float | None = None
     """When the shell was first seen not to have taken it; of `time.monotonic()`."""
 

@@ -36,7 +36,7 @@ from tmuxmcp.broker.noting import OneCall
 from tmuxmcp.broker.pages import Pages
 from tmuxmcp.broker.reading import Reading, clamp, has_read, notes
 from tmuxmcp.broker.restoring import Restoring
-from tmuxmcp.broker.target import Target, Targets
+from tmuxmcp.broker.target import PaneChanged, Target, Targets
 from tmuxmcp.broker.typed import Ran
 from tmuxmcp.broker.wait import certain
 from tmuxmcp.broker.waiting import Waiting
@@ -122,6 +122,8 @@ class Verbs:
             lease.refuse(target.session)
         try:
             result = await self._do(request, call, target)
+        except PaneChanged:
+            return await self.act(request, call, await self._targets.of(request, call))
         except SessionExited as error:
             self._ends.told(call.caller, request, error)
             raise
@@ -456,7 +458,9 @@ class Verbs:
                 raise InvalidArgument("request_id does not go with adopt=undo.", hint="It can be asked for twice.")
             ran = await run.undo(session, until)
         else:
-            ran = await run.run(session, request.command, until, call.progress, stdin, target.noting)
+            ran = await run.run(
+                session, request.command, until, call.progress, stdin, target.noting, as_known=target.as_known
+            )
         return await self._ran(session, ran, request, call, effective)
 
     async def _ran(self, session: Session, ran: Ran, request: q.Run, call: Call, effective: int | None) -> r.RunResult:
@@ -531,7 +535,10 @@ class Verbs:
     async def _read(self, request: q.Read, call: Call, target: Target) -> r.ReadResult:
         wait = await self._reading.wait(request, call)
         session = await self._settled(target, call)
-        return await self._reading.read(session, request, wait, call)
+        result = await self._reading.read(session, request, wait, call)
+        if target.as_known and session.exited:
+            raise PaneChanged
+        return result
 
     async def _search(self, request: q.Search, call: Call, target: Target) -> r.SearchResult:
         session = await self._targets.session(target, call)

@@ -137,6 +137,11 @@ class DeepWitness:
         facts = self._witness.look(leader)
         return self._see(facts, Sight(facts, _judged(facts), facts, self.tty, leader))
 
+    def look_at_terminal(self, leader: int) -> Sight:
+        """The modes of the pane's own terminal and who is in front of it; no process is looked at."""
+        facts = self._witness.look(leader, processes=False)
+        return Sight(facts, judge(facts), facts, self.tty, leader)
+
     def size(self) -> tuple[int, int] | None:
         """Columns and rows of the pane's own terminal; None where they cannot be had."""
         return self._witness.size()

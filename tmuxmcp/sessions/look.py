@@ -314,6 +314,12 @@ class Terminal:
             sight = self.glance(pane)
         return sight.as_far_as_known()
 
+    def modes(self, pane: Pane | None) -> Sight | None:
+        """Its modes and who is in front, without a look at any process; None: it cannot be looked at."""
+        if pane is None or pane.dead or self._witness is None:
+            return None
+        return self._witness.look_at_terminal(pane.leader)
+
     def size(self) -> tuple[int, int] | None:
         """Columns and rows as its program sees them; None where they cannot be had."""
         return self._witness.size() if self._witness else None

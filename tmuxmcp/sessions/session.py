@@ -241,10 +241,14 @@ class Session:
     async def refresh(self) -> Pane | None:
         """Ask tmux how the pane is now; None when it is lost."""
         if self.pane:
-            self.see(await panes.find_pane(self.tmux, self.pane.pane_id, self.id))
+            await self.take_in(await panes.find_pane(self.tmux, self.pane.pane_id, self.id))
+        return self.pane
+
+    async def take_in(self, pane: Pane | None) -> None:
+        """Take in what tmux says of its pane at this moment, and write down whether a person has given it back."""
+        self.see(pane)
         if self.pane and self.pane.given:
             await self._note_given(self.pane)
-        return self.pane
 
     async def _note_given(self, pane: Pane) -> None:
         """Write down that a person has given it back, wherever that was done; first, so that no kill loses it."""
@@ -441,6 +445,31 @@ class Session:
             pid=pid,
             started_in=self.meta.cwd,
             leaving=self._leaving is not None,
+            unmarked_prompt=self.unmarked_prompt,
+        )
+
+    async def look_at_terminal(self) -> Look | None:
+        """A look without any process: at the terminal's modes, who is in front of it, and the log.
+
+        Enough where the session's own shell alone is there and its marks say what it does; what a program waits for is
+        not known of it. A tenth of the time of `look`. None: another shell is there as well, or it cannot be had.
+        """
+        pid, heard = self.pid, self.log.size()
+        sight = None if self.meta.host else self._terminal.modes(self.pane)
+        if sight is None or sight.facts is None or sight.facts.foreground is None or pid is None:
+            return None
+        scan = await self.scan()
+        if len(scan.levels) > 1 or scan.adopting:
+            return None
+        return Look(
+            **vars(scan),
+            heard=heard,
+            sight=sight,
+            far=None,
+            far_late=False,
+            pid=pid,
+            started_in=self.meta.cwd,
+            leaving=False,
             unmarked_prompt=self.unmarked_prompt,
         )
 

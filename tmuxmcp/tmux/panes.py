@@ -448,6 +448,16 @@ async def guarded(
     return [os.fsdecode(line) for line in reply.lines[:-1]]
 
 
+def as_known(pane: Pane) -> str:
+    """A tmux format that holds while the pane has the size, the modes and the launcher that it was last seen with.
+
+    And nobody has given it back since, which would still have to be written down.
+    """
+    known = f"{pane.leader} {pane.cols} {pane.rows} {pane.alternate_screen:d} {pane.wants_mouse:d} "
+    now = "#{pane_pid} #{pane_width} #{pane_height} #{alternate_on} #{mouse_any_flag} #{@tmuxmcp_given}"
+    return f"#{{==:{now},{known}}}"
+
+
 async def type_input(
     tmux: Tmux,
     pane: Pane,
