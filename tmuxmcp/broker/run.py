@@ -80,6 +80,9 @@ ARRIVES_S = 0.1
 FAR_S = 4.0
 """How much longer one on another machine may take."""
 
+LOOKS_S, PUT_OFF_S = 0.02, 0.003
+"""Longest time between two looks while a command runs; and for how long the log must not grow for one before that."""
+
 ABANDONED_S = 2.0
 """How long a shell may take to show a new prompt after C-c."""
 
@@ -797,12 +800,13 @@ def _typed_at(session: Session) -> SessionBusy:
 
 async def _finish(session: Session, job: Job, deadline: float, until: Until, progress: Progress) -> Ran:
     told, asking, rest, silence = time.monotonic(), Asking(), Rest(), Silence(until.idle_ms)
-    async for scan in session.scans(0.02, deadline):
+    put_off = PutOff()
+    async for scan in session.scans(put_off.step_s, deadline):
         if job.stdin:
             job.stdin.remove_once_opened(job.level.pid if job.level.number else session.pid)
         session.throttle(scan.size - job.sent_at)
         ran = typed.done(session, scan, job)
-        if ran is None:
+        if ran is None and (scan.exited or scan.replaced or not put_off.by(scan.size)):
             scan = look = await session.look()
             ran = typed.done(session, look, job) or _elsewhere(session, look, job)
             if ran is None and look.leaving:
@@ -885,6 +889,29 @@ def _incomplete(session: Session) -> IncompleteCommand:
         hint="Close it and run the whole command again.",
         session_id=session.id,
     )
+
+
+class PutOff:
+    """Tells whether a look can wait: while the log grows, the next thing in it is likely to be the end.
+
+    A look at the kernel takes longer than a short command.
+    """
+
+    def __init__(self) -> None:
+        self._size, self._looked_at, self._waits = -1, time.monotonic(), False
+
+    def by(self, size: int) -> bool:
+        """Whether it waits, by the size that the log has now; else it is done now."""
+        now = time.monotonic()
+        self._waits = size != self._size and now - self._looked_at < LOOKS_S
+        self._size = size
+        if not self._waits:
+            self._looked_at = now
+        return self._waits
+
+    def step_s(self) -> float:
+        """Longest time until it is asked again."""
+        return PUT_OFF_S if self._waits else LOOKS_S
 
 
 class Silence:

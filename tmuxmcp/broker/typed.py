@@ -252,8 +252,9 @@ def _ran(session: Session, job: Job, finished: Finished) -> Ran:
     end = max(start, finished.output_end)
     # Its C was not printed, or not recorded; what is proven ends it all the same.
     unseen = start == end or (finished.proven and finished.output_start is None)
-    lost = bool(session.gaps(finished.echo_start, end)) or (finished.proven and not sink_of(session.directory).alive)
-    missing = unseen and lost
+    missing = unseen and (
+        bool(session.gaps(finished.echo_start, end)) or (finished.proven and not sink_of(session.directory).alive)
+    )
     return Ran(
         outcome="ready",
         exit_code=status,

@@ -324,7 +324,7 @@ class ShellView:
         except OSError:
             written = 0.0
         told = said if said is not None and self._began - CLOCK_S <= said <= written + CLOCK_S else None
-        return replace(mark, time=told)
+        return mark if told == mark.time else replace(mark, time=told)
 
     def _booted(self) -> float:
         """When the machine began, in seconds since 1970: the same for all marks, unless somebody sets the clock."""

@@ -546,7 +546,7 @@ def keys(pane: Pane, names: Sequence[str]) -> bytes:
 
 def raw(pane: Pane, data: bytes) -> bytes:
     """The command that types a few bytes as they are."""
-    return command("send-keys", "-t", pane.pane_id, "-H", *(f"{byte:02x}" for byte in data))
+    return command("send-keys", "-t", pane.pane_id, "-H") + (b" " + data.hex(" ").encode() if data else b"")
 
 
 def raw_pieces(pane: Pane, data: bytes) -> list[bytes]:
