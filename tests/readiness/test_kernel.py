@@ -280,3 +280,47 @@ def test_who_goes_on_by_itself_at_the_moment_of_a_look_never_waits_for_ever():
     os.close(far)
     assert ready
     assert not [verdict for verdict in ready if not verdict.weak]
+
+
+SLEEPS = "import os, select; os.read(0, 9); select.select([0], [], [], 60); os.read(0, 9); os.read(0, 9)"
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root surely sees system calls")
+def test_a_sleep_is_looked_into_once(monkeypatch: pytest.MonkeyPatch):
+    """The next one, also in the same call, is looked into anew."""
+    looked_into: list[str] = []
+    original = readiness.proc.system_call
+
+    def counting(path: str) -> list[str]:
+        looked_into.append(path)
+        return original(path)
+
+    monkeypatch.setattr(readiness.proc, "system_call", counting)
+    pid, master = pty.fork()
+    if pid == 0:
+        os.execvp(sys.executable, [sys.executable, "-S", "-c", SLEEPS])
+    eventually(lambda: os.readlink(f"/proc/{pid}/fd/0").startswith("/dev/pts/"))
+    witness = TtyWitness(os.readlink(f"/proc/{pid}/fd/0"))
+    try:
+
+        def waiting(time_out_s: float | None) -> Process | None:
+            facts = witness.look(pid)
+            found = facts.processes[0] if facts and facts.processes else None
+            return found if found and found.on_terminal and found.time_out_s == time_out_s else None
+
+        for time_out_s in (None, 60.0, None):
+            eventually(lambda time_out_s=time_out_s: waiting(time_out_s) is not None)
+            first = waiting(time_out_s)
+            looked_into.clear()
+            again = waiting(time_out_s)
+            assert first
+            assert again
+            assert not looked_into
+            assert (again.wakes, again.channel, again.parent) == (first.wakes, first.channel, first.parent)
+            assert again.age_s > first.age_s
+            os.write(master, b"\n")
+    finally:
+        witness.close()
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(master)

@@ -96,8 +96,8 @@ def children(pid: int, of_threads: list[int]) -> list[int]:
     """The children of some of a process's threads; none where the kernel does not list them."""
     found: list[int] = []
     for thread in of_threads:
-        with suppress(OSError):
-            found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+        with suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+            found += map(int, file.read().split())
     return found
 
 

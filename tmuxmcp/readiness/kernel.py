@@ -33,6 +33,9 @@ TTY_READ = {"wait_woken", "n_tty_read"}
 POLLING = {"poll_schedule_timeout", "do_select", "do_sys_poll", "do_poll", "do_epoll_wait", "ep_poll"}
 """Wait channels of select, poll and epoll."""
 
+EPOLLING = {"do_epoll_wait", "ep_poll"}
+"""Those of epoll alone."""
+
 UNREADABLE = {None, "", "0"}
 """Wait channels of a sleeping process that is not ours to look at, or of a kernel that does not tell."""
 
@@ -272,6 +275,8 @@ class TtyWitness:
 
     def __init__(self, tty: str) -> None:
         self.tty = tty
+        self._asleep: dict[int, Asleep] = {}
+        """Who slept at the last look, by process id."""
         self._fd = -1
         self._poll = select.poll()
 
@@ -294,7 +299,10 @@ class TtyWitness:
             self.close()
             return None
         group = foreground_group(leader)
-        seen = members(leader, group, os.fstat(self._fd).st_rdev) if group and processes else ()
+        seen: tuple[Process, ...] = ()
+        if group and processes:
+            seen = members(leader, group, os.fstat(self._fd).st_rdev, self._asleep)
+            self._asleep = {each.pid: self._asleep[each.pid] for each in seen if each.pid in self._asleep}
         writing = writing or not self._poll.poll(0)  # it may have begun to write before we looked at it
         return KernelFacts(
             canonical=bool(local_modes & termios.ICANON),
@@ -368,8 +376,34 @@ def session_members(leader: int) -> dict[int, int]:
     return {pid: stat.group for pid, stat in proc.all_stats() if stat.session == leader}
 
 
-def members(leader: int, group: int, terminal: int) -> tuple[Process, ...]:
-    """The processes of a group, looked for among the descendants of the session's leader, parents first."""
+@dataclass(frozen=True)
+class Asleep:
+    """A process of one thread, as it was found asleep: while that sleep lasts, nothing of it changes but its age."""
+
+    born_s: float
+    """When it began, by the clock CLOCK_BOOTTIME: process ids are used again."""
+    process: Process
+
+    def now(self, path: str, stat: proc.Stat, name: str) -> Process | None:
+        """The process now, if that same sleep lasts; None: it has gone on, or may have.
+
+        Each sleep that it begins is counted. So one that sleeps, and has begun none since it was found asleep, is in
+        that sleep still.
+        """
+        known = self.process
+        if (stat.threads, stat.born_s, name) != (1, self.born_s, known.name):
+            return None
+        if _sleep(path) != ("S", known.channel) or _wakes(path) != known.wakes:
+            return None
+        return replace(known, parent=stat.parent, age_s=_since_boot() - self.born_s)
+
+
+def members(leader: int, group: int, terminal: int, asleep: dict[int, Asleep] | None = None) -> tuple[Process, ...]:
+    """The processes of a group, looked for among the descendants of the session's leader, parents first.
+
+    Args:
+        asleep: who slept when they were looked at before, by process id; who sleeps now is put there.
+    """
     found: list[Process] = []
     todo, seen = [leader], set[int]()
     while todo and len(seen) < MOST_PROCESSES:
@@ -382,7 +416,7 @@ def members(leader: int, group: int, terminal: int) -> tuple[Process, ...]:
             threads = _threads(pid) if stat.threads > 1 else [pid]
             todo += proc.children(pid, threads)
             if stat.group == group:
-                found.append(_process(pid, threads, terminal, stat.parent))
+                found.append(_process(pid, threads, terminal, stat, asleep))
     if not found:  # the kernel lists no children, or they were adopted by another process
         for pid, its_group in session_members(leader).items():
             if its_group == group:
@@ -395,9 +429,19 @@ def _threads(pid: int) -> list[int]:
     return proc.threads(pid)[:MOST_THREADS]
 
 
-def _process(pid: int, threads: list[int], terminal: int, parent: int = 0) -> Process:
+def _process(
+    pid: int,
+    threads: list[int],
+    terminal: int,
+    stat: proc.Stat | None = None,
+    asleep: dict[int, Asleep] | None = None,
+) -> Process:
     """One process, told by the thread that says most: one that computes, one at the terminal, the main one."""
-    name = _name(pid)
+    name, parent = _name(pid), stat.parent if stat else 0
+    known = asleep.get(pid) if asleep else None
+    same = known.now(f"/proc/{pid}/task/{pid}", stat, name) if known and stat else None
+    if same:
+        return same
     best: tuple[int, str, Process] | None = None
     channels: dict[str, str | None] = {}
     for thread in threads:
@@ -414,7 +458,11 @@ def _process(pid: int, threads: list[int], terminal: int, parent: int = 0) -> Pr
     if process.state != "S" or process.on_terminal is False or process.channel not in TTY_READ | POLLING:
         return process
     other_work = next((each for other, each in channels.items() if other != path and may_work(each)), "") or ""
-    return replace(process, relay=_is_relay(pid), age_s=_age_s(pid), other_work=other_work)
+    process = replace(process, relay=_is_relay(pid), age_s=_age_s(pid), other_work=other_work)
+    # Another process can change what an epoll waits for; what another thread does is not counted.
+    if asleep is not None and stat and stat.threads == 1 and process.wakes and process.channel not in EPOLLING:
+        asleep[pid] = Asleep(stat.born_s, process)
+    return process
 
 
 def _thread(process: Process, path: str, terminal: int) -> Process:
@@ -593,4 +641,8 @@ def _wakes(path: str) -> int:
 
 
 def _age_s(pid: int) -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - proc.stat(f"/proc/{pid}").born_s
+    return _since_boot() - proc.stat(f"/proc/{pid}").born_s
+
+
+def _since_boot() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
