@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Literal
 
 import anyio
 import pytest
@@ -243,3 +244,45 @@ async def test_idle_sessions_are_hardly_looked_at(broker: Broker, monkeypatch: p
     looks.clear()
     await broker.wait(names, "output", timeout_ms=3000)
     assert len(looks) <= 6 * len(names)
+
+
+async def test_waits_that_nothing_happens_to_share_their_looks_and_are_told_of_the_end(
+    broker: Broker, three: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    looks, scans, answers = 0, 0, []
+    look, scan = TtyWitness.look, Session.scan
+
+    def counted(witness: TtyWitness, leader: int) -> object:
+        nonlocal looks
+        looks += 1
+        return look(witness, leader)
+
+    async def counted_scan(session: Session) -> object:
+        nonlocal scans
+        scans += 1
+        return await scan(session)
+
+    async def wait(name: str, wait_for: Literal["ready", "exit"]) -> None:
+        answers.append((await broker.wait([name], wait_for, timeout_ms=LONG_MS)).outcome)
+
+    async def read(name: str) -> None:
+        answers.append((await broker.read("new", name, wait_for="exit", timeout_ms=LONG_MS)).outcome)
+
+    monkeypatch.setattr(TtyWitness, "look", counted)
+    monkeypatch.setattr(Session, "scan", counted_scan)
+    async with anyio.create_task_group() as task_group:
+        for name in three * 20:
+            task_group.start_soon(wait, name, "ready")
+        await anyio.sleep(3)
+        assert looks < 500, "sixty waits that looked by themselves, twenty times a second, would need 3600"
+        for name in three * 20:
+            task_group.start_soon(read, name)
+            task_group.start_soon(wait, name, "exit")
+        await anyio.sleep(0.5)
+        scans = 0
+        await anyio.sleep(3)
+        assert scans < 1000, "the end is told: those that wait for it hardly look, and sixty wait for ready"
+        assert answers == []
+        for name in three:
+            await broker.send("exit 3", enter=True, session_id=name, read="none")
+    assert answers.count("exited") == len(answers) == 180

@@ -70,6 +70,9 @@ LATEST_S = 0.2
 SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.001, 0.05
 """Time between two looks at the kernel: short after a change, longer the longer nothing happens."""
 
+UNTOLD_S = 2.0
+"""The same for the end of a session, which is told by the closing of its log; unless its sink was killed."""
+
 DRAWN_S = 0.02
 """A screen that has changed and then stood still for so long has been drawn to its end."""
 
@@ -207,11 +210,27 @@ async def wait_for(session: Session, wait: Wait) -> Answer:
     deadline, held = begun + wait.timeout_ms / 1000, session.lease
 
     def step_s() -> float:
-        return min(max(SHORTEST_LOOK_S, (time.monotonic() - watch.changed) / 8), wait.look_s)
+        now, crowd_s = time.monotonic(), session.crowd_step_s
+        most_s = max(wait.look_s, crowd_s)
+        told = wait.want == "exit" and session.watcher.watches(session.log.path)
+        if told:
+            most_s = max(most_s, UNTOLD_S)
+        if wait.want == "idle":
+            most_s = min(most_s, max(wait.idle_ms / 1000 - (now - watch.changed), wait.look_s))
+        if wait.progress is not no_progress:
+            most_s = min(most_s, max(PROGRESS_EVERY_S, crowd_s))
+        least_s = SHORTEST_LOOK_S
+        if wait.sent_at is None and watch.changed == begun and seen.told < begun:  # nothing has happened
+            least_s = most_s if told else max(least_s, crowd_s / 8)
+        return min(max(least_s, (now - max(watch.changed, seen.told)) / 8), most_s)
 
     # Nothing else needs the kernel's word.
     by_kernel = wait.want in ("ready", "command")
-    seen: Wakes[Look] | Wakes[Scan] = (session.looks if by_kernel else session.scans)(step_s, deadline)
+    seen: Wakes[Look] | Wakes[Scan]
+    if by_kernel:
+        seen = session.looks(step_s, deadline, shared=wait.sent_at is None)
+    else:
+        seen = session.scans(step_s, deadline)
     with session.watcher.waiting(session.log.path):
         async for scan in seen:
             found = await _check(session, scan, wait, watch)

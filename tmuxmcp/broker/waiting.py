@@ -201,7 +201,7 @@ async def _needs_you(session: Session, call: Call, offset: int, deadline: float,
     """Wait for what is new to the caller: something asked of a person, a secret that is asked for, a give-back."""
     held, changed = session.lease, False
     with session.watcher.waiting(session.log.path):
-        async for look in session.looks(look_s, deadline):
+        async for look in session.looks(lambda: max(look_s, session.crowd_step_s), deadline, shared=True):
             asked = _asked(session)
             if asked - session.asks_told.get(call.caller, set()):
                 _told_of(session, call, asked)
@@ -238,7 +238,7 @@ async def _changed(
     """Wait until something has happened since the caller looked: what holds already counts from then on."""
     held = session.lease
     with session.watcher.waiting(session.log.path):
-        async for look in session.looks(look_s, deadline):
+        async for look in session.looks(lambda: max(look_s, session.crowd_step_s), deadline, shared=True):
             if look.size > offset or look.exited or not holds(look):
                 return True
             if session.lease not in (None, held):
@@ -249,7 +249,7 @@ async def _changed(
 async def _until(session: Session, deadline: float, met: Callable[[Look], bool], outcome: r.Outcome) -> _Found | None:
     held = session.lease
     with session.watcher.waiting(session.log.path):
-        async for look in session.looks(LONGEST_LOOK_S, deadline):
+        async for look in session.looks(LONGEST_LOOK_S, deadline, shared=True):
             if met(look):
                 return _Found(session, outcome)
             if session.lease not in (None, held):

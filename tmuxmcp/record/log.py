@@ -188,6 +188,8 @@ class LogWatcher:
         self._by_wd: dict[int, Path] = {}
         self._polled: set[Path] = set()
         self._poll_now = anyio.Event()
+        self.waits = 0
+        """How many wait at this moment, for whichever log."""
         self.closed_paths: set[Path] = set()
         self.closed = anyio.Event()
         """Set when `closed_paths` has something new; whoever handles it puts a fresh event here."""
@@ -234,11 +236,13 @@ class LogWatcher:
         watched = self._by_path.get(path) or _Watched(Growth(), -1)
         growth = watched.growth
         growth.waiters += 1
+        self.waits += 1
         try:
             if growth.waiters == 1:
                 self._watch(path, watched, modify=True)
             yield growth
         finally:
+            self.waits -= 1
             growth.waiters -= 1
             if growth.waiters == 0:
                 growth.flood = False

@@ -354,6 +354,8 @@ class Wakes(Generic[Seen]):
         self._step_s = step_s
         self._deadline = deadline
         self._change: anyio.Event | None = None
+        self.told = -math.inf
+        """When growth, or a writer's closing of the log, last woke it."""
 
     def __aiter__(self) -> Wakes[Seen]:
         return self
@@ -366,6 +368,7 @@ class Wakes(Generic[Seen]):
             step_s = self._step_s if isinstance(self._step_s, (int, float)) else self._step_s()
             with anyio.move_on_after(min(step_s, left_s)):
                 await self._change.wait()
+                self.told = time.monotonic()
         self._change = self._next_change()
         return await self._see()
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import os
 import time
+import zlib
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,12 @@ from tmuxmcp.tmux import leases, panes
 from tmuxmcp.tmux.held import Given, Lease
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
+
+STEP_PER_WAIT_S, LONGEST_STEP_S = 0.002, 2.0
+"""Between two looks of a wait, for each wait that is open; and the longest. A look costs half a millisecond."""
+
+SELDOM_S, SHARED_S = 0.2, 0.03
+"""From this step on, those who wait look at the same moment; so old a look may be that they share."""
 
 LEAVES_S, LEAVES_BUSY_S = 0.5, 5.0
 """How long a shell may take to say how the one in front of it ended; the same while it, or what records it, works."""
@@ -149,6 +156,10 @@ class Session:
         self._cut: bool | None = None
         self._pid: int | None = None
         self._left = Left(directory)
+        self._last_look: tuple[float, Look | None] = (-math.inf, None)
+        """The last that was taken by one who waits, and when it began."""
+        self._phase = zlib.crc32(meta.session_id.encode()) % 1000 / 1000
+        """When it is looked at between two whole steps: sessions are so one after the other."""
         self._leaving: tuple[str, float] | None = None
         """Which shell seems to have ended, and since when."""
 
@@ -638,12 +649,46 @@ class Session:
         held = [each.held[0].number for each in scans if each.held]
         return held + [each.shell.number for each in scans if each.shell.state is ShellState.RUNNING and not each.held]
 
-    def looks(self, step_s: float | Callable[[], float], deadline: float = math.inf) -> Wakes[Look]:
+    def looks(
+        self, step_s: float | Callable[[], float], deadline: float = math.inf, *, shared: bool = False
+    ) -> Wakes[Look]:
         """Look at once, whenever its log has grown, and after each step, until the deadline (`time.monotonic()`).
 
         When its launcher has gone, tmux is asked for its end before the look.
+
+        Args:
+            shared: who looks seldom does so together with others, and takes what one of them has just seen.
         """
-        return Wakes(self.growth.next_change, lambda: self._at_end(self.look), step_s, deadline)
+        if not shared:
+            return Wakes(self.growth.next_change, lambda: self._at_end(self.look), step_s, deadline)
+        begun = time.monotonic()
+
+        def step() -> float:
+            return self._together(step_s if isinstance(step_s, (int, float)) else step_s())
+
+        return Wakes(self.growth.next_change, lambda: self._at_end(partial(self._look_since, begun)), step, deadline)
+
+    def _together(self, step_s: float) -> float:
+        """So much of a step is left that all who wait for the session take it at the same moment."""
+        if step_s < SELDOM_S:
+            return step_s
+        whole_s = 2.0 ** math.floor(math.log2(step_s))
+        return whole_s - (time.monotonic() + self._phase * whole_s) % whole_s
+
+    async def _look_since(self, begun: float) -> Look:
+        """A look; or one that another took a moment ago, after `begun`, if nothing was printed since."""
+        at, look = self._last_look
+        now = time.monotonic()
+        if look and at >= begun and now - at < SHARED_S and look.size == self.log.size() and look.pane is self.pane:
+            return look
+        look = await self.look()
+        self._last_look = (now, look)
+        return look
+
+    @property
+    def crowd_step_s(self) -> float:
+        """Time between two looks of one who waits, so that all who wait take a small part of the processor."""
+        return min(self.watcher.waits * STEP_PER_WAIT_S, LONGEST_STEP_S)
 
     def scans(self, step_s: float | Callable[[], float], deadline: float = math.inf) -> Wakes[Scan]:
         """The same without the kernel's word: where the log alone decides."""
