@@ -276,8 +276,8 @@ async def test_a_raylet_that_was_stopped_and_called_dead_comes_back(nodes: Clust
 
 async def test_a_label_stays_with_the_first_of_two_machines(nodes: Cluster) -> None:
     async with opened(nodes) as transport:
-        nodes.start("other", node="n2")
-        await anyio.to_thread.run_sync(nodes.up, "other")
+        nodes.start("o", node="n2")  # short: socket paths are
+        await anyio.to_thread.run_sync(nodes.up, "o")
         async with working(transport, nodes, "n2", "l") as (work, life):
             nodes.processes("n2", "raylet")[0].kill()
             nodes.end("n2")
@@ -290,7 +290,7 @@ async def test_a_label_stays_with_the_first_of_two_machines(nodes: Cluster) -> N
                         if "same label" in error.message:
                             break
                     await anyio.sleep(0.1)
-            nodes.end("other")
+            nodes.end("o")
             nodes.start("n2")
             await anyio.to_thread.run_sync(nodes.up, "n2")
             assert await work.life() == life
