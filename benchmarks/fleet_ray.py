@@ -76,7 +76,7 @@ def fleet_ray(quick: bool) -> list[Row]:
     with cluster() as nodes:
         nodes.start("n1", head=True, TMUXMCP_MAX_SESSIONS="100")
         nodes.up("n1")
-        make_doors(nodes, "n1")
+        make_doors(nodes)
         os.environ.update({name: value for name, value in nodes.env().items() if name.startswith("RAY_")})
         with tempfile.TemporaryDirectory(prefix="tm-") as directory:
             try:

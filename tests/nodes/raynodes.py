@@ -23,17 +23,6 @@ START_S = 60
 RAY = Path(sys.executable).with_name("ray")
 
 
-MAKE = """
-import sys
-from tmuxmcp.app import open_door
-from tmuxmcp.nodes.ray import doors
-with doors.connected(sys.argv[1]):
-    for node in sys.argv[2:]:
-        doors.take_away(node)
-        doors.make(node, open_door)
-"""
-
-
 class Cluster:
     """A head, and nodes that come and go. Ray listens on all addresses: so it wants the secret with each connection."""
 
@@ -152,7 +141,11 @@ def cluster() -> Iterator[Cluster]:
         made.close()
 
 
-def make_doors(nodes: Cluster, *names: str) -> None:
-    """Make the doors of machines anew, as `fleet up` does."""
-    argv = [sys.executable, "-P", "-c", MAKE, nodes.address, *names]
-    subprocess.run(argv, env=nodes.env(), check=True, timeout=60 * SLOW, capture_output=True)
+def make_doors(nodes: Cluster) -> dict[str, str]:
+    """Have `tmuxmcp fleet up` make the doors of all machines; what it says of each."""
+    argv = [sys.executable, "-P", "-m", "tmuxmcp", "fleet", "up", "--json"]
+    done = subprocess.run(argv, env=nodes.env(), timeout=90 * SLOW, capture_output=True, text=True)
+    assert done.stdout, done.stderr
+    doors = json.loads(done.stdout)["doors"]
+    assert done.returncode == (not all(each["ok"] for each in doors))
+    return {each["node"]: each["said"] for each in doors}

@@ -59,7 +59,9 @@ def nodes() -> Iterator[Cluster]:
         made.start("n3", PYTHONPATH=str(old.parent))
         made.up("n2")
         made.up("n3")
-        make_doors(made, "n1", "n2", "n3")
+        said = make_doors(made)
+        assert said["n1"] == said["n2"] == "up, 0 sessions"
+        assert said["n3"].startswith("tmuxmcp 0.0.9 is installed there")
         yield made
 
 
@@ -235,7 +237,7 @@ async def test_an_older_version_is_refused_and_replaced(nodes: Cluster) -> None:
                 await anyio.sleep(0.02)
         tmux = int((nodes.state_dir("n3") / "tmux.pid").read_text())
         shutil.copy(tmuxmcp.__file__, nodes.directory / "old" / "tmuxmcp")
-        await anyio.to_thread.run_sync(make_doors, nodes, "n3")
+        assert "in place of one of 0.0.9" in (await anyio.to_thread.run_sync(make_doors, nodes))["n3"]
         work = Worked(transport, nodes.state_dir("n3"), "n3", "u")
         life = await work.life()
         assert life.tmux == tmux

@@ -111,6 +111,8 @@ def renew(node: str, opens: Opens, secret: str, timeout_s: float) -> tuple[bool,
         return False, next(iter(str(error).splitlines()), type(error).__name__)
     if "error" in told:
         return False, f"{told['error']['code']}: {told['error']['message']}"
+    if told["version"] != __version__:
+        return False, f"tmuxmcp {told['version']} is installed there, and {__version__} here"
     if told["niceness"] > 0:
         return False, f"it runs at niceness {told['niceness']}: start Ray there with RAY_worker_niceness=0"
     tomb = kv.get(f"tomb:{node}")
