@@ -75,6 +75,17 @@ async def test_facts_of_a_session_are_asked_of_its_own_processes(broker: Broker,
     await eventually(all_are_there)
 
 
+async def test_a_broker_asks_tmux_of_all_sessions_at_once_when_it_finds_them(broker: Broker, requests: list[bytes]):
+    names = [f"s{number}" for number in range(8)]
+    for name in names:
+        await broker.create_session("cat", name=name)
+    requests.clear()
+    async with Broker.open(broker.settings) as other:
+        assert sorted(other.session_ids) == names
+        assert sum(b"display-message" in line and b"@tmuxmcp_id" in line for line in requests) == 0
+        assert sum(b"list-panes" in line for line in requests) <= 2
+
+
 async def test_nobody_is_looked_for_while_nobody_is_attached(state_dir: Path, requests: list[bytes]):
     def looks() -> int:
         return sum(b"list-clients" in line for line in requests)

@@ -14,12 +14,15 @@ from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 
+import anyio.lowlevel
+
 from tmuxmcp.errors import SessionNotFound, TmuxFailed
 from tmuxmcp.host import cgroup
 from tmuxmcp.record import generations
 from tmuxmcp.record.directory import SessionDirectory, directories
 from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.record.meta import Meta
+from tmuxmcp.record.sink import sink_of
 from tmuxmcp.sessions.life import Destroyed, Gone, State
 from tmuxmcp.sessions.past import Past
 from tmuxmcp.sessions.repair import Repair
@@ -62,8 +65,12 @@ class Registry:
         """Take up every session that tmux knows, and mend what broke while nobody looked."""
         for pane in await panes.list_panes(self.tmux):
             session = self.take_up(pane)
-            if session:
+            # What tmux has just said of all need not be asked of each.
+            recorded = pane.status_known if pane.dead else pane.piped and session and sink_of(session.directory).alive
+            if session and (pane.given or not recorded):
+                await session.refresh()
                 await Repair.mend(session, self.log_max_bytes)
+            await anyio.lowlevel.checkpoint()
 
     def take_up(self, pane: Pane) -> Session | None:
         known = self.sessions.get(pane.id)
