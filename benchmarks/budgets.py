@@ -24,6 +24,7 @@ import anyio
 import psutil
 
 from benchmarks import (
+    clients,
     crowds,
     exports,
     fleet,
@@ -347,6 +348,7 @@ MEASURES: dict[str, Callable[[bool], list[Row]]] = {
     "pausing": partial(pausing.pausing, serve),
     "sizes": sizes.sizes,
     "crowds": crowds.crowds,
+    "clients": clients.clients,
     "peers": peers.peers,
     "fleet": fleet.fleet,
     "fleet-ray": fleet_ray.fleet_ray,
