@@ -257,6 +257,18 @@ async def test_a_killed_worker_costs_one_answer(nodes: Cluster) -> None:
         door_of(nodes, "n2").kill()
 
 
+async def nothing_is_sent(transport: RayTransport, node: str) -> None:
+    """Once it is known that a machine is away, a call that changes something says that nothing was done."""
+    with anyio.fail_after(LONG_S):
+        while True:
+            try:
+                await transport.call(node, q.Send(text="x", session_id="s", read="none"), PERSON)
+            except NodeUnreachable:
+                return
+            except OutcomeUnknown:
+                await anyio.sleep(0.1)
+
+
 async def test_a_raylet_that_was_stopped_and_called_dead_comes_back(nodes: Cluster) -> None:
     async with opened(nodes) as transport:
         async with working(transport, nodes, "n2", "s", broken=False) as (work, life):
@@ -271,6 +283,7 @@ async def test_a_raylet_that_was_stopped_and_called_dead_comes_back(nodes: Clust
             raylet.send_signal(signal.SIGCONT)
             await anyio.to_thread.run_sync(psutil.wait_procs, [raylet], 10 * SLOW)
             nodes.end("n2")
+            await nothing_is_sent(transport, "n2")
             nodes.start("n2")
             await anyio.to_thread.run_sync(nodes.up, "n2")
         await work.check(life)

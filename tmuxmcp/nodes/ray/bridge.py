@@ -26,7 +26,7 @@ from tmuxmcp.nodes.ray import NAMESPACE, PREFIX, doors, kv
 from tmuxmcp.nodes.ray.frames import MOST_HEAD, Head, frame, head_of
 
 LOOK_S = 5.0
-"""A door that has not been heard of for so long, while it is called, is asked whether it is there."""
+"""A door that has not been heard of for so long is asked whether it is there: before a call, and while one goes on."""
 
 PATIENCE_S = 15.0
 """So long it may be silent then."""
@@ -63,7 +63,8 @@ class Line:
         Raises:
             Gone: there is no answer.
         """
-        while not self._trusted:  # another call may have broken it just after it answered
+        # A loop: another call may have found it broken just after it answered.
+        while not self._trusted or time.monotonic() - self._heard_at > LOOK_S:
             await self._knock()
         ref = self._send(method, body)
         mine = asyncio.current_task()
