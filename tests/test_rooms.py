@@ -34,7 +34,8 @@ MAY_IMPORT = {
     "clients": {"errors", "jsonc"},
     "jsonc": set(),
     "config": {"contract", "errors", "host"},
-    "app": {"broker", "config", "contract", "errors", "faces", "host", "nodes", "page"},
+    "traces": {"errors", "host"},
+    "app": {"traces", "broker", "config", "contract", "errors", "faces", "host", "nodes", "page"},
     "doctor": BELOW_BROKER | {"app", "broker", "clients", "config", "faces", "nodes"},
     "demo": {"cli", "contract", "tmux"},
     "cli": BELOW_BROKER - {"readiness", "ssh", "tmux"}

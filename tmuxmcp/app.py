@@ -8,7 +8,7 @@ import logging
 import os
 import select
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -149,7 +149,16 @@ def run_stdio(settings: Settings) -> None:
 
     gc.freeze()
     gc.enable()
-    anyio.run(serve_stdio, settings)
+    with _traced(settings):
+        anyio.run(serve_stdio, settings)
+
+
+def _traced(settings: Settings) -> AbstractContextManager[None]:
+    if not settings.traces:
+        return nullcontext()
+    from tmuxmcp import traces
+
+    return traces.sent()
 
 
 def _warn_of_root() -> None:
@@ -194,7 +203,8 @@ def run_http(settings: Settings, *, no_token: bool = False) -> None:
 
     gc.freeze()
     gc.enable()
-    anyio.run(serve_http, settings, no_token)
+    with _traced(settings):
+        anyio.run(serve_http, settings, no_token)
 
 
 async def serve_http(settings: Settings, no_token: bool = False) -> None:

@@ -201,6 +201,11 @@ class Settings(BaseSettings):
         description="How much is logged to stderr; trace: also commands to tmux and looks of waits, not what they say",
     )
     log_format: Literal["text", "json"] = Field(default="text", description="Form of the log")
+    traces: bool = Field(
+        default=False,
+        description="Send a span of OpenTelemetry for each call, without its content, to where `OTEL_*` variables say; "
+        "needs tmuxmcp[otel]",
+    )
 
     _file: Path = PrivateAttr(default_factory=default_config_file)
 

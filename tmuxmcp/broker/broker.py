@@ -28,6 +28,7 @@ from tmuxmcp.broker.prune import Prune, Pruned
 from tmuxmcp.broker.recordingcare import RecordingCare
 from tmuxmcp.broker.restoring import Restored, Restoring
 from tmuxmcp.broker.sight import Seeing
+from tmuxmcp.broker.spans import span, tracer
 from tmuxmcp.broker.target import Target, Targets
 from tmuxmcp.broker.verbs import Verbs
 from tmuxmcp.broker.watch import Changed, Watch
@@ -88,6 +89,7 @@ class Broker(Operations):
         self.watch = Watch(self.registry)
         self.gate = Gate(settings)
         self.registry.given_back = self._note_given_back
+        self._tracer = tracer() if settings.traces else None
         self._admission = Admission(settings.max_calls)
         self._searching = Searching()
         self._making: Making | None = None
@@ -166,9 +168,10 @@ class Broker(Operations):
             TmuxMcpError: what the operation raises.
         """
         asked = call or self._own_call()
-        if isinstance(request, CreateSession | Run | Send) and request.request_id:
-            return cast("R", await self._again.do(request, request.request_id, asked))
-        return await self._first(request, asked)
+        with span(self._tracer, request, asked) if self._tracer else nullcontext():
+            if isinstance(request, CreateSession | Run | Send) and request.request_id:
+                return cast("R", await self._again.do(request, request.request_id, asked))
+            return await self._first(request, asked)
 
     async def _first(self, request: Request[R], asked: Call, noting: OneCall | None = None) -> R:
         """Do it, whatever was done before."""

@@ -62,6 +62,7 @@ class BrokerSettings:
     hosts_allow: tuple[str, ...] = ()
     answer_key: str = "C-b a"
     notify_command: tuple[str, ...] = ()
+    traces: bool = False
     own_files: tuple[Path, ...] = ()
     """Settings, tokens and secrets: no sandbox lets anybody write to them."""
 
