@@ -122,6 +122,8 @@ class Targets:
             session = next((each for each in sessions.values() if each.meta.owner == call.caller), None)
         if session is None or session.exited or session.pane is None or session.pane.lease or session.pane.given:
             return None
+        if session.life.state is State.STARTING:  # another call is about to make it
+            return None
         return session
 
     async def _own(self, call: Call) -> Session | None:
