@@ -1,9 +1,9 @@
 """`wait`: one wait over several sessions, until the first of them has what was asked for.
 
-Each session is waited for by itself, woken by its log; nothing is looked at in common. What only the kernel knows is
-asked the less often, the more sessions there are. A change counts since the caller last looked: what it has read, or
-seen on the screen, is no news; the end of a session is, until it is told. With no time to wait, the answer says how
-things stand.
+Each session is waited for by itself, woken by its log. What only the kernel knows is asked the less often, the more
+waits there are, and of one session for all that wait for it. A change counts since the caller last looked: what it has
+read, or seen on the screen, is no news; the end of a session is, until it is told. With no time to wait, the answer
+says how things stand.
 """
 
 from __future__ import annotations
