@@ -203,13 +203,31 @@ def test_wrong_usage_is_one_line(cli, words, status):
 
 @pytest.mark.parametrize(
     ("words", "meant"),
-    [("runn true", "run"), ("lst", "list"), ("list --al", "--all"), ("serve --max-session=3", "--max-sessions")],
+    [
+        ("runn true", "run"),
+        ("lst", "list"),
+        ("list --al", "--all"),
+        ("serve --max-session=3", "--max-sessions"),
+        ("new --workdir /tmp bash", "--cwd"),
+        ("new --title a bash", "--name"),
+        ("read --timeout-s 5", "--timeout"),
+        ("read --query x", "--pattern"),
+        ("serve --session-timeout=60", "--idle-timeout-s"),
+    ],
 )
 def test_a_misspelt_word_is_told_what_it_should_be(words, meant):
     with pytest.raises(InvalidArgument) as caught:
         parse(words.split())
     assert caught.value.hint.startswith(f"Did you mean `{meant}`? See `tmuxmcp")
     assert len(caught.value.message) < 60  # it names none but that one
+
+
+@pytest.mark.parametrize("words", [["install"], ["install", "claude-codee"]])
+def test_install_names_the_clients(words):
+    with pytest.raises(InvalidArgument) as caught:
+        parse(words)
+    said = str(caught.value)
+    assert "claude-code, " in said or "Did you mean `claude-code`?" in said
 
 
 def test_what_is_like_no_word_is_taken_for_none():
@@ -351,6 +369,7 @@ def test_new_says_what_is_wrong(cli):
     assert cli.error("new", "--name", "x", status=1).startswith("SESSION_EXISTS: ")
     assert cli.error("new", "--name", "-x-", status=2).startswith("INVALID_ARGUMENT: ")
     assert cli.error("new", "/no/such/program", status=3).startswith("PROGRAM_NOT_FOUND: ")
+    assert cli.error("new", "nosuchname", "bash", status=3).endswith("`tmuxmcp new --name nosuchname bash`.\n")
     assert cli.error("new", "--cwd", "nowhere", status=3).startswith("CWD_NOT_FOUND: ")
 
 

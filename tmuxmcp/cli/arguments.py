@@ -22,6 +22,12 @@ from tmuxmcp.errors import InvalidArgument
 NEAR = 0.7
 """How alike a word and the command or option are that it is taken for."""
 
+OTHER_NAMES = {
+    "timeout_s": "timeout", "timeout_sec": "timeout", "timeout_secs": "timeout", "timeout_seconds": "timeout",
+    "session_timeout": "idle_timeout_s", "session_timeout_s": "idle_timeout_s", "chdir": "cwd", "dir": "cwd",
+}  # fmt: skip
+"""Other names of options; before those that callers give to arguments."""
+
 PAIRS = ("env", "limits")
 """Settings that are tables: a flag gives one entry."""
 
@@ -60,16 +66,44 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         near = self._meant(message)
-        hint = (f"Did you mean `{near}`? " if near else "") + f"See `{self.prog} --help`."
+        hint = (f"Did you mean `{near}`? " if near else "") + self._choices(message) + f"See `{self.prog} --help`."
         if found := re.match(r"argument COMMAND: invalid choice: '([^']*)'", message):
             message = f"there is no command `{found[1]}`"  # argparse would name all there are
         raise InvalidArgument(f"{message[0].upper()}{message[1:]}.", hint=hint)
 
     def _meant(self, message: str) -> str:
-        """The command or option that is like the word that argparse does not know; empty: none is."""
+        """The command, option or choice that is like the word that argparse does not know; empty: none is."""
+        found = re.match(r"unrecognized arguments: --([^ =]+)", message)
+        if found and (option := self._known_elsewhere_as(found[1].replace("-", "_").lower())):
+            return option
+        if found := re.match(r"argument ([^:]+): invalid choice: '([^']*)'", message):
+            words = [str(choice) for each in self._actions if each.metavar == found[1] for choice in each.choices or ()]
+            if words and found[1] != "COMMAND":
+                return next(iter(get_close_matches(found[2], words, n=1, cutoff=NEAR)), "")
         found = re.search(r"(?:invalid choice: '|unrecognized arguments: )([^' =]+)", message)
         known = [*self._option_string_actions, *(() if " " in self.prog else VERBS)]
         return next(iter(get_close_matches(found[1], known, n=1, cutoff=NEAR)), "") if found else ""
+
+    def _known_elsewhere_as(self, name: str) -> str:
+        """The option of ours for which another program, or our own tools, have this name; empty: there is none."""
+        from tmuxmcp.cli import wording
+        from tmuxmcp.contract import guesses
+
+        verb = self.prog.rpartition(" ")[2]
+        own = [guesses.NAMES.get(operation, {}) for operation, each in wording.VERBS.items() if each == verb]
+        names = [each[name] for each in (OTHER_NAMES, *own, guesses.EVERYWHERE) if name in each]
+        options = ["--" + each.replace("_", "-") for each in names]
+        return next((each for each in options if each in self._option_string_actions), "")
+
+    def _choices(self, message: str) -> str:
+        """What there is to choose from for a word that is missing; empty: anything will do."""
+        found = re.match(r"the following arguments are required: ([^,]+)", message)
+        chosen = next((each for each in self._actions if found and each.metavar == found[1]), None)
+        return (
+            f"{found[1]} is one of {', '.join(map(str, chosen.choices))}. "
+            if found and chosen and chosen.choices
+            else ""
+        )
 
     def take_leading(self, options: argparse.Namespace, words: Sequence[str]) -> list[str]:
         """Take the options at the front of `words` into `options`; return the words behind them."""

@@ -15,11 +15,12 @@ from tmuxmcp.broker.confirmations import Confirmations
 from tmuxmcp.cli import nesting, output
 from tmuxmcp.cli.arguments import program_words, session_id
 from tmuxmcp.cli.calling import MOST_BYTES, is_fleet_id, telling, with_any, with_broker
+from tmuxmcp.cli.firstword import NAME
 from tmuxmcp.cli.service import effective
 from tmuxmcp.cli.table import table_of, terminal_cols
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.words import EVERY_SESSION
-from tmuxmcp.errors import InvalidArgument, SessionExited, SessionNotFound, TimedOut
+from tmuxmcp.errors import InvalidArgument, ProgramNotFound, SessionExited, SessionNotFound, TimedOut
 from tmuxmcp.sessions import kept
 
 if TYPE_CHECKING:
@@ -95,9 +96,15 @@ async def _new(broker: AnyBroker, options: argparse.Namespace) -> int:
         given["placement"] = q.Placement(node=options.node or "", labels=dict(options.label or []))
     if options.limit:
         given["limits"] = _limits(dict(options.limit))
-    result = await broker.create_session(
-        program, args, env=dict(options.env or []), request_id=options.request_id, **given
-    )
+    try:
+        result = await broker.create_session(
+            program, args, env=dict(options.env or []), request_id=options.request_id, **given
+        )
+    except ProgramNotFound as error:
+        if options.name is None and NAME.fullmatch(program):
+            words = shlex.join([program, *args])
+            error.hint += f" If '{program}' is to be the session's name: `tmuxmcp new --name {words}`."
+        raise
     if options.json:
         output.write_result(result)
         return 0
