@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.terminal import marks
+from tmuxmcp.terminal import capture, marks
 from tmuxmcp.tmux.control import ControlClient
 
 pytestmark = pytest.mark.anyio
@@ -56,6 +56,27 @@ async def test_tmux_commands_of_a_call(broker: Broker, requests: list[bytes], mo
     requests.clear()
     await call(broker)
     assert len(requests) <= most, requests
+
+
+async def test_rows_of_a_screen_that_have_not_changed_are_not_read_again(broker: Broker, monkeypatch):
+    read: list[str] = []
+    original = capture._read_row
+    monkeypatch.setattr(capture, "_read_row", lambda line, begins: read.append(line) or original(line, begins))
+    await broker.create_session("bash", name="a")
+    await broker.run("seq -f 'row %g' 15", "a")
+    await broker.read(session_id="a", wait_for="ready")
+    await broker.read("screen", "a")
+    read.clear()
+    await broker.read("screen", "a")
+    assert read == []
+    await broker.send("typed", session_id="a", read="none")
+
+    async def is_shown() -> bool:
+        return "typed" in (await broker.read("screen", "a")).content
+
+    await eventually(is_shown)
+    assert not any(line.startswith("row") for line in read)
+    assert "typed" in read[-1]
 
 
 async def test_facts_of_a_session_are_asked_of_its_own_processes(broker: Broker, monkeypatch: pytest.MonkeyPatch):

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tmuxmcp.terminal.capture import parse_capture, styled_rows
+from tmuxmcp.terminal import capture
+from tmuxmcp.terminal.capture import KnownRows, parse_capture, styled_rows
 from tmuxmcp.terminal.render import ansi_row, changed_rows, numbered, sgr
 from tmuxmcp.terminal.snapshot import PLAIN, UNDERLINES, Style
 
@@ -20,6 +22,13 @@ STYLES = st.builds(
 )
 TEXTS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "Zs"), exclude_characters="\xa0"), max_size=8)
 ROWS = st.lists(st.lists(st.tuples(STYLES, TEXTS), max_size=4), max_size=4)
+
+PRINTED = st.lists(
+    st.sampled_from(["a", "lqx", "一", " ", "\t", "\x01", "\u202e", "é", "\x1b[31m", "\x1b[7m", "\x1b[44m", "\x1b[m"])
+    | st.sampled_from(["\x0e", "\x0f", "\x1b]8;;x\x1b\\"]),
+    max_size=6,
+).map("".join)
+NO_TEXT = "\x1b]8;;\x07"
 
 RED = Style(fg=1)
 REVERSE = Style(reverse=True)
@@ -55,6 +64,37 @@ def test_hyperlinks_are_no_text() -> None:
 
 def test_overline_as_tmux_writes_it() -> None:
     assert styled_rows(["\x1b[1;5:3mover"]) == [((Style(bold=True, overline=True), "over"),)]
+
+
+@given(st.lists(PRINTED, max_size=4))
+def test_rows_without_sequences_are_read_as_others_are(lines: list[str]) -> None:
+    others = [line + NO_TEXT for line in lines]
+    assert styled_rows(lines) == styled_rows(others)
+    assert parse_capture(lines) == parse_capture(others)
+
+
+@given(st.lists(st.lists(st.sampled_from(["", "lq ", "\x1b[7m", "\x1b[0ma", "\x0ex", "x\x0f"]) | PRINTED), max_size=5))
+def test_known_rows_are_as_if_they_were_read_again(captures: list[list[str]]) -> None:
+    known = KnownRows()
+    for lines in captures:
+        assert known.capture(lines) == parse_capture([line + NO_TEXT for line in lines])
+        assert known.styled(lines) == styled_rows(lines)
+
+
+def test_only_rows_that_are_new_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    original = capture._read_row
+    monkeypatch.setattr(capture, "_read_row", lambda line, begins: read.append(line) or original(line, begins))
+    known = KnownRows()
+    for lines, news in [
+        (["a", "b", "b", "", ""], ["a", "b", ""]),
+        (["b", "c", "", "", ""], ["c"]),
+        (["\x1b[31mb", "b", "c"], ["\x1b[31mb", "b", "c"]),  # in red now
+        (["a"], ["a"]),  # one capture is kept
+    ]:
+        read.clear()
+        known.capture(lines)
+        assert read == news
 
 
 @given(STYLES, STYLES)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import field
 from functools import cached_property
 from hashlib import blake2b
 
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.capture import Capture, Styled, parse_capture, styled_rows
+from tmuxmcp.terminal.capture import Capture, KnownRows, Styled
 from tmuxmcp.terminal.render import changed_rows
 from tmuxmcp.tmux import panes
 
@@ -34,6 +35,8 @@ class Shown:
     """As `capture-pane -e` printed them."""
     cursor: tuple[int, int, bool]
     """Row, column, and whether it can be seen."""
+    known: KnownRows = field(default_factory=KnownRows, compare=False, repr=False)
+    """Rows of its session that were read before."""
 
     @cached_property
     def id(self) -> str:
@@ -44,13 +47,13 @@ class Shown:
     @cached_property
     def capture(self) -> Capture:
         """Its rows as text."""
-        return parse_capture(self.lines)
+        return self.known.capture(self.lines)
 
     @property
     def styled(self) -> list[Styled]:
         """Its rows with their looks: a line for each row of the screen."""
         lines = list(self.lines[: self.rows])
-        return styled_rows(lines + [""] * (self.rows - len(lines)))
+        return self.known.styled(lines + [""] * (self.rows - len(lines)))
 
     @property
     def texts(self) -> list[str]:
@@ -75,7 +78,8 @@ async def shown_by(session: Session) -> Shown | None:
         return None
     pane, lines = captured
     await session.take_in(pane)
-    return Shown(pane.cols, pane.rows, lines, (pane.cursor_row, pane.cursor_col, pane.cursor_visible))
+    cursor = (pane.cursor_row, pane.cursor_col, pane.cursor_visible)
+    return Shown(pane.cols, pane.rows, lines, cursor, session.screen_rows)
 
 
 class Screens:

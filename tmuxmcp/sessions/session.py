@@ -60,6 +60,7 @@ from tmuxmcp.sessions.prompts import SeenPrompts
 from tmuxmcp.sessions.shellview import ShellView
 from tmuxmcp.sessions.showninput import ShownInput
 from tmuxmcp.ssh.client import remove_control, was_cut
+from tmuxmcp.terminal.capture import KnownRows
 from tmuxmcp.terminal.marks import Mark, ShellState, ShellTrack
 from tmuxmcp.terminal.plain import plain
 from tmuxmcp.tmux import leases, panes
@@ -129,6 +130,8 @@ class Session:
         """Shells in front of it are adopted without being asked for."""
         self.unmarked_prompt: tuple[int, int, int] | None = None
         """Where another shell of this machine was last known to be at its prompt, as `Look` has it."""
+        self.screen_rows = KnownRows()
+        """The rows that its screen showed last."""
         self.past = Past()
         """What it showed before; sessions of one broker share it."""
         self.input_lock = anyio.Lock()

@@ -7,9 +7,10 @@ Attributes carry over from row to row.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import groupby
+from typing import NamedTuple
 
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.page import LINE_DRAWING
@@ -51,12 +52,67 @@ def _after(style: Style, params: str) -> Style:
     return restyled(style, OVERLINE.sub("53", params))
 
 
+class _Row(NamedTuple):
+    """One row that was read."""
+
+    begins: tuple[Style, bool]
+    """The style that carries over into it, and whether its letters are line-drawing cells."""
+    ends: tuple[Style, bool]
+    """The same for the next one."""
+    styled: Styled
+    text: str
+    """Safe to show."""
+    sanitized: bool
+    reversed: list[tuple[int, str]]
+    """Columns and texts of what stands in reverse video."""
+
+
+class KnownRows:
+    """The rows of one capture; those that stand in the next one as well are not read again."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, _Row] = {}
+
+    def styled(self, lines: Iterable[str]) -> list[Styled]:
+        """Read the rows of one capture."""
+        return [row.styled for row in self._read(lines)]
+
+    def capture(self, lines: Iterable[str]) -> Capture:
+        """Read the rows of one capture as text, with what stands in reverse video."""
+        rows = self._read(lines)
+        stretches = [Reverse(number, col, text) for number, row in enumerate(rows) for col, text in row.reversed]
+        return Capture([row.text for row in rows], stretches, any(row.sanitized for row in rows))
+
+    def _read(self, lines: Iterable[str]) -> list[_Row]:
+        known: dict[str, _Row] = {}
+        rows = []
+        carried = (PLAIN, False)
+        for line in lines:
+            row = known.get(line) or self._rows.get(line)
+            if row is None or row.begins != carried:
+                row = _read_row(line, carried)
+            known[line] = row
+            rows.append(row)
+            carried = row.ends
+        self._rows = known
+        return rows
+
+
 def styled_rows(lines: Iterable[str]) -> list[Styled]:
     """Read the rows of one capture."""
-    rows = []
-    style, drawing = PLAIN, False
-    for line in lines:
-        stretches: list[tuple[Style, str]] = []
+    return KnownRows().styled(lines)
+
+
+def parse_capture(lines: Iterable[str]) -> Capture:
+    """Read the rows of one capture as text, with what stands in reverse video."""
+    return KnownRows().capture(lines)
+
+
+def _read_row(line: str, begins: tuple[Style, bool]) -> _Row:
+    """Read one row, into which this carries over."""
+    style, drawing = begins
+    stretches: list[tuple[Style, str]] = []
+    if "\x1b" in line or "\x0e" in line or "\x0f" in line:
         for token in _TOKEN.finditer(line):
             params, shift, text = token.groups()
             if params is not None:
@@ -65,8 +121,11 @@ def styled_rows(lines: Iterable[str]) -> list[Styled]:
                 drawing = shift == "\x0e"
             elif text:
                 stretches.append((style, text.translate(LINE_DRAWING) if drawing else text))
-        rows.append(_tidy(stretches))
-    return rows
+    elif line:
+        stretches = [(style, line.translate(LINE_DRAWING) if drawing else line)]
+    styled = _tidy(stretches)
+    clean, changed = sanitize("".join([text for _, text in styled]).rstrip())
+    return _Row(begins, (style, drawing), styled, clean, changed, _reversed(styled))
 
 
 def _tidy(stretches: list[tuple[Style, str]]) -> Styled:
@@ -76,6 +135,8 @@ def _tidy(stretches: list[tuple[Style, str]]) -> Styled:
         if text := text.rstrip(" "):
             stretches.append((style, text))
             break
+    if len(stretches) < 2:
+        return tuple(stretches)
     joined = groupby(stretches, key=lambda stretch: stretch[0])
     return tuple((style, "".join([text for _, text in group])) for style, group in joined)
 
@@ -85,30 +146,20 @@ def _unseen(style: Style) -> bool:
     return style.bg is None and not (style.reverse or style.underline or style.strike or style.overline)
 
 
-def parse_capture(lines: Iterable[str]) -> Capture:
-    """Read the rows of one capture as text, with what stands in reverse video."""
-    rows: list[str] = []
-    stretches: list[Reverse] = []
-    sanitized = False
-    for number, row in enumerate(styled_rows(lines)):
-        clean, changed = sanitize("".join([text for _, text in row]).rstrip())
-        sanitized |= changed
-        rows.append(clean)
-        if any(style.reverse for style, _ in row):
-            stretches += _reversed(number, row)
-    return Capture(rows, stretches, sanitized)
-
-
-def _reversed(number: int, row: Styled) -> Iterator[Reverse]:
+def _reversed(row: Styled) -> list[tuple[int, str]]:
     """Stretches in reverse video, without the blanks around them: a menu's bar is often as wide as the menu."""
+    if not any(style.reverse for style, _ in row):
+        return []
+    found = []
     col = 0
     for reverse, group in groupby(row, key=lambda stretch: stretch[0].reverse):
         text = "".join([text for _, text in group])
         bare = text.strip()
         if reverse and bare:
             before = len(text) - len(text.lstrip())
-            yield Reverse(number, col + text_width(text[:before]), sanitize(bare)[0])
+            found.append((col + text_width(text[:before]), sanitize(bare)[0]))
         col += text_width(text)
+    return found
 
 
 def clip(lines: list[str], cols: int) -> list[str]:

@@ -32,6 +32,8 @@ def sanitize(text: str) -> tuple[str, bool]:
     Returns:
         the text, and whether an invisible character was shown.
     """
+    if text.isascii() and text.isprintable():
+        return text, False
     text = _without_control(text)
     if text.isascii() or not _SUSPECT.search(text):
         return text, False
