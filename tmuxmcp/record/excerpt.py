@@ -6,6 +6,7 @@ and another read can fetch it. Nothing here holds more than a bounded part of th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
@@ -33,6 +34,18 @@ HALVED_BYTES = 64 * 1024
 
 GUESSES = 12
 """Most places that are guessed before halving goes on."""
+
+
+PASSED_BYTES = 4096
+"""Bytes before the first character in which a program that goes to another row does so."""
+
+_BEFORE_TEXT = re.compile(
+    rb"(?:\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-OQ-WYZ\\`-~]"
+    rb"|[\x00-\x1a\x1c-\x20\x7f])*"
+)
+_TO_ROW = re.compile(rb"\x1b\[[0-9;]*[BEHdf]")
+_NEWLINE = re.compile(rb"[\n\x0b\x0c]|\x1b[DE]")
+_OTHER_SCREEN = re.compile(rb"\x1b(?:\[\?[0-9;]*(?:47|1047|1049)[0-9;]*[hl]|\[[0-9;]*J|c)")
 
 
 @dataclass(frozen=True)
@@ -85,7 +98,23 @@ class Reader:
             excerpt = make()
             if self.log.head() <= max(start, excerpt.lost_before):
                 break
-        return excerpt
+        passed = self._passed_over(start, excerpt)
+        return replace(excerpt, text=excerpt.text[passed:]) if passed else excerpt
+
+    def _passed_over(self, start: int, excerpt: Excerpt) -> int:
+        """Blank lines at its beginning that nobody printed: rows that the cursor went by, where older text stands.
+
+        `top` goes to the last row before it ends.
+        """
+        blank = len(excerpt.text) - len(excerpt.text.lstrip("\n"))
+        if blank < 2 or excerpt.lost_before or start == 0 or self.draws_at(start):
+            return 0
+        data = self.log.read(start, PASSED_BYTES)
+        found = _BEFORE_TEXT.match(data)
+        before = found[0] if found else b""
+        if data[len(before) :][:1] in (b"", b"\x1b") or not _TO_ROW.search(before) or _OTHER_SCREEN.search(before):
+            return 0
+        return max(blank - len(_NEWLINE.findall(before)), 0)
 
     def _both_ends(self, start: int, end: int, max_bytes: int, *, begins: bool = False) -> Excerpt:
         """`begins`: whatever was drawn before, at `start` a program begins to print."""
