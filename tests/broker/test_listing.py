@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import anyio
 import anyio.lowlevel
@@ -10,10 +11,13 @@ import pytest
 
 from tmuxmcp.broker import listing
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.cli.table import table_of
 from tmuxmcp.contract.results import ListSessionsResult
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.readiness.kernel import TtyWitness
+from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux.control import ControlClient
+from tmuxmcp.tmux.held import user_name
 
 pytestmark = pytest.mark.anyio
 
@@ -86,3 +90,23 @@ async def test_other_calls_have_their_turn_after_each_row(five: Broker, monkeypa
             task_group.start_soon(five.list_sessions)
         task_group.start_soon(others)
     assert max(after - before for before, after in itertools.pairwise(turns)) == 1
+
+
+async def test_the_table_of_a_person_asks_for_no_facts_that_it_does_not_show(
+    five: Broker, monkeypatch: pytest.MonkeyPatch
+):
+    await five.take("a")
+    asked: list[str] = []
+    monkeypatch.setattr(Session, "usage", lambda self: asked.append(f"usage of {self.id}"))
+    request = ControlClient.request
+    monkeypatch.setattr(
+        ControlClient,
+        "request",
+        lambda self, line, timeout_s=5.0: asked.append(str(line)) or request(self, line, timeout_s),
+    )
+    lines = await table_of(five, await five.list_sessions(), None)
+    cells = {line.split()[0]: re.split(r" {2,}", line) for line in lines[1:]}
+    assert cells["a"][1].endswith(f", taken by {user_name()}")
+    assert [cells[name][3] for name in "acdeb"] == ["cat", "cat", "cat", "cat", "-"]
+    assert not [each for each in asked if each.startswith("usage")]
+    assert sum("'list-" in each for each in asked) == 1  # by the list itself

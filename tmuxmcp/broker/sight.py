@@ -64,6 +64,16 @@ class Standing:
 
 
 @dataclass(frozen=True)
+class Front:
+    """What a table says of a session that runs, besides its summary."""
+
+    command: str
+    """What its foreground program was called with; empty: that is not known."""
+    held_by: str
+    """Who holds it, `pause`: it is paused; empty: nobody does."""
+
+
+@dataclass(frozen=True)
 class Sight:
     """What a session shows."""
 
@@ -157,6 +167,14 @@ class Seeing:
             command=ran[-1] if ran else None,
             commands=session.commands.count(look),
         )
+
+    async def front(self, session_id: str) -> Front | None:
+        """What runs in a session, for a fraction of what all its facts take; None: it is over, or gone."""
+        session = self._registry.sessions.get(session_id)
+        look = await session.look() if session else None
+        if session is None or look is None or look.exited:
+            return None
+        return Front(look.foreground.command if look.foreground else "", session.lease.by if session.lease else "")
 
     async def sight(self, session_id: str, shape: ShapeSeen | None = None) -> Sight | None:
         """What a session shows; None: its pane is gone. Without `shape`, its cursor is a block."""

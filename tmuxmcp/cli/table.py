@@ -14,6 +14,7 @@ from tmuxmcp.latedataclass import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tmuxmcp.broker.sight import Front
     from tmuxmcp.contract import results as r
     from tmuxmcp.nodes.anybroker import AnyBroker
 
@@ -35,7 +36,7 @@ async def table_of(
         last: the last line that an ended session printed; None: that is left out.
     """
     asks = result.missing is None or len(result.sessions) <= MOST_ASKED
-    lines = [_line(each, await _facts(broker, each) if asks else None) for each in result.sessions]
+    lines = [_line(each, await _front(broker, each) if asks else None) for each in result.sessions]
     rows = [HEADING, *(line.cells for line in lines)]
     if last:
         ends = [_clipped(last(each.session_id)) if each.exited else "" for each in result.sessions]
@@ -65,14 +66,21 @@ def _narrowed(rows: Sequence[tuple[str, ...]], cols: int) -> list[tuple[str, ...
     return [tuple(row[column] for column in columns) for row in rows]
 
 
-async def _facts(broker: AnyBroker, session: r.SessionSummary) -> r.SessionFacts | None:
+async def _front(broker: AnyBroker, session: r.SessionSummary) -> Front | None:
     """What the list does not tell of a session; None: it is over, or has gone at this moment."""
+    from tmuxmcp.broker.broker import Broker
+    from tmuxmcp.broker.sight import Front
+
     if session.exited:
         return None
+    if isinstance(broker, Broker):
+        return await broker.seeing().front(session.session_id)
     try:
-        return await broker.get_session(session.session_id)
+        facts = await broker.get_session(session.session_id)
     except TmuxMcpError:
         return None
+    held = facts.taken_over
+    return Front(facts.foreground.command if facts.foreground else "", held.by if held else "")
 
 
 def _clipped(line: str) -> str:
@@ -97,19 +105,19 @@ LEAST_COLS = 12
 """Fewest columns that the last cell is clipped to before another is dropped."""
 
 
-def _line(session: r.SessionSummary, facts: r.SessionFacts | None) -> _Line:
+def _line(session: r.SessionSummary, front: Front | None) -> _Line:
     """A session with what runs in it and what it needs of a person.
 
     Args:
-        facts: None: it is over, or has just gone.
+        front: None: it is over, or has just gone.
     """
     program, pid, *rest = _row(session)[2:]
     needs = "a secret" if session.mode == "password" else "an answer" if session.asks else "-"
-    command = facts.foreground.command if facts and facts.foreground and session.mode != "shell_prompt" else "-"
-    held = facts.taken_over if facts else None
+    command = front.command if front and front.command and session.mode != "shell_prompt" else "-"
+    held = front.held_by if front else ""
     state = _state(session)
     if held:
-        state += ", paused" if held.by == "pause" else f", taken by {held.by}"
+        state += ", paused" if held == "pause" else f", taken by {held}"
     return _Line(
         (session.session_id, state, needs, command[:COMMAND_COLS], program, pid, *rest), _style(session, bool(held))
     )
