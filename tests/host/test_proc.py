@@ -59,6 +59,23 @@ async def test_name_cannot_pass_for_other_fields(child: subprocess.Popen[bytes])
     assert dict(proc.all_stats())[child.pid] == stat
 
 
+def test_a_line_break_of_old_in_a_name_makes_no_field():
+    code = "open('/proc/self/comm', 'w').write('a\\rPPid: 1'); print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        assert proc.name(process.pid) == "a\rPPid: 1"
+        assert proc.status(f"/proc/{process.pid}", "PPid") == str(os.getpid())
+        process.kill()
+
+
+def test_a_long_file_is_read_whole(monkeypatch: pytest.MonkeyPatch):
+    whole = proc.status(OWN, "nonvoluntary_ctxt_switches"), proc.name(os.getpid()), proc.stat(OWN).born_s
+    monkeypatch.setattr(proc, "PIECE_BYTES", 7)
+    assert int(proc.status(OWN, "nonvoluntary_ctxt_switches")) >= int(whole[0])  # the last line
+    assert (proc.name(os.getpid()), proc.stat(OWN).born_s) == whole[1:]
+
+
 def test_child_is_among_its_parents_children(child: subprocess.Popen[bytes]):
     assert child.pid in proc.children(os.getpid(), proc.threads(os.getpid()))
 

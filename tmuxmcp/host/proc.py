@@ -63,11 +63,23 @@ def _read(path: str) -> bytes:
         os.close(fd)
 
 
+def _record(path: str) -> bytes:
+    """All of a file that the kernel writes in one piece: of such a one a read gives as much as there is room for."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = piece = os.read(fd, PIECE_BYTES)
+        while len(piece) == PIECE_BYTES:
+            piece = os.read(fd, PIECE_BYTES)
+            data += piece
+        return data
+    finally:
+        os.close(fd)
+
+
 def stat(path: str) -> Stat:
     """State and relations of a process or thread."""
-    with open(path + "/stat", "rb", buffering=0) as file:
-        # Its name, in parentheses, may hold anything.
-        words = file.read(STAT_BYTES).rpartition(b")")[2].split()
+    # Its name, in parentheses, may hold anything.
+    words = _record(path + "/stat").rpartition(b")")[2].split()
     if len(words) < 20:
         raise ProcessLookupError(path)
     numbers = (int(words[1]), int(words[2]), int(words[3]), int(words[5]), int(words[17]))
@@ -96,15 +108,14 @@ def children(pid: int, of_threads: list[int]) -> list[int]:
     """The children of some of a process's threads; none where the kernel does not list them."""
     found: list[int] = []
     for thread in of_threads:
-        with suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-            found += map(int, file.read().split())
+        with suppress(OSError):
+            found += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
     return found
 
 
 def name(pid: int) -> str:
     """What the kernel calls a process: 15 bytes of its program's name, or what it calls itself."""
-    with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-        return file.read().rstrip("\n")
+    return _record(f"/proc/{pid}/comm").decode("utf-8", "replace").rstrip("\n")
 
 
 def words(pid: int) -> list[str]:
@@ -115,8 +126,7 @@ def words(pid: int) -> list[str]:
 
 def wait_channel(path: str) -> str:
     """The kernel function that it sleeps in; `0` or empty: it runs, or the kernel does not tell."""
-    with open(path + "/wchan") as file:
-        return file.read().strip()
+    return _record(path + "/wchan").decode().strip()
 
 
 def system_call(path: str) -> list[str]:
@@ -127,8 +137,7 @@ def system_call(path: str) -> list[str]:
     Raises:
         Runs: it sleeps in none.
     """
-    with open(path + "/syscall") as file:
-        words = file.read().split()
+    words = _record(path + "/syscall").decode().split()
     if words == ["running"]:
         raise Runs(path)
     return words
@@ -136,11 +145,10 @@ def system_call(path: str) -> list[str]:
 
 def status(path: str, field: str) -> str:
     """A field of `status`, such as `SigIgn`."""
-    with open(path + "/status", encoding="utf-8", errors="replace") as file:
-        _, found, value = file.read().partition(f"\n{field}:")
+    _, found, value = _record(path + "/status").partition(f"\n{field}:".encode())
     if not found:
         raise ProcessLookupError(path)
-    return value.partition("\n")[0].strip()
+    return value.partition(b"\n")[0].strip().decode("utf-8", "replace")
 
 
 def command_line(pid: int) -> list[bytes]:
