@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from itertools import count, takewhile
 from typing import NamedTuple
 
@@ -427,7 +428,12 @@ async def guarded(
     Raises:
         TmuxFailed: one of them failed.
     """
-    tests = [f"#{{==:#{{@tmuxmcp_id}},{pane.id}}}"]
+    return await _answered(tmux, _guard(pane.pane_id, pane.id, commands, alive=alive, condition=condition), first)
+
+
+def _guard(pane_id: str, session_id: str, commands: Sequence[bytes], *, alive: bool, condition: str = "") -> bytes:
+    """One command that runs these if the pane is still that session's, and then says `ok`."""
+    tests = [f"#{{==:#{{@tmuxmcp_id}},{session_id}}}"]
     if alive:
         tests.append("#{?pane_dead,,1}")
     if condition:
@@ -436,7 +442,15 @@ async def guarded(
     for each in tests[1:]:
         test = f"#{{&&:{test},{each}}}"
     then = sequence(*commands, command("display-message", "-p", "ok"))
-    check = command("if-shell", "-F", "-t", pane.pane_id, test, then)
+    return command("if-shell", "-F", "-t", pane_id, test, then)
+
+
+async def _answered(tmux: Tmux, check: bytes, first: bytes = b"") -> list[str] | None:
+    """What the commands behind a guard printed; None when they were not run.
+
+    Raises:
+        TmuxFailed: one of them failed.
+    """
     reply = await tmux.request(*([first] if first else []), check)
     if reply.failed:
         said = reply.lines[-1].decode("utf-8", "replace") if reply.lines else ""
@@ -564,17 +578,19 @@ def cursor_key(pane: Pane, data: bytes) -> bytes:
 
 async def capture_pane(tmux: Tmux, pane: Pane) -> tuple[Pane, list[str]] | None:
     """The pane and its visible rows with their colours (SGR, and SO/SI around line drawing), at one moment."""
-    printed = await guarded(
-        tmux,
-        pane,
-        command("display-message", "-p", "-t", pane.pane_id, FORMAT),
-        command("capture-pane", "-p", "-e", "-N", "-t", pane.pane_id),
-        alive=False,
-    )
+    printed = await _answered(tmux, _capture(pane.pane_id, pane.id))
     now = parse(printed[0]) if printed else None
     if now and not now.status_known:
         now = await find_pane(tmux, pane.pane_id, pane.id)
     return (now, printed[1:]) if now and printed else None
+
+
+@lru_cache(maxsize=256)
+def _capture(pane_id: str, session_id: str) -> bytes:
+    """What asks for a pane and its rows."""
+    facts = command("display-message", "-p", "-t", pane_id, FORMAT)
+    rows = command("capture-pane", "-p", "-e", "-N", "-t", pane_id)
+    return _guard(pane_id, session_id, (facts, rows), alive=False)
 
 
 async def capture_both_screens(tmux: Tmux, pane: Pane, form: str) -> list[str] | None:
