@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,22 @@ def test_agent_finds_what_scrolled_away_and_reads_on_from_there(agent: Agent):
     assert agent.call("search", pattern="line", limit=2)["total"] == 20_001  # and the command's echo
     assert agent.raw("search", pattern="^done$").content[0].text.split(": ")[1].startswith("done\n[total=1 ")
     assert agent.call("read", max_bytes=100)["has_new_content"] is True  # it moved no cursor
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_what_was_typed_is_told_from_what_was_printed(agent: Agent, shell: str):
+    agent.call("create_session", name="s", program=shell)
+    for command in (r"printf 'a NEEDLE\nhay\n' >f; seq 9", "cat f", "grep NEEDLE f", "echo true NEEDLE", "true NEEDLE"):
+        agent.run(command, session_id="s")
+    for context in (0, 1):
+        found = agent.call("search", pattern="NEEDLE", context=context, session_id="s")
+        lines = {each["line"]: each["text"].split("\n")[min(context, each["line"])] for each in found["matches"]}
+        typed = [str(number) for number, line in lines.items() if re.match(r"\S+[#$%] ", line)]
+        assert (found["total"], len(lines), len(typed)) == (7, 7, 4)
+        assert found["note"] == (
+            f"Lines that look like commands as typed, not like output: {', '.join(typed)} (4 of 7 shown)."
+        )
+    assert agent.call("search", pattern="^(a|true) NEEDLE", session_id="s")["note"] is None
 
 
 def test_wrong_searches_are_refused(agent: Agent):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tmuxmcp.contract import requests as q
@@ -15,6 +16,13 @@ from tmuxmcp.sessions.commands import Command, shell_is_back
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.prompts import may_be_prompt
+
+_SIGN = re.compile(r"[^\w\s]|λ")
+"""What a prompt may end in."""
+
+MOST_LINES = 10
+"""Numbers of lines that a note has."""
 
 
 def listed(request: q.ListCommands, session: Session, look: Look) -> r.ListCommandsResult:
@@ -90,6 +98,27 @@ def found(session: Session, look: Look, number: int) -> r.Command | None:
     """The command of a number, if anything of it is kept."""
     command = session.commands.find(look, number)
     return r.Command(**_fields(command)) if command else None
+
+
+def seem_typed(session: Session, look: Look, found: r.SearchResult) -> str | None:
+    """What is to be said of matches in lines that look like a prompt and a command of this session behind it.
+
+    Offsets do not tell: those of lines that were moved about, as zsh does at each prompt, are of a whole stretch.
+    """
+    texts = {line.strip() for each in session.commands.known(look) for line in (each.text or "").split("\n")} - {""}
+    lines = []
+    for match in found.matches:
+        around = match.text.split("\n")
+        line = around[min(found.context, match.line, len(around) - 1)]
+        ends = [sign.end() for sign in _SIGN.finditer(line)]
+        if any(line[end:].strip() in texts and may_be_prompt(line[:end]) for end in ends):
+            lines.append(match.line)
+    if not lines:
+        return None
+    told = ", ".join(map(str, lines[:MOST_LINES])) + ", ..." * (len(lines) > MOST_LINES)
+    return (
+        f"Lines that look like commands as typed, not like output: {told} ({len(lines)} of {len(found.matches)} shown)."
+    )
 
 
 def output_of(session: Session, look: Look, number: int) -> tuple[int, int, str | None]:

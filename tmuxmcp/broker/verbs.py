@@ -544,7 +544,9 @@ class Verbs:
         session = await self._targets.session(target, call)
         pattern = await self._searching.pattern(request.pattern, f"{call.caller} {session.id}")
         size = (session.cols, session.rows)
-        return await search.search(session.log, *size, session.id, pattern, request.limit, request.context)
+        found = await search.search(session.log, *size, session.id, pattern, request.limit, request.context)
+        typed = commands.seem_typed(session, await session.look(), found) if found.matches else None
+        return found.model_copy(update={"note": " ".join(filter(None, (found.note, typed)))}) if typed else found
 
     # ---- the terminal --------------------------------------------------------------------------
 
