@@ -98,9 +98,15 @@ def test_two_threads_may_need_a_class_at_once():
 def test_every_class_of_the_package_can_be_completed():
     found = 0
     for module in walk_packages(tmuxmcp.__path__, "tmuxmcp."):
-        if module.name == "tmuxmcp.__main__":
+        if module.name in ("tmuxmcp.__main__", "tmuxmcp.tmux.begin"):  # which act where they are imported
             continue
-        for each in vars(import_module(module.name)).values():
+        try:
+            loaded = import_module(module.name)
+        except ModuleNotFoundError as missing:
+            if missing.name != "ray":  # an extra
+                raise
+            continue
+        for each in vars(loaded).values():
             if isinstance(each, type) and each.__module__ == module.name and dataclasses.is_dataclass(each):
                 assert inspect.signature(each), each
                 found += 1

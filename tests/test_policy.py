@@ -146,9 +146,9 @@ async def test_broker_that_is_closed_keeps_no_parser(state_dir: Path):
     async with Broker.open(settings) as broker:
         before = psutil.Process().children()
         await broker.do(RunProcess(["ls"]), Call())
-        (parser,) = {*psutil.Process().children()} - {*before}
-        assert "/host/parser.py" in " ".join(parser.cmdline())
-    assert not parser.is_running()
+        helpers = {*psutil.Process().children()} - {*before}
+        assert [each for each in helpers if "/host/parser.py" in " ".join(each.cmdline())]
+    assert not [each for each in helpers if each.is_running()]
 
 
 def test_what_one_call_leaves_typed_counts_for_the_next_one_that_is_under_way(guarded: Agent):

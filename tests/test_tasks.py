@@ -211,7 +211,7 @@ def test_a_python_debugger(task: Task):
     seen = task.send("b 3", "c", "p y", "c")
     for shown in ("Breakpoint 1 at", "-> return y", "\n42\n", "The program finished"):
         assert shown in seen["content"]
-    assert task.send({"text": "q\n", "wait_for": "command"})["mode"] == "shell_prompt"
+    assert task.send({"text": "q\n", "wait_for": "command"})["command"]["text"] == "python3 -m pdb p.py"
     assert task.calls <= 6
 
 

@@ -82,7 +82,7 @@ async def test_what_acts_beside_sessions_acts_inside(state_dir: Path, places: Pa
 
 @pytest.mark.parametrize("acts", BESIDE)
 async def test_an_operation_that_nobody_brought_inside_is_refused(state_dir: Path, places: Path, acts: Acts) -> None:
-    @operation("Probe", WriteFileResult, acts=acts)
+    @operation("Probe", WriteFileResult, acts=acts, repeatable=False)
     class Probe(Request[WriteFileResult]):
         """Acts beside sessions."""
 
