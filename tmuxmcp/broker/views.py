@@ -72,10 +72,11 @@ def _around_cursor(rows: list[str], numbers: Sequence[int], shown: Shown, limit:
     Args:
         numbers: which row of the screen each is.
     """
-    sizes = [len(row.encode("utf-8", "replace")) + 1 for row in rows]
-    whole = max(sum(sizes) - 1, 0)
+    text = "\n".join(rows)
+    whole = len(text.encode("utf-8", "replace"))
     if whole <= limit:
-        return Piece("\n".join(rows), end, 0, shown.capture.sanitized)
+        return Piece(text, end, 0, shown.capture.sanitized)
+    sizes = [len(row.encode("utf-8", "replace")) + 1 for row in rows]
     nearest = min(range(len(rows)), key=lambda at: abs(numbers[at] - shown.cursor[0]))
     first, stop = _window(sizes, nearest, limit + 1)
     text = shortened("\n".join(rows[first:stop]), limit)
