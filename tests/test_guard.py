@@ -69,14 +69,14 @@ async def test_rows_of_a_screen_that_have_not_changed_are_not_read_again(broker:
     read.clear()
     await broker.read("screen", "a")
     assert read == []
-    await broker.send("typed", session_id="a", read="none")
+    await broker.send("|", session_id="a", read="none")
 
     async def is_shown() -> bool:
-        return "typed" in (await broker.read("screen", "a")).content
+        return "|" in (await broker.read("screen", "a")).content
 
     await eventually(is_shown)
     assert not any(line.startswith("row") for line in read)
-    assert "typed" in read[-1]
+    assert "|" in read[-1]
 
 
 async def test_facts_of_a_session_are_asked_of_its_own_processes(broker: Broker, monkeypatch: pytest.MonkeyPatch):
