@@ -370,16 +370,17 @@ async def test_supervisor_that_waited_does_what_one_of_its_own_would(tmp_path: P
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ahead.get)
-        await eventually(supervisors)
+        await eventually(lambda: ahead._child)  # a moment after its process is there
         assert (await run_ahead("sh", "-c", "readlink /proc/self/fd/0; pwd; exit 3"))[:2] == (
             3,
             f"/dev/null\n{tmp_path}\n".encode(),
         )
         tasks.start_soon(ahead.get)
-        await eventually(supervisors)
+        await eventually(lambda: ahead._child)
         assert (await run_ahead("cat", stdin=b"given"))[:2] == (0, b"given")
         tasks.start_soon(ahead.get)  # one that was killed while it waited is not used
-        (killed,) = await eventually(supervisors)
+        await eventually(lambda: ahead._child)
+        (killed,) = supervisors()
         killed.kill()
         await eventually(lambda: killed.status() == psutil.STATUS_ZOMBIE)
         ended = await process.run(
