@@ -157,15 +157,15 @@ async def test_a_broker_of_a_command_or_a_program_writes_none(state_dir: Path) -
     async with tmuxmcp.open_broker(settings) as broker:
         await broker.create_session(name="a")
         await broker.run("echo x", "a")
+        await broker.read("new", "a", wait_for="ready")  # the prompt is drawn: nothing more comes
     directory = directory_of(state_dir)
     assert not directory.timing.exists()
     assert not directory.timing_lock.exists()
+    size = directory.log.stat().st_size
     async with tmuxmcp.open_broker(settings, keeps_times=True) as broker:
-        with anyio.fail_after(10 * SLOW):
-            while not directory.timing.exists():
+        with anyio.fail_after(10 * SLOW):  # the file is there a moment before what it says
+            while not directory.timing.exists() or unknown(directory) != [size]:
                 await anyio.sleep(0.01)
-        size = directory.log.stat().st_size
-    assert unknown(directory) == [size]
 
 
 def test_a_broker_in_a_thread_writes_times_of_sessions_made_later(state_dir: Path) -> None:
