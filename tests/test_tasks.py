@@ -114,9 +114,10 @@ def test_an_interactive_rebase_in_vim(task: Task):
     todo = task.run("git rebase -i HEAD~2")
     assert todo["mode"] == "editor"
     assert todo["output"].count("pick ") >= 2
-    message = task.send({"text": "jcwsquash"}, {"key": "Escape"}, {"text": ":wq\n", "wait_for": "pattern",
-                        "pattern": "combination of 2 commits"})  # fmt: skip
-    assert message["mode"] in ("editor", "fullscreen")  # it drew the text, and does not wait for keys yet
+    task.send({"text": "jcwsquash"}, {"key": "Escape"}, {"text": ":wq\n", "wait_for": "pattern",
+              "pattern": "combination of 2 commits"})  # fmt: skip
+    # It has drawn the text, and may not wait for keys yet.
+    assert task.call("read", view="screen", wait_for="ready", timeout_ms=WAIT_MS)["mode"] == "editor"
     done = task.send({"text": "ggdGiboth together"}, {"key": "Escape"}, {"text": ":wq\n", "wait_for": "command"})
     assert done["command"]["exit_code"] == 0
     log = task.run("git log --format=%s | cat")
@@ -212,6 +213,7 @@ def test_a_python_debugger(task: Task):
     for shown in ("Breakpoint 1 at", "-> return y", "\n42\n", "The program finished"):
         assert shown in seen["content"]
     assert task.send({"text": "q\n", "wait_for": "command"})["command"]["text"] == "python3 -m pdb p.py"
+    assert task.call("read", wait_for="ready", timeout_ms=WAIT_MS)["mode"] == "shell_prompt"
     assert task.calls <= 6
 
 
