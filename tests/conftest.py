@@ -23,9 +23,9 @@ from hypothesis import HealthCheck, settings
 
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.host import parsing as parsing_module
-from tmuxmcp.host.parsing import Parsing
-from tmuxmcp.host.shelltext import Command
+from tmuxmcp.gate import parsing as parsing_module
+from tmuxmcp.gate.parsing import Parsing
+from tmuxmcp.gate.shelltext import Command
 
 settings.register_profile("tmuxmcp", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tmuxmcp")

@@ -17,7 +17,7 @@ import pytest
 from tests.agent import Agent, ToolFailed, an_agent, audit_lines, command_line, eventually, run_command_line
 from tests.asking import Asked, Person, read_line, run
 from tests.conftest import SLOW
-from tmuxmcp.broker.confirmations import Confirmations
+from tmuxmcp.gate.confirmations import Confirmations
 
 SECRET = "hunter2-correct-horse"
 

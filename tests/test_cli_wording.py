@@ -27,8 +27,8 @@ FOREIGN = re.compile(
 )
 NOT_SAID = {
     "record/excerpt.py",  # stands in the text of a read, which is the same everywhere
-    "host/files.py",  # of the file tools, which the command line has no verbs for
-    "host/rules.py",  # names of tools, which policies are written with
+    "machine/files.py",  # of the file tools, which the command line has no verbs for
+    "gate/rules.py",  # names of tools, which policies are written with
 }
 
 

@@ -19,7 +19,7 @@ import pytest
 from tests import forks
 from tests.test_cli import COMMAND, SLOWNESS, SOON_S, TMUX, CommandLine, own_command_line
 from tmuxmcp import doctor
-from tmuxmcp.host import proc
+from tmuxmcp.machine import proc
 
 SHELLS = [name for name in ("bash", "zsh", "fish") if shutil.which(name)]
 QUICK = {"TMUXMCP_INTEGRATION": "false"}

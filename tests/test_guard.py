@@ -174,7 +174,10 @@ def modules_of(code: str) -> set[str]:
         ("import tmuxmcp.broker.broker", {"mcp", "pydantic_settings", "libtmux", "pyte", "regex"}),
         ("import tmuxmcp.config", {"tmuxmcp.contract.results", "tmuxmcp.contract.requests"}),
         ("import tmuxmcp.app", {"mcp", "libtmux"}),
-        ("import tmuxmcp.broker.broker", {"tmuxmcp.broker.machine", "tmuxmcp.host.files", "tmuxmcp.terminal.logtext"}),
+        (
+            "import tmuxmcp.broker.broker",
+            {"tmuxmcp.programs.machine", "tmuxmcp.machine.files", "tmuxmcp.terminal.logtext"},
+        ),
         ("import tmuxmcp.doctor", {"mcp", "mcp_types", "uvicorn", "starlette", "h11"}),
         ("import tmuxmcp.faces.mcp", {"libtmux", "pyte", "prometheus_client", "tmuxmcp.faces.http"}),
     ],

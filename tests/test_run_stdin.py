@@ -15,8 +15,8 @@ from tests.conftest import SLOW
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import IncompleteCommand, IoError, ResourceLimit, SessionBusy
-from tmuxmcp.host import sandbox
 from tmuxmcp.record.stdin import LEFT_S, Stdin
+from tmuxmcp.sandbox import sandbox
 
 pytestmark = pytest.mark.anyio
 

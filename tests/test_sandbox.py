@@ -22,8 +22,8 @@ from tmuxmcp.contract.limits import Level
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import PolicyDenied, ProgramNotFound, Unsupported
-from tmuxmcp.host import bubblewrap, landlock, sandbox, seccomp
-from tmuxmcp.host.project import Project, judge
+from tmuxmcp.sandbox import bubblewrap, landlock, sandbox, seccomp
+from tmuxmcp.sandbox.project import Project, judge
 from tmuxmcp.sessions import boundary
 from tmuxmcp.sessions.end import process_tree
 

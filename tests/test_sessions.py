@@ -15,8 +15,8 @@ import pytest
 
 from tests.agent import Agent, ToolFailed, eventually
 from tests.conftest import SLOW, end_server, until_exists
-from tmuxmcp.broker import run
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.waiting import nextprompt
 
 READY_MS = int(10_000 * SLOW)
 
@@ -85,7 +85,7 @@ async def test_facts_between_a_command_s_end_and_the_prompt_are_those_of_a_shell
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ):
     """`run` answers when the command is over; the shell then draws its prompt, which takes a moment."""
-    monkeypatch.setattr(run, "UNMARKED_MS", READY_MS)  # the moment of a busy machine is longer
+    monkeypatch.setattr(nextprompt, "UNMARKED_MS", READY_MS)  # the moment of a busy machine is longer
     await broker.create_session("bash", name="a")
     await broker.run("PROMPT_COMMAND='sleep 0.02'", "a")
     for _ in range(3):

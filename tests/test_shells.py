@@ -12,7 +12,7 @@ import pytest
 from tests.agent import Agent, ToolFailed, an_agent, eventually, refused_for_good
 from tests.conftest import SLOW, no_first_run, until_exists
 from tests.exactness import FISH, ZSH
-from tmuxmcp.tmux.shells import KEY
+from tmuxmcp.launch.shells import KEY
 
 SHELLS = [
     pytest.param(name, marks=pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed"))

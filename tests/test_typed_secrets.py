@@ -17,12 +17,12 @@ import pytest
 from tests import canaries
 from tests.agent import Agent, ToolFailed, audit_lines, eventually, run_command_line
 from tests.conftest import SLOW, end_server
-from tmuxmcp.broker import secretuse
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.confirmations import Confirmations
 from tmuxmcp.contract.secrets import Secret
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import TmuxFailed
+from tmuxmcp.gate.confirmations import Confirmations
+from tmuxmcp.input import secretuse
 from tmuxmcp.readiness.kernel import foreground_group
 
 VALUE = "Canary-7f3a9 'ü\"$x;"

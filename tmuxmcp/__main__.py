@@ -16,7 +16,7 @@ def main() -> int:
     gc.disable()
     try:
         from tmuxmcp.cli import main as command_line
-        from tmuxmcp.host import signals
+        from tmuxmcp.machine import signals
 
         signals.reset()
 

@@ -21,8 +21,8 @@ from tmuxmcp.config import Settings, home, load_settings
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.words import TRACE
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError, shortage
-from tmuxmcp.host import ourselves
-from tmuxmcp.host.redact import Redactor
+from tmuxmcp.gate.redact import Redactor
+from tmuxmcp.machine import ourselves
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
@@ -142,10 +142,6 @@ def run_stdio(settings: Settings) -> None:
     setup_logging(settings.log_level, settings.log_format)
     _warn_of_root()
     # All that is imported anywhere below, so that `freeze` keeps it out of every later collection.
-    import tmuxmcp.broker.broker
-    import tmuxmcp.broker.machine
-    import tmuxmcp.faces.mcp
-    import tmuxmcp.faces.stdio  # noqa: F401
 
     gc.freeze()
     gc.enable()
@@ -197,9 +193,6 @@ def run_http(settings: Settings, *, no_token: bool = False) -> None:
     """
     setup_logging(settings.log_level, settings.log_format)
     _warn_of_root()
-    import tmuxmcp.broker.machine
-    import tmuxmcp.faces.http
-    import tmuxmcp.faces.listener  # noqa: F401
 
     gc.freeze()
     gc.enable()

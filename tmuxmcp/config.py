@@ -304,7 +304,7 @@ class Settings(BaseSettings):
         if isinstance(value, dict):
             value = [value]
         if isinstance(value, list) and value:
-            from tmuxmcp.host.rules import parse_policy
+            from tmuxmcp.gate.rules import parse_policy
 
             try:
                 parse_policy(value)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tmuxmcp.errors import Unsupported
-from tmuxmcp.host import ourselves
+from tmuxmcp.machine import ourselves
 
 FLUSH_MS = 2000
 """Longest time that a server which ends waits until the last spans are sent."""

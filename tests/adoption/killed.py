@@ -16,9 +16,9 @@ from typing import Any
 
 import anyio
 
-from tmuxmcp.broker import adopting
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.running import adopting
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.conftest import SLOW
+from tmuxmcp.launch.shells import adoption
+from tmuxmcp.launch.shells.adoption import Kind
 from tmuxmcp.terminal.marks import Finished, Mark, MarkScanner, ShellState, ShellTrack
-from tmuxmcp.tmux.shells import adoption
-from tmuxmcp.tmux.shells.adoption import Kind
 
 NONCE = "00112233aabbccdd"
 ANSWER = re.compile(rb"\x1b\]133;P;k=p;aid=([0-9a-f]+);n=1;sh=([^\x00-\x1f;]*)\x07")

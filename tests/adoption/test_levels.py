@@ -15,11 +15,11 @@ import pytest
 from tests.adoption.test_run import at_prompt, begin, enter, told
 from tests.agent import eventually as soon
 from tests.conftest import eventually
-from tmuxmcp.broker.adopting import leads_to_one_shell
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import NotAShell, SessionBusy
+from tmuxmcp.running.adopting import leads_to_one_shell
 from tmuxmcp.sessions import session
 
 pytestmark = pytest.mark.anyio

@@ -17,11 +17,11 @@ import anyio
 import pytest
 
 from tests.conftest import SLOW, TMUX, eventually
-from tmuxmcp.broker.adoptable import Adoptable, NotAdopted, may_adopt
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import NotAShell, SessionBusy
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
+from tmuxmcp.waiting.adoptable import Adoptable, NotAdopted, may_adopt
 
 pytestmark = pytest.mark.anyio
 

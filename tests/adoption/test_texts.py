@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from tmuxmcp.tmux.shells import adoption
-from tmuxmcp.tmux.shells.adoption import Dialect
+from tmuxmcp.launch.shells import adoption
+from tmuxmcp.launch.shells.adoption import Dialect
 
 NONCE = "00112233aabbccdd"
 

@@ -19,8 +19,8 @@ from tmuxmcp.contract.request import BESIDE, MADE, Acts, Request, operation
 from tmuxmcp.contract.results import WriteFileResult
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, PathOutsideRoot, PolicyDenied, TmuxMcpError
-from tmuxmcp.host import sandbox
-from tmuxmcp.host.project import roots_of
+from tmuxmcp.sandbox import sandbox
+from tmuxmcp.sandbox.project import roots_of
 
 pytestmark = pytest.mark.anyio
 

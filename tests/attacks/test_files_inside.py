@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from tests.test_sandbox import LEVELS, STRONG, levels
-from tmuxmcp.broker import inside
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import (
@@ -24,9 +23,11 @@ from tmuxmcp.errors import (
     TmuxMcpError,
     Unsupported,
 )
-from tmuxmcp.host import filework, process, sandbox
-from tmuxmcp.host.files import Files
-from tmuxmcp.host.output import Ends
+from tmuxmcp.machine import filework, process
+from tmuxmcp.machine.files import Files
+from tmuxmcp.machine.output import Ends
+from tmuxmcp.programs import inside
+from tmuxmcp.sandbox import sandbox
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import SessionBusy
-from tmuxmcp.host import sandbox
+from tmuxmcp.sandbox import sandbox
 from tmuxmcp.sessions.session import Session
 
 pytestmark = pytest.mark.anyio

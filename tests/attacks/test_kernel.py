@@ -22,7 +22,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.limits import Level, Limits
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import Unsupported
-from tmuxmcp.host import bubblewrap, landlock, sandbox, seccomp
+from tmuxmcp.sandbox import bubblewrap, landlock, sandbox, seccomp
 
 pytestmark = pytest.mark.anyio
 

@@ -25,8 +25,8 @@ from tmuxmcp.contract.limits import Limits
 from tmuxmcp.contract.results import RunProcessResult
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import PolicyDenied, ProgramNotFound, Unsupported
-from tmuxmcp.host import sandbox
-from tmuxmcp.host.workplace import workplace
+from tmuxmcp.programs.workplace import workplace
+from tmuxmcp.sandbox import sandbox
 
 pytestmark = pytest.mark.anyio
 

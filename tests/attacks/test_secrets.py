@@ -17,8 +17,8 @@ import pytest
 
 from tests.agent import Agent, ToolFailed
 from tests.service import SLOW, TOKEN_FILE, TOKENS, Service
-from tmuxmcp.host import landlock
-from tmuxmcp.host.sandbox import best
+from tmuxmcp.sandbox import landlock
+from tmuxmcp.sandbox.sandbox import best
 
 CANARIES = {
     name: f"canary-{number}-of-ours"

@@ -441,7 +441,7 @@ def test_trace_names_commands_and_looks_and_not_what_is_typed(serve_command, wir
     server.process.terminate()
     said = server.ends_soon()
     assert re.search(r"TRACE tmuxmcp.tmux.control: tmux [a-z-]+: \d+ lines, \d+ ms", said)
-    assert re.search(r"TRACE tmuxmcp.broker.wait: \S+: wait for ready at \d+ bytes: (goes on|ready)", said)
+    assert re.search(r"TRACE tmuxmcp.waiting.wait: \S+: wait for ready at \d+ bytes: (goes on|ready)", said)
     assert "typed-and-printed" not in said
 
 

@@ -14,7 +14,7 @@ from tests.conftest import SLOW, TMUX
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.errors import TmuxMcpError
-from tmuxmcp.tmux import shells
+from tmuxmcp.launch import shells
 
 pytestmark = pytest.mark.anyio
 

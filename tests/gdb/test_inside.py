@@ -16,7 +16,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.results import GdbCmdResult
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import IoError, PathOutsideRoot, PolicyDenied, SessionTaken
-from tmuxmcp.host import sandbox
+from tmuxmcp.sandbox import sandbox
 from tmuxmcp.sessions import lease
 
 pytestmark = [

@@ -18,8 +18,8 @@ from tests.test_sandbox import LEVELS
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, SessionBusy, TmuxMcpError
-from tmuxmcp.host import sandbox
 from tmuxmcp.r2 import pipe
+from tmuxmcp.sandbox import sandbox
 
 needs_r2 = pytest.mark.skipif(
     not any(map(shutil.which, pipe.PROGRAMS)), reason="needs radare2 or rizin, which Debian 12 does not have"

@@ -17,7 +17,7 @@ import pytest
 from tests.agent import Agent, ToolFailed, an_agent, eventually, refused_for_good
 from tests.conftest import SLOW, TMUX
 from tests.steps import PATH, Terminal, first, keys, line, missing, over
-from tmuxmcp.host import proc
+from tmuxmcp.machine import proc
 from tmuxmcp.readiness.relays import MOST_RELAYS, DeepWitness
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tmuxmcp.host.locks import open_lock, take
+from tmuxmcp.machine.locks import open_lock, take
 from tmuxmcp.record import commands as module
 from tmuxmcp.record.commands import CommandFile, EndedCommand, TypedInput
 from tmuxmcp.record.directory import SessionDirectory

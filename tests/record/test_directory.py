@@ -13,6 +13,7 @@ import pytest
 import tmuxmcp
 from tests.conftest import SLOW, eventually
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.launch import step
 from tmuxmcp.record import directory as owner
 from tmuxmcp.record import start
 from tmuxmcp.record.directory import (
@@ -24,17 +25,16 @@ from tmuxmcp.record.directory import (
     make_directory,
     sessions_dir,
 )
-from tmuxmcp.tmux import step
 
 PACKAGE = Path(tmuxmcp.__file__).parent
-SCRIPTS = PACKAGE / "tmux"
+SCRIPTS = PACKAGE / "launch"
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "files.md"
 BY_NAME = {entry.name: entry for entry in ENTRIES}
 
-WITHOUT_PACKAGE = {"tmux/step.py", "tmux/confine.py"}
+WITHOUT_PACKAGE = {"launch/step.py", "launch/confine.py"}
 """Scripts that run without the package: they spell names themselves."""
 
-NOT_A_SESSIONS = {("demo.py", "work"), ("host/workplace.py", "work"), ("host/workplace.py", "tmp")}
+NOT_A_SESSIONS = {("demo.py", "work"), ("programs/workplace.py", "work"), ("programs/workplace.py", "tmp")}
 """Paths of another directory, with a part of the same name."""
 
 

@@ -11,13 +11,13 @@ import pytest
 
 from tests.record.test_recordings import Index, directory, printed
 from tmuxmcp.contract.words import FilmFormat
+from tmuxmcp.drawing import reel
 from tmuxmcp.errors import IoError, ResourceLimit
 from tmuxmcp.record import exporting
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.exporting import FORMATS, Export, Exported, Options, answered, free_path, request, staged
 from tmuxmcp.record.recordings import Recorded, Stretch, Wanted
 from tmuxmcp.record.timing import Step
-from tmuxmcp.terminal import reel
 
 __all__ = ["directory"]
 

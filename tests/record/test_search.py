@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.conftest import eventually
 from tmuxmcp.contract.results import SearchResult
 from tmuxmcp.errors import InvalidPattern
-from tmuxmcp.host.searching import Pattern, Searching
+from tmuxmcp.machine.searching import Pattern, Searching
 from tmuxmcp.record import search as module
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.excerpt import Reader

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tmuxmcp.errors import Unsupported
-from tmuxmcp.host import locks
+from tmuxmcp.machine import locks
 from tmuxmcp.record import timingwriter as module
 from tmuxmcp.record.clock import Booted, SessionClock
 from tmuxmcp.record.directory import SessionDirectory

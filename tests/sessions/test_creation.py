@@ -18,8 +18,8 @@ from tests.conftest import SLOW, TMUX, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import MaxSessions, SessionExists, TmuxMcpError
+from tmuxmcp.launch import launch
 from tmuxmcp.record.directory import SessionDirectory, sessions_dir
-from tmuxmcp.tmux import launch
 
 pytestmark = pytest.mark.anyio
 

@@ -16,9 +16,9 @@ import pytest
 
 from tests.conftest import SLOW, eventually, stop_with_children
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.host.processes import Census, Counting
+from tmuxmcp.launch.launch import MARK
+from tmuxmcp.machine.processes import Census, Counting
 from tmuxmcp.sessions.end import process_tree
-from tmuxmcp.tmux.launch import MARK
 
 pytestmark = pytest.mark.anyio
 

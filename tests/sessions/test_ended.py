@@ -16,7 +16,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.limits import Limits
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import SessionExited, SessionNotFound
-from tmuxmcp.host import cgroup
+from tmuxmcp.machine import cgroup
 from tmuxmcp.record.ending import WhyEnded
 from tmuxmcp.tmux import panes
 

@@ -10,7 +10,7 @@ import pytest
 
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.times import iso
-from tmuxmcp.host import locks
+from tmuxmcp.machine import locks
 from tmuxmcp.record.events import Events, GivenBack
 from tmuxmcp.sessions import lease
 from tmuxmcp.tmux import leases, panes

@@ -14,7 +14,7 @@ from tests.conftest import SLOW, eventually
 from tests.sessions.test_past import looked, same
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.host.locks import if_free
+from tmuxmcp.machine.locks import if_free
 from tmuxmcp.record.checkpoints import Checkpoints, Kind, Record
 from tmuxmcp.sessions import making as module
 from tmuxmcp.sessions.making import Making

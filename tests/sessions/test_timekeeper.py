@@ -21,7 +21,7 @@ from tests.agent import Agent, eventually
 from tests.conftest import SLOW
 from tmuxmcp import Settings
 from tmuxmcp.contract.times import seconds_of
-from tmuxmcp.host import locks
+from tmuxmcp.machine import locks
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.timing import Times

@@ -12,12 +12,12 @@ import pytest
 from tests.agent import Agent, ToolFailed, eventually, refused_for_good
 from tests.ssh.server import LINUX, PASSWORD, Box, an_agent_near
 from tests.ssh.test_sessions import LONG, end, make, send
-from tmuxmcp.broker import arriving
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.wait import Answer, Wait, wait_for
 from tmuxmcp.readiness.kernel import Verdict, Waiting
+from tmuxmcp.running import arriving
 from tmuxmcp.sessions.distant import FarEnd
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.waiting.wait import Answer, Wait, wait_for
 
 pytestmark = pytest.mark.skipif(not LINUX, reason="only Linux has this witness")
 

@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tmuxmcp.drawing.textpage import as_html
 from tmuxmcp.terminal.ansi import ansi
 from tmuxmcp.terminal.film import Exited, Film, Marked, Moment, Printed, Resized, Typed
 from tmuxmcp.terminal.filmjsonl import as_jsonl
@@ -19,7 +20,6 @@ from tmuxmcp.terminal.plain import plain
 from tmuxmcp.terminal.replay import blank
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.stream import Stream
-from tmuxmcp.terminal.textpage import as_html
 
 
 def film(*moments: Moment, created_at: float = 0.0) -> Film:

@@ -13,10 +13,11 @@ import anyio
 import pytest
 
 from tests.conftest import eventually
-from tmuxmcp.host.environment import find_program
+from tmuxmcp.launch import launch
+from tmuxmcp.machine.environment import find_program
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
-from tmuxmcp.tmux import launch, panes
+from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import NewPane, Pane
 from tmuxmcp.tmux.server import Tmux
 

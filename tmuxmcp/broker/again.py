@@ -15,15 +15,15 @@ from typing import Any
 import anyio
 
 from tmuxmcp.broker.admission import Admission
-from tmuxmcp.broker.gate import Gate
-from tmuxmcp.broker.noting import NOTHING_RAN, OneCall, digest_of
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, NotRetained, TimedOut, TmuxMcpError
+from tmuxmcp.gate.gate import Gate
 from tmuxmcp.record.notedcalls import CallFile, NotedCall, NotedCalls
+from tmuxmcp.sessions.noting import NOTHING_RAN, OneCall, digest_of
 
 First = Callable[[Request[Any], Call, OneCall], Awaitable[Result]]
 TakeUp = Callable[[Request[Any], Call, NotedCall, bool], Awaitable[Result | None]]

@@ -16,22 +16,12 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 import anyio.abc
 
-from tmuxmcp.broker import reaching, steps
 from tmuxmcp.broker.admission import Admission, only_waits
 from tmuxmcp.broker.again import Again
-from tmuxmcp.broker.answering import Answering
-from tmuxmcp.broker.gate import Gate
-from tmuxmcp.broker.hands import Hands
-from tmuxmcp.broker.inclient import InClient
-from tmuxmcp.broker.noting import OneCall
 from tmuxmcp.broker.prune import Prune, Pruned
-from tmuxmcp.broker.recordingcare import RecordingCare
 from tmuxmcp.broker.restoring import Restored, Restoring
-from tmuxmcp.broker.sight import Seeing
 from tmuxmcp.broker.spans import span, tracer
-from tmuxmcp.broker.target import Target, Targets
 from tmuxmcp.broker.verbs import Verbs
-from tmuxmcp.broker.watch import Changed, Watch
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.operations import Operations
 from tmuxmcp.contract.request import Operation, R, Request
@@ -39,16 +29,26 @@ from tmuxmcp.contract.requests import CreateSession, Read, Run, Send
 from tmuxmcp.contract.results import HealthResult, Result, SendResult
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError
-from tmuxmcp.host import cgroup
-from tmuxmcp.host.searching import Searching
+from tmuxmcp.gate import reaching
+from tmuxmcp.gate.gate import Gate
+from tmuxmcp.gate.target import Target, Targets
+from tmuxmcp.input import steps
+from tmuxmcp.machine import cgroup
+from tmuxmcp.machine.searching import Searching
+from tmuxmcp.people.answering import Answering
+from tmuxmcp.people.hands import Hands
+from tmuxmcp.people.inclient import InClient
+from tmuxmcp.reading.sight import Seeing
 from tmuxmcp.record.directory import sessions_dir
 from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.record.notedcalls import NotedCall
+from tmuxmcp.recording.recordingcare import RecordingCare
 from tmuxmcp.sessions import identity, lease, reap
 from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.follow import LONGEST_LOOK_S, Follow
 from tmuxmcp.sessions.making import Making
+from tmuxmcp.sessions.noting import OneCall
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.repair import Repair
 from tmuxmcp.sessions.restore import NotRestored, Restoration
@@ -60,9 +60,10 @@ from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command as tmux_command
 from tmuxmcp.tmux.held import Lease
 from tmuxmcp.tmux.server import Tmux
+from tmuxmcp.waiting.watch import Changed, Watch
 
 if TYPE_CHECKING:
-    from tmuxmcp.broker.recordings import Cast
+    from tmuxmcp.recording.recordings import Cast
 
 log = logging.getLogger(__name__)
 
@@ -303,7 +304,7 @@ class Broker(Operations):
         Raises:
             SessionNotFound, NotRetained, ResourceLimit, TimedOut, IoError, Unauthorized, PolicyDenied
         """
-        from tmuxmcp.broker import recordings  # late: it brings the emulator
+        from tmuxmcp.recording import recordings  # late: it brings the emulator
 
         asked = call or self._own_call()
         return await recordings.newest(await self._to_read(session_id, asked), most_bytes, asked)

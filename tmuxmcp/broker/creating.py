@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from copy import copy
 
-from tmuxmcp.broker.noting import OneCall
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.requests import CreateSession
 from tmuxmcp.errors import SessionNotFound, TmuxMcpError
@@ -20,6 +19,7 @@ from tmuxmcp.record import generations
 from tmuxmcp.record.notedcalls import NotedCall
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.life import State
+from tmuxmcp.sessions.noting import OneCall
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 

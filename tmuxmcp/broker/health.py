@@ -13,8 +13,9 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.limits import Wish
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import TmuxMcpError, Unsupported
-from tmuxmcp.host import cgroup, sandbox
-from tmuxmcp.host.stateid import state_id
+from tmuxmcp.machine import cgroup
+from tmuxmcp.machine.stateid import state_id
+from tmuxmcp.sandbox import sandbox
 from tmuxmcp.sessions.registry import Registry
 
 LIMITS = ("max_sessions", "max_calls", "max_wait_ms", "max_bytes", "max_input_bytes", "log_max_bytes")

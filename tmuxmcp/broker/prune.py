@@ -8,12 +8,12 @@ from pathlib import Path
 
 import anyio
 
-from tmuxmcp.broker.audit_line import of_removal
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import IoError, TimedOut
-from tmuxmcp.host import locks
-from tmuxmcp.host.audit import Audit
+from tmuxmcp.gate.audit import Audit
+from tmuxmcp.gate.audit_line import of_removal
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine import locks
 from tmuxmcp.record.directory import making_lock
 from tmuxmcp.sessions import retention
 from tmuxmcp.sessions.retention import Removal, Wish

@@ -5,15 +5,16 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TypeVar
 
-from tmuxmcp.broker import commands, sending
-from tmuxmcp.broker.drawn import output_of
-from tmuxmcp.broker.reading import Reading, has_read
-from tmuxmcp.broker.typed import Ran
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.errors import SessionNotFound
+from tmuxmcp.input import sending
+from tmuxmcp.reading.drawn import output_of
+from tmuxmcp.reading.reading import Reading, has_read
 from tmuxmcp.record.notedcalls import NotedCall
+from tmuxmcp.running.typed import Ran
+from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 
@@ -51,7 +52,7 @@ async def run(registry: Registry, noted: NotedCall, request: q.Run, call: Call) 
         if session.cursor_of(call.caller) < found.end_offset:
             has_read(session, call, found.end_offset)
         if found.completed and found.command_number is not None:
-            commands.tell(session, call, found.command_number)
+            commandresults.tell(session, call, found.command_number)
     return found
 
 

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 import anyio
 
-from tmuxmcp.broker import run
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.results import CreateSessionResult
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, SessionExists, TmuxMcpError, Unsupported
-from tmuxmcp.host import ourselves
-from tmuxmcp.host.environment import session_environment
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine import ourselves
+from tmuxmcp.machine.environment import session_environment
 from tmuxmcp.sessions import restore
 from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.sessions.registry import ID, Registry
 from tmuxmcp.sessions.restore import NotRestored, Restoration
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.waiting import nextprompt
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Restoring:
         return [each.id for each in sorted(found, key=lambda each: each.meta.created_at)]
 
     async def _of(self, session: Session, request: q.CreateSession) -> Restoration:
-        found = restore.restoration(session, await run.at_rest(session), request)
+        found = restore.restoration(session, await nextprompt.at_rest(session), request)
         if not found.request.host:
             await self._keep_apart(session, found)
         settings = self._settings

@@ -12,33 +12,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio.abc import TaskGroup
 
-from tmuxmcp.broker import (
-    adopting,
-    commands,
-    creating,
-    facts,
-    handed,
-    health,
-    mouse,
-    past,
-    replays,
-    run,
-    sending,
-    takeup,
-    userinput,
-)
-from tmuxmcp.broker.arriving import arrive
-from tmuxmcp.broker.drawn import output_of
+from tmuxmcp.broker import creating, health, replays
 from tmuxmcp.broker.ends import Ends
-from tmuxmcp.broker.facts import recording_of
-from tmuxmcp.broker.listing import Listing
-from tmuxmcp.broker.noting import OneCall
-from tmuxmcp.broker.pages import Pages
-from tmuxmcp.broker.reading import Reading, clamp, has_read, notes
 from tmuxmcp.broker.restoring import Restoring
-from tmuxmcp.broker.target import PaneChanged, Target, Targets
-from tmuxmcp.broker.typed import Ran
-from tmuxmcp.broker.wait import certain
 from tmuxmcp.broker.waiting import Waiting
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
@@ -48,26 +24,43 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import ms_since
 from tmuxmcp.contract.words import Adopt
 from tmuxmcp.errors import InvalidArgument, SessionBusy, SessionExited, SessionTaken, TmuxMcpError, Unsupported
-from tmuxmcp.host.processes import Counting
-from tmuxmcp.host.searching import Searching
+from tmuxmcp.gate.target import Target, Targets
+from tmuxmcp.input import mouse, sending
+from tmuxmcp.launch import launch
+from tmuxmcp.machine.processes import Counting
+from tmuxmcp.machine.searching import Searching
+from tmuxmcp.people import handed, userinput
+from tmuxmcp.reading import facts, past
+from tmuxmcp.reading.drawn import output_of
+from tmuxmcp.reading.facts import recording_of
+from tmuxmcp.reading.listing import Listing
+from tmuxmcp.reading.pages import Pages
+from tmuxmcp.reading.reading import Reading, clamp, has_read, notes
 from tmuxmcp.record import search
 from tmuxmcp.record.notedcalls import NotedCall
-from tmuxmcp.sessions import lease
+from tmuxmcp.running import adopting, run, takeup
+from tmuxmcp.running.arriving import arrive
+from tmuxmcp.running.typed import Ran
+from tmuxmcp.sessions import commandresults, lease
 from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.end import drained, end_processes, signal_group, signal_session
 from tmuxmcp.sessions.life import Reason, State
+from tmuxmcp.sessions.noting import OneCall
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.restore import NotRestored, Restoration
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.sizes import resize
 from tmuxmcp.terminal.modes import PROMPT_SHELLS
-from tmuxmcp.tmux import launch, panes, viewers
+from tmuxmcp.tmux import panes, viewers
+from tmuxmcp.tmux.panes import PaneChanged
+from tmuxmcp.waiting import nextprompt
+from tmuxmcp.waiting.wait import certain
 
 if TYPE_CHECKING:
-    from tmuxmcp.broker.gdb import Debuggers
-    from tmuxmcp.broker.machine import Machine
-    from tmuxmcp.broker.recorder import Recorder
+    from tmuxmcp.programs.gdb import Debuggers
+    from tmuxmcp.programs.machine import Machine
+    from tmuxmcp.recording.recorder import Recorder
 
 DRAIN_S = 12
 """How long the launcher may need until the log holds everything: it gives up after 10 s."""
@@ -156,7 +149,7 @@ class Verbs:
                 return await self._read(request, call, target)
             case q.ListCommands():
                 session = await self._settled(target, call)
-                return commands.listed(request, session, await run.at_rest(session))
+                return commandresults.listed(request, session, await nextprompt.at_rest(session))
             case q.Wait():
                 return await self._waiting.wait(request, call)
             case q.Search():
@@ -173,11 +166,11 @@ class Verbs:
             case q.Mouse():
                 return await _mouse(request, await self._targets.session(target, call))
             case q.EditorAction():
-                from tmuxmcp.broker import helpers  # late: few callers use them
+                from tmuxmcp.input import helpers  # late: few callers use them
 
                 return await helpers.edit(self._reading, await self._settled(target, call), request, call)
             case q.PagerAction():
-                from tmuxmcp.broker import helpers  # late
+                from tmuxmcp.input import helpers  # late
 
                 return await helpers.page(self._reading, await self._settled(target, call), request, call)
             case q.RequestUserInput():
@@ -188,7 +181,7 @@ class Verbs:
             case q.StopRecording():
                 return await self.recorder.stop(await self._settled(target, call), call)
             case q.ExportRecording():
-                from tmuxmcp.broker import recordings  # late: it brings the emulator
+                from tmuxmcp.recording import recordings  # late: it brings the emulator
 
                 return await recordings.export(await self._settled(target, call), request, self._machine, call)
             case q.GdbOpen() | q.GdbCmd() | q.GdbClose():
@@ -203,14 +196,14 @@ class Verbs:
 
     @cached_property
     def _machine(self) -> Machine:
-        from tmuxmcp.broker.machine import Machine  # late: whoever only looks at sessions needs none of it
+        from tmuxmcp.programs.machine import Machine  # late: whoever only looks at sessions needs none of it
 
         return Machine(self._settings, self._boundary, self.tasks)
 
     @cached_property
     def recorder(self) -> Recorder:
         """The recordings that run."""
-        from tmuxmcp.broker.recorder import Recorder  # late: it brings the emulator
+        from tmuxmcp.recording.recorder import Recorder  # late: it brings the emulator
 
         return Recorder(self._machine)
 
@@ -221,7 +214,7 @@ class Verbs:
 
     @cached_property
     def _debuggers(self) -> Debuggers:
-        from tmuxmcp.broker.gdb import Debuggers  # late: few callers use them
+        from tmuxmcp.programs.gdb import Debuggers  # late: few callers use them
 
         assert self.tasks
 
@@ -437,7 +430,7 @@ class Verbs:
     # ---- looking -------------------------------------------------------------------------------
 
     async def _get_session(self, session: Session) -> r.SessionFacts:
-        look = await run.at_rest(session)
+        look = await nextprompt.at_rest(session)
         watched = await viewers.of_pane(session.tmux, session.pane) if session.pane else []
         shown = self.pages.of(session.id)
         return facts.of(session, look, self.attach_command(session), watched, shown, self.page_url)
@@ -472,7 +465,7 @@ class Verbs:
         if session.cursor_of(call.caller) < ran.end:
             has_read(session, call, ran.end)
         if ran.completed and ran.number is not None:
-            commands.tell(session, call, ran.number)
+            commandresults.tell(session, call, ran.number)
         cwd, mode = await run.place_after(session, ran)
         return r.RunResult(
             session_id=session.id,
@@ -516,7 +509,7 @@ class Verbs:
             NoInput, InvalidKey, InvalidPattern, InvalidArgument, ResourceLimit
         """
         if request.secret:
-            from tmuxmcp.broker import secretuse  # late: few callers have secrets
+            from tmuxmcp.input import secretuse  # late: few callers have secrets
 
             secretuse.named(self._settings, request)
         else:
@@ -524,7 +517,7 @@ class Verbs:
         await self._reading.wait(request, call)
 
     async def _send_secret(self, request: q.Send, call: Call, target: Target) -> r.SendResult:
-        from tmuxmcp.broker import secretuse  # late: few callers have secrets
+        from tmuxmcp.input import secretuse  # late: few callers have secrets
 
         secretuse.named(self._settings, request)
         wait = await self._reading.wait(request, call)
@@ -545,7 +538,7 @@ class Verbs:
         pattern = await self._searching.pattern(request.pattern, f"{call.caller} {session.id}")
         size = (session.cols, session.rows)
         found = await search.search(session.log, *size, session.id, pattern, request.limit, request.context)
-        typed = commands.seem_typed(session, await session.look(), found) if found.matches else None
+        typed = commandresults.seem_typed(session, await session.look(), found) if found.matches else None
         return found.model_copy(update={"note": " ".join(filter(None, (found.note, typed)))}) if typed else found
 
     # ---- the terminal --------------------------------------------------------------------------
@@ -569,7 +562,7 @@ class Verbs:
         )
 
     async def _screenshot(self, request: q.Screenshot, call: Call, target: Target) -> r.ScreenshotResult:
-        from tmuxmcp.broker import screenshot  # late: few callers draw
+        from tmuxmcp.reading import screenshot  # late: few callers draw
 
         session = await self._targets.session(target, call)
         if request.at_ms is not None:

@@ -14,23 +14,24 @@ from collections.abc import Callable
 
 import anyio
 
-from tmuxmcp.broker import commands, handed, run
-from tmuxmcp.broker.confirmations import Confirmations
 from tmuxmcp.broker.ends import Ends
-from tmuxmcp.broker.reading import clamp
-from tmuxmcp.broker.wait import Answer, Wait, wait_for
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import ms_since
 from tmuxmcp.errors import InvalidArgument
-from tmuxmcp.host.searching import Pattern, Searching
+from tmuxmcp.gate.confirmations import Confirmations
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.sessions import inputrequests
+from tmuxmcp.machine.searching import Pattern, Searching
+from tmuxmcp.people import handed
+from tmuxmcp.reading.reading import clamp
+from tmuxmcp.sessions import commandresults, inputrequests
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.waiting import nextprompt
+from tmuxmcp.waiting.wait import Answer, Wait, wait_for
 
 LOOK_S = 0.02
 """Time between two looks at the kernel for each session that is waited for: 50 of them are looked at once a second."""
@@ -119,7 +120,7 @@ async def _all_standing(sessions: list[Session], request: q.Wait, call: Call) ->
 
 async def _standing(session: Session, request: q.Wait, call: Call) -> _Stands:
     await session.refresh()
-    look = await run.at_rest(session)
+    look = await nextprompt.at_rest(session)
     if request.wait_for == "ready" and (look.ready or look.at_prompt):  # a single look proves nothing
         answer = await wait_for(session, Wait("ready", STANDS_MS, idle_ms=NEVER_MS))
         if answer.outcome == "ready":
@@ -139,7 +140,7 @@ def _has(session: Session, look: Look, request: q.Wait, call: Call) -> tuple[r.O
             return "needs_you", None
         case "output" if look.size > session.seen_to(call.caller):
             return "output", None
-        case "command" if commands.untold(session, look, call.caller):
+        case "command" if commandresults.untold(session, look, call.caller):
             return "command", "marks"
     return ("exited" if look.exited else None), None
 

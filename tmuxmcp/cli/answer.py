@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from tmuxmcp.broker.userinput import shown
 from tmuxmcp.cli import attached, output
 from tmuxmcp.cli.calling import with_broker
 from tmuxmcp.cli.people import check_person, show, show_question
@@ -18,11 +17,12 @@ from tmuxmcp.cli.policy import in_a_session
 from tmuxmcp.cli.popup import popup
 from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.errors import InvalidArgument, PermissionDenied
+from tmuxmcp.people.userinput import shown
 
 if TYPE_CHECKING:
-    from tmuxmcp.broker.answering import Open
     from tmuxmcp.broker.broker import Broker
-    from tmuxmcp.broker.confirmations import Confirmation
+    from tmuxmcp.gate.confirmations import Confirmation
+    from tmuxmcp.people.answering import Open
 
 LATER = "it waits on"
 

@@ -13,7 +13,7 @@ from tmuxmcp.cli.calling import CALLER
 from tmuxmcp.cli.service import effective
 from tmuxmcp.contract.words import FilmFormat
 from tmuxmcp.errors import InvalidArgument
-from tmuxmcp.host.files import Files
+from tmuxmcp.machine.files import Files
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.exporting import FORMATS, Export, Exported, Options, free_path, percent
 from tmuxmcp.record.recordings import Recorded, Wanted

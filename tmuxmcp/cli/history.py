@@ -51,7 +51,7 @@ def with_commands(
 
 
 async def _of_files(session: Session, given: dict[str, Any]) -> r.ListCommandsResult:
-    from tmuxmcp.broker.commands import listed
+    from tmuxmcp.sessions.commandresults import listed
 
     request = ListCommands.operation.parse({"session_id": session.id, **given})
     assert isinstance(request, ListCommands)

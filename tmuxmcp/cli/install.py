@@ -27,7 +27,7 @@ from tmuxmcp.clients import ALL, CLIENTS, SDK, Client, Remote, Start, edited, ma
 from tmuxmcp.config import Settings
 from tmuxmcp.errors import InvalidArgument, IoError
 from tmuxmcp.faces.tokens import only_token
-from tmuxmcp.host.atomically import write_atomically
+from tmuxmcp.machine.atomically import write_atomically
 
 NOT_INSTALLED = ("/archive-v0/", "/builds-v0/")
 """Parts of a path in uv's cache, where `uvx` runs programs from: nothing there lasts."""

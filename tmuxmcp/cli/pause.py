@@ -59,7 +59,7 @@ def _audit(settings: Settings, options: argparse.Namespace, tool: str) -> None:
     """Write down what the person did that concerns agents; it is done, whether that works or not."""
     if settings.audit == "off":
         return
-    from tmuxmcp.host.audit import Audit
+    from tmuxmcp.gate.audit import Audit
 
     line = {"time": iso(time.time()), "tool": tool, "session_id": session_id(options), "via": "cli"}
     try:

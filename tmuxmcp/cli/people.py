@@ -14,9 +14,9 @@ from tmuxmcp.cli.policy import in_a_session
 from tmuxmcp.errors import PermissionDenied
 
 if TYPE_CHECKING:
-    from tmuxmcp.broker.answering import Open
     from tmuxmcp.broker.broker import Broker
-    from tmuxmcp.broker.confirmations import Confirmation
+    from tmuxmcp.gate.confirmations import Confirmation
+    from tmuxmcp.people.answering import Open
 
 
 def take(options: argparse.Namespace) -> int:
@@ -75,7 +75,7 @@ def show(what: Open) -> None:
 
 def show_question(question: Confirmation) -> None:
     """What an agent may only do when a person agrees; its words are indented as well."""
-    from tmuxmcp.broker.userinput import shown
+    from tmuxmcp.people.userinput import shown
 
     heading = f"{question.id}: an agent asks whether it may do something"
     text = "".join(f"    | {line}\n" for line in shown(question.message).split("\n"))

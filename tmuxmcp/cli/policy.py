@@ -15,11 +15,11 @@ from tmuxmcp.cli.service import effective
 from tmuxmcp.errors import InvalidArgument, PermissionDenied, PolicyDenied, SessionNotFound
 
 if TYPE_CHECKING:
-    from tmuxmcp.broker.actions import Place
-    from tmuxmcp.broker.confirmations import Confirmation, Confirmations
     from tmuxmcp.config import Settings
     from tmuxmcp.contract.request import Request
-    from tmuxmcp.host.policy import Action
+    from tmuxmcp.gate.actions import Place
+    from tmuxmcp.gate.confirmations import Confirmation, Confirmations
+    from tmuxmcp.gate.policy import Action
 
 ACTIONS = ("test", "pending", "confirm", "decline")
 
@@ -35,7 +35,7 @@ def policy(options: argparse.Namespace) -> int:
     settings, _ = effective(options)
     if options.action == "test":
         return _test(settings, options)
-    from tmuxmcp.broker.confirmations import Confirmations
+    from tmuxmcp.gate.confirmations import Confirmations
 
     asked = Confirmations(settings.state_dir)
     if options.action == "pending":
@@ -48,9 +48,9 @@ def policy(options: argparse.Namespace) -> int:
 def _test(settings: Settings, options: argparse.Namespace) -> int:
     import anyio
 
-    from tmuxmcp.broker.actions import Place
-    from tmuxmcp.host.policy import judge
-    from tmuxmcp.host.rules import TOOLS, parse_policy
+    from tmuxmcp.gate.actions import Place
+    from tmuxmcp.gate.policy import judge
+    from tmuxmcp.gate.rules import TOOLS, parse_policy
 
     if options.tool not in TOOLS:
         raise InvalidArgument(f"There is no tool {options.tool!r}.", hint=f"Tools: {', '.join(sorted(TOOLS))}.")
@@ -69,10 +69,10 @@ def _test(settings: Settings, options: argparse.Namespace) -> int:
 
 
 async def _action(options: argparse.Namespace, place: Place) -> Action:
-    from tmuxmcp.broker.actions import action_of
     from tmuxmcp.contract.operations import OPERATIONS
-    from tmuxmcp.host.parsing import Parsing
-    from tmuxmcp.host.policy import Action
+    from tmuxmcp.gate.actions import action_of
+    from tmuxmcp.gate.parsing import Parsing
+    from tmuxmcp.gate.policy import Action
 
     request = _request(options)
     if request is None:
@@ -165,7 +165,7 @@ def in_a_session() -> bool:
     """Whether this runs in a session, as far as that can be told: one that goes about it can hide it."""
     import psutil
 
-    from tmuxmcp.host import proc
+    from tmuxmcp.machine import proc
 
     inside = "TMUXMCP_KEY" in os.environ
     for process in psutil.Process().parents():

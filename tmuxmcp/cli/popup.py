@@ -20,10 +20,10 @@ from tmuxmcp.cli.people import check_person, show, show_question
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError
 
 if TYPE_CHECKING:
-    from tmuxmcp.broker.answering import Open
     from tmuxmcp.broker.broker import Broker
-    from tmuxmcp.broker.confirmations import Confirmation
-    from tmuxmcp.broker.inclient import InClient
+    from tmuxmcp.gate.confirmations import Confirmation
+    from tmuxmcp.people.answering import Open
+    from tmuxmcp.people.inclient import InClient
 
 
 def popup(options: argparse.Namespace) -> int:
@@ -55,7 +55,7 @@ async def _answer(broker: Broker, options: argparse.Namespace) -> int:
 
 async def _until_over(here: InClient, what: Open | Confirmation) -> None:
     """Let the person answer, until it is settled elsewhere."""
-    from tmuxmcp.broker.answering import Open
+    from tmuxmcp.people.answering import Open
 
     async with anyio.create_task_group() as task_group:
 

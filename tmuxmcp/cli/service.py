@@ -42,7 +42,7 @@ def serve(options: argparse.Namespace) -> int:
     """Serve MCP on stdio until the client goes, or over HTTP until a signal comes."""
     from tmuxmcp.app import run_http, run_stdio
     from tmuxmcp.config import load_settings
-    from tmuxmcp.host import ourselves
+    from tmuxmcp.machine import ourselves
 
     words = program_words(options)
     given = flags(options)
@@ -68,7 +68,7 @@ def _check_program(settings: Settings) -> None:
     Raises:
         ProgramNotFound, CwdNotFound
     """
-    from tmuxmcp.host.environment import find_cwd, find_program, session_environment
+    from tmuxmcp.machine.environment import find_cwd, find_program, session_environment
 
     environment = session_environment(
         os.environ, allow=settings.env_allow, settings_env=settings.env, env={}, term=settings.term

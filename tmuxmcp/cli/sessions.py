@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tmuxmcp.broker.confirmations import Confirmations
 from tmuxmcp.cli import nesting, output
 from tmuxmcp.cli.arguments import program_words, session_id
 from tmuxmcp.cli.calling import MOST_BYTES, is_fleet_id, telling, with_any, with_broker
@@ -21,6 +20,7 @@ from tmuxmcp.cli.table import table_of, terminal_cols
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.errors import InvalidArgument, ProgramNotFound, SessionExited, SessionNotFound, TimedOut
+from tmuxmcp.gate.confirmations import Confirmations
 from tmuxmcp.sessions import kept
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from tmuxmcp.latedataclass import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tmuxmcp.broker.sight import Front
     from tmuxmcp.contract import results as r
     from tmuxmcp.nodes.anybroker import AnyBroker
+    from tmuxmcp.reading.sight import Front
 
 
 MOST_ASKED = 100
@@ -69,7 +69,7 @@ def _narrowed(rows: Sequence[tuple[str, ...]], cols: int) -> list[tuple[str, ...
 async def _front(broker: AnyBroker, session: r.SessionSummary) -> Front | None:
     """What the list does not tell of a session; None: it is over, or has gone at this moment."""
     from tmuxmcp.broker.broker import Broker
-    from tmuxmcp.broker.sight import Front
+    from tmuxmcp.reading.sight import Front
 
     if session.exited:
         return None

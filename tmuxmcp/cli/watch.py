@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from tmuxmcp.broker.confirmations import Confirmations
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import session_id
 from tmuxmcp.cli.calling import with_any, with_broker
@@ -23,6 +22,7 @@ from tmuxmcp.cli.table import table_of
 from tmuxmcp.cli.watched import FRAME_S, View, Watched, ended, print_view
 from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.gate.confirmations import Confirmations
 from tmuxmcp.terminal.capture import clip
 
 if TYPE_CHECKING:

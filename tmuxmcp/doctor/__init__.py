@@ -44,13 +44,14 @@ from tmuxmcp.errors import (
     TmuxUnavailable,
     Unsupported,
 )
-from tmuxmcp.host import cgroup, proc, sandbox
-from tmuxmcp.host.environment import find_program, session_environment, user_shell
-from tmuxmcp.host.project import directories_to_hide
+from tmuxmcp.launch.shells import SHELLS
+from tmuxmcp.machine import cgroup, proc
+from tmuxmcp.machine.environment import find_program, session_environment, user_shell
 from tmuxmcp.record.directory import sessions_dir
+from tmuxmcp.sandbox import sandbox
+from tmuxmcp.sandbox.project import directories_to_hide
 from tmuxmcp.sessions.retention import disk_use
 from tmuxmcp.tmux.server import SEARCH_PATH, SOCKET_PATH_LIMIT, Tmux, check_private_directory, find_tmux
-from tmuxmcp.tmux.shells import SHELLS
 
 CHECK_S = 5.0
 """Longest time of one check."""

@@ -21,9 +21,9 @@ from tmuxmcp.doctor.check import Check
 from tmuxmcp.errors import TmuxMcpError, Unsupported
 from tmuxmcp.faces.address import is_loopback, parse_address
 from tmuxmcp.faces.tokens import VARIABLE, load_tokens
-from tmuxmcp.host import sandbox
-from tmuxmcp.host.filesystem import file_system_of
-from tmuxmcp.host.secretvalue import check_source
+from tmuxmcp.machine.filesystem import file_system_of
+from tmuxmcp.machine.secretvalue import check_source
+from tmuxmcp.sandbox import sandbox
 from tmuxmcp.tmux.held import user_name
 
 if TYPE_CHECKING:

@@ -22,8 +22,6 @@ import anyio
 import anyio.abc
 
 from tmuxmcp import __version__
-from tmuxmcp.broker.gate import authorize
-from tmuxmcp.broker.listing import spell
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, no_progress
@@ -43,15 +41,17 @@ from tmuxmcp.errors import (
     TmuxMcpError,
     Unsupported,
 )
+from tmuxmcp.gate.gate import authorize
 from tmuxmcp.nodes import ids, placing
 from tmuxmcp.nodes.names import check_node, joined, split
 from tmuxmcp.nodes.repeating import may_repeat
 from tmuxmcp.nodes.transport import Machine, Transport
+from tmuxmcp.reading.listing import spell
 from tmuxmcp.sessions import identity
 
 if TYPE_CHECKING:
-    from tmuxmcp.broker.recordings import Cast
     from tmuxmcp.contract.settings import BrokerSettings
+    from tmuxmcp.recording.recordings import Cast
 
 LIST_S = 5.0
 """Longest time in which a machine has to answer what all machines are asked."""

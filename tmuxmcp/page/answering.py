@@ -10,11 +10,11 @@ from typing import Literal, get_args
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tmuxmcp.broker.answering import Open
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.page.answers import Asked, Give, answer, routes_of, text_of
 from tmuxmcp.page.overview import Overview
+from tmuxmcp.people.answering import Open
 
 Settled = Literal["done", "declined"]
 Agreed = Literal["once", "session", "declined"]

@@ -15,7 +15,6 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.sight import Seeing
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
@@ -24,6 +23,7 @@ from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.page.answers import HEADERS, Asked, Give, answer, integer_of, routes_of, session_of, text_of
 from tmuxmcp.page.cells import encoded_screen
 from tmuxmcp.page.overview import CALLER
+from tmuxmcp.reading.sight import Seeing
 
 MOST_OUTPUT = 256 * 1024
 """Bytes of a command's output that the page shows."""

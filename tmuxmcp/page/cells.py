@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from tmuxmcp.drawing.theme import DARK, Rgb, drawable, look
 from tmuxmcp.terminal.capture import clip
 from tmuxmcp.terminal.links import INTRODUCER, pieces
 from tmuxmcp.terminal.snapshot import BLANK, Row, Run, Snapshot, Style, runs
-from tmuxmcp.terminal.theme import DARK, Rgb, drawable, look
 
 KEPT_ROWS = 4096
 """Rows whose drawing is kept: those of many screens are the same, frame after frame."""

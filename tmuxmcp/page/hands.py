@@ -19,10 +19,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.hands import pasteable
-from tmuxmcp.broker.input import Keys, Text
 from tmuxmcp.errors import InvalidArgument, InvalidKey, NoInput, ResourceLimit, TmuxMcpError
+from tmuxmcp.input.sequence import Keys, Text
 from tmuxmcp.page.answers import Asked, Give, answer, integer_of, routes_of, text_of
+from tmuxmcp.people.hands import pasteable
 from tmuxmcp.terminal.keys import parse_key
 
 log = logging.getLogger(__name__)

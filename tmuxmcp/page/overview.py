@@ -16,11 +16,11 @@ from typing import Any
 import anyio
 import anyio.abc
 
-from tmuxmcp.broker.answering import Open
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.page.cells import encoded_rows
 from tmuxmcp.page.waits import Wait, waits
+from tmuxmcp.people.answering import Open
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tmuxmcp.host import locks
-from tmuxmcp.host.atomically import write_atomically
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine import locks
+from tmuxmcp.machine.atomically import write_atomically
 
 FILE_BYTES = 4096
 

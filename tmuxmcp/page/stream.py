@@ -18,13 +18,13 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.broker.sight import Seeing, ShapeSeen, Sight
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.page.answers import HEADERS
 from tmuxmcp.page.cells import encoded_rows
 from tmuxmcp.page.hands import Handling
 from tmuxmcp.page.overview import Overview
 from tmuxmcp.page.waits import Wait
+from tmuxmcp.reading.sight import Seeing, ShapeSeen, Sight
 
 log = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tmuxmcp.broker.answering import Open
-from tmuxmcp.broker.confirmations import Confirmation
-from tmuxmcp.broker.userinput import shown
 from tmuxmcp.contract.times import seconds_of
+from tmuxmcp.gate.confirmations import Confirmation
+from tmuxmcp.people.answering import Open
+from tmuxmcp.people.userinput import shown
 
 Wait = dict[str, Any]
 

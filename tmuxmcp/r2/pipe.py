@@ -17,9 +17,9 @@ from typing import Any
 import anyio
 
 from tmuxmcp.errors import InvalidArgument, IoError
-from tmuxmcp.host import process
-from tmuxmcp.host.output import PIPE_BYTES, Ends
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine import process
+from tmuxmcp.machine.output import PIPE_BYTES, Ends
 
 PROGRAMS = {"radare2": "?e", "rizin": "echo"}
 """Names in the order in which they are looked for, and the command of each that prints a word."""

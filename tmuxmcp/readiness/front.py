@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from tmuxmcp.host import proc
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine import proc
 from tmuxmcp.readiness.kernel import MANY_IN_ONE, KernelFacts, Process, Waiting, judge
 
 NAMES = {

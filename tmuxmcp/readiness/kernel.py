@@ -22,8 +22,8 @@ from contextlib import suppress
 from dataclasses import replace
 from enum import StrEnum
 
-from tmuxmcp.host import proc
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine import proc
 from tmuxmcp.readiness import time_outs
 from tmuxmcp.readiness.epolls import asked
 

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 import anyio
 import anyio.to_thread
 
-from tmuxmcp.host import proc
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine import proc
 from tmuxmcp.readiness.front import Front
 from tmuxmcp.readiness.stack import Stack, stack_of
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import field, replace
 
-from tmuxmcp.host import proc
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine import proc
 from tmuxmcp.readiness.kernel import KernelFacts, Process, Verdict, Waiting, members
 
 REST_S = 0.1

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from tmuxmcp.host import proc
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine import proc
 from tmuxmcp.readiness import tmuxes
 from tmuxmcp.readiness.kernel import (
     FAR_ENDS_ARE_INSIDE,

@@ -12,8 +12,8 @@ import os
 import struct
 from functools import cached_property
 
-from tmuxmcp.host import proc
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine import proc
 
 DEEPEST_BYTES = 256 * 1024
 """Of a stack that is looked at: a shell that is deeper is not at its prompt."""

@@ -9,7 +9,7 @@ import os
 import platform
 import struct
 
-from tmuxmcp.host import proc
+from tmuxmcp.machine import proc
 
 _COUNTED, _BY_TIMESPEC, _BY_TIMEVAL = {
     "x86_64": ({7: 2, 232: 3, 281: 3}, {270: 4, 271: 2, 441: 3}, {23: 4}),

@@ -16,8 +16,9 @@ from contextlib import suppress
 import anyio
 import anyio.abc
 
-from tmuxmcp.host import confined, proc
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine import proc
+from tmuxmcp.readiness import confined
 
 CLIENT = "tmux: client"
 """What the kernel calls the client of a tmux."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import field
 
-from tmuxmcp.host.atomically import write_atomically
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered, read_values
 from tmuxmcp.terminal.marks import Numbers, ShellTrack

@@ -20,8 +20,8 @@ from enum import IntEnum
 from itertools import pairwise
 from typing import Any
 
-from tmuxmcp.host.locks import take
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine.locks import take
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.terminal.snapshot import Snapshot, from_data, to_data

@@ -18,9 +18,9 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from tmuxmcp.host.atomically import write_atomically
-from tmuxmcp.host.locks import take
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine.atomically import write_atomically
+from tmuxmcp.machine.locks import take
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.terminal.proofs import Promise, hash_of
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 
-from tmuxmcp.host.atomically import write_atomically
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered, read_values
 

@@ -20,8 +20,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, ClassVar, get_args, get_type_hints
 
-from tmuxmcp.host import locks
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine import locks
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered
 

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from tmuxmcp.contract.words import FilmFormat
+from tmuxmcp.drawing.reel import Reel
+from tmuxmcp.drawing.textpage import as_html
 from tmuxmcp.errors import IoError, ResourceLimit, TmuxMcpError, all_errors
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.directory import SessionDirectory
@@ -30,9 +32,7 @@ from tmuxmcp.terminal.film import Film, Marked, Moment, Printed, Typed
 from tmuxmcp.terminal.filmjsonl import as_jsonl
 from tmuxmcp.terminal.logtext import as_ansi, as_txt
 from tmuxmcp.terminal.pacing import paced
-from tmuxmcp.terminal.reel import Reel
 from tmuxmcp.terminal.snapshot import Snapshot, from_data, to_data
-from tmuxmcp.terminal.textpage import as_html
 
 MOST_BYTES = 1 << 30
 """Of a file: four times as much as a log keeps by its default."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from tmuxmcp.drawing.gif import gif
+from tmuxmcp.drawing.moving import moving_svg
+from tmuxmcp.drawing.picture import Painter, size_for
+from tmuxmcp.drawing.reel import Reel, reel
 from tmuxmcp.errors import Unsupported
-from tmuxmcp.host import fonts
+from tmuxmcp.machine import fonts
 from tmuxmcp.terminal.film import Film
-from tmuxmcp.terminal.gif import gif
-from tmuxmcp.terminal.moving import moving_svg
-from tmuxmcp.terminal.picture import Painter, size_for
-from tmuxmcp.terminal.reel import Reel, reel
 
 SVG_PER_SECOND, GIF_PER_SECOND = 25, 10
 """Pictures of one second at most: each one of a GIF takes room and time, those of an SVG share their rows."""

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from tmuxmcp.errors import IoError, ResourceLimit
-from tmuxmcp.host import locks
-from tmuxmcp.host.atomically import write_atomically
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine import locks
+from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import numbered, read_values
 

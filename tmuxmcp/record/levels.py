@@ -15,8 +15,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
-from tmuxmcp.host.atomically import write_atomically
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered, read_values
 

@@ -8,8 +8,8 @@ from dataclasses import field, fields
 from typing import Any
 
 from tmuxmcp.errors import Unsupported
-from tmuxmcp.host.atomically import write_atomically
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered, read_values
 

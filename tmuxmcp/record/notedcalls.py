@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from tmuxmcp.errors import IoError, ResourceLimit
-from tmuxmcp.host import locks
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine import locks
 
 ID = re.compile(r"[A-Za-z0-9_-]{8,64}\Z")
 

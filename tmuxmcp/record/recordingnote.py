@@ -21,8 +21,8 @@ from typing import Any, Literal
 from tmuxmcp.contract.times import iso
 from tmuxmcp.contract.words import RecordedAs, RecordingStage
 from tmuxmcp.errors import IoError
-from tmuxmcp.host.atomically import write_atomically
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered, read_values
 

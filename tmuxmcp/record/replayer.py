@@ -114,7 +114,7 @@ def told_screen(log: Any, offset: int, told: str | None) -> Any:
 
 if __name__ == "__main__":
     sys.path += sys.argv[1:]
-    from tmuxmcp.host.serving import serve
+    from tmuxmcp.machine.serving import serve
     from tmuxmcp.record.passed import Passed
 
     passed = Passed()

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tmuxmcp.errors import IoError, shortage
-from tmuxmcp.host.helper import Helper
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine.helper import Helper
 from tmuxmcp.record.directory import SessionDirectory
 
 REPLAYER = Path(__file__).with_name("replayer.py")

@@ -16,8 +16,8 @@ import anyio
 from anyio import from_thread
 
 from tmuxmcp.contract.results import Match, SearchResult
-from tmuxmcp.host.searching import Pattern
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine.searching import Pattern
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.terminal.plain import Part, ends_full_screen, needs_grid, parts
 from tmuxmcp.terminal.sanitize import sanitize

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from typing import NamedTuple
 
-from tmuxmcp.host import proc
+from tmuxmcp.machine import proc
 from tmuxmcp.record.directory import SessionDirectory
 
 

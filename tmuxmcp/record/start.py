@@ -1,4 +1,4 @@
-"""How the start of a session's program went, as the launcher's step writes it down (`tmux/step.py`)."""
+"""How the start of a session's program went, as the launcher's step writes it down (`launch/step.py`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import psutil
 
-from tmuxmcp.host.atomically import write_atomically
+from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 
 READY, BEGUN = "ready", "begun"

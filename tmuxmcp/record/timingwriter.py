@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tmuxmcp.errors import Unsupported
-from tmuxmcp.host import locks
+from tmuxmcp.machine import locks
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.timingcodec import BEGINNING, FORMAT, HEADER, Step, encode
 from tmuxmcp.record.timingfile import TimingFile, timing_files

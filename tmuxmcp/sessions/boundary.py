@@ -13,10 +13,10 @@ from pathlib import Path
 from tmuxmcp.contract.limits import Level, Wish
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import PolicyDenied
-from tmuxmcp.host import sandbox
-from tmuxmcp.host.project import Identity, Project, directories_to_hide, judge, roots_of
+from tmuxmcp.launch import launch
+from tmuxmcp.sandbox import sandbox
+from tmuxmcp.sandbox.project import Identity, Project, directories_to_hide, judge, roots_of
 from tmuxmcp.ssh.destination import Destination, named
-from tmuxmcp.tmux import launch
 
 
 def allows(settings: BrokerSettings, host: Destination) -> bool:

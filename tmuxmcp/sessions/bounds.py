@@ -8,11 +8,11 @@ from typing import Any, get_args
 
 from tmuxmcp.contract.limits import Level, Limits
 from tmuxmcp.contract.results import AppliedLimit, KeptBy
-from tmuxmcp.host import cgroup, inherited
-from tmuxmcp.host.inherited import NO_MARK, Mark
-from tmuxmcp.host.limits import rlimits
-from tmuxmcp.host.processes import now_s
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine import cgroup, inherited
+from tmuxmcp.machine.inherited import NO_MARK, Mark
+from tmuxmcp.machine.limits import rlimits
+from tmuxmcp.machine.processes import now_s
 
 BY_BROKER = ("duration_s",)
 BY_CGROUP = ("cpu_percent",)

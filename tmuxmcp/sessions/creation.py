@@ -31,25 +31,27 @@ from tmuxmcp.errors import (
     TmuxFailed,
     Unsupported,
 )
-from tmuxmcp.host import cgroup, locks, ourselves, proc, sandbox
-from tmuxmcp.host.environment import find_cwd, find_program, session_environment, user_shell
-from tmuxmcp.host.project import Identity
-from tmuxmcp.host.sandbox import Around, Sandbox
+from tmuxmcp.launch import launch, shells
+from tmuxmcp.launch.shells.record import Integration
+from tmuxmcp.machine import cgroup, locks, ourselves, proc
+from tmuxmcp.machine.environment import find_cwd, find_program, session_environment, user_shell
 from tmuxmcp.record.clock import Booted
 from tmuxmcp.record.directory import SessionDirectory, make_directory, making_lock, sessions_dir
 from tmuxmcp.record.generations import generation_of
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.recordingnote import Keep, begun
+from tmuxmcp.sandbox import sandbox
+from tmuxmcp.sandbox.project import Identity
+from tmuxmcp.sandbox.sandbox import Around, Sandbox
 from tmuxmcp.sessions.boundary import Boundary, allows
 from tmuxmcp.sessions.bounds import BY_BROKER, bind
 from tmuxmcp.sessions.registry import ID, Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.ssh import client as ssh
 from tmuxmcp.ssh.destination import HERE, Destination, parse
-from tmuxmcp.tmux import launch, panes, shells
+from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import NewPane
-from tmuxmcp.tmux.shells.record import Integration
 
 LOCK_S = 10
 """How long another broker may take to make a session."""

@@ -10,11 +10,11 @@ from contextlib import suppress
 import anyio
 import psutil
 
-from tmuxmcp.host import cgroup, proc
-from tmuxmcp.host.processes import Census, Counting
+from tmuxmcp.launch import launch
+from tmuxmcp.machine import cgroup, proc
+from tmuxmcp.machine.processes import Census, Counting
 from tmuxmcp.readiness.kernel import foreground_group, session_members
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.tmux import launch
 
 KILLS = 5
 """Rounds of killing: a process that dies may leave a child behind that was just being born."""

@@ -6,7 +6,7 @@ from typing import get_args
 
 from tmuxmcp.contract.results import Ended, EndReason
 from tmuxmcp.contract.times import iso, seconds_of
-from tmuxmcp.host import cgroup
+from tmuxmcp.machine import cgroup
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.ending import WhyEnded
 from tmuxmcp.record.events import Events, Exited

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tmuxmcp.errors import ResourceLimit
-from tmuxmcp.host import locks
+from tmuxmcp.machine import locks
 
 MOST_CLAIMS = 1000
 

@@ -11,13 +11,13 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 
-from tmuxmcp.host import proc
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.launch.shells import adopted, shell_of
+from tmuxmcp.launch.shells.record import Shell
+from tmuxmcp.machine import proc
 from tmuxmcp.readiness.kernel import KernelFacts
 from tmuxmcp.record.levels import Level
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
-from tmuxmcp.tmux.shells import adopted, shell_of
-from tmuxmcp.tmux.shells.record import Shell
 
 STARTED, STACK_START = 19, 25
 """Where `starttime` and `startstack` stand in /proc/PID/stat behind the name, from 0; exec(2) gives another stack."""

@@ -18,8 +18,8 @@ import signal
 import time
 from enum import StrEnum
 
-from tmuxmcp.host.signals import signal_name
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine.signals import signal_name
 from tmuxmcp.terminal.modes import PROMPT_SHELLS
 from tmuxmcp.tmux.panes import Pane
 

@@ -23,6 +23,7 @@ import psutil
 
 from tmuxmcp.contract.results import Foreground, Mode
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.launch.shells.record import Shell
 from tmuxmcp.readiness.kernel import MANY_IN_ONE, KernelFacts, Verdict, Waiting
 from tmuxmcp.readiness.relays import MOST_RELAYS, DeepWitness, Sight
 from tmuxmcp.record.levels import Level
@@ -33,7 +34,6 @@ from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
 from tmuxmcp.terminal.modes import ModeFacts, mode_of
 from tmuxmcp.terminal.plain import plain
 from tmuxmcp.tmux.panes import Pane
-from tmuxmcp.tmux.shells.record import Shell
 
 LAST_TEXT_BYTES = 2048
 """Raw bytes at the log's end that hold its last line: a prompt with all its colours."""

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 import anyio
 
 from tmuxmcp.errors import TmuxMcpError
-from tmuxmcp.host.locks import if_free
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine.locks import if_free
 from tmuxmcp.record.checkpoints import Checkpoints, Kind
 from tmuxmcp.record.replaying import Blank, Packed, Replaying
 from tmuxmcp.record.story import Story, beginning

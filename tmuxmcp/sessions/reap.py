@@ -14,8 +14,8 @@ from datetime import datetime
 from pathlib import Path
 
 from tmuxmcp.errors import TmuxMcpError
-from tmuxmcp.host import cgroup
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine import cgroup
 from tmuxmcp.sessions import identity
 from tmuxmcp.sessions.life import Reason, State
 from tmuxmcp.sessions.look import Look

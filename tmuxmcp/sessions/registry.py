@@ -17,7 +17,7 @@ from pathlib import Path
 import anyio.lowlevel
 
 from tmuxmcp.errors import SessionNotFound, TmuxFailed
-from tmuxmcp.host import cgroup
+from tmuxmcp.machine import cgroup
 from tmuxmcp.record import generations
 from tmuxmcp.record.directory import SessionDirectory, directories
 from tmuxmcp.record.log import LogWatcher

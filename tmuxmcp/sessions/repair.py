@@ -15,10 +15,11 @@ from pathlib import Path
 import anyio
 
 from tmuxmcp.errors import TmuxMcpError
+from tmuxmcp.launch import launch
 from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.record.sink import sink_of
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.tmux import launch, panes
+from tmuxmcp.tmux import panes
 
 log = logging.getLogger(__name__)
 

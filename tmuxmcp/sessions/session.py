@@ -24,8 +24,8 @@ import psutil
 from tmuxmcp.contract.results import Ended, Usage
 from tmuxmcp.contract.times import iso, seconds_of
 from tmuxmcp.errors import IoError, SessionExited
-from tmuxmcp.host.locks import if_free
-from tmuxmcp.host.processes import with_descendants
+from tmuxmcp.machine.locks import if_free
+from tmuxmcp.machine.processes import with_descendants
 from tmuxmcp.readiness import kernel as readiness
 from tmuxmcp.readiness.kernel import KernelFacts
 from tmuxmcp.readiness.weak import Entered

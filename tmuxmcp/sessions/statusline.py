@@ -16,7 +16,7 @@ import anyio.abc
 
 from tmuxmcp.contract.follow import Destroyed, Exit, Lost
 from tmuxmcp.errors import TmuxMcpError
-from tmuxmcp.host import locks
+from tmuxmcp.machine import locks
 from tmuxmcp.sessions.follow import Follow
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry

@@ -21,8 +21,8 @@ import anyio.abc
 import anyio.lowlevel
 
 from tmuxmcp.errors import Unsupported
-from tmuxmcp.host.delays import HELD_UP_S, Delays
-from tmuxmcp.host.filesystem import file_system_of
+from tmuxmcp.machine.delays import HELD_UP_S, Delays
+from tmuxmcp.machine.filesystem import file_system_of
 from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.record.sink import sink_of
 from tmuxmcp.record.timingwriter import TimingWriter

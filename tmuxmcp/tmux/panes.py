@@ -99,6 +99,10 @@ class Typed(StrEnum):
     """Perhaps half a line, a search, a mode of the line editor."""
 
 
+class PaneChanged(Exception):
+    """The pane is not as tmux last told of it; nothing was done. Whoever acts looks for the target anew."""
+
+
 @dataclass(frozen=True)
 class LastInput:
     """The last input of a pane that went through this door."""

@@ -25,7 +25,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from tmuxmcp.errors import InvalidArgument, PermissionDenied, TmuxFailed, TmuxUnavailable
-from tmuxmcp.host import locks
+from tmuxmcp.machine import locks
 from tmuxmcp.tmux.control import CONTROL_SESSION, ControlClient, Reply, command, sequence
 
 log = logging.getLogger(__name__)

@@ -26,8 +26,8 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
 from tmuxmcp.errors import Internal, NodeUnreachable, TmuxMcpError, Unauthorized, Unsupported, shortage
-from tmuxmcp.host import signals
-from tmuxmcp.host.stateid import state_id
+from tmuxmcp.machine import signals
+from tmuxmcp.machine.stateid import state_id
 from tmuxmcp.nodes import wire
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
 from tmuxmcp.contract.request import R, Request
 from tmuxmcp.errors import InvalidArgument, NodeUnreachable, OutcomeUnknown, TmuxMcpError
-from tmuxmcp.host import ourselves
+from tmuxmcp.machine import ourselves
 from tmuxmcp.nodes import wire
 from tmuxmcp.nodes.ray import LABEL, cluster_of, need_ray
 from tmuxmcp.nodes.ray.child import Bridge, Watcher

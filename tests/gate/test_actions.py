@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Parsed
+from tmuxmcp.contract.operations import OPERATIONS
+from tmuxmcp.contract.requests import Send
+from tmuxmcp.gate.actions import Place, Typed, action_of, pending_after, typed
+from tmuxmcp.gate.policy import Action
+from tmuxmcp.gate.shelltext import UNKNOWN
+
+SHELL = Place("a", "/w", "shell_prompt", "bash")
+
+
+@pytest.mark.parametrize(
+    ("pending", "text", "keys", "result"),
+    [
+        ("", "ls", [], Typed("", "ls", False)),
+        ("", "ls", ["Enter"], Typed("ls\n", "", True)),
+        ("l", "s\n", [], Typed("ls\n", "", True)),
+        ("", "a\r\nb", [], Typed("a\n\n", "b", True)),
+        ("", "a\nb", ["C-m"], Typed("a\nb\n", "", True)),
+        ("rm x", "", ["C-u", "l", "s", "Space", "Enter"], Typed("ls \n", "", True)),
+        ("rm x", "y", ["C-c"], Typed("", "", False)),
+        ("", "l", ["Tab"], Typed("", None, False)),
+        ("", "", ["Up", "Enter"], Typed(None, "", True)),
+        (None, "ls", ["Enter"], Typed(None, "", True)),
+        (None, "", ["C-u", "l", "Enter"], Typed("l\n", "", True)),
+        ("", "l\x08s", ["Enter"], Typed(None, "", True)),
+        ("", "x" * 70_000, ["Enter"], Typed(None, "", True)),
+        ("", "Up", ["Enter"], Typed("Up\n", "", True)),
+    ],
+)
+def test_what_a_shell_gets(pending: str | None, text: str, keys: list[str], result: Typed):
+    assert typed(pending, text, keys) == result
+
+
+Acting = Callable[..., Action]
+
+
+@pytest.fixture
+def action(commands: Parsed) -> Acting:
+    def act(tool: str, place: Place = SHELL, pending: str | None = "", base: str = "/base", **arguments: Any) -> Action:
+        request = OPERATIONS[tool].parse(arguments)
+        return commands.portal.call(action_of, request, place, commands.parsing, pending, ["/bin/bash", "-l"], base)
+
+    return act
+
+
+@pytest.fixture
+def programs(action: Acting) -> Callable[..., list[str | None]]:
+    return lambda *words, **arguments: [command.program for command in action(*words, **arguments).commands]
+
+
+def test_what_would_run(programs: Callable[..., list[str | None]]):
+    assert programs("run", command="a; b $(c)") == ["a", "b", "c"]
+    assert programs("send", text="a", enter=True) == ["a"]
+    assert programs("send", text="a") == []
+    assert programs("send", text="m x", key="Enter", pending="r") == ["rm", "m"]
+    assert programs("send", text="rm #'", enter=True, pending="echo '") == ["echo", "rm"]  # cleared, or not
+    assert programs("send", key="m", ctrl=True, pending="rm") == ["rm"]
+    assert programs("send", key="NoSuchKey", text="a") == []
+    assert programs("create_session", program="sudo", args=["rm"]) == ["sudo", "rm"]
+    assert programs("create_session") == ["/bin/bash"]
+    assert programs("create_session", args=["-c", "rm x"]) == ["/bin/bash", "rm"]
+    assert programs("run_process", argv=["env", "rm"]) == ["env", "rm"]
+    assert programs("read") == []
+
+
+@pytest.mark.parametrize(
+    ("place", "program"),
+    [
+        (SHELL, "a"),
+        (Place(), "a"),  # no session yet: a shell will be made
+        (Place("a", "/w", "unknown", "ssh"), "a"),
+        (Place("a", "/w", "line_input", "python3", hidden=True), "a"),
+        (Place("a", "/w", "line_input", "bash"), "a"),
+        (Place("a", "/w", "line_input", "python3"), "python3"),
+        (Place("a", "/w", "password", "bash", secret=True), "bash"),
+        (Place("a", "/w", "running", ""), None),
+    ],
+)
+def test_text_is_a_command_where_a_shell_may_read_it(
+    programs: Callable[..., list[str | None]], place: Place, program: str | None
+):
+    assert programs("send", place, text="a", enter=True) == [program]
+
+
+def test_lines_of_the_history_cannot_be_known(action: Acting):
+    assert action("send", keys=["Up", "Enter"]).commands == (UNKNOWN,)
+    assert pending_after("", Send(key="Up")) is None
+
+
+def test_keys_of_text_and_of_keys(action: Acting):
+    assert action("send", text="a\x03\x1b\t\n", keys=["^D", "x"], enter=True).keys == (
+        "C-c",
+        "Escape",
+        "Tab",
+        "Enter",
+        "C-d",
+        "x",
+        "Enter",
+    )
+
+
+def test_files_are_told_by_both_of_their_names(action: Acting, tmp_path: Path):
+    (tmp_path / "link").symlink_to("/etc")
+    looked = action("read_file", Place(), base=str(tmp_path), path="link/passwd")
+    assert set(looked.paths) == {str(tmp_path / "link/passwd"), "/etc/passwd"}
+    assert action("create_session", Place(), cwd="/x/../y").paths == ("/y",)

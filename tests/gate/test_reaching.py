@@ -1,0 +1,44 @@
+"""What the answer key of attached people is for."""
+
+from __future__ import annotations
+
+import time
+
+import anyio
+import pytest
+
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.gate import reaching
+from tmuxmcp.gate.confirmations import Confirmations
+from tmuxmcp.record.inputrequests import InputRequest
+from tmuxmcp.sessions import inputrequests
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.tmux import panes
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def session(broker: Broker) -> Session:
+    made = await broker.create_session(program="cat")
+    return broker.registry.sessions[made.session_id]
+
+
+async def offered(session: Session) -> str:
+    return await panes.option(session.tmux, session.live(), "asks")
+
+
+async def test_the_key_is_for_what_waits_first_and_for_nothing_once_its_time_is_up(broker: Broker, session: Session):
+    request = InputRequest("ask_of_a_test", "Type it.", False, "caller", time.time(), 1)
+    inputrequests.put(session, request)
+    question = Confirmations(broker.settings.state_dir).open("digest", "May it?", "caller", "", session.id)
+    assert reaching.waiting(session, broker.settings) == [request.id, question]
+    await reaching.offer_next(session, broker.settings)
+    assert await offered(session) == request.id
+    while time.time() < request.until:
+        await anyio.sleep(0.02)
+    await broker._settle_offers()
+    assert await offered(session) == question
+    Confirmations(broker.settings.state_dir).decline(question)
+    await broker._settle_offers()
+    assert await offered(session) == session.offers == ""

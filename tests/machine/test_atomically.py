@@ -1,0 +1,64 @@
+"""A small file is replaced whole."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from tmuxmcp.machine.atomically import write_atomically
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_file_is_private_and_nothing_is_left_beside_it(tmp_path: Path):
+    write_atomically(tmp_path / "a", "one")
+    write_atomically(tmp_path / "a", "zwei ä")
+    assert (tmp_path / "a").read_text("utf-8") == "zwei ä"
+    assert mode_of(tmp_path / "a") == 0o600
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_given_mode_is_set_whatever_the_umask(tmp_path: Path):
+    write_atomically(tmp_path / "a", "", mode=0o664, to_disk=True)
+    assert mode_of(tmp_path / "a") == 0o664
+
+
+def test_reader_sees_one_text_or_the_other(tmp_path: Path):
+    path, texts = tmp_path / "a", ("a" * 100_000, "b" * 100_000)
+    write_atomically(path, texts[0])
+    ended = threading.Event()
+
+    def write() -> None:
+        while not ended.is_set():
+            for text in texts:
+                write_atomically(path, text)
+
+    writers = [threading.Thread(target=write) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    seen = {path.read_text() for _ in range(300)}
+    ended.set()
+    for writer in writers:
+        writer.join()
+    assert seen <= set(texts)
+
+
+def test_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path):
+    write_atomically(tmp_path / "a", "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_atomically(tmp_path / "a", "new \udcff")
+    assert (tmp_path / "a").read_text() == "old"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_failure_to_replace_leaves_nothing(tmp_path: Path):
+    (tmp_path / "a").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_atomically(tmp_path / "a", "text")
+    assert os.listdir(tmp_path) == ["a"]

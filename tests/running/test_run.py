@@ -1,0 +1,139 @@
+"""`run` that is cancelled while it types: the shell takes the next command as if nothing had been."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.conftest import SLOW, eventually
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.errors import IncompleteCommand, SessionBusy, TimedOut
+from tmuxmcp.launch.shells import shell_of
+from tmuxmcp.readiness.kernel import Waiting
+from tmuxmcp.running import run
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.tmux.panes import recall
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("program", ["bash", "zsh", "fish"])
+async def test_cancelled_at_any_moment_of_its_typing(broker: Broker, program: str) -> None:
+    rng = random.Random(3)
+    await broker.create_session(program, name="a")
+    await broker.run("true", session_id="a")
+    for number in range(60):
+        with anyio.move_on_after(rng.uniform(0, 0.012)):
+            await broker.run(f"echo cancelled{number}", session_id="a")
+        with anyio.fail_after(10 * SLOW):
+            while True:
+                try:
+                    ran = await broker.run(f"echo next{number}", session_id="a")
+                    break
+                except (SessionBusy, TimedOut):  # the cancelled command still runs
+                    await broker.read(session_id="a", wait_for="ready", timeout_ms=1000)
+        assert (ran.output, ran.exit_code, ran.note) == (f"next{number}\n", 0, None)
+
+
+SLOW_TO_ACCEPT = r"""
+slow() { until test -e GO; do :; done; }
+bind '"\e[7776~": "\e[7774~\e[7773~"'; bind -x '"\e[7774~": slow'; bind '"\e[7773~": accept-line'
+"""
+"""bash draws its prompt anew before it runs what was given to it; here it works from the one to the other until GO."""
+
+
+async def test_prompt_drawn_anew_is_not_free(broker: Broker, tmp_path: Path) -> None:
+    await broker.create_session("bash", name="a")
+    await broker.run(SLOW_TO_ACCEPT.replace("GO", str(tmp_path / "go")), session_id="a")
+    await broker.read(session_id="a", wait_for="ready")
+    size = broker.registry.sessions["a"].log.size()
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(lambda: broker.run("read -rs -t 1 -n 1; echo $?", session_id="a"))
+            await eventually(lambda: b";B;" in broker.registry.sessions["a"].log.read(size, 4096))
+            scope.cancel()
+    with pytest.raises(SessionBusy):
+        await broker.run("echo too early", session_id="a")
+    (tmp_path / "go").touch()
+    first = await broker.read(session_id="a", wait_for="command", timeout_ms=20_000)
+    assert first.command
+    assert (first.command.text, first.command.exit_code) == ("read -rs -t 1 -n 1; echo $?", 0)
+    output = await broker.read(session_id="a", command=-1)
+    assert output.content == "142\n"  # nobody typed anything into it
+
+
+@pytest.mark.parametrize("program", ["bash", "zsh", "fish"])
+async def test_prompt_of_an_incomplete_command_is_free(broker: Broker, program: str) -> None:
+    await broker.create_session(program, name="a")
+    with pytest.raises(IncompleteCommand):
+        await broker.run("echo 'open", session_id="a")
+    session = broker.registry.sessions["a"]
+    claimed = await recall(broker.tmux, session.live(), "claim")
+    look = await session.look()
+    assert not claimed.startswith(f"{session.meta.nonce}-{look.shell.number}-")
+
+
+async def test_claim_of_somebody_gone_ends(broker: Broker) -> None:
+    """The shell reads our key as a search's end, and whoever typed it is gone."""
+    await broker.create_session("bash", name="a")
+    await broker.send(keys=["C-r"], session_id="a")
+    with anyio.move_on_after(0.3):
+        await broker.run("echo lost", session_id="a")
+    await broker.send(keys=["C-g"], session_id="a")
+    ran = await broker.run("echo next", session_id="a")
+    assert (ran.output, ran.exit_code, ran.note) == ("next\n", 0, None)
+
+
+async def test_shell_that_works_at_its_prompt_is_given_time(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads our key late; one that waits for keys and says nothing is in another mode."""
+    monkeypatch.setattr(run, "LISTENS_BUSY_S", 60.0)
+    await broker.create_session("zsh", name="a")
+    spins = "local end=$((SECONDS + 3)); while ((SECONDS < end)); do :; done"
+    await broker.run(f"spin() {{ {spins}; }}; zle -N spin; bindkey '^T' spin", session_id="a")
+    await broker.send(key="C-t", session_id="a", read="none")
+    await eventually(lambda: works(broker.registry.sessions["a"]))
+    ran = await broker.run("echo next", session_id="a")
+    assert (ran.output, ran.exit_code, ran.note) == ("next\n", 0, None)
+
+
+async def works(session: Session) -> bool:
+    return (await session.look()).waiting is Waiting.BUSY
+
+
+@pytest.mark.parametrize("how", ["run", "send"])
+@pytest.mark.parametrize("program", ["bash", "zsh", "fish"])
+async def test_shell_that_answers_too_late_takes_the_next_line(broker: Broker, program: str, how: str) -> None:
+    """It stands still while it is given a command; what comes later is not swallowed by what it then listens for."""
+    await broker.create_session(program, name="a")
+    await broker.run("true", session_id="a")
+    rests = await broker.read(session_id="a", wait_for="ready", timeout_ms=10_000)
+    assert (rests.outcome, rests.mode) == ("ready", "shell_prompt")  # stopped before its prompt, it is given nothing
+    session = broker.registry.sessions["a"]
+    assert session.pid
+    os.kill(session.pid, signal.SIGSTOP)
+    try:
+        with suppress(SessionBusy):
+            late = await broker.run("echo late", session_id="a", timeout_ms=1500)
+            assert not late.completed
+    finally:
+        os.kill(session.pid, signal.SIGCONT)
+    await broker.read(session_id="a", wait_for="ready", timeout_ms=5000)
+    await eventually(lambda: listens_or_rests(session))
+    if how == "run":
+        assert (await broker.run("echo next", session_id="a")).output == "next\n"
+    else:
+        sent = await broker.send("echo next", enter=True, session_id="a")
+        assert sent.result
+        assert "\nnext\n" in sent.result.content
+
+
+async def listens_or_rests(session: Session) -> bool:
+    """A late answer has come, or bash has read a late command."""
+    look = await session.look()
+    return look.shell.listening or (shell_of(session.meta.program).reads_files and look.at_editor)

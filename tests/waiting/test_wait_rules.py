@@ -1,0 +1,344 @@
+"""When a program counts as ready: each rule by itself, with the case in which it matters."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import psutil
+import pytest
+
+from tests.agent import eventually as soon
+from tests.conftest import SLOW, eventually, stop_with_children
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.errors import InvalidPattern
+from tmuxmcp.readiness import kernel as readiness
+from tmuxmcp.readiness.kernel import Process, TtyWitness
+from tmuxmcp.sessions.logged import all_logged
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.tmux import panes
+from tmuxmcp.waiting import wait as waits
+from tmuxmcp.waiting.wait import NEW_S, SETTLE_S, UNMOVED_S, Wait, _settle_s, _Watch, wait_for
+
+pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")]
+
+
+async def started(broker: Broker, *argv: str, ready: bool = True) -> Session:
+    made = await broker.create_session(
+        program=argv[0], args=list(argv[1:]), wait_ready=ready, ready_timeout_ms=int(10_000 * SLOW)
+    )
+    assert made.ready or not ready
+    return broker.registry.sessions[made.session_id]
+
+
+async def mode_is(session: Session, mode: str) -> bool:
+    return (await session.look()).mode == mode
+
+
+# ---- how long it must have waited for input ------------------------------------------------------
+
+CAT = Process(7, "cat", "S", "wait_woken", True, wakes=3)
+SENT_AT = 100
+
+SETTLING = {
+    "it has read nothing yet": (CAT, SENT_AT, 0.0, UNMOVED_S),
+    "it has woken": (replace(CAT, wakes=4), SENT_AT, 0.0, SETTLE_S),
+    "it has printed": (CAT, SENT_AT + 5, 0.0, SETTLE_S),
+    "another waits now": (replace(CAT, pid=8), SENT_AT, 0.0, SETTLE_S),
+    "it is new and has printed nothing": (replace(CAT, pid=8, age_s=0.02), SENT_AT, 0.0, NEW_S - 0.02),
+    "it was new": (replace(CAT, pid=8, age_s=1.0), SENT_AT, 0.0, SETTLE_S),
+    "tmux answers late": (replace(CAT, wakes=4), SENT_AT, 0.05, 0.05 * waits.ANSWERS_OF_TMUX),
+    "tmux answers very late": (replace(CAT, wakes=4), SENT_AT, 5.0, waits.LATEST_S),
+    "late, and nothing read": (CAT, SENT_AT, 0.01, UNMOVED_S),
+}
+
+
+@pytest.mark.parametrize(("process", "size", "answer_s", "expected"), SETTLING.values(), ids=SETTLING.keys())
+def test_how_long_it_must_settle(process: Process, size: int, answer_s: float, expected: float):
+    wait = Wait("ready", 5000, sent_at=SENT_AT, before=CAT)
+    watch = _Watch(0.0, SENT_AT, size, 0.0, answer_s=answer_s)
+    assert math.isclose(_settle_s(wait, watch, process, 0), expected)
+
+
+@pytest.mark.parametrize(("relays", "entered", "expected"), [(1, True, 2), (3, True, 4), (1, False, 0)])
+def test_what_relays_print_does_not_settle_a_line_that_is_on_its_way(relays: int, entered: bool, expected: int):
+    wait = Wait("ready", 5000, sent_at=SENT_AT, before=CAT, entered=entered)
+    watch = _Watch(0.0, SENT_AT, SENT_AT + 5, 0.0)
+    assert math.isclose(_settle_s(wait, watch, CAT, relays), expected * UNMOVED_S or SETTLE_S)
+
+
+@pytest.mark.parametrize(("relays", "entered", "expected"), [(1, True, 2), (0, True, 0), (1, False, 0)])
+def test_a_line_typed_while_a_relay_works_may_be_on_its_way(relays: int, entered: bool, expected: int):
+    """Who waits behind it was not seen then: it may have woken for something else since."""
+    wait = Wait("ready", 5000, sent_at=SENT_AT, before=replace(CAT, pid=6), before_seen=False, entered=entered)
+    watch = _Watch(0.0, SENT_AT, SENT_AT + 5, 0.0)
+    assert math.isclose(_settle_s(wait, watch, CAT, relays), expected * UNMOVED_S or SETTLE_S)
+
+
+def test_a_new_program_that_has_printed_since_it_waits_is_settled_soon():
+    wait, young = Wait("ready", 5000, sent_at=SENT_AT), replace(CAT, age_s=0.01)
+    watch = _Watch(0.0, SENT_AT, SENT_AT, 0.0)
+    assert _settle_s(wait, watch, young, 0) > SETTLE_S
+    watch.size += 1
+    assert _settle_s(wait, watch, young, 0) == SETTLE_S
+
+
+async def test_a_program_that_has_not_woken_for_what_was_sent_is_not_ready(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+):
+    """What was sent is still on its way to it, for longer than a program settles."""
+    monkeypatch.setattr(waits, "UNMOVED_S", 60.0)  # it may be on its way for long on a busy machine
+    session = await started(broker, "cat")
+    pane, look = session.live(), await session.look()
+
+    async def type_later() -> None:
+        await anyio.sleep(SETTLE_S * 5)
+        await panes.type_input(session.tmux, pane, b"hello\n")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(type_later)
+        answer = await wait_for(session, Wait("ready", 10_000, sent_at=look.size, before=look.verdict.process))
+    assert answer.outcome == "ready"
+    assert session.log.read(look.size, 100) == b"hello\r\nhello\r\n"
+
+
+# ---- everything printed is in the log ------------------------------------------------------------
+
+
+async def test_output_that_tmux_has_not_read_yet_is_awaited(broker: Broker, state_dir: Path):
+    """tmux is held up; its answer comes after what it had to read before."""
+    session = await started(broker, "cat")
+    size, tmux = session.log.size(), int((state_dir / "tmux.pid").read_text())
+    terminal = os.open(session.live().tty, os.O_WRONLY | os.O_NOCTTY)
+    os.kill(tmux, signal.SIGSTOP)
+    try:
+        os.write(terminal, b"printed\n")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wake_later, tmux)
+            assert not await all_logged(session, size)
+    finally:
+        os.kill(tmux, signal.SIGCONT)
+        os.close(terminal)
+
+
+async def wake_later(pid: int) -> None:
+    await anyio.sleep(0.05)
+    os.kill(pid, signal.SIGCONT)
+
+
+async def test_output_between_pane_and_log_is_awaited(broker: Broker, monkeypatch: pytest.MonkeyPatch):
+    """A sink at work has something that is not in the log yet."""
+    session = await started(broker, "cat")
+    assert await all_logged(session, session.log.size())
+    assert not await all_logged(session, session.log.size() - 1)  # it has grown since
+    with monkeypatch.context() as patched:
+        patched.setattr(readiness, "sleeps", lambda pid: False)
+        assert not await all_logged(session, session.log.size())
+        assert (await wait_for(session, Wait("ready", 300))).outcome == "timeout"
+    assert (await wait_for(session, Wait("ready", 10_000))).outcome == "ready"
+
+
+async def test_sink_that_writes_between_two_questions_is_noticed(broker: Broker, monkeypatch: pytest.MonkeyPatch):
+    """The log is asked for its size when its sink sleeps, not before."""
+    session = await started(broker, "cat")
+    size = session.log.size()
+    sink = stop_with_children(int(session.directory.sink.read_text().split()[0]))
+    sleeps = readiness.sleeps
+
+    def once_it_has_written(pid: int) -> bool:
+        for process in sink:
+            process.resume()
+        while session.log.size() == size or not sleeps(pid):
+            time.sleep(0.001)
+        return True
+
+    await panes.type_input(session.tmux, session.live(), b"hello")
+    monkeypatch.setattr(readiness, "sleeps", once_it_has_written)
+    assert not await all_logged(session, size)
+
+
+def test_a_sink_sleeps_when_it_and_its_children_do():
+    with subprocess.Popen(["sleep", "600"]) as resting:
+        soon(lambda: readiness.sleeps(resting.pid))
+        resting.kill()
+    code = "sh -c 'echo $$; while :; do :; done' & wait"  # it tells its id when it has begun to work
+    with subprocess.Popen(["sh", "-c", code], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout
+        child = int(parent.stdout.readline())
+        try:
+            soon(lambda: psutil.Process(parent.pid).status() == psutil.STATUS_SLEEPING)
+            assert not readiness.sleeps(parent.pid)
+        finally:
+            os.kill(child, signal.SIGKILL)
+    assert readiness.sleeps(child)  # it has ended
+
+
+PRINTS = "import sys\nfor line in sys.stdin: sys.stdout.write('x' * int(line) + '\\nend\\n'); sys.stdout.flush()"
+
+
+async def test_an_answer_holds_all_that_was_printed_before_it(broker: Broker):
+    """Each is longer than a pipe and tmux's own buffers hold."""
+    session = await started(broker, "python3", "-c", PRINTS)
+    for _ in range(15):
+        answer = (await broker.send(text="300000", enter=True, session_id=session.id, timeout_ms=20_000)).result
+        assert answer is not None
+        assert answer.outcome == "ready"
+        size = session.log.size()
+        assert session.log.read(size - 7, 7) == b"x\r\nend\r\n"[-7:]
+
+
+# ---- what a wait costs ---------------------------------------------------------------------------
+
+
+async def test_a_wait_looks_the_less_the_longer_nothing_happens(broker: Broker, monkeypatch: pytest.MonkeyPatch):
+    session = await started(broker, "sleep", "600", ready=False)
+    await eventually(lambda: mode_is(session, "running"))
+    looks, look = [], TtyWitness.look
+
+    def counted(witness: TtyWitness, leader: int) -> object:
+        looks.append(time.monotonic())
+        return look(witness, leader)
+
+    monkeypatch.setattr(TtyWitness, "look", counted)
+    assert (await wait_for(session, Wait("ready", int(1500 * SLOW)))).outcome == "timeout"
+    late = [at for at in looks if at - looks[0] > 0.8][:-1]  # the last step ends with the wait
+    gaps = [after - before for before, after in itertools.pairwise(late)]
+    assert gaps
+    assert min(gaps) > waits.LONGEST_LOOK_S * 0.9  # a loaded machine only makes them longer
+
+
+# ---- create_session ------------------------------------------------------------------------------
+
+
+async def test_a_program_that_only_works_is_not_ready_when_the_time_is_over(broker: Broker):
+    made = await broker.create_session(program="sleep", args=["600"], wait_ready=True, ready_timeout_ms=300)
+    assert (made.ready, made.mode) == (False, "running")
+
+
+async def test_a_program_that_ends_is_not_waited_for_any_longer(broker: Broker):
+    with anyio.fail_after(60):
+        made = await broker.create_session(program="true", wait_ready=True, ready_timeout_ms=50_000)
+    assert (made.ready, made.mode) == (False, "exited")
+
+
+async def test_only_shells_are_waited_for_unless_told(broker: Broker, monkeypatch: pytest.MonkeyPatch):
+    waited: list[str] = []
+    wait = broker._targets.wait_ready
+
+    async def noted(session: Session, *arguments: object) -> object:
+        waited.append(session.meta.program)
+        return await wait(session, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(broker._targets, "wait_ready", noted)
+    await broker.create_session(program="cat")
+    await broker.create_session(program="bash", wait_ready=False)
+    assert waited == []
+    await broker.create_session(program="bash")
+    await broker.create_session(program="cat", wait_ready=True)
+    assert waited == ["bash", "cat"]
+
+
+# ---- a described prompt --------------------------------------------------------------------------
+
+
+HIDES = """
+import os, pty, select, subprocess, sys, tty
+far, near = pty.openpty()
+tty.setraw(0)
+subprocess.Popen(["sh", "-c", sys.argv[1]], stdin=near, stdout=near, stderr=near)
+os.close(near)
+while True:
+    for fd in select.select([0, far], [], [])[0]:
+        os.write(1 if fd == far else far, os.read(fd, 4096))
+"""
+"""Passes on to a terminal that is nobody's controlling terminal: it cannot be told who is there."""
+
+
+@pytest.fixture
+async def hides(broker: Broker) -> AsyncIterator[list[str]]:
+    """Words before a shell command that hide it in another terminal."""
+    yield [sys.executable, "-c", HIDES]
+    for session in [*broker.registry.sessions]:  # it may outlive its terminal
+        await broker.destroy_session(session, force=True)
+
+
+LONG = 1500
+"""Milliseconds of silence that nothing here takes."""
+
+
+async def prompted(broker: Broker, argv: list[str], shown: bytes = b"far$ ", **more: object) -> tuple[str, str | None]:
+    session = await started(broker, *argv, ready=False)
+    await eventually(lambda: shown in session.log.read(0, 1000), 10)
+    answer = await broker.read(session_id=session.id, wait_for="ready", since=0, prompt_pattern=r"far\$ $", **more)  # type: ignore[arg-type]
+    return answer.outcome, answer.evidence
+
+
+async def test_a_described_prompt_counts_where_the_kernel_cannot_tell(broker: Broker, hides: list[str]):
+    found = await prompted(broker, [*hides, "printf 'far$ '; sleep 60"], idle_ms=60_000)
+    assert found == ("ready", "prompt")
+
+
+async def test_a_described_prompt_counts_in_the_last_line_alone(broker: Broker, hides: list[str]):
+    """And silence does not count instead."""
+    argv = [*hides, "printf 'far$ \\nworks'; sleep 60"]
+    found = await prompted(broker, argv, b"works", idle_ms=100, timeout_ms=600)
+    assert found == ("timeout", None)
+
+
+async def test_a_described_prompt_counts_where_all_sleep(broker: Broker):
+    """As before who reads the terminal from another session of processes."""
+    found = await prompted(broker, ["sh", "-c", "printf 'far$ '; sleep 60"], idle_ms=60_000)
+    assert found == ("ready", "prompt")
+
+
+async def test_a_described_prompt_does_not_count_while_its_program_computes(broker: Broker):
+    argv = ["sh", "-c", "printf 'far$ '; while :; do :; done"]
+    assert await prompted(broker, argv, idle_ms=100, timeout_ms=600) == ("timeout", None)
+
+
+async def test_a_described_prompt_is_needed_where_only_the_kernel_says_ready(broker: Broker):
+    session = await started(broker, "sh", "-c", "printf 'name: '; read x; printf 'far$ '; read x")
+    read = {"session_id": session.id, "wait_for": "ready", "prompt_pattern": r"far\$ $"}
+    answer = await broker.read(**read, timeout_ms=600)  # type: ignore[arg-type]
+    assert (answer.outcome, answer.mode) == ("timeout", "line_input")
+    sent = await broker.send("me", enter=True, session_id=session.id, prompt_pattern=r"far\$ $")
+    assert sent.result
+    assert (sent.result.outcome, sent.result.evidence) == ("ready", "prompt")
+    again = await broker.read(**read)  # type: ignore[arg-type]  # nothing is new: the prompt still stands there
+    assert (again.outcome, again.evidence) == ("ready", "prompt")
+
+
+async def test_marks_need_no_described_prompt(broker: Broker):
+    session = await started(broker, "bash")
+    answer = await broker.read(session_id=session.id, wait_for="ready", prompt_pattern="never this")
+    assert (answer.outcome, answer.evidence) == ("ready", "marks")
+
+
+async def test_a_described_prompt_may_stand_on_a_screen(broker: Broker, hides: list[str]):
+    drawn = r"printf '\033[?1049h\033[2J\033[5;5Hfar$ '; sleep 60"
+    session = await started(broker, *hides, drawn, ready=False)
+    answer = await broker.read(session_id=session.id, wait_for="ready", prompt_pattern=r"far\$ $", timeout_ms=50_000)
+    assert (answer.outcome, answer.evidence) == ("ready", "prompt")
+
+
+async def test_what_was_typed_is_no_prompt(broker: Broker, hides: list[str]):
+    session = await started(broker, *hides, "echo begun; cat", ready=False)
+    await eventually(lambda: b"begun" in session.log.read(0, 1000), 10)
+    answer = (await broker.send(text="far$ ", session_id=session.id, prompt_pattern=r"far\$ $", timeout_ms=LONG)).result
+    assert answer is not None
+    assert (answer.outcome, answer.evidence) == ("timeout", None)
+    assert answer.content.rstrip().endswith("far$")
+
+
+async def test_a_described_prompt_must_be_a_regular_expression(broker: Broker):
+    with pytest.raises(InvalidPattern):
+        await broker.read(session_id=(await started(broker, "cat")).id, wait_for="ready", prompt_pattern="(")

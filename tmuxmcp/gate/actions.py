@@ -1,0 +1,226 @@
+"""What an operation's arguments come to, in the terms of the policy: programs, files, hosts, keys.
+
+Text typed into a shell counts as a command when it holds Enter. That is a best effort: what a person typed before, a
+completion or a line of the history cannot be known, and then counts as not understood.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+from tmuxmcp.contract import requests as q
+from tmuxmcp.contract.request import FilePath, Request
+from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.gate.parsing import Parsing
+from tmuxmcp.gate.policy import Action
+from tmuxmcp.gate.shelltext import TEXT_SHELLS, Command
+from tmuxmcp.input.sequence import items_of, key_of, pressed, text_of
+from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.sessions.look import Look
+from tmuxmcp.terminal.modes import PROMPT_SHELLS
+
+LEAD_TO_SHELLS = TEXT_SHELLS | frozenset(
+    {"ssh", "mosh-client", "su", "sudo", "login", "docker", "podman", "kubectl", "tmux", "screen", "nsenter"}
+    | {"chroot", "unshare", "bwrap", "script", "expect", "lxc", "machinectl"}
+)
+"""Programs behind which a shell may read what is typed."""
+
+ENTERS = frozenset({"Enter", "KPEnter", "C-m", "C-j", "C-o"})
+CLEARS = frozenset({"C-c", "C-u", "C-d", "C-z"})
+MOST_TYPED = 64 * 1024
+
+
+GDB_SHELL = re.compile(r"(?:!|shell\b|make\b|pipe\b[^|]*\||\|[^|]*\|)(.*)")
+"""gdb's commands that have a shell run the rest; gdb can run anything by others, too."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an action would happen, as far as it is known; nothing of it where there is no session yet."""
+
+    session_id: str = ""
+    cwd: str | None = None
+    mode: str | None = None
+    foreground: str = ""
+    """Name of the program in front."""
+    secret: bool = False
+    """It asks for a secret: echo is off."""
+    hidden: bool = False
+    """Another terminal begins behind the program in front."""
+    shell: bool = False
+    """It is a shell, whatever it calls itself."""
+
+    @property
+    def takes_commands(self) -> bool:
+        """What is typed may be a command."""
+        return self.mode in (None, "shell_prompt") or self.shell or self.hidden or self.foreground in LEAD_TO_SHELLS
+
+
+@dataclass(frozen=True)
+class Typed:
+    """What stands in a shell's line editor after some typing."""
+
+    submitted: str | None = ""
+    """The lines that Enter ended; None: they cannot be known."""
+    pending: str | None = ""
+    entered: bool = False
+
+
+async def action_of(
+    request: Request[Any],
+    place: Place,
+    parsing: Parsing,
+    pending: str | None = "",
+    program: Sequence[str] = (),
+    base: str = "",
+) -> Action:
+    """An operation in the policy's terms.
+
+    Args:
+        pending: what was typed before into the same session, without Enter.
+        program: what runs where a session names no program.
+        base: what relative paths of files are relative to.
+    """
+    text: str | None = None
+    commands: list[Command] = []
+    keys: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    match request:
+        case q.Run():
+            text = request.command
+            commands = await _of_text(text, place.cwd, parsing)
+        case q.Send():
+            keys = (*_keys(request), *(["Enter"] if request.secret else []))
+            text, commands = await _of_typing(request, keys, place, parsing, pending)
+        case q.CreateSession():
+            # Without a program, arguments are those of the program that the settings name, as for `Creation.create`.
+            words = [request.program] if request.program else [*program]
+            argv = [*words[:1], *(request.args or words[1:])]
+            commands = await parsing.of_program(argv, request.cwd or place.cwd, request.env)
+            hosts = (request.host,) if request.host else ()
+        case q.GdbOpen():
+            attached = [f"--pid={request.pid}"] if request.pid else []
+            words = ["gdb", *attached, "--args", request.path, *request.args]
+            commands = await parsing.of_program(words, place.cwd, {})
+            if request.path:
+                target = [max(_spellings(request.path, base)), *request.args]
+                commands += await parsing.of_program(target, place.cwd, {})
+        case q.GdbCmd():
+            text = request.command
+            commands = await parsing.of_program(["gdb", "-ex", text], place.cwd, {})
+            if found := GDB_SHELL.fullmatch(text.strip()):
+                commands += await _of_text(found[1], place.cwd, parsing)
+        case q.RunProcess():
+            argv = list(request.argv if request.argv[0] else program)
+            commands = await parsing.of_program(argv, request.cwd or place.cwd, request.env)
+        case q.R2Open():
+            commands = await parsing.of_program(["radare2", *request.args, request.path], place.cwd, {})
+        case q.R2Cmd() | q.R2Cmdj():
+            commands = await parsing.of_program(["radare2", "-c", request.command], place.cwd, {})
+            _, escape, shell = request.command.partition("!")
+            commands += await _of_text(shell, place.cwd, parsing) if escape else []
+    given = [value for _, value, _ in request.marked(FilePath) if value]
+    paths = tuple(each for path in given for each in _spellings(path, base))
+    row = request.operation
+    secret = request.secret if isinstance(request, q.Send) else ""
+    return Action(row.name, row.read_only, tuple(commands), text, paths, hosts, place.mode, keys, secret)
+
+
+async def _of_typing(
+    request: q.Send, keys: tuple[str, ...], place: Place, parsing: Parsing, pending: str | None
+) -> tuple[str | None, list[Command]]:
+    """The shell text that a `send` has run, and its commands; else the program in front, which gets the keys."""
+    if place.secret or not place.takes_commands:
+        return None, [Command((place.foreground or None,))]
+    text = _text(request)
+    behind = keys[_controls(text) :]
+    done = typed(pending, text, behind)
+    if not done.entered:
+        return None, []
+    commands = await _of_text(done.submitted, place.cwd, parsing)
+    if pending:
+        # A signal or the person may have cleared the line meanwhile: then this is all that the shell gets.
+        commands += await _of_text(typed("", text, behind).submitted, place.cwd, parsing)
+    return done.submitted, commands
+
+
+def _of_text(text: str | None, cwd: str | None, parsing: Parsing) -> Awaitable[list[Command]]:
+    return parsing.of_text(text, cwd, os.path.expanduser("~"))
+
+
+def _spellings(path: str, base: str) -> set[str]:
+    """A path as it was meant, and where it leads through links."""
+    whole = os.path.normpath(os.path.join(base or os.getcwd(), os.path.expanduser(path)))
+    return {whole} if "\0" in whole else {whole, os.path.realpath(whole)}  # the operation refuses NUL
+
+
+def _keys(request: q.Send) -> tuple[str, ...]:
+    """Every key that `send` presses: control characters in its text, then what follows; a wrong one presses none."""
+    try:
+        items = items_of(request)
+    except InvalidArgument:
+        return ()  # the operation itself says what is wrong
+    return (*(key_of(char) for char in _text(request) if char < " " or char == "\x7f"), *pressed(items))
+
+
+def _text(request: q.Send) -> str:
+    """The text that comes first; none where it is wrong, which the operation itself says."""
+    try:
+        return text_of(request)
+    except InvalidArgument:
+        return ""
+
+
+def _controls(text: str) -> int:
+    return sum(char < " " or char == "\x7f" for char in text)
+
+
+def typed(pending: str | None, text: str, keys: Sequence[str]) -> Typed:
+    """What a shell gets that already had `pending` in its line; None where editing makes that unknowable."""
+    lines = text.replace("\r", "\n").split("\n")
+    done: str | None = ""
+    line, entered = _add(pending, lines[0]), False
+    for each in lines[1:]:
+        done, line, entered = _end(done, line), _add("", each), True
+    for key in keys:
+        if key in ENTERS:
+            done, line, entered = _end(done, line), "", True
+        elif key in CLEARS:
+            line = ""
+        else:
+            # Other keys edit, complete, or fetch a line of the history.
+            line = _add(line, " " if key == "Space" else key) if key == "Space" or len(key) == 1 else None
+    return Typed(done, line, entered)
+
+
+def _end(done: str | None, line: str | None) -> str | None:
+    return None if done is None or line is None else f"{done}{line}\n"
+
+
+def _add(line: str | None, text: str) -> str | None:
+    if line is None or len(line) + len(text) > MOST_TYPED or any(char < " " and char != "\t" for char in text):
+        return None
+    return line + text
+
+
+def pending_after(pending: str | None, request: q.Send) -> str | None:
+    """What a `send` leaves in a shell's line."""
+    text = _text(request)
+    return typed(pending, text, _keys(request)[_controls(text) :]).pending
+
+
+def place_of(session_id: str, look: Look) -> Place:
+    """Where an action would happen in a session."""
+    words = look.foreground.command.split() if look.foreground else []
+    return Place(
+        session_id=session_id,
+        cwd=look.cwd,
+        mode=look.mode,
+        foreground=os.path.basename(words[0]).lstrip("-") if words else "",
+        secret=look.secret,
+        hidden=look.verdict.hidden,
+        shell=look.verdict.process is not None and look.verdict.process.name in PROMPT_SHELLS,
+    )

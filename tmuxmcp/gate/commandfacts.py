@@ -1,0 +1,109 @@
+"""Which files and hosts a simple command names, as far as its words tell. Pure."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+from tmuxmcp.gate.shelltext import Command, Word, words_of
+from tmuxmcp.gate.wrapped import basename
+
+NOT_FILES = words_of(
+    "echo printf test [ [[ export set unset local declare typeset readonly return exit shift read true false : let "
+    "wait jobs kill pwd type hash alias unalias eval trap expr seq sleep date"
+)
+"""Programs whose words are no files: an expansion among them is no reason to ask."""
+
+NETWORK = words_of(
+    "ssh scp sftp rsync mosh telnet ftp nc ncat netcat socat curl wget ping dig host nslookup git lftp http https xh "
+    "openssl rclone kubectl"
+)
+"""Programs of which a word that cannot be known may be a host."""
+
+FIRST_OPERAND = words_of("ssh mosh telnet ftp sftp nc ncat netcat ping")
+"""Programs whose first operand is a host, perhaps as USER@HOST."""
+
+OPERANDS = words_of("curl wget http https xh dig host nslookup")
+"""Programs whose operands are URLs, where the scheme may be left out."""
+
+VALUED = words_of("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -P -Q -R -S -W -w -B -H -d -X -u -A -x")
+"""Options of these programs that take the next word."""
+
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/@\s]*@)?(\[[^\]]+\]|[^/:?#\s]+)")
+REMOTE = re.compile(r"(?:[\w.-]+@)?(\[[^\]]+\]|[\w.-]+):(?!//)")
+DEVICE = re.compile(r"/dev/(?:tcp|udp)/([^/]+)/")
+
+
+def paths_of(command: Command) -> Iterator[Word]:
+    """Absolute paths that a command names; None for one that cannot be known.
+
+    Any word may be a file: of an option what stands behind `=`, or from its first slash on.
+    """
+    words: list[Word] = list(command.files)
+    if command.argv == (None,):
+        yield None
+    if command.program and "/" in command.program:
+        words.append(command.program)
+    if basename(command.program) not in NOT_FILES:
+        for word in command.argv[1:]:
+            words += [None] if word is None else _files_in(word)
+    for word in words:
+        if word is None:
+            yield None
+        elif os.path.isabs(word):
+            yield os.path.normpath(word).replace("//", "/")
+        else:
+            yield from (os.path.normpath(os.path.join(cwd, word)) if cwd else None for cwd in command.cwds)
+
+
+def _files_in(word: str) -> list[Word]:
+    if URL.match(word) or not word:
+        return []
+    _, equals, value = word.partition("=")
+    if word.startswith("-"):
+        return [value] if equals and value else [word[word.index("/") :]] if "/" in word else []
+    return [word, value] if equals and value else [word]
+
+
+def hosts_of(command: Command) -> Iterator[Word]:
+    """Hosts that a command names; None for one that cannot be known."""
+    name = basename(command.program)
+    if name is None:
+        yield None
+        return
+    for word in (*command.files, *command.argv[1:]):
+        if word is None:
+            if name in NETWORK:
+                yield None
+            continue
+        for found in (URL.match(word), URL.search(word.partition("=")[2]), DEVICE.match(word)):
+            if found:
+                yield found[1]
+    yield from _named_hosts(name, command.argv[1:])
+
+
+def _named_hosts(name: str, words: tuple[Word, ...]) -> Iterator[str]:
+    operands = _operands(words)
+    if name in FIRST_OPERAND:
+        operands = operands[:1]
+    elif name in ("scp", "rsync", "git", "sftp"):
+        yield from (found[1] for word in operands if (found := REMOTE.match(word)))
+        return
+    elif name not in OPERANDS:
+        return
+    for word in operands:
+        if not URL.match(word):
+            yield re.split(r"[/:?#]", word.rpartition("@")[2])[0]
+
+
+def _operands(words: tuple[Word, ...]) -> list[str]:
+    found, skip = [], False
+    for word in words:
+        if skip or word is None:
+            skip = False
+        elif word in VALUED:
+            skip = True
+        elif not word.startswith(("-", "+", "@")):
+            found.append(word)
+    return found

@@ -1,0 +1,162 @@
+"""Questions that a person answers outside of the client: small files that the command line shows and grants.
+
+A question is about one exact action (its digest). It is granted once, and forgotten after ten minutes. The files are
+the person's own; a program that the agent starts runs as the same user and could write one, as it could do the thing
+itself.
+
+That it is granted is a second name of its file, which one person can make and nobody once the file is removed: of
+several who answer at once, the first counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine.atomically import write_atomically
+
+FORGOTTEN_S = 600
+MOST_OPEN = 100
+ID = re.compile(r"c_[a-f0-9]{8}\Z")
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """A question as it lies on the disk."""
+
+    id: str
+    digest: str
+    message: str
+    client: str
+    asked_at: float
+    """Seconds since 1970."""
+    granted: bool = False
+    scope: str = ""
+    """Digest of the session, the rule that asks and the caller; empty: an answer cannot be for more than once."""
+    session_id: str = ""
+    """Where it would be done; empty: in none."""
+
+    @property
+    def until(self) -> float:
+        """When it is forgotten, in seconds since 1970."""
+        return self.asked_at + FORGOTTEN_S
+
+
+class Confirmations:
+    """The open questions of a state directory."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.directory = state_dir / "confirmations"
+
+    def open(self, digest: str, message: str, client: str, scope: str = "", session_id: str = "") -> str:
+        """Put a question; the same one again keeps its id.
+
+        Args:
+            scope, session_id: as `Confirmation` has them.
+
+        Returns:
+            its id, `c_` and eight hexadecimal digits.
+        """
+        found = list(self.all())
+        for each in found:
+            if each.digest == digest:
+                return each.id
+        for each in found[: max(len(found) - MOST_OPEN + 1, 0)]:
+            self._remove(each.id)
+        question = Confirmation(
+            f"c_{secrets.token_hex(4)}", digest, message, client, time.time(), False, scope, session_id
+        )
+        self._save(question)
+        return question.id
+
+    def all(self) -> Iterator[Confirmation]:
+        """Every question that is not forgotten, the oldest first."""
+        found = []
+        for path in self.directory.glob("c_*.json"):
+            with suppress(OSError, ValueError, TypeError):
+                question = Confirmation(**json.loads(path.read_text()))
+                if time.time() < question.until:
+                    found.append(replace(question, granted=self._granted(question.id).exists()))
+                else:
+                    self._remove(question.id)
+        yield from sorted(found, key=lambda each: each.asked_at)
+
+    def about(self, session_id: str) -> list[Confirmation]:
+        """The questions about a session that nobody has answered, the oldest first."""
+        return [each for each in self.all() if each.session_id == session_id and not each.granted]
+
+    def of(self, digest: str) -> Confirmation | None:
+        """The question about an action; None: there is none, or it was declined or forgotten."""
+        return next((each for each in self.all() if each.digest == digest), None)
+
+    def forget(self, digest: str) -> bool:
+        """Forget the question about an action; False when there is none."""
+        found = self.of(digest)
+        return found is not None and self._remove(found.id)
+
+    def grant(self, question_id: str, *, for_session: bool = False) -> bool:
+        """Allow it once; False when there is no such question, or somebody was first.
+
+        Args:
+            for_session: whatever that rule asks about, for that caller in that session, until the session ends.
+        """
+        for each in self.all():
+            if each.id == question_id:
+                try:
+                    os.link(self._file(question_id), self._granted(question_id))
+                except (FileNotFoundError, FileExistsError):
+                    return False
+                if for_session and each.scope:
+                    self._agree(each.scope)
+                return True
+        return False
+
+    def agreed(self, scope: str) -> bool:
+        """Whether a person has agreed for the rest of a session."""
+        return bool(scope) and self._scope(scope).exists()
+
+    def _agree(self, scope: str) -> None:
+        for path in sorted(self.directory.glob("s_*"), key=lambda path: path.stat().st_mtime)[: -MOST_OPEN + 1]:
+            path.unlink(missing_ok=True)
+        write_atomically(self._scope(scope), "")
+
+    def _scope(self, scope: str) -> Path:
+        return self.directory / f"s_{scope}"
+
+    def decline(self, question_id: str) -> bool:
+        """Forget it; False when there is no such question, or somebody was first."""
+        return any(each.id == question_id for each in self.all()) and self._remove(question_id)
+
+    def take(self, digest: str) -> bool:
+        """Use up a grant for this action; False when there is none."""
+        for each in self.all():
+            if each.digest == digest and each.granted:
+                return self._remove(each.id)
+        return False
+
+    def _save(self, question: Confirmation) -> None:
+        self.directory.mkdir(mode=0o700, exist_ok=True)
+        write_atomically(self._file(question.id), json.dumps(asdict(question)))
+
+    def _file(self, question_id: str) -> Path:
+        return self.directory / f"{question_id}.json"
+
+    def _granted(self, question_id: str) -> Path:
+        return self.directory / f"{question_id}.granted"
+
+    def _remove(self, question_id: str) -> bool:
+        """Remove it; False when somebody else was first."""
+        try:
+            self._file(question_id).unlink()
+        except FileNotFoundError:
+            return False
+        self._granted(question_id).unlink(missing_ok=True)  # then nobody can make it any more
+        return True

@@ -1,0 +1,221 @@
+"""What a command does, in whatever spelling: the condition `does` of the policy's rules. Pure.
+
+A program's own rules for its options are followed: clusters, abbreviations, options behind operands, and `--`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from tmuxmcp.gate.commandfacts import DEVICE
+from tmuxmcp.gate.shelltext import TEXT_SHELLS, Command, Word, words_of
+from tmuxmcp.gate.wrapped import basename, takes_value
+
+Match = bool | None
+"""None: it cannot be told."""
+
+GIT_VALUED = words_of("-C -c --git-dir --work-tree --namespace --super-prefix --config-env --attr-source")
+"""Options of git itself that take the next word."""
+
+PUSH_VALUED = words_of("-o --push-option --repo --receive-pack --exec")
+"""Options of `git push` that take the next word."""
+
+DOWNLOADS = words_of(
+    "curl wget wget2 fetch http https httpie xh aria2c axel lynx links elinks w3m GET lwp-request lwp-download "
+    "nc ncat netcat socat telnet ftp lftp"
+)
+"""Programs that bring what another machine sends."""
+
+INTERPRETERS: Mapping[str, str] = {
+    **dict.fromkeys(("python", "python2", "python3", "pypy", "pypy3"), "cm"),
+    **dict.fromkeys(("perl", "ruby"), "eE"),
+    **dict.fromkeys(("node", "nodejs", "bun", "lua", "Rscript"), "ep"),
+    "php": "rBRE",
+}
+"""Programs that run what they read, and the letters of options by which they get their program elsewhere."""
+
+STANDARD_INPUT = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+
+
+def match_meaning(name: str, command: Command) -> Match:
+    """Whether a command does what a meaning says; None when that hangs on what cannot be known."""
+    if command.program is None:
+        return None
+    return DOES[name](basename(command.program) or "", command)
+
+
+# ---- rm, recursive and forced --------------------------------------------------------------------
+
+
+def _removes_tree(name: str, command: Command) -> Match:
+    if name != "rm":
+        return False
+    recursive: Match = False
+    forced: Match = False
+    for option in _options(command.argv[1:]):
+        recursive = _either(recursive, _is_option(option, "rR", "--recursive"))
+        forced = _either(forced, _is_option(option, "f", "--force"))
+    return _both(recursive, forced)
+
+
+# ---- a forced push ---------------------------------------------------------------------------------
+
+
+def _pushes_by_force(name: str, command: Command) -> Match:
+    words: Sequence[Word] = command.argv[1:]
+    if name == "git":
+        subcommand, words = _git(words)
+        if subcommand != "push":
+            return subcommand if subcommand is None else False
+    elif name != "git-push":
+        return False
+    match: Match = False
+    for option in _options(words, PUSH_VALUED):
+        # --force-with-lease and --force-if-includes as well; they have --force for a beginning.
+        long = option is not None and option.startswith("--force-")
+        mirrors = _is_option(option, "", "--mirror")
+        match = _either(match, _either(long or mirrors, _is_option(option, "f", "--force")))
+    for word in _operands(words, PUSH_VALUED):
+        match = _either(match, None if word is None else word.startswith("+"))
+    return match
+
+
+def _git(words: Sequence[Word]) -> tuple[Word, Sequence[Word]]:
+    """The subcommand of git, and what follows it; None where it may be any."""
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word is None:
+            return None, ()
+        if not word.startswith("-"):
+            return word, words[at + 1 :]
+        value = words[at + 1] if at + 1 < len(words) else ""
+        if word == "-c" and (value is None or value.lower().startswith("alias.")):
+            return None, ()
+        if word.startswith("--config-env"):
+            return None, ()
+        at += 2 if word in GIT_VALUED else 1
+    return "", ()
+
+
+# ---- a download that is run ------------------------------------------------------------------------
+
+
+def _runs_download(name: str, command: Command) -> Match:
+    """Whether a shell or an interpreter gets its commands from the network: by a pipe, `<(...)`, `$(...)`."""
+    if not _is_interpreter(name):
+        return False
+    from_network = _gets_download(command)
+    return False if from_network is False else _both(from_network, _reads_program(name, command.argv[1:]))
+
+
+def _is_interpreter(name: str) -> bool:
+    return name in TEXT_SHELLS or name in ("eval", "source", ".") or _bare(name) in INTERPRETERS
+
+
+def _bare(name: str) -> str:
+    """`python3.12` is Python."""
+    return re.sub(r"(?<=\d)\.[\d.]+\Z", "", name)
+
+
+def _gets_download(command: Command) -> Match:
+    match: Match = any(file is not None and DEVICE.match(file) is not None for file in command.files)
+    for each in command.gets:
+        match = _either(match, None if each.program is None else _downloads(each))
+    return match
+
+
+def _downloads(command: Command) -> bool:
+    read = any(file is not None and DEVICE.match(file) is not None for file in command.files)
+    return read or basename(command.program) in DOWNLOADS
+
+
+def _reads_program(name: str, words: Sequence[Word]) -> Match:
+    """Whether what such a command gets from elsewhere is its program, and not data for one that is written out."""
+    if name in ("eval", "source", "."):
+        return any(word is None or word in STANDARD_INPUT for word in words)
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word is None or word in STANDARD_INPUT:
+            return True  # a substitution, or standard input by its name
+        if name in TEXT_SHELLS:
+            if re.match(r"-\w*c\w*\Z", word) or word in ("--command", "--init-command"):
+                return None in words[at + 1 :] or any("{}" in (each or "") for each in words[at + 1 :])
+            if re.match(r"-\w*s\w*\Z", word):
+                return True
+            at += takes_value(word)
+        elif _gives_program(_bare(name), word):
+            return None in words[at + 1 : at + 2]
+        if not word.startswith(("-", "+")):
+            return False  # a script
+        at += 1
+    return True
+
+
+def _gives_program(name: str, option: str) -> bool:
+    """Whether an option brings the program: `-c TEXT`, `-m MODULE`, `-lane TEXT`."""
+    if option.startswith("--"):
+        return option.startswith(("--eval", "--print", "--run", "--process"))
+    return bool(re.match(rf"-\w*[{INTERPRETERS[name]}]", option))
+
+
+# ---- words -----------------------------------------------------------------------------------------
+
+
+def _options(words: Sequence[Word], valued: frozenset[str] = frozenset()) -> Iterator[Word]:
+    """The options among words, and what may be one; operands may stand between them."""
+    for word, is_operand in _told_apart(words, valued):
+        if not is_operand:
+            yield word
+
+
+def _operands(words: Sequence[Word], valued: frozenset[str] = frozenset()) -> Iterator[Word]:
+    for word, is_operand in _told_apart(words, valued):
+        if is_operand:
+            yield word
+
+
+def _told_apart(words: Sequence[Word], valued: frozenset[str]) -> Iterator[tuple[Word, bool]]:
+    """Each word, and whether it is an operand for sure, known or not; values of options are left out."""
+    at, ended = 0, False
+    while at < len(words):
+        word = words[at]
+        if ended:
+            yield word, True
+        elif word == "--":
+            ended = True
+        elif word is None:
+            yield None, False
+        elif word in valued:
+            at += 1
+        else:
+            yield word, not (word.startswith("-") and len(word) > 1)
+        at += 1
+
+
+def _is_option(word: Word, letters: str, long: str) -> Match:
+    """Whether a word has one of the letters in a cluster, or is a long option, perhaps cut short."""
+    if word is None:
+        return None
+    if word.startswith("--"):
+        given = word.partition("=")[0]
+        return len(given) > 2 and long.startswith(given)
+    return any(letter in word[1:] for letter in letters)
+
+
+def _either(one: Match, other: Match) -> Match:
+    return True if one is True or other is True else (None if one is None or other is None else False)
+
+
+def _both(one: Match, other: Match) -> Match:
+    return False if one is False or other is False else (None if one is None or other is None else True)
+
+
+DOES: dict[str, Callable[[str, Command], Match]] = {
+    "remove-tree": _removes_tree,
+    "force-push": _pushes_by_force,
+    "run-download": _runs_download,
+}
+"""What the condition `does` can name."""

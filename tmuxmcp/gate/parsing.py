@@ -1,0 +1,70 @@
+"""What a shell text or a program with its arguments would run, asked of a process that parses (`parser.py`).
+
+A text that gets no answer counts as not understood.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tmuxmcp.errors import shortage
+from tmuxmcp.gate.shelltext import UNKNOWN, Command
+from tmuxmcp.machine.helper import Helper
+
+log = logging.getLogger(__name__)
+
+PARSER = Path(__file__).with_name("parser.py")
+PACKAGES = ("tmuxmcp", "tree_sitter", "tree_sitter_bash")
+
+
+class Parsing(Helper):
+    """The process that parses, one question at a time."""
+
+    def __init__(self) -> None:
+        super().__init__(PARSER, PACKAGES)
+
+    async def of_text(self, text: str | None, cwd: str | None, home: str) -> list[Command]:
+        """Every command that a shell text would run, as far as it tells.
+
+        Args:
+            text: None: not known.
+            cwd: where it would run; None: not known.
+            home: what `~` stands for.
+        """
+        found = await self._answer_to({"text": text, "cwd": cwd, "home": home}) if text is not None else None
+        return [UNKNOWN] if found is None else found
+
+    async def of_program(
+        self, argv: Sequence[str], cwd: str | None, env: Mapping[str, str] | None = None
+    ) -> list[Command]:
+        """A program with its arguments, and every command that it or a variable of the caller's would run in turn."""
+        found = await self._answer_to({"argv": argv, "cwd": cwd, "env": dict(env or {})})
+        return [Command(tuple(argv), cwds=(cwd,)), UNKNOWN] if found is None else found
+
+    async def _answer_to(self, question: dict[str, Any]) -> list[Command] | None:
+        """The answer; None if there is none."""
+        try:
+            return self._commands(await self.ask(question))
+        except (EOFError, OSError, ValueError, TypeError, RecursionError) as error:
+            if shortage(error):
+                raise
+            log.warning("the parser of shell text gave no answer: %s", str(error) or type(error).__name__)
+            return None
+
+    def _commands(self, answer: Any) -> list[Command]:
+        if isinstance(answer, str):
+            self.close()
+            raise ValueError(answer)
+        try:
+            return [
+                Command(
+                    tuple(argv), tuple(files), tuple(cwds), fed, tuple(Command(tuple(a), tuple(f)) for a, f in gets)
+                )
+                for argv, files, cwds, fed, gets in answer
+            ]
+        except (ValueError, TypeError):
+            self.close()
+            raise

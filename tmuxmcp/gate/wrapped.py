@@ -1,0 +1,248 @@
+"""Programs that run another program of their arguments: env, sudo, xargs, find -exec, `bash -c`, ssh.
+
+Pure; runs where shell text is parsed (`parser.py`). A program that is not in these tables and runs others all the
+same is not seen through.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tmuxmcp.gate.shelltext import TEXT_SHELLS, UNKNOWN, Command, Word, merged, parse
+from tmuxmcp.gate.variables import run_by
+from tmuxmcp.latedataclass import dataclass
+
+MOST_NESTED = 8
+"""`env env env ...`: what is deeper counts as not understood."""
+
+
+@dataclass(frozen=True)
+class Wrapper:
+    """How the command line of a program goes that runs its own arguments."""
+
+    valued: str = ""
+    """Options that take the next word, with blanks between."""
+    operands: int = 0
+    """Words before the program: a duration, a file."""
+    assignments: bool = False
+    """NAME=VALUE may stand before the program."""
+
+
+WRAPPERS = {
+    "env": Wrapper("-u --unset -C --chdir -a --argv0", assignments=True),
+    "sudo": Wrapper(
+        "-u --user -g --group -h --host -p --prompt -C --close-from -D --chdir -R --chroot -r --role -t --type -T "
+        "--command-timeout -U --other-user",
+        assignments=True,
+    ),
+    "doas": Wrapper("-u -C"),
+    "pkexec": Wrapper("--user"),
+    "run0": Wrapper("-u --user -g --group -D --chdir"),
+    "nohup": Wrapper(),
+    "setsid": Wrapper(),
+    "nice": Wrapper("-n --adjustment"),
+    "ionice": Wrapper("-c --class -n --classdata"),
+    "chrt": Wrapper(operands=1),
+    "taskset": Wrapper(operands=1),
+    "timeout": Wrapper("-s --signal -k --kill-after", operands=1),
+    "stdbuf": Wrapper("-i --input -o --output -e --error"),
+    "time": Wrapper("-o --output -f --format"),
+    "command": Wrapper(),
+    "builtin": Wrapper(),
+    "exec": Wrapper("-a"),
+    "coproc": Wrapper(),
+    "noglob": Wrapper(),
+    "nocorrect": Wrapper(),
+    "busybox": Wrapper(),
+    "toybox": Wrapper(),
+    "xargs": Wrapper("-I -n -P -L -d -a -E -s --max-args --max-procs --arg-file --delimiter --max-chars --replace"),
+    "strace": Wrapper("-e -o -p -s -u -P -S -a -O -b -I -E"),
+    "ltrace": Wrapper("-e -o -p -s -u -l -n -a -S -F"),
+    "watch": Wrapper("-n --interval -q --equexit"),
+    "flock": Wrapper("-w --timeout -E --conflict-exit-code", operands=1),
+    "chroot": Wrapper(operands=1),
+    "unshare": Wrapper("-S --setuid -G --setgid -R --root -w --wd"),
+    "nsenter": Wrapper("-t --target -S --setuid -G --setgid"),
+    "setpriv": Wrapper("--reuid --regid --groups --bounding-set --inh-caps --ambient-caps --securebits --pdeathsig"),
+    "prlimit": Wrapper("-p --pid -o --output"),
+    "systemd-run": Wrapper("-u --unit -p --property -M --machine -H --host --uid --gid -E --setenv --slice"),
+    "firejail": Wrapper(),
+    "proxychains": Wrapper("-f"),
+    "proxychains4": Wrapper("-f"),
+    "torsocks": Wrapper(),
+    "parallel": Wrapper("-j --jobs -a --arg-file -I --delay"),
+    "uv": Wrapper(operands=1),
+    "ssh": Wrapper(
+        "-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w -B",
+        operands=1,
+    ),
+}
+
+TEXT_WRAPPERS = frozenset({"watch", "ssh", "parallel"})
+"""They join their words and give them to a shell."""
+
+COMMAND_OPTION = {"su": ("-c", "--command", "--session-command"), "script": ("-c", "--command"), "flock": ("-c",)}
+"""Programs that take a shell text by an option."""
+
+TEXT_BUILTINS = frozenset({"eval", "alias", "trap", "bind", "complete", "compgen", "mapfile", "readarray"})
+FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
+FD_RUNS = ("-x", "-X", "--exec", "--exec-batch")
+
+ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+SHELL_VALUED = ("-o", "+o", "-O", "+O", "--rcfile", "--init-file", "--init-command", "-C")
+
+
+def unwrapped(command: Command, depth: int = 0) -> Iterator[Command]:
+    """A command, and every one that it would start, as far as its words tell."""
+    yield command
+    name = basename(command.program)
+    if name is None:
+        return
+    inner = _inner(name, command)
+    for each in inner:
+        if depth >= MOST_NESTED:
+            yield UNKNOWN
+        else:
+            yield from unwrapped(each, depth + 1)
+
+
+def basename(program: Word) -> Word:
+    """The name of a program, without its directory."""
+    return program and os.path.basename(program)
+
+
+def _inner(name: str, command: Command) -> list[Command]:
+    words = command.argv[1:]
+    if name.endswith("=") and not words:
+        return run_by(name[:-1], command.assigned, command)
+    if name in TEXT_SHELLS:
+        return _shell(command, words)
+    if name in COMMAND_OPTION:
+        return _option_text(command, words, COMMAND_OPTION[name]) + _after(name, command, words)
+    if name in TEXT_BUILTINS:
+        return _builtin(name, command, words)
+    if name in ("find", "fd", "fdfind"):
+        return _runs(command, words, FIND_RUNS if name == "find" else FD_RUNS)
+    return _after(name, command, words)
+
+
+def _after(name: str, command: Command, words: tuple[Word, ...]) -> list[Command]:
+    """What a wrapper runs: the words behind its own."""
+    wrapper = WRAPPERS.get(name)
+    if wrapper is None:
+        return []
+    if name == "env" and (split := _split_string(words)):
+        return _text(command, split) if split != "?" else [UNKNOWN]
+    valued, operands, at = wrapper.valued.split(), wrapper.operands, 0
+    set_before: list[Command] = []
+    while at < len(words):
+        word = words[at]
+        if word is None:
+            # It could be anything; behind a known number of operands it is the program.
+            if operands == 0 or name not in ("ssh", "timeout", "flock", "chroot"):
+                return [UNKNOWN]
+            operands -= 1
+        elif word == "--":
+            at += 1 + operands
+            break
+        elif word in valued:
+            at += 1
+        elif wrapper.assignments and ASSIGNMENT.match(word):
+            variable, _, value = word.partition("=")
+            set_before += run_by(variable, value, command)
+        elif word.startswith("-") and len(word) > 1:
+            pass
+        elif operands:
+            operands -= 1
+        else:
+            break
+        at += 1
+    rest = words[at:]
+    if not rest:
+        return set_before
+    if name in TEXT_WRAPPERS:
+        return _text(command, None if None in rest else " ".join(word or "" for word in rest))
+    return [*set_before, replace(command, argv=rest, files=())]
+
+
+def _split_string(words: tuple[Word, ...]) -> str:
+    """The text of `env -S TEXT`; `?` when it cannot be known."""
+    for at, word in enumerate(words):
+        if word in ("-S", "--split-string"):
+            return " ".join(each or "" for each in words[at + 1 :]) if None not in words[at + 1 :] else "?"
+        if word and (word.startswith("--split-string=") or re.match(r"-\w*S", word)):
+            return "?"
+    return ""
+
+
+def _shell(command: Command, words: tuple[Word, ...]) -> list[Command]:
+    """`bash -c TEXT`; a shell that reads its commands from a pipe or a file given to it is not understood."""
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word is None:
+            return [UNKNOWN]
+        if re.match(r"-\w*c\w*\Z", word) or word in ("--command", "--init-command"):
+            behind = [each for each in words[at + 1 :] if each is None or not re.match(r"[-+]\w", each)]
+            return _text(command, behind[0] if behind else None)
+        if takes_value(word):
+            at += 1
+        elif not word.startswith(("-", "+")) or word == "-":
+            return []  # a script: a program like others
+        at += 1
+    return [UNKNOWN] if command.fed else []
+
+
+def takes_value(option: str) -> bool:
+    """Whether an option of a shell takes the next word: `-o pipefail`, `-euo pipefail`."""
+    return option in SHELL_VALUED or bool(re.match(r"[-+]\w*[oO]\Z", option))
+
+
+def _option_text(command: Command, words: tuple[Word, ...], options: tuple[str, ...]) -> list[Command]:
+    found: list[Command] = []
+    for at, word in enumerate(words):
+        if word in options:
+            found += _text(command, words[at + 1] if at + 1 < len(words) else None)
+        elif word and word.startswith(tuple(f"{option}=" for option in options if option.startswith("--"))):
+            found += _text(command, word.partition("=")[2])
+        elif word and re.match(r"-\w*c\Z", word) and not word.startswith("--"):
+            found += _text(command, words[at + 1] if at + 1 < len(words) else None)
+    return found
+
+
+def _builtin(name: str, command: Command, words: tuple[Word, ...]) -> list[Command]:
+    """Text that the shell itself runs, now or later."""
+    if name == "eval":
+        return _text(command, None if None in words else " ".join(word or "" for word in words)) if words else []
+    if name == "alias":
+        return [each for word in words for each in _text(command, word and word.partition("=")[2])]
+    if name == "trap":
+        operands = [word for word in words if word is None or not re.match(r"-[lpP]|--$", word)]
+        return _text(command, operands[0]) if operands and operands[0] not in ("", "-") else []
+    if name in ("mapfile", "readarray"):
+        return _option_text(command, words, ("-C",))
+    if name == "bind":
+        return [UNKNOWN] if any(word is None or word == "-x" for word in words) else []
+    return _option_text(command, words, ("-C",))
+
+
+def _runs(command: Command, words: tuple[Word, ...], options: tuple[str, ...]) -> list[Command]:
+    """`find -exec PROGRAM ... ;`, each of them."""
+    found = []
+    for at, word in enumerate(words):
+        if word in options:
+            argv = words[at + 1 :]
+            end = next((number for number, each in enumerate(argv) if each in (";", "+")), len(argv))
+            # What stands for `{}` is only known when it runs.
+            found.append(replace(command, argv=tuple(None if each and "{}" in each else each for each in argv[:end])))
+    return [each for each in found if each.argv]
+
+
+def _text(command: Command, text: Word) -> list[Command]:
+    if text is None:
+        return [UNKNOWN]
+    found = parse(text, command.cwds)
+    return [replace(each, fed=each.fed or command.fed, gets=merged(command.gets, each.gets)) for each in found]

@@ -1,0 +1,43 @@
+"""fish: listens for commands after our key; it draws its prompt after it has sent the marks, from an event."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from tmuxmcp.launch.shells.record import START_UP, Integration, Shell
+
+_WITH_VALUE = ("-C", "--init-command", "-d", "--debug", "-o", "--debug-output", "-f", "--features", "--profile")
+_NOT_INTERACTIVE = ("--command", "--no-execute", "--help", "--version", "--print-")
+
+
+def _integrate(args: Sequence[str], environment: Mapping[str, str]) -> Integration | None:
+    words = iter(args)
+    for word in words:
+        if word in _WITH_VALUE:
+            next(words, "")
+        elif not _is_interactive(word):
+            return None
+    file = _quoted(str(START_UP / "marks.fish"))
+    return Integration([*args, "--init-command", f"source {file}"], {}, True)
+
+
+def _is_interactive(word: str) -> bool:
+    """Whether fish(1) is still interactive with it: it is no script, and no option that ends at once."""
+    if word in ("-", "--") or word[:1] != "-":
+        return False
+    if word.startswith("--"):
+        return not word.startswith(_NOT_INTERACTIVE)
+    return word[:2] in _WITH_VALUE or not set(word) & set("cnvh")
+
+
+def _quoted(path: str) -> str:
+    path = path.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{path}'"
+
+
+def _reads_from(command: bytes, path: str) -> bytes:
+    return b"begin\n%b\nend < %b" % (command, os.fsencode(_quoted(path)))
+
+
+FISH = Shell("fish", _integrate, reads_from=_reads_from, draws_after_mark=True, status_variable="$status")

@@ -1,0 +1,159 @@
+"""The processes of this machine, as many as can belong to a session: parents, terminal sessions, inherited marks."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import anyio
+import anyio.lowlevel
+import psutil
+
+from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine import proc
+from tmuxmcp.machine.inherited import NO_MARK, Mark, mark_on
+
+SLACK_S = 1.0
+"""Between two clocks' readings, and for rounding."""
+
+COUNTED_AT_ONCE = 10
+"""Processes that are looked at while nothing else goes on: half a millisecond."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A process."""
+
+    pid: int
+    parent: int
+    group: int
+    """Process group id."""
+    terminal_session: int
+    """Process id of its session leader (setsid(2))."""
+    born_s: float = math.inf
+    """When it began, by `now_s`; where that is not known, it counts as new."""
+
+
+def now_s() -> float:
+    """The clock by which processes' births are told; 0 where there is none."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.clock_gettime(clock) if clock is not None else 0.0
+
+
+class Census:
+    """All processes of this machine, each looked at once: what they are, and the marks that they inherited."""
+
+    def __init__(self, variable: bytes) -> None:
+        """Of nobody yet, see `count`; `variable`: name of that which marks processes."""
+        self._prefix = variable + b"="
+        self._children: dict[int, list[Row]] = {}
+        self._sessions: dict[int, list[Row]] = {}
+        self._marked: dict[bytes | Mark, list[Row]] = {}
+
+    @classmethod
+    def now(cls, variable: bytes) -> Census:
+        """Count all at once."""
+        census = cls(variable)
+        for _ in census.count():
+            pass
+        return census
+
+    def count(self) -> Iterator[None]:
+        """Look at one process after the other; it is complete at the end."""
+        for row in _rows():
+            self._children.setdefault(row.parent, []).append(row)
+            self._sessions.setdefault(row.terminal_session, []).append(row)
+            for mark in self._marks(row.pid):
+                self._marked.setdefault(mark, []).append(row)
+            yield
+
+    def _marks(self, pid: int) -> Iterator[bytes | Mark]:
+        with suppress(OSError):
+            yield from (each for each in proc.environment(pid) if each.startswith(self._prefix))
+        with suppress(OSError):
+            if os.stat(f"/proc/{pid}").st_uid == os.getuid():
+                yield mark_on(pid)
+
+    def children(self, pid: int, since_s: float) -> list[Row]:
+        """Those of a process that began at that time or later, by `now_s`."""
+        return _since(since_s, self._children.get(pid, []))
+
+    def of_terminal(self, leader: int, since_s: float) -> list[Row]:
+        """The same of all in the session of a terminal, by its leader."""
+        return _since(since_s, self._sessions.get(leader, []))
+
+    def marked(self, variable: bytes, mark: Mark, since_s: float) -> list[Row]:
+        """The same of those of ours that were started with this `NAME=VALUE`, or have the mark."""
+        found = [*self._marked.get(variable, []), *([] if mark == NO_MARK else self._marked.get(mark, []))]
+        return _since(since_s, found)
+
+
+def _since(since_s: float, rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row.born_s >= since_s - SLACK_S]
+
+
+class Counting:
+    """Counts for all who need it at one time: each gets a count that began after it had asked."""
+
+    def __init__(self, variable: bytes) -> None:
+        self._variable = variable
+        self._last = Census(variable)
+        self._turn = anyio.Lock()
+        self._ended = 0
+        self._counts = False
+
+    async def now(self) -> Census:
+        """All processes; others go on while they are counted."""
+        # What is under way began before.
+        wanted = self._ended + 1 + self._counts
+        async with self._turn:
+            while self._ended < wanted:
+                await self._count()
+            return self._last
+
+    async def _count(self) -> None:
+        census, self._counts = Census(self._variable), True
+        try:
+            for number, _ in enumerate(census.count()):
+                if number % COUNTED_AT_ONCE == 0:
+                    await anyio.lowlevel.checkpoint()
+            self._last = census
+            self._ended += 1
+        finally:
+            self._counts = False
+
+
+def with_descendants(pid: int) -> list[psutil.Process]:
+    """A process, its children, theirs and so on, parents first; other processes are not looked at.
+
+    Raises:
+        psutil.Error: it has ended.
+    """
+    first = psutil.Process(pid)
+    if not os.path.exists(f"/proc/{pid}/task/{pid}/children"):  # the system has no such lists
+        return [first, *first.children(recursive=True)]
+    found, todo, seen = [first], [pid], {pid}
+    while todo:
+        parent = todo.pop(0)
+        with suppress(OSError):
+            for each in proc.children(parent, proc.threads(parent)):
+                if each in seen:
+                    continue
+                seen.add(each)
+                todo.append(each)
+                with suppress(psutil.Error):
+                    found.append(psutil.Process(each))
+    return found
+
+
+def _rows() -> Iterator[Row]:
+    if os.path.isdir("/proc/self"):
+        for pid, stat in proc.all_stats():
+            yield Row(pid, stat.parent, stat.group, stat.session, stat.born_s)
+        return
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            yield Row(process.pid, process.ppid(), os.getpgid(process.pid), os.getsid(process.pid))

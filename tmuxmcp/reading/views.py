@@ -1,0 +1,144 @@
+"""The views of `read`: what a session shows or printed, cut to the size that was asked for."""
+
+from __future__ import annotations
+
+import base64
+import platform
+from collections.abc import Sequence
+
+from tmuxmcp.contract import results as r
+from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.record.excerpt import Reader
+from tmuxmcp.sessions.screens import Shown
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.plain import unfinished_character
+from tmuxmcp.terminal.render import ansi_row, numbered, shortened
+from tmuxmcp.terminal.sanitize import sanitize
+
+MOST_HIGHLIGHTS = 50
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The text of a read, and what is to be said of it."""
+
+    text: str
+    next_offset: int
+    omitted_bytes: int = 0
+    sanitized: bool = False
+    note: str | None = None
+    all_lines: int | None = None
+    """Lines that there are, where the text is a part of them."""
+
+    @property
+    def truncated(self) -> bool:
+        """Something was left out."""
+        return self.omitted_bytes > 0
+
+
+def screen(shown: Shown, format: str, limit: int, end: int) -> Piece:
+    """The visible rows, without the blank ones at the end."""
+    rows = _rows(shown, format)
+    while rows and not rows[-1]:
+        rows.pop()
+    return _around_cursor(rows, range(len(rows)), shown, limit, end)
+
+
+def highlights(shown: Shown | None) -> list[r.Highlight]:
+    """What stands in reverse video."""
+    stretches = shown.capture.reversed[:MOST_HIGHLIGHTS] if shown else []
+    return [r.Highlight(row=each.row, col=each.col, text=each.text) for each in stretches]
+
+
+def title(told: str) -> str:
+    """A title that a program has set, safe to show; until then tmux calls a pane after the machine."""
+    return "" if told == platform.node() else sanitize(told)[0]
+
+
+def diff(shown: Shown, changed: list[int], format: str, limit: int, end: int) -> Piece:
+    """The changed rows, each with its number."""
+    return _around_cursor(numbered(_rows(shown, format), changed), changed, shown, limit, end)
+
+
+def _rows(shown: Shown, format: str) -> list[str]:
+    if format == "plain":
+        return list(shown.capture.rows)
+    return [ansi_row(row) for row in shown.styled]
+
+
+def _around_cursor(rows: list[str], numbers: Sequence[int], shown: Shown, limit: int, end: int) -> Piece:
+    """The rows as one text; of more than fit those around the cursor, where a program is at work.
+
+    Args:
+        numbers: which row of the screen each is.
+    """
+    text = "\n".join(rows)
+    whole = len(text.encode("utf-8", "replace"))
+    if whole <= limit:
+        return Piece(text, end, 0, shown.capture.sanitized)
+    sizes = [len(row.encode("utf-8", "replace")) + 1 for row in rows]
+    nearest = min(range(len(rows)), key=lambda at: abs(numbers[at] - shown.cursor[0]))
+    first, stop = _window(sizes, nearest, limit + 1)
+    text = shortened("\n".join(rows[first:stop]), limit)
+    omitted = whole - len(text.encode("utf-8", "replace"))
+    what = f"row {numbers[first]}" if stop == first + 1 else f"rows {numbers[first]} to {numbers[stop - 1]}"
+    note = f"The screen is larger than max_bytes: this is {what} of {shown.rows}, around the cursor."
+    return Piece(text, end, omitted, shown.capture.sanitized, note)
+
+
+def _window(sizes: list[int], middle: int, limit: int) -> tuple[int, int]:
+    """Where the widest stretch around an entry begins and ends that is not larger; at least that entry."""
+    first, stop, size = middle, middle + 1, sizes[middle]
+    grown = True
+    while grown:
+        grown = False
+        for at in (first - 1, stop):
+            if 0 <= at < len(sizes) and size + sizes[at] <= limit:
+                first, stop, size, grown = min(first, at), max(stop, at + 1), size + sizes[at], True
+    return first, stop
+
+
+def scrollback(session: Session, offset: int | None, limit: int, max_bytes: int, end: int, format: str) -> Piece:
+    """The newest lines that were printed, as many as the scrollback keeps; of those, `limit` from line `offset`."""
+    lines = _reader(session, format).last_lines(end, session.scrollback_lines)
+    first = max(len(lines) - limit, 0) if offset is None else offset
+    chosen = lines[first : first + limit]
+    size, kept = 0, 0
+    for line in chosen if offset is not None else reversed(chosen):
+        size += len(line.encode("utf-8", "replace")) + 1
+        if size > max_bytes:
+            break
+        kept += 1
+    shown = chosen[:kept] if offset is not None else chosen[len(chosen) - kept :]
+    omitted = sum(len(line.encode("utf-8", "replace")) + 1 for line in chosen) - sum(
+        len(line.encode("utf-8", "replace")) + 1 for line in shown
+    )
+    place = first if offset is not None else first + len(chosen) - kept
+    note = f"Lines {place} to {place + kept} of {len(lines)}."
+    return Piece("".join(f"{line}\n" for line in shown), end, omitted, note=note, all_lines=len(lines))
+
+
+def raw(session: Session, start: int, end: int, limit: int) -> Piece:
+    """The log's own bytes, as base64."""
+    head = min(session.log.head(), end)
+    note = f"Offsets before {head} are no longer kept." if start < head else None
+    begin = max(start, head)
+    data = session.log.read(begin, min(limit, end - begin))
+    stop = begin + len(data)
+    return Piece(base64.b64encode(data).decode("ascii"), stop, end - stop + begin - start, note=note)
+
+
+def _reader(session: Session, format: str) -> Reader:
+    return session.reader if format == "plain" else session.reader.coloured()
+
+
+def text(session: Session, start: int, end: int, limit: int, format: str, *, contiguous: bool) -> Piece:
+    """Clean lines: the first that fit, or both ends of all."""
+    reader = _reader(session, format)
+    if end > start:  # the rest of a character is still to come
+        end -= unfinished_character(session.log.read(max(end - 3, start), min(3, end - start)))
+    excerpt = reader.from_start(start, end, limit) if contiguous else reader.both_ends(start, end, limit)
+    if not excerpt.text and end > start and reader.draws_at(end):
+        return Piece("", excerpt.next_offset, note="A full-screen program is drawing: view=screen shows it.")
+    note = f"Offsets before {excerpt.lost_before} are no longer kept." if excerpt.lost_before else None
+    return Piece(excerpt.text, excerpt.next_offset, excerpt.omitted_bytes, excerpt.sanitized, note)

@@ -1,0 +1,145 @@
+"""Recordings for callers: an export is made by a process of its own, then put where the file tools may write."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from pathlib import Path
+
+import anyio
+
+from tmuxmcp.contract import requests as q
+from tmuxmcp.contract import results as r
+from tmuxmcp.contract.call import Call, Progress
+from tmuxmcp.errors import ResourceLimit, TimedOut
+from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine import process
+from tmuxmcp.programs.inside import home
+from tmuxmcp.programs.machine import Machine
+from tmuxmcp.record import exporting
+from tmuxmcp.record.exporting import Exported, Options
+from tmuxmcp.record.recordings import Recorded, Stretch, Wanted
+from tmuxmcp.sessions import commandresults
+from tmuxmcp.sessions.past import screen_at
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.snapshot import Snapshot
+from tmuxmcp.waiting import nextprompt
+
+LONGEST_S = 600.0
+"""How long one export may take."""
+
+MOST_SAID = 1 << 16
+"""Bytes that are kept of what the process says."""
+
+TRIES = 6
+"""How often a recording is made anew that became too long; each time of less than half of the log."""
+
+MAIN = "import sys; sys.path[:] = sys.argv[1:]; from tmuxmcp.record import exporting; exporting.main()"
+
+
+async def export(session: Session, asked: q.ExportRecording, machine: Machine, call: Call) -> r.ExportRecordingResult:
+    """Write a stretch of a session to a file.
+
+    Raises:
+        TmuxMcpError: as the request's docstring has it.
+    """
+    if asked.path:
+        await machine.check_new(asked.path)
+    stretch, note = await _stretch(session, asked)
+    start = await screen_at(session, stretch.begin) if stretch.begin else None
+    idle_limit_ms = None if asked.idle_limit_s is None else round(asked.idle_limit_s * 1000)
+    options = Options(asked.format, asked.speed, idle_limit_ms)
+    with exporting.staged(session.directory, f".{secrets.token_hex(8)}.new") as file:
+        exported = await made(session, stretch, options, file, start, call.progress)
+        if asked.path:
+            path = await machine.place(asked.path, file)
+        else:
+            path = str(exporting.free_path(session.directory, exporting.FORMATS[asked.format]))
+            os.link(file, path)
+    return _result(session, asked, exported, path, note)
+
+
+@dataclass(frozen=True)
+class Cast:
+    """The newest part of what a session did."""
+
+    text: bytes
+    """An asciicast of version 3."""
+    begin: int
+    """Offset of the log at which it begins."""
+    end: int
+    first: int
+    """Offset from which on the log is kept: less than `begin` where the cast was cut."""
+
+
+async def newest(session: Session, most_bytes: int, call: Call) -> Cast:
+    """Make a cast of as much as fits; where it was cut, it begins with the screen of then and a marker that says so.
+
+    Raises:
+        ResourceLimit: not even little of it fits.
+        NotRetained, TimedOut, IoError
+    """
+    await nextprompt.at_rest(session)
+    session.save_checkpoint()
+    end, first = session.log.size(), session.log.head()
+    begin, recorded = max(first, end - most_bytes), Recorded(session.directory, session.times)
+    for _ in range(TRIES):
+        mark = f"cut: the {begin:,} bytes of output before this are left out" if begin else ""
+        stretch = await anyio.to_thread.run_sync(recorded.of_output, begin, end)
+        start = await screen_at(session, begin) if begin else None
+        with exporting.staged(session.directory, f".{secrets.token_hex(8)}.new") as file:
+            exported = await made(session, stretch, Options("cast", mark=mark), file, start, call.progress)
+            if exported.bytes <= most_bytes:
+                return Cast(await anyio.to_thread.run_sync(file.read_bytes), begin, end, first)
+        begin = end - (end - begin) * min(most_bytes * 4 // 5, exported.bytes // 2) // exported.bytes
+    raise ResourceLimit("The recording is too long for a resource.", hint="Export it to a file.")
+
+
+async def _stretch(session: Session, asked: q.ExportRecording) -> tuple[Stretch, str | None]:
+    """What is meant, and what is to be said of it; the commands that ended are written down."""
+    look = await nextprompt.at_rest(session)
+    session.save_checkpoint()
+    recorded = Recorded(session.directory, session.times)
+    wanted = Wanted(asked.from_ms, asked.to_ms, asked.command)
+    if asked.command is None or asked.from_ms is not None or asked.to_ms is not None:
+        return await anyio.to_thread.run_sync(recorded.stretch, wanted), None
+    start, end, note = commandresults.output_of(session, look, asked.command)
+    return await anyio.to_thread.run_sync(recorded.of_output, start, end), note
+
+
+async def made(
+    session: Session, stretch: Stretch, options: Options, to: Path, start: Snapshot | None, progress: Progress
+) -> Exported:
+    """Have the file made; cancelled, the process is ended.
+
+    Raises:
+        TimedOut, TmuxMcpError
+    """
+    argv = [sys.executable, "-I", "-S", "-c", MAIN, *filter(None, sys.path)]
+    ended = await process.run(
+        process.Program(sys.executable, argv, home(), "/"),
+        stdin=exporting.request(session.directory, stretch, options, to, start),
+        timeout_s=LONGEST_S,
+        max_output_bytes=MOST_SAID,
+        progress=progress,
+    )
+    if ended.timed_out:
+        raise TimedOut(f"The file was not made within {LONGEST_S:g} s.", hint="Export a shorter stretch.")
+    return exporting.answered(b"".join(ended.stdout.pieces(MOST_SAID)))
+
+
+def _result(
+    session: Session, asked: q.ExportRecording, exported: Exported, path: str, note: str | None
+) -> r.ExportRecordingResult:
+    return r.ExportRecordingResult(
+        session_id=session.id,
+        path=path,
+        format=asked.format,
+        bytes=exported.bytes,
+        duration_s=exported.duration_ms / 1000,
+        times_known=exported.times_known,
+        approximate=exported.approximate,
+        merged=exported.merged_ms is not None,
+        note=" ".join(filter(None, (note, exported.merged_note))) or None,
+    )

@@ -1,0 +1,486 @@
+"""Adopting a shell: our marks are typed into the one in front, once, so that `run` is exact there too.
+
+The line that is typed has the shell say who it is, under a nonce of its own, and wait for the rest without echo. That
+is sent only after the answer; where the shell is a process of this machine, the kernel has to know it by the id that it
+says. What is about to be typed is written down before (`record.levels`), and the same guarded step that types sets the
+pane's option `@tmuxmcp_adopting`: while that is set nothing else is typed. A broker that comes after a killed one
+finishes what that began. The shell itself gives up waiting after some seconds: none stays deaf.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+import anyio
+
+from tmuxmcp.contract.times import iso
+from tmuxmcp.errors import AdoptionFailed, SessionBusy, SessionTaken, TmuxMcpError
+from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.launch.shells import adoption
+from tmuxmcp.machine import proc
+from tmuxmcp.machine.locks import held, open_lock, take
+from tmuxmcp.readiness.kernel import Waiting
+from tmuxmcp.record.events import Adopted
+from tmuxmcp.record.levels import Level, Stage
+from tmuxmcp.sessions.levels import identity
+from tmuxmcp.sessions.look import Look, Scan
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.marks import ShellState
+from tmuxmcp.tmux import panes
+from tmuxmcp.tmux.control import command
+from tmuxmcp.tmux.panes import Pane
+from tmuxmcp.waiting.adoptable import NotAdopted, may_adopt
+from tmuxmcp.waiting.farprompt import may_adopt_far
+
+ANSWERS_S = 2.0
+"""How long a shell of this machine may take to answer, or to show its first prompt with marks, once it rests."""
+
+FAR_ANSWERS_S = 5.0
+"""The same for one that no process here is known to be."""
+
+BUSY_S = 10.0
+"""The same in all, while the kernel says that it is at work."""
+
+PATIENCE_S = 3.0
+"""How long another broker is given to finish an adoption."""
+
+SCREEN_CHARS = 400
+"""Characters of the screen's end that an error shows."""
+
+SHELLS = frozenset(
+    {"bash", "rbash", "zsh", "fish", "sh", "dash", "ash", "busybox", "ksh", "ksh93", "rksh", "mksh", "lksh"}
+)
+"""Programs that the marks can be typed into."""
+
+PASS_ON = frozenset({"su", "sudo", "doas", "runuser"})
+"""Programs between two shells that end with the exit code of the inner one."""
+
+SSH_VALUED = "BbcDEeFIiJLlmOoPpQRSWw"
+"""Options of ssh that a value follows (ssh(1))."""
+
+MOST_BETWEEN = 8
+"""Programs between two shells that are looked at."""
+
+BODY = "-body"
+"""Behind the nonce in the pane's option: the marks were typed too."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why nothing may be typed."""
+
+    why: str
+    """Completes `in session X ...`."""
+    hint: str = ""
+
+
+def may_by_consent(look: Look) -> Refusal | None:
+    """Why a shell cannot be adopted though the caller says that its prompt stands there; None: it can."""
+    process = look.verdict.process
+    name = process.name if process else ""
+    if look.secret or look.mode == "password":
+        return Refusal("something asks for a secret", "Nothing is typed into a question.")
+    if look.alternate_screen:
+        return Refusal(f"{_called(name)} draws on the whole screen", "Use send for it, or quit it first.")
+    if look.waiting is Waiting.STOPPED:
+        return Refusal(f"{_called(name)} is stopped", "Continue it with signal CONT.")
+    if look.verdict.hidden or look.facts is None:
+        return None
+    own = look.level.pid if look.level.number else look.pid
+    same = look.marks and look.far is None and process and process.pid == own and name == kind_of(look)
+    if same and (look.level.number or not _took_its_place(own)):
+        return Refusal(
+            "its last command is not over: it waits for input", "Answer it with send, or end it with key C-c."
+        )
+    if name not in SHELLS:
+        return Refusal(f"{_called(name)} is in front, which is no shell that can be adopted", "Use send for it.")
+    if look.ready or look.waiting is Waiting.UNKNOWN:
+        return None
+    return Refusal(f"{_called(name)} is busy", "Wait with read wait_for=ready.")
+
+
+def _took_its_place(pid: int | None) -> bool:
+    """Whether the session's own shell is certainly another program by now, as of `exec bash`.
+
+    It was given our variable, and the kernel tells those that a program began with, whatever becomes of them.
+    """
+    try:
+        return bool(pid) and not any(each.startswith(b"TMUXMCP_NONCE_FILE=") for each in proc.environment(pid or 0))
+    except OSError:
+        return False
+
+
+async def may_unasked(session: Session, look: Look) -> str | Refusal:
+    """The condition under which the shell in front may be adopted without being asked for, as a tmux format."""
+    found = await (may_adopt_far if session.meta.host else may_adopt)(session, look)
+    return Refusal(found.why, found.hint) if isinstance(found, NotAdopted) else found.condition
+
+
+def kind_of(scan: Scan) -> str:
+    """Name of the shell in front of the others."""
+    return scan.level.kind if scan.level.number else scan.program
+
+
+def _called(name: str) -> str:
+    return f"`{name}`" if name else "the program in front"
+
+
+async def adopt(session: Session, look: Look, condition: str = "") -> None:
+    """Type the marks into the shell in front; afterwards it is the session's front level, at its prompt.
+
+    Args:
+        condition: a tmux format that holds as long as what was judged is still so.
+
+    Raises:
+        AdoptionFailed: no answer, or none that can be trusted; the shell is as it was, as far as is known.
+        SessionBusy: another broker types at this moment, or something was printed meanwhile.
+        SessionExited
+    """
+    pane = session.live()
+    async with session.input_lock:
+        lock = open_lock(session.directory.levels_lock)
+        try:
+            if not take(lock):
+                raise _busy(session)
+            now = await session.scan()
+            if now.adopting or now.level.nonce != look.level.nonce or now.size != look.size:
+                raise _busy(session)
+            with anyio.CancelScope(shield=True):
+                await _adopt(session, pane, look, condition)
+        finally:
+            os.close(lock)
+
+
+async def _adopt(session: Session, pane: Pane, look: Look, condition: str) -> None:
+    nonce = secrets.token_hex(16)
+    level = Level(
+        nonce,
+        look.level.number + 1,
+        look.size,
+        Stage.ASKED,
+        where="remote",
+        carrier=_foreground(look),
+        pid=_waits(look),
+        host=_host(look),
+    )
+    session.put_level(level)
+    still = f"#{{&&:#{{==:#{{cursor_x}},{pane.cursor_col}}},#{{==:#{{cursor_y}},{pane.cursor_row}}}}}"
+    unseen = pane.in_mode  # a person scrolls: the cursor is another one
+    tests = [test for test in (condition, "" if unseen else still, "#{?alternate_on,,1}") if test]
+    test = tests[0]
+    for each in tests[1:]:
+        test = f"#{{&&:{test},{each}}}"
+    try:
+        typed = await panes.type_input(
+            session.tmux,
+            pane,
+            adoption.line(nonce),
+            before=[command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_adopting", nonce)],
+            after=[panes.raw(pane, b"\r")],
+            bracketed=True,
+            condition=test,
+        )
+    except SessionTaken:
+        session.forget_level(nonce)
+        raise
+    if not typed:
+        session.forget_level(nonce)
+        await session.alive()
+        raise _busy(session)
+    session.write_input(bytes=0, keys=1)
+    with session.watcher.waiting(session.log.path):
+        await _from_answer(session, pane, level)
+
+
+async def _from_answer(session: Session, pane: Pane, level: Level) -> None:
+    """Go on where the line was typed."""
+    far = level.pid is None
+    answer = await _until(session, lambda scan: session.answer(level.nonce) is not None, far)
+    mark = session.answer(level.nonce)
+    if answer is None or mark is None:
+        raise await _give_up(session, pane, level, "Nothing answered that a shell of ours would be.")
+    kind = adoption.who(mark.who)
+    level = replace(
+        level, stage=Stage.ANSWERED, kind=kind.name, version=kind.version, dialect=kind.dialect or "", answer=mark.who
+    )
+    if kind.dialect is None:
+        raise await _give_up(session, pane, level, f"{kind.name} {kind.version} is too old for our marks.", waits=kind)
+    found = _placed(level, kind, session.pid)
+    if found is None:
+        raise await _give_up(session, pane, level, "What answered is not the shell in front.", waits=kind)
+    found = replace(found, passes_on=_passes_on(session, await session.scan(), found), proofs=True)
+    session.put_level(found)
+    try:
+        typed = await panes.type_input(
+            session.tmux,
+            pane,
+            adoption.body(kind, level.nonce, session.highest_number + 1),
+            before=[command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_adopting", level.nonce + BODY)],
+            adopting=level.nonce,
+        )
+    except SessionTaken:
+        await _give_up(session, pane, level, "A person took the session over.", waits=kind)
+        raise
+    if not typed:
+        session.forget_level(level.nonce)
+        await session.alive()
+        raise _busy(session)
+    await _from_body(session, pane, found)
+
+
+async def _from_body(session: Session, pane: Pane, level: Level) -> None:
+    """Go on where the marks were typed."""
+    far = level.where == "remote"
+
+    def told(scan: Scan) -> bool:
+        at_prompt = session.track_of(level.nonce).state is ShellState.PROMPT
+        return at_prompt or bool(session.refusal(level.nonce))
+
+    answered = await _until(session, told, far)
+    if readonly := session.refusal(level.nonce):
+        raise await _give_up(session, pane, level, f"its {readonly} is readonly, and cannot take our marks.")
+    if answered is None:
+        raise await _give_up(session, pane, level, f"{level.kind} shows no prompt with our marks.")
+    await _free(session, pane)
+    session.put_level(replace(level, stage=Stage.ADOPTED))
+    await session.scan()
+    session.events.append(Adopted(iso(time.time()), session.log.size(), level.number, level.kind, level.where))
+    session.save_checkpoint()
+
+
+async def _until(session: Session, met: Callable[[Scan], bool], far: bool) -> Look | None:
+    """Wait for the shell, longer while it is at work; None: in vain."""
+    begun, rested = time.monotonic(), 0.0
+    limit_s = FAR_ANSWERS_S if far else ANSWERS_S
+    async for look in session.looks(0.02, begun + BUSY_S):
+        if met(look):
+            return look
+        now = time.monotonic()
+        # One that waits for what we type next rests as well, and has answered.
+        rested = rested or now if look.ready or look.waiting is Waiting.UNKNOWN else 0.0
+        if look.exited or (rested and now - rested >= limit_s):
+            break
+    return None
+
+
+async def _give_up(
+    session: Session, pane: Pane, level: Level, why: str, *, waits: adoption.Kind | None = None
+) -> AdoptionFailed:
+    """Let go of a shell that cannot be adopted.
+
+    Args:
+        waits: the shell that certainly waits for the marks, and is told that none come.
+    """
+    if waits is not None:
+        with suppress(TmuxMcpError):
+            await panes.type_input(session.tmux, pane, adoption.stop(waits), adopting=level.nonce, ends=True)
+    scan = await session.scan()
+    shown = scan.last_text.rstrip()[-SCREEN_CHARS:]
+    session.forget_level(level.nonce)
+    await _free(session, pane)
+    return AdoptionFailed(
+        f"The program in front in session {session.id} could not be adopted: {why} On its screen:\n{shown}",
+        hint="Look at it with read view=screen; use send for it.",
+        session_id=session.id,
+        screen=shown,
+    )
+
+
+async def _free(session: Session, pane: Pane) -> None:
+    """Let everybody type again."""
+    with suppress(TmuxMcpError):
+        await panes.set_option(session.tmux, pane, "adopting", "")
+
+
+def _busy(session: Session) -> SessionBusy:
+    return SessionBusy(
+        f"Something happens in session {session.id} at this moment: nothing was typed.",
+        hint="Look at it with read view=screen, and try again.",
+        session_id=session.id,
+    )
+
+
+# ---- which process answered ------------------------------------------------------------------------
+
+
+def _host(look: Look) -> str | None:
+    """The machine behind the session's ssh, unless another ssh may lead on from there."""
+    there = look.level.number == 0 or (look.far is not None and not look.verdict.hidden)
+    return look.host or None if there else None
+
+
+def _foreground(look: Look) -> int | None:
+    return look.facts.foreground if look.facts else None
+
+
+def _waits(look: Look) -> int | None:
+    """The process that waits for what is typed, if that is known to be the shell itself."""
+    process = look.verdict.process
+    return process.pid if process and not look.verdict.hidden and look.far is None else None
+
+
+def _placed(level: Level, kind: adoption.Kind, own: int | None) -> Level | None:
+    """The level with the process that answered; None: another one than the kernel says was in front.
+
+    Args:
+        level: `pid` is who waited for what was typed, `carrier` who leads the foreground group.
+        own: process id of the session's own program.
+    """
+    leads, pid = level.carrier, level.pid
+    if leads is None:
+        return replace(level, carrier=None, pid=None)  # a system without /proc
+    if pid is None:
+        pid = next((each for each in _below(leads) if _calls_itself(each, kind.pid) and _is_called(each, kind)), None)
+    elif not _calls_itself(pid, kind.pid):
+        return None
+    if pid is None:
+        return replace(level, where="remote", carrier_process=identity(leads))
+    direct = _group(pid) == leads
+    return replace(
+        level,
+        where="own" if pid == own else "nested",
+        host=None,
+        pid=pid,
+        process=identity(pid),
+        carrier=None if direct else leads,
+        carrier_process="" if direct else identity(leads),
+    )
+
+
+def _passes_on(session: Session, scan: Scan, level: Level) -> bool:
+    """Whether the shell's exit code will be that of the command which led to it."""
+    outer = scan.levels[-1]
+    command = next((each for each in session.commands.running(scan) if each.level == outer.level.number), None)
+    if command is None or not leads_to_one_shell(command.text):
+        return False
+    if level.pid is None:
+        return not session.commands.typed_since(command.start)  # else that may have begun another shell there
+    behind = outer.level.pid if outer.level.number else session.pid
+    pid = level.pid
+    for _ in range(MOST_BETWEEN):
+        with suppress(OSError):
+            pid = proc.stat(f"/proc/{pid}").parent
+            if pid == behind:
+                return True
+            if proc.name(pid) in PASS_ON:
+                continue
+        break
+    return level.pid == behind
+
+
+def leads_to_one_shell(text: str | None) -> bool:
+    """Whether a command does nothing but begin one shell, whose exit code is then its own."""
+    if not text or set(text) & set(";|&()<>`$\n{}\\"):
+        return False
+    words = text.split()
+    name, rest = os.path.basename(words[0]), words[1:]
+    if name == "busybox" and rest:
+        name, rest = rest[0], rest[1:]
+    if name == "fg":
+        return len(rest) <= 1
+    if name in SHELLS:
+        return all(word.startswith("--") or (word[0] in "-+" and "c" not in word) for word in rest)
+    if name in PASS_ON:
+        return not any(word.startswith(("-c", "--command", "--session-command")) for word in rest)
+    return name == "ssh" and _operands(rest) == 1
+
+
+def _operands(words: list[str]) -> int:
+    """How many words of ssh are no options."""
+    count, rest = 0, iter(words)
+    for word in rest:
+        if not word.startswith("-"):
+            count += 1
+        elif len(word) == 2 and word[1] in SSH_VALUED:
+            next(rest, None)
+    return count
+
+
+def _below(leads: int) -> list[int]:
+    """The processes below the one that leads the foreground group."""
+    found, todo = list[int](), [leads]
+    while todo and len(found) < 1000:
+        pid = todo.pop(0)
+        with suppress(OSError):
+            below = proc.children(pid, proc.threads(pid))
+            found += below
+            todo += below
+    return found
+
+
+def _calls_itself(pid: int, number: int) -> bool:
+    """Whether a process knows itself by this id: in a name space of its own it has another one."""
+    if pid == number:
+        return True
+    with suppress(OSError, ValueError):
+        return int(proc.status(f"/proc/{pid}", "NSpid").split()[-1]) == number
+    return False
+
+
+def _is_called(pid: int, kind: adoption.Kind) -> bool:
+    with suppress(OSError):
+        name = proc.name(pid).lstrip("-")
+        return name in SHELLS and (name == kind.name or kind.name not in ("bash", "zsh", "fish"))
+    return False
+
+
+def _group(pid: int) -> int | None:
+    with suppress(OSError):
+        return proc.stat(f"/proc/{pid}").group
+    return None
+
+
+# ---- after a broker that was killed ----------------------------------------------------------------
+
+
+async def settle(session: Session) -> None:
+    """Finish an adoption that a broker began which is gone, or wait for one that another broker is about to finish.
+
+    Raises:
+        SessionBusy: it does not come to an end.
+    """
+    level = session.adopting
+    if level is None or session.pane is None or session.exited or session.lease:
+        return
+    async with session.input_lock, held(session.directory.levels_lock, patience_s=PATIENCE_S) as mine:
+        if not mine:
+            raise _busy(session)
+        await session.scan()
+        level = session.adopting
+        if level is None:
+            return
+        with anyio.CancelScope(shield=True), session.watcher.waiting(session.log.path), suppress(AdoptionFailed):
+            await _finish(session, session.pane, level)
+
+
+async def _finish(session: Session, pane: Pane, level: Level) -> None:
+    """Do the rest of what another broker began; who calls holds the lock."""
+    how_far = await panes.option(session.tmux, pane, "adopting")
+    if how_far == level.nonce + BODY or session.track_of(level.nonce).number:
+        if not level.dialect:
+            mark = session.answer(level.nonce)
+            kind = adoption.who(mark.who if mark else "")
+            level = replace(level, kind=kind.name, dialect=kind.dialect or "", answer=mark.who if mark else "")
+        await _from_body(session, pane, level)
+    elif how_far == level.nonce:
+        await _from_answer(session, pane, level)
+    else:
+        session.forget_level(level.nonce)  # it was killed before it typed
+
+
+async def free_if_left(session: Session) -> bool:
+    """Let everybody type again where a broker was killed that had just adopted a shell; whether that was so."""
+    pane = session.pane
+    if pane is None or not await panes.option(session.tmux, pane, "adopting"):
+        return False
+    async with held(session.directory.levels_lock, patience_s=PATIENCE_S) as mine:
+        await session.scan()
+        if not mine or session.adopting:
+            return False
+        await _free(session, pane)
+    return True
