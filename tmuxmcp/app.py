@@ -206,6 +206,7 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
     from tmuxmcp.faces import http, listener, tokens
     from tmuxmcp.faces.address import parse_address
     from tmuxmcp.page.codes import Keys
+    from tmuxmcp.page.desk import OwnDesk
     from tmuxmcp.page.routes import Page
     from tmuxmcp.page.servers import told
 
@@ -226,7 +227,7 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
             served = listener.served_at(opened)
             page = None
             if isinstance(broker, Broker):
-                page = Page(broker, Keys(settings.state_dir, served.port), tokens.bearer)
+                page = Page(OwnDesk(broker), Keys(settings.state_dir, served.port), tokens.bearer)
                 broker.shows_page(served.url)
             service = http.Service(
                 broker,

@@ -15,6 +15,7 @@ from tmuxmcp.faces.entrance import Entrance
 from tmuxmcp.faces.tokens import Tokens, bearer
 from tmuxmcp.page import servers
 from tmuxmcp.page.codes import Keys
+from tmuxmcp.page.desk import OwnDesk
 from tmuxmcp.page.routes import Page
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ async def page_beside(broker: Broker, state_dir: Path) -> None:
     """
     with _bound(state_dir) as opened:
         served = listener.served_at(opened)
-        page = Page(broker, Keys(state_dir, served.port), bearer)
+        page = Page(OwnDesk(broker), Keys(state_dir, served.port), bearer)
         app = Entrance(
             Starlette(routes=page.routes()),
             Tokens([]),

@@ -22,8 +22,9 @@ from tmuxmcp.contract.words import FilmFormat
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.page.answers import HEADERS, Asked, Give, answer, integer_of, routes_of, session_of, text_of
 from tmuxmcp.page.cells import encoded_screen
-from tmuxmcp.page.overview import CALLER
 from tmuxmcp.reading.sight import Seeing
+
+CALLER = "page"
 
 MOST_OUTPUT = 256 * 1024
 """Bytes of a command's output that the page shows."""

@@ -21,7 +21,8 @@ from starlette.routing import Route
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import InvalidArgument, InvalidKey, NoInput, ResourceLimit, TmuxMcpError
 from tmuxmcp.input.sequence import Keys, Text
-from tmuxmcp.page.answers import Asked, Give, answer, integer_of, routes_of, text_of
+from tmuxmcp.page.answers import Asked, Give, answer, routes_of, text_of
+from tmuxmcp.page.stream import number_of
 from tmuxmcp.people.hands import pasteable
 from tmuxmcp.terminal.keys import parse_key
 
@@ -29,9 +30,6 @@ log = logging.getLogger(__name__)
 
 GONE_S = 30.0
 """A page without a connection for so long has gone: it may load anew meanwhile, or lose its network for a moment."""
-
-LEAST_PAGE, MOST_PAGE = 10**9, 10**10 - 1
-"""Numbers of pages: above all process ids, and with as many digits as a lease takes."""
 
 MOST_ITEMS, MOST_TEXT = 500, 4096
 """Keys and texts that are typed at once, and bytes of all these texts."""
@@ -133,18 +131,6 @@ class Handling:
 
     async def _resume(self, asked: Asked) -> Response:
         return answer({"resumed": await self._broker.hands.resume(text_of(asked, "session"))})
-
-
-def number_of(asked: Asked) -> int:
-    """The number of the page that asks; 0: it has none.
-
-    Raises:
-        InvalidArgument
-    """
-    page = integer_of(asked, "page") or 0
-    if page and not LEAST_PAGE <= page <= MOST_PAGE:
-        raise InvalidArgument(f"page is a number from {LEAST_PAGE} to {MOST_PAGE}.")
-    return page
 
 
 def page_of(asked: Asked) -> int:

@@ -1,5 +1,4 @@
-"""All sessions as the page lists them, and what waits for the person: kept while somebody looks, changed where
-something happened.
+"""All sessions of this machine as the page lists them, and what waits for the person, changed where something happened.
 
 Each session is followed, so that one in which nothing happens costs next to nothing. What nobody tells (a session was
 made, somebody looks at it in a terminal, a question is about none) is looked for once a second.
@@ -8,18 +7,16 @@ made, somebody looks at it in a terminal, a question is about none) is looked fo
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import Hashable
 from itertools import chain
-from typing import Any
 
 import anyio
-import anyio.abc
 
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.page.cells import encoded_rows
-from tmuxmcp.page.waits import Wait, waits
+from tmuxmcp.page.listing import Listing, Row
+from tmuxmcp.page.waits import waits
 from tmuxmcp.people.answering import Open
 
 log = logging.getLogger(__name__)
@@ -40,59 +37,23 @@ at once."""
 TAIL_ROWS = 5
 """Rows of a screen that the list shows."""
 
-CALLER = "page"
 
-
-class Overview:
-    """The list of all sessions; `rows`, `waits` and `version` are for all pages, who may be as slow as they like."""
+class Overview(Listing):
+    """The sessions of one broker."""
 
     def __init__(self, broker: Broker) -> None:
+        super().__init__()
         self._broker, self._seeing, self._people = broker, broker.seeing(), broker.people
-        self.rows: dict[str, dict[str, Any]] = {}
-        self.waits: list[Wait] = []
         self._asked: dict[str, list[Open]] = {}
         """The requests of each session."""
-        self.version = 0
-        self._told = anyio.Event()
-        self.lookers = 0
-        """Pages that are open."""
-        self._wanted, self._unwanted = anyio.Event(), anyio.Event()
         self._news = anyio.Event()
         self._dirty: set[str] = set()
         self._signs: dict[str, Hashable] = {}
         """Of the moments in which the rows were made."""
 
-    @asynccontextmanager
-    async def looked_at(self) -> AsyncIterator[None]:
-        """Keep the list up to date while this is open."""
-        self.lookers += 1
-        self._wanted.set()
-        try:
-            yield
-        finally:
-            self.lookers -= 1
-            if not self.lookers:
-                self._unwanted.set()
-
-    async def change(self, seen: int) -> None:
-        """Wait until there is something newer than a version."""
-        while self.version == seen:
-            await self._told.wait()
-
-    async def run(self) -> None:
-        """Do the work, whenever somebody looks; until cancelled."""
-        while True:
-            await self._wanted.wait()
-            async with anyio.create_task_group() as task_group:
-                task_group.start_soon(self._keep)
-                while self.lookers:
-                    self._unwanted = anyio.Event()
-                    await self._unwanted.wait()
-                task_group.cancel_scope.cancel()
-            self.rows, self._signs, self.waits, self._asked = {}, {}, [], {}
-            self.version = 0  # so that the next page is told nothing before it is known
-            if not self.lookers:  # else somebody has come while the work ended
-                self._wanted = anyio.Event()
+    def _forget(self) -> None:
+        super()._forget()
+        self._signs, self._asked = {}, {}
 
     # ---- the work --------------------------------------------------------------------------------
 
@@ -192,11 +153,9 @@ class Overview:
         if found != self.waits:
             self.waits, changed = found, True
         if changed or not self.version:
-            self.version += 1
-            told, self._told = self._told, anyio.Event()
-            told.set()
+            self._tell()
 
-    async def _row(self, name: str) -> dict[str, Any] | None:
+    async def _row(self, name: str) -> Row | None:
         standing = await self._seeing.standing(name)
         if standing is None:
             return None

@@ -10,47 +10,40 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from weakref import WeakKeyDictionary
 
-import anyio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import ResourceLimit, TmuxMcpError
 from tmuxmcp.page import assets
-from tmuxmcp.page.answering import Answering
 from tmuxmcp.page.answers import answer, body_of, refused, text_of
-from tmuxmcp.page.asked import Asking
 from tmuxmcp.page.codes import Keys
-from tmuxmcp.page.hands import Handling, number_of
-from tmuxmcp.page.overview import Overview
-from tmuxmcp.page.stream import Stream
+from tmuxmcp.page.desk import Desk
+from tmuxmcp.page.stream import Stream, Wish
 
 ENTER, PROVE, LEAVE = "/page/enter", "/page/prove", "/page/leave"
 
 MOST_PAGES = 16
 """Pages that are open at once."""
 
+MOST_STREAMS = 8 * MOST_PAGES
+"""What pages of gateways look at counts as well."""
+
 
 class Page:
     """The page of one server."""
 
-    def __init__(self, broker: Broker, keys: Keys, bearer: Callable[[str | None], str]) -> None:
+    def __init__(self, desk: Desk, keys: Keys, bearer: Callable[[str | None], str]) -> None:
         """`bearer` gives the token in an Authorization header."""
-        self._broker, self._keys, self._bearer = broker, keys, bearer
-        self._overview, self._asking, self._handling = Overview(broker), Asking(broker), Handling(broker)
-        self._answering = Answering(broker, self._overview)
+        self._desk, self._keys, self._bearer = desk, keys, bearer
         self._streams: WeakKeyDictionary[Stream, str] = WeakKeyDictionary()
         """With the token of each."""
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
         """Keep pages up to date while this is open."""
-        async with anyio.create_task_group() as task_group:
-            task_group.start_soon(self._overview.run)
-            task_group.start_soon(self._handling.run)
+        async with self._desk.run():
             yield
-            task_group.cancel_scope.cancel()
 
     @property
     def open_paths(self) -> frozenset[str]:
@@ -69,9 +62,7 @@ class Page:
             Route(PROVE, self._prove, methods=["POST"]),
             Route(LEAVE, self._leave, methods=["POST"]),
             Route("/page/stream", self._stream, methods=["POST"]),
-            *self._asking.routes(),
-            *self._handling.routes(),
-            *self._answering.routes(),
+            *self._desk.routes(),
         ]
 
     async def _enter(self, request: Request) -> Response:
@@ -97,14 +88,13 @@ class Page:
 
     async def _stream(self, request: Request) -> Response:
         try:
-            asked = await body_of(request)
-            session_id, page = text_of(asked, "session"), number_of(asked)
-            if self._overview.lookers >= MOST_PAGES:
+            wish = Wish.of(await body_of(request))
+            if self._desk.listing.lookers >= MOST_PAGES or len(self._streams) >= MOST_STREAMS:
                 error = ResourceLimit(f"{MOST_PAGES} pages are open already.", hint="Close one of them.")
                 return answer({"error": error.as_dict()}, 503)
         except TmuxMcpError as error:
             return refused(error)
-        stream = Stream(self._broker, self._overview, session_id, page, self._handling)
+        stream = self._desk.stream(wish)
         self._streams[stream] = self._token(request)
         return stream
 

@@ -8,33 +8,53 @@ slow page gets fewer of them, and always the latest.
 from __future__ import annotations
 
 import json
-import logging
 import time
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import nullcontext
 from typing import Any
 
 import anyio
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tmuxmcp.broker.broker import Broker
-from tmuxmcp.errors import TmuxMcpError
-from tmuxmcp.page.answers import HEADERS
-from tmuxmcp.page.cells import encoded_rows
-from tmuxmcp.page.hands import Handling
-from tmuxmcp.page.overview import Overview
+from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.page.answers import HEADERS, Asked, integer_of, text_of
+from tmuxmcp.page.listing import Listing, Row
 from tmuxmcp.page.waits import Wait
-from tmuxmcp.reading.sight import Seeing, ShapeSeen, Sight
 
-log = logging.getLogger(__name__)
-
-FRAME_S = 0.05
-"""Least time between two frames of a screen."""
-
-BEAT_S = 10.0
+BEAT_S = 10
 """A page hears something so often: silence means that the connection is gone."""
 
+LEAST_PAGE, MOST_PAGE = 10**9, 10**10 - 1
+"""Numbers of pages: above all process ids, and with as many digits as a lease takes."""
+
 TAIL = "tail"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a page wants to be told."""
+
+    session_id: str
+    """Whose screen is shown; empty: none."""
+    page: int
+    """The number of the page; 0: it has none."""
+    lists: bool = True
+    """It wants the list, too."""
+    beat_s: int = BEAT_S
+
+    @classmethod
+    def of(cls, asked: Asked) -> Wish:
+        """The wish in a request.
+
+        Raises:
+            InvalidArgument
+        """
+        beat_s = integer_of(asked, "beat_s") or BEAT_S
+        if not 1 <= beat_s <= BEAT_S:
+            raise InvalidArgument(f"beat_s is a number from 1 to {BEAT_S}.")
+        return cls(text_of(asked, "session"), number_of(asked), asked.get("lists") is not False, beat_s)
 
 
 class Stream(Response):
@@ -42,17 +62,15 @@ class Stream(Response):
 
     media_type = "application/x-ndjson"
 
-    def __init__(self, broker: Broker, overview: Overview, session_id: str, page: int, handling: Handling) -> None:
+    def __init__(self, listing: Listing, wish: Wish, show: Callable[[Stream], Coroutine[Any, Any, None]]) -> None:
         """Begin to tell a page.
 
         Args:
-            session_id: whose screen is shown; empty: none.
-            page: its number; 0: it has none.
+            show: tells it of the session that it shows.
         """
         super().__init__(headers=HEADERS)
         del self.headers["content-length"]
-        self._broker, self._overview, self._session_id = broker, overview, session_id
-        self._page, self._handling = page, handling
+        self._listing, self.wish, self._show = listing, wish, show
         self._lock = anyio.Lock()
         self._said_at = 0.0
         self._scope = anyio.CancelScope()
@@ -70,115 +88,70 @@ class Stream(Response):
     async def _tell(self, receive: Receive, send: Send) -> None:
         self._send = send
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        async with AsyncExitStack() as there, anyio.create_task_group() as task_group:
-            await there.enter_async_context(self._overview.looked_at())
-            there.enter_context(self._handling.connected(self._page))
-            if self._session_id:
-                there.enter_context(self._broker.shown(self._session_id, self._page))
-            task_group.start_soon(self._list)
-            task_group.start_soon(self._beat)
-            if self._session_id:
-                task_group.start_soon(self._screen)
+        async with self._listing.looked_at() if self.wish.lists else nullcontext(), anyio.create_task_group() as tasks:
+            tasks.start_soon(self._show, self)
+            tasks.start_soon(self._beat)
+            if self.wish.lists:
+                tasks.start_soon(self._list)
             while (await receive())["type"] != "http.disconnect":
                 pass
-            task_group.cancel_scope.cancel()
+            tasks.cancel_scope.cancel()
+
+    async def say(self, kind: str, make: Callable[[], Awaitable[str]]) -> None:
+        """Send a line, unless it is empty. It is made when the page has taken those before: it tells of that moment."""
+        async with self._lock:
+            if text := await make():
+                await self._say(kind, text)
 
     async def _say(self, kind: str, text: str) -> None:
-        """Send a line, when the page has taken those before."""
         self._said_at = anyio.current_time()
         body = f'{{"kind":"{kind}",{text}}}\n'.encode("utf-8", "replace")
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
     async def _beat(self) -> None:
         while True:
-            await anyio.sleep(BEAT_S)
-            if anyio.current_time() - self._said_at >= BEAT_S / 2:
+            await anyio.sleep(self.wish.beat_s)
+            if anyio.current_time() - self._said_at >= self.wish.beat_s / 2:
                 async with self._lock:
                     await self._say("beat", '"v":1')
 
-    # ---- the list --------------------------------------------------------------------------------
-
     async def _list(self) -> None:
-        sent: dict[str, dict[str, Any]] | None = None
+        sent: dict[str, Row] | None = None
         told: list[Wait] | None = None
         version = 0
         while True:
-            await self._overview.change(version)
+            await self._listing.change(version)
             async with self._lock:
-                version, rows = self._overview.version, dict(self._overview.rows)
+                version, rows = self._listing.version, dict(self._listing.rows)
                 before = sent or {}
                 changed = [_row(row) for name, row in rows.items() if before.get(name) is not row]
                 gone = [name for name in before if name not in rows]
-                waits = self._overview.waits
+                waits = self._listing.waits
                 if changed or gone or waits is not told:
-                    more = "" if waits is told else f',"waits":{_json(waits)},"now_ms":{round(time.time() * 1000)}'
+                    more = "" if waits is told else f',"waits":{as_json(waits)},"now_ms":{round(time.time() * 1000)}'
                     more += "" if sent is not None else ',"whole":true'  # what a page knows beside these is gone
-                    await self._say("list", f'"rows":[{",".join(changed)}],"gone":{_json(gone)}{more}')
+                    await self._say("list", f'"rows":[{",".join(changed)}],"gone":{as_json(gone)}{more}')
                 sent, told = rows, waits
 
-    # ---- the screen ------------------------------------------------------------------------------
 
-    async def _screen(self) -> None:
-        seeing = self._broker.seeing()
-        frames, shape = Frames(self._session_id), ShapeSeen()
-        try:
-            follow = self._broker.follow(self._session_id, output=False)
-            while True:
-                begun = anyio.current_time()
-                async with self._lock:  # taken first: what is shown is that of the moment in which it can be sent
-                    if text := frames.frame(await _sight(seeing, self._session_id, shape)):
-                        await self._say("screen", text)
-                if not await follow.batch():
-                    break
-                await anyio.sleep(max(begun + FRAME_S - anyio.current_time(), 0))
-        except TmuxMcpError as error:
-            async with self._lock:
-                await self._say("screen", f'"session":{_json(self._session_id)},"error":{_json(error.as_dict())}')
-            return
-        async with self._lock:
-            await self._say("screen", f'"session":{_json(self._session_id)},"over":true')
-
-
-async def _sight(seeing: Seeing, session_id: str, shape: ShapeSeen) -> Sight | None:
-    try:
-        return await seeing.sight(session_id, shape)
-    except (TmuxMcpError, OSError) as error:
-        log.debug("session %s cannot be looked at: %s", session_id, error)
-        return None
-
-
-class Frames:
-    """The screens that one page was sent of a session."""
-
-    def __init__(self, session_id: str) -> None:
-        self._session = _json(session_id)
-        self._size = (0, 0)
-        self._rows: list[str] = []
-        self._facts = ""
-
-    def frame(self, sight: Sight | None) -> str:
-        """What has changed since the last frame, as JSON without its braces; empty: nothing."""
-        if sight is None:
-            return ""
-        shown = sight.shown
-        rows = encoded_rows(shown.lines, shown.cols, shown.rows)
-        size = (shown.cols, shown.rows)
-        row, col, visible = shown.cursor
-        facts = _json([row, min(col, shown.cols - 1), visible and sight.alive, sight.title, sight.cursor_shape])
-        whole = size != self._size
-        changed = [f'"{number}":{text}' for number, text in enumerate(rows) if whole or self._rows[number] != text]
-        if not changed and facts == self._facts:
-            return ""
-        self._size, self._rows, self._facts = size, rows, facts
-        lines = ",".join(changed)
-        return f'"session":{self._session},"size":[{size[0]},{size[1]}],"facts":{facts},"lines":{{{lines}}}'
-
-
-def _row(row: dict[str, Any]) -> str:
+def _row(row: Row) -> str:
     """A row of the list; the last rows of its screen are JSON already."""
     rest = {name: value for name, value in row.items() if name != TAIL}
-    return f'{_json(rest)[:-1]},"tail":[{",".join(row[TAIL])}]}}'
+    return f'{as_json(rest)[:-1]},"tail":[{",".join(row[TAIL])}]}}'
 
 
-def _json(value: Any) -> str:
+def as_json(value: Any) -> str:
+    """A value as a line has it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def number_of(asked: Asked) -> int:
+    """The number of the page that asks; 0: it has none.
+
+    Raises:
+        InvalidArgument
+    """
+    page = integer_of(asked, "page") or 0
+    if page and not LEAST_PAGE <= page <= MOST_PAGE:
+        raise InvalidArgument(f"page is a number from {LEAST_PAGE} to {MOST_PAGE}.")
+    return page
