@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "contract": {"errors"},
     "terminal": VALUES,
     "drawing": VALUES | {"terminal"},
-    "sandbox": {"errors"},
+    "sandbox": VALUES,
     "machine": MACHINE,
     "launch": {"errors"},
     "tmux": VALUES | {"machine", "terminal"},
