@@ -199,14 +199,14 @@ print(status, sum(name.startswith("tmuxmcp") for name in sys.modules), len(compl
 VERBS = [
     # words, most modules of ours, most dataclasses that are completed
     (["completion", "bash"], 28, 8),
-    (["new", "--name=a", "bash"], 250, 75),
-    (["list"], 250, 65),
-    (["view", "a"], 250, 65),
-    (["read", "a"], 250, 65),
-    (["run", "-s", "a", "true"], 250, 75),
-    (["history", "a"], 250, 65),
+    (["new", "--name=a", "bash"], 255, 75),
+    (["list"], 255, 65),
+    (["view", "a"], 255, 65),
+    (["read", "a"], 255, 65),
+    (["run", "-s", "a", "true"], 255, 75),
+    (["history", "a"], 255, 65),
     (["log", "a"], 152, 45),
-    (["kill", "--force", "a"], 250, 70),
+    (["kill", "--force", "a"], 255, 70),
 ]
 """What a command brings into its process; each module and each dataclass is a part of a millisecond of every start."""
 
