@@ -24,6 +24,7 @@ from tmuxmcp.errors import (
     SessionNotFound,
     TmuxMcpError,
     Unauthorized,
+    Unsupported,
 )
 from tmuxmcp.nodes import gateway as gateway_module
 from tmuxmcp.nodes import placing
@@ -365,3 +366,10 @@ async def test_a_default_session_for_which_there_is_no_room_is_placed_elsewhere_
     machines.there[first].owners["other"] = ""
     fleet._looked_at = -1e9
     assert not (await fleet.get_session()).session_id.endswith(f"@{first}")
+
+
+async def test_a_fleet_gives_no_panes_and_says_where_one_is_to_be_had():
+    fleet, _ = a_fleet("n1")
+    with pytest.raises(Unsupported) as refused:
+        await fleet.pane("a@n1")
+    assert "open_broker()" in refused.value.hint

@@ -28,7 +28,7 @@ from tmuxmcp.contract.request import Operation, R, Request
 from tmuxmcp.contract.requests import CreateSession, Read, Run, Send
 from tmuxmcp.contract.results import HealthResult, Result, SendResult
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import InvalidArgument, TmuxMcpError
+from tmuxmcp.errors import InvalidArgument, TmuxFailed, TmuxMcpError, Unauthorized
 from tmuxmcp.gate import reaching
 from tmuxmcp.gate.gate import Gate
 from tmuxmcp.gate.target import Target, Targets
@@ -63,6 +63,8 @@ from tmuxmcp.tmux.server import Tmux
 from tmuxmcp.waiting.watch import Changed, Watch
 
 if TYPE_CHECKING:
+    import libtmux
+
     from tmuxmcp.recording.recordings import Cast
 
 log = logging.getLogger(__name__)
@@ -308,6 +310,36 @@ class Broker(Operations):
 
         asked = call or self._own_call()
         return await recordings.newest(await self._to_read(session_id, asked), most_bytes, asked)
+
+    async def pane(self, session_id: str) -> libtmux.Pane:
+        """A running session's pane as libtmux's object, for what tmux can do and no operation does.
+
+        What is done with it passes neither lease nor policy nor audit, and blocks the thread. It stays valid until the
+        session ends, also after this broker is closed.
+
+        Raises:
+            SessionNotFound
+            SessionExited: the program has ended, or the pane is lost.
+            SessionTaken: a person holds it.
+            Unauthorized: it is the default session of another caller.
+            TmuxFailed: tmux did not answer.
+        """
+        from tmuxmcp.tmux import library  # late: for who uses it alone
+
+        session = await self.registry.existing(session_id)
+        pane = await session.alive()
+        lease.refuse(session)
+        if session.meta.owner not in ("", self._own.caller):
+            raise Unauthorized(
+                f"Session {session.id} is the default session of another caller, {session.meta.owner}.",
+                hint="Make a session with a name, or open the broker in that caller's name: open_broker(caller=NAME).",
+                session_id=session.id,
+            )
+        found = await library.pane_of(self.tmux, pane)
+        if found is None:
+            await session.alive()
+            raise TmuxFailed(f"The pane of session {session.id} changed meanwhile.", hint="Try again.")
+        return found
 
     async def _to_read(self, session_id: str, call: Call) -> Session:
         found: list[Session] = []

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import anyio
 import anyio.abc
@@ -488,6 +488,18 @@ class Gateway(Operations):
         raise Unsupported(
             "A gateway of many machines makes no recordings.",
             hint="export_recording makes a file on the session's own machine.",
+        )
+
+    async def pane(self, session_id: str) -> NoReturn:
+        """Refuse: a pane can be used on the session's own machine alone.
+
+        Raises:
+            Unsupported
+        """
+        raise Unsupported(
+            "A fleet gives no panes: libtmux reaches the tmux of its own machine alone.",
+            hint="Run the program on the session's machine, with open_broker() and the id without @NODE.",
+            session_id=session_id,
         )
 
     async def follow(self, session_id: str, since: int = 0, call: Call | None = None) -> AsyncIterator[Change]:

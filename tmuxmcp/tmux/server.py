@@ -1,7 +1,8 @@
 """The tmux server behind our socket: find the binary, start it, talk to it, find it again when it was lost.
 
 Started through libtmux in an environment of its own, with our `tmux.conf`; the user's `~/.tmux.conf` and TMUX
-variables have no influence. Everything after the start goes through the control client.
+variables have no influence. Everything after the start goes through the control client. Each broker asks at its start
+who has the socket: that is one process of tmux without libtmux, whose import takes longer than all else of the start.
 """
 
 from __future__ import annotations
@@ -20,13 +21,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
 
 from tmuxmcp.errors import InvalidArgument, PermissionDenied, TmuxFailed, TmuxUnavailable
 from tmuxmcp.machine import locks
+from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.tmux.control import CONTROL_SESSION, ControlClient, Reply, command, sequence
+
+if TYPE_CHECKING:
+    import libtmux
 
 log = logging.getLogger(__name__)
 
@@ -395,21 +401,28 @@ class Tmux:
             pass
         return None
 
-    def _start(self) -> None:
-        """Start the server with libtmux, whose processes inherit our environment: hence the wrapper."""
+    def library(self, *, starts: bool = False) -> libtmux.Server:
+        """Our server as libtmux's object: on our socket, by our tmux and in our environment.
+
+        libtmux gives its processes the environment of whoever calls it, so it runs a script of ours in tmux's place.
+
+        Args:
+            starts: a command may start the server. If not, none does: one that libtmux starts would not be ours.
+        """
         import libtmux
 
-        wrapper = self.state_dir / "tmux"
+        wrapper = self.state_dir / ("tmux" if starts else "libtmux")
         variables = shlex.join(f"{name}={value}" for name, value in self.environment().items())
-        words = f'env -i {variables} {shlex.quote(self.binary)} -u "$@"'
+        words = f'env -i {variables} {shlex.quote(self.binary)} {"-u" if starts else "-N -u"} "$@"'
         script = f"#!/bin/sh\ncd / && umask 077 && exec {_unblocking()}{words}\n"
-        wrapper.write_text(script)
-        wrapper.chmod(0o700)
+        write_atomically(wrapper, script, mode=0o700)
+        return libtmux.Server(socket_path=self.socket, config_file=str(config_file()), tmux_bin=wrapper)
+
+    def _start(self) -> None:
         if self.socket.exists() and not stat.S_ISSOCK(self.socket.lstat().st_mode):
             raise PermissionDenied(f"{self.socket} is not a socket.", hint="Remove it, or set another state_dir.")
-        server = libtmux.Server(socket_path=self.socket, config_file=str(config_file()), tmux_bin=wrapper)
         mark = ["set-option", "-g", "@tmuxmcp_server", "1"]
-        done = server.cmd("start-server", ";", *mark, ";", "display-message", "-p", "#{pid}")
+        done = self.library(starts=True).cmd("start-server", ";", *mark, ";", "display-message", "-p", "#{pid}")
         if not done.stdout:
             raise TmuxFailed(f"The tmux server did not start: {' '.join(done.stderr) or 'no reason given'}.")
         number = self.state_dir / "tmux.pid"
