@@ -8,6 +8,7 @@ import tracemalloc
 from itertools import pairwise
 from typing import Any
 
+import pyte
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -521,3 +522,26 @@ def test_address_behind_text_stays_with_it() -> None:
     stream.feed(b"f")
     assert drawn.snapshot() == stream.snapshot()
     assert drawn.snapshot().grid[2][0].style.link == "http://open/"
+
+
+def test_what_is_left_to_pyte_is_known():
+    """A method that a new pyte adds or renames would draw in cells that nobody shows: it is replaced, or named here."""
+    unused = {
+        "debug",
+        "default_char",
+        "define_charset",
+        "ensure_hbounds",
+        "ensure_vbounds",
+        "linefeed",
+        "report_device_attributes",
+        "report_device_status",
+        "select_graphic_rendition",
+        "set_icon_name",
+        "shift_in",
+        "shift_out",
+        "write_process_input",
+    }
+    ours = {name for base in Screen.__mro__ if base.__module__.startswith("tmuxmcp") for name in vars(base)}
+    theirs = {name for name in vars(pyte.Screen) if not name.startswith("__")}
+    assert theirs - ours == unused | {"set_title"}
+    assert len(theirs & ours) == 34
