@@ -51,7 +51,7 @@ MAY_IMPORT = {
     "jsonc": set(),
     "config": VALUES | {"gate"},
     "traces": {"errors", "machine"},
-    "app": VALUES | {"traces", "broker", "config", "faces", "gate", "machine", "nodes", "page"},
+    "app": VALUES | {"traces", "broker", "config", "faces", "gate", "machine", "nodes", "page", "programs"},
     "doctor": BROKER | {"app", "broker", "clients", "config", "faces", "nodes"},
     "demo": {"cli", "contract", "tmux"},
     "cli": BROKER - {"drawing", "launch", "sandbox", "readiness", "ssh", "tmux"}

@@ -142,6 +142,10 @@ def run_stdio(settings: Settings) -> None:
     setup_logging(settings.log_level, settings.log_format)
     _warn_of_root()
     # All that is imported anywhere below, so that `freeze` keeps it out of every later collection.
+    import tmuxmcp.broker.broker
+    import tmuxmcp.faces.mcp
+    import tmuxmcp.faces.stdio
+    import tmuxmcp.programs.machine  # noqa: F401  # as all of these
 
     gc.freeze()
     gc.enable()
@@ -193,6 +197,9 @@ def run_http(settings: Settings, *, no_token: bool = False) -> None:
     """
     setup_logging(settings.log_level, settings.log_format)
     _warn_of_root()
+    import tmuxmcp.faces.http
+    import tmuxmcp.faces.listener
+    import tmuxmcp.programs.machine  # noqa: F401  # as all of these
 
     gc.freeze()
     gc.enable()
