@@ -4,31 +4,37 @@ from __future__ import annotations
 
 import base64
 import re
-import shutil
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.agent import Agent, ToolFailed, eventually
-from tests.conftest import SLOW, end_server, until_exists
+from tests.agent import Agent, ToolFailed, an_agent, eventually
+from tests.conftest import SLOW, until_exists
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.waiting import nextprompt
 
 READY_MS = int(10_000 * SLOW)
 
 
-@pytest.fixture(scope="module", params=["auto", "legacy"])
-def agent(request: pytest.FixtureRequest) -> Iterator[Agent]:
-    """Both protocol eras."""
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
-    with Agent(directory, "bash", mode=request.param) as agent:
-        yield agent
-    end_server(directory)
-    shutil.rmtree(directory, ignore_errors=True)
+both_eras = pytest.mark.parametrize("agent", ["auto", "legacy"], indirect=True)
+"""For one test of each tool: what follows from a tool's arguments, the protocol's era does not change."""
+
+
+@pytest.fixture(scope="module")
+def agent_of() -> Iterator[Callable[[str], Agent]]:
+    """The one agent of a protocol era; each has a server of its own."""
+    with ExitStack() as stack:
+        yield cache(lambda mode: stack.enter_context(an_agent("bash", mode=mode)))
+
+
+@pytest.fixture
+def agent(request: pytest.FixtureRequest, agent_of: Callable[[str], Agent]) -> Agent:
+    return agent_of(getattr(request, "param", "auto"))
 
 
 @pytest.fixture
@@ -49,6 +55,7 @@ def code_of(agent: Agent, tool: str, **arguments: object) -> str:
 # ---- create, list, get, destroy ----------------------------------------------------------------
 
 
+@both_eras
 def test_create_answers_with_every_field(agent: Agent):
     more = {"cwd": "/usr", "env": {"A": "b c"}, "ready_timeout_ms": READY_MS}
     made = agent.call("create_session", program="bash", name="full", rows=30, cols=100, **more)
@@ -63,6 +70,7 @@ def test_create_answers_with_every_field(agent: Agent):
     agent.call("destroy_session", session_id="full")
 
 
+@both_eras
 def test_session_facts_are_complete(agent: Agent, name: str):
     agent.run("printf '\\033]2;my title\\007'", session_id=name)
     agent.call("read", session_id=name, wait_for="ready")  # not while a machine under load still draws the prompt
@@ -109,6 +117,7 @@ def test_argv_is_exact_and_no_shell_splits_it(agent: Agent):
     agent.call("destroy_session", session_id=made["session_id"], force=True)
 
 
+@both_eras
 def test_destroy_says_how_it_ended(agent: Agent):
     agent.call("create_session", program="sleep", args=["1000"], name="sleeper", wait_ready=False)
     gone = agent.call("destroy_session", session_id="sleeper")
@@ -141,6 +150,7 @@ def test_destroy_kills_what_ignores_the_signal(agent: Agent):
     assert (gone["exit_signal"], gone["survivors"]) == ("KILL", [])
 
 
+@both_eras
 def test_list_has_a_row_for_each(agent: Agent, name: str):
     agent.call("create_session", program="sh", args=["-c", "exit 4"], name="four", wait_ready=False)
     eventually(lambda: agent.call("get_session", session_id="four")["exited"])
@@ -164,6 +174,7 @@ def test_fast_program_loses_nothing(agent: Agent):
 # ---- send --------------------------------------------------------------------------------------
 
 
+@both_eras
 def test_send_types_and_answers_when_the_program_is_done(agent: Agent, name: str):
     answer = agent.call("send", session_id=name, text="sleep 0.3; echo $((6*7))", enter=True)
     assert answer["sent_bytes"] == len("sleep 0.3; echo $((6*7))") + 1
@@ -237,6 +248,7 @@ def test_every_control_character_arrives(agent: Agent):
     agent.call("destroy_session", session_id=session, force=True)
 
 
+@both_eras
 def test_one_megabyte_of_text(agent: Agent, name: str, tmp_path: Path):
     line = "0123456789abcdef" * 60 + "\n"
     text = line * (1_000_000 // len(line))
@@ -277,6 +289,7 @@ def test_key_notations(agent: Agent, name: str, keys: dict, shown: str):
 # ---- read --------------------------------------------------------------------------------------
 
 
+@both_eras
 def test_cursors_belong_to_the_caller(agent: Agent, name: str):
     agent.call("send", session_id=name, text="echo first", enter=True)
     again = agent.call("read", session_id=name)
@@ -290,6 +303,7 @@ def test_cursors_belong_to_the_caller(agent: Agent, name: str):
     assert everything["next_offset"] >= new["next_offset"]
 
 
+@both_eras
 def test_raw_view_is_the_logs_bytes(agent: Agent, name: str):
     agent.run("printf '\\001\\377raw'", session_id=name)
     log = (agent.state_dir / "sessions" / name / "out.raw").read_bytes()
@@ -311,6 +325,7 @@ def test_screen_view(agent: Agent, name: str):
     assert re.search(r"\x1b\[7mtwo(\x1b\[\d*m)+ three", colours["content"])
 
 
+@both_eras
 def test_wait_for_idle_pattern_exit_and_time_out(agent: Agent, name: str):
     agent.call("send", session_id=name, text="echo begin; sleep 0.6; echo the end", enter=True, read="none")
     found = agent.call("read", session_id=name, wait_for="pattern", pattern=r"^the (\w+)\n")
@@ -351,6 +366,7 @@ def test_waits_are_clamped_and_say_so(agent: Agent, state_dir: Path):
         assert (answer["outcome"], answer["effective_timeout_ms"]) == ("timeout", 300)
 
 
+@both_eras
 def test_long_waits_send_progress(agent: Agent, name: str, tmp_path: Path):
     seen: list[tuple[float, str | None]] = []
 
@@ -369,6 +385,7 @@ def test_long_waits_send_progress(agent: Agent, name: str, tmp_path: Path):
     assert any("step" in (one[1] or "") for one in seen)
 
 
+@both_eras
 def test_cancellation_stops_the_wait_and_not_the_command(agent: Agent, name: str, tmp_path: Path):
     go = tmp_path / "go"
     arguments = {"command": f"{until_exists(go)}; touch {tmp_path}/done", "session_id": name}
@@ -392,6 +409,7 @@ def code_or_none(agent: Agent, name: str) -> str | None:
 # ---- resize, signal, health ----------------------------------------------------------------------
 
 
+@both_eras
 def test_resize_tells_the_program(agent: Agent, name: str):
     assert agent.call("resize", session_id=name, rows=40, cols=132) == {
         "session_id": name,
@@ -424,6 +442,7 @@ def test_scrollback_by_lines(agent: Agent, name: str):
     assert len(agent.call("read", session_id=name, view="scrollback")["content"].splitlines()) == 1000
 
 
+@both_eras
 def test_signal_reaches_the_foreground_or_all(agent: Agent, name: str):
     agent.run("sleep 100 &", session_id=name)
     agent.call("send", session_id=name, text="sleep 200", enter=True, read="none")
@@ -440,6 +459,7 @@ def test_signal_reaches_the_foreground_or_all(agent: Agent, name: str):
     assert ended["output"].count("Running") == 0
 
 
+@both_eras
 def test_health(agent: Agent):
     health = agent.call("health")
     assert health["version"].count(".") == 2
@@ -449,6 +469,7 @@ def test_health(agent: Agent):
     assert all(check["ok"] for check in health["checks"]), health["checks"]
 
 
+@both_eras
 def test_invisible_text_is_shown(agent: Agent, name: str):
     result = agent.run("printf 'a\\u202eb\\u200bc\\n'", session_id=name)
     assert result["output"] == "a<U+202E>b<U+200B>c\n"
@@ -526,15 +547,22 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("tool", "arguments", "code"), BAD, ids=lambda value: str(value)[:60])
-def test_bad_input_has_its_code_and_a_hint(agent: Agent, tool: str, arguments: dict, code: str):
-    before = {row["session_id"]: row["output_bytes"] for row in agent.call("list_sessions")["sessions"]}
-    with pytest.raises(ToolFailed) as failed:
-        agent.call(tool, **arguments)
-    assert failed.value.code == code
-    assert failed.value.error["hint"], "it must say what to do next"
-    after = {row["session_id"]: row["output_bytes"] for row in agent.call("list_sessions")["sessions"]}
-    assert {name: size for name, size in after.items() if name in before} == before, "another session was touched"
+@both_eras
+@pytest.mark.parametrize("tool", sorted({tool for tool, _, _ in BAD}))
+def test_bad_input_has_its_code_and_a_hint(agent: Agent, name: str, tool: str):
+    def written() -> dict[str, int]:
+        return {row["session_id"]: row["output_bytes"] for row in agent.call("list_sessions")["sessions"]}
+
+    agent.call("read", session_id=name, wait_for="ready")
+    before = written()
+    for arguments, code in ((arguments, code) for each, arguments, code in BAD if each == tool):
+        what = str(arguments)[:60]
+        with pytest.raises(ToolFailed) as failed:
+            agent.call(tool, **arguments)
+        assert failed.value.code == code, what
+        assert failed.value.error["hint"], f"{what}: it must say what to do next"
+        after = written()
+        assert {each: after.get(each) for each in before} == before, f"{what}: another session was touched"
 
 
 def test_an_exponential_pattern_does_not_hang(agent: Agent, name: str):
@@ -561,6 +589,7 @@ def test_a_line_too_long_for_a_line_reader_is_refused_not_cut(agent: Agent, name
     agent.call("send", session_id=name, key="C-c")
 
 
+@both_eras
 def test_input_to_an_ended_program_is_refused(agent: Agent):
     agent.call("create_session", program="true", name="over", wait_ready=False)
     eventually(lambda: agent.call("get_session", session_id="over")["exited"])
