@@ -22,13 +22,14 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.conftest import SLOW, end_server
 
-TOKENS = {name: f"{name}-0123456789abcdef" for name in ("agent", "other", "viewer", "boss")}
+TOKENS = {name: f"{name}-0123456789abcdef" for name in ("agent", "other", "viewer", "boss", "gateway")}
 TOKEN_FILE = f"""\
 # name   scopes  token
 agent    write   {TOKENS["agent"]}
 other    read,write {TOKENS["other"]}
 viewer   read    {TOKENS["viewer"]}
 boss     admin   {TOKENS["boss"]}
+gateway  person  {TOKENS["gateway"]}
 """
 
 

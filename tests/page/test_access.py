@@ -92,10 +92,11 @@ def test_a_persons_token_opens_no_tool(service: Service, state_dir: Path):
         assert client.get("/metrics").status_code == 401
 
 
-def test_nobody_is_given_the_scope_of_a_person(state_dir: Path):
+@pytest.mark.parametrize("scopes", ["write,person", "person,read", "person,person"])
+def test_a_persons_scope_stands_alone(state_dir: Path, scopes: str):
     file = state_dir / "wrong-tokens"
     file.touch(mode=0o600)
-    file.write_text("me person 0123456789abcdef\n")
+    file.write_text(f"me {scopes} 0123456789abcdef\n")
     words = ["serve", "--state-dir", str(state_dir), "--http", "0", "--token-file", str(file)]
     done = subprocess.run([sys.executable, "-m", "tmuxmcp", *words], capture_output=True, text=True, timeout=30 * SLOW)
     assert done.returncode == 2

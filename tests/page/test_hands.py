@@ -139,7 +139,7 @@ def test_only_the_page_that_holds_it_types(hand: Hand, service: Service):
 @pytest.mark.parametrize("what", ["take", "give-back", "type", "paste", "pause", "resume"])
 def test_tokens_of_clients_have_no_hands(service: Service, what: str):
     asked = {"session": "one", "page": ONE, "items": [{"text": "x"}], "text": "x"}
-    for name in ("", *TOKENS):
+    for name in TOKENS.keys() - {"gateway"} | {""}:
         answer = httpx2.post(f"{service.url}/page/{what}", json=asked, headers=bearer(name), timeout=20 * SLOW)
         assert (answer.status_code, answer.json()["error"]["code"]) == (401, "UNAUTHORIZED")
     assert facts(service)["taken_over"] is None

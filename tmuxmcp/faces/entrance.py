@@ -27,6 +27,7 @@ from tmuxmcp.errors import (
 )
 from tmuxmcp.faces.refusal import refusal
 from tmuxmcp.faces.rpc import encode
+from tmuxmcp.faces.tokens import PERSON as PERSON_SCOPE
 from tmuxmcp.faces.tokens import Token, Tokens, bearer
 from tmuxmcp.latedataclass import dataclass
 
@@ -57,7 +58,7 @@ TOKEN, GONE, KNOW = "tmuxmcp.token", "tmuxmcp.gone", "tmuxmcp.know"
 """Where the request's scope has its `Token`, the event that its client has left, and what tells the listener that a
 token came: it answers whether there is room for one more such client."""
 
-PERSON = Token("person", frozenset({"person"}), b"")
+PERSON = Token("person", frozenset({PERSON_SCOPE}), b"")
 """Whose a request of the page is. The scope opens no operation."""
 
 Count = Callable[[int, int, int], None]
@@ -164,6 +165,8 @@ class Entrance:
             raise Refused(403, PermissionDenied("The page does not answer to that Origin.", hint=hint))
         if self._knows_person(bearer(authorization)):
             return PERSON
+        if self._tokens is not None and (gateway := self._tokens.find(authorization, person=True)):
+            return gateway
         if path in self._open:
             return None
         raise Refused(401, Unauthorized("The page is not open to this.", hint="Open it anew: tmuxmcp page"))

@@ -6,7 +6,10 @@ A token has a name, which is its client's identity, and scopes. One token a line
     agent    write    6f1c...
     grafana  read     92ab...
 
-A line with a single word is a token named `default` that may do everything.
+A line with a single word is a token named `default` that may do every operation.
+
+The scope `person` stands alone: such a token opens the page, for a gateway whose own page has let somebody in, and no
+operation.
 """
 
 from __future__ import annotations
@@ -25,10 +28,12 @@ from tmuxmcp.latedataclass import dataclass
 
 VARIABLE = "TMUXMCP_TOKEN"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
+PERSON = "person"
 IMPLIED = {
     "read": frozenset({"read"}),
     "write": frozenset({"read", "write"}),
     "admin": frozenset({"read", "write", "admin"}),
+    PERSON: frozenset({PERSON}),
 }
 """What each scope allows: a wider one holds the narrower."""
 
@@ -64,15 +69,19 @@ class Tokens:
     def __len__(self) -> int:
         return len(self._tokens)
 
-    def find(self, authorization: str | None) -> Token | None:
-        """The token in an `Authorization` header; compared with every one, in constant time."""
+    def find(self, authorization: str | None, *, person: bool = False) -> Token | None:
+        """The token in an `Authorization` header; compared with every one, in constant time.
+
+        Args:
+            person: one of the scope `person` is wanted, and no other counts; else none of these does.
+        """
         given = bearer(authorization)
         if not given:
             return None
         digest = _digest(given)
         found = None
         for token in self._tokens:
-            if hmac.compare_digest(token.digest, digest):
+            if hmac.compare_digest(token.digest, digest) and (PERSON in token.scopes) == person:
                 found = token
         return found
 
@@ -130,10 +139,13 @@ def only_token(file: Path) -> str:
 
 
 def _parse(words: list[str], where: str) -> Token:
-    hint = "A line is a token, or: NAME SCOPES TOKEN, with scopes out of read, write, admin and commas between."
+    hint = (
+        "A line is a token, or: NAME SCOPES TOKEN, with scopes out of read, write, admin and commas between, or person."
+    )
     name, scopes, token = words if len(words) == 3 else ("default", "admin", words[0])
     given = scopes.split(",")
-    if len(words) not in (1, 3) or not NAME.match(name) or not set(given) <= set(IMPLIED):
+    known = given == [PERSON] or set(given) <= IMPLIED.keys() - {PERSON}
+    if len(words) not in (1, 3) or not NAME.match(name) or not known:
         raise InvalidArgument(f"{where}, is not understood.", hint=hint)
     if not token.isascii() or not token.isprintable():
         raise InvalidArgument(f"{where}: a token is printable ASCII.", hint=hint)
