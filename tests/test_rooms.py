@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "recording": SESSIONS | {"programs", "waiting"},
     "broker": BROKER,
     "nodes": VALUES | {"broker", "gate", "machine", "reading", "recording", "sessions"},
-    "page": VALUES | {"broker", "drawing", "gate", "input", "machine", "people", "reading", "terminal"},
+    "page": VALUES | {"broker", "drawing", "gate", "input", "machine", "nodes", "people", "reading", "terminal"},
     "faces": VALUES | {"broker", "nodes", "page", "terminal"},
     "clients": {"errors", "jsonc"},
     "jsonc": set(),

@@ -209,11 +209,10 @@ def run_http(settings: Settings, *, no_token: bool = False) -> None:
 
 async def serve_http(settings: Settings, no_token: bool = False) -> None:
     """Serve over HTTP; see `run_http`."""
-    from tmuxmcp.broker.broker import Broker
     from tmuxmcp.faces import http, listener, tokens
     from tmuxmcp.faces.address import parse_address
     from tmuxmcp.page.codes import Keys
-    from tmuxmcp.page.desk import OwnDesk
+    from tmuxmcp.page.desk import desk_of
     from tmuxmcp.page.routes import Page
     from tmuxmcp.page.servers import told
 
@@ -232,10 +231,8 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
         async with open_served(settings, keeps_times=True) as broker:
             hosts = listener.hosts_of(opened, host) | set(settings.allowed_hosts)
             served = listener.served_at(opened)
-            page = None
-            if isinstance(broker, Broker):
-                page = Page(OwnDesk(broker), Keys(settings.state_dir, served.port), tokens.bearer)
-                broker.shows_page(served.url)
+            page = Page(desk_of(broker), Keys(settings.state_dir, served.port), tokens.bearer)
+            broker.shows_page(served.url)
             service = http.Service(
                 broker,
                 tokens=accepted,
@@ -248,7 +245,7 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
             address = ":".join(map(str, opened.getsockname()[:2]))
             log.info("serving %s on http://%s", served_from(settings), address)
             async with service.run():
-                with told(settings.state_dir, served) if page else nullcontext():
+                with told(settings.state_dir, served):
                     await listener.serve(
                         service.app,
                         opened,
@@ -332,16 +329,14 @@ class LateBroker:
         self._closing.set()
 
     async def _hold(self, *, task_status: anyio.abc.TaskStatus[AnyBroker]) -> None:
-        from tmuxmcp.broker.broker import Broker
-
         async with open_served(self._settings, keeps_times=True) as broker:
             self.caller = broker.claim_identity(self._key)
-            if self._settings.page and isinstance(broker, Broker):
+            if self._settings.page:
                 self._tasks.start_soon(self._show_page, broker)
             task_status.started(broker)
             await self._closing.wait()
 
-    async def _show_page(self, broker: Broker) -> None:
+    async def _show_page(self, broker: AnyBroker) -> None:
         """Show the page until the broker closes. What goes wrong with it is no reason for calls to fail."""
         from tmuxmcp.faces.beside import page_beside
 

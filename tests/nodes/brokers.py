@@ -20,12 +20,12 @@ NODES = ("n1", "n2", "n3")
 class Brokers:
     """The three, and the file."""
 
-    def __init__(self, directory: Path, services: dict[str, Service]) -> None:
-        self.directory, self.services = directory, services
+    def __init__(self, directory: Path, services: dict[str, Service], variables: dict[str, str]) -> None:
+        self.directory, self.services, self.variables = directory, services, variables
         self.file = directory / "brokers.toml"
-        token = directory / "token"
-        token.touch(mode=0o600)
-        token.write_text(TOKENS["agent"] + "\n")
+        for file, token in (("token", "agent"), ("person", "gateway")):
+            (directory / file).touch(mode=0o600)
+            (directory / file).write_text(TOKENS[token] + "\n")
         self.write()
 
     def write(self) -> None:
@@ -33,6 +33,7 @@ class Brokers:
         self.file.write_text(
             "".join(
                 f'[[brokers]]\nname = "{name}"\nurl = "{each.url}"\ntoken_file = "token"\n'
+                f'person_token_file = "person"\n'
                 f'labels = {{ kind = "test", zone = "{"a" if name == "n1" else "b"}" }}\n\n'
                 for name, each in self.services.items()
             )
@@ -51,19 +52,21 @@ class Brokers:
         """Start it on its old port."""
         old = self.services[name]
         self.services[name] = Service(
-            old.state_dir, "--http", f"127.0.0.1:{old.port}", "--max-sessions", "8", "--tools", "all"
+            old.state_dir,
+            *("--http", f"127.0.0.1:{old.port}", "--max-sessions", "8", "--tools", "all"),
+            **self.variables,
         )
 
 
 @contextmanager
-def three_brokers(directory: Path) -> Iterator[Brokers]:
-    """All of it; afterwards nothing is left."""
+def three_brokers(directory: Path, **variables: str) -> Iterator[Brokers]:
+    """All of it, with variables for the brokers; afterwards nothing is left."""
     places = {name: Path(tempfile.mkdtemp(prefix="tm-")) for name in NODES}
     services: dict[str, Service] = {}
     try:
         for name, place in places.items():
-            services[name] = Service(place, "--max-sessions", "8", "--tools", "all")
-        yield Brokers(directory, services)
+            services[name] = Service(place, "--max-sessions", "8", "--tools", "all", **variables)
+        yield Brokers(directory, services, variables)
     finally:
         for each in services.values():
             if each.process.poll() is None:

@@ -16,11 +16,12 @@ ONE = '[[brokers]]\nname = "n1"\nurl = "https://n1.example:8443/"\n'
 def test_entries_have_what_was_said_of_them(tmp_path: Path):
     text = (
         ONE + 'token_file = "t"\nlabels = {region = "eu"}\nssh = "me@n1"\n[[brokers]]\nname="a"\nurl="http://[::1]:1"\n'
+        'person_token_file = "p"\n'
     )
     contents = parse(text.encode(), tmp_path / "f")
     assert list(contents.entries) == ["a", "n1"]
     assert contents.entries["n1"] == Entry("n1", "https://n1.example:8443", tmp_path / "t", {"region": "eu"}, "me@n1")
-    assert contents.entries["a"] == Entry("a", "http://[::1]:1")
+    assert contents.entries["a"] == Entry("a", "http://[::1]:1", person_token_file=tmp_path / "p")
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from starlette.applications import Starlette
 
-from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import IoError
 from tmuxmcp.faces import listener
 from tmuxmcp.faces.entrance import Entrance
 from tmuxmcp.faces.tokens import Tokens, bearer
+from tmuxmcp.nodes.anybroker import AnyBroker
 from tmuxmcp.page import servers
 from tmuxmcp.page.codes import Keys
-from tmuxmcp.page.desk import OwnDesk
+from tmuxmcp.page.desk import desk_of
 from tmuxmcp.page.routes import Page
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 HOST = "127.0.0.1"
 
 
-async def page_beside(broker: Broker, state_dir: Path) -> None:
+async def page_beside(broker: AnyBroker, state_dir: Path) -> None:
     """Show the page, until cancelled.
 
     Raises:
@@ -31,7 +31,7 @@ async def page_beside(broker: Broker, state_dir: Path) -> None:
     """
     with _bound(state_dir) as opened:
         served = listener.served_at(opened)
-        page = Page(OwnDesk(broker), Keys(state_dir, served.port), bearer)
+        page = Page(desk_of(broker), Keys(state_dir, served.port), bearer)
         app = Entrance(
             Starlette(routes=page.routes()),
             Tokens([]),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,13 +23,13 @@ from starlette.routing import Route
 from tmuxmcp import __version__
 from tmuxmcp.contract.call import ALL_SCOPES, Call
 from tmuxmcp.contract.settings import DEFAULTS, BrokerSettings
-from tmuxmcp.errors import LOOK_BEFORE, Cancelled, InvalidArgument, Unsupported
+from tmuxmcp.errors import LOOK_BEFORE, Cancelled, InvalidArgument
 from tmuxmcp.faces.entrance import GONE, MAX_BODY, TOKEN, Entrance
 from tmuxmcp.faces.mcp import Context, Results, build_server
 from tmuxmcp.faces.metrics import Metrics
 from tmuxmcp.faces.rpc import Rpc, encode
 from tmuxmcp.faces.subscriptions import Subscriptions
-from tmuxmcp.faces.tokens import Token, Tokens
+from tmuxmcp.faces.tokens import PERSON, Token, Tokens
 from tmuxmcp.page.routes import Page
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Service:
         *,
         tokens: Tokens | None,
         hosts: Iterable[str],
-        page: Page | None,
+        page: Page,
         settings: BrokerSettings = DEFAULTS,
         tools: Sequence[str] = ("core",),
         results: Results = "both",
@@ -71,14 +71,14 @@ class Service:
         Args:
             tokens: those that are accepted; None: none is asked for.
             hosts: exact values of the Host header.
-            page: what a person's browser shows; None: nothing, and it is told so.
+            page: what a person's browser shows.
             settings: whose values the schemas give as defaults.
             tools: names of the tool sets that MCP offers; /rpc has every operation.
         """
         self._broker, self._page = broker, page
         self._stopping = anyio.Event()
         self._callers: dict[str, str] = {}
-        for name in [token.name for token in tokens] if tokens else [ANYBODY]:
+        for name in [token.name for token in tokens if PERSON not in token.scopes] if tokens is not None else [ANYBODY]:
             self._callers[name] = broker.claim_identity(f"http:{name}")
             log.info("the client %s is the caller %s", name, self._callers[name])
         self.metrics = Metrics()
@@ -106,8 +106,8 @@ class Service:
             tokens,
             hosts,
             self.metrics.request,
-            knows_person=page.knows if page else lambda token: False,
-            open_paths=page.open_paths if page else {"/"},
+            knows_person=page.knows,
+            open_paths=page.open_paths,
         )
 
     def _routes(self) -> Starlette:
@@ -117,7 +117,7 @@ class Service:
                 Route("/rpc", self._answer_rpc, methods=["POST"]),
                 Route("/healthz", self._healthz),
                 Route("/metrics", self._metrics),
-                *(self._page.routes() if self._page else [Route("/", self._no_page)]),
+                *self._page.routes(),
             ]
         )
         app.router.redirect_slashes = False
@@ -126,7 +126,7 @@ class Service:
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
         """Serve MCP sessions and subscribers while this is open."""
-        async with self._manager.run(), self._page.run() if self._page else nullcontext():
+        async with self._manager.run(), self._page.run():
             yield
 
     def close(self) -> None:
@@ -179,13 +179,6 @@ class Service:
         if not await self._broker.answers(HEALTH_S):
             return JSONResponse({"status": "tmux does not answer", "version": __version__}, 503)
         return JSONResponse({"status": "ok", "version": __version__})
-
-    async def _no_page(self, request: Request) -> Response:
-        error = Unsupported(
-            "A gateway of many machines shows no page.",
-            hint="The broker of each machine shows one with its own sessions: run `tmuxmcp page` there.",
-        )
-        return Response(encode({"error": error.as_dict()}), error.http_status, media_type="application/json")
 
     async def _metrics(self, request: Request) -> Response:
         return Response(await self.metrics.page(self._broker), media_type=CONTENT_TYPE_LATEST)

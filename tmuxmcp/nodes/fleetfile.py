@@ -4,6 +4,7 @@
     name = "n1"
     url = "https://n1.example:8443"
     token_file = "n1.token"
+    person_token_file = "n1.person"
     labels = { region = "eu" }
     ssh = "me@n1.example"
 
@@ -32,7 +33,7 @@ Said = Literal["open", "drained", "forgotten"]
 MAX_FILE = 1 << 20
 MOST_MACHINES = 1000
 
-KEYS = {"name", "url", "token_file", "labels", "ssh"}
+KEYS = {"name", "url", "token_file", "person_token_file", "labels", "ssh"}
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Entry:
     labels: Mapping[str, str] = field(default_factory=dict)
     ssh: str = ""
     """Where a person's ssh finds it; empty: nobody said."""
+    person_token_file: Path | None = None
+    """Of the token for what a person does whom the gateway's page has let in; None: nobody is let in there."""
 
 
 @dataclass(frozen=True)
@@ -156,20 +159,20 @@ def _tables(values: Mapping[str, Any], name: str, path: Path) -> list[dict[str, 
 
 
 def _entry(table: Mapping[str, Any], where: str, directory: Path) -> Entry:
-    hint = "A broker has name, url, and as you like token_file, labels and ssh."
+    hint = "A broker has name, url, and as you like token_file, person_token_file, labels and ssh."
     if unknown := sorted(table.keys() - KEYS):
         raise InvalidArgument(f"{where}: there is no {unknown[0]!r}.", hint=hint)
     labels = table.get("labels", {})
-    texts = [table.get(name, "") for name in ("name", "url", "token_file", "ssh")]
+    texts = [table.get(name, "") for name in ("name", "url", "token_file", "person_token_file", "ssh")]
     if not isinstance(labels, dict) or not all(isinstance(each, str) for each in (*texts, *labels.values())):
         raise InvalidArgument(f"{where}: names, labels and files are texts in quotes.", hint=hint)
-    name, url, token_file, ssh = texts
+    name, url, *token_files, ssh = texts
     if not url.startswith(("http://", "https://")):
         raise InvalidArgument(f"{where}: {url[:200]!r} is no URL of HTTP.", hint="Such as http://127.0.0.1:8000.")
     if ssh.startswith("-"):
         raise InvalidArgument(f"{where}: {ssh[:200]!r} is no host for ssh.", hint="Such as me@n1.example.")
-    token = Path(os.path.expanduser(token_file))
-    return Entry(check_node(name), url.rstrip("/"), directory / token if token_file else None, labels, ssh)
+    token, person = (directory / os.path.expanduser(each) if each else None for each in token_files)
+    return Entry(check_node(name), url.rstrip("/"), token, labels, ssh, person)
 
 
 def _mark(table: Mapping[str, Any], path: Path) -> Mark:

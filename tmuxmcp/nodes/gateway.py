@@ -13,7 +13,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -45,7 +45,7 @@ from tmuxmcp.gate.gate import authorize
 from tmuxmcp.nodes import ids, placing
 from tmuxmcp.nodes.names import check_node, joined, split
 from tmuxmcp.nodes.repeating import may_repeat
-from tmuxmcp.nodes.transport import Machine, Transport
+from tmuxmcp.nodes.transport import Machine, Transport, Visited
 from tmuxmcp.reading.listing import spell
 from tmuxmcp.sessions import identity
 
@@ -87,6 +87,7 @@ class Gateway(Operations):
         self._looking = anyio.Lock()
         self._listed: frozenset[str] = frozenset()
         self._began = time.monotonic()
+        self._page_url = ""
         self.listeners = 0
         """How many are told of changes now."""
 
@@ -231,7 +232,7 @@ class Gateway(Operations):
         while True:
             try:
                 async with _telling(call):
-                    return ids.told(await self.transport.call(node, request, call), node)
+                    return ids.told(await self.transport.call(node, request, call), node, self._page_url)
             except LookupError:
                 if self._homes.get(call.caller) == node:
                     del self._homes[call.caller]
@@ -473,6 +474,10 @@ class Gateway(Operations):
         """The sessions that were there at the last look."""
         return self._listed
 
+    def shows_page(self, url: str) -> None:
+        """Take note where a person can watch: facts of sessions tell it. It holds nothing that lets anybody in."""
+        self._page_url = url
+
     async def answers(self, timeout_s: float) -> bool:
         """Whether a machine answers within this time."""
         with anyio.move_on_after(timeout_s):
@@ -518,6 +523,23 @@ class Gateway(Operations):
             raise await self._no_such(node, there.session) from None
         except TmuxMcpError as error:
             raise ids.told_error(error, node) from None
+
+    @asynccontextmanager
+    async def visit(self, node: str, name: str, asked: Mapping[str, Any], silence_s: float) -> AsyncIterator[Visited]:
+        """Ask a machine's page for something, as `Transport.visit`: for a person whom the gateway's page has let in.
+
+        Raises:
+            SessionNotFound, NodeLost: there is no such machine.
+            NodeUnreachable, OutcomeUnknown, PermissionDenied
+        """
+        async with AsyncExitStack() as there:
+            try:
+                visited = await there.enter_async_context(self.transport.visit(node, name, asked, silence_s))
+            except LookupError:
+                raise await self._no_such(node, "") from None
+            except TmuxMcpError as error:
+                raise ids.told_error(error, node) from None
+            yield visited
 
     async def notify(
         self,

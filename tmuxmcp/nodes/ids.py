@@ -75,8 +75,12 @@ def path_of(word: str) -> tuple[str, str]:
     return (node, path or ".") if colon and is_node(node) else ("", word)
 
 
-def told(result: T, node: str) -> T:
-    """The result of a machine as a caller has it: ids name the machine."""
+def told(result: T, node: str, page_url: str = "") -> T:
+    """The result of a machine as a caller has it: ids name the machine.
+
+    Args:
+        page_url: where the gateway shows the page; empty: nowhere. That of the machine is on a loopback port there.
+    """
     changes: dict[str, Any] = {}
     for name in type(result).model_fields:
         value = getattr(result, name)
@@ -89,7 +93,8 @@ def told(result: T, node: str) -> T:
                 changes[name] = [told(each, node) for each in value]
     match result:
         case r.SessionFacts():
-            changes |= {"node": node, "watch_url": None}  # the page is on a loopback port there
+            watch_url = f"{page_url}/#session={joined(result.session_id, node)}" if page_url else None
+            changes |= {"node": node, "watch_url": watch_url}
         case r.SessionSummary():
             changes["node"] = node
         case r.RequestUserInputResult():

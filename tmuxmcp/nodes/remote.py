@@ -10,8 +10,8 @@ import base64
 import json
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from tmuxmcp.errors import (
 )
 from tmuxmcp.nodes import wire
 from tmuxmcp.nodes.fleetfile import Entry, FleetFile
-from tmuxmcp.nodes.transport import Machine, Tombstone
+from tmuxmcp.nodes.transport import Machine, Tombstone, Visited
 
 PATIENCE_S = 5.0
 """A broker that is started again is back in a second or two."""
@@ -192,10 +192,7 @@ class Remote:
     def _client(self, entry: Entry) -> httpx2.AsyncClient:
         headers = {"content-type": "application/json"}
         if entry.token_file:
-            try:
-                headers["authorization"] = f"Bearer {self._token_of(entry.token_file)}"
-            except (InvalidArgument, IoError, PermissionDenied) as error:
-                raise NodeUnreachable(f"The token for {entry.name}: {error.message}", hint=error.hint) from None
+            headers["authorization"] = f"Bearer {self._read_token(entry, entry.token_file)}"
         return httpx2.AsyncClient(
             base_url=entry.url,
             headers=headers,
@@ -205,10 +202,29 @@ class Remote:
             follow_redirects=False,
         )
 
+    def _read_token(self, entry: Entry, file: Path) -> str:
+        """
+        Raises:
+            NodeUnreachable: it cannot be read: nothing can be sent.
+        """
+        try:
+            return self._token_of(file)
+        except (InvalidArgument, IoError, PermissionDenied) as error:
+            raise NodeUnreachable(f"The token for {entry.name}: {error.message}", hint=error.hint) from None
+
     # ---- one call ------------------------------------------------------------------------------
 
     async def call(self, node: str, request: Request[R], call: Call) -> R:
         """One JSON-RPC call."""
+        broker = await self._known(node)
+        return await self._ask(broker, request, call, _bound_s(request, broker.max_wait_ms))
+
+    async def _known(self, node: str) -> _Broker:
+        """What speaks to a machine.
+
+        Raises:
+            LookupError: the file has none of this name, or it was given up.
+        """
         entry = self._file.read().entries.get(node)
         if entry is None or self._given_up(node):
             raise LookupError(node)
@@ -218,7 +234,7 @@ class Remote:
                 await self._health(broker)
             if self._given_up(node):
                 raise LookupError(node)
-        return await self._ask(broker, request, call, _bound_s(request, broker.max_wait_ms))
+        return broker
 
     async def _ask(self, broker: _Broker, request: Request[R], call: Call, bound_s: float) -> R:
         node = broker.entry.name
@@ -230,17 +246,50 @@ class Remote:
         asked = broker.client.build_request(
             "POST", "/rpc", content=json.dumps(body).encode(), headers=headers, timeout=timeout
         )
-        begun = time.monotonic()
-        try:
+        with _broken(broker):
             status, answer = await _exchange(broker.client, asked)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol) as error:
-            broker.known = False
-            raise NodeUnreachable(f"{node} does not answer: {_why(error)}.", url=broker.entry.url) from None
-        except (httpx2.HTTPError, ValueError) as error:
-            broker.known = False
-            after = f"after {time.monotonic() - begun:.1f} s"
-            raise OutcomeUnknown(f"The way to {node} broke {after}: {_why(error)}.", url=broker.entry.url) from None
         return _received(node, request, status, answer)
+
+    # ---- what a person asks ---------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def visit(self, node: str, name: str, asked: Mapping[str, Any], silence_s: float) -> AsyncIterator[Visited]:
+        """A request to the machine's page, with the token that lets a person in by this gateway."""
+        broker = await self._known(node)
+        request = broker.client.build_request(
+            "POST",
+            f"/page/{name}",
+            content=json.dumps(asked).encode(),
+            headers={"authorization": f"Bearer {self._person_token(broker.entry)}", "accept-encoding": "identity"},
+            timeout=httpx2.Timeout(silence_s, connect=CONNECT_S),
+        )
+        with _broken(broker):
+            response = await broker.client.send(request, stream=True)
+        try:
+            if response.status_code == 401:
+                hint = f"In {node}'s file of tokens it has to be a line: NAME person TOKEN."
+                raise PermissionDenied(f"{node} does not take the person's token of this gateway.", hint=hint)
+            length = response.headers.get("content-length", "")
+            yield Visited(
+                response.status_code,
+                response.headers.get("content-type", ""),
+                int(length) if length.isdigit() else None,
+                _pieces(broker, response),
+            )
+        finally:
+            with anyio.CancelScope(shield=True):
+                await response.aclose()
+
+    def _person_token(self, entry: Entry) -> str:
+        """
+        Raises:
+            PermissionDenied: there is none.
+            NodeUnreachable: it cannot be read.
+        """
+        if entry.person_token_file is None:
+            hint = f"Give {entry.name} a person_token_file in {self._file.path}."
+            raise PermissionDenied(f"This gateway has no person's token for {entry.name}.", hint=hint)
+        return self._read_token(entry, entry.person_token_file)
 
     # ---- following -----------------------------------------------------------------------------
 
@@ -296,6 +345,33 @@ class Remote:
         """Those of the file."""
         marks = self._file.read().marks
         return [marks[node].tombstone for node in sorted(marks) if marks[node].said == "forgotten"]
+
+
+@contextmanager
+def _broken(broker: _Broker) -> Iterator[None]:
+    """Say what it means when the way breaks while this is open.
+
+    Raises:
+        NodeUnreachable: nothing was sent.
+        OutcomeUnknown: it may have been sent.
+    """
+    node, url, begun = broker.entry.name, broker.entry.url, time.monotonic()
+    try:
+        yield
+    except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol) as error:
+        broker.known = False
+        raise NodeUnreachable(f"{node} does not answer: {_why(error)}.", url=url) from None
+    except (httpx2.HTTPError, ValueError) as error:
+        broker.known = False
+        after = f"after {time.monotonic() - begun:.1f} s"
+        raise OutcomeUnknown(f"The way to {node} broke {after}: {_why(error)}.", url=url) from None
+
+
+async def _pieces(broker: _Broker, response: httpx2.Response) -> AsyncIterator[bytes]:
+    """The bytes of an answer as they come."""
+    with _broken(broker):
+        async for piece in response.aiter_bytes():
+            yield piece
 
 
 async def _exchange(client: httpx2.AsyncClient, asked: httpx2.Request) -> tuple[int, Any]:

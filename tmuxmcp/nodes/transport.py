@@ -7,8 +7,9 @@ so does the result.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.follow import Change
@@ -48,6 +49,20 @@ class Tombstone:
     """Of the machine that was meant; empty: nobody knew it, and every machine of that name is meant."""
     at: str
     """ISO 8601, UTC."""
+
+
+@dataclass(frozen=True)
+class Visited:
+    """What a machine's page answers."""
+
+    status: int
+    """As of HTTP."""
+    kind: str
+    """The type of its content."""
+    length: int | None
+    """Its bytes; None: that is not known before."""
+    pieces: AsyncIterator[bytes]
+    """Raises OutcomeUnknown when the way breaks."""
 
 
 class Transport(Protocol):
@@ -91,6 +106,23 @@ class Transport(Protocol):
             LookupError: no machine of the fleet has this name, or it was given up.
             NodeUnreachable: the machine was away for too long.
             TmuxMcpError: what the machine's broker answers.
+        """
+
+    def visit(
+        self, node: str, name: str, asked: Mapping[str, Any], silence_s: float
+    ) -> AbstractAsyncContextManager[Visited]:
+        """Ask a machine's page for something, once, in the name of a person whom the gateway's own page has let in.
+
+        Args:
+            name: what is asked, as in `/page/NAME`.
+            asked: names sessions as the machine does.
+            silence_s: longest time without a byte of the answer.
+
+        Raises:
+            LookupError: no machine of the fleet has this name, or it was given up.
+            NodeUnreachable: nothing was sent.
+            OutcomeUnknown: the way broke when it may have been sent.
+            PermissionDenied: the machine lets nobody in who comes by this gateway.
         """
 
     async def drain(self, node: str, drained: bool) -> None:

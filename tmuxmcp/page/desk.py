@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 from starlette.routing import Route
@@ -17,6 +17,9 @@ from tmuxmcp.page.hands import Handling
 from tmuxmcp.page.listing import Listing
 from tmuxmcp.page.overview import Overview
 from tmuxmcp.page.stream import Stream, Wish
+
+if TYPE_CHECKING:
+    from tmuxmcp.nodes.anybroker import AnyBroker
 
 
 class Desk(Protocol):
@@ -71,3 +74,12 @@ class OwnDesk:
                     await screens.show(self._broker, session_id, stream)
                     await anyio.sleep_forever()
             await anyio.sleep_forever()
+
+
+def desk_of(broker: AnyBroker) -> Desk:
+    """What answers the pages of a server, for what it serves."""
+    if isinstance(broker, Broker):
+        return OwnDesk(broker)
+    from tmuxmcp.page.fleetdesk import FleetDesk  # late: most servers have one machine
+
+    return FleetDesk(broker)

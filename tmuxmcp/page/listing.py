@@ -12,6 +12,9 @@ from tmuxmcp.page.waits import Wait
 
 Row = dict[str, Any]
 
+Missing = dict[str, str]
+"""A machine of which nothing is told, and why: `node`, `code`, `message`, `hint`; without a name: it is the fleet."""
+
 
 class Listing:
     """What is told to pages, who may be as slow as they like. Who fills it in says how."""
@@ -19,6 +22,7 @@ class Listing:
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
         self.waits: list[Wait] = []
+        self.missing: list[Missing] = []
         self.version = 0
         self.lookers = 0
         """Pages that are open."""
@@ -69,4 +73,4 @@ class Listing:
 
     def _forget(self) -> None:
         """Nobody looks any more."""
-        self.rows, self.waits = {}, []
+        self.rows, self.waits, self.missing = {}, [], []

@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.page.answers import HEADERS, Asked, integer_of, text_of
-from tmuxmcp.page.listing import Listing, Row
+from tmuxmcp.page.listing import Listing, Missing, Row
 from tmuxmcp.page.waits import Wait
 
 BEAT_S = 10
@@ -118,6 +118,7 @@ class Stream(Response):
     async def _list(self) -> None:
         sent: dict[str, Row] | None = None
         told: list[Wait] | None = None
+        missing: list[Missing] = []
         version = 0
         while True:
             await self._listing.change(version)
@@ -127,11 +128,13 @@ class Stream(Response):
                 changed = [_row(row) for name, row in rows.items() if before.get(name) is not row]
                 gone = [name for name in before if name not in rows]
                 waits = self._listing.waits
-                if changed or gone or waits is not told:
+                lacking = self._listing.missing
+                if changed or gone or waits is not told or lacking != missing:
                     more = "" if waits is told else f',"waits":{as_json(waits)},"now_ms":{round(time.time() * 1000)}'
+                    more += "" if lacking == missing else f',"missing":{as_json(lacking)}'
                     more += "" if sent is not None else ',"whole":true'  # what a page knows beside these is gone
                     await self._say("list", f'"rows":[{",".join(changed)}],"gone":{as_json(gone)}{more}')
-                sent, told = rows, waits
+                sent, told, missing = rows, waits, lacking
 
 
 def _row(row: Row) -> str:

@@ -16,14 +16,14 @@ from tmuxmcp import __version__
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
 from tmuxmcp.contract.request import R, Request
-from tmuxmcp.errors import InvalidArgument, NodeUnreachable, OutcomeUnknown, TmuxMcpError
+from tmuxmcp.errors import InvalidArgument, NodeUnreachable, OutcomeUnknown, TmuxMcpError, Unsupported
 from tmuxmcp.machine import ourselves
 from tmuxmcp.nodes import wire
 from tmuxmcp.nodes.ray import LABEL, cluster_of, need_ray
 from tmuxmcp.nodes.ray.child import Bridge, Watcher
 from tmuxmcp.nodes.ray.door import change_received
 from tmuxmcp.nodes.ray.secret import environment
-from tmuxmcp.nodes.transport import Machine, Tombstone
+from tmuxmcp.nodes.transport import Machine, Tombstone, Visited
 
 PATIENCE_S = 20.0
 """So long a look is asked for again: a door that died is back after 3 s, on a busy machine after 10."""
@@ -159,6 +159,13 @@ class RayTransport:
                         since = max(since, change.until)
                     case Exit() | Lost() | Destroyed():
                         return
+
+    @asynccontextmanager
+    async def visit(self, node: str, name: str, asked: Mapping[str, Any], silence_s: float) -> AsyncIterator[Visited]:
+        """Refuse: no page is reached by a door."""
+        await self._check(node)
+        raise Unsupported("A machine's page is not reached over Ray.", hint="Run `tmuxmcp page` on that machine.")
+        yield
 
     async def _check(self, node: str) -> None:
         """

@@ -40,15 +40,19 @@ export class Waits {
     return [...this.cards.values()].filter((card) => card.waits && card.wait.kind !== "held" && card.wait.session_id === session).length;
   }
 
-  /** Takes all that waits now, and the server's clock; gives what is new. */
-  take(waits, nowMs) {
+  /** Takes all that waits now, and the server's clock; gives what is new. `missing(id)`: its machine tells nothing. */
+  take(waits, nowMs, missing) {
     this.skewMs = nowMs - Date.now();
     const ids = new Set(waits.map((wait) => wait.id));
     const fresh = waits.filter((wait) => !this.cards.has(wait.id)); // one that is told to be over stays so
     for (const wait of fresh) {
       this.put(wait.kind === "held" ? new Held(wait) : wait.kind === "policy" ? new Question(wait) : new Request(wait));
     }
-    for (const [id, card] of this.cards) if (!ids.has(id) && card.waits) card.gone();
+    for (const [id, card] of this.cards) {
+      if (ids.has(id) || !card.waits) continue;
+      if (missing(card.wait.session_id || id)) this.forget(card); // it may well wait there: nobody knows
+      else card.gone();
+    }
     this.arrange();
     this.bring();
     return fresh;

@@ -111,17 +111,18 @@ export class Hands {
   }
 
   /** Takes what the list knows of the session. */
-  update(row) {
+  update(row, away) {
     this.row = row;
+    this.away = away;
     const mine = row?.taken_over?.page === PAGE;
     if (mine !== this.mine && !this.taking) {
       const left = SETTLES_MS - (performance.now() - (this.changedAt ?? -SETTLES_MS));
       if (left > 0) {
         clearTimeout(this.later);
-        this.later = setTimeout(() => this.update(this.row), left);
+        this.later = setTimeout(() => this.update(this.row, this.away), left);
         return;
       }
-      if (!mine) this.say(!row ? "The session is gone." : row.taken_over ? "It was taken elsewhere: what you type here goes nowhere." : "It was given back: agents may type again.");
+      if (!mine) this.say(away ? "Its machine does not answer: what you typed last may have arrived or not." : !row ? "The session is gone." : row.taken_over ? "It was taken elsewhere: what you type here goes nowhere." : "It was given back: agents may type again.");
       this.set(mine);
     } else this.show();
   }

@@ -22,7 +22,9 @@ export class List {
     setInterval(() => this.cards.forEach((card) => card.age()), 5000);
   }
 
-  update(rows) {
+  /** `partial`: there are sessions of which nothing is told. */
+  update(rows, partial) {
+    this.partial = partial;
     for (const [id, row] of rows) {
       if (!this.cards.has(id)) this.cards.set(id, new Card(id));
       this.cards.get(id).show(row);
@@ -50,7 +52,7 @@ export class List {
       number.textContent = String(elements.length);
       section.hidden = !elements.length;
     }
-    this.empty.hidden = this.cards.size > 0;
+    this.empty.hidden = this.cards.size > 0 || this.partial;
   }
 
   /** Moves the focus to the next or the previous card. */

@@ -3,6 +3,7 @@
 import { Waits } from "./answer.js";
 import { enter, forget, fragment, leave, Refused } from "./access.js";
 import { List } from "./list.js";
+import { Missing } from "./missing.js";
 import { Pause } from "./pause.js";
 import { make } from "./screen.js";
 import { Session } from "./session.js";
@@ -14,6 +15,7 @@ const app = document.getElementById("app");
 const rows = new Map();
 const list = new List();
 const waits = new Waits();
+const missing = new Missing();
 let session = null;
 
 const header = make("header", "top");
@@ -26,7 +28,13 @@ link.setAttribute("role", "status");
 const out = make("button", "out", "Sign out");
 out.title = "Forget in this tab, and on the server, that you were let in";
 out.addEventListener("click", signOut);
-const pauseAll = new Pause("", (text) => (pauseAll.button.title = text));
+const paused = make("p", "paused-not");
+paused.setAttribute("role", "status");
+paused.hidden = true;
+const pauseAll = new Pause("", (text) => {
+  paused.textContent = text;
+  paused.hidden = !text;
+});
 header.append(home, crumb, program, list.count, pauseAll.badge, list.filter, pauseAll.button, link, out);
 const spoken = make("p", "spoken");
 spoken.setAttribute("aria-live", "polite");
@@ -35,6 +43,7 @@ const wire = new Wire({ take, tell });
 
 function take(message) {
   if (message.kind === "list") {
+    if (message.whole || message.missing) missing.take(message.missing || []);
     const there = new Set(message.rows.map((row) => row.session_id));
     const gone = message.whole ? [...rows.keys()].filter((name) => !there.has(name)) : message.gone;
     for (const name of gone) rows.delete(name);
@@ -42,14 +51,14 @@ function take(message) {
       speak(rows.get(row.session_id), row);
       rows.set(row.session_id, row);
     }
-    if (message.waits) for (const wait of waits.take(message.waits, message.now_ms)) speakOf(wait);
+    if (message.waits) for (const wait of waits.take(message.waits, message.now_ms, (id) => missing.about(id))) speakOf(wait);
     for (const [id, row] of rows) row.waiting = waits.about(id);
     waits.stand(rows);
-    list.update(rows);
+    list.update(rows, missing.machines.length > 0);
     count();
     pauseAll.showAll(rows);
     const before = session?.row;
-    if (session) session.update(rows.get(session.id));
+    if (session) session.update(rows.get(session.id), missing.about(session.id));
     header.dataset.state = session?.element.dataset.state || "";
     if (session) program.textContent = session.row ? programOf(session.row) : "";
     if (before && session.row && before.created_at !== session.row.created_at) show(); // another one of that name
@@ -102,8 +111,8 @@ function show() {
   waits.mean(requestIn(fragment()), id);
   takeIn((request) => waits.mark(request));
   count();
-  app.replaceChildren(header, waits.element, session ? session.element : list.element, spoken);
-  if (session) session.update(rows.get(id));
+  app.replaceChildren(header, paused, missing.element, waits.element, session ? session.element : list.element, spoken);
+  if (session) session.update(rows.get(id), missing.about(id));
   wire.connect(session?.earlier ? "" : id);
 }
 

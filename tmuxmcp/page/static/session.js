@@ -77,13 +77,14 @@ export class Session {
     this.hands.close();
   }
 
-  /** Takes what is known of it from the list. */
-  update(row) {
+  /** Takes what is known of it from the list; `away`: why its machine tells nothing. */
+  update(row, away) {
     const before = this.row;
     const command = before?.command;
     this.row = row;
     if (!row) {
-      if (before) this.vanished();
+      if (away) this.vanished("its machine does not answer", away);
+      else if (before) this.vanished("not kept any more");
       return;
     }
     this.element.dataset.state = stateOf(row);
@@ -98,16 +99,18 @@ export class Session {
     }
   }
 
-  /** Nothing is kept of it any more. */
-  vanished() {
+  /** Nothing is known of it any more. */
+  vanished(why, away) {
     this.element.dataset.state = "over";
-    this.state.textContent = "not kept any more";
+    this.state.textContent = why;
     this.past.alive = false;
-    this.hands.update(undefined);
+    this.hands.update(undefined, away);
     this.pause.show("", false);
   }
 
   take(message) {
+    this.away = Boolean(message.away);
+    if (this.past.at === null) this.screen.element.classList.toggle("unknown", this.away);
     if (message.error) return this.say(`${message.error.message} ${message.error.hint || ""}`);
     if (message.over) return this.ended();
     this.notice.hidden = true;
@@ -130,7 +133,7 @@ export class Session {
   }
 
   back() {
-    this.screen.element.classList.remove("unknown");
+    this.screen.element.classList.toggle("unknown", Boolean(this.away));
     if (this.now) this.screen.show(this.now);
   }
 
