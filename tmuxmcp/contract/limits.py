@@ -9,6 +9,15 @@ from pydantic import BaseModel, ConfigDict, Field
 Level = Literal["none", "limits", "landlock", "bubblewrap"]
 """The sandbox that a session runs in."""
 
+WRAPPED: frozenset[Level] = frozenset({"bubblewrap"})
+"""Levels in which a wrapper runs the program: process ids and a terminal of its own, deaths told as exit codes."""
+
+SHORTCOMINGS: dict[Level, str] = {
+    "limits": "The best sandbox here keeps no files apart: the session can read and write what you can.",
+    "landlock": "The best sandbox here is Landlock: the session has no namespaces of its own.",
+}
+"""What a caller is told who relies on a sandbox of this level."""
+
 Wish = Literal["none", "auto", "required"]
 """What a caller or the settings ask for."""
 

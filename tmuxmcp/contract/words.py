@@ -33,6 +33,9 @@ Adopt = Literal["auto", "yes", "no", "undo"]
 View = Literal["new", "screen", "diff", "scrollback", "raw"]
 """What of a session a read gives."""
 
+SCREEN_VIEWS: frozenset[str] = frozenset({"screen", "diff"})
+"""Views of what is visible; the others are of what was printed."""
+
 PictureFormat = Literal["png", "svg", "html"]
 
 FilmFormat = Literal["cast", "cast2", "txt", "ansi", "html", "svg", "gif", "jsonl"]

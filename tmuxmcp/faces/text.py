@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.words import SCREEN_VIEWS
 from tmuxmcp.terminal.plain import sanitize
 
 PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,~-]+")
@@ -146,7 +147,7 @@ def _read(result: r.ReadResult) -> Fields:
     if result.command:
         yield from (("command", result.command.number), ("command_exit_code", result.command.exit_code))
         yield "command_text", (result.command.text or "")[:COMMAND_CHARS] or None
-    if result.view in ("screen", "diff"):
+    if result.view in SCREEN_VIEWS:
         yield from (("rows", result.rows), ("cols", result.cols))
         if result.cursor:
             yield "cursor", f"{result.cursor.row},{result.cursor.col}"

@@ -8,6 +8,7 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.words import SCREEN_VIEWS
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError, Unauthorized
 from tmuxmcp.input.secretreader import SecretReader
 from tmuxmcp.latedataclass import dataclass
@@ -180,7 +181,7 @@ def _finds_out(request: Request[Any]) -> bool:
     """Whether the operation finds out whether the pane is as it was when tmux last told of it."""
     if isinstance(request, q.Read):
         past = (request.at_offset, request.at_ms, request.command) != (None, None, None)
-        return request.view in ("screen", "diff") and request.wait_for == "none" and not past
+        return request.view in SCREEN_VIEWS and request.wait_for == "none" and not past
     return isinstance(request, q.Run) and not (
         request.adopt == "undo" or request.stdin is not None or request.request_id
     )
@@ -188,4 +189,4 @@ def _finds_out(request: Request[Any]) -> bool:
 
 def _asks_tmux_itself(request: Request[Any]) -> bool:
     """Whether the operation begins by asking tmux how the pane is."""
-    return isinstance(request, q.Screenshot) or (isinstance(request, q.Read) and request.view in ("screen", "diff"))
+    return isinstance(request, q.Screenshot) or (isinstance(request, q.Read) and request.view in SCREEN_VIEWS)

@@ -9,7 +9,7 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.contract.words import View
+from tmuxmcp.contract.words import SCREEN_VIEWS, View
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.searching import Searching
@@ -107,7 +107,7 @@ class Reading:
         if call.goes_on and call.goes_on(unseen := await self._unseen(session, answer, asked, call)):
             return unseen
         view = _view(asked)
-        if view in ("screen", "diff"):
+        if view in SCREEN_VIEWS:
             seen = await self._screen(session, view, asked, call)
         else:
             seen = await self._new_or_screen(session, wait, asked, call)

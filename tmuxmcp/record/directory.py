@@ -1,6 +1,6 @@
 """A session's directory, `STATE/sessions/ID/`: what lies there, who writes it, who reads it.
 
-Only this module spells these names, and the scripts of `tmux/`, which run without the package. Names and contents
+Only this module spells these names, and the scripts of `launch/`, which run without the package. Names and contents
 are fixed: brokers of several versions may work on one state directory.
 
 Everything there is the owner's alone: files have mode 0600, directories 0700. A small file is replaced, never changed

@@ -6,7 +6,7 @@ import os
 from dataclasses import field, fields
 from typing import Any, get_args
 
-from tmuxmcp.contract.limits import Level, Limits
+from tmuxmcp.contract.limits import SHORTCOMINGS, Level, Limits
 from tmuxmcp.contract.results import AppliedLimit, KeptBy
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import cgroup, inherited
@@ -70,10 +70,8 @@ class SessionBounds:
         loose = [name for name, by in self.kept_by.items() if by == "nobody"]
         if loose:
             said.append(f"Not enforced here, as no cgroup keeps it and root has no such limit: {', '.join(loose)}.")
-        if self.sandbox == "limits":
-            said.append("The best sandbox here keeps no files apart: the session can read and write what you can.")
-        if self.sandbox == "landlock":
-            said.append("The best sandbox here is Landlock: the session has no namespaces of its own.")
+        if self.sandbox in SHORTCOMINGS:
+            said.append(SHORTCOMINGS[self.sandbox])
         return " ".join(said) or None
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import anyio
 
-from tmuxmcp.contract.limits import Level, Limits
+from tmuxmcp.contract.limits import WRAPPED, Level, Limits
 from tmuxmcp.contract.requests import CreateSession
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import iso
@@ -393,7 +393,7 @@ class Creation:
             return
         code, _, reason = session.start.report.partition("\n")
         if not reason:
-            said = (await session.scan()).last_text.strip() if session.bounds.sandbox == "bubblewrap" else ""
+            said = (await session.scan()).last_text.strip() if session.bounds.sandbox in WRAPPED else ""
             code, reason = "TMUX_ERROR", said or "its launcher did not start the program"
         async with self.lock():
             if session.directory.is_there:  # nobody has given the name to another one

@@ -18,6 +18,7 @@ import signal
 import time
 from enum import StrEnum
 
+from tmuxmcp.contract.limits import WRAPPED
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.signals import signal_name
 from tmuxmcp.terminal.modes import PROMPT_SHELLS
@@ -278,8 +279,8 @@ def _exit_status(pane: Pane, program: str, sandbox: str) -> tuple[int | None, st
     code = pane.exit_code
     if code is None or os.path.basename(program) in PROMPT_SHELLS:
         return code, None
-    # bwrap tells every death by a signal as a shell does.
+    # The wrapper tells every death by a signal as a shell does.
     ambiguous = {128 + signal.SIGINT, 128 + signal.SIGPIPE}
-    if code in ambiguous or (sandbox == "bubblewrap" and 128 < code < 192):
+    if code in ambiguous or (sandbox in WRAPPED and 128 < code < 192):
         return None, signal_name(code - 128)
     return code, None

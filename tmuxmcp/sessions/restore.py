@@ -17,6 +17,7 @@ from tmuxmcp.errors import InvalidArgument, Unsupported
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.record.meta import Meta
+from tmuxmcp.sandbox import sandbox
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.modes import PROMPT_SHELLS
@@ -166,7 +167,7 @@ def _of(session: Session, look: Look) -> dict[str, Any]:
     else:
         found["cwd"] = _cwd(session, look)
         if session.bounds.sandbox != "none":
-            found["sandbox"] = "required" if session.bounds.sandbox == "bubblewrap" else "auto"
+            found["sandbox"] = "required" if sandbox.meets(session.bounds.sandbox, "required") else "auto"
     resized = session.events.resizes()
     rows, cols = (resized[-1].rows, resized[-1].cols) if resized else (meta.rows, meta.cols)
     found |= {"rows": rows, "cols": cols, "scrollback_lines": meta.scrollback_lines}

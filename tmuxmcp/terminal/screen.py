@@ -6,9 +6,9 @@ are those of `snapshot.py`, and `dirty` is not kept. Where terminals differ, tmu
 told that they run in tmux. Nothing here raises on any bytes, and no state grows without a bound. Pure: no I/O;
 questions to the terminal stay unanswered, because tmux has already answered them.
 
-What pyte gives to replays, pictures and recordings: the interface, that is the names and arguments of its 34 methods,
-`columns`, `lines`, `cursor`, `margins` and `tabstops`; how a screen begins (`__init__`); `set_title`; and the numbers of
-the modes. Its other methods stay unused: `tests/terminal/test_screen.py` lists them.
+What pyte gives to replays, pictures and recordings: the interface, that is the names and arguments of 34 methods,
+`columns`, `lines`, `cursor`, `margins` and `tabstops`; how a screen begins (`__init__`); `set_title`; and the numbers
+of the modes. Its other methods stay unused: `tests/terminal/test_screen.py` lists them.
 """
 
 from __future__ import annotations
