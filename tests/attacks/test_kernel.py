@@ -383,7 +383,7 @@ import json, sys
 from tmuxmcp.broker.health import _confinement
 from tmuxmcp.doctor import check_sandbox
 from tmuxmcp.errors import Unsupported
-from tmuxmcp.host import sandbox
+from tmuxmcp.sandbox import sandbox
 def refusal():
     try:
         return sandbox.choose("required")

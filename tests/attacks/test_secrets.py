@@ -148,7 +148,7 @@ LEVELS = [
 
 WITHOUT_BUBBLEWRAP = """
 import sys
-from tmuxmcp.host import bubblewrap
+from tmuxmcp.sandbox import bubblewrap
 bubblewrap.find = lambda: None
 from tmuxmcp.__main__ import main
 sys.exit(main())

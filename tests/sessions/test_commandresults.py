@@ -341,7 +341,7 @@ def begun_by_a_broker_that_is_killed(state_dir: Path) -> None:
     """Have a broker run a command that waits for Enter, and kill the broker."""
     program = f"""
 import anyio, pathlib
-from tmuxmcp.broker import run
+from tmuxmcp.running import run
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, NotRetained
