@@ -261,6 +261,23 @@ async def test_no_second_default_session_is_made_while_its_machine_is_away():
         assert sum(machines.placed().values()) == 1
 
 
+async def test_no_second_default_session_is_made_where_there_is_room_again():
+    fleet, machines = a_fleet("n1", "n2", "n3", room=1)
+    first, second, _ = placing.ranked(["n1", "n2", "n3"], "a")
+    machines.there[first].owners["full"] = ""
+    own = (await fleet.by("a").get_session()).session_id
+    assert own.endswith(f"@{second}")
+    del machines.there[first].owners["full"]
+    machines.there[second].away = True
+    with pytest.raises(NodeUnreachable) as away:
+        await Gateway(machines, BrokerSettings(state_dir=Path("/nowhere"))).by("a").get_session()
+    assert away.value.details["missing"] == [second]
+    assert not machines.there[first].owners
+    await machines.forget(second)  # an operator says that it is lost
+    another = Gateway(machines, BrokerSettings(state_dir=Path("/nowhere")))
+    assert (await another.by("a").get_session()).session_id.endswith(f"@{first}")
+
+
 async def test_a_wait_ends_with_the_first_machine_and_the_others_are_cancelled():
     fleet, machines = a_fleet("n1", "n2", "n3")
     for there in machines.there.values():

@@ -171,7 +171,8 @@ class Gateway(Operations):
         """The machine of the caller's default session, or on which it is to be made.
 
         A session that is there is found wherever it is. Else the first machine with room is taken, in an order that is
-        the caller's own, so that gateways that know nothing of each other take the same.
+        the caller's own, so that gateways that know nothing of each other take the same. A machine that does not answer
+        may have it, also where it is not the first: the first may have been full.
 
         Raises:
             NodeUnreachable: it may be on a machine that does not answer.
@@ -181,16 +182,23 @@ class Gateway(Operations):
             return self._homes[call.caller]
         found, missing = await self._everywhere(q.ListSessions(include_exited=False, limit=1), call)
         own = [node for node, listed in found.items() if listed.default_session_id]
-        node = own[0] if own else await self._first_with_room(call, missing)
+        if missing and not own:
+            raise NodeUnreachable(
+                f"{', '.join(missing)} did not answer, and your default session may be there.",
+                hint="Try again later, or make a session with create_session and name it. A machine that is gone for "
+                "good is given up with `tmuxmcp fleet forget`.",
+                missing=missing,
+            )
+        node = own[0] if own else await self._first_with_room(call)
         self._homes[call.caller] = node
         if len(self._homes) > MOST_HOMES:
             self._homes.popitem(last=False)
         return node
 
-    async def _first_with_room(self, call: Call, missing: list[str]) -> str:
+    async def _first_with_room(self, call: Call) -> str:
         known = {each.name: each for each in await self._look()}
         for name in placing.ranked(sorted(known), call.caller):
-            if name in missing or not known[name].alive:
+            if not known[name].alive:
                 raise NodeUnreachable(
                     f"{name} does not answer, and your default session may be there.",
                     hint="Try again later, or make a session with create_session and name it.",
