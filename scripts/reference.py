@@ -156,6 +156,7 @@ HTTP_PATHS = [
     ("`/mcp`", "POST, GET, DELETE", "yes", "MCP over streamable HTTP, in both protocol eras."),
     ("`/rpc`", "POST", "yes", "JSON-RPC 2.0."),
     ("`/metrics`", "GET", "yes", "Metrics for Prometheus."),
+    ("`/fleet/...`", "POST", "yes", "For gateways of [many machines](../howto/many-machines.md)."),
     ("`/healthz`", "GET", "no", "200 while tmux answers, else 503."),
     ("`/`", "GET", "no", "[The page](../howto/page.md) for a person's browser; it asks below `/page/`."),
     ("`/page/enter`", "POST", "no", "Exchanges a code of `tmuxmcp page` for a person's token."),

@@ -155,7 +155,7 @@ ELSEWHERE = {
     "secrets": "test_typed_secrets.py",
     "http": "test_service.py",
     "token_file": "test_service.py",
-    "fleet_secret": "nodes/test_ray.py",
+    "fleet_secret": "nodes/test_talking.py",
     "allowed_hosts": "test_service.py",
     "page": "page/test_beside.py",
     "fleet": "nodes/test_faces.py",

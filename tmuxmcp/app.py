@@ -120,7 +120,7 @@ async def open_door() -> AsyncIterator[Home]:
         IoError, PermissionDenied, InvalidArgument: settings or secret cannot be read.
         TmuxMcpError: as `open_broker`.
     """
-    from tmuxmcp.nodes.ray import secret
+    from tmuxmcp.nodes import secret
     from tmuxmcp.nodes.ray.door import Home
 
     settings = load_settings()
@@ -211,6 +211,7 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
     """Serve over HTTP; see `run_http`."""
     from tmuxmcp.faces import http, listener, tokens
     from tmuxmcp.faces.address import parse_address
+    from tmuxmcp.nodes import secret
     from tmuxmcp.page.codes import Keys
     from tmuxmcp.page.desk import desk_of
     from tmuxmcp.page.routes import Page
@@ -227,6 +228,7 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
     for token in accepted or ():
         if token.short:
             log.warning("the token %s is short: it can be guessed", token.name)
+    known = secret.known(settings.fleet_secret)
     with listener.bind(host, port, only_loopback=accepted is None) as opened:
         async with open_served(settings, keeps_times=True) as broker:
             hosts = listener.hosts_of(opened, host) | set(settings.allowed_hosts)
@@ -241,6 +243,7 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
                 settings=broker_settings(settings),
                 tools=settings.tools,
                 results=settings.results,
+                fleet_secret=known,
             )
             address = ":".join(map(str, opened.getsockname()[:2]))
             log.info("serving %s on http://%s", served_from(settings), address)

@@ -193,7 +193,8 @@ class Settings(BaseSettings):
     )
     fleet_secret: Path = Field(
         default_factory=lambda: home() / ".config" / "tmuxmcp" / "fleet-secret",
-        description="File of the secret that all machines of a fleet on Ray have; only you may read it",
+        description="File of the secret that all machines of a fleet have; only you may read it. Ray needs it; over "
+        "HTTP, machines believe a gateway that knows it that you call, and what you answer",
     )
     files_root: str = Field(default="", description="Directory beneath which the file tools stay; empty: no such bound")
     log_level: Literal["trace", "debug", "info", "warning", "error"] = Field(

@@ -28,7 +28,7 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.follow import Exit, Output
 from tmuxmcp.errors import InvalidArgument, NodeUnreachable, OutcomeUnknown, TmuxMcpError, Unauthorized, Unsupported
-from tmuxmcp.nodes.ray import secret
+from tmuxmcp.nodes import secret
 from tmuxmcp.nodes.ray.transport import RayTransport
 
 pytestmark = [

@@ -9,7 +9,8 @@ import pytest
 
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied, TmuxMcpError, Unsupported
 from tmuxmcp.nodes import ray as room
-from tmuxmcp.nodes.ray import frames, secret, starting
+from tmuxmcp.nodes import secret
+from tmuxmcp.nodes.ray import frames, starting
 
 
 def test_a_secret_is_made_once_and_is_private(tmp_path: Path) -> None:

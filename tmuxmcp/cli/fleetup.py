@@ -33,7 +33,8 @@ class Hung:
 
 def up(options: argparse.Namespace) -> int:
     """Start the first machine, if it is named; have all machines have a door of this version."""
-    from tmuxmcp.nodes.ray import cluster_of, need_ray, secret
+    from tmuxmcp.nodes import secret
+    from tmuxmcp.nodes.ray import cluster_of, need_ray
 
     settings = _settings(options)
     need_ray()
@@ -47,7 +48,8 @@ def up(options: argparse.Namespace) -> int:
 
 def join(options: argparse.Namespace) -> int:
     """Have this machine be one of the cluster that the setting names, and have a door."""
-    from tmuxmcp.nodes.ray import cluster_of, need_ray, secret
+    from tmuxmcp.nodes import secret
+    from tmuxmcp.nodes.ray import cluster_of, need_ray
 
     settings = _settings(options)
     if not settings.fleet.startswith("ray://"):
@@ -110,7 +112,7 @@ def _pair(text: str) -> tuple[str, str]:
 def _hang(options: argparse.Namespace, settings: Settings, address: str, only: str) -> int:
     """Have the machines that are there have doors of this version, and say of each what became of it."""
     from tmuxmcp.app import open_door
-    from tmuxmcp.nodes.ray import secret
+    from tmuxmcp.nodes import secret
 
     known = secret.read(settings.fleet_secret)
     os.environ.update(secret.environment(os.environ, settings.fleet_secret))  # before Ray looks there

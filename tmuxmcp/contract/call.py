@@ -66,6 +66,8 @@ class Call:
     """Digest of the question to which this call brings an answer; empty: it brings none."""
     person: bool = False
     """The person whose machine it is: a command line, a Python program. No policy judges it, no audit has it."""
+    enough: Callable[[], Awaitable[None]] | None = None
+    """`await enough()` returns when a wait is to end and to say how things stand; None: it goes on to its end."""
     goes_on: Callable[[ReadResult], bool] | None = None
     """Told how a wait ended, without content: True where more is typed at once, and nobody sees what is there."""
     untold: list[Callable[[], None]] = field(default_factory=list, repr=False, compare=False)

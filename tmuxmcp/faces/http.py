@@ -5,11 +5,12 @@ Here paths are given to what answers them; who may come in is `entrance`'s busin
 
 from __future__ import annotations
 
+import json
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -23,13 +24,16 @@ from starlette.routing import Route
 from tmuxmcp import __version__
 from tmuxmcp.contract.call import ALL_SCOPES, Call
 from tmuxmcp.contract.settings import DEFAULTS, BrokerSettings
-from tmuxmcp.errors import LOOK_BEFORE, Cancelled, InvalidArgument
+from tmuxmcp.errors import LOOK_BEFORE, Cancelled, InvalidArgument, TmuxMcpError, Unauthorized
 from tmuxmcp.faces.entrance import GONE, MAX_BODY, TOKEN, Entrance
 from tmuxmcp.faces.mcp import Context, Results, build_server
 from tmuxmcp.faces.metrics import Metrics
 from tmuxmcp.faces.rpc import Rpc, encode
 from tmuxmcp.faces.subscriptions import Subscriptions
-from tmuxmcp.faces.tokens import PERSON, Token, Tokens
+from tmuxmcp.faces.tokens import PERSON, Token, Tokens, bearer
+from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.nodes import secret
+from tmuxmcp.nodes.talks import Talks
 from tmuxmcp.page.routes import Page
 
 if TYPE_CHECKING:
@@ -43,6 +47,12 @@ ANYBODY = "anybody"
 CALLER_HEADER, CLIENT_HEADER, SCOPES_HEADER = "tmuxmcp-caller", "tmuxmcp-client", "tmuxmcp-scopes"
 """By which a gateway of many machines says in whose name it calls: each caller behind its token has a default session
 and read cursors of its own, and each client's `request_id`s are its own. The scopes are at most the token's."""
+
+GATEWAY_HEADER, PROOF_HEADER = "tmuxmcp-gateway", "tmuxmcp-fleet"
+"""What else a gateway says of its call, as JSON; and that it knows the fleet's secret. Without that proof it is only
+told how its own calls go on: it is not believed that the person calls, nobody is asked, and it gives no call its id."""
+
+CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 CALLER_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
@@ -65,6 +75,7 @@ class Service:
         settings: BrokerSettings = DEFAULTS,
         tools: Sequence[str] = ("core",),
         results: Results = "both",
+        fleet_secret: str = "",
     ) -> None:
         """Build the application.
 
@@ -74,8 +85,10 @@ class Service:
             page: what a person's browser shows.
             settings: whose values the schemas give as defaults.
             tools: names of the tool sets that MCP offers; /rpc has every operation.
+            fleet_secret: who shows that they know it is a gateway of many machines; empty: nobody is.
         """
         self._broker, self._page = broker, page
+        self._secret, self._talks = fleet_secret, Talks()
         self._stopping = anyio.Event()
         self._callers: dict[str, str] = {}
         for name in [token.name for token in tokens if PERSON not in token.scopes] if tokens is not None else [ANYBODY]:
@@ -115,6 +128,7 @@ class Service:
             routes=[
                 Route("/mcp", StreamableHTTPASGIApp(self._manager)),
                 Route("/rpc", self._answer_rpc, methods=["POST"]),
+                Route("/fleet/{what}", self._talk, methods=["POST"]),
                 Route("/healthz", self._healthz),
                 Route("/metrics", self._metrics),
                 *self._page.routes(),
@@ -160,11 +174,13 @@ class Service:
         try:
             own = Call(caller=self._caller(scope), scopes=_scopes(scope), client=_client(scope))
             call = _behind(request, own)
-        except InvalidArgument as error:
-            return Response(encode({"error": error.as_dict()}), 400, media_type="application/json")
+            said = self._said(request)
+        except (InvalidArgument, Unauthorized) as error:
+            return _refusal(error)
         try:
             async with unless({request.scope[GONE]: "The client has left."}):
-                reply = await self._rpc.answer(await request.body(), call)
+                with said.heard(self._talks, request, call) as heard:
+                    reply = await self._rpc.answer(await request.body(), heard, said.call_id)
         except Cancelled:
             return Response(status_code=503)  # to nobody
         headers = {}
@@ -175,6 +191,39 @@ class Service:
             return Response(status_code=204, headers=headers)
         return Response(reply.body, media_type="application/json", headers=headers)
 
+    def _said(self, request: Request) -> _Said:
+        """What a gateway says of its call, as far as it is believed.
+
+        Raises:
+            Unauthorized: it shows another secret than ours.
+            InvalidArgument: it is not understood.
+        """
+        proof = request.headers.get(PROOF_HEADER, "")
+        proven = bool(proof and self._secret)
+        if proven and not secret.proves(proof, self._secret, bearer(request.headers.get("authorization"))):
+            hint = "The file of the setting fleet_secret has to be the same on all machines of the fleet."
+            raise Unauthorized("The call does not have the fleet's secret of this machine.", hint=hint)
+        try:
+            return _Said.of(json.loads(request.headers.get(GATEWAY_HEADER, "{}")), proven)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise InvalidArgument(f"{GATEWAY_HEADER} is not understood.", hint="Gateways of tmuxmcp send it.") from None
+
+    async def _talk(self, request: Request) -> Response:
+        """What a gateway and its calls that go on have to say to each other."""
+        what = request.path_params["what"]
+        try:
+            said = self._said(request)
+            if what == "answer" and not said.proven:
+                raise Unauthorized("Only who knows the fleet's secret answers for a person.")
+            asked = json.loads(await request.body())
+            async with unless({request.scope[GONE]: "The client has left.", self._stopping: "The server stops."}):
+                told = await self._talks.do(what, _line(request, asked), asked)
+        except TmuxMcpError as error:
+            return _refusal(error)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return _refusal(InvalidArgument("This is not understood.", hint="Gateways of tmuxmcp ask here."))
+        return Response(encode(told), media_type="application/json")
+
     async def _healthz(self, request: Request) -> Response:
         if not await self._broker.answers(HEALTH_S):
             return JSONResponse({"status": "tmux does not answer", "version": __version__}, 503)
@@ -182,6 +231,52 @@ class Service:
 
     async def _metrics(self, request: Request) -> Response:
         return Response(await self.metrics.page(self._broker), media_type=CONTENT_TYPE_LATEST)
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What a gateway says of its call, as far as it is believed."""
+
+    proven: bool = False
+    """It knows the fleet's secret."""
+    call_id: str = ""
+    person: bool = False
+    answers: str = ""
+    talk: Mapping[str, Any] = field(default_factory=dict)
+    """What it wants to hear while the call goes on; empty: nothing."""
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any], proven: bool) -> _Said:
+        """Raises what comes of a value that is of another kind."""
+        talk = told.get("talk", {})
+        if talk:
+            talk = {"line": str(talk["line"]), "key": str(talk["key"]), "asks": talk["asks"], "tells": talk["tells"]}
+        if not proven:
+            return cls(talk=talk)
+        call_id = str(told.get("call_id", ""))
+        if call_id and not CALL_ID.fullmatch(call_id):
+            raise ValueError(call_id)
+        return cls(True, call_id, told.get("person") is True, str(told.get("answers", "")), talk)
+
+    @contextmanager
+    def heard(self, talks: Talks, request: Request, call: Call) -> Iterator[Call]:
+        """The call as it is to be done."""
+        # A token that may not write has nobody behind it who may do more.
+        call = replace(call, person=self.person and "write" in call.scopes, answers=self.answers)
+        if not self.talk:
+            yield call
+            return
+        with talks.of(_line(request, self.talk), self.talk, call, asks=self.proven) as made:
+            yield made
+
+
+def _line(request: Request, asked: Mapping[str, Any]) -> str:
+    """A gateway's name for its calls; behind another token it is another gateway."""
+    return f"{_client(request.scope)} {asked['line']}"
+
+
+def _refusal(error: TmuxMcpError) -> Response:
+    return Response(encode({"error": error.as_dict()}), error.http_status, media_type="application/json")
 
 
 def _scope(ctx: Context) -> Any:

@@ -18,7 +18,7 @@ from uuid import uuid4
 from pydantic.json_schema import models_json_schema
 
 from tmuxmcp import __version__
-from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.call import Call, CallAgain
 from tmuxmcp.contract.guesses import right_tool
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import NamesCall, Operation
@@ -65,11 +65,12 @@ class Rpc:
     ) -> None:
         self._broker, self._measure, self._settings = broker, measure, settings
 
-    async def answer(self, body: bytes, call: Call) -> Reply:
+    async def answer(self, body: bytes, call: Call, call_id: str = "") -> Reply:
         """Do what a body asks for: one call, or a batch of which one begins when the one before has ended.
 
         Args:
             call: who calls; each call of a batch gets an id of its own.
+            call_id: that of a single call; empty: it gets one.
         """
         reply = Reply(None)
         try:
@@ -78,7 +79,7 @@ class Rpc:
             reply.body = encode(_failure(None, PARSE_ERROR, InvalidArgument("The body is not JSON.")))
             return reply
         if not isinstance(asked, list):
-            one = await self._one(asked, call, reply)
+            one = await self._one(asked, call, reply, call_id)
             reply.body = encode(one) if one else None
             return reply
         if not 1 <= len(asked) <= MAX_BATCH:
@@ -90,12 +91,12 @@ class Rpc:
         reply.body = encode(found) if found else None
         return reply
 
-    async def _one(self, asked: Any, call: Call, reply: Reply) -> Json | None:
+    async def _one(self, asked: Any, call: Call, reply: Reply, call_id: str = "") -> Json | None:
         """The answer to one call; None for a notification."""
         wrong = _wrong(asked)
         if wrong:
             return _failure(_id_of(asked), INVALID_REQUEST, InvalidArgument(wrong))
-        call = replace(call, call_id=uuid4().hex[:12])
+        call = replace(call, call_id=call_id or uuid4().hex[:12])
         reply.call_ids.append(call.call_id)
         began = time.monotonic()
         answer = await self._call(asked["method"], asked.get("params", {}), call)
@@ -119,6 +120,8 @@ class Rpc:
         except TmuxMcpError as error:
             log.debug("call %s: %s: %s: %s", call.call_id, method, error.code, error.message)
             return {"error": error_object(number(error), error)}
+        except CallAgain:  # of a gateway's client, whom it asks
+            return {"again": True}
         except Exception:
             log.exception("call %s: %s failed, incident %s", call.call_id, method, call.call_id)
             hint = f"The server's log (stderr) has it under incident {call.call_id}; sessions go on."

@@ -24,7 +24,7 @@ import anyio.abc
 from tmuxmcp import __version__
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, no_progress
+from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, no_progress, nobody
 from tmuxmcp.contract.follow import Change
 from tmuxmcp.contract.operations import Operations
 from tmuxmcp.contract.request import NamesCall, Operation, R, Request
@@ -61,6 +61,9 @@ RETRY_S = 0.2
 
 LOAD_S = 1.0
 """So long what is known of the room on the machines is good enough for placing."""
+
+SILENT = 1.5
+"""So many times as long as it is to tell something a machine may say nothing, before the gateway does."""
 
 LOOK_HOLDS = 5
 """At least so many times as long as the look took."""
@@ -219,7 +222,7 @@ class Gateway(Operations):
         async def one(node: str) -> None:
             with anyio.move_on_after(LIST_S) as patience:
                 try:
-                    found[node] = await self.transport.call(node, request, call)
+                    found[node] = await self.transport.call(node, request, _quiet(call))
                 except ignored:
                     pass
                 except (TmuxMcpError, LookupError):
@@ -239,8 +242,8 @@ class Gateway(Operations):
         until = time.monotonic() + self.transport.patience_s
         while True:
             try:
-                async with _telling(call):
-                    return ids.told(await self.transport.call(node, request, call), node, self._page_url)
+                async with _telling(call) as heard:
+                    return ids.told(await self.transport.call(node, request, heard), node, self._page_url)
             except LookupError:
                 if self._homes.get(call.caller) == node:
                     del self._homes[call.caller]
@@ -369,13 +372,13 @@ class Gateway(Operations):
         ended: dict[str, r.WaitResult] = {}
         failed: dict[str, TmuxMcpError] = {}
         first = ""
-        async with anyio.create_task_group() as tasks, _telling(call):
+        async with _telling(call), anyio.create_task_group() as tasks:
             left = set(parts)
 
             async def one(node: str, part: q.Wait) -> None:
                 nonlocal first
                 try:
-                    ended[node] = await self._at(node, part, replace(call, progress=no_progress, untold=[]))
+                    ended[node] = await self._at(node, part, _quiet(call))
                 except TmuxMcpError as error:
                     failed[node] = error
                 left.discard(node)
@@ -420,7 +423,7 @@ class Gateway(Operations):
             with anyio.move_on_after(LIST_S):
                 try:
                     now = ids.changed(part, timeout_ms=0)
-                    ended[node] = ids.told(await self.transport.call(node, now, call), node)
+                    ended[node] = ids.told(await self.transport.call(node, now, _quiet(call)), node)
                 except (TmuxMcpError, LookupError):  # it is missing
                     pass
 
@@ -595,28 +598,42 @@ class Gateway(Operations):
 
 
 @asynccontextmanager
-async def _telling(call: Call) -> AsyncIterator[None]:
-    """Tell who waits that time passes, once in `PROGRESS_EVERY_S`, while this is open."""
+async def _telling(call: Call) -> AsyncIterator[Call]:
+    """The call as its machine is to tell of it; where that says nothing, who waits is told that time passes."""
     if call.progress is no_progress:
-        yield
+        yield call
         return
-    failed: Exception | None = None
+    begun = told_at = time.monotonic()
+
+    async def tell(elapsed_s: float, last_line: str) -> None:
+        """By one clock, whoever tells: what goes on begins anew where a look is made again."""
+        nonlocal told_at
+        told_at = time.monotonic()
+        await call.progress(told_at - begun, last_line)
+
+    async def tick() -> None:
+        while True:
+            await anyio.sleep(PROGRESS_EVERY_S)
+            if time.monotonic() - told_at > SILENT * PROGRESS_EVERY_S:
+                await tell(0, "")
+
+    failed: BaseException | None = None
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_tell, call)
+        tasks.start_soon(tick)
         try:
-            yield
-        except Exception as error:  # not through the task group, which would wrap it
+            yield replace(call, progress=tell)
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # not through the task group, which would wrap it
             failed = error
         tasks.cancel_scope.cancel()
     if failed:
         raise failed
 
 
-async def _tell(call: Call) -> None:
-    begun = time.monotonic()
-    while True:
-        await anyio.sleep(PROGRESS_EVERY_S)
-        await call.progress(time.monotonic() - begun, "")
+def _quiet(call: Call) -> Call:
+    """The call as one of several that are made for it: none of them asks or tells by itself."""
+    return replace(call, progress=no_progress, ask=nobody, answers="", untold=[])
 
 
 def _digest(call: Call, request_id: str) -> str:

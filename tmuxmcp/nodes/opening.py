@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tmuxmcp.errors import InvalidArgument
+from tmuxmcp.nodes import secret
 from tmuxmcp.nodes.transport import Transport
 
 
@@ -17,7 +18,7 @@ async def open_transport(where: str, token_of: Callable[[Path], str], fleet_secr
     Args:
         where: `auto`, `ray://HOST:PORT`, or a file of brokers.
         token_of: reads the token of a file.
-        fleet_secret: the file of the secret that a fleet on Ray has.
+        fleet_secret: the file of the fleet's secret; on Ray there has to be one.
 
     Raises:
         InvalidArgument: it names no fleet, or its file is not understood.
@@ -29,7 +30,6 @@ async def open_transport(where: str, token_of: Callable[[Path], str], fleet_secr
             "No fleet is named.", hint="Give --fleet, or the setting fleet: a file of brokers, ray://HOST:PORT or auto."
         )
     if where == "auto" or where.startswith("ray://"):
-        from tmuxmcp.nodes.ray import secret
         from tmuxmcp.nodes.ray.transport import RayTransport
 
         async with RayTransport.open(where, secret.read(fleet_secret), fleet_secret) as ray:
@@ -37,5 +37,5 @@ async def open_transport(where: str, token_of: Callable[[Path], str], fleet_secr
         return
     from tmuxmcp.nodes.remote import Remote
 
-    async with Remote.open(Path(where), token_of) as remote:
+    async with Remote.open(Path(where), token_of, secret.known(fleet_secret)) as remote:
         yield remote

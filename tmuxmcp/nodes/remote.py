@@ -2,6 +2,8 @@
 
 One JSON-RPC call for each call, over connections that are kept. The gateway's callers are told apart by the header
 `tmuxmcp-caller`: behind the one token that the gateway has, each has a default session and read cursors of its own.
+Who shows that they know the fleet's secret is believed more (`tmuxmcp-gateway`): that it is the person who calls, and
+what a person answers. What a call says before it ends is asked for by calls of its own, at `/fleet/`.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.abc
 import httpx2
 from pydantic import ValidationError
 
@@ -35,8 +39,11 @@ from tmuxmcp.errors import (
     SessionNotFound,
     TmuxMcpError,
 )
+from tmuxmcp.nodes import secret as fleet_secret
 from tmuxmcp.nodes import wire
 from tmuxmcp.nodes.fleetfile import Entry, FleetFile
+from tmuxmcp.nodes.hearing import Again, Hearing
+from tmuxmcp.nodes.talks import HOLD_S
 from tmuxmcp.nodes.transport import Machine, Tombstone, Visited
 
 PATIENCE_S = 5.0
@@ -82,6 +89,7 @@ class _Broker:
 
     entry: Entry
     client: httpx2.AsyncClient
+    hearing: Hearing
     machine_id: str = ""
     max_wait_ms: int = MAX_WAIT_MS
     known: bool = False
@@ -93,31 +101,44 @@ class Remote:
 
     patience_s = PATIENCE_S
 
-    def __init__(self, file: FleetFile, token_of: Callable[[Path], str]) -> None:
-        self._file, self._token_of = file, token_of
+    def __init__(
+        self, file: FleetFile, token_of: Callable[[Path], str], secret: str, tasks: anyio.abc.TaskGroup
+    ) -> None:
+        self._file, self._token_of, self._secret, self._tasks = file, token_of, secret, tasks
         self._brokers: dict[str, _Broker] = {}
         self._left: list[_Broker] = []
         """Of entries that the file has no longer; calls may still go on there."""
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, path: Path, token_of: Callable[[Path], str]) -> AsyncIterator[Remote]:
+    async def open(cls, path: Path, token_of: Callable[[Path], str], secret: str = "") -> AsyncIterator[Remote]:
         """The way to the brokers of a file, while this is open.
 
         Args:
             token_of: reads the token of a file.
+            secret: the fleet's; empty: it has none, and machines believe no more than the token allows.
 
         Raises:
             IoError, PermissionDenied, InvalidArgument: the file cannot be read, or is not understood.
         """
-        remote = cls(FleetFile(path), token_of)
-        remote._file.read()
-        try:
-            yield remote
-        finally:
-            with anyio.move_on_after(2, shield=True):
-                for each in (*remote._brokers.values(), *remote._left):
-                    await each.client.aclose()
+        file = FleetFile(path)
+        file.read()
+        failed: BaseException | None = None
+        async with anyio.create_task_group() as tasks:
+            remote = cls(file, token_of, secret, tasks)
+            try:
+                yield remote
+            except anyio.get_cancelled_exc_class():
+                raise
+            except BaseException as error:  # not through the task group, which would wrap it
+                failed = error
+            finally:
+                tasks.cancel_scope.cancel()
+                with anyio.move_on_after(2, shield=True):
+                    for each in (*remote._brokers.values(), *remote._left):
+                        await each.client.aclose()
+        if failed:
+            raise failed
 
     # ---- which machines ------------------------------------------------------------------------
 
@@ -163,7 +184,7 @@ class Remote:
         return replace(machine, alive=False, note=f"it did not answer within {ASK_S:g} s")
 
     async def _health(self, broker: _Broker) -> r.HealthResult:
-        health = await self._ask(broker, q.Health(), Call("fleet"), ASK_S)
+        health = await self._ask(broker, q.Health(), Call("fleet", person=True), ASK_S)
         broker.machine_id, broker.known = health.machine_id or "", True
         broker.max_wait_ms = health.limits.get("max_wait_ms", MAX_WAIT_MS)
         return health
@@ -186,13 +207,19 @@ class Remote:
         broker = self._brokers.get(entry.name)
         if broker is None or broker.entry != entry:
             self._left += [broker] if broker else []
-            self._brokers[entry.name] = broker = _Broker(entry, self._client(entry))
+            client = self._client(entry)
+            hearing = Hearing(partial(_say, client))
+            self._brokers[entry.name] = broker = _Broker(entry, client, hearing)
+            self._tasks.start_soon(hearing.run)
         return broker
 
     def _client(self, entry: Entry) -> httpx2.AsyncClient:
-        headers = {"content-type": "application/json"}
+        headers, token = {"content-type": "application/json"}, ""
         if entry.token_file:
-            headers["authorization"] = f"Bearer {self._read_token(entry, entry.token_file)}"
+            token = self._read_token(entry, entry.token_file)
+            headers["authorization"] = f"Bearer {token}"
+        if self._secret:
+            headers["tmuxmcp-fleet"] = fleet_secret.proof(self._secret, token)
         return httpx2.AsyncClient(
             base_url=entry.url,
             headers=headers,
@@ -240,15 +267,27 @@ class Remote:
         node = broker.entry.name
         sent = wire.request_sent(request)
         body = {"jsonrpc": "2.0", "id": 1, "method": sent["operation"], "params": sent["arguments"]}
+        with _broken(broker):
+            try:
+                async with broker.hearing.of(call, bound_s) as heard:
+                    with heard.bound:
+                        asked = _post(broker.client, "/rpc", body, self._headers(call, heard.sent))
+                        status, answer = await _exchange(broker.client, asked)
+                        if isinstance(answer, dict) and answer.get("again") is True:
+                            raise Again
+                        return _received(node, request, status, answer)
+            except Again:
+                raise ValueError("it asks a question that nobody has heard") from None
+            raise ValueError("no answer in time")
+
+    def _headers(self, call: Call, heard: Mapping[str, Any] | None) -> dict[str, str]:
+        """Who calls; what only who knows the fleet's secret may say, is said only by them."""
         headers = {"tmuxmcp-caller": call.caller, "tmuxmcp-scopes": ",".join(sorted(call.scopes))}
         headers |= {"tmuxmcp-client": call.client} if call.client else {}
-        timeout = httpx2.Timeout(bound_s, connect=CONNECT_S)
-        asked = broker.client.build_request(
-            "POST", "/rpc", content=json.dumps(body).encode(), headers=headers, timeout=timeout
-        )
-        with _broken(broker):
-            status, answer = await _exchange(broker.client, asked)
-        return _received(node, request, status, answer)
+        more: dict[str, Any] = {"talk": heard} if heard else {}
+        if self._secret:
+            more |= {"call_id": call.call_id, "person": call.person, "answers": call.answers}
+        return headers | ({"tmuxmcp-gateway": json.dumps(more)} if more else {})
 
     # ---- what a person asks ---------------------------------------------------------------------
 
@@ -372,6 +411,32 @@ async def _pieces(broker: _Broker, response: httpx2.Response) -> AsyncIterator[b
     with _broken(broker):
         async for piece in response.aiter_bytes():
             yield piece
+
+
+def _post(
+    client: httpx2.AsyncClient,
+    path: str,
+    body: Mapping[str, Any],
+    headers: Mapping[str, str],
+    read_s: float | None = None,
+) -> httpx2.Request:
+    timeout = httpx2.Timeout(read_s, connect=CONNECT_S)
+    return client.build_request("POST", path, content=json.dumps(body).encode(), headers=headers, timeout=timeout)
+
+
+async def _say(client: httpx2.AsyncClient, what: str, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """One exchange about calls that go on.
+
+    Raises:
+        NodeUnreachable: there is no answer, or none that is understood.
+    """
+    try:
+        status, answer = await _exchange(client, _post(client, f"/fleet/{what}", asked, {}, HOLD_S + ASK_S))
+    except (httpx2.HTTPError, ValueError) as error:
+        raise NodeUnreachable(_why(error)) from None
+    if status != 200 or not isinstance(answer, dict):
+        raise NodeUnreachable(f"It answers {status}.")
+    return answer
 
 
 async def _exchange(client: httpx2.AsyncClient, asked: httpx2.Request) -> tuple[int, Any]:

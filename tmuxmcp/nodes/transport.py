@@ -86,10 +86,12 @@ class Transport(Protocol):
 
         Args:
             request: names sessions as the machine does.
-            call: in whose name. `caller`, `client` and `scopes` travel, on Ray also `person`, `answers` and `call_id`;
-                where no progress and no question can travel, nobody is told and nobody is asked.
+            call: in whose name. `caller`, `client` and `scopes` travel; to a machine that knows the fleet's secret also
+                `person`, `answers`, `call_id` and what `ask` says. `progress` and `enough` travel to all that are of a
+                version which knows of it; elsewhere nobody is told and nobody is asked.
 
         Raises:
+            CallAgain: what asking came to.
             LookupError: no machine of the fleet has this name, or it was given up.
             NodeUnreachable: nothing was sent.
             OutcomeUnknown: the way broke when it may have been sent. The way itself sends nothing again.

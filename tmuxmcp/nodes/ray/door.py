@@ -24,11 +24,13 @@ import anyio
 from tmuxmcp import __version__
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import requests as q
+from tmuxmcp.contract.call import CallAgain
 from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
 from tmuxmcp.errors import Internal, NodeUnreachable, TmuxMcpError, Unauthorized, Unsupported, shortage
 from tmuxmcp.machine import signals
 from tmuxmcp.machine.stateid import state_id
 from tmuxmcp.nodes import wire
+from tmuxmcp.nodes.talks import Talks
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +66,7 @@ class Door:
         self._node, self._opens = node, opens
         self._opened: asyncio.Future[Home] | None = None
         self._holding: asyncio.Task[None] | None = None
+        self._talks = Talks()
 
     async def call(self, sent: bytes) -> bytes:
         """Do one call of an operation."""
@@ -72,6 +75,10 @@ class Door:
     async def changes(self, sent: bytes) -> bytes:
         """What a session printed from an offset on, as soon as there is something; nothing after `CHANGES_S`."""
         return await self._answer(sent, self._changes)
+
+    async def talk(self, sent: bytes) -> bytes:
+        """What a gateway and its calls that go on have to say to each other."""
+        return await self._answer(sent, self._talk)
 
     async def here(self, sent: bytes) -> bytes:
         """Say that the door is there, and nothing else."""
@@ -134,6 +141,8 @@ class Door:
             answer = await act(home, asked)
         except TmuxMcpError as error:
             answer = wire.answer_sent(error)
+        except CallAgain:
+            answer = {"again": True}
         except Exception as error:
             answer = wire.answer_sent(shortage(error) or self._defect())
         return json.dumps(answer).encode()
@@ -160,7 +169,13 @@ class Door:
 
     async def _call(self, home: Home, asked: Mapping[str, Any]) -> dict[str, Any]:
         request, call = wire.request_received(asked["request"]), wire.call_received(asked["call"])
+        if talk := asked.get("talk"):
+            with self._talks.of(talk["line"], talk, call, asks=True) as heard:
+                return wire.answer_sent(await home.broker.do(request, heard))
         return wire.answer_sent(await home.broker.do(request, call))
+
+    async def _talk(self, home: Home, asked: Mapping[str, Any]) -> dict[str, Any]:
+        return await self._talks.do(asked["what"], asked["asked"]["line"], asked["asked"])
 
     async def _changes(self, home: Home, asked: Mapping[str, Any]) -> dict[str, Any]:
         call = wire.call_received(asked["call"])

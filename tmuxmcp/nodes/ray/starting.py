@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tmuxmcp.nodes.ray import LABEL
-from tmuxmcp.nodes.ray.secret import environment
+from tmuxmcp.nodes.secret import environment
 
 PORT = 6379
 """Ray's own port of a head."""

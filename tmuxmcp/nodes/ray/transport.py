@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import anyio
+import anyio.abc
 
 from tmuxmcp import __version__
 from tmuxmcp.contract.call import Call
@@ -19,10 +20,11 @@ from tmuxmcp.contract.request import R, Request
 from tmuxmcp.errors import InvalidArgument, NodeUnreachable, OutcomeUnknown, TmuxMcpError, Unsupported
 from tmuxmcp.machine import ourselves
 from tmuxmcp.nodes import wire
+from tmuxmcp.nodes.hearing import Again, Hearing
 from tmuxmcp.nodes.ray import LABEL, cluster_of, need_ray
 from tmuxmcp.nodes.ray.child import Bridge, Watcher
 from tmuxmcp.nodes.ray.door import change_received
-from tmuxmcp.nodes.ray.secret import environment
+from tmuxmcp.nodes.secret import environment
 from tmuxmcp.nodes.transport import Machine, Tombstone, Visited
 
 PATIENCE_S = 20.0
@@ -46,10 +48,12 @@ OWN_LABELS = (LABEL, "ray.io/node-id")
 class RayTransport:
     """The way to the doors of a Ray cluster."""
 
-    def __init__(self, bridge: Bridge, watcher: Watcher, secret: str) -> None:
+    def __init__(self, bridge: Bridge, watcher: Watcher, secret: str, tasks: anyio.abc.TaskGroup) -> None:
         self.patience_s = PATIENCE_S
         self._bridge, self._watcher, self._secret = bridge, watcher, secret
+        self._tasks = tasks
         self._hellos: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._hearings: dict[str, Hearing] = {}
 
     @classmethod
     @asynccontextmanager
@@ -67,7 +71,7 @@ class RayTransport:
                 for each in (bridge.run, bridge.write, watcher.run):
                     tasks.start_soon(each)
                 try:
-                    yield cls(bridge, watcher, secret)
+                    yield cls(bridge, watcher, secret, tasks)
                 finally:
                     tasks.cancel_scope.cancel()
         except BaseExceptionGroup as group:
@@ -132,7 +136,25 @@ class RayTransport:
         """One call of a door."""
         await self._check(node)
         asked = {"request": wire.request_sent(request), "call": wire.call_sent(call)}
-        return wire.answer_received(request, await self._ask(node, "call", asked))
+        try:
+            async with self._hearing(node).of(call) as heard:
+                answer = await self._ask(node, "call", asked | ({"talk": heard.sent} if heard.sent else {}))
+                if "again" in answer:
+                    raise Again
+                return wire.answer_received(request, answer)
+        except Again:
+            raise OutcomeUnknown(f"{node} asks a question that nobody has heard.", node=node) from None
+
+    def _hearing(self, node: str) -> Hearing:
+        """What hears the calls at a door."""
+        if node not in self._hearings:
+
+            async def exchange(what: str, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+                return _received(await self._ask(node, "talk", {"what": what, "asked": asked}))
+
+            self._hearings[node] = Hearing(exchange)
+            self._tasks.start_soon(self._hearings[node].run)
+        return self._hearings[node]
 
     async def follow(self, node: str, session_id: str, since: int, call: Call) -> AsyncIterator[Change]:
         """Ask for what was printed since, again and again: so nothing piles up, and a break costs nothing."""

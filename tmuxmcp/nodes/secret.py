@@ -1,7 +1,12 @@
-"""The fleet's secret: a file that all its machines have. Doors want it with each call, Ray with each connection."""
+"""The fleet's secret: a file that all its machines have. Doors want it with each call, Ray with each connection.
+
+Over HTTP it does not travel itself: what a gateway sends is good together with that machine's token alone.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import os
 import secrets
 from collections.abc import Mapping
@@ -37,6 +42,25 @@ def read(file: Path) -> str:
     if len(found) < SHORTEST:
         raise InvalidArgument(f"The secret in {file} has fewer than {SHORTEST} characters.", hint="Remove the file.")
     return found
+
+
+def known(file: Path) -> str:
+    """The secret; empty where there is no such file.
+
+    Raises:
+        IoError, PermissionDenied, InvalidArgument: as `read`.
+    """
+    return read(file) if file.exists() else ""
+
+
+def proof(secret: str, token: str) -> str:
+    """What shows that somebody who sends a token knows the secret, too."""
+    return hmac.new(secret.encode(), b"tmuxmcp fleet 1\n" + token.encode(), hashlib.sha256).hexdigest()
+
+
+def proves(said: str, secret: str, token: str) -> bool:
+    """Whether this shows it."""
+    return hmac.compare_digest(said.encode(), proof(secret, token).encode())
 
 
 def make(file: Path) -> str:
