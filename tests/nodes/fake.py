@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -33,7 +33,10 @@ class FakeMachine:
         self.hangs = False
         self.asked: list[Request[Any]] = []
         self.calls: list[Call] = []
-        self.cancelled = 0
+        self.cancelled = self.ended = 0
+        """Calls that were cut off, and waits that were told to end."""
+        self.hears = True
+        """What is said to its calls while they go on."""
         self.ready_after_s = 0.0
 
     async def call(self, request: Request[Any], call: Call) -> r.Result:
@@ -81,10 +84,11 @@ class FakeMachine:
                     recording=False, taken_over=None, usage=None, attach_command="tmux attach", watch_url=None,
                 )  # fmt: skip
             case q.Wait():
+                ready = not self.ready_after_s
                 if request.timeout_ms:
-                    await anyio.sleep(self.ready_after_s)
+                    ready = await self._waits(call)
                 names = [self._name(each, call) for each in request.session_ids] or list(self.owners)
-                first = names[0] if names and (request.timeout_ms or not self.ready_after_s) else None
+                first = names[0] if names and ready else None
                 rows = [
                     r.WaitedSession(session_id=each, mode="shell_prompt", outcome="ready" if each == first else None)
                     for each in names
@@ -102,6 +106,21 @@ class FakeMachine:
             case q.ReadFile():
                 return r.ReadFileResult(size=0, offset=0, next_offset=0, truncated=False, encoding="utf-8", data="")
         raise AssertionError(request)
+
+    async def _waits(self, call: Call) -> bool:
+        """Whether it is ready before somebody has heard enough."""
+        async with anyio.create_task_group() as tasks:
+            if call.enough and self.hears:
+                tasks.start_soon(self._ended, call.enough, tasks.cancel_scope)
+            await anyio.sleep(self.ready_after_s)
+            tasks.cancel_scope.cancel()
+            return True
+        return False
+
+    async def _ended(self, enough: Callable[[], Awaitable[None]], waits: anyio.CancelScope) -> None:
+        await enough()
+        self.ended += 1
+        waits.cancel()
 
     def _name(self, name: str, call: Call) -> str:
         if not name:

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.conftest import eventually
+from tests.conftest import SLOW, eventually
 from tests.nodes.fake import FakeMachine, FakeTransport
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
@@ -278,8 +278,10 @@ async def test_no_second_default_session_is_made_where_there_is_room_again():
     assert (await another.by("a").get_session()).session_id.endswith(f"@{first}")
 
 
-async def test_a_wait_ends_with_the_first_machine_and_the_others_are_cancelled():
+async def test_a_wait_ends_with_the_first_machine_and_the_others_are_told_to_end(monkeypatch: pytest.MonkeyPatch):
     fleet, machines = a_fleet("n1", "n2", "n3")
+    monkeypatch.setattr(gateway_module, "ENOUGH_S", 0.3 * SLOW)
+    machines.there["n3"].hears = False
     for there in machines.there.values():
         there.owners["a"], there.ready_after_s = "", 1000.0
     machines.there["n2"].ready_after_s = 0.01
@@ -290,7 +292,8 @@ async def test_a_wait_ends_with_the_first_machine_and_the_others_are_cancelled()
         ("a@n2", "ready"),
         ("a@n3", None),
     ]
-    assert machines.there["n1"].cancelled == machines.there["n3"].cancelled == 1
+    assert (machines.there["n1"].ended, machines.there["n1"].cancelled) == (1, 0)
+    assert (machines.there["n3"].ended, machines.there["n3"].cancelled) == (0, 1)
 
 
 async def test_a_wait_goes_on_without_a_machine_that_is_away():

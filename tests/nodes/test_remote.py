@@ -19,10 +19,12 @@ from tmuxmcp.config import Settings
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.follow import Exit, Output
+from tmuxmcp.contract.request import Request
 from tmuxmcp.errors import FleetFull, NodeLost, NodeUnreachable, OutcomeUnknown, SessionNotFound, TmuxMcpError
 from tmuxmcp.nodes import gateway as gateway_module
 from tmuxmcp.nodes import remote as remote_module
 from tmuxmcp.nodes.fleet import Fleet
+from tmuxmcp.nodes.transport import Transport
 
 pytestmark = pytest.mark.anyio
 
@@ -197,6 +199,44 @@ async def test_a_wait_ends_with_the_first_of_several_machines(fleet: Fleet, brok
     assert (answer.session_id, answer.outcome) == (names[2], "command")
     assert [each.session_id for each in answer.sessions] == names
     assert [each.mode for each in answer.sessions[:2]] == ["running", "running"]
+
+
+class Late:
+    """A way on which the answer of one machine to a wait arrives when the gateway has that of another one."""
+
+    def __init__(self, transport: Transport, node: str) -> None:
+        self._transport, self._node = transport, node
+        self.answered = anyio.Event()
+
+    def __getattr__(self, name: str):
+        return getattr(self._transport, name)
+
+    async def call(self, node: str, request: Request, call: Call):
+        answer = await self._transport.call(node, request, call)
+        if node == self._node and isinstance(request, q.Wait) and request.timeout_ms:
+            self.answered.set()
+            assert call.enough
+            await call.enough()
+        return answer
+
+
+async def test_what_two_machines_tell_at_the_same_moment_is_told(fleet: Fleet, brokers: Brokers, tmp_path: Path):
+    first, second = await make(fleet, "n1", "first"), await make(fleet, "n2", "second")
+    late = Late(fleet.transport, "n2")
+    fleet.transport = late
+    answers = []
+
+    async def wait() -> None:
+        answers.append(await fleet.wait(wait_for="exit"))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await fleet.send("exit 4", enter=True, session_id=second, read="none")
+        await late.answered.wait()  # the machine has told it, and tells it once
+        await fleet.send("exit 3", enter=True, session_id=first, read="none")
+    told = {each.session_id: each.outcome for each in answers[0].sessions}
+    assert (answers[0].session_id, told[first], told[second]) == (first, "exited", "exited")
+    assert answers[0].missing == []
 
 
 async def test_many_sessions_are_made_at_once_and_spread(fleet: Fleet, brokers: Brokers):

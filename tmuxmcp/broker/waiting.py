@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import anyio
 
@@ -161,10 +161,18 @@ async def _first(
 
         async with anyio.create_task_group() as waits:
             task_group.start_soon(_tell, call, limit_ms)
+            if call.enough:
+                task_group.start_soon(_until_enough, call.enough, task_group.cancel_scope)
             for session in sessions:
                 waits.start_soon(one, session)
         task_group.cancel_scope.cancel()  # nothing is left to wait for
     return found[0] if found else None
+
+
+async def _until_enough(enough: Callable[[], Awaitable[None]], waits: anyio.CancelScope) -> None:
+    """End the waits when who asked has heard enough from elsewhere."""
+    await enough()
+    waits.cancel()
 
 
 async def _tell(call: Call, limit_ms: int) -> None:

@@ -56,6 +56,9 @@ if TYPE_CHECKING:
 LIST_S = 5.0
 """Longest time in which a machine has to answer what all machines are asked."""
 
+ENOUGH_S = 2.0
+"""So long a machine has to end its wait once another one has ended its own."""
+
 RETRY_S = 0.2
 """Time between two tries of a look."""
 
@@ -363,7 +366,7 @@ class Gateway(Operations):
         )
 
     async def _wait(self, request: q.Wait, call: Call) -> r.WaitResult:
-        """Wait on all machines concerned at once: the first answer counts, and the other waits are ended."""
+        """Wait on all machines concerned at once: the first answer counts, and the others are told to give theirs."""
         parts = await self._parts(request, call)
         if len(parts) == 1:
             [(node, part)] = parts.items()
@@ -371,26 +374,28 @@ class Gateway(Operations):
         begun = time.monotonic()
         ended: dict[str, r.WaitResult] = {}
         failed: dict[str, TmuxMcpError] = {}
-        first = ""
+        first, enough = "", anyio.Event()
+        asked = replace(_quiet(call), enough=enough.wait)
         async with _telling(call), anyio.create_task_group() as tasks:
-            left = set(parts)
 
             async def one(node: str, part: q.Wait) -> None:
                 nonlocal first
                 try:
-                    ended[node] = await self._at(node, part, _quiet(call))
+                    ended[node] = await self._at(node, part, asked)
                 except TmuxMcpError as error:
                     failed[node] = error
-                left.discard(node)
                 if not first and node in ended and ended[node].session_id:
                     first = node
-                    tasks.cancel_scope.cancel()
-                elif not left:
+                    enough.set()
+                if len(ended) + len(failed) == len(parts):
                     tasks.cancel_scope.cancel()
 
             for node, part in parts.items():
                 tasks.start_soon(one, node, part)
-            await anyio.sleep_forever()
+            # What another machine tells at the same moment it does not tell again: so no wait is cut off that ends.
+            await enough.wait()
+            await anyio.sleep(ENOUGH_S)
+            tasks.cancel_scope.cancel()
         wrong = next((each for each in failed.values() if not isinstance(each, NodeUnreachable | OutcomeUnknown)), None)
         if wrong or (not ended and failed):
             raise wrong or next(iter(failed.values()))
