@@ -11,9 +11,9 @@ from pathlib import Path
 
 from benchmarks.common import Row, workshop
 from tmuxmcp.record.directory import SessionDirectory, sessions_dir
-from tmuxmcp.record.exporting import FORMATS, Export, Options
+from tmuxmcp.record.exporting import FORMATS, Export, ExportOptions
 from tmuxmcp.record.meta import Meta
-from tmuxmcp.record.recordings import Recorded, Wanted
+from tmuxmcp.record.recordings import Recorded, WantedStretch
 from tmuxmcp.record.timingwriter import TimingWriter
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.stream import Stream
@@ -62,7 +62,7 @@ def exports(quick: bool) -> list[Row]:
         for name in FORMATS:
             begun = time.process_time()
             recorded = Recorded(directory)
-            export = Export(recorded, recorded.stretch(Wanted()), Options(name))
+            export = Export(recorded, recorded.stretch(WantedStretch()), ExportOptions(name))
             written = sum(map(len, export))
             took_s = time.process_time() - begun
             merged = export.exported.merged_ms

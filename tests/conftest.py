@@ -25,7 +25,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.gate import parsing as parsing_module
 from tmuxmcp.gate.parsing import Parsing
-from tmuxmcp.gate.shelltext import Command
+from tmuxmcp.gate.shelltext import SimpleCommand
 
 settings.register_profile("tmuxmcp", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tmuxmcp")
@@ -178,7 +178,7 @@ class Parsed:
     parsing: Parsing
     reasons: Reasons
 
-    def __call__(self, text: str) -> list[Command]:
+    def __call__(self, text: str) -> list[SimpleCommand]:
         return self.portal.call(self.parsing.of_text, text, "/w", "/home/me")
 
 

@@ -21,7 +21,7 @@ from tests.conftest import SLOW, end_server
 from tests.terminal.films import film_of
 from tests.terminal.test_corpora import NAMES, Recording
 from tmuxmcp.terminal import asciicast
-from tmuxmcp.terminal.film import Film, Moment, Printed, Resized
+from tmuxmcp.terminal.film import Film, FilmEvent, Printed, Resized
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.terminal.stream import Stream
@@ -73,7 +73,7 @@ def player(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Player]:
 
 def recorded(recording: Recording, number: int) -> tuple[Film, Snapshot]:
     """A recording up to one of its looks, and what tmux showed then."""
-    done, moments = 0, list[Moment]()
+    done, moments = 0, list[FilmEvent]()
     for at, event in enumerate(recording.events[: number + 1]):
         told = recording.told(event)
         moments.append(Printed(at * 100, recording.raw[done : event["offset"]]))

@@ -13,11 +13,11 @@ import pytest
 from tests.agent import Agent
 from tests.test_cli import own_command_line
 from tests.test_cli_log import Following
-from tmuxmcp.cli.logtimes import SOON_S, UNKNOWN, Stamp, Watch, stretches
+from tmuxmcp.cli.logtimes import SOON_S, UNKNOWN, PrintedAt, SeenUntil, stretches
 from tmuxmcp.contract.times import iso, seconds_of
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.recordings import Recorded
-from tmuxmcp.record.timing import Step
+from tmuxmcp.record.timing import TimingStep
 
 
 @pytest.fixture(scope="module")
@@ -165,29 +165,29 @@ def test_following_dates_what_it_sees(cli):
 def test_what_was_seen_late_is_no_exact_time(monkeypatch):
     now_s = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
-    watch = Watch(lambda: 5.0)
-    assert watch.stamp() == Stamp(5.0, exact=False)
+    watch = SeenUntil(lambda: 5.0)
+    assert watch.stamp() == PrintedAt(5.0, exact=False)
     watch.caught_up()
     now_s += SOON_S
-    assert watch.stamp() == Stamp(5.0, exact=True)
+    assert watch.stamp() == PrintedAt(5.0, exact=True)
     now_s += 0.1  # stopped meanwhile, say
-    assert watch.stamp() == Stamp(5.0, exact=False)
+    assert watch.stamp() == PrintedAt(5.0, exact=False)
 
 
 class Noted:
     """A timing index: the first ten bytes at 1.5 s, all behind them nobody knows."""
 
-    def steps(self, start: int, end: int) -> Iterator[Step]:
-        return iter([Step(10, 1500), Step(20, 1700, known=False)])
+    def steps(self, start: int, end: int) -> Iterator[TimingStep]:
+        return iter([TimingStep(10, 1500), TimingStep(20, 1700, known=False)])
 
 
 def test_stamps_say_what_the_index_knows(tmp_path: Path):
     (tmp_path / "out.raw").write_bytes(b"x" * 20)
     recorded = Recorded(SessionDirectory(tmp_path), Noted())
-    assert [*stretches(recorded, 1000.0, 0, 20)] == [(10, Stamp(1001.5, True)), (20, Stamp(1001.7, False))]
+    assert [*stretches(recorded, 1000.0, 0, 20)] == [(10, PrintedAt(1001.5, True)), (20, PrintedAt(1001.7, False))]
     assert [*stretches(recorded, None, 0, 20)] == [(10, UNKNOWN), (20, UNKNOWN)]
-    assert Stamp(1001.5, True).text == "1970-01-01T00:16:41.500Z  "
-    assert Stamp(1001.5, False).text == "1970-01-01T00:16:41.500Z~ "
+    assert PrintedAt(1001.5, True).text == "1970-01-01T00:16:41.500Z  "
+    assert PrintedAt(1001.5, False).text == "1970-01-01T00:16:41.500Z~ "
     assert UNKNOWN.text == "?" + " " * 25
 
 

@@ -18,7 +18,7 @@ from tests.conftest import SLOW, eventually
 from tests.sessions.test_end import alive
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
-from tmuxmcp.contract.limits import Level
+from tmuxmcp.contract.limits import SandboxLevel
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import PolicyDenied, ProgramNotFound, Unsupported
@@ -183,7 +183,7 @@ async def test_only_the_project_and_temporary_files_can_be_written(boxed: Broker
 
 @pytest.mark.parametrize("level", STRONG)
 async def test_directories_of_the_settings_can_be_written(
-    level: Level, state_dir: Path, home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+    level: SandboxLevel, state_dir: Path, home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sandbox, "best", lambda: level)
     settings = BrokerSettings(
@@ -242,7 +242,7 @@ async def test_a_debugger_works_where_proc_is_read_only(boxed: Broker) -> None:
 @pytest.mark.parametrize("level", STRONG)
 @pytest.mark.parametrize("network", [True, False])
 async def test_network_is_there_unless_it_is_switched_off(
-    level: Level, network: bool, state_dir: Path, home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+    level: SandboxLevel, network: bool, state_dir: Path, home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sandbox, "best", lambda: level)
     settings = BrokerSettings(
@@ -510,7 +510,7 @@ async def test_what_is_put_in_place_of_a_judged_project_is_not_bound(
 
 @pytest.mark.parametrize("level", LEVELS)
 async def test_without_a_project_a_session_works_in_a_directory_of_its_own(
-    level: Level, state_dir: Path, places: Path, monkeypatch: pytest.MonkeyPatch
+    level: SandboxLevel, state_dir: Path, places: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sandbox, "best", lambda: level)
     monkeypatch.chdir(places)

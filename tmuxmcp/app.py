@@ -169,11 +169,11 @@ def _warn_of_root() -> None:
 async def serve_stdio(settings: Settings) -> None:
     """Serve MCP on stdin and stdout; see `run_stdio`."""
     from tmuxmcp.faces import mcp, stdio
-    from tmuxmcp.faces.answered import Answered
+    from tmuxmcp.faces.answered import RecentAnswers
 
     key = mcp.stdio_identity()
     log.info("serving %s on stdio", key)
-    answered = Answered()
+    answered = RecentAnswers()
     async with late_broker(settings, key) as broker:
         server = mcp.build_server(
             broker,

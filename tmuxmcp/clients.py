@@ -21,7 +21,7 @@ from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.latedataclass import dataclass
 
 Scope = Literal["user", "project", "local"]
-Entry = dict[str, Any]
+ServerEntry = dict[str, Any]
 
 
 STARTUP_S = 30
@@ -40,7 +40,7 @@ SDK = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 
 
 @dataclass(frozen=True)
-class Start:
+class StartedServer:
     """A server that the client starts."""
 
     name: str
@@ -50,7 +50,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Remote:
+class HttpServer:
     """A server that the client calls over HTTP."""
 
     name: str
@@ -65,59 +65,59 @@ class Remote:
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
 
-def plain(start: Start) -> Entry:
+def plain(start: StartedServer) -> ServerEntry:
     """The entry that most clients read."""
     return {"command": start.command[0], "args": list(start.command[1:])}
 
 
-def with_type(start: Start) -> Entry:
+def with_type(start: StartedServer) -> ServerEntry:
     """The same with the transport's name."""
     return {"type": "stdio", **plain(start)}
 
 
-def for_codex(start: Start) -> Entry:
+def for_codex(start: StartedServer) -> ServerEntry:
     """Codex cuts a call off at `tool_timeout_sec`; `codex exec` begins without a server that is not `required`."""
     return {**plain(start), **_codex_times(start.max_wait_ms)}
 
 
-def _codex_times(max_wait_ms: int) -> Entry:
+def _codex_times(max_wait_ms: int) -> ServerEntry:
     times = {"startup_timeout_sec": STARTUP_S, "tool_timeout_sec": math.ceil(max_wait_ms / 1000) + REPLY_S}
     return {"required": True, **times}
 
 
-def for_opencode(start: Start) -> Entry:
+def for_opencode(start: StartedServer) -> ServerEntry:
     """opencode has the whole command in one list."""
     return {"type": "local", "command": list(start.command), "enabled": True}
 
 
-def for_goose(start: Start) -> Entry:
+def for_goose(start: StartedServer) -> ServerEntry:
     """goose calls a server an extension."""
     run = {"cmd": start.command[0], "args": list(start.command[1:]), "envs": {}, "env_keys": []}
     return {"name": start.name, "enabled": True, "type": "stdio", **run, **_goose_time(start.max_wait_ms)}
 
 
-def _goose_time(max_wait_ms: int) -> Entry:
+def _goose_time(max_wait_ms: int) -> ServerEntry:
     return {"timeout": max(300, math.ceil(max_wait_ms / 1000) + REPLY_S)}
 
 
-def remote(url_key: str, **fixed: object) -> Callable[[Remote], Entry]:
+def remote(url_key: str, **fixed: object) -> Callable[[HttpServer], ServerEntry]:
     """The entry of a server at a URL, as most clients read it: the URL under a key of theirs, and headers."""
     return lambda at: {**fixed, url_key: at.url} | ({"headers": at.headers} if at.headers else {})
 
 
-def codex_remote(at: Remote) -> Entry:
+def codex_remote(at: HttpServer) -> ServerEntry:
     """Codex ignores `headers`, and refuses a token that is not in a variable or a header."""
     return {"url": at.url, **({"http_headers": at.headers} if at.headers else {}), **_codex_times(at.max_wait_ms)}
 
 
-def goose_remote(at: Remote) -> Entry:
+def goose_remote(at: HttpServer) -> ServerEntry:
     """goose calls a server an extension."""
     where = {"uri": at.url, "headers": at.headers, "envs": {}, "env_keys": []}
     return {"name": at.name, "enabled": True, "type": "streamable_http", **where, **_goose_time(at.max_wait_ms)}
 
 
 @dataclass(frozen=True)
-class Client:
+class McpClient:
     """A client, and where it keeps its servers."""
 
     title: str
@@ -125,9 +125,9 @@ class Client:
     """Configuration file by scope, the usual one first; `~` is the home directory, other paths lie in the working
     directory."""
     table: str = "mcpServers"
-    entry: Callable[[Start], Entry] = plain
+    entry: Callable[[StartedServer], ServerEntry] = plain
     """How the client starts us."""
-    at_url: Callable[[Remote], Entry] | None = None
+    at_url: Callable[[HttpServer], ServerEntry] | None = None
     """How it calls us over HTTP; none: its configuration has no such servers."""
     environment: tuple[str, ...] = ALL
     """Variables that it hands on to the servers it starts; `ALL`: its whole environment."""
@@ -166,8 +166,8 @@ class Client:
         return ["projects", str(cwd), self.table] if scope == "local" else [self.table]
 
 
-CLIENTS: dict[str, Client] = {
-    "claude-code": Client(
+CLIENTS: dict[str, McpClient] = {
+    "claude-code": McpClient(
         "Claude Code",
         {"user": "~/.claude.json", "local": "~/.claude.json", "project": ".mcp.json"},
         entry=with_type,
@@ -175,14 +175,14 @@ CLIENTS: dict[str, Client] = {
         results="text",
         then="Start a new `claude`",
     ),
-    "claude-desktop": Client(
+    "claude-desktop": McpClient(
         "Claude Desktop",
         {"user": "~/.config/Claude/claude_desktop_config.json"},
         environment=SDK,
         darwin="~/Library/Application Support/Claude/claude_desktop_config.json",
         then="Quit Claude Desktop and open it again",
     ),
-    "codex": Client(
+    "codex": McpClient(
         "Codex",
         {"user": "~/.codex/config.toml", "project": ".codex/config.toml"},
         table="mcp_servers",
@@ -193,13 +193,13 @@ CLIENTS: dict[str, Client] = {
         home_variable="CODEX_HOME",
         then="Start a new `codex`",
     ),
-    "cursor": Client(
+    "cursor": McpClient(
         "Cursor",
         {"user": "~/.cursor/mcp.json", "project": ".cursor/mcp.json"},
         at_url=remote("url"),
         then="Restart Cursor",
     ),
-    "vscode": Client(
+    "vscode": McpClient(
         "VS Code",
         {"user": "~/.config/Code/User/mcp.json", "project": ".vscode/mcp.json"},
         table="servers",
@@ -208,19 +208,19 @@ CLIENTS: dict[str, Client] = {
         darwin="~/Library/Application Support/Code/User/mcp.json",
         then="In VS Code, run `MCP: List Servers` and start it",
     ),
-    "gemini": Client(
+    "gemini": McpClient(
         "Gemini CLI",
         {"user": "~/.gemini/settings.json", "project": ".gemini/settings.json"},
         at_url=remote("httpUrl"),
         then="Start a new `gemini`",
     ),
-    "qwen-code": Client(
+    "qwen-code": McpClient(
         "Qwen Code",
         {"user": "~/.qwen/settings.json", "project": ".qwen/settings.json"},
         at_url=remote("httpUrl"),
         then="Start a new `qwen`",
     ),
-    "goose": Client(
+    "goose": McpClient(
         "goose",
         {"user": "~/.config/goose/config.yaml"},
         table="extensions",
@@ -228,7 +228,7 @@ CLIENTS: dict[str, Client] = {
         at_url=goose_remote,
         then="Start a new goose session",
     ),
-    "opencode": Client(
+    "opencode": McpClient(
         "opencode",
         {"user": "~/.config/opencode/opencode.json", "project": "opencode.json"},
         table="mcp",
@@ -237,13 +237,13 @@ CLIENTS: dict[str, Client] = {
         results="text",
         then="Start a new `opencode`",
     ),
-    "windsurf": Client(
+    "windsurf": McpClient(
         "Windsurf",
         {"user": "~/.codeium/windsurf/mcp_config.json"},
         at_url=remote("serverUrl"),
         then="Press the refresh button of its MCP servers",
     ),
-    "zed": Client(
+    "zed": McpClient(
         "Zed",
         {"user": "~/.config/zed/settings.json"},
         table="context_servers",
@@ -283,7 +283,7 @@ def servers(text: str, path: Path, keys: Sequence[str]) -> dict[str, Any]:
     return table if isinstance(table, dict) else {}
 
 
-def edited(text: str, path: Path, keys: Sequence[str], name: str, entry: Entry | None) -> str:
+def edited(text: str, path: Path, keys: Sequence[str], name: str, entry: ServerEntry | None) -> str:
     """The configuration with the server `name` set to `entry`, or without it where `entry` is `None`.
 
     Args:
@@ -297,7 +297,7 @@ def edited(text: str, path: Path, keys: Sequence[str], name: str, entry: Entry |
     return editors.get(path.suffix, _edited_json)(text, path, keys, name, entry)
 
 
-def _edited_json(text: str, path: Path, keys: Sequence[str], name: str, entry: Entry | None) -> str:
+def _edited_json(text: str, path: Path, keys: Sequence[str], name: str, entry: ServerEntry | None) -> str:
     try:
         wanted = jsonc.loads(text)
     except ValueError as error:
@@ -311,7 +311,7 @@ def _edited_json(text: str, path: Path, keys: Sequence[str], name: str, entry: E
     return json.dumps(wanted, indent=indent[1] if indent else 2, ensure_ascii=False) + "\n"
 
 
-def _edited_jsonc(text: str, path: Path, keys: Sequence[str], name: str, entry: Entry | None, wanted: Any) -> str:
+def _edited_jsonc(text: str, path: Path, keys: Sequence[str], name: str, entry: ServerEntry | None, wanted: Any) -> str:
     """As `_edited_json`, around the comments; no text that does not say what is wanted."""
     try:
         edited = jsonc.drop(text, keys, name) if entry is None else jsonc.put(text, keys, name, entry)
@@ -331,7 +331,7 @@ PLAIN_YAML = re.compile(r"\A(?:(?:#.*|---|[ \t]*)\n)*(?:\Z|[A-Za-z_][\w.-]*:(?:[
 """A file in which a key that stands at the beginning of a line is a key of the whole."""
 
 
-def _edited_yaml(text: str, path: Path, keys: Sequence[str], name: str, entry: Entry | None) -> str:
+def _edited_yaml(text: str, path: Path, keys: Sequence[str], name: str, entry: ServerEntry | None) -> str:
     """An entry is one line of its own; nothing else is touched, so that comments stay.
 
     What needs a parser of YAML is refused: a file of another shape, an entry that somebody else wrote.
@@ -366,7 +366,7 @@ def _children_indent(lines: Sequence[str], head: int) -> str:
     return found[0] if found else ""
 
 
-def _edited_toml(text: str, path: Path, keys: Sequence[str], name: str, entry: Entry | None) -> str:
+def _edited_toml(text: str, path: Path, keys: Sequence[str], name: str, entry: ServerEntry | None) -> str:
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
@@ -379,7 +379,7 @@ def _edited_toml(text: str, path: Path, keys: Sequence[str], name: str, entry: E
 
 
 def _put(
-    document: Any, path: Path, keys: Sequence[str], name: str, entry: Entry | None, new: Callable[[], Any] = dict
+    document: Any, path: Path, keys: Sequence[str], name: str, entry: ServerEntry | None, new: Callable[[], Any] = dict
 ) -> None:
     table = document
     for key in (*keys, None):
@@ -399,7 +399,9 @@ def _put(
         table[name] = entry
 
 
-def _unreadable(path: Path, kind: str, error: Exception | None, name: str, entry: Entry | None) -> InvalidArgument:
+def _unreadable(
+    path: Path, kind: str, error: Exception | None, name: str, entry: ServerEntry | None
+) -> InvalidArgument:
     hint = f"Remove the server {name} yourself."
     if entry:
         hint = f"Add this to its servers yourself: {masked(json.dumps({name: entry}, ensure_ascii=False))}"

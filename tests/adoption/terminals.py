@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.conftest import SLOW
 from tmuxmcp.launch.shells import adoption
-from tmuxmcp.launch.shells.adoption import Kind
+from tmuxmcp.launch.shells.adoption import ShellKind
 from tmuxmcp.terminal.marks import Finished, Mark, MarkScanner, ShellState, ShellTrack
 
 NONCE = "00112233aabbccdd"
@@ -51,7 +51,7 @@ class Terminal:
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None = None, cwd: Path | None = None) -> None:
         self.log = b""
-        self.kind: Kind | None = None
+        self.kind: ShellKind | None = None
         self.marks = Marks(MarkScanner(NONCE, 0))
         self._jobs = 0
         self._answered_at = 0
@@ -128,7 +128,7 @@ class Terminal:
         self.at_rest()
         return True
 
-    def ask(self, line: bytes | None = None) -> Kind:
+    def ask(self, line: bytes | None = None) -> ShellKind:
         """Type the line; returns what the shell says it is."""
         at = len(self.log)
         self.write((line or adoption.line(NONCE)) + b"\r")
@@ -145,7 +145,7 @@ class Terminal:
         self.until(lambda: len(self.log) > self._answered_at, "it does not go on")
         self.at_rest()
 
-    def adopt(self, first_number: int = 1, has_devices: bool = True) -> Kind:
+    def adopt(self, first_number: int = 1, has_devices: bool = True) -> ShellKind:
         kind = self.kind = replace(self.ask(), has_devices=has_devices)
         self.marks = Marks(MarkScanner(NONCE, len(self.log)))
         self.write(adoption.body(kind, NONCE, first_number))

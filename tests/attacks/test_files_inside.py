@@ -25,7 +25,7 @@ from tmuxmcp.errors import (
 )
 from tmuxmcp.machine import filework, process
 from tmuxmcp.machine.files import Files
-from tmuxmcp.machine.output import Ends
+from tmuxmcp.machine.output import HeadAndTail
 from tmuxmcp.programs import inside
 from tmuxmcp.sandbox import sandbox
 
@@ -223,11 +223,11 @@ async def test_without_a_root_nothing_is_written(boxed: Broker) -> None:
 
 
 def test_errors_pass_and_no_answer_is_an_error(tmp_path: Path) -> None:
-    def ended(out: bytes, err: bytes = b"") -> process.Ended:
-        streams = Ends(1000), Ends(1000)
+    def ended(out: bytes, err: bytes = b"") -> process.ProcessEnd:
+        streams = HeadAndTail(1000), HeadAndTail(1000)
         for stream, data in zip(streams, (out, err), strict=True):
             stream.feed(data)
-        return process.Ended(1, None, False, *streams, 0, 0, 0, 0, [])
+        return process.ProcessEnd(1, None, False, *streams, 0, 0, 0, 0, [])
 
     for error in (FileMissing("no", "hint", path="p"), PermissionDenied("no")):
         with pytest.raises(type(error)) as raised:

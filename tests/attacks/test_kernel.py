@@ -19,7 +19,7 @@ from tests.conftest import eventually
 from tests.test_limits import needs
 from tests.test_sandbox import BEST, LEVELS, levels
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.contract.limits import Level, Limits
+from tmuxmcp.contract.limits import Limits, SandboxLevel
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import Unsupported
 from tmuxmcp.sandbox import bubblewrap, landlock, sandbox, seccomp
@@ -449,7 +449,7 @@ async def test_required_takes_nothing_less_than_namespaces(broker: Broker, monke
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_required_lets_agents_type_into_nothing_less_than_namespaces(level: Level) -> None:
+async def test_required_lets_agents_type_into_nothing_less_than_namespaces(level: SandboxLevel) -> None:
     assert sandbox.meets(level, "required") == (level == "bubblewrap")
     assert sandbox.meets(level, "auto")
 

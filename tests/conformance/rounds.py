@@ -26,11 +26,11 @@ from mcp.types import (
 
 from tests.conformance.forms import asked, object_of, prompt, said, tool, words
 from tmuxmcp.contract.call import Question
-from tmuxmcp.faces.elicit import Asking, NeedsInput
+from tmuxmcp.faces.elicit import NeedsInput, OpenQuestions
 
 Context = ServerRequestContext[Any, Any]
 
-asking = Asking()
+asking = OpenQuestions()
 
 
 def ask(message: str, **properties: str) -> ElicitRequest:

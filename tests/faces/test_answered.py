@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tmuxmcp.contract.call import Call
-from tmuxmcp.faces.answered import MOST_ANSWERED, Answered
+from tmuxmcp.faces.answered import MOST_ANSWERED, RecentAnswers
 
 
 class Told:
@@ -18,7 +18,7 @@ class Told:
 
 
 def test_an_answer_that_is_cancelled_tells_nothing() -> None:
-    answered, told = Answered(), Told()
+    answered, told = RecentAnswers(), Told()
     answered.begins(1)
     answered.add(1, told.call)
     answered.cancelled(2)
@@ -29,7 +29,7 @@ def test_an_answer_that_is_cancelled_tells_nothing() -> None:
 
 
 def test_an_answer_to_what_was_cancelled_before_tells_nothing() -> None:
-    answered, told = Answered(), Told()
+    answered, told = RecentAnswers(), Told()
     answered.begins(1)
     answered.cancelled(1)
     answered.add(1, told.call)
@@ -37,7 +37,7 @@ def test_an_answer_to_what_was_cancelled_before_tells_nothing() -> None:
 
 
 def test_a_number_may_be_used_again() -> None:
-    answered, first, second = Answered(), Told(), Told()
+    answered, first, second = RecentAnswers(), Told(), Told()
     answered.add(1, first.call)
     answered.cancelled(1)
     answered.cancelled(1)
@@ -47,7 +47,7 @@ def test_a_number_may_be_used_again() -> None:
 
 
 def test_few_answers_are_remembered() -> None:
-    answered, all_told = Answered(), [Told() for _ in range(MOST_ANSWERED + 1)]
+    answered, all_told = RecentAnswers(), [Told() for _ in range(MOST_ANSWERED + 1)]
     for number, told in enumerate(all_told):
         answered.add(number, told.call)
     for number in range(len(all_told)):

@@ -8,11 +8,11 @@ import pytest
 from mcp import MCPError
 from mcp.types import INVALID_PARAMS, CallToolRequestParams
 
-from tmuxmcp.faces.elicit import Asking
+from tmuxmcp.faces.elicit import OpenQuestions
 
 
 def test_state_of_somebody_else_is_rejected() -> None:
     params = CallToolRequestParams(name="run", request_state="not ours")
     with pytest.raises(MCPError) as caught:
-        Asking().of(cast(Any, None), params)
+        OpenQuestions().of(cast(Any, None), params)
     assert caught.value.error.code == INVALID_PARAMS

@@ -21,7 +21,7 @@ from mcp.types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCReque
 
 from tests.conftest import SLOW
 from tmuxmcp.faces.mcp import only_waits
-from tmuxmcp.faces.stdio import FINISH_S, MAX_LINE, Asked, Lines, Reader, Writer, id_in, parse
+from tmuxmcp.faces.stdio import FINISH_S, MAX_LINE, LineSplitter, MessageReader, OpenCalls, Writer, id_in, parse
 
 DOUBLE = [sys.executable, "-m", "tests.faces.double"]
 SERVER = DOUBLE
@@ -228,7 +228,7 @@ def test_what_does_not_end_in_time_is_cancelled_and_says_so():
 
 
 def test_requests_with_the_same_number_are_all_waited_for():
-    asked = Asked(only_waits)
+    asked = OpenCalls(only_waits)
     for command in ("sleep 1", "true"):
         asked.read(JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/call", params=ran(command)))
     asked.written(JSONRPCError(jsonrpc="2.0", id=1, error=ErrorData(code=1, message="x")))
@@ -238,7 +238,7 @@ def test_requests_with_the_same_number_are_all_waited_for():
 
 
 def test_calls_that_only_wait_are_not_waited_for_long():
-    asked = Asked(only_waits)
+    asked = OpenCalls(only_waits)
     read = {"name": "read", "arguments": {"wait_for": "exit"}}
     calls = [ran("true"), read, {"name": "read", "arguments": {}}, {"name": "send", "arguments": {"wait_for": "exit"}}]
     for at, call in enumerate(calls):
@@ -460,14 +460,14 @@ def test_log_that_nobody_reads_stops_nothing(serve_command, wire):
 
 def test_lines_whole_byte_by_byte_and_with_trailing_data():
     data = b"one\n\ntwo\r\nrest"
-    assert Lines().feed(data) == [b"one", b"", b"two\r"]
-    lines = Lines()
+    assert LineSplitter().feed(data) == [b"one", b"", b"two\r"]
+    lines = LineSplitter()
     assert [line for byte in data for line in lines.feed(bytes([byte]))] == [b"one", b"", b"two\r"]
     assert lines.feed(b" of it\n") == [b"rest of it"]
 
 
 def test_line_over_the_limit_is_not_kept():
-    lines = Lines(max_line=4)
+    lines = LineSplitter(max_line=4)
     assert lines.feed(b"1234\n12345\n1") == [b"1234", None]
     for _ in range(1000):
         assert lines.feed(b"x" * 1000) == []
@@ -478,11 +478,11 @@ def test_line_over_the_limit_is_not_kept():
 @given(data=st.binary(max_size=60), cuts=st.lists(st.integers(0, 60), max_size=6))
 def test_lines_do_not_depend_on_how_the_input_was_cut(data, cuts):
     data = data.replace(b"a", b"\n")
-    lines, found, start = Lines(max_line=5), [], 0
+    lines, found, start = LineSplitter(max_line=5), [], 0
     for cut in [*sorted(cuts), len(data)]:
         found += lines.feed(data[start:cut])
         start = max(start, cut)
-    assert found == Lines(max_line=5).feed(data)
+    assert found == LineSplitter(max_line=5).feed(data)
 
 
 @given(st.binary(max_size=200))
@@ -529,7 +529,7 @@ async def test_reader_ends_once_and_says_so(pipe):
     async def end() -> None:
         ended.append(True)
 
-    reader = Reader(pipe[0], refuse=None, ended=end)
+    reader = MessageReader(pipe[0], refuse=None, ended=end)
     os.write(pipe[1], b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n\n  \nunfinished')
     os.close(pipe[1])
     assert [item.message.method async for item in reader] == ["ping"]

@@ -9,33 +9,33 @@ import pytest
 from tests.conftest import Parsed
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.requests import Send
-from tmuxmcp.gate.actions import Place, Typed, action_of, pending_after, typed
+from tmuxmcp.gate.actions import ActionPlace, TypedLine, action_of, pending_after, typed
 from tmuxmcp.gate.policy import Action
 from tmuxmcp.gate.shelltext import UNKNOWN
 
-SHELL = Place("a", "/w", "shell_prompt", "bash")
+SHELL = ActionPlace("a", "/w", "shell_prompt", "bash")
 
 
 @pytest.mark.parametrize(
     ("pending", "text", "keys", "result"),
     [
-        ("", "ls", [], Typed("", "ls", False)),
-        ("", "ls", ["Enter"], Typed("ls\n", "", True)),
-        ("l", "s\n", [], Typed("ls\n", "", True)),
-        ("", "a\r\nb", [], Typed("a\n\n", "b", True)),
-        ("", "a\nb", ["C-m"], Typed("a\nb\n", "", True)),
-        ("rm x", "", ["C-u", "l", "s", "Space", "Enter"], Typed("ls \n", "", True)),
-        ("rm x", "y", ["C-c"], Typed("", "", False)),
-        ("", "l", ["Tab"], Typed("", None, False)),
-        ("", "", ["Up", "Enter"], Typed(None, "", True)),
-        (None, "ls", ["Enter"], Typed(None, "", True)),
-        (None, "", ["C-u", "l", "Enter"], Typed("l\n", "", True)),
-        ("", "l\x08s", ["Enter"], Typed(None, "", True)),
-        ("", "x" * 70_000, ["Enter"], Typed(None, "", True)),
-        ("", "Up", ["Enter"], Typed("Up\n", "", True)),
+        ("", "ls", [], TypedLine("", "ls", False)),
+        ("", "ls", ["Enter"], TypedLine("ls\n", "", True)),
+        ("l", "s\n", [], TypedLine("ls\n", "", True)),
+        ("", "a\r\nb", [], TypedLine("a\n\n", "b", True)),
+        ("", "a\nb", ["C-m"], TypedLine("a\nb\n", "", True)),
+        ("rm x", "", ["C-u", "l", "s", "Space", "Enter"], TypedLine("ls \n", "", True)),
+        ("rm x", "y", ["C-c"], TypedLine("", "", False)),
+        ("", "l", ["Tab"], TypedLine("", None, False)),
+        ("", "", ["Up", "Enter"], TypedLine(None, "", True)),
+        (None, "ls", ["Enter"], TypedLine(None, "", True)),
+        (None, "", ["C-u", "l", "Enter"], TypedLine("l\n", "", True)),
+        ("", "l\x08s", ["Enter"], TypedLine(None, "", True)),
+        ("", "x" * 70_000, ["Enter"], TypedLine(None, "", True)),
+        ("", "Up", ["Enter"], TypedLine("Up\n", "", True)),
     ],
 )
-def test_what_a_shell_gets(pending: str | None, text: str, keys: list[str], result: Typed):
+def test_what_a_shell_gets(pending: str | None, text: str, keys: list[str], result: TypedLine):
     assert typed(pending, text, keys) == result
 
 
@@ -44,7 +44,9 @@ Acting = Callable[..., Action]
 
 @pytest.fixture
 def action(commands: Parsed) -> Acting:
-    def act(tool: str, place: Place = SHELL, pending: str | None = "", base: str = "/base", **arguments: Any) -> Action:
+    def act(
+        tool: str, place: ActionPlace = SHELL, pending: str | None = "", base: str = "/base", **arguments: Any
+    ) -> Action:
         request = OPERATIONS[tool].parse(arguments)
         return commands.portal.call(action_of, request, place, commands.parsing, pending, ["/bin/bash", "-l"], base)
 
@@ -75,17 +77,17 @@ def test_what_would_run(programs: Callable[..., list[str | None]]):
     ("place", "program"),
     [
         (SHELL, "a"),
-        (Place(), "a"),  # no session yet: a shell will be made
-        (Place("a", "/w", "unknown", "ssh"), "a"),
-        (Place("a", "/w", "line_input", "python3", hidden=True), "a"),
-        (Place("a", "/w", "line_input", "bash"), "a"),
-        (Place("a", "/w", "line_input", "python3"), "python3"),
-        (Place("a", "/w", "password", "bash", secret=True), "bash"),
-        (Place("a", "/w", "running", ""), None),
+        (ActionPlace(), "a"),  # no session yet: a shell will be made
+        (ActionPlace("a", "/w", "unknown", "ssh"), "a"),
+        (ActionPlace("a", "/w", "line_input", "python3", hidden=True), "a"),
+        (ActionPlace("a", "/w", "line_input", "bash"), "a"),
+        (ActionPlace("a", "/w", "line_input", "python3"), "python3"),
+        (ActionPlace("a", "/w", "password", "bash", secret=True), "bash"),
+        (ActionPlace("a", "/w", "running", ""), None),
     ],
 )
 def test_text_is_a_command_where_a_shell_may_read_it(
-    programs: Callable[..., list[str | None]], place: Place, program: str | None
+    programs: Callable[..., list[str | None]], place: ActionPlace, program: str | None
 ):
     assert programs("send", place, text="a", enter=True) == [program]
 
@@ -109,6 +111,6 @@ def test_keys_of_text_and_of_keys(action: Acting):
 
 def test_files_are_told_by_both_of_their_names(action: Acting, tmp_path: Path):
     (tmp_path / "link").symlink_to("/etc")
-    looked = action("read_file", Place(), base=str(tmp_path), path="link/passwd")
+    looked = action("read_file", ActionPlace(), base=str(tmp_path), path="link/passwd")
     assert set(looked.paths) == {str(tmp_path / "link/passwd"), "/etc/passwd"}
-    assert action("create_session", Place(), cwd="/x/../y").paths == ("/y",)
+    assert action("create_session", ActionPlace(), cwd="/x/../y").paths == ("/y",)

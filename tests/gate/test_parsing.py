@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import SLOW, eventually
 from tmuxmcp.gate import parsing as module
 from tmuxmcp.gate.parsing import Parsing
-from tmuxmcp.gate.shelltext import UNKNOWN, Command
+from tmuxmcp.gate.shelltext import UNKNOWN, SimpleCommand
 from tmuxmcp.machine import helper
 
 pytestmark = pytest.mark.anyio
@@ -64,12 +64,14 @@ async def programs(parsing: Parsing, text: str) -> list[str | None]:
 async def test_answers_of_a_text_and_of_a_program(parsing: Parsing):
     found = await parsing.of_text("cd ~/x; bash -c 'a >y' | b \udcff", "/w", "/h")
     assert found == [
-        Command(("cd", "/h/x"), (), ("/w",)),
-        Command(("bash", "-c", "a >y"), (), ("/w", "/h/x")),
-        Command(("a",), ("y",), ("/w", "/h/x")),
-        Command(("b", "\udcff"), (), ("/w", "/h/x"), True, (Command(("bash",)), Command(("a",), ("y",)))),
+        SimpleCommand(("cd", "/h/x"), (), ("/w",)),
+        SimpleCommand(("bash", "-c", "a >y"), (), ("/w", "/h/x")),
+        SimpleCommand(("a",), ("y",), ("/w", "/h/x")),
+        SimpleCommand(
+            ("b", "\udcff"), (), ("/w", "/h/x"), True, (SimpleCommand(("bash",)), SimpleCommand(("a",), ("y",)))
+        ),
     ]
-    assert await parsing.of_program(["env", "rm"], None) == [Command(("env", "rm")), Command(("rm",))]
+    assert await parsing.of_program(["env", "rm"], None) == [SimpleCommand(("env", "rm")), SimpleCommand(("rm",))]
     assert await parsing.of_text("", "/w", "/h") == []
     assert await parsing.of_text(None, "/w", "/h") == [UNKNOWN]
 
@@ -78,7 +80,7 @@ async def test_text_that_crashes_the_parser_is_not_understood(parsing: Parsing):
     assert UNKNOWN in await parsing.of_text(CRASHES, "/w", "/h")
     assert await programs(parsing, "ls") == ["ls"]
     argv = ["bash", "-c", CRASHES]
-    assert await parsing.of_program(argv, "/w") == [Command(tuple(argv), cwds=("/w",)), UNKNOWN]
+    assert await parsing.of_program(argv, "/w") == [SimpleCommand(tuple(argv), cwds=("/w",)), UNKNOWN]
     assert await programs(parsing, "ls") == ["ls"]
 
 

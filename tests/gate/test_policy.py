@@ -7,9 +7,9 @@ import pytest
 
 from tests.conftest import Parsed
 from tmuxmcp.errors import InvalidArgument
-from tmuxmcp.gate.policy import Action, Verdict, judge, match_words
+from tmuxmcp.gate.policy import Action, Ruling, judge, match_words
 from tmuxmcp.gate.rules import parse_policy
-from tmuxmcp.gate.shelltext import UNKNOWN, Command
+from tmuxmcp.gate.shelltext import UNKNOWN, SimpleCommand
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def run(text: str) -> Action:
     return Action("run", text=text)
 
 
-def judged(commands: Parsed, action: Action, *entries: Any) -> Verdict:
+def judged(commands: Parsed, action: Action, *entries: Any) -> Ruling:
     if action.text is not None and not action.commands:
         action = replace(action, commands=tuple(commands(action.text)))
     return judge(action, parse_policy(entries))
@@ -44,7 +44,7 @@ DENY_ALL = {"action": "deny"}
         ([DENY_RM], run("$X"), "deny"),
         ([DENY_RM], run("ls )"), "deny"),
         ([DENY_RM], Action("read"), "allow"),
-        ([DENY_RM], Action("run_process", commands=(Command(("/bin/rm", "x")),)), "deny"),
+        ([DENY_RM], Action("run_process", commands=(SimpleCommand(("/bin/rm", "x")),)), "deny"),
         ([{"program": "/bin/rm", "action": "deny"}], run("/bin/rm"), "deny"),
         ([{"program": "/bin/rm", "action": "deny"}], run("rm"), "allow"),
         ([{"program": ["r*", "x"], "action": "confirm"}], run("rm"), "confirm"),

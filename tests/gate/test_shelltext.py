@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import Parsed
-from tmuxmcp.gate.shelltext import MOST_CWDS, UNKNOWN, Command
+from tmuxmcp.gate.shelltext import MOST_CWDS, UNKNOWN, SimpleCommand
 
 
-def argvs(commands: list[Command]) -> list[tuple[str | None, ...]]:
+def argvs(commands: list[SimpleCommand]) -> list[tuple[str | None, ...]]:
     return [each.argv for each in commands]
 
 

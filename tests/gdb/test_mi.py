@@ -6,28 +6,28 @@ from typing import Any
 
 import pytest
 
-from tmuxmcp.gdb.mi import Record, line_of, parse
+from tmuxmcp.gdb.mi import MiRecord, line_of, parse
 
 
 @pytest.mark.parametrize(
     ("line", "record"),
     [
-        ("(gdb) ", Record("prompt")),
-        ("12^done", Record("result", "done", 12)),
-        (r'7^error,msg="No \"x\"."', Record("result", "error", 7, {"msg": 'No "x".'})),
-        (r'~"\303\274 a\tb\\n\n"', Record("console", text="ü a\tb\\n\n")),
-        (r'&"\377\n"', Record("log", text="\\xff\n")),
-        ('*running,thread-id="all"', Record("exec", "running", None, {"thread-id": "all"})),
-        ("=x,a=[],b={}", Record("notify", "x", None, {"a": [], "b": {}})),
-        ("hello", Record("other", text="hello")),
-        ("", Record("other")),
-        ('~"no end', Record("other", text='~"no end')),
-        ('^done,a="1"rest', Record("other", text='^done,a="1"rest')),
-        ('^done,a={"1",b="2"}', Record("other", text='^done,a={"1",b="2"}')),
-        ("^done,a=" + "[" * 5000, Record("other", text="^done,a=" + "[" * 5000)),
+        ("(gdb) ", MiRecord("prompt")),
+        ("12^done", MiRecord("result", "done", 12)),
+        (r'7^error,msg="No \"x\"."', MiRecord("result", "error", 7, {"msg": 'No "x".'})),
+        (r'~"\303\274 a\tb\\n\n"', MiRecord("console", text="ü a\tb\\n\n")),
+        (r'&"\377\n"', MiRecord("log", text="\\xff\n")),
+        ('*running,thread-id="all"', MiRecord("exec", "running", None, {"thread-id": "all"})),
+        ("=x,a=[],b={}", MiRecord("notify", "x", None, {"a": [], "b": {}})),
+        ("hello", MiRecord("other", text="hello")),
+        ("", MiRecord("other")),
+        ('~"no end', MiRecord("other", text='~"no end')),
+        ('^done,a="1"rest', MiRecord("other", text='^done,a="1"rest')),
+        ('^done,a={"1",b="2"}', MiRecord("other", text='^done,a={"1",b="2"}')),
+        ("^done,a=" + "[" * 5000, MiRecord("other", text="^done,a=" + "[" * 5000)),
     ],
 )
-def test_lines(line: str, record: Record):
+def test_lines(line: str, record: MiRecord):
     assert parse(line) == record
 
 
@@ -44,7 +44,7 @@ def test_lines(line: str, record: Record):
     ],
 )
 def test_values(results: str, value: dict[str, Any]):
-    assert parse(f"^done,{results}") == Record("result", "done", None, value)
+    assert parse(f"^done,{results}") == MiRecord("result", "done", None, value)
 
 
 def test_commands():

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent import eventually
-from tmuxmcp.input.secretreader import Program, SecretReader, _program
+from tmuxmcp.input.secretreader import ReadingProgram, SecretReader, _program
 
 SLEEP = os.path.realpath(shutil.which("sleep") or "")
 
@@ -27,7 +27,7 @@ def copied(tmp_path: Path) -> Iterator[tuple[Path, int]]:
         process.kill()
 
 
-def reader(*programs: Program) -> SecretReader:
+def reader(*programs: ReadingProgram) -> SecretReader:
     return SecretReader(programs, (), "")
 
 

@@ -11,7 +11,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.requests import Send
 from tmuxmcp.errors import InvalidArgument, InvalidKey, NoInput
 from tmuxmcp.gate.actions import pending_after
-from tmuxmcp.input.sequence import MOST_BETWEEN, Keys, Text, items_of, pressed, text_of
+from tmuxmcp.input.sequence import MOST_BETWEEN, KeySequence, Text, items_of, pressed, text_of
 
 
 def asked(**arguments: object) -> Send:
@@ -24,12 +24,19 @@ def asked(**arguments: object) -> Send:
     ("arguments", "items"),
     [
         ({}, []),
-        ({"keys": "C-c"}, [Keys(["C-c"])]),
-        ({"keys": ["Up", "Up"]}, [Keys(["Up", "Up"])]),
+        ({"keys": "C-c"}, [KeySequence(["C-c"])]),
+        ({"keys": ["Up", "Up"]}, [KeySequence(["Up", "Up"])]),
         ({"keys": [{"text": "Up"}]}, [Text("Up")]),
         (
             {"key": "c", "ctrl": True, "keys": ["F1", {"text": "a b"}, "Down*2", {"text": "é"}], "enter": True},
-            [Keys(["C-c"]), Keys(["F1"]), Text("a b"), Keys(["Down", "Down"]), Text("é"), Keys(["Enter"])],
+            [
+                KeySequence(["C-c"]),
+                KeySequence(["F1"]),
+                Text("a b"),
+                KeySequence(["Down", "Down"]),
+                Text("é"),
+                KeySequence(["Enter"]),
+            ],
         ),
     ],
 )

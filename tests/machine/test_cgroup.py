@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import SLOW
 from tmuxmcp.contract.limits import Limits
 from tmuxmcp.machine import cgroup, inherited, processes
-from tmuxmcp.machine.cgroup import Place
+from tmuxmcp.machine.cgroup import ParentGroup
 
 GROUPS = cgroup.places()
 
@@ -46,7 +46,7 @@ def test_nearest_group_whose_children_have_the_controllers(tmp_path: Path) -> No
     (scope / "cgroup.controllers").write_text("")
     (slice_ / "cgroup.subtree_control").write_text("cpu memory pids")
     proc = machine(tmp_path, "0::/user.slice/x.scope\n", V2.format(top))
-    assert cgroup.places(proc=proc) == [Place(slice_, frozenset({"cpu", "memory", "pids"}), True)]
+    assert cgroup.places(proc=proc) == [ParentGroup(slice_, frozenset({"cpu", "memory", "pids"}), True)]
 
 
 def test_version_1_has_a_place_for_each_controller(tmp_path: Path) -> None:
@@ -58,8 +58,8 @@ def test_version_1_has_a_place_for_each_controller(tmp_path: Path) -> None:
         V1.format(tmp_path / "cpu", root="/", names="cpu,cpuacct"),
     )
     assert cgroup.places(proc=machine(tmp_path, own, *mounts)) == [
-        Place(memory, frozenset({"memory"}), False),
-        Place(cpu, frozenset({"cpu"}), False),
+        ParentGroup(memory, frozenset({"memory"}), False),
+        ParentGroup(cpu, frozenset({"cpu"}), False),
     ]
 
 
@@ -97,7 +97,7 @@ def test_killed_group_is_empty_and_goes(made: cgroup.Groups) -> None:
 
 
 def test_sweep_takes_old_groups_in_which_nothing_is(made: cgroup.Groups, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Place(Path(made.directories[0]), frozenset(), True)
+    place = ParentGroup(Path(made.directories[0]), frozenset(), True)
     (left,) = cgroup.make([place], "left", Limits()).directories
     cgroup.sweep([place])
     assert os.path.exists(left)  # too young

@@ -54,9 +54,9 @@ def text(files: Files, path: str) -> bytes:
 
 
 def test_pieces(files: Files):
-    assert files.read("dir/file", 4, 3) == files_module.Piece(b"two", 14, 4, True)
-    assert files.read("dir/file", 4, 10) == files_module.Piece(b"two\nthree\n", 14, 4, False)
-    assert files.read("dir/file", 99, 10) == files_module.Piece(b"", 14, 99, False)
+    assert files.read("dir/file", 4, 3) == files_module.FilePart(b"two", 14, 4, True)
+    assert files.read("dir/file", 4, 10) == files_module.FilePart(b"two\nthree\n", 14, 4, False)
+    assert files.read("dir/file", 99, 10) == files_module.FilePart(b"", 14, 99, False)
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tmuxmcp.machine.output import Ends, carry
+from tmuxmcp.machine.output import HeadAndTail, carry
 
 
-def fed(most: int, *pieces: bytes) -> Ends:
-    ends = Ends(most)
+def fed(most: int, *pieces: bytes) -> HeadAndTail:
+    ends = HeadAndTail(most)
     for piece in pieces:
         ends.feed(piece)
     return ends
@@ -60,7 +60,7 @@ def test_a_cut_never_splits_a_character(shift: int):
 
 
 def test_memory_is_bounded():
-    ends = Ends(1000)
+    ends = HeadAndTail(1000)
     for _ in range(1000):
         ends.feed(b"x" * 65536)
     assert ends.size == 65_536_000

@@ -38,12 +38,12 @@ async def run(
     limits: Limits | None = None,
     env: dict[str, str] | None = None,
     progress: Callable[[float, str], Awaitable[None]] = no_progress,
-) -> process.Ended:
+) -> process.ProcessEnd:
     program = process.find(argv, cwd=cwd, env=env or ENV, rlimits=rlimits(limits or Limits()))
     return await process.run(program, stdin=stdin, timeout_s=timeout_s, max_output_bytes=most, progress=progress)
 
 
-def out(ended: process.Ended) -> str:
+def out(ended: process.ProcessEnd) -> str:
     encoding, (stdout, _) = carry([ended.stdout, ended.stderr])
     assert encoding == "utf-8"
     return stdout
@@ -223,7 +223,7 @@ async def test_time_up_ends_daemons_and_who_ignores_term(mark: str, tmp_path: Pa
     code += f"; subprocess.run({daemon!r}); open('up', 'w'); time.sleep(1000)"
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tg:
-            ended: list[process.Ended] = []
+            ended: list[process.ProcessEnd] = []
 
             async def go() -> None:
                 ended.append(await run(sys.executable, "-c", code, mark, cwd=str(tmp_path), timeout_s=3 * SLOW))

@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import SLOW
 from tmuxmcp.errors import InvalidPattern, TimedOut
 from tmuxmcp.machine.helper import Turns
-from tmuxmcp.machine.searching import Pattern, Searching
+from tmuxmcp.machine.searching import CompiledPattern, Searching
 from tmuxmcp.terminal.patterns import MOST_PATTERN
 
 pytestmark = pytest.mark.anyio
@@ -87,7 +87,7 @@ async def test_catastrophe_costs_its_time_and_harms_nobody(searching: Searching,
     assert await search(searching, "b", "abc", asker="other") == "b"
     assert time.monotonic() - begun < 3 * 5 * SLOW
     with suppress_invalid():
-        await Pattern(pattern, "", searching).lines("a" * 60 + "!\n")
+        await CompiledPattern(pattern, "", searching).lines("a" * 60 + "!\n")
 
 
 class suppress_invalid:

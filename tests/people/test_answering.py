@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import TmuxFailed
-from tmuxmcp.people.answering import Open
+from tmuxmcp.people.answering import WaitingRequest
 from tmuxmcp.record.inputrequests import InputRequest
 from tmuxmcp.sessions import inputrequests
 from tmuxmcp.sessions.look import Look
@@ -47,5 +47,5 @@ async def test_a_secret_is_not_typed_into_the_program_that_came_meanwhile(
 
     monkeypatch.setattr(Session, "look", looks_and_then_it_ends)
     with pytest.raises(TmuxFailed, match="Nothing was typed"):
-        await broker.people.type_line(Open(session, request), SECRET)
+        await broker.people.type_line(WaitingRequest(session, request), SECRET)
     assert SECRET not in (await broker.read(session_id="a", view="screen")).content

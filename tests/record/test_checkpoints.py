@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tmuxmcp.record import checkpoints as module
-from tmuxmcp.record.checkpoints import Checkpoints, Kind, pack, packed_screen, screen_of, unpack
+from tmuxmcp.record.checkpoints import Checkpoints, RecordKind, pack, packed_screen, screen_of, unpack
 from tmuxmcp.record.directory import SessionDirectory, make_directory, sessions_dir
 from tmuxmcp.terminal.replay import Replay, blank
 
@@ -27,7 +27,7 @@ def directory(tmp_path: Path) -> SessionDirectory:
 def added(directory: SessionDirectory, *offsets: int, size: int = 100, cost_ms: int = 1000) -> Checkpoints:
     checkpoints = Checkpoints(directory)
     for offset in offsets:
-        assert checkpoints.add(Kind.SCREEN, offset, b"%d" % offset * size, cost_ms=cost_ms, happened=0)
+        assert checkpoints.add(RecordKind.SCREEN, offset, b"%d" % offset * size, cost_ms=cost_ms, happened=0)
     return checkpoints
 
 
@@ -40,9 +40,9 @@ def test_a_screen_is_read_as_it_was_written(directory: SessionDirectory) -> None
     replay.feed(b"one\r\n\x1b[31mtwo\x1b[?1049hover\x1b[2;2H\x1b[3")
     screen = replay.snapshot()
     checkpoints = Checkpoints(directory)
-    assert checkpoints.add(Kind.SCREEN, screen.offset, packed_screen(screen), cost_ms=5, happened=2)
+    assert checkpoints.add(RecordKind.SCREEN, screen.offset, packed_screen(screen), cost_ms=5, happened=2)
     [record] = Checkpoints(directory).records()
-    assert (record.kind, record.offset, record.cost_ms, record.happened) == (Kind.SCREEN, screen.offset, 5, 2)
+    assert (record.kind, record.offset, record.cost_ms, record.happened) == (RecordKind.SCREEN, screen.offset, 5, 2)
     assert screen_of(checkpoints.value(record) or b"") == screen
     assert directory.screens.stat().st_mode & 0o777 == 0o600
 
@@ -51,7 +51,7 @@ def test_the_nearest_comes_first_and_only_while_it_is_right(directory: SessionDi
     checkpoints = added(directory, 30, 10, 20)
     assert [each.offset for each in checkpoints.screens(25, [])] == [20, 10]
     assert [each.offset for each in checkpoints.screens(25, [15])] == [10]  # what happened there was not known then
-    checkpoints.add(Kind.TOLD, 22, b"told", cost_ms=0, happened=0)
+    checkpoints.add(RecordKind.TOLD, 22, b"told", cost_ms=0, happened=0)
     assert [each.offset for each in checkpoints.screens(25, [])] == [20, 10]
 
 
@@ -83,7 +83,7 @@ def test_a_file_of_another_form_is_left_alone(directory: SessionDirectory) -> No
     directory.screens.write_bytes(b"tmuxmcp screens 2\nand more")
     checkpoints = Checkpoints(directory)
     assert checkpoints.records() == []
-    assert not checkpoints.add(Kind.SCREEN, 1, b"value", cost_ms=0, happened=0)
+    assert not checkpoints.add(RecordKind.SCREEN, 1, b"value", cost_ms=0, happened=0)
     checkpoints.thin()
     assert directory.screens.read_bytes() == b"tmuxmcp screens 2\nand more"
 
@@ -92,8 +92,8 @@ def test_two_do_not_write_at_once(directory: SessionDirectory) -> None:
     checkpoints = added(directory, 10)
     with directory.screens.open("rb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        assert not checkpoints.add(Kind.SCREEN, 20, b"value", cost_ms=0, happened=0)
-    assert checkpoints.add(Kind.SCREEN, 20, b"value", cost_ms=0, happened=0)
+        assert not checkpoints.add(RecordKind.SCREEN, 20, b"value", cost_ms=0, happened=0)
+    assert checkpoints.add(RecordKind.SCREEN, 20, b"value", cost_ms=0, happened=0)
 
 
 def test_the_file_stays_small(directory: SessionDirectory) -> None:
@@ -105,9 +105,9 @@ def test_the_file_stays_small(directory: SessionDirectory) -> None:
     gaps = [after - before for before, after in pairwise(offsets(checkpoints))]
     assert max(gaps) <= 8  # what went is spread
     directory.log.write_bytes(b"x" * 2 * module.SHARE * most)
-    assert all(checkpoints.add(Kind.SCREEN, at, b"x" * 10_000, cost_ms=1, happened=0) for at in range(100, 110))
+    assert all(checkpoints.add(RecordKind.SCREEN, at, b"x" * 10_000, cost_ms=1, happened=0) for at in range(100, 110))
     assert most < directory.screens.stat().st_size <= 2 * most
-    assert not checkpoints.add(Kind.SCREEN, 200, b"x" * 3 * most, cost_ms=1, happened=0)
+    assert not checkpoints.add(RecordKind.SCREEN, 200, b"x" * 3 * most, cost_ms=1, happened=0)
 
 
 def test_older_ones_are_joined_as_long_as_a_replay_stays_short(directory: SessionDirectory) -> None:
@@ -132,5 +132,5 @@ def test_of_what_is_before_the_head_the_last_one_stays(directory: SessionDirecto
 def test_what_took_its_place_is_not_written_to(directory: SessionDirectory, tmp_path: Path) -> None:
     checkpoints = added(directory, 10)
     make_directory(tmp_path, "a")
-    assert not checkpoints.add(Kind.SCREEN, 20, b"value", cost_ms=0, happened=0)
+    assert not checkpoints.add(RecordKind.SCREEN, 20, b"value", cost_ms=0, happened=0)
     assert not directory.screens.exists()

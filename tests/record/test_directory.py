@@ -18,9 +18,9 @@ from tmuxmcp.record import directory as owner
 from tmuxmcp.record import start
 from tmuxmcp.record.directory import (
     ENTRIES,
-    Entry,
     Party,
     SessionDirectory,
+    SessionFile,
     directories,
     make_directory,
     sessions_dir,
@@ -166,4 +166,4 @@ def test_directory_of_an_earlier_session_is_kept(tmp_path: Path) -> None:
         made.meta.touch()
     found = {each.name: each.is_earlier for each in directories(tmp_path, SessionDirectory.meta)}
     assert found == {"a": False, "a.1": True, "a.2": True}
-    assert list(directories(tmp_path, Entry("other", "", (), ()))) == []
+    assert list(directories(tmp_path, SessionFile("other", "", (), ()))) == []

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import SLOW
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.excerpt import Reader
+from tmuxmcp.record.excerpt import LogReader
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.place import STYLE_BYTES, Place, Places
 from tmuxmcp.terminal.ansi import ansi
@@ -29,11 +29,11 @@ MARKED = re.compile(r"\[\.\.\. ([\d,]+) bytes left out; read since=(\d+) gives t
 
 
 @contextmanager
-def reader_of(data: bytes) -> Iterator[Reader]:
+def reader_of(data: bytes) -> Iterator[LogReader]:
     with tempfile.TemporaryDirectory() as directory:
         log = RawLog(SessionDirectory(Path(directory)))
         log.path.write_bytes(data)
-        yield Reader(log, 80, 24)
+        yield LogReader(log, 80, 24)
 
 
 def size(text: str) -> int:
@@ -215,7 +215,7 @@ def read_in_pieces(data: bytes, cuts: list[int], view: str = "both_ends") -> str
     with reader_of(data) as reader:
         places, text = Places(reader.log), ""
         for start, end in pairwise([0, *sorted(cuts), len(data)]):
-            one = Reader(reader.log, 80, 24, places)  # each read has one of its own
+            one = LogReader(reader.log, 80, 24, places)  # each read has one of its own
             start -= unfinished_character(data[:start])
             text += getattr(one, view)(start, end - unfinished_character(data[:end]), 4000).text
     return numberless(text)

@@ -12,7 +12,7 @@ from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.history import History, of_session
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.sessions import kept
-from tmuxmcp.terminal.replay import Replay, Resize, blank
+from tmuxmcp.terminal.replay import Replay, SizeChange, blank
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_a_change_of_size_is_a_screen_to_begin_with(log: RawLog, monkeypatch: py
     monkeypatch.setattr(history, "REPLAY_BYTES", 100)
     log.path.write_bytes(lines(300))
     past = History(log, 20, 6)
-    past.resized(Resize(2000, 30, 3, blank(30, 3, 2000)))
+    past.resized(SizeChange(2000, 30, 3, blank(30, 3, 2000)))
     at, later = past.screen_at(2000), past.screen_at(2500)
     assert (at.certain, at.snapshot) == (True, blank(30, 3, 2000))
     assert (later.certain, later.snapshot.cols, later.snapshot.rows) == (False, 30, 3)

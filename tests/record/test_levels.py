@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.levels import MOST_LEFT, Level, LevelFile, Stage
+from tmuxmcp.record.levels import MOST_LEFT, AdoptionStage, Level, LevelFile
 
 
 @pytest.fixture
@@ -19,12 +19,12 @@ def directory(tmp_path: Path) -> SessionDirectory:
 def test_levels_are_read_by_another_broker_once_they_change(directory: SessionDirectory):
     ours, theirs = LevelFile(directory), LevelFile(directory)
     assert not theirs.read() or theirs.levels == ()
-    asked = Level("a", 1, 5, Stage.ASKED, where="nested")
+    asked = Level("a", 1, 5, AdoptionStage.ASKED, where="nested")
     ours.put(asked)
     assert theirs.read()
     assert theirs.levels == (asked,)
     assert (asked.pending, asked.stands) == (True, False)
-    adopted = replace(asked, stage=Stage.ADOPTED, pid=7, kind="dash", dialect="posix")
+    adopted = replace(asked, stage=AdoptionStage.ADOPTED, pid=7, kind="dash", dialect="posix")
     ours.put(adopted, Level("b", 2, 9))
     assert theirs.read()
     assert not theirs.read()

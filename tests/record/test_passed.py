@@ -14,7 +14,7 @@ from tmuxmcp.record import replayer
 from tmuxmcp.record.checkpoints import screen_of
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.passed import Passed
-from tmuxmcp.record.replaying import Blank, SizeAt, Stretch, request
+from tmuxmcp.record.replaying import Blank, ReplayStretch, SizeAt, request
 from tmuxmcp.terminal.replay import blank
 from tmuxmcp.terminal.snapshot import Snapshot
 
@@ -68,7 +68,7 @@ def test_a_look_that_begins_at_one_shows_the_same(seed: int, tmp_path: Path, mon
     happened = [*(each.offset for each in SIZES_AT), gap]
 
     def look(offset: int, name: str | None) -> dict[str, Any]:
-        known = Stretch(Blank(20, 6), offset, SIZES_AT, [gap], happened)
+        known = ReplayStretch(Blank(20, 6), offset, SIZES_AT, [gap], happened)
         answer = replayer.stretch(request(directory, known, 60, name), passed)
         assert answer
         return answer

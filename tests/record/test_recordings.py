@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import InvalidArgument, NotRetained
 from tmuxmcp.record import recordings
-from tmuxmcp.record.checkpoints import Checkpoints, Kind, packed_screen
+from tmuxmcp.record.checkpoints import Checkpoints, RecordKind, packed_screen
 from tmuxmcp.record.commands import CommandFile, EndedCommand
 from tmuxmcp.record.directory import SessionDirectory, make_directory
 from tmuxmcp.record.events import Events, Exited, Gap, Input, Resized, Shown
 from tmuxmcp.record.meta import Meta
-from tmuxmcp.record.recordings import Recorded, Stretch, Wanted, times_of
-from tmuxmcp.record.timing import Step
+from tmuxmcp.record.recordings import Recorded, Stretch, WantedStretch, times_of
+from tmuxmcp.record.timing import TimingStep
 from tmuxmcp.terminal import film
 from tmuxmcp.terminal.replay import Replay, blank
 
@@ -31,7 +31,7 @@ BORN = 1_700_000_000.0
 class Index:
     """A timing index in memory."""
 
-    def __init__(self, *steps: Step) -> None:
+    def __init__(self, *steps: TimingStep) -> None:
         self._steps = steps
 
     def ms_at(self, offset: int) -> int | None:
@@ -40,7 +40,7 @@ class Index:
     def offset_at(self, ms: int) -> int | None:
         return max((each.offset for each in self._steps if each.ms <= ms), default=0)
 
-    def steps(self, start: int, end: int) -> Iterator[Step]:
+    def steps(self, start: int, end: int) -> Iterator[TimingStep]:
         for each in self._steps:
             if each.offset > start:
                 yield each
@@ -70,15 +70,15 @@ def ended(number: int, text: str, start: int, end: int, exit_code: int | None, m
     return EndedCommand(number, text, "agent", exit_code, began, over, "/", start, end)
 
 
-def happens(recorded: Recorded, wanted: Wanted = Wanted()) -> list[film.Moment]:  # noqa: B008  # frozen
+def happens(recorded: Recorded, wanted: WantedStretch = WantedStretch()) -> list[film.FilmEvent]:  # noqa: B008  # frozen
     return list(recorded.film(recorded.stretch(wanted)).moments)
 
 
 def test_each_step_of_the_index_is_a_moment(directory: SessionDirectory) -> None:
     printed(directory, b"one two three")
-    recorded = Recorded(directory, Index(Step(4, 100), Step(8, 250), Step(13, 900)))
+    recorded = Recorded(directory, Index(TimingStep(4, 100), TimingStep(8, 250), TimingStep(13, 900)))
     assert happens(recorded) == [film.Printed(100, b"one "), film.Printed(250, b"two "), film.Printed(900, b"three")]
-    made = recorded.film(recorded.stretch(Wanted()))
+    made = recorded.film(recorded.stretch(WantedStretch()))
     assert (made.begin_ms, made.end_ms, made.times_known) == (0, 900, True)
     assert (made.title, made.created_at, made.start.cols, made.start.rows) == ("build", BORN, 20, 4)
 
@@ -91,7 +91,7 @@ def test_what_else_happened_stands_at_its_offset_and_time(directory: SessionDire
     events.append(Gap(at(350), 10))
     events.append(Exited(at(5_000), 18, None, "KILL"))
     CommandFile(directory).end([ended(1, "make\nx", 8, 16, 2, (100, 400))])
-    recorded = Recorded(directory, Index(Step(8, 200), Step(16, 410), Step(18, 420)))
+    recorded = Recorded(directory, Index(TimingStep(8, 200), TimingStep(16, 410), TimingStep(18, 420)))
     assert happens(recorded) == [
         film.Printed(200, b"$ make\r\n"),
         film.Resized(300, 30, 5),
@@ -109,7 +109,7 @@ def test_what_was_typed_is_part_of_it_if_that_is_wanted(directory: SessionDirect
     events = Events(directory)
     events.append(Input(at(90), 2, 2, 1))
     events.append(Shown(at(90), 2, "ls\r"))
-    steps = Index(Step(2, 50), Step(10, 200))
+    steps = Index(TimingStep(2, 50), TimingStep(10, 200))
     both = [film.Printed(50, b"$ "), film.Printed(200, b"ls\r\na\r\n")]
     assert happens(Recorded(directory, steps)) == both
     typed = film.Typed(90, b"ls\r")
@@ -124,7 +124,7 @@ def test_without_an_index_times_are_those_of_events_commands_and_the_last_byte(d
     Events(directory).append(Input(at(90), 2, 5, 1))
     CommandFile(directory).end([ended(1, "make", 8, 12, 0, (100, 400))])
     recorded = Recorded(directory)
-    made = recorded.film(recorded.stretch(Wanted()))
+    made = recorded.film(recorded.stretch(WantedStretch()))
     assert list(made.moments) == [
         film.Printed(90, b"$ "),
         film.Printed(100, b"make\r\n"),
@@ -137,8 +137,8 @@ def test_without_an_index_times_are_those_of_events_commands_and_the_last_byte(d
 
 def test_a_step_of_unknown_time_is_said_so(directory: SessionDirectory) -> None:
     printed(directory, b"abcd")
-    recorded = Recorded(directory, Index(Step(2, 10, known=False), Step(4, 20)))
-    assert not recorded.film(recorded.stretch(Wanted())).times_known
+    recorded = Recorded(directory, Index(TimingStep(2, 10, known=False), TimingStep(4, 20)))
+    assert not recorded.film(recorded.stretch(WantedStretch())).times_known
     assert recorded.film(Stretch(2, 4, 10)).times_known
 
 
@@ -146,7 +146,7 @@ def test_what_happened_meanwhile_stands_in_for_times_that_the_index_does_not_kno
     printed(directory, b"$ make\r\nok\r\n$ ")
     Events(directory).append(Input(at(90), 2, 5, 1))
     CommandFile(directory).end([ended(1, "make", 8, 12, 0, (100, 800))])
-    recorded = Recorded(directory, Index(Step(10, 700, known=False), Step(14, 900)))
+    recorded = Recorded(directory, Index(TimingStep(10, 700, known=False), TimingStep(14, 900)))
     assert happens(recorded) == [
         film.Printed(90, b"$ "),
         film.Printed(100, b"make\r\n"),
@@ -159,55 +159,55 @@ def test_what_happened_meanwhile_stands_in_for_times_that_the_index_does_not_kno
 
 def test_a_step_that_goes_beyond_the_stretch_gives_the_time_of_its_part(directory: SessionDirectory) -> None:
     printed(directory, b"0123456789")
-    recorded = Recorded(directory, Index(Step(4, 10), Step(10, 20)))
+    recorded = Recorded(directory, Index(TimingStep(4, 10), TimingStep(10, 20)))
     assert list(recorded.film(Stretch(2, 7, 5)).moments) == [film.Printed(10, b"23"), film.Printed(20, b"456")]
 
 
 def test_the_output_of_one_command(directory: SessionDirectory) -> None:
     printed(directory, b"$ a\r\n\x1b[31mred\r\n$ b\r\nblue\r\n$ ")
     CommandFile(directory).end([ended(1, "a", 5, 15, 0, (100, 400)), ended(2, "b", 20, 26, 1, (500, 600))])
-    recorded = Recorded(directory, Index(Step(15, 390), Step(20, 510), Step(26, 590)))
+    recorded = Recorded(directory, Index(TimingStep(15, 390), TimingStep(20, 510), TimingStep(26, 590)))
     for number in (2, -1):
-        made = recorded.film(recorded.stretch(Wanted(command=number)))
+        made = recorded.film(recorded.stretch(WantedStretch(command=number)))
         assert list(made.moments) == [film.Printed(590, b"blue\r\n"), film.Marked(600, "b: exit 1", 1)]
         assert (made.begin_ms, made.end_ms) == (510, 600)
         assert made.start.text_rows() == ["$ a", "red", "$ b", ""]
         assert made.start.state.pen.fg == 1
     with pytest.raises(InvalidArgument, match="no command 3"):
-        recorded.stretch(Wanted(command=3))
+        recorded.stretch(WantedStretch(command=3))
     with pytest.raises(InvalidArgument, match="without from_ms"):
-        recorded.stretch(Wanted(command=1, from_ms=0))
+        recorded.stretch(WantedStretch(command=1, from_ms=0))
 
 
 def test_a_stretch_between_two_times(directory: SessionDirectory) -> None:
     printed(directory, b"one two three")
-    recorded = Recorded(directory, Index(Step(4, 100), Step(8, 250), Step(13, 900)))
-    assert recorded.stretch(Wanted(150, 500)) == Stretch(4, 8, 150, 500)
-    made = recorded.film(recorded.stretch(Wanted(150, 500)))
+    recorded = Recorded(directory, Index(TimingStep(4, 100), TimingStep(8, 250), TimingStep(13, 900)))
+    assert recorded.stretch(WantedStretch(150, 500)) == Stretch(4, 8, 150, 500)
+    made = recorded.film(recorded.stretch(WantedStretch(150, 500)))
     assert list(made.moments) == [film.Printed(250, b"two ")]
     assert (made.begin_ms, made.end_ms) == (150, 500)
     with pytest.raises(InvalidArgument, match="before from_ms"):
-        recorded.stretch(Wanted(500, 150))
+        recorded.stretch(WantedStretch(500, 150))
     with pytest.raises(InvalidArgument, match="has not come yet"):
-        recorded.stretch(Wanted(from_ms=10**13))
+        recorded.stretch(WantedStretch(from_ms=10**13))
 
 
 def test_times_before_now(directory: SessionDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     printed(directory, b"one two three")
     monkeypatch.setattr(time, "time", lambda: BORN + 1.0)
-    recorded = Recorded(directory, Index(Step(4, 100), Step(8, 250), Step(13, 900)))
-    assert recorded.stretch(Wanted(-800, -500)) == Stretch(4, 8, 200, 500)
-    assert recorded.stretch(Wanted(-5_000, 99_999)) == Stretch(0, 13, 0, 1000)
+    recorded = Recorded(directory, Index(TimingStep(4, 100), TimingStep(8, 250), TimingStep(13, 900)))
+    assert recorded.stretch(WantedStretch(-800, -500)) == Stretch(4, 8, 200, 500)
+    assert recorded.stretch(WantedStretch(-5_000, 99_999)) == Stretch(0, 13, 0, 1000)
 
 
 def test_what_was_given_back_is_not_made_up(directory: SessionDirectory) -> None:
     printed(directory, b"0123456789", 500)
     directory.base.write_text("100")
-    recorded = Recorded(directory, Index(Step(50, 100), Step(105, 250), Step(110, 300)))
+    recorded = Recorded(directory, Index(TimingStep(50, 100), TimingStep(105, 250), TimingStep(110, 300)))
     with pytest.raises(NotRetained) as refused:
-        recorded.stretch(Wanted(from_ms=100))
+        recorded.stretch(WantedStretch(from_ms=100))
     assert refused.value.details == {"first_offset": 100, "first_ms": 250}
-    made = recorded.film(recorded.stretch(Wanted()))
+    made = recorded.film(recorded.stretch(WantedStretch()))
     assert list(made.moments) == [film.Printed(250, b"01234"), film.Printed(300, b"56789")]
     assert made.start.approximate
 
@@ -217,7 +217,7 @@ def test_a_film_from_the_middle_begins_with_the_nearest_screen_that_is_kept(dire
     replay = Replay(blank(20, 4))
     replay.feed(b"ONE\r\n")  # another one than the log makes, so that it shows
     kept = packed_screen(replay.snapshot())
-    assert Checkpoints(directory).add(Kind.SCREEN, 5, kept, cost_ms=0, happened=0)
+    assert Checkpoints(directory).add(RecordKind.SCREEN, 5, kept, cost_ms=0, happened=0)
     start = Recorded(directory).screen_at(8)
     assert (start.text_rows()[:2], start.offset, start.approximate) == (["ONE", "two"], 8, False)
 
@@ -235,7 +235,7 @@ def test_all_bytes_are_in_the_film_once_and_time_never_goes_back(
     offset, index = 0, []
     for number, (more, ms) in enumerate(steps, 1):
         offset += more
-        index.append(Step(min(offset, 40), number * 10 + ms))
+        index.append(TimingStep(min(offset, 40), number * 10 + ms))
     for number, end in enumerate((7, 19, 40)):
         Events(directory).append(Resized(iso(BORN + number), end, 20 + number, 5))
     recorded = Recorded(directory, Index(*index))
@@ -258,7 +258,7 @@ def test_all_bytes_are_in_the_film_once_and_time_never_goes_back(
 def test_a_long_log_is_read_a_piece_at_a_time(directory: SessionDirectory) -> None:
     with directory.log.open("wb") as file:
         file.truncate(40 << 20)
-    recorded = Recorded(directory, Index(Step(40 << 20, 900)))
+    recorded = Recorded(directory, Index(TimingStep(40 << 20, 900)))
     sizes = [
         len(each.data) for each in recorded.film(Stretch(0, 40 << 20, 0)).moments if isinstance(each, film.Printed)
     ]

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from tests.conftest import eventually
 from tmuxmcp.contract.results import SearchResult
 from tmuxmcp.errors import InvalidPattern
-from tmuxmcp.machine.searching import Pattern, Searching
+from tmuxmcp.machine.searching import CompiledPattern, Searching
 from tmuxmcp.record import search as module
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.excerpt import Reader
+from tmuxmcp.record.excerpt import LogReader
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.terminal.plain import plain
 
@@ -63,7 +63,7 @@ def test_reading_from_an_offset_begins_with_the_line(log: RawLog):
     log.path.write_bytes(
         b"".join(b"\x1b[1m%d\x1b[m: %s\r\n" % (number, b"x" * (number % 90)) for number in range(9000))
     )
-    reader = Reader(log, 80, 24)
+    reader = LogReader(log, 80, 24)
     for line, offset, text in found(log, "^8?[0-9]99: "):
         assert reader.from_start(offset, log.size(), 1000).text.startswith(text + "\n")
         assert text.startswith(f"{line}: ")
@@ -172,7 +172,7 @@ def test_cancelled_search_stops(log: RawLog, monkeypatch: pytest.MonkeyPatch):
 
     async def cancelled() -> None:
         async with anyio.create_task_group() as task_group:
-            task_group.start_soon(module.search, log, 80, 24, "a", Pattern("x", "", SEARCHING), 10, 0)
+            task_group.start_soon(module.search, log, 80, 24, "a", CompiledPattern("x", "", SEARCHING), 10, 0)
             await eventually(lambda: jobs)
             task_group.cancel_scope.cancel()
         await anyio.sleep(0.05)

@@ -17,7 +17,7 @@ from tmuxmcp.machine import locks
 from tmuxmcp.record import timingwriter as module
 from tmuxmcp.record.clock import Booted, SessionClock
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.timing import Step, Times
+from tmuxmcp.record.timing import Times, TimingStep
 from tmuxmcp.record.timingcodec import BEGINNING, FORMAT, HEADER, decode, encode, format_of
 from tmuxmcp.record.timingwriter import HELD_UP_MS, SHARE, SPARE_BYTES, TimingWriter
 
@@ -65,7 +65,7 @@ def test_what_was_noted_is_found(directory: SessionDirectory, flush_each: bool) 
     assert [times.offset_at(ms) for ms in moments] == [
         *(None, 0, 0, 10, 10, 11, 5000, 5000, 70_000, 70_000, 70_001, 70_001)
     ]
-    assert list(times.steps(11, 5001)) == [Step(5000, 2000), Step(70_000, 2010)]
+    assert list(times.steps(11, 5001)) == [TimingStep(5000, 2000), TimingStep(70_000, 2010)]
 
 
 def test_without_an_index_nothing_is_known_but_the_beginning(directory: SessionDirectory) -> None:
@@ -92,7 +92,7 @@ def test_a_new_writer_notes_what_nobody_saw(directory: SessionDirectory) -> None
     times = Times(directory)
     assert [times.ms_at(offset) for offset in (20, 21, 500, 501, 510)] == [200, None, None, 1100, 1100]
     assert [times.offset_at(ms) for ms in (199, 200, 999, 1000, 1099, 1100)] == [10, None, None, 500, 500, 510]
-    assert Step(500, 1000, known=False) in list(times.steps(0, 510))
+    assert TimingStep(500, 1000, known=False) in list(times.steps(0, 510))
 
 
 def test_a_writer_that_begins_at_once_misses_nothing(directory: SessionDirectory) -> None:
@@ -114,7 +114,7 @@ def test_steps_never_go_back(directory: SessionDirectory) -> None:
     for offset, ms in ((10, 100), (8, 110), (10, 120), (11, 90)):
         writer.note(offset, ms)
     writer.close(50)
-    assert list(Times(directory).steps(0, 11)) == [Step(10, 100), Step(11, 100)]
+    assert list(Times(directory).steps(0, 11)) == [TimingStep(10, 100), TimingStep(11, 100)]
 
 
 def test_one_writes_at_a_time(directory: SessionDirectory) -> None:
@@ -128,7 +128,7 @@ def test_one_writes_at_a_time(directory: SessionDirectory) -> None:
 
 
 def test_index_of_a_newer_format_is_neither_read_nor_written(directory: SessionDirectory) -> None:
-    newer = HEADER.replace(b"%d" % FORMAT, b"%d" % (FORMAT + 1)) + encode(BEGINNING, [Step(5, 5)]) + b"torn"
+    newer = HEADER.replace(b"%d" % FORMAT, b"%d" % (FORMAT + 1)) + encode(BEGINNING, [TimingStep(5, 5)]) + b"torn"
     directory.timing.write_bytes(newer)
     assert format_of(newer) == FORMAT + 1
     with pytest.raises(Unsupported, match="newer"):
@@ -165,7 +165,7 @@ def test_a_file_with_a_damaged_beginning_is_put_aside(directory: SessionDirector
 def test_torn_tail_is_cut(directory: SessionDirectory) -> None:
     write(directory, STEPS)
     whole = directory.timing.read_bytes()
-    directory.timing.write_bytes(whole + encode(Step(*STEPS[-1]), [Step(80_000, 10**8)])[:-1])
+    directory.timing.write_bytes(whole + encode(TimingStep(*STEPS[-1]), [TimingStep(80_000, 10**8)])[:-1])
     writer = writer_of(directory, STEPS[-1][0], 10**9)
     assert directory.timing.read_bytes() == whole
     writer.close(10**9)
@@ -253,14 +253,14 @@ MOMENTS = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 2000), st.boole
 """Of each: how much more was printed, how much later; whether that is known, and whether it is written at once."""
 
 
-def printed(moments: list[tuple[int, int, bool, bool]]) -> Iterator[tuple[Step, bool]]:
+def printed(moments: list[tuple[int, int, bool, bool]]) -> Iterator[tuple[TimingStep, bool]]:
     offset = ms = 0
     for more, later, known, now in moments:
         offset, ms = offset + more, ms + later
-        yield Step(offset, ms, known), now
+        yield TimingStep(offset, ms, known), now
 
 
-def noted(directory: SessionDirectory, moments: list[tuple[int, int, bool, bool]]) -> list[Step]:
+def noted(directory: SessionDirectory, moments: list[tuple[int, int, bool, bool]]) -> list[TimingStep]:
     """Write what these moments say; gives the truth."""
     writer, truth = writer_of(directory), [BEGINNING]
     for step, now in printed(moments):
@@ -274,7 +274,7 @@ def noted(directory: SessionDirectory, moments: list[tuple[int, int, bool, bool]
     return truth
 
 
-def check(times: Times, truth: list[Step], *, whole: bool = False) -> None:
+def check(times: Times, truth: list[TimingStep], *, whole: bool = False) -> None:
     """All that is told is true; when the index is whole, all that is true is told."""
     for before, step in pairwise(truth):
         for offset in {before.offset + 1, step.offset}:
@@ -340,8 +340,8 @@ def test_a_block_is_read_as_it_was_written(moments: list[tuple[int, int, bool]],
     steps = []
     for more, later, known in moments:
         offset, ms = offset + more, ms + later
-        steps.append(Step(offset, ms, known))
-    data = encode(Step(0, 0), steps)
+        steps.append(TimingStep(offset, ms, known))
+    data = encode(TimingStep(0, 0), steps)
     block = decode(data + behind, 0)
     assert block
     assert (block.start, block.steps, block.length) == (BEGINNING, tuple(steps), len(data))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tmuxmcp.config import Settings
 from tmuxmcp.sessions.lease import ATTACHES_S, lapsed
 from tmuxmcp.tmux.held import Given, Lease
-from tmuxmcp.tmux.leases import Client
+from tmuxmcp.tmux.leases import AttachedClient
 
 NOW = 1_800_000_000.0
 LONG = 1800.0
@@ -20,8 +20,8 @@ AT_A_TERMINAL = Lease("ann", "attach", NOW - 3600, pid=7)
 IN_A_PAGE = Lease("ann", "page", NOW - 3600, pid=5_294_967_295)
 
 
-def terminal(pid: int, idle_s: float, *, may_type: bool = True) -> Client:
-    return Client("/dev/pts/1", pid, may_type, NOW - idle_s, "held")
+def terminal(pid: int, idle_s: float, *, may_type: bool = True) -> AttachedClient:
+    return AttachedClient("/dev/pts/1", pid, may_type, NOW - idle_s, "held")
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,9 @@ def terminal(pid: int, idle_s: float, *, may_type: bool = True) -> Client:
         (IN_A_PAGE, NOW - LONG - 1, [terminal(9, 0)], "timeout"),  # keys pressed elsewhere are not the page's
     ],
 )
-def test_it_is_over_when_who_took_it_is_gone(lease: Lease, held_at_s: float, attached: list[Client], reason: str):
+def test_it_is_over_when_who_took_it_is_gone(
+    lease: Lease, held_at_s: float, attached: list[AttachedClient], reason: str
+):
     assert lapsed(lease, held_at_s, attached, NOW, LONG) == reason
 
 

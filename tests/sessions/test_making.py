@@ -15,7 +15,7 @@ from tests.sessions.test_past import looked, same
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.machine.locks import if_free
-from tmuxmcp.record.checkpoints import Checkpoints, Kind, Record
+from tmuxmcp.record.checkpoints import Checkpoints, RecordKind, ScreenRecord
 from tmuxmcp.sessions import making as module
 from tmuxmcp.sessions.making import Making
 from tmuxmcp.sessions.past import Past
@@ -44,7 +44,7 @@ async def vim(broker: Broker, tmp_path: Path) -> Broker:
     return broker
 
 
-def screens(broker: Broker) -> list[Record]:
+def screens(broker: Broker) -> list[ScreenRecord]:
     return Checkpoints(broker.registry.sessions["a"].directory).records()
 
 
@@ -62,7 +62,7 @@ async def test_screens_are_kept_while_nobody_asks(vim: Broker, monkeypatch: pyte
         made.look()
         assert not made._wanted  # nothing was printed since
     kept = screens(vim)
-    assert {each.kind for each in kept} == {Kind.SCREEN}
+    assert {each.kind for each in kept} == {RecordKind.SCREEN}
     assert kept[-1].offset <= offset
     session = vim.registry.sessions["a"]
     session.past = vim.registry.past = Past()

@@ -12,7 +12,7 @@ from tests.conftest import SLOW, TMUX, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.errors import InvalidArgument, IoError, NotRetained, TimedOut
-from tmuxmcp.record.checkpoints import Checkpoints, Kind, packed_screen
+from tmuxmcp.record.checkpoints import Checkpoints, RecordKind, packed_screen
 from tmuxmcp.sessions import past
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.past import screen_at
@@ -165,7 +165,7 @@ async def test_with_a_checkpoint_the_head_is_not_missed(broker: Broker) -> None:
     session = broker.registry.sessions["a"]
     exact, middle = await screen_at(session, ran.end_offset), ran.start_offset + 70_000
     between = await screen_at(session, middle)
-    Checkpoints(session.directory).add(Kind.SCREEN, middle, packed_screen(between), cost_ms=1, happened=0)
+    Checkpoints(session.directory).add(RecordKind.SCREEN, middle, packed_screen(between), cost_ms=1, happened=0)
     broker.registry.past.close()
     broker.registry.past = session.past = past.Past()
     done("fallocate", "-p", "-o", "0", "-l", "65536", str(session.log.path))

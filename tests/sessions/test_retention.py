@@ -15,9 +15,9 @@ from tests.agent import eventually as soon
 from tmuxmcp.errors import InvalidArgument, SessionNotFound
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.sessions import retention
-from tmuxmcp.sessions.retention import DAY_S, Wish, disk_use
+from tmuxmcp.sessions.retention import DAY_S, RetentionWish, disk_use
 
-WEEK = Wish(retention_days=7)
+WEEK = RetentionWish(retention_days=7)
 
 
 def gone(state_dir: Path, name: str, days: float, size: int = 1000, *, destroyed: bool = True) -> Path:
@@ -33,7 +33,7 @@ def gone(state_dir: Path, name: str, days: float, size: int = 1000, *, destroyed
     return directory
 
 
-def removed(state_dir: Path, wish: Wish, live: Collection[str] = ()) -> list[str]:
+def removed(state_dir: Path, wish: RetentionWish, live: Collection[str] = ()) -> list[str]:
     found = retention.removals(state_dir, wish, live)
     assert all(retention.remove(each) for each in found)
     return sorted(each.name for each in found)
@@ -51,14 +51,14 @@ def test_pinned_logs_stay(state_dir: Path):
         gone(state_dir, name, 30)
         SessionDirectory.of(state_dir, name).pin.touch()
     SessionDirectory.of(state_dir, "b").pin.unlink()
-    assert removed(state_dir, Wish(retention_days=7, state_max_bytes=1)) == ["b"]
-    assert removed(state_dir, Wish(older_than_s=0)) == []
+    assert removed(state_dir, RetentionWish(retention_days=7, state_max_bytes=1)) == ["b"]
+    assert removed(state_dir, RetentionWish(older_than_s=0)) == []
 
 
 def test_the_oldest_logs_make_room(state_dir: Path):
     for name, days in (("a", 3), ("b", 2), ("c", 1), ("live", 5)):
         gone(state_dir, name, days, size=100_000)
-    wish = Wish(state_max_bytes=disk_use(state_dir) - 1)
+    wish = RetentionWish(state_max_bytes=disk_use(state_dir) - 1)
     assert removed(state_dir, wish, {"live"}) == ["a"]
     assert removed(state_dir, wish, {"live"}) == []
 
@@ -90,7 +90,7 @@ def test_what_is_left_of_a_removal_that_was_cut_short_goes(state_dir: Path):
 def test_named_ones_go_however_young(state_dir: Path):
     for name in ("a", "a.1", "b"):
         gone(state_dir, name, 0)
-    assert removed(state_dir, Wish(names=("a.1", "b", "b"))) == ["a.1", "b"]
+    assert removed(state_dir, RetentionWish(names=("a.1", "b", "b"))) == ["a.1", "b"]
     assert (state_dir / "sessions" / "a").exists()
 
 
@@ -99,12 +99,12 @@ def test_what_is_named_has_to_be_there_and_over_and_not_pinned(state_dir: Path):
         gone(state_dir, name, 30)
     SessionDirectory.of(state_dir, "b").pin.touch()
     with pytest.raises(InvalidArgument, match="not over"):
-        retention.removals(state_dir, Wish(names=("a",)), {"a"})
+        retention.removals(state_dir, RetentionWish(names=("a",)), {"a"})
     with pytest.raises(InvalidArgument, match="pinned"):
-        retention.removals(state_dir, Wish(names=("b",)), ())
+        retention.removals(state_dir, RetentionWish(names=("b",)), ())
     for wrong in ("c", "..", "", "../sessions/a", "a/within"):
         with pytest.raises(SessionNotFound):
-            retention.removals(state_dir, Wish(names=(wrong,)), ())
+            retention.removals(state_dir, RetentionWish(names=(wrong,)), ())
 
 
 def test_another_session_that_took_the_name_is_left_alone(state_dir: Path):

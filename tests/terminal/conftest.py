@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import SLOW
 from tmuxmcp.terminal.looked import FORMAT
-from tmuxmcp.terminal.snapshot import Row, Style
+from tmuxmcp.terminal.snapshot import Cells, Style
 
 DEADLINE_S = 20 * SLOW
 END = "end-of-an-answer"
@@ -141,7 +141,7 @@ def look_commands(name: str) -> list[str]:
     return [f"{command} ; display-message -p {END}" for command in asked]
 
 
-def looks(rows: Sequence[Row]) -> list[list[tuple[str, Style]]]:
+def looks(rows: Sequence[Cells]) -> list[list[tuple[str, Style]]]:
     """Text and style of the cells; without links, which tmux 3.3 drops, and without the blanks after a row's text, of
     which tmux does not tell the colours."""
     found = []

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.terminal.test_corpora import Recording
-from tmuxmcp.terminal.film import Film, Moment, Printed
+from tmuxmcp.terminal.film import Film, FilmEvent, Printed
 from tmuxmcp.terminal.replay import blank
 
 
-def film_of(moments: Sequence[Moment], end_ms: int, cols: int = 20, rows: int = 4, begin_ms: int = 0) -> Film:
+def film_of(moments: Sequence[FilmEvent], end_ms: int, cols: int = 20, rows: int = 4, begin_ms: int = 0) -> Film:
     """A film of these moments, on a screen that was blank."""
     return Film(blank(cols, rows), begin_ms, end_ms, moments, title="a film")
 

@@ -22,7 +22,7 @@ from tmuxmcp.terminal.render import shortened
 from tmuxmcp.terminal.snapshot import PLAIN, Style
 from tmuxmcp.terminal.styledcollector import StyledCollector
 from tmuxmcp.terminal.styledrows import StyledRows
-from tmuxmcp.terminal.styledtext import Palette
+from tmuxmcp.terminal.styledtext import StyleLetters
 
 SGR = re.compile(r"\x1b\[[0-9;:]*m")
 CUT = re.compile(r"\x1b(?!\[[0-9;:]*m)")
@@ -192,7 +192,7 @@ def shown(lines: list[str]) -> list[tuple[str, Style]]:
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(USUAL + STYLES * 4), max_size=60).map(b"".join))
 def test_styles_of_text_that_moves_are_those_of_the_emulator(data: bytes) -> None:
-    palette = Palette()
+    palette = StyleLetters()
     rows, collector = StyledRows(20, 6, palette), StyledCollector(20, 6, palette)
     rows.feed(data)
     collector.feed(data)

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tmuxmcp.terminal.asciicast import Version, read, written
-from tmuxmcp.terminal.film import Exited, Film, Marked, Moment, Printed, Resized, Typed
+from tmuxmcp.terminal.film import Exited, Film, FilmEvent, Marked, Printed, Resized, Typed
 from tmuxmcp.terminal.pacing import paced
 from tmuxmcp.terminal.replay import blank
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.stream import Stream
 
 
-def film(*moments: Moment, begin_ms: int = 0, **facts: object) -> Film:
+def film(*moments: FilmEvent, begin_ms: int = 0, **facts: object) -> Film:
     end_ms = max((each.ms for each in moments), default=begin_ms)
     return Film(blank(80, 24), begin_ms, end_ms, moments, **facts)  # type: ignore[arg-type]  # title and the like
 

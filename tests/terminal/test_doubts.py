@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tests.terminal.conftest import RealTmux, trimmed
 from tests.terminal.streams import HARD, TOKENS, stream
 from tmuxmcp.terminal.doubts import ALL, Doubt
-from tmuxmcp.terminal.replay import Replay, Resize, beginning, blank
+from tmuxmcp.terminal.replay import Replay, SizeChange, beginning, blank
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.seed import seed as seed_of
-from tmuxmcp.terminal.snapshot import Cell, Row, Snapshot, from_data, to_data
+from tmuxmcp.terminal.snapshot import Cell, Cells, Snapshot, from_data, to_data
 from tmuxmcp.terminal.stream import Stream
 
 ENDED = b"x\x1b\\"
@@ -33,7 +33,7 @@ SETTING = [
 """What sets a part of the state outright, or hides what it was."""
 
 
-def after(data: bytes, *resizes: Resize, start: Snapshot | None = None) -> Snapshot:
+def after(data: bytes, *resizes: SizeChange, start: Snapshot | None = None) -> Snapshot:
     replay = Replay(start or beginning(20, 6, 0), resizes)
     replay.feed(data)
     return replay.snapshot()
@@ -91,12 +91,12 @@ def test_a_size_that_is_not_known_is_known_when_it_is_changed() -> None:
     reset = ENDED + b"\x1bc"
     unknown = beginning(20, 6, 0, size_known=False)
     assert after(reset, start=unknown).approximate
-    assert after(b"ab" + reset, Resize(2, 30, 6), start=unknown).approximate is False
+    assert after(b"ab" + reset, SizeChange(2, 30, 6), start=unknown).approximate is False
 
 
 def test_after_a_resize_that_nobody_saw_a_cleared_screen_is_exact() -> None:
     def resized(data: bytes) -> Snapshot:
-        return after(b"before" + data, Resize(6, 30, 8), start=blank(20, 6))
+        return after(b"before" + data, SizeChange(6, 30, 8), start=blank(20, 6))
 
     assert resized(b"x").approximate
     assert not resized(b"\x1b[H\x1b[2Jx").approximate
@@ -117,7 +117,7 @@ def test_tmux_wraps_the_main_screen_anew_when_the_alternate_one_is_left(real_tmu
     before = b"".join(b"%d\r\n" % number for number in range(20)) + b"\x1b[?1049hover"
     (name,) = real_tmux.start([before], 20, 6)
     real_tmux.run("resize-window", "-t", name, "-x", "20", "-y", "9")
-    replay = Replay(blank(20, 6), [Resize(len(before), 20, 9)])
+    replay = Replay(blank(20, 6), [SizeChange(len(before), 20, 9)])
     replay.feed(before)
     assert real_tmux.look([name])[0].screen == trimmed(replay.snapshot().text_rows())
     assert not replay.snapshot().approximate
@@ -129,7 +129,7 @@ def test_tmux_wraps_the_main_screen_anew_when_the_alternate_one_is_left(real_tmu
     assert shown != trimmed(replay.snapshot().text_rows())  # tmux takes rows back from its history
 
 
-def unlinked(grid: Sequence[Row]) -> list[list[Cell]]:
+def unlinked(grid: Sequence[Cells]) -> list[list[Cell]]:
     return [[cell._replace(style=cell.style._replace(link="")) for cell in row] for row in grid]
 
 

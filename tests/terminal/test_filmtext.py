@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tmuxmcp.drawing.textpage import as_html
 from tmuxmcp.terminal.ansi import ansi
-from tmuxmcp.terminal.film import Exited, Film, Marked, Moment, Printed, Resized, Typed
+from tmuxmcp.terminal.film import Exited, Film, FilmEvent, Marked, Printed, Resized, Typed
 from tmuxmcp.terminal.filmjsonl import as_jsonl
 from tmuxmcp.terminal.logtext import as_ansi, as_txt
 from tmuxmcp.terminal.plain import plain
@@ -22,7 +22,7 @@ from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.stream import Stream
 
 
-def film(*moments: Moment, created_at: float = 0.0) -> Film:
+def film(*moments: FilmEvent, created_at: float = 0.0) -> Film:
     return Film(blank(20, 4), 0, max((each.ms for each in moments), default=0), moments, "build", created_at)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.terminal.test_corpora import Recording, seen
-from tmuxmcp.terminal.replay import Replay, Resize, blank
+from tmuxmcp.terminal.replay import Replay, SizeChange, blank
 
 DATA = b"one\r\n\x1b[31mtwo\x1b[?1049hover\x1b[2;2H" * 3
 
@@ -16,7 +16,9 @@ DATA = b"one\r\n\x1b[31mtwo\x1b[?1049hover\x1b[2;2H" * 3
 def test_a_recording_is_replayed_through_its_changes_of_size() -> None:
     recording = Recording("vim")
     resizes = [
-        Resize(event["offset"], event["cols"], event["rows"]) for event in recording.events if event["kind"] == "resize"
+        SizeChange(event["offset"], event["cols"], event["rows"])
+        for event in recording.events
+        if event["kind"] == "resize"
     ]
     replay = Replay(blank(recording.cols, recording.rows), resizes)
     changed = {resize.offset for resize in resizes}
@@ -31,7 +33,7 @@ def test_a_recording_is_replayed_through_its_changes_of_size() -> None:
 def test_what_tmux_told_at_a_change_of_size_is_believed() -> None:
     told = Replay(blank(10, 2))
     told.feed(b"told")
-    replay = Replay(blank(20, 4), [Resize(3, 10, 2, told.snapshot())])
+    replay = Replay(blank(20, 4), [SizeChange(3, 10, 2, told.snapshot())])
     replay.feed(b"abcdef")
     assert replay.snapshot().text_rows() == ["tolddef", ""]
     assert (replay.offset, replay.snapshot().offset) == (6, 6)
@@ -39,7 +41,7 @@ def test_what_tmux_told_at_a_change_of_size_is_believed() -> None:
 
 @given(st.lists(st.integers(0, len(DATA)), max_size=4), st.integers(0, len(DATA)))
 def test_a_replay_from_any_snapshot_on_is_the_same(cuts: list[int], start: int) -> None:
-    resizes = [Resize(cut, 5 + number, 3 + number) for number, cut in enumerate(sorted(set(cuts)))]
+    resizes = [SizeChange(cut, 5 + number, 3 + number) for number, cut in enumerate(sorted(set(cuts)))]
     whole = Replay(blank(20, 6), resizes)
     whole.feed(DATA[:start])
     rest = Replay(whole.snapshot(), resizes)
@@ -49,7 +51,7 @@ def test_a_replay_from_any_snapshot_on_is_the_same(cuts: list[int], start: int) 
 
 
 def test_what_is_not_known_for_certain_is_said_to_be_approximate() -> None:
-    def approximate(data: bytes, *resizes: Resize, gaps: tuple[int, ...] = ()) -> bool:
+    def approximate(data: bytes, *resizes: SizeChange, gaps: tuple[int, ...] = ()) -> bool:
         replay = Replay(blank(20, 4), resizes, gaps)
         replay.feed(data)
         return replay.snapshot().approximate
@@ -58,10 +60,10 @@ def test_what_is_not_known_for_certain_is_said_to_be_approximate() -> None:
     assert not approximate(b"abcdef")
     assert approximate(b"abcdef", gaps=(6,))
     assert not approximate(b"abcde", gaps=(6,))
-    assert approximate(b"abcdef", Resize(3, 10, 2))
-    assert not approximate(b"abcdef", Resize(3, 20, 4))
-    assert not approximate(b"abcdef", Resize(3, 10, 2, told))
-    assert not approximate(b"abcdef", Resize(3, 10, 2, told), gaps=(2,))
-    assert not approximate(b"\x1b[?1049h", Resize(8, 10, 2))
+    assert approximate(b"abcdef", SizeChange(3, 10, 2))
+    assert not approximate(b"abcdef", SizeChange(3, 20, 4))
+    assert not approximate(b"abcdef", SizeChange(3, 10, 2, told))
+    assert not approximate(b"abcdef", SizeChange(3, 10, 2, told), gaps=(2,))
+    assert not approximate(b"\x1b[?1049h", SizeChange(8, 10, 2))
     start = replace(blank(20, 4), approximate=True)
     assert Replay(start).snapshot().approximate

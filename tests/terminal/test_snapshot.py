@@ -11,9 +11,9 @@ from tmuxmcp.terminal.snapshot import (
     PLAIN,
     Cell,
     Cursor,
+    HiddenState,
     SavedCursor,
     Snapshot,
-    State,
     Style,
     from_data,
     runs,
@@ -35,7 +35,7 @@ FULL = Snapshot(
     alternate=True,
     title="a title",
     offset=1234,
-    state=State(
+    state=HiddenState(
         wrapped=(0,),
         pen=CURLY,
         margins=(0, 1),

@@ -52,7 +52,7 @@ from tmuxmcp.sessions.noting import OneCall
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.repair import Repair
 from tmuxmcp.sessions.restore import NotRestored, Restoration
-from tmuxmcp.sessions.retention import Wish
+from tmuxmcp.sessions.retention import RetentionWish
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.statusline import StatusLine
 from tmuxmcp.sessions.timekeeper import Timekeeper
@@ -465,7 +465,7 @@ class Broker(Operations):
         """End what nobody wants any more, now and then."""
         settings = self.settings
         bounds = reap.Bounds(settings.idle_timeout_s, settings.max_duration_s, settings.take_timeout_s)
-        wish = Wish(settings.retention_days, settings.state_max_bytes)
+        wish = RetentionWish(settings.retention_days, settings.state_max_bytes)
         while True:
             with suppress(TmuxMcpError, OSError):
                 await self.registry.look_again()
@@ -498,7 +498,7 @@ class Broker(Operations):
             if session.offers:
                 await reaching.offer_next(session, self.settings)
 
-    async def prune(self, wish: Wish, *, by: str = "", look_only: bool = False) -> Pruned:
+    async def prune(self, wish: RetentionWish, *, by: str = "", look_only: bool = False) -> Pruned:
         """Remove files of sessions that are over.
 
         Args:

@@ -24,7 +24,7 @@ OVER = ("exited", "lost")
 """Modes of sessions in which nothing runs."""
 
 
-class Ends:
+class ToldEnds:
     """Who was told of which ends."""
 
     def __init__(self, registry: Registry) -> None:

@@ -10,7 +10,7 @@ import anyio
 
 import tmuxmcp
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.limits import Wish
+from tmuxmcp.contract.limits import SandboxWish
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import TmuxMcpError, Unsupported
 from tmuxmcp.machine import cgroup
@@ -67,7 +67,7 @@ def _look_at_disk(path: Path) -> r.Check:
     return r.Check(name="disk", ok=free > FREE_BYTES, message=f"{free >> 20} MiB free")
 
 
-def _confinement(wish: Wish) -> list[r.Check]:
+def _confinement(wish: SandboxWish) -> list[r.Check]:
     """What sessions can be bound by on this machine, and whether that is what the settings want."""
     try:
         sandbox.choose(wish)

@@ -16,7 +16,7 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import locks
 from tmuxmcp.record.directory import making_lock
 from tmuxmcp.sessions import retention
-from tmuxmcp.sessions.retention import Removal, Wish
+from tmuxmcp.sessions.retention import Removal, RetentionWish
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Prune:
     def _state_dir(self) -> Path:
         return self._settings.state_dir
 
-    async def look(self, wish: Wish) -> Pruned:
+    async def look(self, wish: RetentionWish) -> Pruned:
         """What would go; nothing is changed.
 
         Raises:
@@ -60,7 +60,7 @@ class Prune:
             await anyio.to_thread.run_sync(lambda: retention.removals(self._state_dir, wish, live, look_only=True)), []
         )
 
-    async def run(self, wish: Wish) -> Pruned:
+    async def run(self, wish: RetentionWish) -> Pruned:
         """Remove what has to go.
 
         Raises:

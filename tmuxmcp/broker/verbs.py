@@ -13,7 +13,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from tmuxmcp.broker import creating, health, replays
-from tmuxmcp.broker.ends import Ends
+from tmuxmcp.broker.ends import ToldEnds
 from tmuxmcp.broker.restoring import Restoring
 from tmuxmcp.broker.waiting import Waiting
 from tmuxmcp.contract import requests as q
@@ -59,7 +59,7 @@ from tmuxmcp.waiting.wait import certain
 
 if TYPE_CHECKING:
     from tmuxmcp.programs.gdb import Debuggers
-    from tmuxmcp.programs.machine import Machine
+    from tmuxmcp.programs.machine import MachineWork
     from tmuxmcp.recording.recorder import Recorder
 
 DRAIN_S = 12
@@ -88,7 +88,7 @@ class Verbs:
         self._registry, self._creation, self._targets, self._settings = registry, creation, targets, settings
         self._searching, self._boundary = searching, boundary
         self._reading = Reading(registry, searching, settings)
-        self._ends = Ends(registry)
+        self._ends = ToldEnds(registry)
         self._restoring = restoring
         self._waiting = Waiting(registry, searching, settings, self._ends)
         self._listing = Listing(registry)
@@ -195,10 +195,10 @@ class Verbs:
                 raise NotImplementedError(request.operation.name)
 
     @cached_property
-    def _machine(self) -> Machine:
-        from tmuxmcp.programs.machine import Machine  # late: whoever only looks at sessions needs none of it
+    def _machine(self) -> MachineWork:
+        from tmuxmcp.programs.machine import MachineWork  # late: whoever only looks at sessions needs none of it
 
-        return Machine(self._settings, self._boundary, self.tasks)
+        return MachineWork(self._settings, self._boundary, self.tasks)
 
     @cached_property
     def recorder(self) -> Recorder:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-from tmuxmcp.broker.ends import Ends
+from tmuxmcp.broker.ends import ToldEnds
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call
@@ -23,7 +23,7 @@ from tmuxmcp.contract.times import ms_since
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.gate.confirmations import Confirmations
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.machine.searching import Pattern, Searching
+from tmuxmcp.machine.searching import CompiledPattern, Searching
 from tmuxmcp.people import handed
 from tmuxmcp.reading.reading import clamp
 from tmuxmcp.sessions import commandresults, inputrequests
@@ -59,7 +59,7 @@ class _Found:
 class Waiting:
     """Waits over several sessions."""
 
-    def __init__(self, registry: Registry, searching: Searching, settings: BrokerSettings, ends: Ends) -> None:
+    def __init__(self, registry: Registry, searching: Searching, settings: BrokerSettings, ends: ToldEnds) -> None:
         self._registry, self._settings, self._ends = registry, settings, ends
         self._searching = searching
 
@@ -146,7 +146,7 @@ def _has(session: Session, look: Look, request: q.Wait, call: Call) -> tuple[r.O
 
 
 async def _first(
-    sessions: list[Session], request: q.Wait, call: Call, limit_ms: int, patterns: dict[str, Pattern]
+    sessions: list[Session], request: q.Wait, call: Call, limit_ms: int, patterns: dict[str, CompiledPattern]
 ) -> _Found | None:
     """What comes first; None: nothing within the time."""
     found: list[_Found] = []
@@ -184,7 +184,7 @@ async def _tell(call: Call, limit_ms: int) -> None:
 
 
 async def _one(
-    session: Session, request: q.Wait, call: Call, limit_ms: int, look_s: float, patterns: dict[str, Pattern]
+    session: Session, request: q.Wait, call: Call, limit_ms: int, look_s: float, patterns: dict[str, CompiledPattern]
 ) -> _Found | None:
     deadline = time.monotonic() + limit_ms / 1000
     wait = Wait("ready", limit_ms, idle_ms=NEVER_MS, caller=call.caller, look_s=look_s)
@@ -268,12 +268,12 @@ async def _until(session: Session, deadline: float, met: Callable[[Look], bool],
     return None
 
 
-async def _pattern(session: Session, wait: Wait, patterns: dict[str, Pattern]) -> _Found | None:
+async def _pattern(session: Session, wait: Wait, patterns: dict[str, CompiledPattern]) -> _Found | None:
     """The first of several patterns: each is waited for, woken by the same growth of the log."""
     found: list[_Found] = []
     async with anyio.create_task_group() as task_group:
 
-        async def one(text: str, pattern: Pattern) -> None:
+        async def one(text: str, pattern: CompiledPattern) -> None:
             asked = Wait("pattern", wait.timeout_ms, pattern=pattern, start_offset=wait.start_offset, screen=False)
             asked.look_s = LONGEST_LOOK_S
             answer = _found(session, await wait_for(session, asked), text)

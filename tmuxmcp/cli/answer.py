@@ -22,7 +22,7 @@ from tmuxmcp.people.userinput import shown
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.gate.confirmations import Confirmation
-    from tmuxmcp.people.answering import Open
+    from tmuxmcp.people.answering import WaitingRequest
 
 LATER = "it waits on"
 
@@ -130,7 +130,7 @@ def _held(name: str, since: str | None) -> dict[str, Any]:
     }
 
 
-def _as_dict(what: Open) -> dict[str, Any]:
+def _as_dict(what: WaitingRequest) -> dict[str, Any]:
     return {
         "request_id": what.request.id,
         "session_id": what.session.id,
@@ -152,7 +152,7 @@ def _said(prompt: str) -> str:
         return ""
 
 
-async def _one(broker: Broker, what: Open, options: argparse.Namespace, *, was_shown: bool = False) -> int:
+async def _one(broker: Broker, what: WaitingRequest, options: argparse.Namespace, *, was_shown: bool = False) -> int:
     if not options.json and not was_shown:
         show(what)
     if options.decline:
@@ -169,11 +169,13 @@ async def _one(broker: Broker, what: Open, options: argparse.Namespace, *, was_s
     return await _by_hand(broker, what, options)
 
 
-async def _settled(broker: Broker, what: Open, outcome: Any, options: argparse.Namespace, via: str = "answer") -> int:
+async def _settled(
+    broker: Broker, what: WaitingRequest, outcome: Any, options: argparse.Namespace, via: str = "answer"
+) -> int:
     return _told(what, outcome, await broker.people.settle(what, outcome, via), options)
 
 
-def _told(what: Open, outcome: str, first: bool, options: argparse.Namespace) -> int:
+def _told(what: WaitingRequest, outcome: str, first: bool, options: argparse.Namespace) -> int:
     if options.json:
         output.write_json({"request_id": what.request.id, "outcome": outcome if first else None})
     else:
@@ -191,7 +193,7 @@ def _read_secret() -> str:
     return sys.stdin.readline().rstrip("\n")
 
 
-async def _by_hand(broker: Broker, what: Open, options: argparse.Namespace) -> int:
+async def _by_hand(broker: Broker, what: WaitingRequest, options: argparse.Namespace) -> int:
     """Attach the person until they press the key, leave, or the request is over."""
     if not sys.stdin.isatty() or options.json:
         raise InvalidArgument(

@@ -15,8 +15,8 @@ from tmuxmcp.contract.words import FilmFormat
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.machine.files import Files
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.exporting import FORMATS, Export, Exported, Options, free_path, percent
-from tmuxmcp.record.recordings import Recorded, Wanted
+from tmuxmcp.record.exporting import FORMATS, Export, Exported, ExportOptions, free_path, percent
+from tmuxmcp.record.recordings import Recorded, WantedStretch
 from tmuxmcp.sessions import kept
 
 BAR = 30
@@ -32,7 +32,7 @@ def export(options: argparse.Namespace) -> int:
         raise InvalidArgument("--json and --path - both want stdout.", hint="Leave one of them out.")
     settings, _ = effective(options)
     directory = kept.find(settings.state_dir, session_id(options), CALLER).directory
-    wanted = Wanted(options.begin, options.until, options.command)
+    wanted = WantedStretch(options.begin, options.until, options.command)
     bar = Bar()
     recorded = Recorded(directory)
     try:
@@ -44,10 +44,10 @@ def export(options: argparse.Namespace) -> int:
     return 0
 
 
-def _options(options: argparse.Namespace) -> Options:
+def _options(options: argparse.Namespace) -> ExportOptions:
     ending = os.path.splitext(options.path or "")[1]
     by_ending: FilmFormat = next((name for name, each in FORMATS.items() if each.ending == ending), "cast")
-    return Options(options.format or by_ending, options.speed or 1.0, options.idle_limit)
+    return ExportOptions(options.format or by_ending, options.speed or 1.0, options.idle_limit)
 
 
 def _write(made: Export, options: argparse.Namespace, directory: SessionDirectory) -> str:

@@ -23,7 +23,7 @@ from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import parse
 from tmuxmcp.cli.service import effective
 from tmuxmcp.cli.trying import Tried, try_command, try_url
-from tmuxmcp.clients import ALL, CLIENTS, SDK, Client, Remote, Start, edited, masked, read
+from tmuxmcp.clients import ALL, CLIENTS, SDK, HttpServer, McpClient, StartedServer, edited, masked, read
 from tmuxmcp.config import Settings
 from tmuxmcp.errors import InvalidArgument, IoError
 from tmuxmcp.faces.tokens import only_token
@@ -83,7 +83,7 @@ def install(options: argparse.Namespace) -> int:
     return 0
 
 
-def _remote(client: Client, scope: str, path: Path, options: argparse.Namespace) -> Remote | None:
+def _remote(client: McpClient, scope: str, path: Path, options: argparse.Namespace) -> HttpServer | None:
     """The server that `--http` names; `None`: the client starts one."""
     if not options.http:
         if options.token_file:
@@ -101,7 +101,7 @@ def _remote(client: Client, scope: str, path: Path, options: argparse.Namespace)
     token = only_token(Path(options.token_file)) if options.token_file else ""
     if token and scope == "project":
         raise InvalidArgument(f"A token does not belong into {path}: a project is shared.", hint="Use --scope user.")
-    return Remote(options.name, _url(options.http), token, Settings().max_wait_ms)
+    return HttpServer(options.name, _url(options.http), token, Settings().max_wait_ms)
 
 
 def _url(text: str) -> str:
@@ -112,14 +112,14 @@ def _url(text: str) -> str:
     return urlunsplit(parts._replace(path="/mcp")) if parts.path in ("", "/") else text
 
 
-def _try(client: Client, start: Start | None, at: Remote | None) -> Tried:
+def _try(client: McpClient, start: StartedServer | None, at: HttpServer | None) -> Tried:
     if at:
         return try_url(at.url, at.token)
     assert start
     return try_command(start.command, client.handed_on(os.environ), _cwd_of(client))
 
 
-def _plan(client: Client, start: Start | None, at: Remote | None) -> str:
+def _plan(client: McpClient, start: StartedServer | None, at: HttpServer | None) -> str:
     """What is tried, for people."""
     if at:
         return at.url
@@ -127,12 +127,12 @@ def _plan(client: Client, start: Start | None, at: Remote | None) -> str:
     return f"`{shlex.join(start.command)}` in {_cwd_of(client)}{names}" if start else ""
 
 
-def _cwd_of(client: Client) -> Path:
+def _cwd_of(client: McpClient) -> Path:
     """Where a client starts its servers: one that a desktop starts knows nothing of our directory."""
     return Path.home() if client.environment == SDK else Path.cwd()
 
 
-def _next(client: Client) -> str:
+def _next(client: McpClient) -> str:
     return f"{client.then}, and ask it to run `pwd` in a terminal session"
 
 
@@ -156,15 +156,15 @@ def own_command() -> list[str]:
     return [str(script)] if script.exists() else [sys.executable, "-m", "tmuxmcp"]
 
 
-def _start(client: Client, options: argparse.Namespace) -> Start:
+def _start(client: McpClient, options: argparse.Namespace) -> StartedServer:
     words: list[str] = options.words[options.words[:1] == ["--"] :]
     # Checked here: a client shows its user little of a server that does not start.
     settings, _ = effective(parse(["serve", *words]))
     command = [*own_command(), "serve", *_serve_words(client, words)]
-    return Start(options.name, command, settings.max_wait_ms)
+    return StartedServer(options.name, command, settings.max_wait_ms)
 
 
-def _serve_words(client: Client, words: list[str]) -> list[str]:
+def _serve_words(client: McpClient, words: list[str]) -> list[str]:
     if client.results == "both" or any(word.startswith("--results") for word in words):
         return words
     return ["--results", client.results, *words]
@@ -212,7 +212,7 @@ def _difference(before: str, after: str, path: Path) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _tell(client: Client, path: Path, changed: bool, backup: Path | None, removed: bool) -> None:
+def _tell(client: McpClient, path: Path, changed: bool, backup: Path | None, removed: bool) -> None:
     if not changed:
         output.write(f"{client.title}: {path} is as it should be.\n")
         return

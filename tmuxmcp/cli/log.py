@@ -14,8 +14,8 @@ import anyio
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import session_id
 from tmuxmcp.cli.calling import CALLER, with_broker
-from tmuxmcp.cli.logpart import Part, check, part_of
-from tmuxmcp.cli.logtimes import UNKNOWN, Lines, Stamp, Watch, stretches
+from tmuxmcp.cli.logpart import LogPart, check, part_of
+from tmuxmcp.cli.logtimes import UNKNOWN, PrintedAt, SeenUntil, StampedLines, stretches
 from tmuxmcp.cli.service import effective
 from tmuxmcp.contract.follow import Gap, Output
 from tmuxmcp.contract.times import iso, seconds_of
@@ -78,13 +78,13 @@ def _as_json(printer: _Printer, name: str) -> dict[str, Any]:
 class _Printer:
     """How much of a log is printed, and how."""
 
-    def __init__(self, session: Session, options: argparse.Namespace, part: Part, following: bool) -> None:
+    def __init__(self, session: Session, options: argparse.Namespace, part: LogPart, following: bool) -> None:
         self.session, self.raw, self.timed = session, options.raw, options.timestamps
         self.beginning: list[bytes] = []
         """Lines that were asked for by their number."""
         self._text = kept.text_of(session)
-        self._lines, self._made = Lines(), seconds_of(session.meta.created_at)
-        self._watch, self._stamp = Watch(self._now_s), UNKNOWN
+        self._lines, self._made = StampedLines(), seconds_of(session.meta.created_at)
+        self._watch, self._stamp = SeenUntil(self._now_s), UNKNOWN
         self._until = part.end
         self._ended = True
         """What was printed last ends a line, or nothing was."""
@@ -120,7 +120,7 @@ class _Printer:
             self.beginning = [(text + "\n" * ended).encode("utf-8", "surrogateescape")]
         self.at = self._begun = end
 
-    def _last_timed(self, count: int, end: int) -> deque[tuple[Stamp, str]]:
+    def _last_timed(self, count: int, end: int) -> deque[tuple[PrintedAt, str]]:
         """The last lines before an offset; a full-screen program, which is many lines of the log, is one."""
         many = count
         while True:
@@ -147,7 +147,7 @@ class _Printer:
             self.at += len(data)
             yield data
 
-    def _timed(self, end: int, *, ends: bool = False) -> Iterator[tuple[Stamp, str]]:
+    def _timed(self, end: int, *, ends: bool = False) -> Iterator[tuple[PrintedAt, str]]:
         """The lines up to an offset with their times; the last one too that has no end, if the text ends there."""
         for until, stamp in stretches(Recorded(self.session.directory), self._made, self.at, end):
             self._stamp = stamp
@@ -157,7 +157,7 @@ class _Printer:
             yield from self._lines.feed(self._text.end(), self._stamp)
             yield from self._lines.end(self._stamp)
 
-    def timed_to_the_end(self) -> Iterator[tuple[Stamp, str]]:
+    def timed_to_the_end(self) -> Iterator[tuple[PrintedAt, str]]:
         """All lines with their times."""
         return self._timed(self._end(), ends=True)
 
@@ -241,7 +241,7 @@ class _Printer:
             case Gap(offset, until) if until > offset:
                 self._left_out(until)
 
-    def _print_timed(self, text: str, stamp: Stamp) -> None:
+    def _print_timed(self, text: str, stamp: PrintedAt) -> None:
         for each in self._lines.feed(text, stamp):
             self._write(_line(*each))
 
@@ -253,5 +253,5 @@ class _Printer:
         self.at = until
 
 
-def _line(stamp: Stamp, text: str) -> bytes:
+def _line(stamp: PrintedAt, text: str) -> bytes:
     return (stamp.text + text).encode("utf-8", "surrogateescape")

@@ -145,7 +145,7 @@ def print_events(options: argparse.Namespace) -> int:
     session = kept.find(settings.state_dir, session_id(options), CALLER)
     name = session.directory.name
     running = "." not in name and kept.seems_running(session)
-    events = _Events(options, session, settings.state_dir)
+    events = _EventPrinter(options, session, settings.state_dir)
     found = events.first(running)
     if options.json and not options.follow:
         output.write_json({"session_id": name, "events": [each.as_json() for each in found]})
@@ -157,7 +157,7 @@ def print_events(options: argparse.Namespace) -> int:
     return 0
 
 
-class _Events:
+class _EventPrinter:
     """Which events are printed, and how."""
 
     def __init__(self, options: argparse.Namespace, session: Session, state_dir: Path) -> None:

@@ -32,7 +32,7 @@ CONFLICTS = (
 
 
 @dataclass(frozen=True)
-class Part:
+class LogPart:
     """Between which offsets it lies."""
 
     begin: int
@@ -53,7 +53,7 @@ def check(options: argparse.Namespace) -> None:
         raise InvalidArgument("--follow has no end to print as JSON.", hint="Leave one of them out, or add --events.")
 
 
-def part_of(options: argparse.Namespace, session: Session) -> Part:
+def part_of(options: argparse.Namespace, session: Session) -> LogPart:
     """The part that --since and --until, or --command, name.
 
     Raises:
@@ -66,7 +66,7 @@ def part_of(options: argparse.Namespace, session: Session) -> Part:
     end = offset_of(options.until, "until", session) if options.until else None
     if end is not None and end < begin:
         raise InvalidArgument(f"--until {options.until.word} is before the beginning of what is printed ({begin}).")
-    return Part(begin, end)
+    return LogPart(begin, end)
 
 
 def offset_of(point: Point, option: str, session: Session) -> int:
@@ -96,17 +96,17 @@ def ms_of(point: Point, option: str, session: Session) -> int:
     return ms
 
 
-def _of_command(options: argparse.Namespace, session: Session) -> Part:
+def _of_command(options: argparse.Namespace, session: Session) -> LogPart:
     number: int = options.command
     if number < -1 or number == 0:
         raise InvalidArgument(f"There is no command {number}.", hint="`tmuxmcp history ID` has their numbers.")
-    found: list[Part] = []
+    found: list[LogPart] = []
     given = {"limit": 1} if number == -1 else {"limit": 1, "before": number + 1}
     with_commands(options, given, partial(_take, found, options))
     return found[0]
 
 
-def _take(found: list[Part], options: argparse.Namespace, session: Session, result: r.ListCommandsResult) -> None:
+def _take(found: list[LogPart], options: argparse.Namespace, session: Session, result: r.ListCommandsResult) -> None:
     number, name = options.command, result.session_id
     command = next((each for each in result.commands if number in (-1, each.number)), None)
     if command is None:
@@ -120,4 +120,4 @@ def _take(found: list[Part], options: argparse.Namespace, session: Session, resu
         raise NotRetained(f"The output of command {command.number} is no longer kept.", first_offset=head)
     if command.end_offset is None:
         output.note("the command still runs")
-    found.append(Part(command.start_offset, max(command.start_offset, end)))
+    found.append(LogPart(command.start_offset, max(command.start_offset, end)))

@@ -16,7 +16,7 @@ SOON_S = 0.3
 
 
 @dataclass(frozen=True)
-class Stamp:
+class PrintedAt:
     """When something was printed."""
 
     at_s: float | None
@@ -32,10 +32,10 @@ class Stamp:
         return f"{iso(self.at_s)}{' ' if self.exact else '~'} "
 
 
-UNKNOWN = Stamp(None, False)
+UNKNOWN = PrintedAt(None, False)
 
 
-def stretches(recorded: Recorded, made: float | None, begin: int, end: int) -> Iterator[tuple[int, Stamp]]:
+def stretches(recorded: Recorded, made: float | None, begin: int, end: int) -> Iterator[tuple[int, PrintedAt]]:
     """Pieces of a log: up to which offset, and when that had been printed.
 
     Args:
@@ -43,11 +43,11 @@ def stretches(recorded: Recorded, made: float | None, begin: int, end: int) -> I
     """
     for step in recorded.steps(begin, end):
         known = made is not None and (step.known or step.ms > 0)
-        stamp = Stamp((made or 0) + step.ms / 1000, step.known) if known else UNKNOWN
+        stamp = PrintedAt((made or 0) + step.ms / 1000, step.known) if known else UNKNOWN
         yield step.offset, stamp
 
 
-class Lines:
+class StampedLines:
     """Lines of text as they become complete, each with the stamp of its end."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Lines:
         self.guessed = False
         """A stamp was not exact."""
 
-    def feed(self, text: str, stamp: Stamp) -> Iterator[tuple[Stamp, str]]:
+    def feed(self, text: str, stamp: PrintedAt) -> Iterator[tuple[PrintedAt, str]]:
         """Take text; give the lines that are complete, each with its newline."""
         *whole, rest = (self._begun + text).split("\n")
         for line in whole:
@@ -63,7 +63,7 @@ class Lines:
             yield stamp, line + "\n"
         self._begun = rest
 
-    def end(self, stamp: Stamp) -> Iterator[tuple[Stamp, str]]:
+    def end(self, stamp: PrintedAt) -> Iterator[tuple[PrintedAt, str]]:
         """Give the last line, if it has no end."""
         if self._begun:
             self.guessed |= not stamp.exact
@@ -71,7 +71,7 @@ class Lines:
         self._begun = ""
 
 
-class Watch:
+class SeenUntil:
     """When it was last certain that all that was printed had been seen."""
 
     def __init__(self, now_s: Callable[[], float | None]) -> None:
@@ -83,7 +83,7 @@ class Watch:
         """All is seen now."""
         self._caught_up = time.monotonic()
 
-    def stamp(self) -> Stamp:
+    def stamp(self) -> PrintedAt:
         """That of what is seen now."""
         now_s = self._now_s()
-        return Stamp(now_s, now_s is not None and time.monotonic() - self._caught_up <= SOON_S)
+        return PrintedAt(now_s, now_s is not None and time.monotonic() - self._caught_up <= SOON_S)

@@ -16,7 +16,7 @@ from tmuxmcp.errors import PermissionDenied
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.gate.confirmations import Confirmation
-    from tmuxmcp.people.answering import Open
+    from tmuxmcp.people.answering import WaitingRequest
 
 
 def take(options: argparse.Namespace) -> int:
@@ -64,7 +64,7 @@ def _below_a_server() -> bool:
     return False
 
 
-def show(what: Open) -> None:
+def show(what: WaitingRequest) -> None:
     """The agent's words, indented below a heading of ours: they can look like nothing else."""
     kind = "a secret" if what.request.secret else "input"
     heading = f"{what.request.id}: an agent asks for {kind} in session {what.session.id}, {what.left_s:.0f} s left"

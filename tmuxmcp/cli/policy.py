@@ -17,7 +17,7 @@ from tmuxmcp.errors import InvalidArgument, PermissionDenied, PolicyDenied, Sess
 if TYPE_CHECKING:
     from tmuxmcp.config import Settings
     from tmuxmcp.contract.request import Request
-    from tmuxmcp.gate.actions import Place
+    from tmuxmcp.gate.actions import ActionPlace
     from tmuxmcp.gate.confirmations import Confirmation, Confirmations
     from tmuxmcp.gate.policy import Action
 
@@ -48,7 +48,7 @@ def policy(options: argparse.Namespace) -> int:
 def _test(settings: Settings, options: argparse.Namespace) -> int:
     import anyio
 
-    from tmuxmcp.gate.actions import Place
+    from tmuxmcp.gate.actions import ActionPlace
     from tmuxmcp.gate.policy import judge
     from tmuxmcp.gate.rules import TOOLS, parse_policy
 
@@ -57,7 +57,7 @@ def _test(settings: Settings, options: argparse.Namespace) -> int:
     if not options.words and options.tool in ("run", "send", "run_process"):
         raise InvalidArgument("There is no COMMAND to judge.", hint="See `tmuxmcp policy --help`.")
     cwd = os.path.abspath(os.path.expanduser(options.cwd or settings.cwd or os.getcwd()))
-    action = anyio.run(_action, options, Place(cwd=cwd, mode=options.mode))
+    action = anyio.run(_action, options, ActionPlace(cwd=cwd, mode=options.mode))
     verdict = judge(action, parse_policy(settings.policy))
     if options.json:
         output.write_json({"verdict": verdict.decision, "reason": verdict.reason, "rule": verdict.rule or None})
@@ -68,7 +68,7 @@ def _test(settings: Settings, options: argparse.Namespace) -> int:
     return 0 if verdict.decision == "allow" else PolicyDenied.exit_status
 
 
-async def _action(options: argparse.Namespace, place: Place) -> Action:
+async def _action(options: argparse.Namespace, place: ActionPlace) -> Action:
     from tmuxmcp.contract.operations import OPERATIONS
     from tmuxmcp.gate.actions import action_of
     from tmuxmcp.gate.parsing import Parsing

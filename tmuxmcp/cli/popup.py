@@ -22,7 +22,7 @@ from tmuxmcp.errors import InvalidArgument, TmuxMcpError
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.gate.confirmations import Confirmation
-    from tmuxmcp.people.answering import Open
+    from tmuxmcp.people.answering import WaitingRequest
     from tmuxmcp.people.inclient import InClient
 
 
@@ -53,26 +53,26 @@ async def _answer(broker: Broker, options: argparse.Namespace) -> int:
     return 0
 
 
-async def _until_over(here: InClient, what: Open | Confirmation) -> None:
+async def _until_over(here: InClient, what: WaitingRequest | Confirmation) -> None:
     """Let the person answer, until it is settled elsewhere."""
-    from tmuxmcp.people.answering import Open
+    from tmuxmcp.people.answering import WaitingRequest
 
     async with anyio.create_task_group() as task_group:
 
         async def over() -> None:
-            if isinstance(what, Open):
+            if isinstance(what, WaitingRequest):
                 await here.people.settled_elsewhere(what)
             else:
                 await here.people.decided_elsewhere(what)
             task_group.cancel_scope.cancel()
 
-        if isinstance(what, Open):
+        if isinstance(what, WaitingRequest):
             show(what)
         else:
             show_question(what)
         task_group.start_soon(over)
         try:
-            if not isinstance(what, Open):
+            if not isinstance(what, WaitingRequest):
                 await _decide(here, what)
             else:
                 await (_secret if what.request.secret else _typed)(here, what)
@@ -91,14 +91,14 @@ async def _decide(here: InClient, question: Confirmation) -> None:
         await here.people.agree(question, word not in ("n", "no"), for_session=for_session)
 
 
-async def _secret(here: InClient, what: Open) -> None:
+async def _secret(here: InClient, what: WaitingRequest) -> None:
     line = await read_line("Secret (not shown); Enter alone leaves it open: ", hidden=True)
     if line:
         await here.people.type_line(what, line)
         await here.people.settle(what, "done")
 
 
-async def _typed(here: InClient, what: Open) -> None:
+async def _typed(here: InClient, what: WaitingRequest) -> None:
     key = here.people.key
     output.write(f"Enter: type it into the session yourself, then press {key} once more: done.\n")
     said = await read_line("n: you will not. C-c leaves it open. ", hidden=False)

@@ -22,14 +22,14 @@ from tmuxmcp.cli.service import effective
 from tmuxmcp.cli.stage import Stage
 from tmuxmcp.errors import FileMissing, InvalidArgument, ResourceLimit, SessionNotFound, Unsupported
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.record.recordings import Recorded, Wanted
+from tmuxmcp.record.recordings import Recorded, WantedStretch
 from tmuxmcp.sessions import kept
 from tmuxmcp.terminal import asciicast
 from tmuxmcp.terminal.capture import clip
-from tmuxmcp.terminal.film import Film, Moment
+from tmuxmcp.terminal.film import Film, FilmEvent
 from tmuxmcp.terminal.player import Player
 from tmuxmcp.terminal.render import ansi_row
-from tmuxmcp.terminal.snapshot import Row, Snapshot, runs
+from tmuxmcp.terminal.snapshot import Cells, Snapshot, runs
 
 FRAME_S = 0.04
 """The screen is drawn at most so often."""
@@ -86,7 +86,7 @@ def _source(options: argparse.Namespace) -> Source:
         raise
 
 
-def _player(options: argparse.Namespace, film: Film, marks: Iterable[Moment] | None = None) -> Player:
+def _player(options: argparse.Namespace, film: Film, marks: Iterable[FilmEvent] | None = None) -> Player:
     idle_limit_ms = IDLE_LIMIT_MS if options.idle_limit is None else options.idle_limit
     return Player(film, options.speed or 1.0, idle_limit_ms, marks)
 
@@ -94,12 +94,12 @@ def _player(options: argparse.Namespace, film: Film, marks: Iterable[Moment] | N
 def _of_session(name: str, options: argparse.Namespace) -> Source:
     settings, _ = effective(options)
     recorded = Recorded(kept.find(settings.state_dir, name, CALLER).directory)
-    stretch = recorded.stretch(Wanted())
+    stretch = recorded.stretch(WantedStretch())
     happened = recorded.moments(stretch, lambda start, end: ())
     player = _player(options, recorded.film(stretch), happened)
     begin_ms = options.begin
     if options.command is not None:
-        begin_ms = recorded.stretch(Wanted(command=options.command)).begin_ms
+        begin_ms = recorded.stretch(WantedStretch(command=options.command)).begin_ms
     if begin_ms is not None and begin_ms >= 0:
         begin_ms -= player.film.begin_ms
     return Source(player, _from_end(player, begin_ms))
@@ -151,7 +151,7 @@ async def _play(source: Source) -> int:
     player = source.player
     player.seek(source.begin_ms)
     async with Stage.open(keeps_keys=True) as stage:
-        show = Show(player, stage)
+        show = Playback(player, stage)
         while not stage.left.is_set() and (stage.reads_keys or not player.ended):
             begun = time.monotonic()
             show.obey(stage.keys())
@@ -165,7 +165,7 @@ async def _play(source: Source) -> int:
 
 
 @dataclass
-class Show:
+class Playback:
     """A player on a stage."""
 
     player: Player
@@ -272,7 +272,7 @@ def _bar(text: str, cols: int) -> str:
     return f"\x1b[7m{shown}{' ' * (cols - len(shown) if shown.isascii() else 0)}"
 
 
-def _drawn(row: Row, cols: int) -> str:
+def _drawn(row: Cells, cols: int) -> str:
     """A row for a terminal of so many columns; a wide character that does not fit is left out."""
     cut = row[:cols]
     if len(row) > cols and row[cols].width == 0:

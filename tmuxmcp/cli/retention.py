@@ -14,7 +14,7 @@ from tmuxmcp.cli.service import effective
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import InvalidArgument, IoError
 from tmuxmcp.sessions import kept
-from tmuxmcp.sessions.retention import Removal, Wish
+from tmuxmcp.sessions.retention import Removal, RetentionWish
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -49,9 +49,9 @@ def prune(options: argparse.Namespace) -> int:
     if options.ids and options.older_than is not None:
         raise InvalidArgument("IDs and --older-than exclude each other.", hint="Give one of them.")
     settings, _ = effective(options)
-    options.wish = Wish(settings.retention_days, settings.state_max_bytes)
+    options.wish = RetentionWish(settings.retention_days, settings.state_max_bytes)
     if options.ids or options.older_than is not None:
-        options.wish = Wish(older_than_s=options.older_than, names=tuple(options.ids))
+        options.wish = RetentionWish(older_than_s=options.older_than, names=tuple(options.ids))
     if not settings.state_dir.is_dir():
         return _tell(options, {"removed": [], "left": []})
     if kept.server_seems_running(settings.state_dir):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tmuxmcp.contract import results as r
     from tmuxmcp.nodes.anybroker import AnyBroker
-    from tmuxmcp.reading.sight import Front
+    from tmuxmcp.reading.sight import RunningFacts
 
 
 MOST_ASKED = 100
@@ -66,10 +66,10 @@ def _narrowed(rows: Sequence[tuple[str, ...]], cols: int) -> list[tuple[str, ...
     return [tuple(row[column] for column in columns) for row in rows]
 
 
-async def _front(broker: AnyBroker, session: r.SessionSummary) -> Front | None:
+async def _front(broker: AnyBroker, session: r.SessionSummary) -> RunningFacts | None:
     """What the list does not tell of a session; None: it is over, or has gone at this moment."""
     from tmuxmcp.broker.broker import Broker
-    from tmuxmcp.reading.sight import Front
+    from tmuxmcp.reading.sight import RunningFacts
 
     if session.exited:
         return None
@@ -80,7 +80,7 @@ async def _front(broker: AnyBroker, session: r.SessionSummary) -> Front | None:
     except TmuxMcpError:
         return None
     held = facts.taken_over
-    return Front(facts.foreground.command if facts.foreground else "", held.by if held else "")
+    return RunningFacts(facts.foreground.command if facts.foreground else "", held.by if held else "")
 
 
 def _clipped(line: str) -> str:
@@ -88,7 +88,7 @@ def _clipped(line: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Line:
+class _TableLine:
     """A session in the table."""
 
     cells: tuple[str, ...]
@@ -105,7 +105,7 @@ LEAST_COLS = 12
 """Fewest columns that the last cell is clipped to before another is dropped."""
 
 
-def _line(session: r.SessionSummary, front: Front | None) -> _Line:
+def _line(session: r.SessionSummary, front: RunningFacts | None) -> _TableLine:
     """A session with what runs in it and what it needs of a person.
 
     Args:
@@ -118,7 +118,7 @@ def _line(session: r.SessionSummary, front: Front | None) -> _Line:
     state = _state(session)
     if held:
         state += ", paused" if held == "pause" else f", taken by {held}"
-    return _Line(
+    return _TableLine(
         (session.session_id, state, needs, command[:COMMAND_COLS], program, pid, *rest), _style(session, bool(held))
     )
 

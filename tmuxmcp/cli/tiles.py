@@ -22,7 +22,7 @@ _SGR = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 @dataclass(frozen=True)
-class Grid:
+class TileGrid:
     """Tiles of one size in columns, which are filled row by row."""
 
     across: int
@@ -37,19 +37,19 @@ class Grid:
         return self.across * self.down
 
 
-def grid(count: int, cols: int, lines: int) -> Grid:
+def grid(count: int, cols: int, lines: int) -> TileGrid:
     """The grid that shows most of `count` screens; in a small terminal it has fewer places than that."""
     found = [_grid(across, count, cols, lines) for across in range(1, count + 1)]
     return max(found, key=lambda each: (min(each.places, count), _shown(each), each.across))
 
 
-def _grid(across: int, count: int, cols: int, lines: int) -> Grid:
+def _grid(across: int, count: int, cols: int, lines: int) -> TileGrid:
     across = max(min(across, (cols + 1) // (LEAST_COLS + 1)), 1)
     down = max(min(math.ceil(count / across), lines // LEAST_ROWS), 1)
-    return Grid(across, down, max((cols - across + 1) // across, 1), max(lines // down, 1))
+    return TileGrid(across, down, max((cols - across + 1) // across, 1), max(lines // down, 1))
 
 
-def _shown(each: Grid) -> float:
+def _shown(each: TileGrid) -> float:
     """How much of a common screen is seen, in tenths."""
     return round(10 * min(each.cols / WANTED[0], 1) * min(each.rows / WANTED[1], 1))
 
@@ -71,7 +71,7 @@ def tile(heading: str, content: str, cursor_row: int, size: tuple[int, int]) -> 
     return [bar, *padded, *[" " * cols] * (height - len(padded))][:rows]
 
 
-def joined(tiles: Sequence[list[str]], place: Grid) -> list[str]:
+def joined(tiles: Sequence[list[str]], place: TileGrid) -> list[str]:
     """The rows of a whole grid."""
     rows: list[str] = []
     for first in range(0, min(len(tiles), place.places), place.across):

@@ -19,7 +19,7 @@ from tmuxmcp.cli.calling import with_any, with_broker
 from tmuxmcp.cli.service import effective
 from tmuxmcp.cli.stage import Stage
 from tmuxmcp.cli.table import table_of
-from tmuxmcp.cli.watched import FRAME_S, View, Watched, ended, print_view
+from tmuxmcp.cli.watched import FRAME_S, SessionView, Watched, ended, print_view
 from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.gate.confirmations import Confirmations
@@ -70,7 +70,7 @@ async def _watched(broker: Broker, options: argparse.Namespace) -> str:
 async def _watch_live(broker: Broker, options: argparse.Namespace) -> int:
     name = await _watched(broker, options)
     watched = Watched(broker, name, "ansi")
-    last: View | None = None
+    last: SessionView | None = None
     async with Stage.open() as stage:
         await stage.wait(math.inf, watched.change)
         while not stage.left.is_set():
@@ -92,7 +92,7 @@ async def _watch_live(broker: Broker, options: argparse.Namespace) -> int:
     return 0
 
 
-def _paint(stage: Stage, view: View) -> None:
+def _paint(stage: Stage, view: SessionView) -> None:
     cols, lines = stage.size
     rows = clip(view.result.content.split("\n"), cols)
     cursor = view.result.cursor

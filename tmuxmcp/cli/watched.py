@@ -23,7 +23,7 @@ FRAME_S = 0.05
 
 
 @dataclass(frozen=True)
-class View:
+class SessionView:
     """What a session shows at one moment."""
 
     result: r.ReadResult
@@ -59,7 +59,7 @@ class Watched:
         """Nothing will change any more."""
         return isinstance(self._last, Exit | Lost | Destroyed)
 
-    async def look(self) -> View | None:
+    async def look(self) -> SessionView | None:
         """What it shows now; None when it is gone."""
         if isinstance(self._last, Destroyed):
             return None
@@ -67,10 +67,10 @@ class Watched:
             result = await self._broker.read("screen", self._name, format=self._format, max_bytes=MOST_BYTES)
         except SessionNotFound:
             return None
-        return View(result)
+        return SessionView(result)
 
 
-def ended(session_id: str, last: View | None) -> str:
+def ended(session_id: str, last: SessionView | None) -> str:
     """How a session ended, as a sentence."""
     code = last.result.exit_code if last else None
     if last is None or not last.result.exited:
@@ -78,7 +78,7 @@ def ended(session_id: str, last: View | None) -> str:
     return f"session {session_id} has ended" + (f" with exit code {code}" if code is not None else "")
 
 
-def print_view(view: View, options: argparse.Namespace) -> None:
+def print_view(view: SessionView, options: argparse.Namespace) -> None:
     """Put a screen on stdout, as JSON or as text; with the time above it where more follow."""
     if options.json:
         output.write_result(view.result)

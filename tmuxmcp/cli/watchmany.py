@@ -15,7 +15,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from tmuxmcp.cli import output
 from tmuxmcp.cli.stage import Stage
 from tmuxmcp.cli.tiles import grid, joined, tile
-from tmuxmcp.cli.watched import FRAME_S, View, Watched, ended, print_view
+from tmuxmcp.cli.watched import FRAME_S, SessionView, Watched, ended, print_view
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
@@ -26,7 +26,7 @@ class Panel:
 
     def __init__(self, broker: Broker, name: str) -> None:
         self.name = name
-        self.view: View | None = None
+        self.view: SessionView | None = None
         self.over = False
         self._watched = Watched(broker, name, "ansi")
 

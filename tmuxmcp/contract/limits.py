@@ -6,19 +6,19 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Level = Literal["none", "limits", "landlock", "bubblewrap"]
+SandboxLevel = Literal["none", "limits", "landlock", "bubblewrap"]
 """The sandbox that a session runs in."""
 
-WRAPPED: frozenset[Level] = frozenset({"bubblewrap"})
+WRAPPED: frozenset[SandboxLevel] = frozenset({"bubblewrap"})
 """Levels in which a wrapper runs the program: process ids and a terminal of its own, deaths told as exit codes."""
 
-SHORTCOMINGS: dict[Level, str] = {
+SHORTCOMINGS: dict[SandboxLevel, str] = {
     "limits": "The best sandbox here keeps no files apart: the session can read and write what you can.",
     "landlock": "The best sandbox here is Landlock: the session has no namespaces of its own.",
 }
 """What a caller is told who relies on a sandbox of this level."""
 
-Wish = Literal["none", "auto", "required"]
+SandboxWish = Literal["none", "auto", "required"]
 """What a caller or the settings ask for."""
 
 Count = Annotated[int | None, Field(ge=1, le=2**31 - 1)]

@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidat
 from pydantic_core import PydanticCustomError
 
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.limits import Limits, Wish
+from tmuxmcp.contract.limits import Limits, SandboxWish
 from tmuxmcp.contract.request import (
     UNSET,
     AtMost,
@@ -50,7 +50,7 @@ TimeoutMs = Annotated[int, Field(ge=0, description="Longest wait"), AtMost("max_
 AtMs = Annotated[int | None, Field(description="A past screen: ms since its start; negative: ago"), Seldom()]
 Rows = Annotated[int, Field(ge=1, le=500)]
 Cols = Annotated[int, Field(ge=1, le=500)]
-Lines = Annotated[int, Field(ge=0, le=1_000_000)]
+LineCount = Annotated[int, Field(ge=0, le=1_000_000)]
 Format = Annotated[Literal["plain", "ansi"], Field(description="ansi: with colours")]
 Pattern = Annotated[str, Field(description="Regex over new text and screen")]
 IdleMs = Annotated[int, Field(ge=1, le=60_000, description="Silence that counts as idle")]
@@ -173,9 +173,9 @@ class CreateSession(Request[r.CreateSessionResult]):
     cwd: Annotated[str, Field(description="Working directory"), FilePath(), FromSetting("cwd", only_told=True)] = ""
     wait_ready: Annotated[Literal["auto"] | bool, Field(description="auto: wait if it is a shell")] = "auto"
     ready_timeout_ms: Annotated[int, Field(ge=0), AtMost("max_wait_ms"), Bound()] = 5000
-    scrollback_lines: Annotated[Lines, FromSetting("scrollback_lines"), Seldom()] = UNSET
+    scrollback_lines: Annotated[LineCount, FromSetting("scrollback_lines"), Seldom()] = UNSET
     limits: SomeLimits = None
-    sandbox: Annotated[Wish, FromSetting("sandbox", only_told=True)] = "none"
+    sandbox: Annotated[SandboxWish, FromSetting("sandbox", only_told=True)] = "none"
     record: Annotated[Literal["on_failure"] | bool, Field(description="Record it from its start"), Seldom()] = False
     host: Annotated[str, Field(description="user@box[:port], by ssh")] = ""
     placement: Annotated[Placement | None, WithJsonSchema(PLACEMENT_SCHEMA), Bound(), Seldom()] = None
@@ -441,7 +441,7 @@ class Resize(Request[r.ResizeResult]):
 
     rows: Rows | None = None
     cols: Cols | None = None
-    scrollback_lines: Annotated[Lines | None, Field(description="Lines that scrollback keeps"), Seldom()] = None
+    scrollback_lines: Annotated[LineCount | None, Field(description="Lines that scrollback keeps"), Seldom()] = None
     session_id: SessionId = ""
 
 

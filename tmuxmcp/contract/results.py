@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tmuxmcp.contract.limits import Level
+from tmuxmcp.contract.limits import SandboxLevel
 from tmuxmcp.contract.words import FileKind, FilmFormat, PictureFormat, RecordedAs, RecordingStage, View
 
 Mode = Literal[
@@ -349,7 +349,7 @@ class SessionFacts(Result):
     """How many its shell ran, as far as it tells; with the one that runs."""
     host: str | None = None
     """The machine that its ssh leads to; null: its program runs here."""
-    sandbox: Level = "none"
+    sandbox: SandboxLevel = "none"
     """What it runs in."""
     limits: list[AppliedLimit] = Field(default_factory=list)
     """What it may use at most."""
@@ -620,7 +620,7 @@ class RunProcessResult(Result):
     """The signal that ended it, without SIG."""
     cwd: str
     """The directory that it ran in."""
-    sandbox: Level = "none"
+    sandbox: SandboxLevel = "none"
     """The sandbox that it ran in: bubblewrap, landlock, limits or none."""
     timed_out: bool
     """The time was up: it was ended with all its descendants."""
@@ -835,7 +835,7 @@ class GdbOpenResult(Result):
     """For gdb_cmd and gdb_close."""
     session_id: str
     """The program's terminal: its input and output."""
-    sandbox: Level = "none"
+    sandbox: SandboxLevel = "none"
     """The sandbox that gdb and the program are in: bubblewrap, landlock, limits or none."""
     note: str | None = None
     text: str

@@ -6,7 +6,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from tmuxmcp.contract.limits import Limits, Wish
+from tmuxmcp.contract.limits import Limits, SandboxWish
 from tmuxmcp.contract.secrets import Secret
 from tmuxmcp.latedataclass import dataclass
 
@@ -55,7 +55,7 @@ class BrokerSettings:
     """What `send` may type by name; without the values."""
     audit: str = "best-effort"
     files_root: str = ""
-    sandbox: Wish = "none"
+    sandbox: SandboxWish = "none"
     sandbox_network: bool = True
     sandbox_roots: tuple[str, ...] = ()
     sandbox_write: tuple[str, ...] = ()

@@ -32,7 +32,7 @@ from tmuxmcp.app import broker_settings
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.health import FREE_BYTES
 from tmuxmcp.config import PREFIX, Settings, default_config_file, home, load_with_origins
-from tmuxmcp.contract.limits import Wish
+from tmuxmcp.contract.limits import SandboxWish
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.doctor import rayhere, surroundings
 from tmuxmcp.doctor.check import Check
@@ -426,7 +426,7 @@ def check_cgroup() -> Check:
     return Check("cgroup", True, cgroup.describe(cgroup.places()))
 
 
-def check_sandbox(wish: Wish, own_files: Iterable[Path] = ()) -> Check:
+def check_sandbox(wish: SandboxWish, own_files: Iterable[Path] = ()) -> Check:
     """The sandbox that sessions can have, and whether it is what the settings want.
 
     Args:

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tmuxmcp.clients import CLIENTS, URL_KEYS, Client, servers
+from tmuxmcp.clients import CLIENTS, URL_KEYS, McpClient, servers
 from tmuxmcp.config import Settings
-from tmuxmcp.contract.limits import Wish
+from tmuxmcp.contract.limits import SandboxWish
 from tmuxmcp.contract.secrets import Secret
 from tmuxmcp.doctor.check import Check
 from tmuxmcp.errors import TmuxMcpError, Unsupported
@@ -99,7 +99,7 @@ async def _machines(settings: Settings) -> list[Machine]:
         return await fleet.machines()
 
 
-def _keeps_files_apart(wish: Wish) -> bool:
+def _keeps_files_apart(wish: SandboxWish) -> bool:
     try:
         return sandbox.meets(sandbox.choose(wish), "required")
     except Unsupported:  # there are no sessions
@@ -265,7 +265,7 @@ def check_clients(home: Path, environ: Mapping[str, str]) -> Check:
     return Check("clients", True, f"known to {', '.join(told)}" if told else "none knows us; see `tmuxmcp install`")
 
 
-def _entries(home: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, Client, str, str]]:
+def _entries(home: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, McpClient, str, str]]:
     """Our entries in the clients' files of the user: the client's word, itself, the command, what is wrong."""
     for word, client in CLIENTS.items():
         path = client.path("user", home, home, environ)

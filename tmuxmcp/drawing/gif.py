@@ -14,8 +14,8 @@ from tmuxmcp.drawing.markup import under_cursor
 from tmuxmcp.drawing.palette import TRANSPARENT, Palette, palette_of
 from tmuxmcp.drawing.picture import MARGIN, Painter
 from tmuxmcp.drawing.reel import Reel, Shot
-from tmuxmcp.terminal.frames import Progress
-from tmuxmcp.terminal.snapshot import BLANK, Cell, Cursor, Row, Snapshot
+from tmuxmcp.terminal.frames import FrameProgress
+from tmuxmcp.terminal.snapshot import BLANK, Cell, Cells, Cursor, Snapshot
 
 MOST_CELLS, MOST_ROWS = 8_000, 1_000
 """Drawn cells and rows that are kept for the next frame: 6 MB, and 13 MB at 80 columns."""
@@ -24,7 +24,7 @@ LONGEST_MS = 655_350
 """Of one frame."""
 
 
-def gif(reel: Reel, painter: Painter, progress: Progress | None = None) -> Iterator[bytes]:
+def gif(reel: Reel, painter: Painter, progress: FrameProgress | None = None) -> Iterator[bytes]:
     """Draw a reel; gives the file in pieces.
 
     Raises:
@@ -113,10 +113,10 @@ class _Brush:
         at, cells = self._cursor(shot) if shot.cursor.row == line else (0, ())
         return range(at, at + len(cells))
 
-    def _cursor(self, shot: Shot) -> tuple[int, Row]:
+    def _cursor(self, shot: Shot) -> tuple[int, Cells]:
         return under_cursor(self._row(shot, shot.cursor.row), shot.cursor) if shot.cursor.visible else (0, ())
 
-    def _row(self, shot: Shot, line: int) -> Row:
+    def _row(self, shot: Shot, line: int) -> Cells:
         return self._reel.row(shot, line)
 
     def _put(self, image: Any, shot: Shot, lines: Any, origin: tuple[int, int]) -> None:
@@ -174,7 +174,7 @@ def _differ(before: Shot, shot: Shot, line: int) -> bool:
     return before.rows[line : line + 1] != shot.rows[line : line + 1]
 
 
-def _differing(one: Row, other: Row) -> Iterator[int]:
+def _differing(one: Cells, other: Cells) -> Iterator[int]:
     """The columns in which two rows differ; a row that is not there differs in all of them."""
     if len(one) != len(other):
         yield from range(max(len(one), len(other)))

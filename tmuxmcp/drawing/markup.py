@@ -7,8 +7,8 @@ from html import escape
 from itertools import groupby
 from typing import NamedTuple
 
-from tmuxmcp.drawing.theme import DARK, Look, Rgb, Theme, drawable, look
-from tmuxmcp.terminal.snapshot import Cell, Cursor, Row, Run, Snapshot, Style, runs
+from tmuxmcp.drawing.theme import DARK, DrawnStyle, Rgb, Theme, drawable, look
+from tmuxmcp.terminal.snapshot import Cell, Cells, Cursor, Snapshot, Style, StyleRun, runs
 
 CELL_WIDTH, CELL_HEIGHT, FONT_SIZE, BASELINE, MARGIN = 9, 18, 15, 14, 10
 """Of an SVG, in its own units; whole numbers, so that no seams show between cells."""
@@ -23,7 +23,7 @@ def svg_size(snapshot: Snapshot) -> tuple[int, int]:
     return snapshot.cols * CELL_WIDTH + 2 * MARGIN, snapshot.rows * CELL_HEIGHT + 2 * MARGIN
 
 
-def with_cursor(snapshot: Snapshot) -> tuple[Row, ...]:
+def with_cursor(snapshot: Snapshot) -> tuple[Cells, ...]:
     """The rows, with the cell under a cursor that can be seen turned around, or underlined as its shape says."""
     cursor = snapshot.cursor
     if not cursor.visible or cursor.row >= snapshot.rows:
@@ -34,7 +34,7 @@ def with_cursor(snapshot: Snapshot) -> tuple[Row, ...]:
     return (*snapshot.grid[: cursor.row], row, *snapshot.grid[cursor.row + 1 :])
 
 
-def under_cursor(row: Row, cursor: Cursor) -> tuple[int, Row]:
+def under_cursor(row: Cells, cursor: Cursor) -> tuple[int, Cells]:
     """The column of the cell under a cursor, and how that is drawn; no cells where the row has none there."""
     if cursor.col >= len(row):
         return cursor.col, ()
@@ -72,13 +72,13 @@ def svg_ground(cols: int, theme: Theme) -> str:
     return f'<rect x="{MARGIN}" width="{cols * CELL_WIDTH}" height="{CELL_HEIGHT}" fill="{_hex(theme.bg)}"/>'
 
 
-def svg_row(row: Row, top: int, theme: Theme) -> Iterator[str]:
+def svg_row(row: Cells, top: int, theme: Theme) -> Iterator[str]:
     """The elements of a row."""
     for run in runs(row):
         yield from _svg_run(run, top, look(run.style, theme), theme)
 
 
-def _svg_run(run: Run, top: int, seen: Look, theme: Theme) -> Iterator[str]:
+def _svg_run(run: StyleRun, top: int, seen: DrawnStyle, theme: Theme) -> Iterator[str]:
     left, width = _x(run.col), len(run.cells) * CELL_WIDTH
     if seen.ground != theme.bg:
         size = f'width="{width}" height="{CELL_HEIGHT}"'
@@ -92,7 +92,7 @@ def _svg_run(run: Run, top: int, seen: Look, theme: Theme) -> Iterator[str]:
         yield f'<path d="M{left} {top + y:g}h{width}" {stroke}/>'
 
 
-class Word(NamedTuple):
+class DrawnWord(NamedTuple):
     """A stretch of a run that is drawn in one go."""
 
     col: int
@@ -102,17 +102,17 @@ class Word(NamedTuple):
     """Each character is a cell of its own; else all of it is one cell."""
 
 
-def words(run: Run) -> Iterator[Word]:
+def words(run: StyleRun) -> Iterator[DrawnWord]:
     """What a run has to draw: its stretches without blanks; wide cells and those of several characters alone."""
     col = run.col
     for kind, group in groupby(run.cells, key=_kind):
         cells = list(group)
         if kind == "simple":
-            yield Word(col, "".join([cell.text for cell in cells]), len(cells), True)
+            yield DrawnWord(col, "".join([cell.text for cell in cells]), len(cells), True)
         elif kind == "alone":
             for at, cell in enumerate(cells, col):
                 if text := drawable(cell.text).strip():
-                    yield Word(at, text, cell.width, False)
+                    yield DrawnWord(at, text, cell.width, False)
         col += len(cells)
 
 
@@ -129,7 +129,7 @@ def _font(style: Style) -> str:
     return (' font-weight="bold"' if style.bold else "") + (' font-style="italic"' if style.italic else "")
 
 
-def _lines(style: Style, seen: Look) -> Iterator[tuple[float, Rgb, str]]:
+def _lines(style: Style, seen: DrawnStyle) -> Iterator[tuple[float, Rgb, str]]:
     """Height, colour and dashes of the lines over, through and under a text."""
     if style.overline:
         yield 0.5, seen.ink, ""
@@ -172,7 +172,7 @@ def html(snapshot: Snapshot, theme: Theme = DARK) -> str:
     )
 
 
-def _html_run(run: Run, theme: Theme) -> str:
+def _html_run(run: StyleRun, theme: Theme) -> str:
     text = "".join([_html_cell(cell) for cell in run.cells])
     rules = css(run.style, look(run.style, theme), theme)
     return f'<span style="{rules}">{text}</span>' if rules else text
@@ -185,7 +185,7 @@ def _html_cell(cell: Cell) -> str:
     return f'<i style="width:{cell.width}ch">{text}</i>'  # whatever font has it, it is as wide as its cells
 
 
-def css(style: Style, seen: Look, theme: Theme) -> str:
+def css(style: Style, seen: DrawnStyle, theme: Theme) -> str:
     """The rules of a style, but for what is the page's own."""
     rules = [f"color:{_hex(seen.ink)}"] if seen.ink != theme.fg else []
     rules += [f"background:{_hex(seen.ground)}"] if seen.ground != theme.bg else []

@@ -12,9 +12,9 @@ from itertools import groupby
 from tmuxmcp.drawing.markup import CELL_HEIGHT, CELL_WIDTH, MARGIN, svg_ground, svg_head, svg_row, under_cursor
 from tmuxmcp.drawing.reel import NO_ROW, Reel, Shot
 from tmuxmcp.drawing.theme import DARK, Theme
-from tmuxmcp.terminal.snapshot import Row
+from tmuxmcp.terminal.snapshot import Cells
 
-Change = tuple[int, str]
+CellChange = tuple[int, str]
 """A time in milliseconds, and what a thing is from then on."""
 
 NOTHING = "n"
@@ -30,7 +30,7 @@ def moving_svg(reel: Reel, theme: Theme = DARK) -> Iterator[str]:
         if number != NO_ROW:
             ids[number] = f"r{number:x}"
             yield _defined(ids[number], row, theme)
-    drawn: dict[Row, str] = {}
+    drawn: dict[Cells, str] = {}
     cursor = [_cursor(shot, reel, drawn) for shot in reel.shots]
     for cells, name in drawn.items():
         yield _defined(name, cells, theme, opaque=True)
@@ -42,12 +42,12 @@ def moving_svg(reel: Reel, theme: Theme = DARK) -> Iterator[str]:
     yield "</svg>\n"
 
 
-def _defined(name: str, row: Row, theme: Theme, opaque: bool = False) -> str:
+def _defined(name: str, row: Cells, theme: Theme, opaque: bool = False) -> str:
     ground = svg_ground(len(row), theme) if opaque else ""
     return f'<g id="{name}">{ground}' + "".join(svg_row(row, 0, theme)) + "</g>\n"
 
 
-def _row(changes: Sequence[Change], top: int, duration_ms: int) -> str:
+def _row(changes: Sequence[CellChange], top: int, duration_ms: int) -> str:
     changes = differing(changes)
     if {value for _, value in changes} == {NOTHING}:
         return ""
@@ -55,7 +55,7 @@ def _row(changes: Sequence[Change], top: int, duration_ms: int) -> str:
     return f'<use y="{top}" href="{names[-1][1]}">' + _animated("animate", "href", names, duration_ms) + "</use>\n"
 
 
-def _cursor(shot: Shot, reel: Reel, drawn: dict[Row, str]) -> tuple[str, int, int]:
+def _cursor(shot: Shot, reel: Reel, drawn: dict[Cells, str]) -> tuple[str, int, int]:
     """What is drawn of the cursor, and the place of its cell; the drawings are collected."""
     cursor = shot.cursor
     row = reel.row(shot, cursor.row)
@@ -75,12 +75,12 @@ def _moved(cursor: Sequence[tuple[str, int, int]], reel: Reel) -> str:
     return f'<use transform="translate({places[-1][1]})" href="{names[-1][1]}">{shown}{moves}</use>\n'
 
 
-def differing(changes: Sequence[Change]) -> list[Change]:
+def differing(changes: Sequence[CellChange]) -> list[CellChange]:
     """Only those changes that change something."""
     return [next(group) for _, group in groupby(changes, key=lambda change: change[1])]
 
 
-def _animated(element: str, attribute: str, changes: Sequence[Change], duration_ms: int) -> str:
+def _animated(element: str, attribute: str, changes: Sequence[CellChange], duration_ms: int) -> str:
     if len(changes) < 2:
         return ""
     values = ";".join([value for _, value in changes])

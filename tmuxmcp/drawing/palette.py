@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from tmuxmcp.drawing.reel import Reel
-from tmuxmcp.drawing.theme import Look, Rgb, Theme, look
+from tmuxmcp.drawing.theme import DrawnStyle, Rgb, Theme, look
 from tmuxmcp.terminal.snapshot import Style, runs
 
 TRANSPARENT = 255
@@ -62,20 +62,20 @@ def palette_of(reel: Reel, theme: Theme) -> Palette:
     return Palette([*solid, *_between(weights)])
 
 
-def _weights(reel: Reel, theme: Theme) -> list[Look]:
+def _weights(reel: Reel, theme: Theme) -> list[DrawnStyle]:
     """The looks of all rows, the most frequent first."""
     counted: Counter[Style] = Counter()
     for row in reel.rows.values():
         for run in runs(row):
             counted[run.style] += len(run.cells)
-    looks: Counter[Look] = Counter()
+    looks: Counter[DrawnStyle] = Counter()
     for style, count in counted.items():
         looks[look(style, theme)] += count
     plain = look(Style(), theme)
-    return [plain, Look(theme.bg, theme.fg, theme.bg), *(seen for seen, _ in looks.most_common())]
+    return [plain, DrawnStyle(theme.bg, theme.fg, theme.bg), *(seen for seen, _ in looks.most_common())]
 
 
-def _between(looks: list[Look]) -> Iterator[Rgb]:
+def _between(looks: list[DrawnStyle]) -> Iterator[Rgb]:
     for seen in islice(looks, TRANSPARENT):
         for step in range(1, BETWEEN + 1):
             share = step / (BETWEEN + 1)

@@ -11,7 +11,7 @@ from typing import Any
 from tmuxmcp.drawing.markup import with_cursor, words
 from tmuxmcp.drawing.theme import DARK, Rgb, Theme, look
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.terminal.snapshot import Run, Snapshot, Style, runs
+from tmuxmcp.terminal.snapshot import Snapshot, Style, StyleRun, runs
 
 FONT_SIZE, SMALLEST_SIZE = 15, 6
 """At 15 pixels the cells of usual fonts are 9 wide, to a hundredth: blocks and lines meet."""
@@ -119,7 +119,7 @@ class Painter:
         """The left upper corner of a cell."""
         return MARGIN + col * self.cell[0], MARGIN + row * self.cell[1]
 
-    def _run(self, image: Any, canvas: Any, run: Run, row: int) -> None:
+    def _run(self, image: Any, canvas: Any, run: StyleRun, row: int) -> None:
         seen = look(run.style, self.theme)
         left, top = self.place(row, run.col)
         right, bottom = left + len(run.cells) * self.cell[0], top + self.cell[1]

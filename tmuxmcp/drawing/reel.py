@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.film import Film
-from tmuxmcp.terminal.frames import Frame, Progress, Rate, frames
-from tmuxmcp.terminal.snapshot import BLANK, Cursor, Row, runs
+from tmuxmcp.terminal.frames import Frame, FrameProgress, Rate, frames
+from tmuxmcp.terminal.snapshot import BLANK, Cells, Cursor, runs
 
 MOST_FRAMES = 5_000
 """With more, neighbours become one, and the rate is halved: twenty minutes of unbroken change have 4 a second."""
@@ -41,7 +41,7 @@ class Reel:
 
     shots: Sequence[Shot]
     """Rising in time, from 0; each lasts until the next begins."""
-    rows: dict[int, Row]
+    rows: dict[int, Cells]
     """By number; those of a smaller screen are shorter."""
     cols: int
     lines: int
@@ -56,12 +56,12 @@ class Reel:
     def duration_ms(self) -> int:
         return self.shots[-1].until_ms
 
-    def row(self, shot: Shot, line: int) -> Row:
+    def row(self, shot: Shot, line: int) -> Cells:
         """A row of a shot; no cells where it has none."""
         return self.rows[shot.rows[line]] or (BLANK,) * self.cols if line < len(shot.rows) else ()
 
 
-def reel(film: Film, per_second: float, progress: Progress | None = None) -> Reel:
+def reel(film: Film, per_second: float, progress: FrameProgress | None = None) -> Reel:
     """Take a film apart into frames, at most so many a second."""
     rate = Rate.per_second(per_second)
     winder = _Winder(rate)
@@ -74,10 +74,10 @@ class _Winder:
     def __init__(self, rate: Rate) -> None:
         self._rate = rate
         self._shots: list[Shot] = []
-        self._numbers: dict[Row, int] = {}
+        self._numbers: dict[Cells, int] = {}
         self._next = NO_ROW + 1
         self._weight = 0
-        self._last: tuple[tuple[Row, ...], tuple[int, ...]] = (), ()
+        self._last: tuple[tuple[Cells, ...], tuple[int, ...]] = (), ()
         self._cols = self._lines = 1
 
     def add(self, frame: Frame) -> None:
@@ -93,7 +93,7 @@ class _Winder:
         while len(self._shots) > MOST_FRAMES or (self._weight > MOST_WEIGHT and len(self._shots) > 1):
             self._thin()
 
-    def _number(self, row: Row) -> int:
+    def _number(self, row: Cells) -> int:
         number = self._numbers.get(row)
         if number is None:
             if all(cell == BLANK for cell in row):
@@ -130,5 +130,5 @@ class _Winder:
         return Reel(self._shots, rows, self._cols, self._lines, title, self._rate.interval_ms, merged)
 
 
-def _weight(row: Row) -> int:
+def _weight(row: Cells) -> int:
     return len(row) + STYLE_WEIGHT * sum(1 for _ in runs(row))

@@ -52,7 +52,7 @@ def _level(step: int) -> int:
 
 
 @dataclass(frozen=True)
-class Look:
+class DrawnStyle:
     """A style as it is drawn."""
 
     ink: Rgb
@@ -62,7 +62,7 @@ class Look:
 
 
 @lru_cache(maxsize=4096)
-def look(style: Style, theme: Theme) -> Look:
+def look(style: Style, theme: Theme) -> DrawnStyle:
     """What colours a style is drawn with."""
     ink, ground = theme.rgb(style.fg, theme.fg), theme.rgb(style.bg, theme.bg)
     if style.reverse:
@@ -71,7 +71,7 @@ def look(style: Style, theme: Theme) -> Look:
         ink = _between(ink, ground)
     if style.conceal:
         ink = ground
-    return Look(ink, ground, ink if style.conceal else theme.rgb(style.underline_colour, ink))
+    return DrawnStyle(ink, ground, ink if style.conceal else theme.rgb(style.underline_colour, ink))
 
 
 def _between(one: Rgb, other: Rgb) -> Rgb:

@@ -13,7 +13,7 @@ MOST_ANSWERED = 64
 """Calls that are remembered: an answer is on the way for milliseconds."""
 
 
-class Answered:
+class RecentAnswers:
     """The calls of one wire that were answered last, by the numbers of their requests."""
 
     def __init__(self) -> None:

@@ -50,7 +50,7 @@ class NeedsInput(CallAgain):
         self.result = result
 
 
-class Asking:
+class OpenQuestions:
     """The questions of one server that are open between two calls of a client."""
 
     def __init__(self) -> None:

@@ -61,12 +61,12 @@ token came: it answers whether there is room for one more such client."""
 PERSON = Token("person", frozenset({PERSON_SCOPE}), b"")
 """Whose a request of the page is. The scope opens no operation."""
 
-Count = Callable[[int, int, int], None]
+CountBytes = Callable[[int, int, int], None]
 """`count(status, received_bytes, sent_bytes)` of one request."""
 
 
 @dataclass
-class Refused(Exception):
+class RefusedRequest(Exception):
     """A request that does not come in."""
 
     status: int
@@ -81,7 +81,7 @@ class Entrance:
         app: ASGIApp,
         tokens: Tokens | None,
         hosts: Iterable[str],
-        count: Count,
+        count: CountBytes,
         *,
         knows_person: Callable[[str], bool] = lambda token: False,
         open_paths: Iterable[str] = (),
@@ -111,20 +111,22 @@ class Entrance:
         """Serve one request."""
         if scope["type"] != "http":
             return
-        answer = _Answer(send)
+        answer = _Response(send)
         body = bytearray()
         try:
             scope[TOKEN] = token = self._check(scope)
             known = token is not None or (self._tokens is None and not scope["path"].startswith(PAGE))
             if known and not scope.get(KNOW, _room)():
-                raise Refused(503, ResourceLimit("There are too many connections.", hint="Try again in a moment."))
+                raise RefusedRequest(
+                    503, ResourceLimit("There are too many connections.", hint="Try again in a moment.")
+                )
             if token:
                 user = AccessToken(token="-", client_id=token.name, scopes=sorted(token.scopes))
                 scope["user"] = AuthenticatedUser(user)  # the SDK binds its sessions to whoever made them
             most, limit_s = (MAX_BODY, BODY_S) if known else (STRANGER_BODY, STRANGER_BODY_S)
             await self._read(body, scope, receive, most, limit_s)
             await self._serve(scope, bytes(body), receive, answer)
-        except Refused as refused:
+        except RefusedRequest as refused:
             await answer.refuse(refused.status, refused.error)
         finally:
             self._held -= len(body)
@@ -134,19 +136,19 @@ class Entrance:
         """The token that a request came with; None where none is asked for.
 
         Raises:
-            Refused: it does not come in.
+            RefusedRequest: it does not come in.
         """
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
         if self._stopping:
-            raise Refused(503, Cancelled("The server stops.", hint="Sessions go on; try again when it is back."))
+            raise RefusedRequest(503, Cancelled("The server stops.", hint="Sessions go on; try again when it is back."))
         host = _only(headers, "host")
         if host is None or host.lower() not in self._hosts:
             hint = "Name it in the setting allowed_hosts, with its port if the client's address has one."
-            raise Refused(421, PermissionDenied("This server does not answer to that Host.", hint=hint))
+            raise RefusedRequest(421, PermissionDenied("This server does not answer to that Host.", hint=hint))
         origin = _only(headers, "origin")
         if origin is not None and not self._is_ours(origin):
             hint = "Only pages of this server's own hosts may call it (allowed_hosts)."
-            raise Refused(403, PermissionDenied("This server does not answer to that Origin.", hint=hint))
+            raise RefusedRequest(403, PermissionDenied("This server does not answer to that Origin.", hint=hint))
         authorization = _only(headers, "authorization")
         if scope["path"].startswith(PAGE):
             return self._check_person(scope["path"], authorization, host, origin)
@@ -155,21 +157,21 @@ class Entrance:
         token = self._tokens.find(authorization)
         if token is None and scope["path"] not in self._open:
             hint = "Send the header: Authorization: Bearer TOKEN."
-            raise Refused(401, Unauthorized("A token that is accepted is missing.", hint=hint))
+            raise RefusedRequest(401, Unauthorized("A token that is accepted is missing.", hint=hint))
         return token
 
     def _check_person(self, path: str, authorization: str | None, host: str, origin: str | None) -> Token | None:
         """As `_check`, of what the page asks for: a page of this very address, with a person's token."""
         if origin is not None and origin.lower().partition("://")[2] != host.lower():
             hint = "Open the page by one address only."
-            raise Refused(403, PermissionDenied("The page does not answer to that Origin.", hint=hint))
+            raise RefusedRequest(403, PermissionDenied("The page does not answer to that Origin.", hint=hint))
         if self._knows_person(bearer(authorization)):
             return PERSON
         if self._tokens is not None and (gateway := self._tokens.find(authorization, person=True)):
             return gateway
         if path in self._open:
             return None
-        raise Refused(401, Unauthorized("The page is not open to this.", hint="Open it anew: tmuxmcp page"))
+        raise RefusedRequest(401, Unauthorized("The page is not open to this.", hint="Open it anew: tmuxmcp page"))
 
     def _is_ours(self, origin: str) -> bool:
         scheme, _, host = origin.lower().partition("://")
@@ -179,7 +181,7 @@ class Entrance:
         """Read the whole body.
 
         Raises:
-            Refused: it is too large, or takes too long.
+            RefusedRequest: it is too large, or takes too long.
         """
         declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         _check_size(int(declared), most)
@@ -187,18 +189,20 @@ class Entrance:
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise Refused(400, Cancelled("The client has left."))
+                    raise RefusedRequest(400, Cancelled("The client has left."))
                 piece = message.get("body", b"")
                 body += piece
                 self._held += len(piece)
                 _check_size(len(body), most)
                 if self._held > MAX_HELD:
-                    raise Refused(503, ResourceLimit("Too much is on its way here.", hint="Try again in a moment."))
+                    raise RefusedRequest(
+                        503, ResourceLimit("Too much is on its way here.", hint="Try again in a moment.")
+                    )
                 if not message.get("more_body", False):
                     return
-        raise Refused(408, TimedOut(f"The body did not arrive within {limit_s} s."))
+        raise RefusedRequest(408, TimedOut(f"The body did not arrive within {limit_s} s."))
 
-    async def _serve(self, scope: Scope, body: bytes, receive: Receive, answer: _Answer) -> None:
+    async def _serve(self, scope: Scope, body: bytes, receive: Receive, answer: _Response) -> None:
         gone = scope[GONE] = anyio.Event()
         asked: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -232,7 +236,7 @@ class Entrance:
             await answer.refuse(503, Cancelled("The server stops.", hint="Sessions go on."))
 
 
-class _Answer:
+class _Response:
     """What goes back for one request: counted, every refusal as JSON, and brought to an end even when the application
     was stopped."""
 
@@ -309,17 +313,19 @@ def _only(headers: list[tuple[str, str]], name: str) -> str | None:
     """The value of a header that may be there once.
 
     Raises:
-        Refused: it is there more than once: two who read it could take different ones.
+        RefusedRequest: it is there more than once: two who read it could take different ones.
     """
     values = [value for each, value in headers if each == name]
     if len(values) > 1:
-        raise Refused(400, InvalidArgument(f"The header {name} is there {len(values)} times.", hint="Send it once."))
+        raise RefusedRequest(
+            400, InvalidArgument(f"The header {name} is there {len(values)} times.", hint="Send it once.")
+        )
     return values[0] if values else None
 
 
 def _check_size(size: int, most: int) -> None:
     if size > most:
-        raise Refused(413, ResourceLimit(f"A body may have {most:,} bytes.", hint="Send it in pieces."))
+        raise RefusedRequest(413, ResourceLimit(f"A body may have {most:,} bytes.", hint="Send it in pieces."))
 
 
 def _room() -> bool:

@@ -45,8 +45,8 @@ from tmuxmcp.contract.request import Operation
 from tmuxmcp.contract.results import Result, ScreenshotResult
 from tmuxmcp.contract.settings import DEFAULTS, BrokerSettings
 from tmuxmcp.errors import Internal, InvalidArgument, TmuxMcpError
-from tmuxmcp.faces.answered import Answered
-from tmuxmcp.faces.elicit import Asking, NeedsInput
+from tmuxmcp.faces.answered import RecentAnswers
+from tmuxmcp.faces.elicit import NeedsInput, OpenQuestions
 from tmuxmcp.faces.portable import portable
 from tmuxmcp.faces.prompts import get_prompt, list_prompts
 from tmuxmcp.faces.requestid import with_request_id
@@ -56,10 +56,10 @@ from tmuxmcp.faces.text import footer, render
 
 log = logging.getLogger(__name__)
 
-Shown = Literal["both", "text", "structured"]
+ResultForm = Literal["both", "text", "structured"]
 Results = Literal["auto", "both", "text", "structured"]
 
-SHOW_ONE: dict[str, Shown] = {
+SHOW_ONE: dict[str, ResultForm] = {
     "claude-code": "text",
     "codex-mcp-client": "text",
     "gemini-cli-mcp-client": "text",
@@ -149,7 +149,7 @@ def build_server(
     client: Callable[[Context], str] = lambda ctx: "",
     around: Callable[[Context, str], AbstractAsyncContextManager[None]] = lambda ctx, name: nullcontext(),
     subscriptions: Subscriptions | None = None,
-    answered: Answered | None = None,
+    answered: RecentAnswers | None = None,
 ) -> Server[dict[str, Any]]:
     """An MCP server over a broker.
 
@@ -167,7 +167,7 @@ def build_server(
     """
     offered = select(tools)
     whole = "all" in tools
-    shapes: tuple[Shown, ...] = ("both", "text") if results == "auto" else (results,)
+    shapes: tuple[ResultForm, ...] = ("both", "text") if results == "auto" else (results,)
     listed = {
         shape: ListToolsResult(tools=[as_tool(row, shape, settings, whole=whole) for row in offered.values()])
         for shape in shapes
@@ -180,7 +180,7 @@ def build_server(
     async def list_tools(ctx: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
         return listed[shown_by(ctx, results)]
 
-    asking = Asking()
+    asking = OpenQuestions()
 
     async def call_tool(ctx: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         call_id, began = Call().call_id, time.monotonic()
@@ -236,7 +236,7 @@ def build_server(
     )
 
 
-def shown_by(ctx: Context, results: Results) -> Shown:
+def shown_by(ctx: Context, results: Results) -> ResultForm:
     """What a result to this caller holds."""
     if results != "auto":
         return results
@@ -261,7 +261,9 @@ def only_waits(request: JSONRPCRequest) -> bool:
     return operation.acts == "nothing" and wanted != "none"
 
 
-def as_tool(operation: Operation, results: Shown, settings: BrokerSettings = DEFAULTS, *, whole: bool = True) -> Tool:
+def as_tool(
+    operation: Operation, results: ResultForm, settings: BrokerSettings = DEFAULTS, *, whole: bool = True
+) -> Tool:
     """An operation as MCP lists it, with the defaults that these settings make.
 
     Args:
@@ -327,7 +329,7 @@ def _goes_without_saying(key: str, value: Any) -> bool:
     return (key == "minimum" and value in (0, 1)) or (key == "maximum" and value >= WIDE)
 
 
-def as_result(result: Result, results: Shown, call_id: str) -> CallToolResult:
+def as_result(result: Result, results: ResultForm, call_id: str) -> CallToolResult:
     """A result as MCP carries it; text and structured content are each complete by themselves, but for pictures."""
     data = portable(result.model_dump(mode="json"))
     text = portable(footer(result) if results == "structured" else render(result))

@@ -44,7 +44,7 @@ Json = dict[str, Any]
 
 
 @dataclass
-class Reply:
+class RpcReply:
     """What goes back: nothing when there were only notifications."""
 
     body: bytes | None
@@ -65,14 +65,14 @@ class Rpc:
     ) -> None:
         self._broker, self._measure, self._settings = broker, measure, settings
 
-    async def answer(self, body: bytes, call: Call, call_id: str = "") -> Reply:
+    async def answer(self, body: bytes, call: Call, call_id: str = "") -> RpcReply:
         """Do what a body asks for: one call, or a batch of which one begins when the one before has ended.
 
         Args:
             call: who calls; each call of a batch gets an id of its own.
             call_id: that of a single call; empty: it gets one.
         """
-        reply = Reply(None)
+        reply = RpcReply(None)
         try:
             asked = json.loads(body, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
@@ -91,7 +91,7 @@ class Rpc:
         reply.body = encode(found) if found else None
         return reply
 
-    async def _one(self, asked: Any, call: Call, reply: Reply, call_id: str = "") -> Json | None:
+    async def _one(self, asked: Any, call: Call, reply: RpcReply, call_id: str = "") -> Json | None:
         """The answer to one call; None for a notification."""
         wrong = _wrong(asked)
         if wrong:

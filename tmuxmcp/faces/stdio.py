@@ -43,7 +43,7 @@ from mcp.types import (
 from pydantic import ValidationError
 
 from tmuxmcp.errors import LOOK_BEFORE, Cancelled, InvalidArgument, ResourceLimit
-from tmuxmcp.faces.answered import Answered
+from tmuxmcp.faces.answered import RecentAnswers
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ def never(request: JSONRPCRequest) -> bool:
 async def serve(
     server: Server[Any],
     only_waits: Callable[[JSONRPCRequest], bool] = never,
-    answered: Answered | None = None,
+    answered: RecentAnswers | None = None,
 ) -> None:
     """Serve the client on descriptors 0 and 1 until it closes or breaks the wire, or a signal comes.
 
@@ -95,9 +95,9 @@ async def serve(
                 writer.end()
                 serving.cancel()
 
-            asked = Asked(only_waits, answered)
+            asked = OpenCalls(only_waits, answered)
             writer = Writer(wire_out, broken=stop, asked=asked)
-            reader = Reader(wire_in, refuse=writer.write, ended=writer.finish, full=writer.full, asked=asked)
+            reader = MessageReader(wire_in, refuse=writer.write, ended=writer.finish, full=writer.full, asked=asked)
             await tg.start(_on_signal, stop)
             await server.run(reader, writer, server.create_initialization_options())
         tg.cancel_scope.cancel()
@@ -129,16 +129,16 @@ async def _on_signal(stop: Callable[[], None], *, task_status: anyio.abc.TaskSta
             stop()
 
 
-class Asked:
+class OpenCalls:
     """The requests that have no answer yet."""
 
     def __init__(
         self,
         only_waits: Callable[[JSONRPCRequest], bool] = never,
-        answered: Answered | None = None,
+        answered: RecentAnswers | None = None,
     ) -> None:
         """As `serve` has them."""
-        self._only_waits, self._answered = only_waits, answered or Answered()
+        self._only_waits, self._answered = only_waits, answered or RecentAnswers()
         self._left: list[tuple[RequestId, bool]] = []
         """Requests, and whether each only waits. A client may give a number twice: then it gets two answers."""
 
@@ -168,7 +168,7 @@ class Asked:
         return [number for number, only_waits in self._left if waits or not only_waits]
 
 
-class Lines:
+class LineSplitter:
     """Bytes in, lines out; of a line that is too long only the fact remains."""
 
     def __init__(self, max_line: int = MAX_LINE) -> None:
@@ -194,7 +194,7 @@ class Lines:
             self._line.clear()
 
 
-class Reader:
+class MessageReader:
     """Messages from a descriptor, as the SDK's read stream; a pending read can be cancelled."""
 
     def __init__(
@@ -204,16 +204,16 @@ class Reader:
         refuse: Callable[[JSONRPCMessage], Awaitable[None]],
         ended: Callable[[], Awaitable[None]],
         full: Callable[[], bool] = lambda: False,
-        asked: Asked | None = None,
+        asked: OpenCalls | None = None,
     ) -> None:
         """Args:
         ended: awaited at the end of the wire, before the server is told.
         full: whether too many answers wait; while it is true, no request is handed on.
         asked: told of every message.
         """
-        self._asked = asked or Asked()
+        self._asked = asked or OpenCalls()
         self._fd, self._refuse, self._ended, self._full = fd, refuse, ended, full
-        self._lines, self._ready = Lines(), deque[bytes | None]()
+        self._lines, self._ready = LineSplitter(), deque[bytes | None]()
         mode = os.fstat(fd).st_mode
         self._can_wait = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
         """epoll refuses files; they never block anyway."""
@@ -338,8 +338,8 @@ class Writer:
     PIPE_BUF bytes without blocking, so that is the most that one write gets.
     """
 
-    def __init__(self, fd: int, *, broken: Callable[[], None], asked: Asked | None = None) -> None:
-        self._fd, self._broken, self._asked = fd, broken, asked or Asked()
+    def __init__(self, fd: int, *, broken: Callable[[], None], asked: OpenCalls | None = None) -> None:
+        self._fd, self._broken, self._asked = fd, broken, asked or OpenCalls()
         self._lock = anyio.Lock(fast_acquire=True)
         self._rest = memoryview(b"")
         """What a cancelled sender left of its message: a line once begun must be finished first."""

@@ -47,7 +47,7 @@ SEND_S = 10
 
 
 @dataclass(eq=False)
-class _Client:
+class _Subscriber:
     """A client of the earlier era: what it subscribed to, and what it was not told yet."""
 
     session: ServerSession
@@ -64,7 +64,7 @@ class Subscriptions:
         self._broker, self._dropped = broker, dropped
         self._bus = InMemorySubscriptionBus()
         self._streams = ListenHandler(self._bus, max_subscriptions=MOST_STREAMS, max_buffered_events=MOST_BACKLOG)
-        self._clients: dict[object, _Client] = {}
+        self._clients: dict[object, _Subscriber] = {}
         self._listeners: Counter[str] = Counter()
         self._watched: dict[str, anyio.CancelScope] = {}
         self._starting = anyio.Lock()
@@ -118,12 +118,12 @@ class Subscriptions:
             self._unfollow([uri])
         return EmptyResult()
 
-    def _client(self, ctx: Context) -> _Client:
+    def _client(self, ctx: Context) -> _Subscriber:
         # The SDK drops what is sent to a connection that has ended, and gives handlers no public way to learn of
         # its end; `exit_stack` is where its own documentation puts such cleanup.
         connection = ctx.session._connection
         if connection not in self._clients:
-            client = self._clients[connection] = _Client(ctx.session)
+            client = self._clients[connection] = _Subscriber(ctx.session)
             connection.exit_stack.callback(self._forget, connection)
             self._tasks.start_soon(self._deliver, connection, client)
         return self._clients[connection]
@@ -134,7 +134,7 @@ class Subscriptions:
             client.scope.cancel()
             self._unfollow(client.uris)
 
-    async def _deliver(self, connection: object, client: _Client) -> None:
+    async def _deliver(self, connection: object, client: _Subscriber) -> None:
         with client.scope:
             while True:
                 await client.news.wait()

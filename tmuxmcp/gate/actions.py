@@ -16,7 +16,7 @@ from tmuxmcp.contract.request import FilePath, Request
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.gate.parsing import Parsing
 from tmuxmcp.gate.policy import Action
-from tmuxmcp.gate.shelltext import TEXT_SHELLS, Command
+from tmuxmcp.gate.shelltext import TEXT_SHELLS, SimpleCommand
 from tmuxmcp.input.sequence import items_of, key_of, pressed, text_of
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.sessions.look import Look
@@ -38,7 +38,7 @@ GDB_SHELL = re.compile(r"(?:!|shell\b|make\b|pipe\b[^|]*\||\|[^|]*\|)(.*)")
 
 
 @dataclass(frozen=True)
-class Place:
+class ActionPlace:
     """Where an action would happen, as far as it is known; nothing of it where there is no session yet."""
 
     session_id: str = ""
@@ -60,7 +60,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Typed:
+class TypedLine:
     """What stands in a shell's line editor after some typing."""
 
     submitted: str | None = ""
@@ -71,7 +71,7 @@ class Typed:
 
 async def action_of(
     request: Request[Any],
-    place: Place,
+    place: ActionPlace,
     parsing: Parsing,
     pending: str | None = "",
     program: Sequence[str] = (),
@@ -85,7 +85,7 @@ async def action_of(
         base: what relative paths of files are relative to.
     """
     text: str | None = None
-    commands: list[Command] = []
+    commands: list[SimpleCommand] = []
     keys: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     match request:
@@ -130,11 +130,11 @@ async def action_of(
 
 
 async def _of_typing(
-    request: q.Send, keys: tuple[str, ...], place: Place, parsing: Parsing, pending: str | None
-) -> tuple[str | None, list[Command]]:
+    request: q.Send, keys: tuple[str, ...], place: ActionPlace, parsing: Parsing, pending: str | None
+) -> tuple[str | None, list[SimpleCommand]]:
     """The shell text that a `send` has run, and its commands; else the program in front, which gets the keys."""
     if place.secret or not place.takes_commands:
-        return None, [Command((place.foreground or None,))]
+        return None, [SimpleCommand((place.foreground or None,))]
     text = _text(request)
     behind = keys[_controls(text) :]
     done = typed(pending, text, behind)
@@ -147,7 +147,7 @@ async def _of_typing(
     return done.submitted, commands
 
 
-def _of_text(text: str | None, cwd: str | None, parsing: Parsing) -> Awaitable[list[Command]]:
+def _of_text(text: str | None, cwd: str | None, parsing: Parsing) -> Awaitable[list[SimpleCommand]]:
     return parsing.of_text(text, cwd, os.path.expanduser("~"))
 
 
@@ -178,7 +178,7 @@ def _controls(text: str) -> int:
     return sum(char < " " or char == "\x7f" for char in text)
 
 
-def typed(pending: str | None, text: str, keys: Sequence[str]) -> Typed:
+def typed(pending: str | None, text: str, keys: Sequence[str]) -> TypedLine:
     """What a shell gets that already had `pending` in its line; None where editing makes that unknowable."""
     lines = text.replace("\r", "\n").split("\n")
     done: str | None = ""
@@ -193,7 +193,7 @@ def typed(pending: str | None, text: str, keys: Sequence[str]) -> Typed:
         else:
             # Other keys edit, complete, or fetch a line of the history.
             line = _add(line, " " if key == "Space" else key) if key == "Space" or len(key) == 1 else None
-    return Typed(done, line, entered)
+    return TypedLine(done, line, entered)
 
 
 def _end(done: str | None, line: str | None) -> str | None:
@@ -212,10 +212,10 @@ def pending_after(pending: str | None, request: q.Send) -> str | None:
     return typed(pending, text, _keys(request)[_controls(text) :]).pending
 
 
-def place_of(session_id: str, look: Look) -> Place:
+def place_of(session_id: str, look: Look) -> ActionPlace:
     """Where an action would happen in a session."""
     words = look.foreground.command.split() if look.foreground else []
-    return Place(
+    return ActionPlace(
         session_id=session_id,
         cwd=look.cwd,
         mode=look.mode,

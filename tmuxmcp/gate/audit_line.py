@@ -13,17 +13,17 @@ from tmuxmcp.contract.results import Result
 from tmuxmcp.contract.times import iso, ms_since
 from tmuxmcp.errors import ConfirmationDeclined, InvalidArgument, PolicyDenied, TmuxMcpError
 from tmuxmcp.gate.redact import Redactor, hide_arguments, hide_options
-from tmuxmcp.input.sequence import Keys, items_of
+from tmuxmcp.input.sequence import KeySequence, items_of
 
 if TYPE_CHECKING:
-    from tmuxmcp.gate.actions import Place
-    from tmuxmcp.gate.policy import Verdict
+    from tmuxmcp.gate.actions import ActionPlace
+    from tmuxmcp.gate.policy import Ruling
 
 NOT_AT_A_PROMPT = frozenset({"WRONG_MODE", "NOT_A_SHELL", "SESSION_BUSY"})
 """Errors of `run` after which its text is not written down: the session may be asking for a password."""
 
 
-class Record:
+class AuditLine:
     """The line of one call, as far as it is known."""
 
     def __init__(self, operation: Operation, call: Call, request: Request[Any] | None, redactor: Redactor) -> None:
@@ -47,14 +47,14 @@ class Record:
             "policy": None,
         }
 
-    def see(self, place: Place) -> None:
+    def see(self, place: ActionPlace) -> None:
         """Take in where it happens."""
         self._facts["session_id"] = self._facts["session_id"] or place.session_id or None
         self._facts["cwd"] = self._facts["cwd"] or place.cwd
         if place.secret:
             self._forget_text()
 
-    def verdict(self, verdict: Verdict) -> None:
+    def verdict(self, verdict: Ruling) -> None:
         """Take in what the policy says."""
         self._facts["policy"] = {"verdict": verdict.decision, "rule": verdict.rule or None, "reason": verdict.reason}
 
@@ -166,7 +166,7 @@ def _key_names(request: q.Send) -> list[str]:
         items = items_of(request)
     except InvalidArgument:
         return []
-    return [name for item in items if isinstance(item, Keys) for name in item.names if len(name) > 1]
+    return [name for item in items if isinstance(item, KeySequence) for name in item.names if len(name) > 1]
 
 
 def _bytes_in(request: Request[Any]) -> int:

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from tmuxmcp.gate.shelltext import Command, Word, words_of
+from tmuxmcp.gate.shelltext import SimpleCommand, Word, words_of
 from tmuxmcp.gate.wrapped import basename
 
 NOT_FILES = words_of(
@@ -35,7 +35,7 @@ REMOTE = re.compile(r"(?:[\w.-]+@)?(\[[^\]]+\]|[\w.-]+):(?!//)")
 DEVICE = re.compile(r"/dev/(?:tcp|udp)/([^/]+)/")
 
 
-def paths_of(command: Command) -> Iterator[Word]:
+def paths_of(command: SimpleCommand) -> Iterator[Word]:
     """Absolute paths that a command names; None for one that cannot be known.
 
     Any word may be a file: of an option what stands behind `=`, or from its first slash on.
@@ -66,7 +66,7 @@ def _files_in(word: str) -> list[Word]:
     return [word, value] if equals and value else [word]
 
 
-def hosts_of(command: Command) -> Iterator[Word]:
+def hosts_of(command: SimpleCommand) -> Iterator[Word]:
     """Hosts that a command names; None for one that cannot be known."""
     name = basename(command.program)
     if name is None:

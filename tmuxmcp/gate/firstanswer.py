@@ -18,10 +18,10 @@ from tmuxmcp.gate.confirmations import Confirmations
 LOOK_S = 0.2
 """How often the command line's answer is looked for while the client asks: a person takes longer than that."""
 
-Answer = bool | None
+Agreed = bool | None
 
 
-async def first_answer(question: Question, confirmations: Confirmations, call: Call) -> Answer:
+async def first_answer(question: Question, confirmations: Confirmations, call: Call) -> Agreed:
     """Ask in the client, and look for an answer at the command line meanwhile.
 
     Returns:
@@ -39,17 +39,17 @@ async def first_answer(question: Question, confirmations: Confirmations, call: C
             confirmations.forget(call.answers)
             raise
         return _in_client(question, confirmations, answer)
-    told: list[Answer | CallAgain | TmuxMcpError] = []
+    told: list[Agreed | CallAgain | TmuxMcpError] = []
     async with anyio.create_task_group() as task_group:
 
-        async def first(what: Callable[[], Awaitable[Answer]]) -> None:
+        async def first(what: Callable[[], Awaitable[Agreed]]) -> None:
             try:
                 told.append(await what())
             except (CallAgain, TmuxMcpError) as error:  # not through the task group, which would make a group of it
                 told.append(error)
             task_group.cancel_scope.cancel()
 
-        async def in_client() -> Answer:
+        async def in_client() -> Agreed:
             return _in_client(question, confirmations, await call.ask(question))
 
         task_group.start_soon(first, in_client)
@@ -60,7 +60,7 @@ async def first_answer(question: Question, confirmations: Confirmations, call: C
     return result
 
 
-def _in_client(question: Question, confirmations: Confirmations, answer: Answer) -> Answer:
+def _in_client(question: Question, confirmations: Confirmations, answer: Agreed) -> Agreed:
     """What the client's answer comes to; where it could not ask, the question stays.
 
     Raises:
@@ -76,7 +76,7 @@ def _in_client(question: Question, confirmations: Confirmations, answer: Answer)
     return answer
 
 
-async def _at_command_line(question: Question, confirmations: Confirmations) -> Answer:
+async def _at_command_line(question: Question, confirmations: Confirmations) -> Agreed:
     while True:
         await anyio.sleep(LOOK_S)
         if confirmations.take(question.digest):

@@ -27,7 +27,7 @@ from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import ConfirmationDeclined, IoError, PolicyDenied, TmuxMcpError, Unauthorized, shortage
 from tmuxmcp.gate import reaching
 from tmuxmcp.gate.audit import Audit, OpenLine
-from tmuxmcp.gate.audit_line import Record
+from tmuxmcp.gate.audit_line import AuditLine
 from tmuxmcp.gate.confirmations import Confirmations
 from tmuxmcp.gate.firstanswer import first_answer
 from tmuxmcp.gate.parsing import Parsing
@@ -46,10 +46,10 @@ from tmuxmcp.ssh.destination import parse
 from tmuxmcp.terminal.plain import sanitize
 
 if TYPE_CHECKING:
-    from tmuxmcp.gate.actions import Place
-    from tmuxmcp.gate.policy import Action, Policy, Rule, Verdict
+    from tmuxmcp.gate.actions import ActionPlace
+    from tmuxmcp.gate.policy import Action, Policy, Rule, Ruling
     from tmuxmcp.input.secretreader import SecretReader
-    from tmuxmcp.input.secretuse import Moment
+    from tmuxmcp.input.secretuse import SecretMoment
     from tmuxmcp.sessions.session import Session
 
 log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Judged:
     """A target, and how it was when it was judged."""
 
     target: Target
-    place: Place
+    place: ActionPlace
     reader: SecretReader | None = None
     """Who would get the secret, if one is to be typed."""
 
@@ -134,7 +134,7 @@ class Gate:
             self.refused(request.operation, call, error)
             raise
         self._learn(request)
-        record = Record(request.operation, call, request, self.redactor)
+        record = AuditLine(request.operation, call, request, self.redactor)
         # Before the line is begun: where echo is off, it must not have the text.
         try:
             with _shortages_told():
@@ -167,7 +167,7 @@ class Gate:
         except Unauthorized as error:
             self.refused(request.operation, call, error)
             raise
-        record = Record(request.operation, call, request, self.redactor)
+        record = AuditLine(request.operation, call, request, self.redactor)
         try:
             with _shortages_told():
                 result = await before()
@@ -192,7 +192,7 @@ class Gate:
 
     def refused(self, operation: Operation, call: Call, error: TmuxMcpError) -> None:
         """Write down a call that was not even judged: its arguments are not understood, or it lacks the scope."""
-        with self._recorded(Record(operation, call, None, self.redactor)) as record:
+        with self._recorded(AuditLine(operation, call, None, self.redactor)) as record:
             record.error(error)
 
     def note(self, facts: Mapping[str, str]) -> None:
@@ -225,14 +225,14 @@ class Gate:
 
     # ---- the policy ----------------------------------------------------------------------------
 
-    async def _permit(self, request: Request[Any], call: Call, judged: Judged, find: Find, record: Record) -> Target:
+    async def _permit(self, request: Request[Any], call: Call, judged: Judged, find: Find, record: AuditLine) -> Target:
         """The target for which it is permitted: looked for anew after a person was asked.
 
         Raises:
             PolicyDenied, ConfirmationDeclined
             SessionTaken: a person would have to agree, and one holds the session.
         """
-        from tmuxmcp.gate.policy import ALLOWED, Verdict, agreeing, asking, judge
+        from tmuxmcp.gate.policy import ALLOWED, Ruling, agreeing, asking, judge
 
         verdict, rule, for_session = ALLOWED, None, False
         if self.policy:
@@ -254,7 +254,7 @@ class Gate:
         now = await self._asking(request, judged.target)
         judged = replace(judged, reader=now.reader if now else None)
         if now and now.asks and verdict.decision == "allow":
-            verdict = Verdict("confirm", NOT_NAMED, "secrets")
+            verdict = Ruling("confirm", NOT_NAMED, "secrets")
             record.verdict(verdict)
         elif for_session and verdict.decision == "allow":  # the question by which they agreed is used up with it
             Confirmations(self.settings.state_dir).forget(digest_of(request, call, judged))
@@ -268,7 +268,7 @@ class Gate:
         agreed = judged.reader if verdict.decision == "confirm" else None
         return replace(judged.target, agreed=agreed) if agreed else judged.target
 
-    async def _asking(self, request: Request[Any], target: Target) -> Moment | None:
+    async def _asking(self, request: Request[Any], target: Target) -> SecretMoment | None:
         """How the session stands that is to be given a secret; None: none is to be typed.
 
         Raises:
@@ -283,7 +283,7 @@ class Gate:
             return None  # there is none, or no question in it yet: what acts says so
         return await secretuse.moment(request.secret, secret, target.session)
 
-    async def _action(self, request: Request[Any], place: Place) -> Action:
+    async def _action(self, request: Request[Any], place: ActionPlace) -> Action:
         from tmuxmcp.gate.actions import action_of
 
         settings = self.settings
@@ -295,7 +295,7 @@ class Gate:
             if self._typed.get(place.session_id, "") == pending:
                 return action  # otherwise another call has typed meanwhile
 
-    def _remember(self, request: Request[Any], place: Place) -> None:
+    def _remember(self, request: Request[Any], place: ActionPlace) -> None:
         """What now stands in a shell's line without Enter: the next `send` may end it."""
         if not isinstance(request, Send) or not place.takes_commands or place.secret:
             return
@@ -306,7 +306,7 @@ class Gate:
             self._typed.popitem(last=False)
 
     async def _confirm(
-        self, request: Request[Any], call: Call, judged: Judged, find: Find, verdict: Verdict, scope: str
+        self, request: Request[Any], call: Call, judged: Judged, find: Find, verdict: Ruling, scope: str
     ) -> Judged:
         """Ask the person; what they agreed to, as it is now.
 
@@ -373,12 +373,12 @@ class Gate:
                 await reaching.reach(session, self.settings, opened)
         return opened
 
-    async def _place(self, target: Target) -> Place:
-        from tmuxmcp.gate.actions import Place, place_of
+    async def _place(self, target: Target) -> ActionPlace:
+        from tmuxmcp.gate.actions import ActionPlace, place_of
 
         session = target.session
         if session is None:
-            return Place(cwd=self.settings.cwd or os.getcwd())
+            return ActionPlace(cwd=self.settings.cwd or os.getcwd())
         if self.policy and self.policy.looks_at_modes:  # the kernel tells the rest
             await session.refresh()
         return place_of(session.id, await session.look())
@@ -386,7 +386,7 @@ class Gate:
     # ---- the audit -----------------------------------------------------------------------------
 
     @contextmanager
-    def _recorded(self, record: Record) -> Iterator[Record]:
+    def _recorded(self, record: AuditLine) -> Iterator[AuditLine]:
         """Write the line of a call, however it ends."""
         line = self._begin(record) if self.settings.audit == "strict" else None
         try:
@@ -404,7 +404,7 @@ class Gate:
             except OSError as error:
                 self._cannot(error)
 
-    def _begin(self, record: Record) -> OpenLine:
+    def _begin(self, record: AuditLine) -> OpenLine:
         try:
             return self._audit.begin(record.entry())
         except OSError as error:
@@ -413,7 +413,7 @@ class Gate:
                 hint=f"Mend {self._audit.path}; the setting audit says `strict`.",
             ) from None
 
-    def _write(self, record: Record) -> None:
+    def _write(self, record: AuditLine) -> None:
         if self.settings.audit != "off":
             self._audit.write(record.entry())
 
@@ -472,7 +472,7 @@ def _types_secret(request: Request[Any]) -> bool:
     return isinstance(request, Send) and bool(request.secret)
 
 
-def _question(request: Request[Any], judged: Judged, verdict: Verdict) -> str:
+def _question(request: Request[Any], judged: Judged, verdict: Ruling) -> str:
     """What a person is asked; the agent's own words stand indented and can do nothing to a terminal."""
     place = judged.place
     bounds, contents = request.operation.marks(Bound), request.operation.marks(Content)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tmuxmcp.gate.commandfacts import DEVICE
-from tmuxmcp.gate.shelltext import TEXT_SHELLS, Command, Word, words_of
+from tmuxmcp.gate.shelltext import TEXT_SHELLS, SimpleCommand, Word, words_of
 from tmuxmcp.gate.wrapped import basename, takes_value
 
 Match = bool | None
@@ -38,7 +38,7 @@ INTERPRETERS: Mapping[str, str] = {
 STANDARD_INPUT = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
 
-def match_meaning(name: str, command: Command) -> Match:
+def match_meaning(name: str, command: SimpleCommand) -> Match:
     """Whether a command does what a meaning says; None when that hangs on what cannot be known."""
     if command.program is None:
         return None
@@ -48,7 +48,7 @@ def match_meaning(name: str, command: Command) -> Match:
 # ---- rm, recursive and forced --------------------------------------------------------------------
 
 
-def _removes_tree(name: str, command: Command) -> Match:
+def _removes_tree(name: str, command: SimpleCommand) -> Match:
     if name != "rm":
         return False
     recursive: Match = False
@@ -62,7 +62,7 @@ def _removes_tree(name: str, command: Command) -> Match:
 # ---- a forced push ---------------------------------------------------------------------------------
 
 
-def _pushes_by_force(name: str, command: Command) -> Match:
+def _pushes_by_force(name: str, command: SimpleCommand) -> Match:
     words: Sequence[Word] = command.argv[1:]
     if name == "git":
         subcommand, words = _git(words)
@@ -102,7 +102,7 @@ def _git(words: Sequence[Word]) -> tuple[Word, Sequence[Word]]:
 # ---- a download that is run ------------------------------------------------------------------------
 
 
-def _runs_download(name: str, command: Command) -> Match:
+def _runs_download(name: str, command: SimpleCommand) -> Match:
     """Whether a shell or an interpreter gets its commands from the network: by a pipe, `<(...)`, `$(...)`."""
     if not _is_interpreter(name):
         return False
@@ -119,14 +119,14 @@ def _bare(name: str) -> str:
     return re.sub(r"(?<=\d)\.[\d.]+\Z", "", name)
 
 
-def _gets_download(command: Command) -> Match:
+def _gets_download(command: SimpleCommand) -> Match:
     match: Match = any(file is not None and DEVICE.match(file) is not None for file in command.files)
     for each in command.gets:
         match = _either(match, None if each.program is None else _downloads(each))
     return match
 
 
-def _downloads(command: Command) -> bool:
+def _downloads(command: SimpleCommand) -> bool:
     read = any(file is not None and DEVICE.match(file) is not None for file in command.files)
     return read or basename(command.program) in DOWNLOADS
 
@@ -213,7 +213,7 @@ def _both(one: Match, other: Match) -> Match:
     return False if one is False or other is False else (None if one is None or other is None else True)
 
 
-DOES: dict[str, Callable[[str, Command], Match]] = {
+DOES: dict[str, Callable[[str, SimpleCommand], Match]] = {
     "remove-tree": _removes_tree,
     "force-push": _pushes_by_force,
     "run-download": _runs_download,

@@ -15,14 +15,17 @@ FIRST = {"text": "true", "cwd": None, "home": ""}
 
 def commands_of(request: dict[str, Any]) -> list[Any]:
     """Every command that a shell text, or a program with its arguments, would run."""
-    from tmuxmcp.gate.shelltext import MOST_GOT, Command, parse
+    from tmuxmcp.gate.shelltext import MOST_GOT, SimpleCommand, parse
     from tmuxmcp.gate.variables import of_environment
     from tmuxmcp.gate.wrapped import unwrapped
 
     cwds = (request["cwd"],)
     if "argv" in request:
         argv = tuple(request["argv"])
-        commands = [*of_environment(request["env"], argv[0] if argv else "", request["cwd"]), Command(argv, cwds=cwds)]
+        commands = [
+            *of_environment(request["env"], argv[0] if argv else "", request["cwd"]),
+            SimpleCommand(argv, cwds=cwds),
+        ]
     else:
         commands = parse(request["text"], cwds, request["home"])
     found = [each for command in commands for each in unwrapped(command)]

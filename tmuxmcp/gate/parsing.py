@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tmuxmcp.errors import shortage
-from tmuxmcp.gate.shelltext import UNKNOWN, Command
+from tmuxmcp.gate.shelltext import UNKNOWN, SimpleCommand
 from tmuxmcp.machine.helper import Helper
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ class Parsing(Helper):
     def __init__(self) -> None:
         super().__init__(PARSER, PACKAGES)
 
-    async def of_text(self, text: str | None, cwd: str | None, home: str) -> list[Command]:
+    async def of_text(self, text: str | None, cwd: str | None, home: str) -> list[SimpleCommand]:
         """Every command that a shell text would run, as far as it tells.
 
         Args:
@@ -39,12 +39,12 @@ class Parsing(Helper):
 
     async def of_program(
         self, argv: Sequence[str], cwd: str | None, env: Mapping[str, str] | None = None
-    ) -> list[Command]:
+    ) -> list[SimpleCommand]:
         """A program with its arguments, and every command that it or a variable of the caller's would run in turn."""
         found = await self._answer_to({"argv": argv, "cwd": cwd, "env": dict(env or {})})
-        return [Command(tuple(argv), cwds=(cwd,)), UNKNOWN] if found is None else found
+        return [SimpleCommand(tuple(argv), cwds=(cwd,)), UNKNOWN] if found is None else found
 
-    async def _answer_to(self, question: dict[str, Any]) -> list[Command] | None:
+    async def _answer_to(self, question: dict[str, Any]) -> list[SimpleCommand] | None:
         """The answer; None if there is none."""
         try:
             return self._commands(await self.ask(question))
@@ -54,14 +54,18 @@ class Parsing(Helper):
             log.warning("the parser of shell text gave no answer: %s", str(error) or type(error).__name__)
             return None
 
-    def _commands(self, answer: Any) -> list[Command]:
+    def _commands(self, answer: Any) -> list[SimpleCommand]:
         if isinstance(answer, str):
             self.close()
             raise ValueError(answer)
         try:
             return [
-                Command(
-                    tuple(argv), tuple(files), tuple(cwds), fed, tuple(Command(tuple(a), tuple(f)) for a, f in gets)
+                SimpleCommand(
+                    tuple(argv),
+                    tuple(files),
+                    tuple(cwds),
+                    fed,
+                    tuple(SimpleCommand(tuple(a), tuple(f)) for a, f in gets),
                 )
                 for argv, files, cwds, fed, gets in answer
             ]

@@ -15,7 +15,7 @@ from typing import Literal
 
 from tmuxmcp.gate.commandfacts import hosts_of, paths_of
 from tmuxmcp.gate.meanings import match_meaning
-from tmuxmcp.gate.shelltext import GLOB, Command, Word
+from tmuxmcp.gate.shelltext import GLOB, SimpleCommand, Word
 from tmuxmcp.gate.wrapped import basename
 from tmuxmcp.latedataclass import dataclass
 
@@ -33,7 +33,7 @@ class Action:
     tool: str
     read_only: bool = False
     """The tool only looks."""
-    commands: tuple[Command, ...] = ()
+    commands: tuple[SimpleCommand, ...] = ()
     """What it would run, with what that runs in turn."""
     text: str | None = None
     """A shell text as it was written."""
@@ -89,7 +89,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Ruling:
     """What becomes of an action, and why."""
 
     decision: Decision
@@ -98,27 +98,27 @@ class Verdict:
     """The rule's number, or the tier's name; empty: nothing said otherwise."""
 
 
-ALLOWED = Verdict("allow")
+ALLOWED = Ruling("allow")
 
 
 # ---- judging -----------------------------------------------------------------------------------
 
 
-def judge(action: Action, policy: Policy) -> Verdict:
+def judge(action: Action, policy: Policy) -> Ruling:
     """The verdict on an action: the strictest of those on each command in it, each by the first rule that matches.
 
     A condition that cannot be told (an expansion, text that does not parse) counts as met in a rule that denies or
     asks, and as not met in one that allows.
     """
     verdict = ALLOWED
-    for command in action.commands or (Command(()),):
+    for command in action.commands or (SimpleCommand(()),):
         found = _of_command(action, command, policy)
         if STRICTNESS[found.decision] > STRICTNESS[verdict.decision] or verdict is ALLOWED:
             verdict = found
     return verdict
 
 
-def asking(verdict: Verdict, policy: Policy) -> Rule | None:
+def asking(verdict: Ruling, policy: Policy) -> Rule | None:
     """The rule by which a verdict asks; None: it does not ask, or several could be meant."""
     rules = (rule for rule in (*policy.rules, *policy.standard) if rule.action == verdict.decision == "confirm")
     found = [rule for rule in rules if rule.label == verdict.rule and verdict.reason.startswith(rule.reason)]
@@ -134,29 +134,29 @@ def agreeing(policy: Policy, agreed: Rule) -> Policy:
     return replace(policy, rules=changed(policy.rules), standard=changed(policy.standard))
 
 
-def _of_command(action: Action, command: Command, policy: Policy) -> Verdict:
+def _of_command(action: Action, command: SimpleCommand, policy: Policy) -> Ruling:
     for rule in policy.rules:
         if (verdict := _apply(rule, action, command)) is not None:
             return verdict
     if policy.tier == "read-only" and not action.read_only:
-        return Verdict("deny", f"{action.tool} changes something, and only reading is allowed", "read-only")
+        return Ruling("deny", f"{action.tool} changes something, and only reading is allowed", "read-only")
     for rule in policy.standard:
         if (verdict := _apply(rule, action, command)) is not None:
             return verdict
-    return Verdict("allow", rule=policy.tier if policy.tier != "full" else "")
+    return Ruling("allow", rule=policy.tier if policy.tier != "full" else "")
 
 
-def _apply(rule: Rule, action: Action, command: Command) -> Verdict | None:
+def _apply(rule: Rule, action: Action, command: SimpleCommand) -> Ruling | None:
     match = matches(rule, action, command)
     if match is False or (match is None and rule.action == "allow"):
         return None
     reason = rule.reason
     if match is None:
         reason += " (what the command would do cannot be told from its text)"
-    return Verdict(rule.action, reason, rule.label)
+    return Ruling(rule.action, reason, rule.label)
 
 
-def matches(rule: Rule, action: Action, command: Command) -> Match:
+def matches(rule: Rule, action: Action, command: SimpleCommand) -> Match:
     """Whether every condition of a rule is met; None when that hangs on what cannot be told."""
     verdict: Match = True
     for name, check in CHECKS.items():
@@ -168,15 +168,15 @@ def matches(rule: Rule, action: Action, command: Command) -> Match:
     return verdict
 
 
-def _tool(rule: Rule, action: Action, command: Command) -> Match:
+def _tool(rule: Rule, action: Action, command: SimpleCommand) -> Match:
     return any(fnmatch.fnmatchcase(action.tool, pattern) for pattern in rule.tool)
 
 
-def _mode(rule: Rule, action: Action, command: Command) -> Match:
+def _mode(rule: Rule, action: Action, command: SimpleCommand) -> Match:
     return action.mode is not None and any(fnmatch.fnmatchcase(action.mode, pattern) for pattern in rule.mode)
 
 
-def _program(rule: Rule, action: Action, command: Command) -> Match:
+def _program(rule: Rule, action: Action, command: SimpleCommand) -> Match:
     if command.program is None:
         return None
     name = basename(command.program)
@@ -184,7 +184,7 @@ def _program(rule: Rule, action: Action, command: Command) -> Match:
     return any(fnmatch.fnmatchcase(whole if "/" in pattern else name or "", pattern) for pattern in rule.program)
 
 
-def _argv(rule: Rule, action: Action, command: Command) -> Match:
+def _argv(rule: Rule, action: Action, command: SimpleCommand) -> Match:
     if not command.argv:
         return False
     name = command.program if "/" in rule.argv[0] else basename(command.program)
@@ -214,7 +214,7 @@ def _or(one: Match, other: Match) -> Match:
     return True if one is True or other is True else (None if one is None or other is None else False)
 
 
-def _command(rule: Rule, action: Action, command: Command) -> Match:
+def _command(rule: Rule, action: Action, command: SimpleCommand) -> Match:
     import regex
 
     if action.text is None:
@@ -226,7 +226,7 @@ def _command(rule: Rule, action: Action, command: Command) -> Match:
         return None
 
 
-def _path(rule: Rule, action: Action, command: Command) -> Match:
+def _path(rule: Rule, action: Action, command: SimpleCommand) -> Match:
     match = _is_path if rule.action == "allow" else _may_be_path
     return _several(rule, [*action.paths, *paths_of(command)], rule.path, match)
 
@@ -255,20 +255,20 @@ def _literal_ends(pattern: str) -> tuple[str, str]:
     return parts[0].replace("\\", ""), parts[-1].rpartition("]")[2].replace("\\", "")
 
 
-def _host(rule: Rule, action: Action, command: Command) -> Match:
+def _host(rule: Rule, action: Action, command: SimpleCommand) -> Match:
     values = [*action.hosts, *hosts_of(command)]
     return _several(rule, values, rule.host, lambda value, pattern: fnmatch.fnmatchcase(value.lower(), pattern.lower()))
 
 
-def _keys(rule: Rule, action: Action, command: Command) -> Match:
+def _keys(rule: Rule, action: Action, command: SimpleCommand) -> Match:
     return _several(rule, list[Word](action.keys), rule.keys, fnmatch.fnmatchcase)
 
 
-def _secret(rule: Rule, action: Action, command: Command) -> Match:
+def _secret(rule: Rule, action: Action, command: SimpleCommand) -> Match:
     return bool(action.secret) and any(fnmatch.fnmatchcase(action.secret, pattern) for pattern in rule.secret)
 
 
-def _does(rule: Rule, action: Action, command: Command) -> Match:
+def _does(rule: Rule, action: Action, command: SimpleCommand) -> Match:
     match: Match = False
     for name in rule.does:
         match = _or(match, match_meaning(name, command))
@@ -287,7 +287,7 @@ def _one(value: Word, patterns: Sequence[str], match: Callable[[str, str], bool]
     return None if value is None else any(match(value, pattern) for pattern in patterns)
 
 
-CHECKS: dict[str, Callable[[Rule, Action, Command], Match]] = {
+CHECKS: dict[str, Callable[[Rule, Action, SimpleCommand], Match]] = {
     "tool": _tool,
     "mode": _mode,
     "program": _program,

@@ -63,7 +63,7 @@ MOST_DEPTH = 100
 
 
 @dataclass(frozen=True)
-class Command:
+class SimpleCommand:
     """A simple command."""
 
     argv: tuple[Word, ...]
@@ -74,7 +74,7 @@ class Command:
     """Where it may run: where the text starts, and where a `cd` before it goes. None: cannot be known."""
     fed: bool = False
     """Its standard input is a pipe, a file or text of the command line."""
-    gets: tuple[Command, ...] = ()
+    gets: tuple[SimpleCommand, ...] = ()
     """Commands whose output it gets: by a pipe, or by a substitution in its words or redirections."""
     assigned: Word = ""
     """Of an assignment, `NAME=`: the value."""
@@ -85,12 +85,12 @@ class Command:
         return self.argv[0] if self.argv else ""
 
 
-UNKNOWN = Command((None,))
+UNKNOWN = SimpleCommand((None,))
 
 
-def merged(*several: Iterable[Command]) -> tuple[Command, ...]:
+def merged(*several: Iterable[SimpleCommand]) -> tuple[SimpleCommand, ...]:
     """Commands whose output is got, each once and without what they get themselves; too many are not told apart."""
-    found: dict[int, Command] = {}
+    found: dict[int, SimpleCommand] = {}
     for each in chain(*several):
         found.setdefault(id(each.argv), each)  # not by its words, which may be a hundred thousand
         if len(found) > MOST_GOT:
@@ -98,7 +98,7 @@ def merged(*several: Iterable[Command]) -> tuple[Command, ...]:
     return tuple(replace(each, gets=()) if each.gets else each for each in found.values())
 
 
-def parse(text: str, cwds: tuple[str | None, ...] = (None,), home: str = "") -> list[Command]:
+def parse(text: str, cwds: tuple[str | None, ...] = (None,), home: str = "") -> list[SimpleCommand]:
     """The simple commands of a shell text, in its order, those of substitutions included.
 
     An assignment counts as a command `NAME=`: what is assigned may change what the next one does.
@@ -114,7 +114,7 @@ def parse(text: str, cwds: tuple[str | None, ...] = (None,), home: str = "") -> 
     return found
 
 
-def _parse(text: str, cwds: tuple[str | None, ...], home: str) -> list[Command]:
+def _parse(text: str, cwds: tuple[str | None, ...], home: str) -> list[SimpleCommand]:
     root = _parser().parse(text.encode("utf-8", "surrogateescape")).root_node
     walk = _Walk(cwds, home)
     walk.visit(root)
@@ -136,7 +136,7 @@ class _Walk:
 
     def __init__(self, cwds: tuple[str | None, ...], home: str) -> None:
         self.cwds, self.home = cwds, home
-        self.found: list[Command] = []
+        self.found: list[SimpleCommand] = []
         self.too_deep = False
 
     def visit(self, node: Node, depth: int = 0) -> None:
@@ -147,10 +147,10 @@ class _Walk:
         if node.type == "command":
             self._command(node)
         elif node.type in DECLARES:
-            self.found.append(Command((DECLARES[node.type] or _text(node.children[0]),), cwds=self.cwds))
+            self.found.append(SimpleCommand((DECLARES[node.type] or _text(node.children[0]),), cwds=self.cwds))
         elif node.type == "variable_assignment":
             value = self._word(node.named_children[1]) if len(node.named_children) > 1 else ""
-            self.found.append(Command((_text(node.named_children[0]) + "=",), cwds=self.cwds, assigned=value))
+            self.found.append(SimpleCommand((_text(node.named_children[0]) + "=",), cwds=self.cwds, assigned=value))
         ends: list[int] = []
         for child in node.named_children:
             self.visit(child, depth + 1)
@@ -174,7 +174,7 @@ class _Walk:
         inside = [child for child in node.named_children if "redirect" in child.type]
         fed = any(self._feeds(child) for child in inside)
         files = self._files(inside)
-        self.found.append(Command(argv, files, self.cwds, fed))
+        self.found.append(SimpleCommand(argv, files, self.cwds, fed))
         if argv and argv[0] in ("cd", "pushd", "popd"):
             self._change_directory(argv)
 
@@ -194,7 +194,7 @@ class _Walk:
 
     def _pipe(self, before: int, ends: list[int]) -> None:
         """What stands behind a `|` gets what all before it print."""
-        printed: tuple[Command, ...] = ()
+        printed: tuple[SimpleCommand, ...] = ()
         for start, end in pairwise([before, *ends]):
             stage = self.found[start:end]
             self.found[start:end] = [replace(each, gets=merged(printed, each.gets)) for each in stage]
@@ -210,7 +210,7 @@ class _Walk:
         redirects = [child for child in node.named_children if "redirect" in child.type]
         files = self._files(redirects)
         fed = any(self._feeds(child) for child in redirects)
-        inside = self.found[before:] or [Command((), cwds=self.cwds)]
+        inside = self.found[before:] or [SimpleCommand((), cwds=self.cwds)]
         self.found[before:] = [replace(each, files=each.files + files, fed=each.fed or fed) for each in inside]
 
     def _feeds(self, node: Node) -> bool:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from tmuxmcp.gate.shelltext import UNKNOWN, Command, Word, parse, words_of
+from tmuxmcp.gate.shelltext import UNKNOWN, SimpleCommand, Word, parse, words_of
 
 TEXT = words_of(
     "PROMPT_COMMAND EDITOR VISUAL FCEDIT SUDO_EDITOR PAGER MANPAGER SYSTEMD_PAGER GIT_PAGER BROWSER LESSOPEN LESSCLOSE "
@@ -48,7 +48,7 @@ POSIX_SHELLS = words_of("sh dash ash ksh mksh yash busybox")
 """Shells that take every value of ENV for a file of commands."""
 
 
-def run_by(name: str, value: Word, command: Command) -> list[Command]:
+def run_by(name: str, value: Word, command: SimpleCommand) -> list[SimpleCommand]:
     """What a variable has run that is set for a command, or for all that follow.
 
     Args:
@@ -71,22 +71,22 @@ def run_by(name: str, value: Word, command: Command) -> list[Command]:
     return []
 
 
-def _text(value: Word, command: Command) -> list[Command]:
+def _text(value: Word, command: SimpleCommand) -> list[SimpleCommand]:
     if value is None:
         return [UNKNOWN]
     return [replace(each, fed=each.fed or command.fed) for each in parse(value, command.cwds)]
 
 
-def of_environment(env: Mapping[str, str], program: Word, cwd: str | None) -> Iterator[Command]:
+def of_environment(env: Mapping[str, str], program: Word, cwd: str | None) -> Iterator[SimpleCommand]:
     """What a caller's variables come to for a program that is started with them.
 
     A variable that changes what runs counts as a command `NAME=`, as an assignment in a shell text does.
     """
-    where = Command((), cwds=(cwd,))
+    where = SimpleCommand((), cwds=(cwd,))
     for name, value in env.items():
         found = run_by(name, value, where)
         if name in STARTS or (name == "ENV" and os.path.basename(program or "") in POSIX_SHELLS):
             found = [UNKNOWN]
         if found or name in FINDS:
-            yield Command((name + "=",), cwds=(cwd,))
+            yield SimpleCommand((name + "=",), cwds=(cwd,))
         yield from found

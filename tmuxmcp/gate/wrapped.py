@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tmuxmcp.gate.shelltext import TEXT_SHELLS, UNKNOWN, Command, Word, merged, parse
+from tmuxmcp.gate.shelltext import TEXT_SHELLS, UNKNOWN, SimpleCommand, Word, merged, parse
 from tmuxmcp.gate.variables import run_by
 from tmuxmcp.latedataclass import dataclass
 
@@ -95,7 +95,7 @@ ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 SHELL_VALUED = ("-o", "+o", "-O", "+O", "--rcfile", "--init-file", "--init-command", "-C")
 
 
-def unwrapped(command: Command, depth: int = 0) -> Iterator[Command]:
+def unwrapped(command: SimpleCommand, depth: int = 0) -> Iterator[SimpleCommand]:
     """A command, and every one that it would start, as far as its words tell."""
     yield command
     name = basename(command.program)
@@ -114,7 +114,7 @@ def basename(program: Word) -> Word:
     return program and os.path.basename(program)
 
 
-def _inner(name: str, command: Command) -> list[Command]:
+def _inner(name: str, command: SimpleCommand) -> list[SimpleCommand]:
     words = command.argv[1:]
     if name.endswith("=") and not words:
         return run_by(name[:-1], command.assigned, command)
@@ -129,7 +129,7 @@ def _inner(name: str, command: Command) -> list[Command]:
     return _after(name, command, words)
 
 
-def _after(name: str, command: Command, words: tuple[Word, ...]) -> list[Command]:
+def _after(name: str, command: SimpleCommand, words: tuple[Word, ...]) -> list[SimpleCommand]:
     """What a wrapper runs: the words behind its own."""
     wrapper = WRAPPERS.get(name)
     if wrapper is None:
@@ -137,7 +137,7 @@ def _after(name: str, command: Command, words: tuple[Word, ...]) -> list[Command
     if name == "env" and (split := _split_string(words)):
         return _text(command, split) if split != "?" else [UNKNOWN]
     valued, operands, at = wrapper.valued.split(), wrapper.operands, 0
-    set_before: list[Command] = []
+    set_before: list[SimpleCommand] = []
     while at < len(words):
         word = words[at]
         if word is None:
@@ -178,7 +178,7 @@ def _split_string(words: tuple[Word, ...]) -> str:
     return ""
 
 
-def _shell(command: Command, words: tuple[Word, ...]) -> list[Command]:
+def _shell(command: SimpleCommand, words: tuple[Word, ...]) -> list[SimpleCommand]:
     """`bash -c TEXT`; a shell that reads its commands from a pipe or a file given to it is not understood."""
     at = 0
     while at < len(words):
@@ -201,8 +201,8 @@ def takes_value(option: str) -> bool:
     return option in SHELL_VALUED or bool(re.match(r"[-+]\w*[oO]\Z", option))
 
 
-def _option_text(command: Command, words: tuple[Word, ...], options: tuple[str, ...]) -> list[Command]:
-    found: list[Command] = []
+def _option_text(command: SimpleCommand, words: tuple[Word, ...], options: tuple[str, ...]) -> list[SimpleCommand]:
+    found: list[SimpleCommand] = []
     for at, word in enumerate(words):
         if word in options:
             found += _text(command, words[at + 1] if at + 1 < len(words) else None)
@@ -213,7 +213,7 @@ def _option_text(command: Command, words: tuple[Word, ...], options: tuple[str, 
     return found
 
 
-def _builtin(name: str, command: Command, words: tuple[Word, ...]) -> list[Command]:
+def _builtin(name: str, command: SimpleCommand, words: tuple[Word, ...]) -> list[SimpleCommand]:
     """Text that the shell itself runs, now or later."""
     if name == "eval":
         return _text(command, None if None in words else " ".join(word or "" for word in words)) if words else []
@@ -229,7 +229,7 @@ def _builtin(name: str, command: Command, words: tuple[Word, ...]) -> list[Comma
     return _option_text(command, words, ("-C",))
 
 
-def _runs(command: Command, words: tuple[Word, ...], options: tuple[str, ...]) -> list[Command]:
+def _runs(command: SimpleCommand, words: tuple[Word, ...], options: tuple[str, ...]) -> list[SimpleCommand]:
     """`find -exec PROGRAM ... ;`, each of them."""
     found = []
     for at, word in enumerate(words):
@@ -241,7 +241,7 @@ def _runs(command: Command, words: tuple[Word, ...], options: tuple[str, ...]) -
     return [each for each in found if each.argv]
 
 
-def _text(command: Command, text: Word) -> list[Command]:
+def _text(command: SimpleCommand, text: Word) -> list[SimpleCommand]:
     if text is None:
         return [UNKNOWN]
     found = parse(text, command.cwds)

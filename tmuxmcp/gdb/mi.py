@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from tmuxmcp.latedataclass import dataclass
 
-Kind = Literal["result", "exec", "status", "notify", "console", "target", "log", "prompt", "other"]
+RecordType = Literal["result", "exec", "status", "notify", "console", "target", "log", "prompt", "other"]
 
-BEGINNINGS: dict[str, Kind] = {"^": "result", "*": "exec", "+": "status", "=": "notify"}
-STREAMS: dict[str, Kind] = {"~": "console", "@": "target", "&": "log"}
+BEGINNINGS: dict[str, RecordType] = {"^": "result", "*": "exec", "+": "status", "=": "notify"}
+STREAMS: dict[str, RecordType] = {"~": "console", "@": "target", "&": "log"}
 
 RECORD = re.compile(r"(?P<token>\d*)(?P<mark>[\^*+=])(?P<name>[\w-]+)(?P<rest>,.*)?", re.DOTALL)
 NAME = re.compile(r"[^=,{}\[\]\"]+(?==)")
@@ -25,10 +25,10 @@ LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f", b"v"
 
 
 @dataclass(frozen=True)
-class Record:
+class MiRecord:
     """One line of gdb's."""
 
-    kind: Kind
+    kind: RecordType
     name: str = ""
     """Its class: `done`, `error`, `stopped`, ..."""
     token: int | None = None
@@ -38,22 +38,22 @@ class Record:
     """Of a stream; of what is no record the line itself."""
 
 
-def parse(line: str) -> Record:
+def parse(line: str) -> MiRecord:
     """One line, without its end; what is no record is kind `other`."""
     if line.rstrip() == "(gdb)":
-        return Record("prompt")
+        return MiRecord("prompt")
     try:
         if line[:1] in STREAMS and line:
             text, end = _string(line, 1)
-            return Record(STREAMS[line[0]], text=text) if end == len(line) else Record("other", text=line)
+            return MiRecord(STREAMS[line[0]], text=text) if end == len(line) else MiRecord("other", text=line)
         if found := RECORD.fullmatch(line):
             results, end = _results(line, found.end("name"))
             if end == len(line):
                 token = int(found["token"]) if found["token"] else None
-                return Record(BEGINNINGS[found["mark"]], found["name"], token, results)
+                return MiRecord(BEGINNINGS[found["mark"]], found["name"], token, results)
     except (ValueError, RecursionError):
         pass
-    return Record("other", text=line)
+    return MiRecord("other", text=line)
 
 
 def line_of(token: int, command: str) -> str:

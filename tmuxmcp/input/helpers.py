@@ -36,25 +36,25 @@ AFTER_MS = 5000
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Names of programs that may enter a tmux command."""
 
-Check = Callable[[Shown], bool]
+ShownCheck = Callable[[Shown], bool]
 
 
 @dataclass(frozen=True)
-class Step:
+class HelperStep:
     """Something to type, and what must be shown before anything follows it."""
 
     data: bytes
-    opens: Check | None = None
+    opens: ShownCheck | None = None
 
 
 # ---- what is typed: pure -------------------------------------------------------------------------
 
 
-def vim_steps(request: q.EditorAction) -> list[Step]:
+def vim_steps(request: q.EditorAction) -> list[HelperStep]:
     """Keys for vim, from whatever mode it is in: CTRL-\\ CTRL-N goes to normal mode (:help CTRL-\\_CTRL-N)."""
     words = {"save": "w", "quit": "q", "save_quit": "wq", "goto": str(request.line)}
     line = words.get(request.action) or _vim_insert(request.text)
-    return [Step(b"\x1c\x0e:", _vim_command_line), Step(line.encode() + b"\r")]
+    return [HelperStep(b"\x1c\x0e:", _vim_command_line), HelperStep(line.encode() + b"\r")]
 
 
 def _vim_insert(text: str) -> str:
@@ -73,21 +73,21 @@ def _vim_command_line(shown: Shown) -> bool:
     return col == 1 and _row(shown, row) == ":"
 
 
-def nano_steps(request: q.EditorAction) -> list[Step]:
+def nano_steps(request: q.EditorAction) -> list[HelperStep]:
     """Keys for nano, where no question of its own is open."""
-    save = [Step(b"\x0f", _nano_asks), Step(b"\r", nano_rests)]
+    save = [HelperStep(b"\x0f", _nano_asks), HelperStep(b"\r", nano_rests)]
     match request.action:
         case "save":
             return save
         case "quit":
-            return [Step(b"\x18")]
+            return [HelperStep(b"\x18")]
         case "save_quit":
-            return [*save, Step(b"\x18")]
+            return [*save, HelperStep(b"\x18")]
         case "goto":
-            return [Step(b"\x1f", _nano_asks), Step(f"{request.line}\r".encode())]
+            return [HelperStep(b"\x1f", _nano_asks), HelperStep(f"{request.line}\r".encode())]
         case "insert":
             # As a paste: no key, and not indented.
-            return [Step(b"\x1b[200~" + _typed_text(request.text) + b"\x1b[201~")]
+            return [HelperStep(b"\x1b[200~" + _typed_text(request.text) + b"\x1b[201~")]
 
 
 def nano_rests(shown: Shown) -> bool:
@@ -99,20 +99,20 @@ def _nano_asks(shown: Shown) -> bool:
     return shown.cursor[0] == shown.rows - 3 and not _row(shown, shown.rows - 1).startswith("^X")
 
 
-def pager_steps(request: q.PagerAction) -> list[Step]:
+def pager_steps(request: q.PagerAction) -> list[HelperStep]:
     """Keys that less and more have in common."""
     match request.action:
         case "next":
-            return [Step(b" ")]
+            return [HelperStep(b" ")]
         case "prev":
-            return [Step(b"b")]
+            return [HelperStep(b"b")]
         case "quit":
-            return [Step(b"q")]
+            return [HelperStep(b"q")]
         case "search":
             text = request.text
             # less takes some characters at the beginning of a pattern for its own (less(1), /pattern).
             text = f"[{text[0]}]{text[1:]}" if text[0] in "!*@&" else text
-            return [Step(b"/", _pager_asks), Step(_typed_text(text) + b"\r")]
+            return [HelperStep(b"/", _pager_asks), HelperStep(_typed_text(text) + b"\r")]
 
 
 def pager_rests(shown: Shown) -> bool:
@@ -160,7 +160,7 @@ async def edit(reading: Reading, session: Session, request: q.EditorAction, call
     seen = await _type(reading, session, front, steps, rests, call)
     note = None
     if front.program == "nano" and request.action == "quit" and await _is_in_front(session, front):
-        seen = await _type(reading, session, front, [Step(b"\x03")], None, call)
+        seen = await _type(reading, session, front, [HelperStep(b"\x03")], None, call)
         note = "nano has not ended: there are changes that are not saved. Use save_quit, or send its own keys."
     return r.EditorActionResult(
         session_id=session.id, program=front.program, mode=seen.mode or "unknown", note=note, content=seen.content
@@ -191,7 +191,7 @@ async def page(reading: Reading, session: Session, request: q.PagerAction, call:
 
 
 @dataclass(frozen=True)
-class _Front:
+class _KeyReader:
     """The program that waits for keys."""
 
     pid: int
@@ -211,20 +211,20 @@ class _Front:
         )
 
 
-async def _front(session: Session) -> _Front:
+async def _front(session: Session) -> _KeyReader:
     """Who waits for keys at the session's own terminal."""
     await session.alive()
     pane = session.live()
     told = await session.tmux.query(command("display-message", "-p", "-t", pane.pane_id, "#{pane_current_command}"))
     name = told.text.strip()
-    found = _Front(0, "", "", "unknown")
+    found = _KeyReader(0, "", "", "unknown")
     async for look in session.looks(LOOK_EVERY_S, time.monotonic() + OPENS_S):
         process = look.verdict.process
-        found = _Front(0, "", "", look.mode)
+        found = _KeyReader(0, "", "", look.mode)
         if look.ready and process and look.mode in ("editor", "pager", "fullscreen", "line_input"):
             own = not look.relays and look.far is None and not look.host
             program = _file_of(process.pid) if own and NAME.fullmatch(name) else ""
-            return _Front(process.pid, program, name, look.mode)
+            return _KeyReader(process.pid, program, name, look.mode)
         if look.mode in ("shell_prompt", "password", "exited", "stopped", "lost"):
             return found
     return found
@@ -237,13 +237,13 @@ def _file_of(pid: int) -> str:
         return ""
 
 
-async def _is_in_front(session: Session, front: _Front) -> bool:
+async def _is_in_front(session: Session, front: _KeyReader) -> bool:
     look = await session.look()
     return look.verdict.process is not None and look.verdict.process.pid == front.pid
 
 
 async def _type(
-    reading: Reading, session: Session, front: _Front, steps: list[Step], rests: Check | None, call: Call
+    reading: Reading, session: Session, front: _KeyReader, steps: list[HelperStep], rests: ShownCheck | None, call: Call
 ) -> r.ReadResult:
     """Type the steps, each once the one before has opened what it was to open; the screen once the program waits."""
     pane = session.live()
@@ -272,7 +272,7 @@ async def _type(
     return await reading.waited(session, asked, wait, call)
 
 
-async def _shows(session: Session, check: Check) -> bool:
+async def _shows(session: Session, check: ShownCheck) -> bool:
     """Whether the screen comes to be as it should."""
     async for _ in session.looks(LOOK_EVERY_S, time.monotonic() + OPENS_S):
         shown = await shown_by(session)

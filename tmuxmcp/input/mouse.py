@@ -15,11 +15,11 @@ from tmuxmcp.tmux.panes import Typed
 MOST_PLACES = 20
 """Places that an error names."""
 
-Place = tuple[int, int]
+CellPlace = tuple[int, int]
 """Row and column, from 0."""
 
 
-async def act(session: Session, event: Mouse) -> Place:
+async def act(session: Session, event: Mouse) -> CellPlace:
     """Hand the event to the program; give its place.
 
     Raises:
@@ -60,7 +60,7 @@ def _check_modes(event: Mouse, asked: panes.MouseModes) -> None:
         )
 
 
-def _place(session: Session, event: Mouse) -> Place:
+def _place(session: Session, event: Mouse) -> CellPlace:
     if event.row is None or event.col is None:
         if event.action.startswith("scroll") and event.row is event.col is None:
             return session.rows // 2, session.cols // 2
@@ -71,7 +71,7 @@ def _place(session: Session, event: Mouse) -> Place:
     return event.row, event.col
 
 
-async def _text_place(session: Session, event: Mouse) -> Place:
+async def _text_place(session: Session, event: Mouse) -> CellPlace:
     """Where a text stands on the screen: its first column."""
     if event.col is not None:
         raise InvalidArgument("Give col or on_text, not both.", hint="row and on_text: the text in that row.")

@@ -27,7 +27,7 @@ File = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Program:
+class ReadingProgram:
     """A process that may read what is typed."""
 
     pid: int
@@ -50,7 +50,7 @@ class Program:
 class SecretReader:
     """All that may read what is typed into a session at one moment."""
 
-    programs: tuple[Program, ...]
+    programs: tuple[ReadingProgram, ...]
     relays: tuple[str, ...]
     """Names of the programs through which it would pass."""
     host: str
@@ -86,7 +86,7 @@ def reader_of(session: Session, look: Look) -> SecretReader:
         )
     if look.far is not None:
         words = look.verdict.process.name if look.verdict.process else ""
-        return SecretReader((Program(0, 0.0, _safe(words), "", None),), look.relays, look.host)
+        return SecretReader((ReadingProgram(0, 0.0, _safe(words), "", None),), look.relays, look.host)
     found = {each.pid: each for each in facts.processes if _may_read(each)}
     if look.verdict.process:
         found[look.verdict.process.pid] = look.verdict.process
@@ -100,7 +100,7 @@ def _may_read(process: Process) -> bool:
     return process.on_terminal is True or process.channel in TTY_READ | POLLING | UNREADABLE
 
 
-def _program(pid: int) -> Program:
+def _program(pid: int) -> ReadingProgram:
     words, born_s, path = "", 0.0, ""
     with suppress(OSError):
         born_s = proc.stat(f"/proc/{pid}").born_s
@@ -109,7 +109,7 @@ def _program(pid: int) -> Program:
     if file:
         with suppress(OSError):
             path = os.readlink(f"/proc/{pid}/exe")
-    return Program(pid, born_s, _safe(words)[:MOST_WORDS] or "?", _safe(path), file)
+    return ReadingProgram(pid, born_s, _safe(words)[:MOST_WORDS] or "?", _safe(path), file)
 
 
 def _file(path: str) -> File | None:

@@ -59,7 +59,7 @@ def named(settings: BrokerSettings, request: q.Send) -> Secret:
 
 
 @dataclass(frozen=True)
-class Moment:
+class SecretMoment:
     """How a session stands that asks for a secret."""
 
     look: Look
@@ -68,7 +68,7 @@ class Moment:
     """A person has to agree to that reader."""
 
 
-async def moment(name: str, secret: Secret, session: Session) -> Moment:
+async def moment(name: str, secret: Secret, session: Session) -> SecretMoment:
     """Who would get a secret now.
 
     Raises:
@@ -92,7 +92,7 @@ async def moment(name: str, secret: Secret, session: Session) -> Moment:
             hint="The person's setting secrets says which programs it is for. Ask them to type it.",
             session_id=session.id,
         )
-    return Moment(look, reader, asks=not known)
+    return SecretMoment(look, reader, asks=not known)
 
 
 async def send(
@@ -146,7 +146,7 @@ async def send(
     return r.SendResult(session_id=session.id, sent_bytes=size + 1, note=notice, result=result)
 
 
-async def _may(name: str, secret: Secret, session: Session, agreed: SecretReader | None, call: Call) -> Moment:
+async def _may(name: str, secret: Secret, session: Session, agreed: SecretReader | None, call: Call) -> SecretMoment:
     """How the session stands, if it may be typed there now.
 
     Raises:

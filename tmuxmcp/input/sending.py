@@ -12,7 +12,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, NoInput, ResourceLimit, TmuxFailed
-from tmuxmcp.input.sequence import Keys, Text, items_of, text_of
+from tmuxmcp.input.sequence import KeySequence, Text, items_of, text_of
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.terminfo import TMUX_SENDS, home_and_end, type_of
 from tmuxmcp.readiness.weak import entered_at
@@ -57,7 +57,7 @@ class Typing:
     """What is typed."""
 
     text: str
-    items: list[Keys | Text]
+    items: list[KeySequence | Text]
     """What follows the text."""
     bracketed_paste: str
 
@@ -65,7 +65,7 @@ class Typing:
     def entered(self) -> bool:
         """It ends with Enter."""
         last = self.items[-1] if self.items else Text(self.text)
-        return last.names[-1] in ENTERS if isinstance(last, Keys) else last.text.endswith(("\n", "\r"))
+        return last.names[-1] in ENTERS if isinstance(last, KeySequence) else last.text.endswith(("\n", "\r"))
 
     def left(self, waited: bool) -> Typed:
         """What it leaves behind, typed where a program waited for input or did not."""
@@ -80,7 +80,7 @@ class Typing:
     @property
     def names(self) -> list[str]:
         """tmux's names of the keys."""
-        return [name for item in self.items if isinstance(item, Keys) for name in item.names]
+        return [name for item in self.items if isinstance(item, KeySequence) for name in item.names]
 
     @property
     def data(self) -> bytes:
@@ -110,12 +110,12 @@ class Typing:
     def starts_with(self, key: str) -> bool:
         """Whether a key is the first behind the text."""
         first = self.items[0] if self.items else None
-        return isinstance(first, Keys) and first.names[:1] == [key]
+        return isinstance(first, KeySequence) and first.names[:1] == [key]
 
     def ends_with(self, key: str) -> bool:
         """Whether a key is the last."""
         last = self.items[-1] if self.items else None
-        return isinstance(last, Keys) and last.names[-1:] == [key]
+        return isinstance(last, KeySequence) and last.names[-1:] == [key]
 
 
 def typing(settings: BrokerSettings, request: q.Send) -> Typing:
@@ -189,7 +189,7 @@ async def send(
 
 def _shown_text(look: Look, what: Typing) -> str | None:
     """The text that is typed, where nothing but Enter follows it and the kernel says that it will be seen."""
-    return what.text if what.text and _is_shown(look) and what.items in ([], [Keys(["Enter"])]) else None
+    return what.text if what.text and _is_shown(look) and what.items in ([], [KeySequence(["Enter"])]) else None
 
 
 def _is_shown(look: Look) -> bool:
@@ -200,21 +200,21 @@ def _is_shown(look: Look) -> bool:
 
 async def own_sequences(look: Look, what: Typing) -> Mapping[str, bytes]:
     """What Home and End send to the program that reads, where its TERM names something else than tmux sends."""
-    if not any(isinstance(item, Keys) and not TMUX_SENDS.keys().isdisjoint(item.names) for item in what.items):
+    if not any(isinstance(item, KeySequence) and not TMUX_SENDS.keys().isdisjoint(item.names) for item in what.items):
         return {}
     process = look.verdict.process
     pid = process.pid if process else look.facts.foreground if look.facts else None
     return await home_and_end(type_of(pid)) if pid else {}
 
 
-def commands_of(pane: Pane, items: Sequence[Keys | Text], own: Mapping[str, bytes]) -> Iterator[bytes]:
+def commands_of(pane: Pane, items: Sequence[KeySequence | Text], own: Mapping[str, bytes]) -> Iterator[bytes]:
     """The tmux commands that press keys and type the texts between them.
 
     Args:
         own: keys for which tmux would send something else than this.
     """
     for item in items:
-        if isinstance(item, Keys):
+        if isinstance(item, KeySequence):
             for key, names in groupby(item.names, lambda name: name if name in own else ""):
                 yield from _presses(pane, list(names), own.get(key))
         else:

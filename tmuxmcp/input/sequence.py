@@ -18,7 +18,7 @@ CONTROL_KEYS = {"\r": "Enter", "\n": "Enter", "\t": "Tab", "\x1b": "Escape", "\x
 
 
 @dataclass(frozen=True)
-class Keys:
+class KeySequence:
     """Keys that follow each other."""
 
     names: list[str]
@@ -54,15 +54,15 @@ def text_of(request: q.Send) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def items_of(request: q.Send) -> list[Keys | Text]:
+def items_of(request: q.Send) -> list[KeySequence | Text]:
     """What is typed after the text.
 
     Raises:
         InvalidKey, InvalidArgument: nothing of it can be typed.
     """
-    found: list[Keys | Text] = []
+    found: list[KeySequence | Text] = []
     if request.key:
-        found.append(Keys(parse_key(request.key, ctrl=request.ctrl, alt=request.alt, shift=request.shift)))
+        found.append(KeySequence(parse_key(request.key, ctrl=request.ctrl, alt=request.alt, shift=request.shift)))
     named: list[str] = []
     for item in request.keys:
         if isinstance(item, str):
@@ -73,7 +73,7 @@ def items_of(request: q.Send) -> list[Keys | Text]:
         found.append(Text(item["text"]))
     found += _keys(named)
     if request.enter:
-        found.append(Keys(["Enter"]))
+        found.append(KeySequence(["Enter"]))
     between = sum(len(item.data) for item in found if isinstance(item, Text))
     if between > MOST_BETWEEN:
         hint = "Type what is longer with `text`, in a call of its own."
@@ -81,15 +81,15 @@ def items_of(request: q.Send) -> list[Keys | Text]:
     return found
 
 
-def _keys(named: Sequence[str]) -> list[Keys | Text]:
-    return [Keys(parse_keys(named))] if named else []
+def _keys(named: Sequence[str]) -> list[KeySequence | Text]:
+    return [KeySequence(parse_keys(named))] if named else []
 
 
-def pressed(items: Sequence[Keys | Text]) -> list[str]:
+def pressed(items: Sequence[KeySequence | Text]) -> list[str]:
     """Each key and each character of a text, as the key that it is."""
     found: list[str] = []
     for item in items:
-        found += item.names if isinstance(item, Keys) else map(key_of, item.text)
+        found += item.names if isinstance(item, KeySequence) else map(key_of, item.text)
     return found
 
 

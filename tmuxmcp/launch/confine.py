@@ -22,7 +22,7 @@ OF_FILES = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
 """Landlock's rights that files have: execute, write, read, truncate, ioctl on devices; the others are directories'."""
 
 
-class Refused(Exception):
+class NotConfined(Exception):
     """The system does not let us; what is to be started would have more rights than was said."""
 
 
@@ -30,13 +30,13 @@ def confine(things: list[tuple[str, str]]) -> None:
     """Do all of them, in order.
 
     Raises:
-        Refused: one of them failed.
+        NotConfined: one of them failed.
     """
     for name, value in things:
         try:
             DO[name](value)
         except (OSError, ValueError) as error:
-            raise Refused(f"{name} {value[:80]}: {error}") from None
+            raise NotConfined(f"{name} {value[:80]}: {error}") from None
 
 
 def join_group(directory: str) -> None:

@@ -37,7 +37,7 @@ GONE_S = 2.0
 
 
 @dataclass(frozen=True)
-class Place:
+class ParentGroup:
     """A group below which we can make ours."""
 
     directory: Path
@@ -55,7 +55,7 @@ class Groups:
     """Names of the limits that they keep."""
 
 
-def places(pid: int | str = "self", proc: Path = Path("/proc")) -> list[Place]:
+def places(pid: int | str = "self", proc: Path = Path("/proc")) -> list[ParentGroup]:
     """Where groups can be made for what this process starts; empty where nowhere.
 
     Args:
@@ -79,7 +79,7 @@ def places(pid: int | str = "self", proc: Path = Path("/proc")) -> list[Place]:
     return found
 
 
-def describe(available: Sequence[Place]) -> str:
+def describe(available: Sequence[ParentGroup]) -> str:
     """What groups can do here."""
     if not available:
         return "none can be made: limits hold for each process, cpu_percent for none"
@@ -107,22 +107,24 @@ def _directory(mounts: Sequence[str], controllers: frozenset[str], path: str) ->
     return None
 
 
-def _unified(mount_point: Path, own: Path) -> Place | None:
+def _unified(mount_point: Path, own: Path) -> ParentGroup | None:
     """The nearest group above us whose children have most controllers."""
     if _writable(own):
         _switch_on(own)
-    best: Place | None = None
+    best: ParentGroup | None = None
     for directory in (own, *own.parents):
         if directory.is_relative_to(mount_point) and _writable(directory):
-            here = Place(directory, frozenset(_words(directory / "cgroup.subtree_control") & {*CONTROLLERS}), True)
+            here = ParentGroup(
+                directory, frozenset(_words(directory / "cgroup.subtree_control") & {*CONTROLLERS}), True
+            )
             if best is None or len(here.controllers) > len(best.controllers):
                 best = here
     return best
 
 
-def _version_1(own: Path, names: str) -> Place | None:
+def _version_1(own: Path, names: str) -> ParentGroup | None:
     ours = frozenset(names.split(",")) & {*CONTROLLERS, "freezer"}
-    return Place(own, ours, False) if ours and _writable(own) else None
+    return ParentGroup(own, ours, False) if ours and _writable(own) else None
 
 
 def _writable(directory: Path) -> bool:
@@ -150,7 +152,7 @@ def _words(path: Path) -> set[str]:
 # ---- one session's ---------------------------------------------------------------------------------
 
 
-def make(available: Iterable[Place], name: str, limits: Limits) -> Groups:
+def make(available: Iterable[ParentGroup], name: str, limits: Limits) -> Groups:
     """Make a session's groups and set its limits; none where none can be made.
 
     Args:
@@ -233,7 +235,7 @@ def remove(directories: Iterable[str]) -> bool:
     return done
 
 
-def sweep(available: Iterable[Place]) -> None:
+def sweep(available: Iterable[ParentGroup]) -> None:
     """Remove groups of sessions that nobody ended: of a server that was killed, of a state directory that is gone.
 
     A group in which something still is cannot be removed.

@@ -53,7 +53,7 @@ KINDS: dict[int, FileKind] = {
 
 
 @dataclass(frozen=True)
-class Piece:
+class FilePart:
     """A part of a file."""
 
     data: bytes
@@ -65,7 +65,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Entry:
+class DirectoryEntry:
     """A name in a directory; nothing of it is followed."""
 
     name: str
@@ -75,7 +75,7 @@ class Entry:
     mtime: float
 
 
-Place = tuple[int, int]
+FileId = tuple[int, int]
 """Device and number of an empty file that keeps a place for another."""
 
 
@@ -88,7 +88,7 @@ class Files:
     base: str
     """Where relative paths begin if there is no root."""
 
-    def read(self, path: str, offset: int, max_bytes: int) -> Piece:
+    def read(self, path: str, offset: int, max_bytes: int) -> FilePart:
         """Bytes from `offset` on.
 
         Raises:
@@ -97,9 +97,9 @@ class Files:
         with _told(path), self._regular(path) as fd:
             size = os.fstat(fd).st_size
             data = _read(fd, offset, max_bytes)
-            return Piece(data, size, offset, offset + len(data) < size)
+            return FilePart(data, size, offset, offset + len(data) < size)
 
-    def read_lines(self, path: str, first: int, last: int | None, max_bytes: int) -> Piece:
+    def read_lines(self, path: str, first: int, last: int | None, max_bytes: int) -> FilePart:
         """Lines `first` to `last`, from 1, both included; up to the end of the file without `last`.
 
         Raises:
@@ -112,9 +112,9 @@ class Files:
             data = _read(fd, start, max_bytes)
             more = start + len(data) < size
             if last is None:
-                return Piece(data, size, start, more)
+                return FilePart(data, size, start, more)
             count = max(0, last - first + 1)
-            return Piece(data[: _end_of_lines(data, count)], size, start, more and data.count(b"\n") < count)
+            return FilePart(data[: _end_of_lines(data, count)], size, start, more and data.count(b"\n") < count)
 
     def write(self, path: str, data: bytes, mode: int | None, create_dirs: bool) -> int:
         """Put `data` in the place of a file, or of the file that a link leads to; return how many bytes.
@@ -155,7 +155,7 @@ class Files:
             if not os.access(".", os.W_OK | os.X_OK, dir_fd=parent):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    def reserve(self, path: str) -> Place:
+    def reserve(self, path: str) -> FileId:
         """Make an empty file where another will be: nobody else takes the place, and that it can be had is known.
 
         Raises:
@@ -172,7 +172,7 @@ class Files:
                 info = os.fstat(fd)
                 return info.st_dev, info.st_ino
 
-    def release(self, path: str, reserved: Place) -> bool:
+    def release(self, path: str, reserved: FileId) -> bool:
         """Remove the empty file that keeps a place; whether it was there.
 
         Raises:
@@ -185,7 +185,7 @@ class Files:
                 os.unlink(name, dir_fd=parent)
             return kept
 
-    def create(self, path: str, pieces: Iterable[bytes], *, reserved: Place | None = None) -> int:
+    def create(self, path: str, pieces: Iterable[bytes], *, reserved: FileId | None = None) -> int:
         """Make a file of these pieces that nobody else may read; return how many bytes. A link is not followed.
 
         Args:
@@ -207,7 +207,7 @@ class Files:
             except FileExistsError:
                 raise _exists(path) from None
 
-    def list_directory(self, path: str, limit: int) -> tuple[list[Entry], bool]:
+    def list_directory(self, path: str, limit: int) -> tuple[list[DirectoryEntry], bool]:
         """The first `limit` names of a directory, in order, and whether there are more.
 
         Raises:
@@ -339,12 +339,12 @@ def _file_system(device: int) -> str:
     return ""
 
 
-def _entry(directory: int, name: str) -> Iterator[Entry]:
+def _entry(directory: int, name: str) -> Iterator[DirectoryEntry]:
     """A name with its facts; nothing if it has just gone."""
     with suppress(FileNotFoundError):
         info = os.stat(name, dir_fd=directory, follow_symlinks=False)
         kind = KINDS.get(stat.S_IFMT(info.st_mode), "other")
-        yield Entry(name, kind, stat.S_IMODE(info.st_mode), info.st_size, info.st_mtime)
+        yield DirectoryEntry(name, kind, stat.S_IMODE(info.st_mode), info.st_size, info.st_mtime)
 
 
 # ---- writing -----------------------------------------------------------------------------------------
@@ -394,7 +394,7 @@ def _refuse_existing(parent: int, name: str, path: str) -> None:
         raise _exists(path)
 
 
-def _keeps(parent: int, name: str, reserved: Place) -> bool:
+def _keeps(parent: int, name: str, reserved: FileId) -> bool:
     """Whether there is the empty file that keeps a place."""
     try:
         info = os.stat(name, dir_fd=parent, follow_symlinks=False)

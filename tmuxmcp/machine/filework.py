@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tmuxmcp.errors import IoError, ResourceLimit, TimedOut, TmuxMcpError, all_errors
-from tmuxmcp.machine.files import Entry, Files, Piece
+from tmuxmcp.machine.files import DirectoryEntry, FilePart, Files
 
 if TYPE_CHECKING:
-    from tmuxmcp.machine.process import Ended
+    from tmuxmcp.machine.process import ProcessEnd
 
 Work = Literal["read", "read_lines", "write", "check_new", "reserve", "release", "create", "list_directory"]
 """Methods of `Files`."""
@@ -63,7 +63,7 @@ def main() -> None:
 def _do(files: Files, work: Work, arguments: list[Any], data: bytes) -> bytes:
     match work:
         case "read" | "read_lines":
-            piece: Piece = getattr(files, work)(*arguments)
+            piece: FilePart = getattr(files, work)(*arguments)
             return pack({"piece": astuple(replace(piece, data=b""))[1:]}, piece.data)
         case "write":
             path, mode, create_dirs = arguments
@@ -83,7 +83,7 @@ def _do(files: Files, work: Work, arguments: list[Any], data: bytes) -> bytes:
             return pack({"entries": [astuple(entry) for entry in entries], "more": more})
 
 
-def answered(ended: Ended) -> Any:
+def answered(ended: ProcessEnd) -> Any:
     """What the method gives.
 
     Raises:
@@ -103,13 +103,13 @@ def answered(ended: Ended) -> Any:
         case {"error": dict() as error}:
             raise error_of(error)
         case {"piece": [size, offset, truncated]}:
-            return Piece(data, size, offset, truncated)
+            return FilePart(data, size, offset, truncated)
         case {"bytes": count}:
             return count
         case {"place": [device, number]}:
             return device, number
         case {"entries": entries, "more": more}:
-            return [Entry(*each) for each in entries], more
+            return [DirectoryEntry(*each) for each in entries], more
     raise IoError("The file could not be reached.")
 
 

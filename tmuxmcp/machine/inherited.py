@@ -26,13 +26,13 @@ UNLIMITED = {SIGNALS: 1 << 17, QUEUES: 819_200}
 LOWERED_BY = {SIGNALS: 1 << 11, QUEUES: 1 << 17}
 """How far each is lowered at most; so 2 ** 28 marks can be told apart. Never to less than three quarters."""
 
-Mark = tuple[int, int]
+LimitMark = tuple[int, int]
 """The hard limits, signals and queues; `NO_MARK` where there can be none."""
 
-NO_MARK: Mark = (0, 0)
+NO_MARK: LimitMark = (0, 0)
 
 
-def mark_of(key: str, pid: int | str = "self") -> Mark:
+def mark_of(key: str, pid: int | str = "self") -> LimitMark:
     """The mark of what is known by `key`.
 
     Args:
@@ -49,14 +49,14 @@ def mark_of(key: str, pid: int | str = "self") -> Mark:
     return values[0], values[1]
 
 
-def rlimits(mark: Mark) -> list[Rlimit]:
+def rlimits(mark: LimitMark) -> list[Rlimit]:
     """The limits by which a process takes the mark."""
     if mark == NO_MARK:
         return []
     return [(RLIMIT_SIGPENDING, mark[0], mark[0]), (RLIMIT_MSGQUEUE, mark[1], mark[1])]
 
 
-def mark_on(pid: int) -> Mark:
+def mark_on(pid: int) -> LimitMark:
     """The mark that a process has, if it is one."""
     hard = _hard_limits(pid)
     return hard.get(SIGNALS, 0), hard.get(QUEUES, 0)

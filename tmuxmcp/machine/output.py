@@ -22,7 +22,7 @@ LINE = 4096
 
 
 @dataclass
-class Ends:
+class HeadAndTail:
     """Keeps the head and the tail of what it is fed: all of it up to `most` bytes."""
 
     most: int
@@ -79,7 +79,7 @@ class Ends:
         return base64.b64encode(b"".join(self.pieces(self.most))).decode()
 
 
-def carry(streams: list[Ends], *, cut_off: bool = False) -> tuple[Encoding, list[str]]:
+def carry(streams: list[HeadAndTail], *, cut_off: bool = False) -> tuple[Encoding, list[str]]:
     """Streams as text if all of them are UTF-8, else all of them as base64."""
     texts = [stream.text(cut_off=cut_off) for stream in streams]
     if all(text is not None for text in texts):

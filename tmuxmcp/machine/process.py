@@ -32,7 +32,7 @@ from tmuxmcp.errors import CwdNotFound, InvalidArgument, IoError, ProgramNotFoun
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.environment import find_cwd, find_program
 from tmuxmcp.machine.limits import Rlimit
-from tmuxmcp.machine.output import PIPE_BYTES, Ends
+from tmuxmcp.machine.output import PIPE_BYTES, HeadAndTail
 from tmuxmcp.machine.signals import signal_name
 from tmuxmcp.sandbox.sandbox import NO_SANDBOX, Sandbox
 
@@ -77,14 +77,14 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProcessEnd:
     """How it went. `rc` or `signal`; neither if it could not be ended."""
 
     rc: int | None
     signal: str | None
     timed_out: bool
-    stdout: Ends
-    stderr: Ends
+    stdout: HeadAndTail
+    stderr: HeadAndTail
     duration_ms: int
     cpu_ms: int
     max_rss_kb: int
@@ -116,11 +116,11 @@ class Ahead:
 
     def __init__(self) -> None:
         self._stack = ExitStack()
-        self._child: Child | None = None
+        self._child: SupervisorChild | None = None
         self._since_s = 0.0
         self._starts = self._expires = self._closed = False
 
-    def take(self, stack: ExitStack) -> Child | None:
+    def take(self, stack: ExitStack) -> SupervisorChild | None:
         """The supervisor, if one waits; `stack` closes our ends of its pipes."""
         child, self._child = self._child, None
         if child is None or child.process.poll() is not None:
@@ -174,7 +174,7 @@ async def run(
     max_output_bytes: int,
     progress: Progress,
     ahead: Ahead | None = None,
-) -> Ended:
+) -> ProcessEnd:
     """Run a program until it has ended, at most `timeout_s`; then it and all its descendants are ended.
 
     Cancelled, they are ended too.
@@ -188,7 +188,7 @@ async def run(
         Unsupported: its sandbox could not be made.
         IoError: somebody killed its supervisor.
     """
-    out, err = Ends(max_output_bytes), Ends(max_output_bytes)
+    out, err = HeadAndTail(max_output_bytes), HeadAndTail(max_output_bytes)
     async with supervised(program, bool(stdin), ahead) as child:
         await child.started(program)
         async with anyio.create_task_group() as tg:
@@ -211,7 +211,7 @@ async def run(
         raise IoError(KILLED) from None
 
 
-def _ended(report: list[str], timed_out: bool, out: Ends, err: Ends) -> Ended:
+def _ended(report: list[str], timed_out: bool, out: HeadAndTail, err: HeadAndTail) -> ProcessEnd:
     """The report as a value.
 
     Raises:
@@ -221,7 +221,7 @@ def _ended(report: list[str], timed_out: bool, out: Ends, err: Ends) -> Ended:
     if word != "ended":
         raise ValueError(word)
     code = None if status == "-1" else os.waitstatus_to_exitcode(int(status))
-    return Ended(
+    return ProcessEnd(
         rc=code if code is not None and code >= 0 else None,
         signal=signal_name(-code) if code is not None and code < 0 else None,
         timed_out=timed_out,
@@ -236,7 +236,7 @@ def _ended(report: list[str], timed_out: bool, out: Ends, err: Ends) -> Ended:
 
 
 @asynccontextmanager
-async def started(program: Program) -> AsyncIterator[Child]:
+async def started(program: Program) -> AsyncIterator[SupervisorChild]:
     """A program that is talked to through its pipes; on leaving, it and all its descendants are gone.
 
     Raises:
@@ -248,7 +248,7 @@ async def started(program: Program) -> AsyncIterator[Child]:
 
 
 @asynccontextmanager
-async def supervised(program: Program, has_stdin: bool, ahead: Ahead | None = None) -> AsyncIterator[Child]:
+async def supervised(program: Program, has_stdin: bool, ahead: Ahead | None = None) -> AsyncIterator[SupervisorChild]:
     """A supervisor at work; on leaving, it and all that it started are gone."""
     with ExitStack() as stack:
         waiting = ahead.take(stack) if ahead and program.box.level == "none" else None
@@ -287,7 +287,7 @@ def _work(program: Program) -> dict[str, Any]:
         raise InvalidArgument(f"{error.object!r} cannot be given to a program.", hint="Give valid text.") from None
 
 
-def _spawn(stack: ExitStack, has_stdin: bool, box: Sandbox) -> Child:
+def _spawn(stack: ExitStack, has_stdin: bool, box: Sandbox) -> SupervisorChild:
     """Start a supervisor; the stack closes our ends of its pipes."""
     ours, theirs = socket.socketpair()
     stack.callback(ours.close)
@@ -311,11 +311,11 @@ def _spawn(stack: ExitStack, has_stdin: bool, box: Sandbox) -> Child:
     ours.setblocking(False)
     assert process.stdout
     assert process.stderr
-    return Child(process, ours, process.stdout.fileno(), process.stderr.fileno(), bool(box.wrapper))
+    return SupervisorChild(process, ours, process.stdout.fileno(), process.stderr.fileno(), bool(box.wrapper))
 
 
 @dataclass
-class Child:
+class SupervisorChild:
     """A supervisor, seen from here."""
 
     process: subprocess.Popen[bytes]
@@ -473,7 +473,7 @@ def _lives(process: psutil.Process) -> bool:
     return False
 
 
-async def _collect(fd: int, ends: Ends, closed: anyio.Event) -> None:
+async def _collect(fd: int, ends: HeadAndTail, closed: anyio.Event) -> None:
     """Read a pipe until its end."""
     while True:
         await anyio.wait_readable(fd)
@@ -487,7 +487,7 @@ async def _collect(fd: int, ends: Ends, closed: anyio.Event) -> None:
     closed.set()
 
 
-def _take_rest(fd: int, ends: Ends) -> None:
+def _take_rest(fd: int, ends: HeadAndTail) -> None:
     """Read what a pipe holds at this moment: we may have been stopped while it was to be read."""
     left = int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
     while left > 0 and (data := os.read(fd, left)):
@@ -495,7 +495,7 @@ def _take_rest(fd: int, ends: Ends) -> None:
         left -= len(data)
 
 
-async def _tell(progress: Progress, out: Ends, err: Ends) -> None:
+async def _tell(progress: Progress, out: HeadAndTail, err: HeadAndTail) -> None:
     """Say every second that it goes on, with the newest line of the stream that grew last."""
     begun, newest, sizes = time.monotonic(), out, (0, 0)
     while True:

@@ -14,7 +14,7 @@ import psutil
 
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import proc
-from tmuxmcp.machine.inherited import NO_MARK, Mark, mark_on
+from tmuxmcp.machine.inherited import NO_MARK, LimitMark, mark_on
 
 SLACK_S = 1.0
 """Between two clocks' readings, and for rounding."""
@@ -24,7 +24,7 @@ COUNTED_AT_ONCE = 10
 
 
 @dataclass(frozen=True)
-class Row:
+class ProcessRow:
     """A process."""
 
     pid: int
@@ -49,9 +49,9 @@ class Census:
     def __init__(self, variable: bytes) -> None:
         """Of nobody yet, see `count`; `variable`: name of that which marks processes."""
         self._prefix = variable + b"="
-        self._children: dict[int, list[Row]] = {}
-        self._sessions: dict[int, list[Row]] = {}
-        self._marked: dict[bytes | Mark, list[Row]] = {}
+        self._children: dict[int, list[ProcessRow]] = {}
+        self._sessions: dict[int, list[ProcessRow]] = {}
+        self._marked: dict[bytes | LimitMark, list[ProcessRow]] = {}
 
     @classmethod
     def now(cls, variable: bytes) -> Census:
@@ -70,28 +70,28 @@ class Census:
                 self._marked.setdefault(mark, []).append(row)
             yield
 
-    def _marks(self, pid: int) -> Iterator[bytes | Mark]:
+    def _marks(self, pid: int) -> Iterator[bytes | LimitMark]:
         with suppress(OSError):
             yield from (each for each in proc.environment(pid) if each.startswith(self._prefix))
         with suppress(OSError):
             if os.stat(f"/proc/{pid}").st_uid == os.getuid():
                 yield mark_on(pid)
 
-    def children(self, pid: int, since_s: float) -> list[Row]:
+    def children(self, pid: int, since_s: float) -> list[ProcessRow]:
         """Those of a process that began at that time or later, by `now_s`."""
         return _since(since_s, self._children.get(pid, []))
 
-    def of_terminal(self, leader: int, since_s: float) -> list[Row]:
+    def of_terminal(self, leader: int, since_s: float) -> list[ProcessRow]:
         """The same of all in the session of a terminal, by its leader."""
         return _since(since_s, self._sessions.get(leader, []))
 
-    def marked(self, variable: bytes, mark: Mark, since_s: float) -> list[Row]:
+    def marked(self, variable: bytes, mark: LimitMark, since_s: float) -> list[ProcessRow]:
         """The same of those of ours that were started with this `NAME=VALUE`, or have the mark."""
         found = [*self._marked.get(variable, []), *([] if mark == NO_MARK else self._marked.get(mark, []))]
         return _since(since_s, found)
 
 
-def _since(since_s: float, rows: list[Row]) -> list[Row]:
+def _since(since_s: float, rows: list[ProcessRow]) -> list[ProcessRow]:
     return [row for row in rows if row.born_s >= since_s - SLACK_S]
 
 
@@ -149,11 +149,11 @@ def with_descendants(pid: int) -> list[psutil.Process]:
     return found
 
 
-def _rows() -> Iterator[Row]:
+def _rows() -> Iterator[ProcessRow]:
     if os.path.isdir("/proc/self"):
         for pid, stat in proc.all_stats():
-            yield Row(pid, stat.parent, stat.group, stat.session, stat.born_s)
+            yield ProcessRow(pid, stat.parent, stat.group, stat.session, stat.born_s)
         return
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
-            yield Row(process.pid, process.ppid(), os.getpgid(process.pid), os.getsid(process.pid))
+            yield ProcessRow(process.pid, process.ppid(), os.getpgid(process.pid), os.getsid(process.pid))

@@ -18,7 +18,7 @@ PACKAGES = ("tmuxmcp", "regex")
 
 
 @dataclass(frozen=True)
-class Pattern:
+class CompiledPattern:
     """A regular expression that compiles."""
 
     source: str
@@ -61,7 +61,7 @@ class Searching(Helper):
     def __init__(self) -> None:
         super().__init__(SEARCHER, PACKAGES)
 
-    async def pattern(self, source: str, asker: str = "") -> Pattern:
+    async def pattern(self, source: str, asker: str = "") -> CompiledPattern:
         """A regular expression of a caller.
 
         Args:
@@ -77,7 +77,7 @@ class Searching(Helper):
                 hint="Look for a shorter part of the text.",
             )
         await self.find(source, asker, texts=[])
-        return Pattern(source, asker, self)
+        return CompiledPattern(source, asker, self)
 
     async def find(self, source: str, asker: str, **where: Any) -> Any:
         """Have a pattern searched for; `texts`, `lines` or `count` say where."""

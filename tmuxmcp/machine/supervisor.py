@@ -244,7 +244,7 @@ def confine(work: "dict[str, Any]") -> None:
 
 def refusal(error: BaseException) -> str:
     """Why nothing was started, as the broker is told."""
-    if type(error).__name__ == "Refused":
+    if type(error).__name__ == "NotConfined":
         return f"UNSUPPORTED 0 {error}"[:1000]
     return f"INTERNAL {errno.EINVAL}"
 

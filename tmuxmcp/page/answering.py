@@ -14,7 +14,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.page.answers import Asked, Give, answer, routes_of, text_of
 from tmuxmcp.page.overview import Overview
-from tmuxmcp.people.answering import Open
+from tmuxmcp.people.answering import WaitingRequest
 
 Settled = Literal["done", "declined"]
 Agreed = Literal["once", "session", "declined"]
@@ -60,10 +60,10 @@ class Answering:
     async def _became(self, asked: Asked) -> Response:
         return self._told(await self._what(asked), False)
 
-    async def _what(self, asked: Asked) -> Open:
+    async def _what(self, asked: Asked) -> WaitingRequest:
         return await self._people.known(text_of(asked, "session"), text_of(asked, "request"))
 
-    def _told(self, what: Open, first: bool, *, typed: bool = False) -> Response:
+    def _told(self, what: WaitingRequest, first: bool, *, typed: bool = False) -> Response:
         """Whether this page settled it, and else what became of it; null: it waits."""
         became = None if first else self._people.became(what)
         told = {"outcome": became.outcome, "by": became.by, "via": became.via} if became else None

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from tmuxmcp.drawing.theme import DARK, Rgb, drawable, look
 from tmuxmcp.terminal.capture import clip
 from tmuxmcp.terminal.links import INTRODUCER, pieces
-from tmuxmcp.terminal.snapshot import BLANK, Row, Run, Snapshot, Style, runs
+from tmuxmcp.terminal.snapshot import BLANK, Cells, Snapshot, Style, StyleRun, runs
 
 KEPT_ROWS = 4096
 """Rows whose drawing is kept: those of many screens are the same, frame after frame."""
@@ -75,12 +75,12 @@ def _links(line: str, cols: int) -> tuple[Link, ...]:
     return tuple(found)
 
 
-def encoded(row: Row, links: Sequence[Link] = ()) -> str:
+def encoded(row: Cells, links: Sequence[Link] = ()) -> str:
     """A row as JSON."""
     return json.dumps(spans(row, links), ensure_ascii=False, separators=(",", ":"))
 
 
-def spans(row: Row, links: Sequence[Link] = ()) -> list[Span]:
+def spans(row: Cells, links: Sequence[Link] = ()) -> list[Span]:
     """A row as stretches; blanks at its end that cannot be seen are left out."""
     end = len(row)
     while end and row[end - 1] == BLANK:
@@ -94,11 +94,11 @@ def spans(row: Row, links: Sequence[Link] = ()) -> list[Span]:
     return found + _stretches(row[at:end])
 
 
-def _stretches(cells: Row) -> list[Span]:
+def _stretches(cells: Cells) -> list[Span]:
     return [span for run in runs(cells) for span in _of_run(run)]
 
 
-def _of_run(run: Run) -> Iterator[Span]:
+def _of_run(run: StyleRun) -> Iterator[Span]:
     style = _style(run.style._replace(link=""))
     if run.style.link:
         style = style | {"h": run.style.link}

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import InvalidArgument, InvalidKey, NoInput, ResourceLimit, TmuxMcpError
-from tmuxmcp.input.sequence import Keys, Text
+from tmuxmcp.input.sequence import KeySequence, Text
 from tmuxmcp.page.answers import Asked, Give, answer, routes_of, text_of
 from tmuxmcp.page.stream import number_of
 from tmuxmcp.people.hands import pasteable
@@ -144,7 +144,7 @@ def page_of(asked: Asked) -> int:
     raise InvalidArgument("page is missing.")
 
 
-def _items(asked: Any) -> list[Keys | Text]:
+def _items(asked: Any) -> list[KeySequence | Text]:
     """What is typed: `{"key": NAME}` in the grammar of all keys, or `{"text": TEXT}`. An unknown key does nothing.
 
     Raises:
@@ -160,7 +160,7 @@ def _items(asked: Any) -> list[Keys | Text]:
     return found
 
 
-def _item(item: Asked) -> Keys | Text | None:
+def _item(item: Asked) -> KeySequence | Text | None:
     if "key" not in item:
         text = text_of(item, "text")
         if pasteable(text) != text or "\n" in text or "\t" in text:
@@ -170,4 +170,4 @@ def _item(item: Asked) -> Keys | Text | None:
         names = parse_key(text_of(item, "key"))
     except InvalidKey:
         return None
-    return Keys(names) if len(names) <= 2 else None  # a few keys are two names; more is a repeat
+    return KeySequence(names) if len(names) <= 2 else None  # a few keys are two names; more is a repeat

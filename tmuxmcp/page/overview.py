@@ -17,7 +17,7 @@ from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.page.cells import encoded_rows
 from tmuxmcp.page.listing import Listing, Row
 from tmuxmcp.page.waits import waits
-from tmuxmcp.people.answering import Open
+from tmuxmcp.people.answering import WaitingRequest
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Overview(Listing):
     def __init__(self, broker: Broker) -> None:
         super().__init__()
         self._broker, self._seeing, self._people = broker, broker.seeing(), broker.people
-        self._asked: dict[str, list[Open]] = {}
+        self._asked: dict[str, list[WaitingRequest]] = {}
         """The requests of each session."""
         self._news = anyio.Event()
         self._dirty: set[str] = set()

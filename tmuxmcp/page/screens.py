@@ -10,7 +10,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.page.cells import encoded_rows
 from tmuxmcp.page.stream import Stream, as_json
-from tmuxmcp.reading.sight import Seeing, ShapeSeen, Sight
+from tmuxmcp.reading.sight import Seeing, SessionSight, ShapeSeen
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ async def show(broker: Broker, session_id: str, stream: Stream) -> None:
     await last('"over":true')
 
 
-async def _sight(seeing: Seeing, session_id: str, shape: ShapeSeen) -> Sight | None:
+async def _sight(seeing: Seeing, session_id: str, shape: ShapeSeen) -> SessionSight | None:
     try:
         return await seeing.sight(session_id, shape)
     except (TmuxMcpError, OSError) as error:
@@ -62,7 +62,7 @@ class Frames:
         self._rows: list[str] = []
         self._facts = ""
 
-    def frame(self, sight: Sight | None) -> str:
+    def frame(self, sight: SessionSight | None) -> str:
         """What has changed since the last frame, as JSON without its braces; empty: nothing."""
         if sight is None:
             return ""

@@ -11,13 +11,15 @@ from typing import Any
 
 from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.gate.confirmations import Confirmation
-from tmuxmcp.people.answering import Open
+from tmuxmcp.people.answering import WaitingRequest
 from tmuxmcp.people.userinput import shown
 
 Wait = dict[str, Any]
 
 
-def waits(asked: Iterable[Open], questions: Iterable[Confirmation], rows: Iterable[dict[str, Any]]) -> list[Wait]:
+def waits(
+    asked: Iterable[WaitingRequest], questions: Iterable[Confirmation], rows: Iterable[dict[str, Any]]
+) -> list[Wait]:
     """All that waits, in the order in which it is needed: who asked first first, what the person holds last.
 
     Args:
@@ -32,7 +34,7 @@ def _asked_ms(wait: Wait) -> int:
     return wait["asked_ms"] or 0
 
 
-def _request(what: Open) -> Wait:
+def _request(what: WaitingRequest) -> Wait:
     request = what.request
     kind = "secret" if request.secret else "input"
     return _wait(request.id, kind, what.session.id, what.message, request.asked_at, request.until)

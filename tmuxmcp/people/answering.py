@@ -19,7 +19,7 @@ from tmuxmcp.gate.reaching import of_command_line, offer_next
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.people.userinput import shown
 from tmuxmcp.record.commands import TypedInput
-from tmuxmcp.record.inputrequests import Answer, Became, InputRequest
+from tmuxmcp.record.inputrequests import Became, InputRequest, RequestAnswer
 from tmuxmcp.sessions import inputrequests, lease
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
@@ -35,7 +35,7 @@ LONGEST_LINE = 4095
 
 
 @dataclass(frozen=True)
-class Open:
+class WaitingRequest:
     """A request that waits for a person."""
 
     session: Session
@@ -64,20 +64,20 @@ class Answering:
         """The key by which an attached person says that it is done."""
         return self._settings.answer_key
 
-    async def waiting(self) -> list[Open]:
+    async def waiting(self) -> list[WaitingRequest]:
         """What waits, the first first."""
         await self._registry.look_again()
         found = [
-            Open(session, request)
+            WaitingRequest(session, request)
             for session in list(self._registry.sessions.values())
             for request in inputrequests.waiting(session)
         ]
         return sorted(found, key=lambda each: each.request.asked_at)
 
-    def of(self, session_id: str) -> list[Open]:
+    def of(self, session_id: str) -> list[WaitingRequest]:
         """What waits in a session, as it was known at the last look; the first first."""
         session = self._registry.sessions.get(session_id)
-        return [Open(session, request) for request in inputrequests.waiting(session)] if session else []
+        return [WaitingRequest(session, request) for request in inputrequests.waiting(session)] if session else []
 
     async def changed(self, session_id: str) -> None:
         """Wait until something else waits for a person in a session; who answers a question elsewhere tells nobody."""
@@ -138,7 +138,7 @@ class Answering:
         found = [(each.id, each.lease) for each in self._registry.sessions.values()]
         return {name: taken.since for name, taken in found if taken and taken.by == user_name()}
 
-    async def find(self, word: str) -> Open:
+    async def find(self, word: str) -> WaitingRequest:
         """A request by its id, or the first of a session.
 
         Raises:
@@ -149,7 +149,7 @@ class Answering:
                 return each
         raise SessionNotFound(f"Nothing waits for a person as {word!r}.", hint="`tmuxmcp answer` shows what waits.")
 
-    async def known(self, session_id: str, request_id: str) -> Open:
+    async def known(self, session_id: str, request_id: str) -> WaitingRequest:
         """A request, whatever became of it.
 
         Raises:
@@ -159,9 +159,9 @@ class Answering:
         request = inputrequests.of(session).find(request_id)
         if request is None:
             raise SessionNotFound(f"Session {session_id} has no such request.", session_id=session_id)
-        return Open(session, request)
+        return WaitingRequest(session, request)
 
-    def became(self, what: Open) -> Answer | None:
+    def became(self, what: WaitingRequest) -> RequestAnswer | None:
         """What became of it; None: it waits.
 
         Raises:
@@ -169,7 +169,7 @@ class Answering:
         """
         return inputrequests.now(what.session, what.request)
 
-    async def settle(self, what: Open, outcome: Became, via: str = "answer") -> bool:
+    async def settle(self, what: WaitingRequest, outcome: Became, via: str = "answer") -> bool:
         """Say what became of it; False: somebody was first.
 
         Raises:
@@ -182,7 +182,7 @@ class Answering:
         return first
 
     @contextmanager
-    def _alone(self, what: Open) -> Iterator[None]:
+    def _alone(self, what: WaitingRequest) -> Iterator[None]:
         """Answer a request as the only one: nobody types a second answer, or declines what is being typed.
 
         Raises:
@@ -193,7 +193,7 @@ class Answering:
                 raise SessionBusy("Somebody answers this request at this moment.", hint="Look what became of it.")
             yield
 
-    def _settle(self, what: Open, outcome: Became, via: str) -> bool:
+    def _settle(self, what: WaitingRequest, outcome: Became, via: str) -> bool:
         done = inputrequests.settle(what.session, what.request.id, outcome, user_name(), via)
         if done:
             self._note(
@@ -208,7 +208,7 @@ class Answering:
             )
         return done
 
-    async def type_line(self, what: Open, line: str, via: str = "answer") -> bool:
+    async def type_line(self, what: WaitingRequest, line: str, via: str = "answer") -> bool:
         """Type a line and Enter, in one step, and settle the request; a secret only while nothing of it is shown.
 
         Returns:
@@ -229,7 +229,7 @@ class Answering:
         await self.offer_next(what.session.id)
         return first
 
-    async def _type(self, what: Open, line: str, data: bytes) -> None:
+    async def _type(self, what: WaitingRequest, line: str, data: bytes) -> None:
         session = what.session
         pane = await session.alive()
         held = pane.lease
@@ -259,7 +259,7 @@ class Answering:
             raise TmuxFailed(f"Nothing was typed: session {session.id} changed at this moment.", hint="Try again.")
         session.write_input(bytes=len(data), keys=1)
 
-    def check_waits(self, what: Open) -> None:
+    def check_waits(self, what: WaitingRequest) -> None:
         """Refuse what was settled meanwhile, before anything is typed.
 
         Raises:
@@ -273,7 +273,7 @@ class Answering:
             )
 
     @asynccontextmanager
-    async def held(self, what: Open) -> AsyncIterator[Callable[[int], Awaitable[None]]]:
+    async def held(self, what: WaitingRequest) -> AsyncIterator[Callable[[int], Awaitable[None]]]:
         """Hold the session while its person types; gives what is told of the client that they type in.
 
         Raises:
@@ -296,12 +296,12 @@ class Answering:
                 with suppress(TmuxMcpError):
                     await lease.release(session)
 
-    async def said_done(self, what: Open, client_pid: int) -> bool:
+    async def said_done(self, what: WaitingRequest, client_pid: int) -> bool:
         """Whether the person has pressed the key in that client."""
         session = what.session
         return session.pane is not None and await answerkey.was_pressed(session.tmux, session.pane, client_pid)
 
-    async def settled_elsewhere(self, what: Open) -> str:
+    async def settled_elsewhere(self, what: WaitingRequest) -> str:
         """Wait until the request is over, and tell how."""
         while True:
             if answer := await inputrequests.answered(what.session, what.request, what.left_s + 1):

@@ -15,7 +15,7 @@ import anyio
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import PermissionDenied, TmuxFailed
 from tmuxmcp.input.sending import Typing, commands_of, own_sequences, with_room
-from tmuxmcp.input.sequence import Keys, Text
+from tmuxmcp.input.sequence import KeySequence, Text
 from tmuxmcp.sessions import lease, pausing
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
@@ -65,7 +65,7 @@ class Hands:
 
     # ---- typing ----------------------------------------------------------------------------------
 
-    async def press(self, session_id: str, page: int, items: Sequence[Keys | Text]) -> None:
+    async def press(self, session_id: str, page: int, items: Sequence[KeySequence | Text]) -> None:
         """Type keys and texts, all of them or none.
 
         Raises:

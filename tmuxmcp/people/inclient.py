@@ -6,14 +6,14 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import PermissionDenied, SessionNotFound
 from tmuxmcp.gate.confirmations import Confirmation
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.people.answering import Answering, Open
+from tmuxmcp.people.answering import Answering, WaitingRequest
 from tmuxmcp.sessions import inputrequests, lease
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import answerkey, leases
-from tmuxmcp.tmux.answerkey import Typing
+from tmuxmcp.tmux.answerkey import PersonTypes
 from tmuxmcp.tmux.held import taken_error, user_name
-from tmuxmcp.tmux.leases import Client
+from tmuxmcp.tmux.leases import AttachedClient
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class InClient:
 
     people: Answering
     session: Session
-    client: Client
+    client: AttachedClient
     take_key: str
-    typing: Typing | None
+    typing: PersonTypes | None
     """What they have been typing for; None: nothing."""
 
     @classmethod
@@ -45,9 +45,9 @@ class InClient:
         ours = typing if typing and typing.client_pid == pid else None
         return cls(people, session, found[0], settings.take_key, ours)
 
-    async def asked(self, asked_id: str) -> Open | Confirmation | None:
+    async def asked(self, asked_id: str) -> WaitingRequest | Confirmation | None:
         """What waits in this session: the request or question of that id, else the first; None: nothing does."""
-        found: dict[str, tuple[float, Open | Confirmation]] = {}
+        found: dict[str, tuple[float, WaitingRequest | Confirmation]] = {}
         for each in await self.people.waiting():
             if each.session.id == self.session.id:
                 found[each.request.id] = each.request.asked_at, each
@@ -58,7 +58,7 @@ class InClient:
             return found[asked_id][1]
         return min(found.values(), key=lambda each: each[0])[1] if found else None
 
-    async def type_here(self, what: Open) -> None:
+    async def type_here(self, what: WaitingRequest) -> None:
         """Keep agents out while the person types in this client, until they leave it or say that it is done.
 
         Raises:
@@ -72,17 +72,17 @@ class InClient:
             raise taken_error(self.session.id, before)
         if before is None:
             await lease.take(self.session, "attach", tty=self.client.name, key=self.take_key)
-        typing = Typing(self.client.pid, what.request.id, own=before is not None)
+        typing = PersonTypes(self.client.pid, what.request.id, own=before is not None)
         await answerkey.begin(self.session.tmux, self.session.live(), typing)
 
-    async def typed(self, typing: Typing) -> str:
+    async def typed(self, typing: PersonTypes) -> str:
         """The person has typed: what became of the request. The session is given back, if it was theirs for this."""
         await answerkey.begin(self.session.tmux, self.session.live(), None)
         if not typing.own:
             await lease.release(self.session)
         requests = inputrequests.of(self.session)
         request = requests.find(typing.request_id)
-        if request and await self.people.settle(Open(self.session, request), "done", "attach"):
+        if request and await self.people.settle(WaitingRequest(self.session, request), "done", "attach"):
             return "done"
         answer = requests.answer(typing.request_id)
         return answer.outcome if answer else "forgotten"

@@ -23,7 +23,7 @@ from tmuxmcp.gate import reaching
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.notifying import notify
 from tmuxmcp.reading.reading import clamp
-from tmuxmcp.record.inputrequests import Answer, InputRequest
+from tmuxmcp.record.inputrequests import InputRequest, RequestAnswer
 from tmuxmcp.sessions import inputrequests
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
@@ -99,7 +99,7 @@ async def reach(waited: Waited, settings: BrokerSettings) -> None:
 
 async def wait(
     waited: Waited, settings: BrokerSettings, call: Call, page_url: str = ""
-) -> tuple[Answer | None, int | None]:
+) -> tuple[RequestAnswer | None, int | None]:
     """Wait for what becomes of a request, as long as one call may, and ask by the client meanwhile.
 
     A call that is cancelled gives up what nobody could take up again.
@@ -130,14 +130,16 @@ async def wait(
             await reaching.offer_next(session, settings)
 
 
-async def _first(session: Session, request: InputRequest, limit_s: float, call: Call, page_url: str) -> Answer | None:
+async def _first(
+    session: Session, request: InputRequest, limit_s: float, call: Call, page_url: str
+) -> RequestAnswer | None:
     """The first answer: by the client's form, or in any other way."""
     if answer := inputrequests.now(session, request):
         return answer
-    told: list[Answer | CallAgain | TmuxMcpError | None] = []
+    told: list[RequestAnswer | CallAgain | TmuxMcpError | None] = []
     async with anyio.create_task_group() as task_group:
 
-        async def first(what: Callable[[], Awaitable[Answer | None]], *, may_pass: bool) -> None:
+        async def first(what: Callable[[], Awaitable[RequestAnswer | None]], *, may_pass: bool) -> None:
             try:
                 answer = await what()
             except (CallAgain, TmuxMcpError) as error:  # not through the task group, which would make a group of it
@@ -148,13 +150,13 @@ async def _first(session: Session, request: InputRequest, limit_s: float, call: 
                 told.append(answer)
             task_group.cancel_scope.cancel()
 
-        async def in_client() -> Answer | None:
+        async def in_client() -> RequestAnswer | None:
             agreed = await call.ask(question(session, request, page_url))
             if agreed is not None:
                 inputrequests.settle(session, request.id, "done" if agreed else "declined", user_name(), "client")
             return inputrequests.now(session, request)
 
-        async def anywhere() -> Answer | None:
+        async def anywhere() -> RequestAnswer | None:
             return await inputrequests.answered(session, request, limit_s)
 
         if page_url or not request.secret:
@@ -212,7 +214,7 @@ NOTES = {
 
 
 async def result(
-    waited: Waited, answer: Answer | None, effective_ms: int | None, attach_command: str
+    waited: Waited, answer: RequestAnswer | None, effective_ms: int | None, attach_command: str
 ) -> r.RequestUserInputResult:
     """What the agent is told."""
     session, request = waited.session, waited.request

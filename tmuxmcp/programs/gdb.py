@@ -40,7 +40,7 @@ from tmuxmcp.machine.environment import find_cwd, find_program
 from tmuxmcp.machine.limits import rlimits
 from tmuxmcp.machine.output import PIPE_BYTES
 from tmuxmcp.programs import inside
-from tmuxmcp.programs.machine import Machine
+from tmuxmcp.programs.machine import MachineWork
 from tmuxmcp.reading.reading import clamp
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.sessions import lease
@@ -98,7 +98,7 @@ QUIT = re.compile(r"(q|quit|exit|-gdb-exit)( .*)?")
 
 UNKNOWN = "gdb_open starts one. Those of other clients, and of before a restart, are not known."
 
-Terminal = Callable[[q.CreateSession, Call], Awaitable[Session]]
+MakeTerminal = Callable[[q.CreateSession, Call], Awaitable[Session]]
 
 
 @dataclass
@@ -119,15 +119,17 @@ class Debugger:
     """The last command with a result."""
     _token: int = 0
     _input: int = -1
-    _child: process.Child | None = None
+    _child: process.SupervisorChild | None = None
     _heard: anyio.Event = field(default_factory=anyio.Event)
-    _records: list[mi.Record] = field(default_factory=list)
+    _records: list[mi.MiRecord] = field(default_factory=list)
     _text: list[str] = field(default_factory=list)
     _kept: list[int] = field(default_factory=lambda: [0, 0])
     _truncated: bool = False
-    _stopped: mi.Record | None = None
+    _stopped: mi.MiRecord | None = None
 
-    async def keep(self, started: AbstractAsyncContextManager[process.Child], *, task_status: TaskStatus[None]) -> None:
+    async def keep(
+        self, started: AbstractAsyncContextManager[process.SupervisorChild], *, task_status: TaskStatus[None]
+    ) -> None:
         """Run gdb until it, its session or the broker ends; its session ends with it.
 
         Raises:
@@ -267,7 +269,7 @@ class Debugger:
         self.over.set()
         self._heard.set()
 
-    def _take(self, record: mi.Record, size: int) -> None:
+    def _take(self, record: mi.MiRecord, size: int) -> None:
         match record.kind, record.name:
             case "result", _:
                 self.answered = max(self.answered, record.token or 0)
@@ -284,7 +286,7 @@ class Debugger:
         elif stream:
             self._text.append(record.text)
         elif record.kind == "other":
-            self._records.append(mi.Record("other", results={"text": record.text}))
+            self._records.append(mi.MiRecord("other", results={"text": record.text}))
         else:
             self._records.append(record)
 
@@ -304,11 +306,11 @@ class Debuggers:
     def __init__(
         self,
         settings: BrokerSettings,
-        machine: Machine,
+        machine: MachineWork,
         boundary: Boundary,
         tasks: TaskGroup,
         directory: Callable[[str], SessionDirectory],
-        terminal: Terminal,
+        terminal: MakeTerminal,
         end: Callable[[Session], Awaitable[None]],
     ) -> None:
         self._settings, self._machine, self._boundary, self._tasks = settings, machine, boundary, tasks
@@ -401,7 +403,7 @@ class Debuggers:
             raise IoError(f"The terminal cannot be held: {error.strerror}.") from None
 
     @asynccontextmanager
-    async def _started(self, argv: list[str], session: Session) -> AsyncIterator[process.Child]:
+    async def _started(self, argv: list[str], session: Session) -> AsyncIterator[process.SupervisorChild]:
         """gdb at work, in the settings' sandbox if there is one; afterwards it is gone with all that it started."""
         assert session.pane
         async with inside.child(self._boundary, session.pane.tty) as (box, temporary):
@@ -510,7 +512,7 @@ async def _drain(fd: int) -> None:
             continue
 
 
-def _resumed(records: list[mi.Record]) -> bool:
+def _resumed(records: list[mi.MiRecord]) -> bool:
     return any(each.kind == "exec" and each.name == "running" for each in records)
 
 
@@ -524,7 +526,7 @@ def _note(ended: bool, taken: bool, answered: bool, running: bool) -> str | None
     return "The program runs. interrupt stops it; an empty command waits until it stops." if running else None
 
 
-def _stopped(record: mi.Record) -> r.GdbStopped:
+def _stopped(record: mi.MiRecord) -> r.GdbStopped:
     found: dict[str, Any] = record.results
     frame, code = found.get("frame"), found.get("exit-code")
     return r.GdbStopped(

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 
 from tmuxmcp.contract.call import Progress, no_progress
-from tmuxmcp.contract.limits import WRAPPED, Level
+from tmuxmcp.contract.limits import WRAPPED, SandboxLevel
 from tmuxmcp.errors import FileMissing, InvalidArgument, PathOutsideRoot, PermissionDenied
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.launch import launch, shells
@@ -41,7 +41,7 @@ class Inside:
     """Where `confine.py` lies."""
 
     @property
-    def level(self) -> Level:
+    def level(self) -> SandboxLevel:
         """The sandbox that it is in."""
         return self.box.level
 
@@ -119,7 +119,7 @@ async def child(boundary: Boundary, terminal: str = "") -> AsyncIterator[tuple[S
 
 async def work(
     box: Sandbox, module: str, stdin: bytes, timeout_s: float, most: int, progress: Progress
-) -> process.Ended:
+) -> process.ProcessEnd:
     """Run `main` of a module of ours in a process of its own."""
     argv = filework.argv(module)
     program = process.Program(sys.executable, argv, home(), "/", box=box, code=str(launch.PACKAGE))
@@ -173,13 +173,13 @@ def reached(boundary: Boundary, writable: list[str], path: str, writes: bool) ->
     return Files(root if root and Path(root).is_relative_to(above) else above, base), real
 
 
-def terminal_within(level: Level, path: str) -> str:
+def terminal_within(level: SandboxLevel, path: str) -> str:
     """What a terminal that is lent to a sandbox is called in it."""
     return bubblewrap.CONSOLE if level in WRAPPED else path
 
 
 def plan(
-    boundary: Boundary, level: Level, writable: dict[str, Identity], place: Workplace, terminal: str = ""
+    boundary: Boundary, level: SandboxLevel, writable: dict[str, Identity], place: Workplace, terminal: str = ""
 ) -> Sandbox:
     """What is done for a process that has no terminal of its own; it may be lent one."""
     settings = boundary.settings

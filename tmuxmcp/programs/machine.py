@@ -20,14 +20,14 @@ from anyio.abc import TaskGroup
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
-from tmuxmcp.contract.limits import WRAPPED, Level, Limits
+from tmuxmcp.contract.limits import WRAPPED, Limits, SandboxLevel
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import InvalidArgument, PolicyDenied, ResourceLimit
 from tmuxmcp.machine import ourselves, output, process
 from tmuxmcp.machine.environment import session_environment
-from tmuxmcp.machine.files import CHUNK, Entry, Files, Piece, Place
+from tmuxmcp.machine.files import CHUNK, DirectoryEntry, FileId, FilePart, Files
 from tmuxmcp.machine.filework import Work
 from tmuxmcp.machine.limits import rlimits
 from tmuxmcp.programs import git, inside
@@ -39,7 +39,7 @@ MOST_INSIDE = 64 * 1024 * 1024
 """Bytes of a file that is made in a sandbox: they pass through our memory."""
 
 
-class Machine:
+class MachineWork:
     """What one broker does on its machine."""
 
     def __init__(self, settings: BrokerSettings, boundary: Boundary, tasks: TaskGroup | None = None) -> None:
@@ -127,7 +127,7 @@ class Machine:
         if last is not None and last < first:
             raise InvalidArgument(f"end_line {last} is before line {first}.", hint="Both are included.")
         if by_line:
-            piece: Piece = await self._on_files("read_lines", path, first, last, request.max_bytes)
+            piece: FilePart = await self._on_files("read_lines", path, first, last, request.max_bytes)
         else:
             piece = await self._on_files("read", path, request.offset or 0, request.max_bytes)
         text = output.decode(piece.data, partial=piece.truncated)
@@ -177,16 +177,16 @@ class Machine:
         """Where a path that a caller gives leads, as it is spelled."""
         return _absolute(self._files(), path)
 
-    async def reserve(self, path: str) -> Place:
+    async def reserve(self, path: str) -> FileId:
         """Keep a place for a file that is made later.
 
         Raises:
             TmuxMcpError: it cannot be made there.
         """
-        place: Place = await self._on_files("reserve", path)
+        place: FileId = await self._on_files("reserve", path)
         return place
 
-    async def release(self, path: str, reserved: Place) -> None:
+    async def release(self, path: str, reserved: FileId) -> None:
         """Give back a place that was kept.
 
         Raises:
@@ -194,7 +194,7 @@ class Machine:
         """
         await self._on_files("release", path, reserved)
 
-    async def place(self, path: str, made: Path, reserved: Place | None = None) -> str:
+    async def place(self, path: str, made: Path, reserved: FileId | None = None) -> str:
         """Make a new file of what lies elsewhere; where it lies then.
 
         Args:
@@ -271,7 +271,7 @@ def _absolute(files: Files, path: str) -> str:
     return os.path.normpath(os.path.join(files.root or files.base, os.path.expanduser(path)))
 
 
-def _entry(entry: Entry) -> r.DirectoryEntry:
+def _entry(entry: DirectoryEntry) -> r.DirectoryEntry:
     return r.DirectoryEntry(
         name=entry.name,
         type=entry.kind,
@@ -289,7 +289,7 @@ def _unkept(limits: Limits) -> str:
     return f"Not limited: {', '.join(unkept)}." if unkept else ""
 
 
-def _left(ended: process.Ended, level: Level) -> list[str]:
+def _left(ended: process.ProcessEnd, level: SandboxLevel) -> list[str]:
     """What is to be told of processes that outlived the program."""
     notes = []
     if ended.left:
@@ -301,7 +301,7 @@ def _left(ended: process.Ended, level: Level) -> list[str]:
 
 
 def _process_result(
-    cwd: str, ended: process.Ended, effective_ms: int | None, level: Level, remarks: list[str]
+    cwd: str, ended: process.ProcessEnd, effective_ms: int | None, level: SandboxLevel, remarks: list[str]
 ) -> r.RunProcessResult:
     streams = [ended.stdout, ended.stderr]
     encoding, (stdout, stderr) = output.carry(streams, cut_off=ended.signal is not None)

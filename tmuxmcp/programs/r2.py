@@ -41,7 +41,7 @@ INSTALL = "Install radare2 (https://www.radare.org) or rizin (https://rizin.re).
 
 
 @dataclass
-class _Open:
+class _OpenR2:
     """One that runs."""
 
     pipe: pipe.Pipe
@@ -55,7 +55,7 @@ class R2:
 
     def __init__(self, settings: BrokerSettings, boundary: Boundary) -> None:
         self._settings, self._boundary = settings, boundary
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenR2] = {}
         self._starting = 0
 
     async def act(
@@ -123,12 +123,12 @@ class R2:
                     text = f"{name} was not ready within {allowed_ms} ms; it was ended."
                     raise TimedOut(text, hint="Give fewer args, or a larger timeout_ms.")
                 r2_id = f"r2_{secrets.token_hex(4)}"
-                self._open[r2_id] = _Open(opened, stack.pop_all())
+                self._open[r2_id] = _OpenR2(opened, stack.pop_all())
         finally:
             self._starting -= 1
         return r.R2OpenResult(r2_id=r2_id, program=name, messages=answer.said)
 
-    async def _ask(self, request: q.R2Cmd | q.R2Cmdj) -> pipe.Answer:
+    async def _ask(self, request: q.R2Cmd | q.R2Cmdj) -> pipe.R2Answer:
         """The answer to a command; who waits no longer for it has it ended, as it would answer the next one wrongly."""
         pipe.check_command(request.command)
         found = self._found(request.r2_id)
@@ -150,7 +150,7 @@ class R2:
             raise TimedOut(text, hint="Use r2_open again, and a larger timeout_ms or a command that does less.")
         return answer
 
-    def _found(self, r2_id: str) -> _Open:
+    def _found(self, r2_id: str) -> _OpenR2:
         try:
             return self._open[r2_id]
         except KeyError:
@@ -194,7 +194,7 @@ def _file(settings: BrokerSettings, path: str) -> str:
     return real
 
 
-def _decoded(answer: pipe.Answer) -> tuple[str, str | None]:
+def _decoded(answer: pipe.R2Answer) -> tuple[str, str | None]:
     """The text of an answer, and a remark if it is not all as it came."""
     cut = answer.size > len(answer.data)
     try:

@@ -19,7 +19,7 @@ import anyio
 from tmuxmcp.errors import InvalidArgument, IoError
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import process
-from tmuxmcp.machine.output import PIPE_BYTES, Ends
+from tmuxmcp.machine.output import PIPE_BYTES, HeadAndTail
 
 PROGRAMS = {"radare2": "?e", "rizin": "echo"}
 """Names in the order in which they are looked for, and the command of each that prints a word."""
@@ -41,7 +41,7 @@ DEEPEST = 100
 
 
 @dataclass(frozen=True)
-class Answer:
+class R2Answer:
     """What came of one command."""
 
     data: bytes
@@ -55,16 +55,16 @@ class Answer:
 class Pipe:
     """One that runs. Commands go in one at a time; whoever gives up on one has to end it."""
 
-    def __init__(self, child: process.Child, name: str) -> None:
+    def __init__(self, child: process.SupervisorChild, name: str) -> None:
         self._child, self._prints, self.name = child, PROGRAMS[name], name
 
-    async def ask(self, command: str, most: int) -> Answer:
+    async def ask(self, command: str, most: int) -> R2Answer:
         """Have one command done; `most` bytes of its answer are kept.
 
         Raises:
             IoError: it has ended.
         """
-        stale, said = Ends(0), Ends(MOST_SAID)
+        stale, said = HeadAndTail(0), HeadAndTail(MOST_SAID)
         for fd in (self._child.stdout, self._child.stderr):
             _take(fd, stale if command else said)
         word = secrets.token_hex(16)
@@ -78,7 +78,7 @@ class Pipe:
         text = (said.text(cut_off=True) or said.pieces(MOST_SAID)[0].decode(errors="replace")).strip()
         if answer is None:
             raise IoError(f"{self.name} has ended{f': {said.last_line()}' if text else ''}.", hint="Use r2_open again.")
-        return Answer(*answer, text)
+        return R2Answer(*answer, text)
 
     async def _read(self, end: bytes, most: int) -> tuple[bytes, int] | None:
         """What comes before the end, at most so many bytes of it, and how many it were; None: it has ended."""
@@ -100,7 +100,7 @@ class Pipe:
             if at >= 0:
                 return bytes(kept), size
 
-    async def _listen(self, said: Ends) -> None:
+    async def _listen(self, said: HeadAndTail) -> None:
         """Read standard error, so that nobody waits for room in it."""
         while True:
             await anyio.wait_readable(self._child.stderr)
@@ -120,7 +120,7 @@ class Pipe:
                     data = data[os.write(fd, data) :]
 
 
-def _take(fd: int, ends: Ends) -> None:
+def _take(fd: int, ends: HeadAndTail) -> None:
     """Read what is there at this moment."""
     with suppress(BlockingIOError):
         while ends.size < MOST_STALE and (data := os.read(fd, PIPE_BYTES)):

@@ -28,7 +28,7 @@ WAS_SHOWN = "It ended without leaving its screen, which is in output; `tput rmcu
 
 
 @dataclass(frozen=True)
-class Output:
+class CommandOutput:
     """The output of a command."""
 
     text: str
@@ -44,7 +44,7 @@ class Output:
         return self.omitted_bytes > 0
 
 
-async def output_of(session: Session, ran: Ran, max_bytes: int) -> Output:
+async def output_of(session: Session, ran: Ran, max_bytes: int) -> CommandOutput:
     """What a command printed and shows, at most so many bytes of text."""
     if not ran.completed and ran.evidence is not None:
         shown = await _drawn_now(session)
@@ -57,7 +57,7 @@ async def output_of(session: Session, ran: Ran, max_bytes: int) -> Output:
         if begun is not None:
             return await anyio.to_thread.run_sync(_left, session, ran, begun, max_bytes)
     found = session.reader.of_command(ran.start, ran.end, max_bytes)
-    return Output(found.text, found.omitted_bytes, found.sanitized)
+    return CommandOutput(found.text, found.omitted_bytes, found.sanitized)
 
 
 async def _drawn_now(session: Session) -> Shown | None:
@@ -78,10 +78,10 @@ def _begun(session: Session, ran: Ran) -> int | None:
     return start + begun if begun < len(data) else None
 
 
-def _left(session: Session, ran: Ran, begun: int, max_bytes: int) -> Output:
-    from tmuxmcp.terminal.replay import Replay, Resize, blank  # late: it brings the emulator
+def _left(session: Session, ran: Ran, begun: int, max_bytes: int) -> CommandOutput:
+    from tmuxmcp.terminal.replay import Replay, SizeChange, blank  # late: it brings the emulator
 
-    resizes = [Resize(each.offset, each.cols, each.rows) for each in session.events.resizes()]
+    resizes = [SizeChange(each.offset, each.cols, each.rows) for each in session.events.resizes()]
     replay = Replay(blank(session.cols, session.rows, begun), resizes)
     for data in session.log.pieces(begun, ran.end):
         replay.feed(data)
@@ -91,19 +91,19 @@ def _left(session: Session, ran: Ran, begun: int, max_bytes: int) -> Output:
     text, sanitized = sanitize("\n".join(rows))
     kept = text.encode("utf-8", "replace")[-max_bytes:].decode("utf-8", "ignore")
     omitted = len(text.encode("utf-8", "replace")) - len(kept.encode("utf-8", "replace"))
-    return _below(session, ran, begun, views.Piece(kept, ran.end, omitted, sanitized), max_bytes, WAS_SHOWN, None)
+    return _below(session, ran, begun, views.ViewText(kept, ran.end, omitted, sanitized), max_bytes, WAS_SHOWN, None)
 
 
 def _below(
-    session: Session, ran: Ran, begun: int, screen: views.Piece, max_bytes: int, note: str, shown: Shown | None
-) -> Output:
+    session: Session, ran: Ran, begun: int, screen: views.ViewText, max_bytes: int, note: str, shown: Shown | None
+) -> CommandOutput:
     """A screen, below what the command printed before it began to draw."""
     room = max_bytes - len(screen.text.encode("utf-8", "replace")) - 1
     if begun <= ran.start:
-        return Output(screen.text, screen.omitted_bytes, screen.sanitized, note, shown)
+        return CommandOutput(screen.text, screen.omitted_bytes, screen.sanitized, note, shown)
     if room < LEAST_BEFORE:
-        return Output(screen.text, screen.omitted_bytes + begun - ran.start, screen.sanitized, note, shown)
+        return CommandOutput(screen.text, screen.omitted_bytes + begun - ran.start, screen.sanitized, note, shown)
     before = session.reader.of_command(ran.start, begun, room)
     text = before.text + ("" if not before.text or before.text.endswith("\n") else "\n") + screen.text
     sanitized = before.sanitized or screen.sanitized
-    return Output(text, before.omitted_bytes + screen.omitted_bytes, sanitized, note, shown)
+    return CommandOutput(text, before.omitted_bytes + screen.omitted_bytes, sanitized, note, shown)

@@ -20,7 +20,7 @@ MOST_DESTROYED = 20
 PLACE = re.compile(r"([01])/(.{0,40})/([A-Za-z0-9_-]{1,64})", re.DOTALL)
 """A place in the list: whether the session was over, when it was made, its id."""
 
-Place = tuple[bool, str, str]
+ListPlace = tuple[bool, str, str]
 """The order of the list. Sessions that run come first: one that ends moves on, to where no reader has been yet."""
 
 
@@ -68,17 +68,17 @@ class Listing:
         )
 
 
-def _place(session: Session) -> Place:
+def _place(session: Session) -> ListPlace:
     return session.exited, session.meta.created_at[:40], session.id
 
 
-def spell(place: Place) -> str:
+def spell(place: ListPlace) -> str:
     """A place as `after` takes it."""
     over, made, session_id = place
     return f"{over:d}/{made}/{session_id}"
 
 
-def _parse(text: str) -> Place:
+def _parse(text: str) -> ListPlace:
     found = PLACE.fullmatch(text)
     if found is None:
         raise InvalidArgument(

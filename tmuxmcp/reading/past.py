@@ -18,7 +18,7 @@ from tmuxmcp.sessions.screens import NOTHING, Shown
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.doubts import Doubt
 from tmuxmcp.terminal.render import sgr
-from tmuxmcp.terminal.snapshot import PLAIN, Row, Snapshot, runs
+from tmuxmcp.terminal.snapshot import PLAIN, Cells, Snapshot, runs
 from tmuxmcp.waiting import nextprompt
 
 
@@ -188,7 +188,7 @@ def shown_of(snapshot: Snapshot) -> Shown:
     return Shown(snapshot.cols, snapshot.rows, lines, (cursor.row, col, cursor.visible))
 
 
-def _line(row: Row) -> str:
+def _line(row: Cells) -> str:
     made, before = [], PLAIN
     for run_ in runs(row):
         made += [sgr(before, run_.style), run_.text]

@@ -15,7 +15,7 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.searching import Searching
 from tmuxmcp.readiness.kernel import Waiting
 from tmuxmcp.reading import past, views
-from tmuxmcp.reading.views import Piece
+from tmuxmcp.reading.views import ViewText
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry
@@ -25,10 +25,10 @@ from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.waiting import nextprompt
 from tmuxmcp.waiting.wait import DRAWN, Answer, Wait, wait_for
 
-Wanted = View | Literal["auto", "none"]
+WantedView = View | Literal["auto", "none"]
 """The view that a call asks for; `auto`: we choose."""
 
-Asked = q.Read | q.Send
+ReadRequest = q.Read | q.Send
 """What a caller wants to see, and after which wait."""
 
 
@@ -41,7 +41,7 @@ class Reading:
         self.screens = Screens()
         self._searching = searching
 
-    async def wait(self, asked: Asked, call: Call) -> Wait:
+    async def wait(self, asked: ReadRequest, call: Call) -> Wait:
         """The wait that was asked for.
 
         Raises:
@@ -90,7 +90,7 @@ class Reading:
         await self.before(session, asked, wait, call)
         return await self.waited(session, asked, wait, call)
 
-    async def before(self, session: Session, asked: Asked, wait: Wait, call: Call, *, now: bool = False) -> None:
+    async def before(self, session: Session, asked: ReadRequest, wait: Wait, call: Call, *, now: bool = False) -> None:
         """Say from which screen the wait `changed` is to see a change.
 
         Args:
@@ -101,7 +101,7 @@ class Reading:
         seen = "" if now else _screen_id(asked) or self.screens.last(session.id, call.caller)
         wait.screen_id = seen or (await shown_by(session) or NOTHING).id
 
-    async def waited(self, session: Session, asked: Asked, wait: Wait, call: Call) -> r.ReadResult:
+    async def waited(self, session: Session, asked: ReadRequest, wait: Wait, call: Call) -> r.ReadResult:
         """Wait, and read."""
         answer = await wait_for(session, wait)
         if call.goes_on and call.goes_on(unseen := await self._unseen(session, answer, asked, call)):
@@ -115,18 +115,18 @@ class Reading:
         effective = clamp(self.settings, asked.timeout_ms)[1] if wait.want != "none" else None
         return _result(session, answer, seen, _command(session, answer, seen.look, asked, call), effective)
 
-    async def _unseen(self, session: Session, answer: Answer, asked: Asked, call: Call) -> r.ReadResult:
+    async def _unseen(self, session: Session, answer: Answer, asked: ReadRequest, call: Call) -> r.ReadResult:
         """How a wait ended, without content: nothing counts as read, and no screen as seen."""
         await session.refresh()
         look = await session.look()
         await commandresults.settle(session, look)
         start = session.cursor_of(call.caller)
-        seen = _Seen("new", look, Piece("", start), start, look.size > start)
+        seen = _Seen("new", look, ViewText("", start), start, look.size > start)
         # The next wait is for the next command.
         command = _command(session, answer, look, asked, call) if asked.wait_for == "command" else None
         return _result(session, answer, seen, command, None, notices=False)
 
-    async def _new_or_screen(self, session: Session, wait: Wait, asked: Asked, call: Call) -> _Seen:
+    async def _new_or_screen(self, session: Session, wait: Wait, asked: ReadRequest, call: Call) -> _Seen:
         """A view of what was printed; for `auto` of the screen, if a program draws the whole of it."""
         view = _view(asked)
         assert view != "none", "who asks for none does not come here"
@@ -141,7 +141,7 @@ class Reading:
         self.screens.forget(session.id, call.caller)
         return self._log(session, look, "new", asked, call)
 
-    def _log(self, session: Session, look: Look, view: View, asked: Asked, call: Call) -> _Seen:
+    def _log(self, session: Session, look: Look, view: View, asked: ReadRequest, call: Call) -> _Seen:
         """A view of what was printed."""
         if isinstance(asked, q.Read) and asked.command is not None:
             return _output(session, look, view, asked, asked.command)
@@ -159,7 +159,7 @@ class Reading:
             has_read(session, call, piece.next_offset)
         return _Seen(view, look, piece, start, end > start)
 
-    async def _screen(self, session: Session, view: Wanted, asked: Asked, call: Call) -> _Seen:
+    async def _screen(self, session: Session, view: WantedView, asked: ReadRequest, call: Call) -> _Seen:
         """A view of what is visible: all of it, or what has changed; of a session without a pane what was visible last.
 
         Args:
@@ -246,7 +246,7 @@ def _output(session: Session, look: Look, view: View, asked: q.Read, number: int
     return _Seen(view, look, piece, start, end > start, note=note)
 
 
-def _command(session: Session, answer: Answer, look: Look, asked: Asked, call: Call) -> r.Command | None:
+def _command(session: Session, answer: Answer, look: Look, asked: ReadRequest, call: Call) -> r.Command | None:
     """The command that the caller is told of: the one that was waited for, else the last one."""
     if asked.wait_for != "command":
         since = asked.since if isinstance(asked, q.Read) else None
@@ -257,12 +257,12 @@ def _command(session: Session, answer: Answer, look: Look, asked: Asked, call: C
     return commandresults.found(session, look, answer.command)
 
 
-def _view(asked: Asked) -> Wanted:
+def _view(asked: ReadRequest) -> WantedView:
     """The view that was asked for, or `auto`."""
     return asked.view if isinstance(asked, q.Read) else asked.read
 
 
-def _screen_id(asked: Asked) -> str:
+def _screen_id(asked: ReadRequest) -> str:
     """A screen that was seen before, for `diff` and for the wait `changed`; else the caller's last look is meant."""
     return asked.screen_id if isinstance(asked, q.Read) else ""
 
@@ -273,7 +273,7 @@ class _Seen:
 
     view: View
     look: Look
-    piece: Piece
+    piece: ViewText
     start: int
     """Where in the log it begins."""
     has_new_content: bool

@@ -64,7 +64,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Front:
+class RunningFacts:
     """What a table says of a session that runs, besides its summary."""
 
     command: str
@@ -74,7 +74,7 @@ class Front:
 
 
 @dataclass(frozen=True)
-class Sight:
+class SessionSight:
     """What a session shows."""
 
     shown: Shown
@@ -168,22 +168,24 @@ class Seeing:
             commands=session.commands.count(look),
         )
 
-    async def front(self, session_id: str) -> Front | None:
+    async def front(self, session_id: str) -> RunningFacts | None:
         """What runs in a session, for a fraction of what all its facts take; None: it is over, or gone."""
         session = self._registry.sessions.get(session_id)
         look = await session.look() if session else None
         if session is None or look is None or look.exited:
             return None
-        return Front(look.foreground.command if look.foreground else "", session.lease.by if session.lease else "")
+        return RunningFacts(
+            look.foreground.command if look.foreground else "", session.lease.by if session.lease else ""
+        )
 
-    async def sight(self, session_id: str, shape: ShapeSeen | None = None) -> Sight | None:
+    async def sight(self, session_id: str, shape: ShapeSeen | None = None) -> SessionSight | None:
         """What a session shows; None: its pane is gone. Without `shape`, its cursor is a block."""
         session = self._registry.sessions.get(session_id)
         shown = await shown_by(session) if session else None
         if session is None or shown is None:
             return None
         alive = bool(session.pane and not session.pane.dead)
-        return Sight(shown, title_of(session.pane), alive, shape.now(session) if shape else "block")
+        return SessionSight(shown, title_of(session.pane), alive, shape.now(session) if shape else "block")
 
     async def past(
         self, session_id: str, at_ms: int | None = None, line_at: int | None = None, generation: int | None = None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tmuxmcp.contract import results as r
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.record.excerpt import Reader
+from tmuxmcp.record.excerpt import LogReader
 from tmuxmcp.sessions.screens import Shown
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.plain import unfinished_character
@@ -19,7 +19,7 @@ MOST_HIGHLIGHTS = 50
 
 
 @dataclass(frozen=True)
-class Piece:
+class ViewText:
     """The text of a read, and what is to be said of it."""
 
     text: str
@@ -36,7 +36,7 @@ class Piece:
         return self.omitted_bytes > 0
 
 
-def screen(shown: Shown, format: str, limit: int, end: int) -> Piece:
+def screen(shown: Shown, format: str, limit: int, end: int) -> ViewText:
     """The visible rows, without the blank ones at the end."""
     rows = _rows(shown, format)
     while rows and not rows[-1]:
@@ -55,7 +55,7 @@ def title(told: str) -> str:
     return "" if told == platform.node() else sanitize(told)[0]
 
 
-def diff(shown: Shown, changed: list[int], format: str, limit: int, end: int) -> Piece:
+def diff(shown: Shown, changed: list[int], format: str, limit: int, end: int) -> ViewText:
     """The changed rows, each with its number."""
     return _around_cursor(numbered(_rows(shown, format), changed), changed, shown, limit, end)
 
@@ -66,7 +66,7 @@ def _rows(shown: Shown, format: str) -> list[str]:
     return [ansi_row(row) for row in shown.styled]
 
 
-def _around_cursor(rows: list[str], numbers: Sequence[int], shown: Shown, limit: int, end: int) -> Piece:
+def _around_cursor(rows: list[str], numbers: Sequence[int], shown: Shown, limit: int, end: int) -> ViewText:
     """The rows as one text; of more than fit those around the cursor, where a program is at work.
 
     Args:
@@ -75,7 +75,7 @@ def _around_cursor(rows: list[str], numbers: Sequence[int], shown: Shown, limit:
     text = "\n".join(rows)
     whole = len(text.encode("utf-8", "replace"))
     if whole <= limit:
-        return Piece(text, end, 0, shown.capture.sanitized)
+        return ViewText(text, end, 0, shown.capture.sanitized)
     sizes = [len(row.encode("utf-8", "replace")) + 1 for row in rows]
     nearest = min(range(len(rows)), key=lambda at: abs(numbers[at] - shown.cursor[0]))
     first, stop = _window(sizes, nearest, limit + 1)
@@ -83,7 +83,7 @@ def _around_cursor(rows: list[str], numbers: Sequence[int], shown: Shown, limit:
     omitted = whole - len(text.encode("utf-8", "replace"))
     what = f"row {numbers[first]}" if stop == first + 1 else f"rows {numbers[first]} to {numbers[stop - 1]}"
     note = f"The screen is larger than max_bytes: this is {what} of {shown.rows}, around the cursor."
-    return Piece(text, end, omitted, shown.capture.sanitized, note)
+    return ViewText(text, end, omitted, shown.capture.sanitized, note)
 
 
 def _window(sizes: list[int], middle: int, limit: int) -> tuple[int, int]:
@@ -98,7 +98,7 @@ def _window(sizes: list[int], middle: int, limit: int) -> tuple[int, int]:
     return first, stop
 
 
-def scrollback(session: Session, offset: int | None, limit: int, max_bytes: int, end: int, format: str) -> Piece:
+def scrollback(session: Session, offset: int | None, limit: int, max_bytes: int, end: int, format: str) -> ViewText:
     """The newest lines that were printed, as many as the scrollback keeps; of those, `limit` from line `offset`."""
     lines = _reader(session, format).last_lines(end, session.scrollback_lines)
     first = max(len(lines) - limit, 0) if offset is None else offset
@@ -115,30 +115,30 @@ def scrollback(session: Session, offset: int | None, limit: int, max_bytes: int,
     )
     place = first if offset is not None else first + len(chosen) - kept
     note = f"Lines {place} to {place + kept} of {len(lines)}."
-    return Piece("".join(f"{line}\n" for line in shown), end, omitted, note=note, all_lines=len(lines))
+    return ViewText("".join(f"{line}\n" for line in shown), end, omitted, note=note, all_lines=len(lines))
 
 
-def raw(session: Session, start: int, end: int, limit: int) -> Piece:
+def raw(session: Session, start: int, end: int, limit: int) -> ViewText:
     """The log's own bytes, as base64."""
     head = min(session.log.head(), end)
     note = f"Offsets before {head} are no longer kept." if start < head else None
     begin = max(start, head)
     data = session.log.read(begin, min(limit, end - begin))
     stop = begin + len(data)
-    return Piece(base64.b64encode(data).decode("ascii"), stop, end - stop + begin - start, note=note)
+    return ViewText(base64.b64encode(data).decode("ascii"), stop, end - stop + begin - start, note=note)
 
 
-def _reader(session: Session, format: str) -> Reader:
+def _reader(session: Session, format: str) -> LogReader:
     return session.reader if format == "plain" else session.reader.coloured()
 
 
-def text(session: Session, start: int, end: int, limit: int, format: str, *, contiguous: bool) -> Piece:
+def text(session: Session, start: int, end: int, limit: int, format: str, *, contiguous: bool) -> ViewText:
     """Clean lines: the first that fit, or both ends of all."""
     reader = _reader(session, format)
     if end > start:  # the rest of a character is still to come
         end -= unfinished_character(session.log.read(max(end - 3, start), min(3, end - start)))
     excerpt = reader.from_start(start, end, limit) if contiguous else reader.both_ends(start, end, limit)
     if not excerpt.text and end > start and reader.draws_at(end):
-        return Piece("", excerpt.next_offset, note="A full-screen program is drawing: view=screen shows it.")
+        return ViewText("", excerpt.next_offset, note="A full-screen program is drawing: view=screen shows it.")
     note = f"Offsets before {excerpt.lost_before} are no longer kept." if excerpt.lost_before else None
-    return Piece(excerpt.text, excerpt.next_offset, excerpt.omitted_bytes, excerpt.sanitized, note)
+    return ViewText(excerpt.text, excerpt.next_offset, excerpt.omitted_bytes, excerpt.sanitized, note)

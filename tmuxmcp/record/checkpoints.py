@@ -46,7 +46,7 @@ _HEAD = struct.Struct("<IIQIIB")
 """Checksum of all behind it; bytes of the value; offset; milliseconds; what had happened; kind."""
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     """What a record holds."""
 
     SCREEN = 1
@@ -56,10 +56,10 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True)
-class Record:
+class ScreenRecord:
     """One record, without its value."""
 
-    kind: Kind
+    kind: RecordKind
     offset: int
     """Of the log: what the screen shows was printed before."""
     cost_ms: int
@@ -80,11 +80,11 @@ class Checkpoints:
         self._path = directory.screens
         self._read: tuple[int, int] = (0, -1)
         """Which file, and how much of it, was read."""
-        self._records: list[Record] = []
+        self._records: list[ScreenRecord] = []
 
     # ---- reading -------------------------------------------------------------------------------
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[ScreenRecord]:
         """All that are there, by offset."""
         try:
             state = os.stat(self._path)
@@ -96,7 +96,7 @@ class Checkpoints:
             self._read, self._records = (0, -1), []
         return self._records
 
-    def screens(self, offset: int, happened: Sequence[int]) -> Iterator[Record]:
+    def screens(self, offset: int, happened: Sequence[int]) -> Iterator[ScreenRecord]:
         """Those up to an offset, the nearest first.
 
         Args:
@@ -104,10 +104,10 @@ class Checkpoints:
         """
         for each in reversed(self.records()):
             known = sum(at <= each.offset for at in happened)
-            if each.kind is Kind.SCREEN and each.offset <= offset and each.happened == known:
+            if each.kind is RecordKind.SCREEN and each.offset <= offset and each.happened == known:
                 yield each
 
-    def value(self, record: Record) -> bytes | None:
+    def value(self, record: ScreenRecord) -> bytes | None:
         """The packed value of a record; None: it is not whole, or is no longer there."""
         try:
             with open(self._path, "rb") as file:
@@ -119,7 +119,7 @@ class Checkpoints:
 
     # ---- writing -------------------------------------------------------------------------------
 
-    def add(self, kind: Kind, offset: int, value: bytes, *, cost_ms: int, happened: int) -> bool:
+    def add(self, kind: RecordKind, offset: int, value: bytes, *, cost_ms: int, happened: int) -> bool:
         """Write one more record; whether there was room for it. A failure is no reason to fail."""
         if len(value) > MOST_PACKED or not self._directory.is_there:
             return False
@@ -150,7 +150,9 @@ class Checkpoints:
         log = RawLog(self._directory)
         return max((log.size() - log.head()) // SHARE, LEAST_BYTES)
 
-    def _anew(self, fd: int, records: list[Record], new: tuple[Kind, int, bytes, int, int], room: int) -> bool:
+    def _anew(
+        self, fd: int, records: list[ScreenRecord], new: tuple[RecordKind, int, bytes, int, int], room: int
+    ) -> bool:
         """Write all anew with one more, without those that are least needed."""
         data = _record(*new)
         kept = self._chosen(records)
@@ -161,14 +163,14 @@ class Checkpoints:
         self._write(fd, kept, data)
         return True
 
-    def _chosen(self, records: list[Record]) -> list[Record]:
+    def _chosen(self, records: list[ScreenRecord]) -> list[ScreenRecord]:
         """Those that are needed, of an older part of the log fewer."""
         head = RawLog(self._directory).head()
         ordered = sorted(records, key=lambda each: each.offset)
-        before = [each for each in ordered if each.offset < head and each.kind is Kind.SCREEN]
+        before = [each for each in ordered if each.offset < head and each.kind is RecordKind.SCREEN]
         return _joined([*before[-1:], *(each for each in ordered if each.offset >= head)])
 
-    def _write(self, fd: int, kept: list[Record], more: bytes) -> None:
+    def _write(self, fd: int, kept: list[ScreenRecord], more: bytes) -> None:
         beside = self._path.with_name(f".{self._path.name}.{secrets.token_hex(4)}.new")
         new = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         try:
@@ -196,7 +198,7 @@ class Checkpoints:
             os.close(fd)
 
 
-def _records(fd: int, size: int) -> tuple[list[Record], int]:
+def _records(fd: int, size: int) -> tuple[list[ScreenRecord], int]:
     """All whole records of a file, and where they end; 0: there is nothing."""
     if os.pread(fd, len(FORM), 0) != FORM:
         return [], 0
@@ -206,27 +208,27 @@ def _records(fd: int, size: int) -> tuple[list[Record], int]:
         begin = at + _HEAD.size
         if begin + length > size or length > MOST_PACKED or kind not in (1, 2):
             break
-        found.append(Record(Kind(kind), offset, cost_ms, happened, begin, length, checksum))
+        found.append(ScreenRecord(RecordKind(kind), offset, cost_ms, happened, begin, length, checksum))
         at = begin + length
     return found, at
 
 
-def _record(kind: Kind, offset: int, value: bytes, cost_ms: int, happened: int) -> bytes:
+def _record(kind: RecordKind, offset: int, value: bytes, cost_ms: int, happened: int) -> bytes:
     data = _HEAD.pack(0, len(value), offset, min(cost_ms, 2**32 - 1), happened, kind) + value
     return struct.pack("<I", zlib.crc32(data[4:])) + data[4:]
 
 
-def _size(records: Sequence[Record]) -> int:
+def _size(records: Sequence[ScreenRecord]) -> int:
     return len(FORM) + sum(_HEAD.size + each.size for each in records)
 
 
-def _joined(records: list[Record]) -> list[Record]:
+def _joined(records: list[ScreenRecord]) -> list[ScreenRecord]:
     """Leave out older screens as long as a replay from the one before stays short."""
-    kept: list[Record] = []
-    screens = [each for each in records if each.kind is Kind.SCREEN]
+    kept: list[ScreenRecord] = []
+    screens = [each for each in records if each.kind is RecordKind.SCREEN]
     dense = screens[-DENSE].offset if len(screens) >= DENSE else 0
     for each in records:
-        both = len(kept) > 1 and kept[-1].kind is each.kind is Kind.SCREEN
+        both = len(kept) > 1 and kept[-1].kind is each.kind is RecordKind.SCREEN
         if both and each.offset < dense and kept[-1].cost_ms + each.cost_ms <= JOINED_MS:
             kept[-1] = _after(kept[-1], each)
         else:
@@ -234,17 +236,17 @@ def _joined(records: list[Record]) -> list[Record]:
     return kept
 
 
-def _without_least(records: list[Record]) -> list[Record]:
+def _without_least(records: list[ScreenRecord]) -> list[ScreenRecord]:
     """Leave out the one whose going makes the replay to the next one the least long; the newest one last."""
     costs = [each.cost_ms + after.cost_ms for each, after in pairwise(records)]
     at = costs.index(min(costs)) if costs else 0
     rest = records[:at] + records[at + 1 :]
-    if at < len(rest) and rest[at].kind is Kind.SCREEN:
+    if at < len(rest) and rest[at].kind is RecordKind.SCREEN:
         rest[at] = _after(records[at], rest[at])
     return rest
 
 
-def _after(before: Record, record: Record) -> Record:
+def _after(before: ScreenRecord, record: ScreenRecord) -> ScreenRecord:
     """A record with the cost of the one before it, which goes."""
     return replace(record, cost_ms=before.cost_ms + record.cost_ms)
 

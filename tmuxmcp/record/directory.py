@@ -24,7 +24,7 @@ Party = Literal["broker", "launcher", "step", "sink", "shell"]
 
 
 @dataclass(frozen=True)
-class Entry:
+class SessionFile:
     """A file or a directory of every session; asked of one session's directory, it is its path there."""
 
     name: str
@@ -39,10 +39,10 @@ class Entry:
         return 0o700 if self.is_directory else 0o600
 
     @overload
-    def __get__(self, directory: None, _: type) -> Entry: ...
+    def __get__(self, directory: None, _: type) -> SessionFile: ...
     @overload
     def __get__(self, directory: SessionDirectory, _: type) -> Path: ...
-    def __get__(self, directory: SessionDirectory | None, _: type) -> Entry | Path:
+    def __get__(self, directory: SessionDirectory | None, _: type) -> SessionFile | Path:
         return self if directory is None else directory.path / self.name
 
 
@@ -56,44 +56,44 @@ class SessionDirectory:
 
     # ---- what was printed ----------------------------------------------------------------------
 
-    log = Entry(
+    log = SessionFile(
         "out.raw",
         "all bytes that the terminal printed; holes where the head was given back",
         writers=("sink",),
         readers=("broker", "launcher", "sink"),
     )
-    base = Entry(
+    base = SessionFile(
         "out.base",
         "offset of the first byte of `out.raw`, where the file system knows no holes",
         writers=("sink",),
         readers=("broker", "launcher", "sink"),
     )
-    keep = Entry(
+    keep = SessionFile(
         "out.keep",
         "the newest part of `out.raw` while that is emptied, where the file system knows no holes",
         writers=("sink",),
         readers=("broker", "sink"),
     )
-    sink = Entry(
+    sink = SessionFile(
         "sink.pid",
         "process id and number of the sink",
         writers=("sink",),
         readers=("broker", "launcher"),
     )
 
-    timing = Entry(
+    timing = SessionFile(
         "timing",
         "when how much had been printed, in blocks that are appended",
         writers=("broker",),
         readers=("broker",),
     )
-    timing_before = Entry(
+    timing_before = SessionFile(
         "timing.1",
         "what was in `timing` before that was full",
         writers=("broker",),
         readers=("broker",),
     )
-    timing_lock = Entry(
+    timing_lock = SessionFile(
         "timing.lock",
         "nothing: held by the broker that writes `timing`",
         writers=("broker",),
@@ -102,113 +102,113 @@ class SessionDirectory:
 
     # ---- what happened, and how far readers have come ------------------------------------------
 
-    meta = Entry(
+    meta = SessionFile(
         "meta.json",
         "program, arguments, size, when it was made, whether it was destroyed",
         writers=("broker",),
         readers=("broker",),
     )
-    destroyed = Entry(
+    destroyed = SessionFile(
         "destroyed",
         "nothing: it tells that the session was destroyed by a broker that could not say so in a newer `meta.json`",
         writers=("broker",),
         readers=("broker",),
     )
-    ended = Entry(
+    ended = SessionFile(
         "ended.json",
         "why it was ended, by whom and when, if somebody or a limit ended it",
         writers=("broker",),
         readers=("broker",),
     )
-    lost = Entry(
+    lost = SessionFile(
         "lost",
         "nothing: since when it is known that its pane is gone and that nobody tells of its end",
         writers=("broker",),
         readers=("broker",),
     )
-    pin = Entry(
+    pin = SessionFile(
         "pinned",
         "nothing: it tells that the files of the session stay, however old they become",
         writers=("broker",),
         readers=("broker",),
     )
-    events = Entry(
+    events = SessionFile(
         "events.jsonl",
         "one JSON object a line: input (sizes only), resize, gap, exit; with time and offset",
         writers=("broker", "sink", "launcher"),
         readers=("broker",),
     )
-    checkpoint = Entry(
+    checkpoint = SessionFile(
         "marks.json",
         "what the shell's marks said up to an offset",
         writers=("broker",),
         readers=("broker",),
     )
-    screens = Entry(
+    screens = SessionFile(
         "screens",
         "screens of the past, from which later ones are rebuilt",
         writers=("broker",),
         readers=("broker",),
     )
-    screens_lock = Entry(
+    screens_lock = SessionFile(
         "screens.lock",
         "nothing: held by the broker that makes such screens",
         writers=("broker",),
         readers=("broker",),
     )
-    levels = Entry(
+    levels = SessionFile(
         "levels.json",
         "the shells that were adopted in it, one in front of the other, and how far an adoption has come",
         writers=("broker",),
         readers=("broker",),
     )
-    levels_lock = Entry(
+    levels_lock = SessionFile(
         "levels.lock",
         "nothing: held by the broker that adopts a shell, or writes that one has ended",
         writers=("broker",),
         readers=("broker",),
     )
-    commands = Entry(
+    commands = SessionFile(
         "commands.jsonl",
         "the commands that the shell has ended, and what callers typed where the terminal showed it",
         writers=("broker",),
         readers=("broker",),
     )
-    commands_before = Entry(
+    commands_before = SessionFile(
         "commands.1.jsonl",
         "what was in `commands.jsonl` before that was full",
         writers=("broker",),
         readers=("broker",),
     )
-    cursors = Entry(
+    cursors = SessionFile(
         "cursors",
         "a file for each caller: how far it has read",
         writers=("broker",),
         readers=("broker",),
         is_directory=True,
     )
-    told = Entry(
+    told = SessionFile(
         "told",
         "a file for each caller: numbers of the commands that it was told of",
         writers=("broker",),
         readers=("broker",),
         is_directory=True,
     )
-    handed = Entry(
+    handed = SessionFile(
         "handed",
         "a file for each caller: of how many give-backs it was told",
         writers=("broker",),
         readers=("broker",),
         is_directory=True,
     )
-    queued = Entry(
+    queued = SessionFile(
         "typed",
         "bytes that may wait for a program that does not read",
         writers=("broker",),
         readers=("broker",),
     )
 
-    stdin = Entry(
+    stdin = SessionFile(
         "stdin",
         "what a command is given to read, until its shell has opened that",
         writers=("broker",),
@@ -216,27 +216,27 @@ class SessionDirectory:
         is_directory=True,
     )
 
-    recordings = Entry(
+    recordings = SessionFile(
         "recordings",
         "recordings and exports for which no other place was named",
         writers=("broker",),
         readers=("broker",),
         is_directory=True,
     )
-    recording = Entry(
+    recording = SessionFile(
         "recording.json",
         "the recording that is being made, or the last one that was: where it begins, what became of it",
         writers=("broker",),
         readers=("broker",),
     )
-    recording_lock = Entry(
+    recording_lock = SessionFile(
         "recording.lock",
         "nothing: held by the broker that changes `recording.json`, or makes the file of a recording",
         writers=("broker",),
         readers=("broker",),
     )
 
-    requests = Entry(
+    requests = SessionFile(
         "requests",
         "what agents ask a person to type, and what became of it: two files for each request",
         writers=("broker",),
@@ -246,37 +246,37 @@ class SessionDirectory:
 
     # ---- the start of its program --------------------------------------------------------------
 
-    spec = Entry(
+    spec = SessionFile(
         "spec",
         "arguments and environment, until the program has started",
         writers=("broker",),
         readers=("step",),
     )
-    spec_within = Entry(
+    spec_within = SessionFile(
         "spec.within",
         "the same for the step within a sandbox of bubblewrap's",
         writers=("broker",),
         readers=("step",),
     )
-    pid = Entry(
+    pid = SessionFile(
         "pid",
         "process id of the program",
         writers=("step", "broker"),
         readers=("broker",),
     )
-    wrapper = Entry(
+    wrapper = SessionFile(
         "wrapper",
         "process id of bwrap, when that is around the program",
         writers=("step",),
         readers=("broker",),
     )
-    report = Entry(
+    report = SessionFile(
         "error",
         "why the program could not be started; `ready` or `begun` once it was, in a sandbox",
         writers=("step", "broker"),
         readers=("broker", "step"),
     )
-    launcher_said = Entry(
+    launcher_said = SessionFile(
         "launcher.err",
         "what the launcher's shell said",
         writers=("launcher",),
@@ -285,66 +285,66 @@ class SessionDirectory:
 
     # ---- the session's own ---------------------------------------------------------------------
 
-    history = Entry(
+    history = SessionFile(
         "history",
         "the shell's own history, with the setting `history = session`",
         writers=("shell",),
         readers=("shell",),
     )
-    nonce = Entry(
+    nonce = SessionFile(
         "nonce",
         "the word in the marks of a shell that is about to begin, which empties the file",
         writers=("broker", "shell"),
         readers=("shell",),
     )
-    given = Entry(
+    given = SessionFile(
         "given",
         "a command that bash is about to run, under a name that a key tells it; bash empties the file",
         writers=("broker", "shell"),
         readers=("shell",),
         is_directory=True,
     )
-    within = Entry(
+    within = SessionFile(
         "within",
         "all of the directory that can be seen in a sandbox",
         writers=("broker",),
         readers=("shell",),
         is_directory=True,
     )
-    history_within = Entry(
+    history_within = SessionFile(
         "within/history",
         "its history, when it is in a sandbox",
         writers=("shell",),
         readers=("shell",),
     )
-    stdin_within = Entry(
+    stdin_within = SessionFile(
         "within/stdin",
         "what a command is given to read, when the session is in a sandbox",
         writers=("broker",),
         readers=("shell",),
         is_directory=True,
     )
-    nonce_within = Entry(
+    nonce_within = SessionFile(
         "within/nonce",
         "that word, when it is in a sandbox",
         writers=("broker", "shell"),
         readers=("shell",),
     )
-    given_within = Entry(
+    given_within = SessionFile(
         "within/given",
         "such a command, when it is in a sandbox",
         writers=("broker", "shell"),
         readers=("shell",),
         is_directory=True,
     )
-    temporary_within = Entry(
+    temporary_within = SessionFile(
         "within/tmp",
         "temporary files, when it is in a sandbox",
         writers=("shell",),
         readers=("shell",),
         is_directory=True,
     )
-    work_within = Entry(
+    work_within = SessionFile(
         "within/work",
         "where a session in a sandbox works that has no other directory",
         writers=("shell",),
@@ -392,7 +392,9 @@ def _inode(path: Path) -> int:
         return 0
 
 
-ENTRIES: tuple[Entry, ...] = tuple(each for each in vars(SessionDirectory).values() if isinstance(each, Entry))
+ENTRIES: tuple[SessionFile, ...] = tuple(
+    each for each in vars(SessionDirectory).values() if isinstance(each, SessionFile)
+)
 """Everything that may lie in a session's directory."""
 
 
@@ -420,7 +422,7 @@ def opened(place: Path) -> Iterator[int]:
         os.close(fd)
 
 
-def directories(state_dir: Path, holding: Entry) -> Iterator[SessionDirectory]:
+def directories(state_dir: Path, holding: SessionFile) -> Iterator[SessionDirectory]:
     """The directories of all sessions, also of earlier ones, in which this file lies."""
     for path in sessions_dir(state_dir).glob(f"*/{holding.name}"):
         yield SessionDirectory(path.parent)

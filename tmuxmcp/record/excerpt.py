@@ -63,7 +63,7 @@ class Excerpt:
     """Offset of the first byte that the log still has, if the stretch began before it."""
 
 
-class Reader:
+class LogReader:
     """Makes excerpts of one log for a pane of one size."""
 
     def __init__(
@@ -73,9 +73,9 @@ class Reader:
         self.log, self.cols, self.rows, self._colours = log, cols, rows, colours
         self._places = places or Places(log)
 
-    def coloured(self) -> Reader:
+    def coloured(self) -> LogReader:
         """The same of text that keeps its colours."""
-        return Reader(self.log, self.cols, self.rows, self._places, colours=True)
+        return LogReader(self.log, self.cols, self.rows, self._places, colours=True)
 
     def both_ends(self, start: int, end: int, max_bytes: int) -> Excerpt:
         """All of the stretch, or its head and its tail with a line between that says how to get the rest."""

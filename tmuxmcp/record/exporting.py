@@ -28,7 +28,7 @@ from tmuxmcp.record.filmpictures import Wound, as_gif, as_svg
 from tmuxmcp.record.recordingnote import new_names
 from tmuxmcp.record.recordings import Recorded, Stretch, times_of
 from tmuxmcp.terminal import asciicast
-from tmuxmcp.terminal.film import Film, Marked, Moment, Printed, Typed
+from tmuxmcp.terminal.film import Film, FilmEvent, Marked, Printed, Typed
 from tmuxmcp.terminal.filmjsonl import as_jsonl
 from tmuxmcp.terminal.logtext import as_ansi, as_txt
 from tmuxmcp.terminal.pacing import paced
@@ -50,7 +50,7 @@ Write = Callable[[Film, Wound], Iterator[bytes]]
 
 
 @dataclass(frozen=True)
-class Format:
+class FilmForm:
     """How a film is written."""
 
     ending: str
@@ -64,20 +64,20 @@ def _without_pictures(write: Callable[[Film], Iterator[bytes]]) -> Write:
     return lambda film, _: write(film)
 
 
-FORMATS: Mapping[FilmFormat, Format] = {
-    "cast": Format(".cast", _without_pictures(partial(asciicast.written, version=3))),
-    "cast2": Format(".cast", _without_pictures(partial(asciicast.written, version=2))),
-    "txt": Format(".txt", _without_pictures(as_txt), timed=False),
-    "ansi": Format(".ansi", _without_pictures(as_ansi), timed=False),
-    "html": Format(".html", _without_pictures(as_html), timed=False),
-    "svg": Format(".svg", as_svg),
-    "gif": Format(".gif", as_gif),
-    "jsonl": Format(".jsonl", _without_pictures(as_jsonl)),
+FORMATS: Mapping[FilmFormat, FilmForm] = {
+    "cast": FilmForm(".cast", _without_pictures(partial(asciicast.written, version=3))),
+    "cast2": FilmForm(".cast", _without_pictures(partial(asciicast.written, version=2))),
+    "txt": FilmForm(".txt", _without_pictures(as_txt), timed=False),
+    "ansi": FilmForm(".ansi", _without_pictures(as_ansi), timed=False),
+    "html": FilmForm(".html", _without_pictures(as_html), timed=False),
+    "svg": FilmForm(".svg", as_svg),
+    "gif": FilmForm(".gif", as_gif),
+    "jsonl": FilmForm(".jsonl", _without_pictures(as_jsonl)),
 }
 
 
 @dataclass(frozen=True)
-class Options:
+class ExportOptions:
     """What is made of a stretch."""
 
     format: FilmFormat
@@ -117,7 +117,7 @@ class Exported:
         return f"There were too many pictures: those that follow within {self.merged_ms:g} ms became one."
 
 
-Told = Callable[[int, int], None]
+TellProgress = Callable[[int, int], None]
 """`told(done, whole)`: bytes of the log."""
 
 
@@ -132,8 +132,8 @@ class Export:
         self,
         recorded: Recorded,
         stretch: Stretch,
-        options: Options,
-        told: Told = untold,
+        options: ExportOptions,
+        told: TellProgress = untold,
         start: Snapshot | None = None,
     ) -> None:
         """Make the film.
@@ -143,7 +143,7 @@ class Export:
         """
         self._stretch = stretch
         self._format, self._options = FORMATS[options.format], options
-        self._count = _Count(self._stretch, told)
+        self._count = _Progress(self._stretch, told)
         film = recorded.film(self._stretch, start)
         marks = [Marked(film.begin_ms, options.mark)] if options.mark else []
         film = replace(film, moments=self._fitting(chain(marks, film.moments)))
@@ -170,7 +170,7 @@ class Export:
                 raise ResourceLimit(text, hint="Export a shorter stretch.")
             yield piece
 
-    def _fitting(self, moments: Iterable[Moment]) -> Iterator[Moment]:
+    def _fitting(self, moments: Iterable[FilmEvent]) -> Iterator[FilmEvent]:
         """The moments that a file has room for, and a last one that says so if those are not all."""
         for each in moments:
             size = len(each.data) if isinstance(each, Printed | Typed) else 0
@@ -199,17 +199,17 @@ class Export:
         )
 
 
-class _Count:
+class _Progress:
     """How far it is."""
 
-    def __init__(self, stretch: Stretch, told: Told) -> None:
+    def __init__(self, stretch: Stretch, told: TellProgress) -> None:
         self._told, self._whole = told, stretch.end - stretch.begin
         self._done, self._next = 0, time.monotonic() + TOLD_S
         self.events = 0
         self.ms = 0
         """When the last moment was."""
 
-    def counted(self, moments: Iterable[Moment]) -> Iterator[Moment]:
+    def counted(self, moments: Iterable[FilmEvent]) -> Iterator[FilmEvent]:
         """The moments, once they were taken."""
         for each in moments:
             self.ms = each.ms
@@ -225,7 +225,7 @@ class _Count:
 # ---- in a process of its own -------------------------------------------------------------------------
 
 
-def free_path(directory: SessionDirectory, format: Format) -> Path:
+def free_path(directory: SessionDirectory, format: FilmForm) -> Path:
     """Where a file goes for which no place was named.
 
     Raises:
@@ -259,7 +259,7 @@ def staged(directory: SessionDirectory, name: str) -> Iterator[Path]:
 
 
 def request(
-    directory: SessionDirectory, stretch: Stretch, options: Options, to: Path, start: Snapshot | None = None
+    directory: SessionDirectory, stretch: Stretch, options: ExportOptions, to: Path, start: Snapshot | None = None
 ) -> bytes:
     """What the process is given."""
     return json.dumps(
@@ -284,7 +284,7 @@ def main() -> None:
 
 
 def _do(asked: dict[str, Any]) -> Exported:
-    options = Options(**asked["options"])
+    options = ExportOptions(**asked["options"])
     recorded = Recorded(SessionDirectory(Path(asked["directory"])), typed=options.typed)
     start = from_data(asked["start"]) if asked["start"] else None
     export = Export(recorded, Stretch(**asked["stretch"]), options, _tell, start)

@@ -16,7 +16,7 @@ from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Events
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.meta import Meta
-from tmuxmcp.terminal.replay import Replay, Resize, blank
+from tmuxmcp.terminal.replay import Replay, SizeChange, blank
 from tmuxmcp.terminal.snapshot import Snapshot
 
 REPLAY_BYTES = 8 * 1024 * 1024
@@ -41,14 +41,14 @@ class Past:
 class History:
     """The screens of one log."""
 
-    def __init__(self, log: RawLog, cols: int, rows: int, resizes: Sequence[Resize] = ()) -> None:
+    def __init__(self, log: RawLog, cols: int, rows: int, resizes: Sequence[SizeChange] = ()) -> None:
         """Begin with the size that the terminal had at offset 0."""
         self._log = log
         self._size = (cols, rows)
         self._resizes = list(resizes)
         self._kept: OrderedDict[int, Past] = OrderedDict()
 
-    def resized(self, resize: Resize) -> None:
+    def resized(self, resize: SizeChange) -> None:
         """Take note of a change of size."""
         self._resizes.append(resize)
 
@@ -93,5 +93,5 @@ def of_session(directory: SessionDirectory) -> History:
     """The history of the session, running or not, whose files lie in this directory."""
     meta = Meta.load(directory)
     cols, rows = (meta.cols, meta.rows) if meta else (80, 24)
-    resizes = [Resize(each.offset, each.cols, each.rows) for each in Events(directory).resizes()]
+    resizes = [SizeChange(each.offset, each.cols, each.rows) for each in Events(directory).resizes()]
     return History(RawLog(directory), cols, rows, resizes)

@@ -59,7 +59,7 @@ class InputRequest:
 
 
 @dataclass(frozen=True)
-class Answer:
+class RequestAnswer:
     """What became of a request."""
 
     outcome: Became
@@ -105,17 +105,17 @@ class InputRequests:
         """A request by its id, whatever became of it; None: there is none."""
         return _load(self._path / f"{request_id}.json") if ID.match(request_id) else None
 
-    def answer(self, request_id: str) -> Answer | None:
+    def answer(self, request_id: str) -> RequestAnswer | None:
         """What became of a request; None: it waits."""
         if not self._outcome(request_id).exists():
             return None
         values = read_values(self._outcome(request_id))
         if values.get("outcome") not in get_args(Became):  # of a newer version: it is settled all the same
-            return Answer("withdrawn")
+            return RequestAnswer("withdrawn")
         known = {name: values[name] for name in ("by", "via", "at") if isinstance(values.get(name), str | float | int)}
-        return Answer(values["outcome"], **known)
+        return RequestAnswer(values["outcome"], **known)
 
-    def settle(self, request_id: str, answer: Answer) -> bool:
+    def settle(self, request_id: str, answer: RequestAnswer) -> bool:
         """Say what became of a request; False: somebody was first.
 
         Raises:

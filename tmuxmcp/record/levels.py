@@ -30,7 +30,7 @@ Where = Literal["own", "nested", "remote"]
 """The session's own program; another process of this machine; one that no process here is known to be."""
 
 
-class Stage(StrEnum):
+class AdoptionStage(StrEnum):
     """How far an adoption has come."""
 
     ASKED = "asked"
@@ -50,7 +50,7 @@ class Level:
     """How many shells with marks it is in front of; 0: the session's own."""
     since: int = 0
     """Size of the log before anything was typed to adopt it."""
-    stage: Stage = Stage.ADOPTED
+    stage: AdoptionStage = AdoptionStage.ADOPTED
     kind: str = ""
     """Its name: `bash`, `dash`; empty while it has not said it."""
     version: str = ""
@@ -82,12 +82,12 @@ class Level:
     @property
     def stands(self) -> bool:
         """It is adopted and has not ended, as far as was seen."""
-        return self.stage is Stage.ADOPTED and self.until is None
+        return self.stage is AdoptionStage.ADOPTED and self.until is None
 
     @property
     def pending(self) -> bool:
         """Its adoption has begun and not ended."""
-        return self.stage is not Stage.ADOPTED and self.until is None
+        return self.stage is not AdoptionStage.ADOPTED and self.until is None
 
     @property
     def reads_lines(self) -> bool:
@@ -153,7 +153,7 @@ def _levels(values: dict[str, Any]) -> Iterable[Level]:
     for each in values.get("levels", ()):
         with suppress(AttributeError, KeyError, TypeError, ValueError):
             known = {name: value for name, value in each.items() if name in names}
-            yield Level(**{**known, "stage": Stage(each["stage"])})
+            yield Level(**{**known, "stage": AdoptionStage(each["stage"])})
 
 
 def _seen(path: Path) -> tuple[int, int, int] | None:

@@ -35,7 +35,7 @@ Keep = Literal["always", "on_failure"]
 ENDINGS: dict[RecordedAs, str] = {"cast": ".cast", "cast2": ".cast", "jsonl": ".jsonl"}
 """Of the files for which no place was named."""
 
-Place = tuple[int, int]
+FileId = tuple[int, int]
 """Device and number of the empty file that keeps the place."""
 
 
@@ -49,7 +49,7 @@ class RecordingNote:
     """Where its file is to be; empty: beside the log, under `name`."""
     name: str
     """Of its file beside the log."""
-    place: Place | None
+    place: FileId | None
     """What keeps the place at `path`."""
     begin: int
     """Offset of the log at which it begins."""
@@ -120,7 +120,7 @@ class RecordingNote:
         return replace(note, place=_place(note.place))
 
 
-def _place(given: Any) -> Place | None:
+def _place(given: Any) -> FileId | None:
     match given:
         case [int() as device, int() as number] | (int() as device, int() as number):
             return device, number
@@ -134,7 +134,7 @@ def begun(
     begin: int,
     begin_ms: int,
     path: str = "",
-    place: Place | None = None,
+    place: FileId | None = None,
     **more: Any,
 ) -> RecordingNote:
     """Write down that a recording begins, and keep a place for its file where none was named.

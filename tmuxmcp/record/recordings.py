@@ -29,9 +29,9 @@ from tmuxmcp.record.log import PIECE, RawLog
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.replaying import request
 from tmuxmcp.record.story import Story, beginning
-from tmuxmcp.record.timing import Step, Times
+from tmuxmcp.record.timing import Times, TimingStep
 from tmuxmcp.terminal import film
-from tmuxmcp.terminal.film import Film, Moment
+from tmuxmcp.terminal.film import Film, FilmEvent
 from tmuxmcp.terminal.replay import blank
 from tmuxmcp.terminal.snapshot import Snapshot
 
@@ -47,11 +47,11 @@ class Timing(Protocol):
 
     def ms_at(self, offset: int) -> int | None: ...
     def offset_at(self, ms: int) -> int | None: ...
-    def steps(self, start: int, end: int) -> Iterator[Step]: ...
+    def steps(self, start: int, end: int) -> Iterator[TimingStep]: ...
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedStretch:
     """Which stretch of a session; all that is left out: all that is kept."""
 
     from_ms: int | None = None
@@ -78,7 +78,7 @@ class _Happened:
 
     offset: int
     ms: int
-    moment: Moment | None = None
+    moment: FilmEvent | None = None
 
     def is_between(self, begin: int, end: int) -> bool:
         """Whether it is part of a stretch; what is typed at its beginning is shown behind that."""
@@ -106,7 +106,7 @@ class Recorded:
 
     # ---- which stretch -------------------------------------------------------------------------
 
-    def stretch(self, wanted: Wanted) -> Stretch:
+    def stretch(self, wanted: WantedStretch) -> Stretch:
         """Find what is wanted.
 
         Raises:
@@ -129,7 +129,7 @@ class Recorded:
         """The stretch between two offsets."""
         return Stretch(begin, end, self._ms_at(begin))
 
-    def _of_command(self, wanted: Wanted) -> Stretch:
+    def _of_command(self, wanted: WantedStretch) -> Stretch:
         if wanted.from_ms is not None or wanted.to_ms is not None:
             raise InvalidArgument("command goes without from_ms and to_ms.", hint="Give one or the other.")
         self._file.read_on()
@@ -214,7 +214,7 @@ class Recorded:
                 return screen_of(b64decode(done["screen"]))
         return replace(blank(*self._size_at(offset), offset), approximate=True)
 
-    def moments(self, stretch: Stretch, read: Callable[[int, int], Iterable[bytes]]) -> Iterator[Moment]:
+    def moments(self, stretch: Stretch, read: Callable[[int, int], Iterable[bytes]]) -> Iterator[FilmEvent]:
         """What happens in a stretch; `read(start, end)` gives the bytes."""
         ms, at = stretch.begin_ms, stretch.begin
         latest = stretch.end_ms
@@ -233,7 +233,7 @@ class Recorded:
                 yield from (film.Printed(ms, data) for data in read(at, step.offset))
                 at = max(at, step.offset)
 
-    def _with_told(self, happened: _Happened) -> Moment:
+    def _with_told(self, happened: _Happened) -> FilmEvent:
         """What happened; a change of size with what tmux showed right after it, where it told that."""
         moment = happened.moment
         assert moment
@@ -246,13 +246,13 @@ class Recorded:
         told = replayer.told_screen(self.log, happened.offset, b64encode(packed).decode()) if packed else None
         return replace(moment, told=told)
 
-    def steps(self, begin: int, end: int) -> Iterator[Step]:
+    def steps(self, begin: int, end: int) -> Iterator[TimingStep]:
         """Times of all that was printed between two offsets, rising in both; the last one at the end."""
-        last = Step(begin, 0)
+        last = TimingStep(begin, 0)
         for step in self._times.steps(begin, end):
             if step.offset <= last.offset:
                 continue
-            step = Step(min(step.offset, end), max(step.ms, last.ms), step.known)
+            step = TimingStep(min(step.offset, end), max(step.ms, last.ms), step.known)
             if not step.known:
                 yield from self._guessed(last, step.offset - 1, step.ms)
             yield step
@@ -261,9 +261,9 @@ class Recorded:
             yield guess
             last = guess
         if last.offset < end:
-            yield Step(end, max(last.ms, self._last_written_ms), known=False)
+            yield TimingStep(end, max(last.ms, self._last_written_ms), known=False)
 
-    def _guessed(self, last: Step, end: int, latest_ms: int | None) -> Iterator[Step]:
+    def _guessed(self, last: TimingStep, end: int, latest_ms: int | None) -> Iterator[TimingStep]:
         """What is known of a stretch that the index does not know: when something else happened in it."""
         for each in self._anchors:
             if last.offset < each.offset <= end and last.ms <= each.ms and (latest_ms is None or each.ms <= latest_ms):
@@ -283,13 +283,13 @@ class Recorded:
         return sorted((each for each in found if each.moment), key=lambda each: (each.offset, each.ms))
 
     @cached_property
-    def _anchors(self) -> list[Step]:
+    def _anchors(self) -> list[TimingStep]:
         """Times that are known without the index: by the clock of the machine, which may have been set meanwhile."""
         events = filter(None, map(self._event, Events(self.directory).read()))
         began = (_Happened(each.start, self._since(each.began)) for each in self._commands if each.began is not None)
         ended = (_Happened(each.end, self._since(each.ended)) for each in self._commands if each.ended is not None)
         found = sorted((each.offset, each.ms) for each in chain(events, began, ended) if each.ms > 0)
-        return [Step(offset, ms, known=False) for offset, ms in found]
+        return [TimingStep(offset, ms, known=False) for offset, ms in found]
 
     @property
     def _commands(self) -> list[EndedCommand]:
@@ -339,8 +339,8 @@ class _Moments:
     def __init__(self, recorded: Recorded, stretch: Stretch) -> None:
         self._recorded, self._stretch = recorded, stretch
 
-    def __iter__(self) -> Iterator[Moment]:
-        return self._recorded.moments(self._stretch, _Bytes(self._recorded.log, self._stretch.end).between)
+    def __iter__(self) -> Iterator[FilmEvent]:
+        return self._recorded.moments(self._stretch, _LogBytes(self._recorded.log, self._stretch.end).between)
 
 
 def times_of(recorded: Recorded, stretch: Stretch) -> Iterator[int]:
@@ -348,7 +348,7 @@ def times_of(recorded: Recorded, stretch: Stretch) -> Iterator[int]:
     return (each.ms for each in recorded.moments(stretch, lambda start, end: [b""] if start < end else []))
 
 
-class _Bytes:
+class _LogBytes:
     """Reads on in a log, many small pieces with one look at the file."""
 
     def __init__(self, log: RawLog, end: int) -> None:

@@ -44,7 +44,7 @@ def stretch(request: dict[str, Any], passed: Any = None) -> dict[str, Any] | Non
     from tmuxmcp.record.directory import SessionDirectory
     from tmuxmcp.record.log import RawLog
     from tmuxmcp.record.passed import APART_S, count
-    from tmuxmcp.terminal.replay import Replay, Resize, beginning, blank
+    from tmuxmcp.terminal.replay import Replay, SizeChange, beginning, blank
 
     begun = time.process_time()
     log = RawLog(SessionDirectory(Path(request["session"])))
@@ -58,7 +58,7 @@ def stretch(request: dict[str, Any], passed: Any = None) -> dict[str, Any] | Non
         *place, approximate, size_known = request["blank"]
         start = beginning(*place, size_known=size_known) if approximate else blank(*place)
     resizes = [
-        Resize(offset, cols, rows, told_screen(log, offset, told))
+        SizeChange(offset, cols, rows, told_screen(log, offset, told))
         for offset, cols, rows, told in request["resizes"]
         if offset > start.offset
     ]

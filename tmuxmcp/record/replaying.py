@@ -49,7 +49,7 @@ class Packed:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class ReplayStretch:
     """A part of a log that is to be replayed."""
 
     start: Packed | Blank
@@ -85,7 +85,7 @@ class Replaying(Helper):
         self.limit_s = 600.0 if idle else 60.0
 
     async def replay(
-        self, directory: SessionDirectory, stretch: Stretch, cpu_s: float, passed: str | None = None
+        self, directory: SessionDirectory, stretch: ReplayStretch, cpu_s: float, passed: str | None = None
     ) -> Replayed | None:
         """The screen at the end of a stretch, or where so much processor time is over.
 
@@ -113,7 +113,9 @@ class Replaying(Helper):
             ) from None
 
 
-def request(directory: SessionDirectory, stretch: Stretch, cpu_s: float, passed: str | None = None) -> dict[str, Any]:
+def request(
+    directory: SessionDirectory, stretch: ReplayStretch, cpu_s: float, passed: str | None = None
+) -> dict[str, Any]:
     """What `replayer.stretch` is asked."""
     start = stretch.start
     return {

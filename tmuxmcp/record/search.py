@@ -17,9 +17,9 @@ from anyio import from_thread
 
 from tmuxmcp.contract.results import Match, SearchResult
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.machine.searching import Pattern
+from tmuxmcp.machine.searching import CompiledPattern
 from tmuxmcp.record.log import RawLog
-from tmuxmcp.terminal.plain import Part, ends_full_screen, needs_grid, parts
+from tmuxmcp.terminal.plain import TextPart, ends_full_screen, needs_grid, parts
 from tmuxmcp.terminal.sanitize import sanitize
 
 PIECE = 1 << 20
@@ -42,7 +42,7 @@ SHOWN = 256 * 1024
 
 
 async def search(
-    log: RawLog, cols: int, rows: int, session_id: str, pattern: Pattern, limit: int, context: int
+    log: RawLog, cols: int, rows: int, session_id: str, pattern: CompiledPattern, limit: int, context: int
 ) -> SearchResult:
     """Search all that is kept of a session's log.
 
@@ -83,7 +83,7 @@ class _Search:
     log: RawLog
     cols: int
     rows: int
-    pattern: Pattern
+    pattern: CompiledPattern
     limit: int
     context: int
     found: list[_Found] = field(default_factory=list)
@@ -124,7 +124,7 @@ class _Search:
     def _full(self) -> bool:
         return len(self.found) >= self.limit or self.shown >= SHOWN
 
-    def _search(self, start: int, raw: bytes, part: Part) -> None:
+    def _search(self, start: int, raw: bytes, part: TextPart) -> None:
         text = sanitize(part.text)[0]
         text += "" if text.endswith("\n") else "\n"
         if self._full and not any(found.wanted for found in self.found[-self.context - 1 :]):
@@ -180,7 +180,7 @@ class _Search:
 class _Offsets:
     """Where the lines of a part begin in the log."""
 
-    def __init__(self, start: int, raw: bytes, part: Part, text: str) -> None:
+    def __init__(self, start: int, raw: bytes, part: TextPart, text: str) -> None:
         self._start, self._raw = start, raw
         self._at, self._line = part.start, 0
         # Lines that were moved about, or stand in a string that is left out, are found where the part begins.
@@ -195,7 +195,7 @@ class _Offsets:
         return self._start + self._at
 
 
-def _parts_of(log: RawLog, cols: int, rows: int) -> Iterator[tuple[int, bytes, Part]]:
+def _parts_of(log: RawLog, cols: int, rows: int) -> Iterator[tuple[int, bytes, TextPart]]:
     """The clean text of all that is kept: offset of a piece, the piece, a part of its text."""
     start = at = log.head()
     end, rest, inside = log.size(), b"", False
@@ -223,7 +223,9 @@ def _whole(data: bytes) -> int:
     return cut or (len(data) if len(data) >= HELD else 0)
 
 
-def _parts_of_piece(start: int, piece: bytes, cols: int, rows: int, inside: bool) -> Iterator[tuple[int, bytes, Part]]:
+def _parts_of_piece(
+    start: int, piece: bytes, cols: int, rows: int, inside: bool
+) -> Iterator[tuple[int, bytes, TextPart]]:
     ended = True
     for part in parts(piece, cols, rows, inside=inside):
         if part.text and (ended or part.text != "\n"):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.record.checkpoints import Checkpoints, Kind, Record, unpack
+from tmuxmcp.record.checkpoints import Checkpoints, RecordKind, ScreenRecord, unpack
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Events, Resized
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.meta import Meta
-from tmuxmcp.record.replaying import Blank, Packed, SizeAt, Stretch
+from tmuxmcp.record.replaying import Blank, Packed, ReplayStretch, SizeAt
 
 NOTHING_KNOWN = (80, 24)
 """The size of a session of which nothing but a log is left."""
@@ -22,14 +22,14 @@ class Story:
 
     resizes: tuple[Resized, ...]
     gaps: tuple[int, ...]
-    told: tuple[Record, ...]
+    told: tuple[ScreenRecord, ...]
     checkpoints: Checkpoints
 
     @classmethod
     def of(cls, events: Events, checkpoints: Checkpoints, end: int) -> Story:
         """All of it up to an offset."""
         resizes = tuple(each for each in events.resizes() if each.offset <= end)
-        told = (each for each in checkpoints.records() if each.kind is Kind.TOLD and each.offset <= end)
+        told = (each for each in checkpoints.records() if each.kind is RecordKind.TOLD and each.offset <= end)
         return cls(resizes, tuple(events.gaps(0, end)), tuple(told), checkpoints)
 
     def count(self, offset: int) -> int:
@@ -41,9 +41,9 @@ class Story:
         """Offsets of all that happened."""
         return [*(each.offset for each in self.resizes), *self.gaps]
 
-    def stretch(self, start: Packed | Blank, end: int) -> Stretch:
+    def stretch(self, start: Packed | Blank, end: int) -> ReplayStretch:
         """The part of the log behind a screen, with all that happened there."""
-        return Stretch(start, end, tuple(self._sizes(start.offset)), self.gaps, self.happened)
+        return ReplayStretch(start, end, tuple(self._sizes(start.offset)), self.gaps, self.happened)
 
     def told_at(self, offset: int, cols: int, rows: int) -> bytes | None:
         """What tmux showed right after it took this size at an offset, packed; None: it was not asked."""
@@ -62,7 +62,7 @@ class Story:
         yield from (one for one in told if (one.offset, one.cols, one.rows) not in at_resizes)
 
 
-def _told(checkpoints: Checkpoints, record: Record) -> SizeAt | None:
+def _told(checkpoints: Checkpoints, record: ScreenRecord) -> SizeAt | None:
     value = checkpoints.value(record)
     try:
         known = unpack(value) if value else {}

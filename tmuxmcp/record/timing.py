@@ -12,13 +12,13 @@ from itertools import chain
 
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
-from tmuxmcp.record.timingcodec import BEGINNING, Block, Step
+from tmuxmcp.record.timingcodec import BEGINNING, Block, TimingStep
 from tmuxmcp.record.timingfile import Placed, TimingFile, timing_files
 
-__all__ = ["Step", "Times"]
+__all__ = ["Times", "TimingStep"]
 
 
-def _steps(files: list[TimingFile], before: Callable[[Block], bool]) -> Iterator[Step]:
+def _steps(files: list[TimingFile], before: Callable[[Block], bool]) -> Iterator[TimingStep]:
     """All steps from the last block on that is still before something, and first the moment at which that begins."""
     for newer, file in enumerate(files):
         found = file.last(before)
@@ -30,14 +30,14 @@ def _steps(files: list[TimingFile], before: Callable[[Block], bool]) -> Iterator
     yield from _continued(BEGINNING, chain.from_iterable(each.blocks() for each in reversed(files)))
 
 
-def _continued(last: Step, blocks: Iterator[Placed]) -> Iterator[Step]:
+def _continued(last: TimingStep, blocks: Iterator[Placed]) -> Iterator[TimingStep]:
     yield last
     for _, block in blocks:
         start = block.start
         if start.offset < last.offset or start.ms < last.ms:
             continue  # it cannot be: time and offset only rise
         if (start.offset, start.ms) != (last.offset, last.ms):
-            yield Step(start.offset, start.ms, known=False)
+            yield TimingStep(start.offset, start.ms, known=False)
         yield from block.steps
         last = block.end
 
@@ -70,7 +70,7 @@ class Times:
                 last = step
         return last.offset if self._log.size() == last.offset else None
 
-    def steps(self, start: int, end: int) -> Iterator[Step]:
+    def steps(self, start: int, end: int) -> Iterator[TimingStep]:
         """The steps behind the offset `start`, up to the first at or behind `end`; fewer where the index ends."""
         with timing_files(self._directory) as files:
             for step in _steps(files, lambda block: block.start.offset <= start):

@@ -41,7 +41,7 @@ BLOCK_BYTES = len(MARK) + 2 + 4 + BODY_BYTES
 
 
 @dataclass(frozen=True)
-class Step:
+class TimingStep:
     """So many bytes had been printed, and when."""
 
     offset: int
@@ -52,7 +52,7 @@ class Step:
     """The bytes since the step before came just then; False: at some time between the two, nobody knows when."""
 
 
-BEGINNING = Step(0, 0)
+BEGINNING = TimingStep(0, 0)
 """Nothing was printed before a session was made."""
 
 
@@ -60,14 +60,14 @@ BEGINNING = Step(0, 0)
 class Block:
     """Some steps, one after the other."""
 
-    start: Step
+    start: TimingStep
     """The moment before the first of them."""
-    steps: tuple[Step, ...]
+    steps: tuple[TimingStep, ...]
     length: int
     """Bytes that it takes in the file."""
 
     @property
-    def end(self) -> Step:
+    def end(self) -> TimingStep:
         """The last moment that it tells."""
         return self.steps[-1] if self.steps else self.start
 
@@ -78,7 +78,7 @@ def format_of(beginning: bytes) -> int | None:
     return int(found[1]) if found else None
 
 
-def encode(start: Step, steps: Sequence[Step]) -> bytes:
+def encode(start: TimingStep, steps: Sequence[TimingStep]) -> bytes:
     """Write a block; `steps` rise in time and offset from `start` on, and are few enough for one block."""
     body = bytearray(_number(start.offset) + _number(start.ms))
     before = start
@@ -123,10 +123,10 @@ def _parse(body: bytes, length: int) -> Block | None:
         numbers.append(value)
     if at < 0 or len(numbers) < 2 or len(numbers) % 2:
         return None
-    before = start = Step(numbers[0], numbers[1])
+    before = start = TimingStep(numbers[0], numbers[1])
     steps = []
     for time, more in zip(numbers[2::2], numbers[3::2], strict=True):
-        before = Step(before.offset + more, before.ms + (time >> 1), not time & 1)
+        before = TimingStep(before.offset + more, before.ms + (time >> 1), not time & 1)
         steps.append(before)
     return Block(start, tuple(steps), length)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from tmuxmcp.errors import Unsupported
 from tmuxmcp.machine import locks
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.timingcodec import BEGINNING, FORMAT, HEADER, Step, encode
+from tmuxmcp.record.timingcodec import BEGINNING, FORMAT, HEADER, TimingStep, encode
 from tmuxmcp.record.timingfile import TimingFile, timing_files
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class TimingWriter:
         """Device and number of the file that is written: another session may have its path."""
         self._size = self._before = 0
         """Bytes of that file, and of the one before it."""
-        self._steps: list[Step] = []
+        self._steps: list[TimingStep] = []
         self._start = self._last = BEGINNING
         """The moment before the steps that are to be written; the last that was noted."""
         self._seen = 0
@@ -180,7 +180,7 @@ class TimingWriter:
             self.flush()
 
     def _add(self, offset: int, ms: int, known: bool) -> None:
-        self._last = Step(offset, max(ms, self._last.ms), known)
+        self._last = TimingStep(offset, max(ms, self._last.ms), known)
         self._steps.append(self._last)
         self._skipped = False
 

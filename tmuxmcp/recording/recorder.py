@@ -22,12 +22,12 @@ from tmuxmcp.contract.call import Call, Progress, no_progress
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import IoError, RecordingState, TimedOut, TmuxMcpError
 from tmuxmcp.machine import locks
-from tmuxmcp.programs.machine import MOST_INSIDE, Machine
+from tmuxmcp.programs.machine import MOST_INSIDE, MachineWork
 from tmuxmcp.record import exporting, recordingnote
 from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import LIMIT_BYTES, RecordingTold
-from tmuxmcp.record.exporting import Options
+from tmuxmcp.record.exporting import ExportOptions
 from tmuxmcp.record.recordingnote import RecordingNote, begun, reserve_beside
 from tmuxmcp.record.recordings import Stretch
 from tmuxmcp.recording import recordings
@@ -53,7 +53,7 @@ COARSE = "No server that stays writes down when what is printed: times are those
 class Recorder:
     """The recordings of one broker's sessions."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: MachineWork) -> None:
         self._machine = machine
         self.most_bytes = exporting.MOST_BYTES
         """Of a recording's file."""
@@ -177,7 +177,7 @@ class Recorder:
             lost = begin - note.begin
             remarks.append(f"Its first {lost:,} bytes of output are no longer kept (log_max_bytes); it begins behind.")
         full_at = min(self.most_bytes, MOST_INSIDE) if note.path and self._machine.is_inside else self.most_bytes
-        options = Options(note.film, idle_limit_ms=note.idle_limit_ms, typed=note.input, full_at=full_at)
+        options = ExportOptions(note.film, idle_limit_ms=note.idle_limit_ms, typed=note.input, full_at=full_at)
         start = None
         if begin:
             with suppress(TmuxMcpError):  # it is then drawn as well as can be, and said to be approximate

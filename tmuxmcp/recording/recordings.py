@@ -16,10 +16,10 @@ from tmuxmcp.errors import ResourceLimit, TimedOut
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import process
 from tmuxmcp.programs.inside import home
-from tmuxmcp.programs.machine import Machine
+from tmuxmcp.programs.machine import MachineWork
 from tmuxmcp.record import exporting
-from tmuxmcp.record.exporting import Exported, Options
-from tmuxmcp.record.recordings import Recorded, Stretch, Wanted
+from tmuxmcp.record.exporting import Exported, ExportOptions
+from tmuxmcp.record.recordings import Recorded, Stretch, WantedStretch
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.past import screen_at
 from tmuxmcp.sessions.session import Session
@@ -38,7 +38,9 @@ TRIES = 6
 MAIN = "import sys; sys.path[:] = sys.argv[1:]; from tmuxmcp.record import exporting; exporting.main()"
 
 
-async def export(session: Session, asked: q.ExportRecording, machine: Machine, call: Call) -> r.ExportRecordingResult:
+async def export(
+    session: Session, asked: q.ExportRecording, machine: MachineWork, call: Call
+) -> r.ExportRecordingResult:
     """Write a stretch of a session to a file.
 
     Raises:
@@ -49,7 +51,7 @@ async def export(session: Session, asked: q.ExportRecording, machine: Machine, c
     stretch, note = await _stretch(session, asked)
     start = await screen_at(session, stretch.begin) if stretch.begin else None
     idle_limit_ms = None if asked.idle_limit_s is None else round(asked.idle_limit_s * 1000)
-    options = Options(asked.format, asked.speed, idle_limit_ms)
+    options = ExportOptions(asked.format, asked.speed, idle_limit_ms)
     with exporting.staged(session.directory, f".{secrets.token_hex(8)}.new") as file:
         exported = await made(session, stretch, options, file, start, call.progress)
         if asked.path:
@@ -89,7 +91,7 @@ async def newest(session: Session, most_bytes: int, call: Call) -> Cast:
         stretch = await anyio.to_thread.run_sync(recorded.of_output, begin, end)
         start = await screen_at(session, begin) if begin else None
         with exporting.staged(session.directory, f".{secrets.token_hex(8)}.new") as file:
-            exported = await made(session, stretch, Options("cast", mark=mark), file, start, call.progress)
+            exported = await made(session, stretch, ExportOptions("cast", mark=mark), file, start, call.progress)
             if exported.bytes <= most_bytes:
                 return Cast(await anyio.to_thread.run_sync(file.read_bytes), begin, end, first)
         begin = end - (end - begin) * min(most_bytes * 4 // 5, exported.bytes // 2) // exported.bytes
@@ -101,7 +103,7 @@ async def _stretch(session: Session, asked: q.ExportRecording) -> tuple[Stretch,
     look = await nextprompt.at_rest(session)
     session.save_checkpoint()
     recorded = Recorded(session.directory, session.times)
-    wanted = Wanted(asked.from_ms, asked.to_ms, asked.command)
+    wanted = WantedStretch(asked.from_ms, asked.to_ms, asked.command)
     if asked.command is None or asked.from_ms is not None or asked.to_ms is not None:
         return await anyio.to_thread.run_sync(recorded.stretch, wanted), None
     start, end, note = commandresults.output_of(session, look, asked.command)
@@ -109,7 +111,7 @@ async def _stretch(session: Session, asked: q.ExportRecording) -> tuple[Stretch,
 
 
 async def made(
-    session: Session, stretch: Stretch, options: Options, to: Path, start: Snapshot | None, progress: Progress
+    session: Session, stretch: Stretch, options: ExportOptions, to: Path, start: Snapshot | None, progress: Progress
 ) -> Exported:
     """Have the file made; cancelled, the process is ended.
 

@@ -26,7 +26,7 @@ from tmuxmcp.machine import proc
 from tmuxmcp.machine.locks import held, open_lock, take
 from tmuxmcp.readiness.kernel import Waiting
 from tmuxmcp.record.events import Adopted
-from tmuxmcp.record.levels import Level, Stage
+from tmuxmcp.record.levels import AdoptionStage, Level
 from tmuxmcp.sessions.levels import identity
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
@@ -162,7 +162,7 @@ async def _adopt(session: Session, pane: Pane, look: Look, condition: str) -> No
         nonce,
         look.level.number + 1,
         look.size,
-        Stage.ASKED,
+        AdoptionStage.ASKED,
         where="remote",
         carrier=_foreground(look),
         pid=_waits(look),
@@ -206,7 +206,12 @@ async def _from_answer(session: Session, pane: Pane, level: Level) -> None:
         raise await _give_up(session, pane, level, "Nothing answered that a shell of ours would be.")
     kind = adoption.who(mark.who)
     level = replace(
-        level, stage=Stage.ANSWERED, kind=kind.name, version=kind.version, dialect=kind.dialect or "", answer=mark.who
+        level,
+        stage=AdoptionStage.ANSWERED,
+        kind=kind.name,
+        version=kind.version,
+        dialect=kind.dialect or "",
+        answer=mark.who,
     )
     if kind.dialect is None:
         raise await _give_up(session, pane, level, f"{kind.name} {kind.version} is too old for our marks.", waits=kind)
@@ -247,7 +252,7 @@ async def _from_body(session: Session, pane: Pane, level: Level) -> None:
     if answered is None:
         raise await _give_up(session, pane, level, f"{level.kind} shows no prompt with our marks.")
     await _free(session, pane)
-    session.put_level(replace(level, stage=Stage.ADOPTED))
+    session.put_level(replace(level, stage=AdoptionStage.ADOPTED))
     await session.scan()
     session.events.append(Adopted(iso(time.time()), session.log.size(), level.number, level.kind, level.where))
     session.save_checkpoint()
@@ -269,7 +274,7 @@ async def _until(session: Session, met: Callable[[Scan], bool], far: bool) -> Lo
 
 
 async def _give_up(
-    session: Session, pane: Pane, level: Level, why: str, *, waits: adoption.Kind | None = None
+    session: Session, pane: Pane, level: Level, why: str, *, waits: adoption.ShellKind | None = None
 ) -> AdoptionFailed:
     """Let go of a shell that cannot be adopted.
 
@@ -324,7 +329,7 @@ def _waits(look: Look) -> int | None:
     return process.pid if process and not look.verdict.hidden and look.far is None else None
 
 
-def _placed(level: Level, kind: adoption.Kind, own: int | None) -> Level | None:
+def _placed(level: Level, kind: adoption.ShellKind, own: int | None) -> Level | None:
     """The level with the process that answered; None: another one than the kernel says was in front.
 
     Args:
@@ -422,7 +427,7 @@ def _calls_itself(pid: int, number: int) -> bool:
     return False
 
 
-def _is_called(pid: int, kind: adoption.Kind) -> bool:
+def _is_called(pid: int, kind: adoption.ShellKind) -> bool:
     with suppress(OSError):
         name = proc.name(pid).lstrip("-")
         return name in SHELLS and (name == kind.name or kind.name not in ("bash", "zsh", "fish"))

@@ -471,7 +471,7 @@ async def _listen_no_more(session: Session, scan: Scan, pane: Pane, condition: s
     return bool(await _marked(session, refused))
 
 
-def _kind(level: Level) -> adoption.Kind:
+def _kind(level: Level) -> adoption.ShellKind:
     """What a shell that was adopted has said of itself."""
     return adoption.who(level.answer)
 

@@ -51,7 +51,7 @@ class Project:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _ClosedPlace:
     path: str
     what: str
     whole: bool = True
@@ -134,7 +134,7 @@ def directories_to_hide(files: Iterable[str]) -> list[str]:
 
 def _why_closed(real: str, above: list[Identity], ours: Iterable[str]) -> str | None:
     homes = list(_homes(real))
-    for place in (*_places(homes), *(_Place(each, "which is tmuxmcp's own") for each in ours)):
+    for place in (*_places(homes), *(_ClosedPlace(each, "which is tmuxmcp's own") for each in ours)):
         for chain in _chains(place.path):
             if above[0] in chain:
                 return f"it is or holds {place.path}, {place.what}"
@@ -146,25 +146,25 @@ def _why_closed(real: str, above: list[Identity], ours: Iterable[str]) -> str | 
     return "it belongs to the system" if nearest in system else None
 
 
-def _places(homes: list[str]) -> Iterator[_Place]:
+def _places(homes: list[str]) -> Iterator[_ClosedPlace]:
     for home in homes:
-        yield _Place(home, "a home directory", whole=False)
+        yield _ClosedPlace(home, "a home directory", whole=False)
         for name in _names(home):
             if name.startswith(".") or name in ("bin", "Library"):
-                yield _Place(os.path.join(home, name), "where settings, keys or programs lie")
+                yield _ClosedPlace(os.path.join(home, name), "where settings, keys or programs lie")
     for top in _temporary():
-        yield _Place(top, "where everybody's temporary files lie", whole=False)
+        yield _ClosedPlace(top, "where everybody's temporary files lie", whole=False)
         for name in _names(top):
             if name.startswith((".", "tmux-", "ssh-")):
-                yield _Place(os.path.join(top, name), "where sockets of other programs lie")
+                yield _ClosedPlace(os.path.join(top, name), "where sockets of other programs lie")
     for top in HOMES:
-        yield _Place(top, "where home directories lie", whole=False)
+        yield _ClosedPlace(top, "where home directories lie", whole=False)
     for path in os.get_exec_path():
-        yield _Place(os.path.abspath(path), "where programs are looked for (PATH)")
+        yield _ClosedPlace(os.path.abspath(path), "where programs are looked for (PATH)")
     for path in (sys.prefix, sys.base_prefix):
-        yield _Place(path, "where Python lies that runs tmuxmcp")
+        yield _ClosedPlace(path, "where Python lies that runs tmuxmcp")
     for path in sys.path:
-        yield _Place(os.path.abspath(path), "where Python modules are looked for", whole=False)
+        yield _ClosedPlace(os.path.abspath(path), "where Python modules are looked for", whole=False)
 
 
 def _homes(real: str) -> Iterator[str]:

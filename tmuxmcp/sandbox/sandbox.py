@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 
-from tmuxmcp.contract.limits import Level, Wish
+from tmuxmcp.contract.limits import SandboxLevel, SandboxWish
 from tmuxmcp.errors import Unsupported
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.sandbox import bubblewrap, landlock, namespaces, seccomp
 from tmuxmcp.sandbox.project import Identity
 
-WISHES: tuple[Wish, ...] = ("none", "auto", "required")
+WISHES: tuple[SandboxWish, ...] = ("none", "auto", "required")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Around:
 class Sandbox:
     """What is done for a sandbox."""
 
-    level: Level = "none"
+    level: SandboxLevel = "none"
     confine: list[tuple[str, str]] = field(default_factory=list)
     """Words of `confine.py`, for what becomes the program."""
     wrapper: list[str] = field(default_factory=list)
@@ -58,14 +58,14 @@ class Sandbox:
 NO_SANDBOX = Sandbox()
 
 
-def tighter(one: Wish, other: Wish) -> Wish:
+def tighter(one: SandboxWish, other: SandboxWish) -> SandboxWish:
     """The stricter wish: a caller cannot get out of what the settings say."""
     return max(one, other, key=WISHES.index)
 
 
-def meets(level: Level, wish: Wish) -> bool:
+def meets(level: SandboxLevel, wish: SandboxWish) -> bool:
     """Whether a session of this level is what the settings want."""
-    short: dict[Wish, tuple[Level, ...]] = {
+    short: dict[SandboxWish, tuple[SandboxLevel, ...]] = {
         "none": (),
         "auto": ("none",),
         "required": ("none", "limits", "landlock"),
@@ -73,7 +73,7 @@ def meets(level: Level, wish: Wish) -> bool:
     return level not in short[wish]
 
 
-def best() -> Level:
+def best() -> SandboxLevel:
     """The best level that this machine can do; each is tried, which takes some milliseconds, once."""
     if not why_no_bubblewrap():
         return "bubblewrap"
@@ -119,7 +119,7 @@ def describe() -> str:
     return f"{level}: namespaces of its own, users' as well; no switch of the kernel can be written to"
 
 
-def choose(wish: Wish, level: Level | None = None) -> Level:
+def choose(wish: SandboxWish, level: SandboxLevel | None = None) -> SandboxLevel:
     """The level that is reached.
 
     Raises:
@@ -137,14 +137,14 @@ def choose(wish: Wish, level: Level | None = None) -> Level:
     return level
 
 
-def _falls_short(level: Level) -> str:
+def _falls_short(level: SandboxLevel) -> str:
     """Why a level is not what `required` asks for; empty: it is."""
     if level == "bubblewrap":
         return _why_no_filter()
     return why_no_bubblewrap() or "bubblewrap was not taken"
 
 
-def _remedy(level: Level) -> str:
+def _remedy(level: SandboxLevel) -> str:
     """What would make a better level possible, as the beginning of a choice; empty: nothing."""
     if level == "bubblewrap":
         return ""
@@ -153,7 +153,7 @@ def _remedy(level: Level) -> str:
     return f"{' and '.join(todo) or 'allow user namespaces'}, or "
 
 
-def plan(level: Level, around: Around) -> Sandbox:
+def plan(level: SandboxLevel, around: Around) -> Sandbox:
     """What has to be done."""
     if level == "none":
         return NO_SANDBOX

@@ -10,7 +10,7 @@ from collections.abc import Container
 from contextlib import suppress
 from pathlib import Path
 
-from tmuxmcp.contract.limits import Level, Wish
+from tmuxmcp.contract.limits import SandboxLevel, SandboxWish
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import PolicyDenied
 from tmuxmcp.launch import launch
@@ -58,7 +58,7 @@ class Boundary:
         settings = self.settings
         return [str(path) for path in (settings.state_dir, launch.PACKAGE.parent, *settings.own_files)]
 
-    def level(self, wish: Wish = "none") -> Level:
+    def level(self, wish: SandboxWish = "none") -> SandboxLevel:
         """The level of what a caller wants confined so much at least.
 
         Raises:

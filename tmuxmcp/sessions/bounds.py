@@ -6,11 +6,11 @@ import os
 from dataclasses import field, fields
 from typing import Any, get_args
 
-from tmuxmcp.contract.limits import SHORTCOMINGS, Level, Limits
+from tmuxmcp.contract.limits import SHORTCOMINGS, Limits, SandboxLevel
 from tmuxmcp.contract.results import AppliedLimit, KeptBy
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import cgroup, inherited
-from tmuxmcp.machine.inherited import NO_MARK, Mark
+from tmuxmcp.machine.inherited import NO_MARK, LimitMark
 from tmuxmcp.machine.limits import rlimits
 from tmuxmcp.machine.processes import now_s
 
@@ -27,9 +27,9 @@ class SessionBounds:
     kept_by: dict[str, KeptBy] = field(default_factory=dict)
     groups: list[str] = field(default_factory=list)
     """Directories of its control groups."""
-    mark: Mark = NO_MARK
+    mark: LimitMark = NO_MARK
     """By which its processes are found that have left everything else."""
-    sandbox: Level = "none"
+    sandbox: SandboxLevel = "none"
     born_s: float = 0
     """When it was made, by `processes.now_s`: none of its processes is older."""
 
@@ -42,7 +42,7 @@ class SessionBounds:
         """
         try:
             known = {each.name: values[each.name] for each in fields(cls) if each.name in values}
-            if known.get("sandbox") not in get_args(Level):
+            if known.get("sandbox") not in get_args(SandboxLevel):
                 known.pop("sandbox", None)
             signals, queues = values.get("mark", NO_MARK)
             return cls(**{**known, "mark": (signals, queues)})
@@ -75,7 +75,7 @@ class SessionBounds:
         return " ".join(said) or None
 
 
-def bind(limits: Limits, key: str, server: int, sandbox: Level) -> SessionBounds:
+def bind(limits: Limits, key: str, server: int, sandbox: SandboxLevel) -> SessionBounds:
     """Make a session's groups, and say who keeps which limit.
 
     Args:

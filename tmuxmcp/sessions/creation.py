@@ -16,7 +16,7 @@ from typing import Any
 
 import anyio
 
-from tmuxmcp.contract.limits import WRAPPED, Level, Limits
+from tmuxmcp.contract.limits import WRAPPED, Limits, SandboxLevel
 from tmuxmcp.contract.requests import CreateSession
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import iso
@@ -151,7 +151,7 @@ class Creation:
             args = args or list(settings.program_args)
         session_id = name or f"sess_{secrets.token_hex(4)}"
         where, notice = find_cwd("~" if destination else request.cwd or settings.cwd), None
-        level: Level = "none"
+        level: SandboxLevel = "none"
         if not destination and (request.sandbox, settings.sandbox) != ("none", "none"):
             level = await anyio.to_thread.run_sync(self._boundary.level, request.sandbox)
         elif destination and settings.sandbox != "none":
@@ -290,7 +290,7 @@ class Creation:
         directory = make_directory(self.registry.state_dir, session_id, generation_of(there, before) if before else 0)
         return directory, generation_of(directory, None)
 
-    def _sandbox(self, level: Level, writable: dict[str, Identity], directory: SessionDirectory) -> Sandbox:
+    def _sandbox(self, level: SandboxLevel, writable: dict[str, Identity], directory: SessionDirectory) -> Sandbox:
         """What is done for a sandbox; makes the directory that is the session's own in it."""
         if level == "none":
             return Sandbox()

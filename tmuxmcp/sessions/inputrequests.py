@@ -13,7 +13,7 @@ import anyio
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import IoError
 from tmuxmcp.record.events import Answered, Asked
-from tmuxmcp.record.inputrequests import Answer, Became, InputRequest, InputRequests
+from tmuxmcp.record.inputrequests import Became, InputRequest, InputRequests, RequestAnswer
 from tmuxmcp.record.log import wake
 from tmuxmcp.sessions.session import Session
 
@@ -52,7 +52,7 @@ def settle(session: Session, request_id: str, outcome: Became, by: str = "", via
         IoError
     """
     now = time.time()
-    if not of(session).settle(request_id, Answer(outcome, by, via, now)):
+    if not of(session).settle(request_id, RequestAnswer(outcome, by, via, now)):
         return False
     session.events.append(Answered(iso(now), session.log.size(), request_id, outcome, by, via))
     wake(session.log.path)
@@ -71,7 +71,7 @@ def waiting(session: Session) -> list[InputRequest]:
     return found
 
 
-async def answered(session: Session, request: InputRequest, limit_s: float) -> Answer | None:
+async def answered(session: Session, request: InputRequest, limit_s: float) -> RequestAnswer | None:
     """Wait until a request is settled; None: it still waits when the time is up.
 
     Raises:
@@ -94,7 +94,7 @@ async def answered(session: Session, request: InputRequest, limit_s: float) -> A
                 await change.wait()
 
 
-def now(session: Session, request: InputRequest) -> Answer | None:
+def now(session: Session, request: InputRequest) -> RequestAnswer | None:
     """What became of a request; None: it waits. What is over by now is settled.
 
     Raises:
@@ -104,7 +104,7 @@ def now(session: Session, request: InputRequest) -> Answer | None:
     answer = requests.answer(request.id)
     if answer is None and (why := _over(session, request)):
         settle(session, request.id, why)
-        answer = requests.answer(request.id) or Answer(why)
+        answer = requests.answer(request.id) or RequestAnswer(why)
     return answer
 
 

@@ -17,12 +17,12 @@ from tmuxmcp.record.log import wake
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import leases
 from tmuxmcp.tmux.held import Lease, taken_error, user_name
-from tmuxmcp.tmux.leases import Client, How
+from tmuxmcp.tmux.leases import AttachedClient, GivesBack
 
 ATTACHES_S = 10.0
 """How long a terminal client may take to attach, after it has taken a session."""
 
-Reason = Literal["release", "detach", "timeout"]
+ReleaseReason = Literal["release", "detach", "timeout"]
 
 
 def refuse(session: Session) -> None:
@@ -55,7 +55,7 @@ async def take(session: Session, via: str, pid: int = 0, *, tty: str = "", key: 
         raise taken_error(session.id, before)
     again = before and before.since_s
     lease = Lease(by, via, again or int(now_s * 1000) / 1000, pid)
-    how = How(session.log.path, tty, key)
+    how = GivesBack(session.log.path, tty, key)
     if not await leases.take(session.tmux, pane, lease, before, how=how, now_s=now_s):
         await session.alive()
         refuse(session)
@@ -67,7 +67,7 @@ async def take(session: Session, via: str, pid: int = 0, *, tty: str = "", key: 
     return lease
 
 
-async def release(session: Session, reason: Reason = "release", *, page: int = 0) -> Lease | None:
+async def release(session: Session, reason: ReleaseReason = "release", *, page: int = 0) -> Lease | None:
     """Give a session back; None: nobody held it.
 
     Args:
@@ -105,7 +105,9 @@ async def settle(session: Session, timeout_s: float) -> Lease | None:
     return await release(session, reason) if reason else None
 
 
-def lapsed(lease: Lease, held_at_s: float, attached: Iterable[Client], now_s: float, timeout_s: float) -> Reason | None:
+def lapsed(
+    lease: Lease, held_at_s: float, attached: Iterable[AttachedClient], now_s: float, timeout_s: float
+) -> ReleaseReason | None:
     """Why a lease is over; None: it is not. Pure.
 
     Args:

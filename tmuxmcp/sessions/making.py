@@ -18,7 +18,7 @@ import anyio
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.locks import if_free
-from tmuxmcp.record.checkpoints import Checkpoints, Kind
+from tmuxmcp.record.checkpoints import Checkpoints, RecordKind
 from tmuxmcp.record.replaying import Blank, Packed, Replaying
 from tmuxmcp.record.story import Story, beginning
 from tmuxmcp.sessions.registry import Registry
@@ -201,7 +201,7 @@ def _begin(
 def _add(checkpoints: Checkpoints, reached: Reached) -> None:
     assert reached.screen, "something was replayed"
     cost_ms, screen = round(reached.cost_s * 1000), reached.screen
-    checkpoints.add(Kind.SCREEN, screen.offset, screen.screen, cost_ms=cost_ms, happened=reached.happened)
+    checkpoints.add(RecordKind.SCREEN, screen.offset, screen.screen, cost_ms=cost_ms, happened=reached.happened)
     reached.cost_s = 0.0
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from tmuxmcp.errors import InvalidArgument, IoError, NotRetained, TimedOut
-from tmuxmcp.record.checkpoints import Checkpoints, Kind, screen_of
+from tmuxmcp.record.checkpoints import Checkpoints, RecordKind, screen_of
 from tmuxmcp.record.replaying import Blank, Packed, Replaying
 from tmuxmcp.record.story import Story, beginning
 from tmuxmcp.terminal.snapshot import Snapshot
@@ -100,7 +100,7 @@ class Past:
             self._kept.keep(key, start, story)
             if start.offset < offset and done.whole:  # else it is not known what it took
                 happened, cost_ms = story.count(start.offset), round(done.cpu_s * 1000)
-                checkpoints.add(Kind.SCREEN, start.offset, start.screen, cost_ms=cost_ms, happened=happened)
+                checkpoints.add(RecordKind.SCREEN, start.offset, start.screen, cost_ms=cost_ms, happened=happened)
         return start
 
     @property

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from tmuxmcp.contract.limits import Level, Limits
+from tmuxmcp.contract.limits import Limits, SandboxLevel
 from tmuxmcp.contract.requests import CreateSession
 from tmuxmcp.errors import InvalidArgument, Unsupported
 from tmuxmcp.latedataclass import dataclass
@@ -152,9 +152,9 @@ def _gives_a_command(option: str) -> bool:
     return option.startswith("-") and "c" in option
 
 
-def rank(level: Level) -> int:
+def rank(level: SandboxLevel) -> int:
     """How much a sandbox keeps apart."""
-    return get_args(Level).index(level)
+    return get_args(SandboxLevel).index(level)
 
 
 def _of(session: Session, look: Look) -> dict[str, Any]:

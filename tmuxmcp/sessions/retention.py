@@ -27,7 +27,7 @@ YOUNG_S = 60
 
 
 @dataclass(frozen=True)
-class Wish:
+class RetentionWish:
     """What is to go: what the settings say, else what is older than a time or named. Pinned files always stay."""
 
     retention_days: float = 0
@@ -61,7 +61,7 @@ class Kept:
     last_s: float
 
 
-def removals(state_dir: Path, wish: Wish, live: Collection[str], *, look_only: bool = False) -> list[Removal]:
+def removals(state_dir: Path, wish: RetentionWish, live: Collection[str], *, look_only: bool = False) -> list[Removal]:
     """What has to go.
 
     Args:
@@ -97,7 +97,7 @@ def disk_use(path: Path) -> int:
     return total
 
 
-def _due(there: Sequence[Kept], wish: Wish, total: int, look_only: bool) -> Iterator[Removal]:
+def _due(there: Sequence[Kept], wish: RetentionWish, total: int, look_only: bool) -> Iterator[Removal]:
     """Of sessions that are over, oldest first, those that have to go."""
     now = time.time()
     for each in there:
@@ -109,7 +109,7 @@ def _due(there: Sequence[Kept], wish: Wish, total: int, look_only: bool) -> Iter
         yield Removal(each.directory, each.last_s, bytes, why)
 
 
-def _why(age_s: float, total: int, wish: Wish) -> str:
+def _why(age_s: float, total: int, wish: RetentionWish) -> str:
     """Why a session of this age has to go; empty: it may stay."""
     if wish.older_than_s is not None:
         return f"it is older than {wish.older_than_s:g} s" if age_s > wish.older_than_s else ""

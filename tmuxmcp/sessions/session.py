@@ -34,7 +34,7 @@ from tmuxmcp.record.cursors import Cursors
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.ending import WhyEnded
 from tmuxmcp.record.events import Events, GivenBack, Input, LeftShell, Resized, SizeUnknown
-from tmuxmcp.record.excerpt import Reader
+from tmuxmcp.record.excerpt import LogReader
 from tmuxmcp.record.generations import generation_of
 from tmuxmcp.record.holdings import Holding, holdings
 from tmuxmcp.record.levels import Level
@@ -224,9 +224,9 @@ class Session:
         return self.meta.scrollback_lines if lines is None else lines
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> LogReader:
         """Makes clean text of its log."""
-        return Reader(self.log, self.cols, self.rows, self._places)
+        return LogReader(self.log, self.cols, self.rows, self._places)
 
     @property
     def lease(self) -> Lease | None:

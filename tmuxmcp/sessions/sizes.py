@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import anyio
 
-from tmuxmcp.record.checkpoints import Checkpoints, Kind, pack
+from tmuxmcp.record.checkpoints import Checkpoints, RecordKind, pack
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.looked import FORMAT, looked
@@ -60,5 +60,5 @@ async def _keep(session: Session, offset: int, printed: list[str]) -> None:
     told, checkpoints = pack(looked(printed)), Checkpoints(session.directory)
     for pause_s in LOCK_PAUSES_S:
         await anyio.sleep(pause_s)
-        if checkpoints.add(Kind.TOLD, offset, told, cost_ms=0, happened=0):
+        if checkpoints.add(RecordKind.TOLD, offset, told, cost_ms=0, happened=0):
             return

@@ -46,12 +46,12 @@ async def _told_by_tmux(session: Session) -> Snapshot | None:
 
 
 def _drawn_from_log(session: Session) -> Snapshot:
-    from tmuxmcp.terminal.replay import Replay, Resize, beginning, blank  # late: it brings the emulator
+    from tmuxmcp.terminal.replay import Replay, SizeChange, beginning, blank  # late: it brings the emulator
 
     end = session.log.size()
     start = max(session.log.head(), end - REBUILT_BYTES)
     size = (session.meta.cols, session.meta.rows) if start == 0 else (session.cols, session.rows)
-    resizes = [Resize(each.offset, each.cols, each.rows) for each in session.events.resizes()]
+    resizes = [SizeChange(each.offset, each.cols, each.rows) for each in session.events.resizes()]
     begin = beginning(*size, start) if start else blank(*size)
     replay = Replay(begin, resizes, session.gaps(start, end))
     for data in session.log.pieces(start, end):

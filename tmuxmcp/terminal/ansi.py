@@ -14,7 +14,7 @@ from tmuxmcp.terminal.sgr import restyled
 from tmuxmcp.terminal.snapshot import PLAIN, Style
 from tmuxmcp.terminal.styledforward import styled_forward
 from tmuxmcp.terminal.styledrows import StyledRows
-from tmuxmcp.terminal.styledtext import Palette, joined, sanitized
+from tmuxmcp.terminal.styledtext import StyleLetters, joined, sanitized
 from tmuxmcp.terminal.textgrid import Unusual
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class _StyledCleaner(Cleaner):
 
     def __init__(self, cols: int, rows: int, style: Style) -> None:
         super().__init__(cols, rows)
-        self.palette = Palette()
+        self.palette = StyleLetters()
         self._letter = self.palette.letter(style)
         self._indent = 0
         """Blanks that come next and are of no style: nobody printed them."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from math import isfinite
 from typing import Any, Literal
 
-from tmuxmcp.terminal.film import Exited, Film, Marked, Moment, Printed, Resized, Typed
+from tmuxmcp.terminal.film import Exited, Film, FilmEvent, Marked, Printed, Resized, Typed
 from tmuxmcp.terminal.redraw import redraw
 from tmuxmcp.terminal.replay import blank
 
@@ -165,7 +165,7 @@ def _size(header: dict[str, Any]) -> tuple[int, int]:
     return cols, rows
 
 
-def _moments(header: dict[str, Any], lines: Iterable[tuple[int, str]]) -> Iterator[Moment]:
+def _moments(header: dict[str, Any], lines: Iterable[tuple[int, str]]) -> Iterator[FilmEvent]:
     seconds, latest = 0.0, 0
     for number, line in lines:
         if not line.strip() or (line.startswith("#") and header["version"] == 3):
@@ -190,7 +190,7 @@ def _read_event(line: str, number: int) -> tuple[float, str, str]:
     raise ValueError(f"line {number} is no [time, code, data]")
 
 
-def _moment(ms: int, code: str, data: str, number: int) -> Moment | None:
+def _moment(ms: int, code: str, data: str, number: int) -> FilmEvent | None:
     match code:
         case "o":
             return Printed(ms, data.encode("utf-8", "replace"))

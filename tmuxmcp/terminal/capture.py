@@ -52,7 +52,7 @@ def _after(style: Style, params: str) -> Style:
     return restyled(style, OVERLINE.sub("53", params))
 
 
-class _Row(NamedTuple):
+class _CapturedRow(NamedTuple):
     """One row that was read."""
 
     begins: tuple[Style, bool]
@@ -71,7 +71,7 @@ class KnownRows:
     """The rows of one capture; those that stand in the next one as well are not read again."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, _Row] = {}
+        self._rows: dict[str, _CapturedRow] = {}
 
     def styled(self, lines: Iterable[str]) -> list[Styled]:
         """Read the rows of one capture."""
@@ -83,8 +83,8 @@ class KnownRows:
         stretches = [Reverse(number, col, text) for number, row in enumerate(rows) for col, text in row.reversed]
         return Capture([row.text for row in rows], stretches, any(row.sanitized for row in rows))
 
-    def _read(self, lines: Iterable[str]) -> list[_Row]:
-        known: dict[str, _Row] = {}
+    def _read(self, lines: Iterable[str]) -> list[_CapturedRow]:
+        known: dict[str, _CapturedRow] = {}
         rows = []
         carried = (PLAIN, False)
         for line in lines:
@@ -108,7 +108,7 @@ def parse_capture(lines: Iterable[str]) -> Capture:
     return KnownRows().capture(lines)
 
 
-def _read_row(line: str, begins: tuple[Style, bool]) -> _Row:
+def _read_row(line: str, begins: tuple[Style, bool]) -> _CapturedRow:
     """Read one row, into which this carries over."""
     style, drawing = begins
     stretches: list[tuple[Style, str]] = []
@@ -125,7 +125,7 @@ def _read_row(line: str, begins: tuple[Style, bool]) -> _Row:
         stretches = [(style, line.translate(LINE_DRAWING) if drawing else line)]
     styled = _tidy(stretches)
     clean, changed = sanitize("".join([text for _, text in styled]).rstrip())
-    return _Row(begins, (style, drawing), styled, clean, changed, _reversed(styled))
+    return _CapturedRow(begins, (style, drawing), styled, clean, changed, _reversed(styled))
 
 
 def _tidy(stretches: list[tuple[Style, str]]) -> Styled:

@@ -61,7 +61,7 @@ class Exited:
     """As a shell has it: 128 and the number of a signal that ended it."""
 
 
-Moment = Printed | Typed | Resized | Marked | Exited
+FilmEvent = Printed | Typed | Resized | Marked | Exited
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Film:
     """When the film begins: the first moment may come later."""
     end_ms: int
     """When it ends: nothing happens after the last moment."""
-    moments: Iterable[Moment]
+    moments: Iterable[FilmEvent]
     """Rising in time."""
     title: str = ""
     """Name of the session."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tmuxmcp.terminal.asciicast import Utf8
-from tmuxmcp.terminal.film import Exited, Film, Marked, Moment, Printed, Resized, Typed
+from tmuxmcp.terminal.film import Exited, Film, FilmEvent, Marked, Printed, Resized, Typed
 from tmuxmcp.terminal.frames import Projector
 from tmuxmcp.terminal.snapshot import Snapshot
 
@@ -25,7 +25,7 @@ def as_jsonl(film: Film) -> Iterator[bytes]:
     size = {"cols": film.start.cols, "rows": film.start.rows}
     facts = {"title": film.title, "term": film.term, "times_known": film.times_known}
     yield _line(film, film.begin_ms, {"event": "start", **size, **facts})
-    printed, typed, shown = Utf8(), Utf8(), _Shown(film.start)
+    printed, typed, shown = Utf8(), Utf8(), _FilmScreen(film.start)
     yield _line(film, film.begin_ms, shown.screen(film.begin_ms))
     for each in film.moments:
         if shown.is_due(each.ms):
@@ -38,7 +38,7 @@ def as_jsonl(film: Film) -> Iterator[bytes]:
     yield _line(film, film.end_ms, {"event": "end"})
 
 
-def _told(moment: Moment, printed: Utf8, typed: Utf8) -> dict[str, Any] | None:
+def _told(moment: FilmEvent, printed: Utf8, typed: Utf8) -> dict[str, Any] | None:
     match moment:
         case Printed(_, data):
             text = printed.text(data)
@@ -54,7 +54,7 @@ def _told(moment: Moment, printed: Utf8, typed: Utf8) -> dict[str, Any] | None:
             return {"event": "exit", "exit_code": exit_code}
 
 
-class _Shown:
+class _FilmScreen:
     """The screen of a film as it goes on."""
 
     def __init__(self, start: Snapshot) -> None:
@@ -62,7 +62,7 @@ class _Shown:
         self._told_ms: int | None = None
         self.changed, self.changed_ms = False, 0
 
-    def take(self, moment: Moment) -> None:
+    def take(self, moment: FilmEvent) -> None:
         """Go on by a moment."""
         if isinstance(moment, Printed | Resized):
             self._projector.show(moment)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.terminal.film import Film, Moment, Printed, Resized
+from tmuxmcp.terminal.film import Film, FilmEvent, Printed, Resized
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.terminal.stream import Stream
 
-Progress = Callable[[float], None]
+FrameProgress = Callable[[float], None]
 """Told now and then what share of a film is done, from 0 to 1."""
 
 GATHERED_BYTES = 1 << 18
@@ -30,7 +30,7 @@ class Projector:
         self._stream.restore(snapshot)
         self._offset = snapshot.offset
 
-    def show(self, moment: Moment) -> None:
+    def show(self, moment: FilmEvent) -> None:
         """Do what happened at a moment; but for what was printed and another size, nothing is seen of it."""
         match moment:
             case Printed(_, data):
@@ -70,7 +70,7 @@ class Frame:
     snapshot: Snapshot
 
 
-def frames(film: Film, rate: Rate, progress: Progress | None = None) -> Iterator[Frame]:
+def frames(film: Film, rate: Rate, progress: FrameProgress | None = None) -> Iterator[Frame]:
     """Give the screens of a film that differ, at most as many a second as the rate says.
 
     What is printed less than an interval after a frame's beginning belongs to that frame: programs draw in many

@@ -16,11 +16,11 @@ MOST_CHARS = 2048
 MOST_KEPT = 512
 """Characters of an address that a screen of ours keeps: each of its cells may have another one."""
 
-Piece = tuple[str, str]
+LinkedText = tuple[str, str]
 """A stretch of a row, and the address behind it; empty: none."""
 
 
-def pieces(line: str) -> list[Piece]:
+def pieces(line: str) -> list[LinkedText]:
     """A row cut where the address behind its text changes; without the sequences that say so."""
     found, address, at = [], "", 0
     for sets in _SETS.finditer(line):

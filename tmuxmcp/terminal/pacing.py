@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from tmuxmcp.terminal.film import Film, Moment
+from tmuxmcp.terminal.film import Film, FilmEvent
 
 
 class Clock:
@@ -44,6 +44,6 @@ def paced(film: Film, times: Iterable[int], speed: float = 1.0, idle_limit_ms: i
     return replace(film, begin_ms=0, end_ms=end_ms, moments=_moved(film.moments, clock), created_at=created_at)
 
 
-def _moved(moments: Iterable[Moment], clock: Clock) -> Iterator[Moment]:
+def _moved(moments: Iterable[FilmEvent], clock: Clock) -> Iterator[FilmEvent]:
     for each in moments:
         yield replace(each, ms=clock.at(each.ms))

@@ -10,7 +10,7 @@ from tmuxmcp.terminal.widths import MAX_CELL, ZERO_WIDTH_JOINER, char_width, is_
 LINE_DRAWING = str.maketrans("`afgijklmnopqrstuvwxyz{|}~+,-.0", "◆▒°±␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·→←↑↓█")
 
 
-class Page(Moves):
+class Sheet(Moves):
     """A grid, and a pen at a cursor."""
 
     keeps_scrolled = False

@@ -32,7 +32,7 @@ class PlainText:
 
 
 @dataclass(frozen=True)
-class Part:
+class TextPart:
     """A part of the text, before invisible characters are shown."""
 
     start: int
@@ -88,18 +88,18 @@ class Cleaner:
 
 def parts(
     data: bytes, cols: int, rows: int, *, col: int = 0, inside: bool | None = None, cleaner: Cleaner | None = None
-) -> Iterator[Part]:
+) -> Iterator[TextPart]:
     """The text of `plain` in parts, with where they begin; `cleaner`: who makes it, if not one of plain text."""
     cleaner = cleaner or Cleaner(cols, rows)
     indented = cleaner.indent(col) + data if col else data
     if not inside and not needs_grid(indented):
-        found: Iterable[Part] = [Part(0, len(indented), cleaner.forward(indented))]
+        found: Iterable[TextPart] = [TextPart(0, len(indented), cleaner.forward(indented))]
     else:
         found = _on_lines_of_their_own(_stretches_shown(indented, inside, cleaner))
     return _without_indent(found, col) if col else iter(found)
 
 
-def _without_indent(found: Iterable[Part], col: int) -> Iterator[Part]:
+def _without_indent(found: Iterable[TextPart], col: int) -> Iterator[TextPart]:
     """Take back the blanks that stood for what was there before."""
     for number, part in enumerate(found):
         text = part.text
@@ -205,7 +205,7 @@ def without_left_out(text: str) -> str:
     return _LEFT_OUT.sub("", text)
 
 
-def _stretches_shown(data: bytes, inside: bool | None, cleaner: Cleaner) -> Iterator[Part | None]:
+def _stretches_shown(data: bytes, inside: bool | None, cleaner: Cleaner) -> Iterator[TextPart | None]:
     """The parts of all stretches; None where a line of its own begins."""
     for at, start, end, full_screen in _stretches(data, inside):
         if not full_screen:
@@ -221,17 +221,17 @@ def _stretches_shown(data: bytes, inside: bool | None, cleaner: Cleaner) -> Iter
         cleaner.skip(data, at, left.end() if left else end, at == start)
         if (end > start or end == len(data)) and not (inside and at == 0):
             yield None
-            yield Part(at, end, LEFT_OUT.format(end - start))
+            yield TextPart(at, end, LEFT_OUT.format(end - start))
 
 
-def _on_lines_of_their_own(found: Iterable[Part | None]) -> Iterator[Part]:
+def _on_lines_of_their_own(found: Iterable[TextPart | None]) -> Iterator[TextPart]:
     at, ended = 0, True
     for part in found:
         if part:
             at, ended = part.end, part.text.endswith("\n") if part.text else ended
             yield part
         elif not ended:
-            yield Part(at, at, "\n", drawn=True)
+            yield TextPart(at, at, "\n", drawn=True)
             ended = True
 
 
@@ -263,14 +263,14 @@ def _cleared(data: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
 # --- text that moves up and down ----------------------------------------------------------------------
 
 
-def _main_screen(data: bytes, pos: int, end: int, cleaner: Cleaner) -> Iterator[Part]:
+def _main_screen(data: bytes, pos: int, end: int, cleaner: Cleaner) -> Iterator[TextPart]:
     """Draw the stretches around vertical moves on a screen; the rest cannot be reached by them."""
     while move := _VERTICAL.search(data, pos, end):
         start = _lines_back(data, pos, move.start(), cleaner.rows)
-        yield Part(pos, start, cleaner.forward(data[pos:start]))
+        yield TextPart(pos, start, cleaner.forward(data[pos:start]))
         drawn, pos = cleaner.drawn(data, start, end)
-        yield Part(start, pos, drawn, drawn=True)
-    yield Part(pos, end, cleaner.forward(data[pos:end]))
+        yield TextPart(start, pos, drawn, drawn=True)
+    yield TextPart(pos, end, cleaner.forward(data[pos:end]))
 
 
 def _lines_back(data: bytes, first: int, pos: int, count: int) -> int:

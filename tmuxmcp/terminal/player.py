@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from tmuxmcp.terminal.film import Film, Marked, Moment, Printed
+from tmuxmcp.terminal.film import Film, FilmEvent, Marked, Printed
 from tmuxmcp.terminal.frames import Projector
 from tmuxmcp.terminal.snapshot import Snapshot
 
@@ -30,7 +30,7 @@ JUST_PASSED_MS = 1000
 SPEEDS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
 
 
-class Kept(NamedTuple):
+class KeptScreen(NamedTuple):
     """A screen to begin again at."""
 
     ms: int
@@ -45,17 +45,17 @@ class Tape:
     def __init__(self, film: Film) -> None:
         self._film = film
         self._projector = Projector(film.start)
-        self._kept = [Kept(film.begin_ms, 0, film.start)]
+        self._kept = [KeptScreen(film.begin_ms, 0, film.start)]
         self._keep_bytes = KEEP_BYTES
         self._begin(self._kept[0])
 
-    def _begin(self, kept: Kept) -> None:
+    def _begin(self, kept: KeptScreen) -> None:
         self._projector.restore(kept.snapshot)
-        self._source: Iterator[Moment] = iter(self._film.moments)
+        self._source: Iterator[FilmEvent] = iter(self._film.moments)
         self._skip, self._taken, self._fed = kept.moments, kept.moments, 0
         self.ms = kept.ms
         """The time of the last moment taken."""
-        self.next: Moment | None = None
+        self.next: FilmEvent | None = None
         if not self._skip:
             self.next = next(self._source, None)
 
@@ -99,7 +99,7 @@ class Tape:
     def _keep(self) -> None:
         self._fed = 0
         snapshot = self.snapshot()
-        self._kept.append(Kept(self.ms, self._taken, snapshot))
+        self._kept.append(KeptScreen(self.ms, self._taken, snapshot))
         cells = snapshot.cols * snapshot.rows * (2 if snapshot.alternate else 1)
         if len(self._kept) > max(MOST_KEPT_CELLS // cells, 2):
             del self._kept[1::2]
@@ -110,7 +110,7 @@ class Player:
     """A viewing of a film. Times are in milliseconds from its beginning."""
 
     def __init__(
-        self, film: Film, speed: float = 1.0, idle_limit_ms: int = 0, marks: Iterable[Moment] | None = None
+        self, film: Film, speed: float = 1.0, idle_limit_ms: int = 0, marks: Iterable[FilmEvent] | None = None
     ) -> None:
         """Begin at the beginning, playing.
 
@@ -234,6 +234,6 @@ def _seen(snapshot: Snapshot) -> tuple[object, ...]:
     return snapshot.grid, snapshot.cursor
 
 
-def _marks(film: Film, moments: Iterable[Moment]) -> Iterator[tuple[int, Marked]]:
+def _marks(film: Film, moments: Iterable[FilmEvent]) -> Iterator[tuple[int, Marked]]:
     marks = (each for each in moments if isinstance(each, Marked))
     yield from ((each.ms - film.begin_ms, each) for each in islice(marks, MOST_MARKS))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tmuxmcp.terminal.moves import TAB
 from tmuxmcp.terminal.page import LINE_DRAWING
 from tmuxmcp.terminal.render import RESET, sgr
-from tmuxmcp.terminal.snapshot import BLANK, PLAIN, Cell, Row, SavedCursor, Snapshot, Style
+from tmuxmcp.terminal.snapshot import BLANK, PLAIN, Cell, Cells, SavedCursor, Snapshot, Style
 
 EMPTIED = "\x18\x1b\\\x1b[?1049l\x1b[ q\x1bc"
 """Makes an empty terminal of any: a sequence that is open is over, then the main screen is reset."""
@@ -48,7 +48,7 @@ def _main_screen(snapshot: Snapshot) -> Iterator[str]:
         yield "\x1b[?1047h"
 
 
-def _grid(rows: tuple[Row, ...], wrapped: tuple[int, ...]) -> Iterator[str]:
+def _grid(rows: tuple[Cells, ...], wrapped: tuple[int, ...]) -> Iterator[str]:
     """The rows that are not blank, each at its place and in styles of its own; then those that go on in the next."""
     for number, row in enumerate(rows):
         end = len(row)
@@ -63,7 +63,7 @@ def _grid(rows: tuple[Row, ...], wrapped: tuple[int, ...]) -> Iterator[str]:
             yield f"\x1b[1;{number}r" + _going_on(number, rows[number], rows[number]) + "\x1b[r"
 
 
-def _going_on(number: int, row: Row, after: Row) -> str:
+def _going_on(number: int, row: Cells, after: Cells) -> str:
     """Write the end of a row again, and then what it goes on with: nothing else tells a terminal that it does."""
     col, first = len(row) - 1, after[0]
     if first.width == 2 and row[col].text == " ":  # a wide character found no room there
@@ -77,7 +77,7 @@ def _going_on(number: int, row: Row, after: Row) -> str:
     )
 
 
-def _row(row: Row) -> str:
+def _row(row: Cells) -> str:
     made, style, placed = [], PLAIN, True
     for col, cell in enumerate(row):
         if not placed and cell.width:

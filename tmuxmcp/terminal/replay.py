@@ -15,7 +15,7 @@ from tmuxmcp.terminal.stream import Stream
 
 
 @dataclass(frozen=True)
-class Resize:
+class SizeChange:
     """The terminal's size changed at this offset."""
 
     offset: int
@@ -54,14 +54,14 @@ class Replay:
     As long as something of it may be wrong, it is a `Doubtful` one, which is slower.
     """
 
-    def __init__(self, start: Snapshot, resizes: Iterable[Resize] = (), gaps: Iterable[int] = ()) -> None:
+    def __init__(self, start: Snapshot, resizes: Iterable[SizeChange] = (), gaps: Iterable[int] = ()) -> None:
         """Begin at a snapshot; what is at or before its offset has happened.
 
         Args:
             gaps: offsets at which output was lost.
         """
         self._go_on(start, doubts_of(start))
-        events: list[Resize | Gap] = [*resizes, *(Gap(each) for each in gaps)]
+        events: list[SizeChange | Gap] = [*resizes, *(Gap(each) for each in gaps)]
         self._events = sorted((each for each in events if each.offset > start.offset), key=lambda each: each.offset)
         self.offset = start.offset
         self._before = b""
@@ -111,7 +111,7 @@ class Replay:
             self._screen.doubts.discard(Doubt.PARSER)
         return data[end:]
 
-    def _happen(self, event: Resize | Gap) -> None:
+    def _happen(self, event: SizeChange | Gap) -> None:
         if isinstance(event, Gap):
             self._before = b""
             self._doubt(ALL - {Doubt.SIZE})

@@ -21,9 +21,8 @@ from pyte.modes import DECAWM, DECOM, DECTCEM, IRM
 
 from tmuxmcp.terminal.grid import Grid, Row
 from tmuxmcp.terminal.moves import TAB
-from tmuxmcp.terminal.page import Page
-from tmuxmcp.terminal.snapshot import Row as Cells
-from tmuxmcp.terminal.snapshot import SavedCursor, Snapshot, State
+from tmuxmcp.terminal.page import Sheet
+from tmuxmcp.terminal.snapshot import Cells, HiddenState, SavedCursor, Snapshot
 
 _MOUSE = frozenset(mode << 5 for mode in (1000, 1002, 1003))
 """Ways to report the mouse: one of them at most is on."""
@@ -32,7 +31,7 @@ _KEPT = frozenset({IRM, 34, *(mode << 5 for mode in (1, 6, 7, 12, 25, 1004, 1005
 """Modes that are remembered: the others mean nothing to tmux."""
 
 
-class Screen(Page, pyte.Screen):  # type: ignore[misc]  # cursor and margins are of our own types
+class Screen(Sheet, pyte.Screen):  # type: ignore[misc]  # cursor and margins are of our own types
     """A `pyte.Screen` that behaves like tmux's and never raises."""
 
     mode: set[int]
@@ -40,7 +39,7 @@ class Screen(Page, pyte.Screen):  # type: ignore[misc]  # cursor and margins are
     title: str
 
     def __init__(self, columns: int, lines: int) -> None:
-        Page.__init__(self)
+        Sheet.__init__(self)
         self.bell_count = 0
         pyte.Screen.__init__(self, max(columns, 1), max(lines, 1))
 
@@ -88,7 +87,7 @@ class Screen(Page, pyte.Screen):  # type: ignore[misc]  # cursor and margins are
 
     def snapshot(self, offset: int = 0, unfinished: bytes = b"") -> Snapshot:
         """Give the screen as a value; `unfinished` is what the stream has not obeyed yet."""
-        state = State(
+        state = HiddenState(
             wrapped=_wrapped(self.grid),
             pen=self.pen.style,
             modes=tuple(sorted(self.mode)),

@@ -14,7 +14,7 @@ from dataclasses import replace
 from tmuxmcp.terminal.capture import OVERLINE
 from tmuxmcp.terminal.looked import MODES, NEVER, NUMBERS
 from tmuxmcp.terminal.screen import Screen
-from tmuxmcp.terminal.snapshot import BLANK, Cursor, Row, SavedCursor, Snapshot
+from tmuxmcp.terminal.snapshot import BLANK, Cells, Cursor, SavedCursor, Snapshot
 from tmuxmcp.terminal.stream import Stream
 
 TAIL_BYTES = 64 * 1024
@@ -63,7 +63,7 @@ def seed(facts: str, rows: Sequence[str], under: Sequence[str] = (), tail: bytes
     return Snapshot(cols, height, grid(rows, cols, height), cursor, alternate, title, offset, state)
 
 
-def grid(rows: Sequence[str], cols: int, height: int) -> tuple[Row, ...]:
+def grid(rows: Sequence[str], cols: int, height: int) -> tuple[Cells, ...]:
     """Read rows as `capture-pane -e` prints them; styles carry over from row to row."""
     screen = Screen(cols * 2, height)  # what tmux gave fewer columns than we do must not wrap
     screen.set_charset(1, drawing=True)  # tmux puts SO and SI around line drawing

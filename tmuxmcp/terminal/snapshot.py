@@ -57,16 +57,16 @@ class Cell(NamedTuple):
 
 BLANK = Cell()
 
-Row = tuple[Cell, ...]
+Cells = tuple[Cell, ...]
 """As many cells as the screen has columns."""
 
 
-class Run(NamedTuple):
+class StyleRun(NamedTuple):
     """Cells of one style, side by side."""
 
     col: int
     """Of the first cell, from 0."""
-    cells: Row
+    cells: Cells
     style: Style
 
     @property
@@ -101,7 +101,7 @@ class SavedCursor:
 
 
 @dataclass(frozen=True)
-class State:
+class HiddenState:
     """What is not seen, but decides what the next bytes do."""
 
     wrapped: tuple[int, ...] = ()
@@ -123,7 +123,7 @@ class State:
     """By `ESC 7`."""
     saved_by_alternate: SavedCursor | None = None
     """By `CSI ? 1049 h`."""
-    under: tuple[Row, ...] = ()
+    under: tuple[Cells, ...] = ()
     """The main screen, while the alternate one is shown; rows of any length after a resize."""
     under_wrapped: tuple[int, ...] = ()
     unfinished: bytes = b""
@@ -138,7 +138,7 @@ class Snapshot:
 
     cols: int
     rows: int
-    grid: tuple[Row, ...]
+    grid: tuple[Cells, ...]
     """`rows` rows of `cols` cells, top first."""
     cursor: Cursor = Cursor()
     alternate: bool = False
@@ -146,7 +146,7 @@ class Snapshot:
     title: str = ""
     offset: int = 0
     """Bytes of the log that this is the screen of."""
-    state: State = State()
+    state: HiddenState = HiddenState()
     approximate: bool = False
     """Not all that made it is known: something may be missing."""
 
@@ -155,12 +155,12 @@ class Snapshot:
         return ["".join([cell.text for cell in row]).rstrip(" ") for row in self.grid]
 
 
-def runs(row: Row) -> Iterator[Run]:
+def runs(row: Cells) -> Iterator[StyleRun]:
     """Give a row's cells by stretches of one style, from left to right."""
     col = 0
     for style, group in groupby(row, key=lambda cell: cell.style):
         cells = tuple(group)
-        yield Run(col, cells, style)
+        yield StyleRun(col, cells, style)
         col += len(cells)
 
 
@@ -188,7 +188,7 @@ def to_data(snapshot: Snapshot) -> dict[str, Any]:
     return data | {"styles": [_style_data(style) for style in styles]}
 
 
-def _row_data(row: Row, styles: dict[Style, int]) -> list[list[Any]]:
+def _row_data(row: Cells, styles: dict[Style, int]) -> list[list[Any]]:
     end = len(row)
     while end and row[end - 1] == BLANK:
         end -= 1
@@ -235,13 +235,13 @@ def _snapshot(data: dict[str, Any]) -> Snapshot:
     )
 
 
-def _state(data: dict[str, Any], styles: list[Style], cols: int) -> State:
+def _state(data: dict[str, Any], styles: list[Style], cols: int) -> HiddenState:
     def saved(values: dict[str, Any] | None) -> SavedCursor | None:
         if values is None:
             return None
         return SavedCursor(**values | {"pen": styles[values["pen"]], "drawing": tuple(values["drawing"])})
 
-    return State(
+    return HiddenState(
         **data
         | {name: tuple(data[name]) for name in ("wrapped", "modes", "tab_stops", "drawing", "under_wrapped")}
         | {
@@ -256,7 +256,7 @@ def _state(data: dict[str, Any], styles: list[Style], cols: int) -> State:
     )
 
 
-def _row(runs: list[list[Any]], styles: list[Style], cols: int) -> Row:
+def _row(runs: list[list[Any]], styles: list[Style], cols: int) -> Cells:
     cells: list[Cell] = []
     for number, texts in runs:
         style = styles[number]

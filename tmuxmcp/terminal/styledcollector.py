@@ -5,11 +5,11 @@ from __future__ import annotations
 from tmuxmcp.terminal.collector import CollectingScreen, Collector
 from tmuxmcp.terminal.grid import Row
 from tmuxmcp.terminal.styledrows import lines_of
-from tmuxmcp.terminal.styledtext import Palette, StyledText
+from tmuxmcp.terminal.styledtext import StyledText, StyleLetters
 
 
 class _StyledScreen(CollectingScreen):
-    palette: Palette
+    palette: StyleLetters
 
     def text_of(self, row: Row) -> str:
         text = row.text()
@@ -22,7 +22,7 @@ class StyledCollector(Collector):
 
     screen: _StyledScreen
 
-    def __init__(self, cols: int, rows: int, palette: Palette) -> None:
+    def __init__(self, cols: int, rows: int, palette: StyleLetters) -> None:
         super().__init__(cols, rows, _StyledScreen)
         self.screen.palette = palette
 

@@ -10,7 +10,7 @@ import re
 
 from tmuxmcp.terminal.forward import DROPPED, EDITED, SEQUENCE, forward, without_idle_erasing
 from tmuxmcp.terminal.lineedit import LineEditor, decode
-from tmuxmcp.terminal.styledtext import UNSTYLED, Palette, StyledText, joined, styled
+from tmuxmcp.terminal.styledtext import UNSTYLED, StyledText, StyleLetters, joined, styled
 
 _OTHER_SEQUENCE = re.compile(rb"\x1b(?!\[[0-9;:]*m)" + SEQUENCE.pattern.removeprefix(rb"\x1b"), re.VERBOSE)
 _CHANGE = re.compile(rb"\x1b\[([0-9;:]*)m")
@@ -23,7 +23,7 @@ _CUT_CHARACTER = re.compile(
 )
 
 
-def styled_forward(data: bytes, cols: int, palette: Palette, letter: str, indent: int = 0) -> tuple[str, str]:
+def styled_forward(data: bytes, cols: int, palette: StyleLetters, letter: str, indent: int = 0) -> tuple[str, str]:
     """Give the text of bytes without vertical moves, and the letter of the style behind them.
 
     Args:
@@ -38,7 +38,7 @@ def styled_forward(data: bytes, cols: int, palette: Palette, letter: str, indent
     return _only_forward(data, palette, letter, indent) or _edited(data, cols, palette, letter, indent)
 
 
-def _only_forward(data: bytes, palette: Palette, letter: str, indent: int) -> tuple[str, str] | None:
+def _only_forward(data: bytes, palette: StyleLetters, letter: str, indent: int) -> tuple[str, str] | None:
     """The same of what never goes back within its line; None where it does."""
     data = without_idle_erasing(data.replace(b"\r\n", b"\n"))
     if b"\r" in data or b"\b" in data or not (data.isascii() or _CUT_BEFORE.search(data) is None):
@@ -51,7 +51,7 @@ def _only_forward(data: bytes, palette: Palette, letter: str, indent: int) -> tu
     return StyledText.of_runs(letters, [first[:indent], first[indent:], *parts[1::2]]), letters[-1]
 
 
-def _edited(data: bytes, cols: int, palette: Palette, letter: str, indent: int) -> tuple[str, str]:
+def _edited(data: bytes, cols: int, palette: StyleLetters, letter: str, indent: int) -> tuple[str, str]:
     changes = [params.decode() for params in _CHANGE.findall(data)]
     data = _CHANGE.sub(b"\0", data)
     data = _LINE_END.sub(rb"\1\n", data[:indent] + b"\0" + data[indent:])

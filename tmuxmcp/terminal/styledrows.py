@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tmuxmcp.terminal.styledtext import UNSTYLED, Palette, StyledText, joined, styled
+from tmuxmcp.terminal.styledtext import UNSTYLED, StyledText, StyleLetters, joined, styled
 from tmuxmcp.terminal.textgrid import logical_lines
 from tmuxmcp.terminal.textrows import TextRows
 
@@ -14,7 +14,7 @@ _CHANGE = re.compile(r"\x1b\[([0-9;:]*)m")
 class StyledRows(TextRows):
     """Bytes that move up and down, drawn on rows of styled text."""
 
-    def __init__(self, cols: int, rows: int, palette: Palette) -> None:
+    def __init__(self, cols: int, rows: int, palette: StyleLetters) -> None:
         super().__init__(cols, rows)
         self._palette = palette
         self.letter = UNSTYLED

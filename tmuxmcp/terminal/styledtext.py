@@ -1,7 +1,7 @@
 """Text with a style for each character, as a string that can be cut and joined like any other. Pure.
 
-A style is a letter: its number in the `Palette` of the text, as a character. So the styles of a text are a string as
-well, and cutting both is one step each.
+A style is a letter: its number in the `StyleLetters` of the text, as a character. So the styles of a text are a string
+as well, and cutting both is one step each.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def joined(parts: Iterable[str]) -> str:
     return parts[0] if len(parts) == 1 else StyledText(text, "".join(map(letters_of, parts)))
 
 
-class Palette:
+class StyleLetters:
     """The styles of one text, each with its letter."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ _TYPING = re.compile(r"([0-9]{1,10})-(own|lent)-([A-Za-z0-9_-]{8,64})")
 
 
 @dataclass(frozen=True)
-class Typing:
+class PersonTypes:
     """That a person types what was asked for, in a client that they had attached before."""
 
     client_pid: int
@@ -36,7 +36,7 @@ class Typing:
         return f"{self.client_pid}-{'own' if self.own else 'lent'}-{self.request_id}"
 
     @classmethod
-    def parse(cls, option: str) -> Typing | None:
+    def parse(cls, option: str) -> PersonTypes | None:
         """From the option; None: nobody does."""
         found = _TYPING.fullmatch(option)
         return cls(int(found[1]), found[3], found[2] == "own") if found else None
@@ -61,14 +61,14 @@ async def offer(tmux: Tmux, pane: Pane, request_id: str) -> None:
     await panes.set_option(tmux, pane, "asks", request_id, other)
 
 
-async def begin(tmux: Tmux, pane: Pane, typing: Typing | None) -> None:
+async def begin(tmux: Tmux, pane: Pane, typing: PersonTypes | None) -> None:
     """Write down that a person types what was asked for; None: nobody does any more."""
     await panes.set_option(tmux, pane, "typing", typing.option if typing else "")
 
 
-async def begun(tmux: Tmux, pane: Pane) -> Typing | None:
+async def begun(tmux: Tmux, pane: Pane) -> PersonTypes | None:
     """Who types what was asked for in the pane; None: nobody."""
-    return Typing.parse(await panes.option(tmux, pane, "typing"))
+    return PersonTypes.parse(await panes.option(tmux, pane, "typing"))
 
 
 async def listen(tmux: Tmux, pane: Pane, client_pid: int) -> None:

@@ -33,7 +33,7 @@ _HELD = "#{!=:#{@tmuxmcp_taken},}"
 
 
 @dataclass(frozen=True)
-class Client:
+class AttachedClient:
     """A terminal that is attached to one of our sessions."""
 
     name: str
@@ -45,7 +45,7 @@ class Client:
 
 
 @dataclass(frozen=True)
-class How:
+class GivesBack:
     """How tmux gives back what is taken."""
 
     log: Path
@@ -56,19 +56,19 @@ class How:
     """By which key, as the setting `take_key` has it; empty: none."""
 
 
-async def clients(tmux: Tmux) -> list[Client]:
+async def clients(tmux: Tmux) -> list[AttachedClient]:
     """All terminals that are attached to our sessions."""
     form = "#{client_pid} #{client_readonly} #{client_activity} #{@tmuxmcp_id} #{client_name}"
     reply = await tmux.query(command("list-clients", "-F", form))
     found = [os.fsdecode(line).split(" ", 4) for line in reply.lines]
     return [
-        Client(words[4], int(words[0]), words[1] != "1", float(words[2]), words[3])
+        AttachedClient(words[4], int(words[0]), words[1] != "1", float(words[2]), words[3])
         for words in found
         if len(words) == 5 and words[3]
     ]
 
 
-async def take(tmux: Tmux, pane: Pane, lease: Lease, before: Lease | None, *, how: How, now_s: float) -> bool:
+async def take(tmux: Tmux, pane: Pane, lease: Lease, before: Lease | None, *, how: GivesBack, now_s: float) -> bool:
     """Have somebody hold a pane; False: it is held by another than before, or gone.
 
     Args:

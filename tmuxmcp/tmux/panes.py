@@ -333,7 +333,7 @@ async def new_session(tmux: Tmux, new: NewPane) -> Pane:
     return pane
 
 
-class Taken(NamedTuple):
+class TakenNames(NamedTuple):
     """What a new session has to find its place among."""
 
     names: set[str]
@@ -342,7 +342,7 @@ class Taken(NamedTuple):
     """Of how many of ours the program runs."""
 
 
-async def taken(tmux: Tmux) -> Taken:
+async def taken(tmux: Tmux) -> TakenNames:
     """Which names are taken, and how many sessions there are: less than `list_panes`, for a moment that all wait for.
 
     Raises:
@@ -354,7 +354,7 @@ async def taken(tmux: Tmux) -> Taken:
         raise TmuxFailed("tmux does not tell its sessions.")
     rows = [os.fsdecode(line).split("|", 2) for line in reply.lines]
     ids = {row[0] for row in rows}
-    return Taken(ids | {row[-1] for row in rows}, sum(1 for row in rows if row[0] and row[1:2] == ["1"]))
+    return TakenNames(ids | {row[-1] for row in rows}, sum(1 for row in rows if row[0] and row[1:2] == ["1"]))
 
 
 async def has_session(tmux: Tmux, name: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.machine.searching import Pattern
+from tmuxmcp.machine.searching import CompiledPattern
 from tmuxmcp.sessions.look import Scan
 from tmuxmcp.sessions.screens import Shown, shown_by
 from tmuxmcp.sessions.session import Session
@@ -163,7 +163,7 @@ def row_of_cursor(shown: Shown) -> str:
 class Prompt:
     """Looks for a described prompt in the line that the cursor is in, once for each growth of the log."""
 
-    pattern: Pattern | None = None
+    pattern: CompiledPattern | None = None
     """None: no prompt is described."""
     sent_at: int | None = None
     """Size of the log when something was typed, if it was: a prompt from before does not count."""
@@ -194,7 +194,7 @@ class Prompt:
 class Matching:
     """Looks for one pattern in a session, and in nothing twice."""
 
-    pattern: Pattern | None = None
+    pattern: CompiledPattern | None = None
     """None: nothing is looked for."""
     start: int = 0
     """New text begins at this offset."""
@@ -215,13 +215,13 @@ class Matching:
         found = await self._in_text(self.pattern, scan)
         return found if found is not None else await self._on_screen(self.pattern, session, scan, now)
 
-    async def _in_text(self, pattern: Pattern, scan: Scan) -> str | None:
+    async def _in_text(self, pattern: CompiledPattern, scan: Scan) -> str | None:
         if scan.size == self._searched or scan.size <= self.start:
             return None
         self._searched = scan.size
         return await pattern.search(printed_since(scan, self.start, self.typed))
 
-    async def _on_screen(self, pattern: Pattern, session: Session, scan: Scan, now: float) -> str | None:
+    async def _on_screen(self, pattern: CompiledPattern, session: Session, scan: Scan, now: float) -> str | None:
         due = SCREEN_EVERY_S if scan.size != self._screen_of else UNPRINTED_S
         if now - self._screen_at < due or not (self.screen or draws(session, scan)):
             return None

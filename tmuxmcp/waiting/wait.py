@@ -16,7 +16,7 @@ from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress, no_progress
 from tmuxmcp.contract.results import Evidence, Outcome
 from tmuxmcp.contract.words import TRACE
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.machine.searching import Pattern
+from tmuxmcp.machine.searching import CompiledPattern
 from tmuxmcp.readiness import weak
 from tmuxmcp.readiness.kernel import Process, Waiting
 from tmuxmcp.sessions import commandresults
@@ -115,8 +115,8 @@ class Wait:
     """`none ready command idle pattern changed exit`."""
     timeout_ms: int
     idle_ms: int = 300
-    pattern: Pattern | None = None
-    prompt_pattern: Pattern | None = None
+    pattern: CompiledPattern | None = None
+    prompt_pattern: CompiledPattern | None = None
     """Counts where the kernel cannot tell."""
     prompt_needed: bool = False
     """The caller described the prompt: without it only marks tell that the program is ready."""

@@ -78,7 +78,7 @@ class Dialect(StrEnum):
 
 
 @dataclass(frozen=True)
-class Kind:
+class ShellKind:
     """What an answer says about the shell."""
 
     name: str
@@ -114,26 +114,26 @@ def line(nonce: str) -> bytes:
     return "".join(_LINE).replace("NONCE", nonce).encode()
 
 
-def who(said: str) -> Kind:
+def who(said: str) -> ShellKind:
     """Read `sh=` of the mark `P;k=p`."""
     bash, zsh, ksh, pid, flags, more = (said.split(",") + [""] * 6)[:6]
     number = int(pid) if pid.isdecimal() and len(pid) < 12 else 0
     can_mark = "t" in more
     restricted = "r" in flags
     if bash == "fish":
-        return Kind("fish", zsh, number, Dialect.FISH if _number(zsh) >= (3, 4) else None, False, can_mark)
+        return ShellKind("fish", zsh, number, Dialect.FISH if _number(zsh) >= (3, 4) else None, False, can_mark)
     if zsh:
         known = _number(zsh) >= (5, 1) and not restricted
-        return Kind("zsh", zsh, number, Dialect.ZSH if known else None, restricted, can_mark)
+        return ShellKind("zsh", zsh, number, Dialect.ZSH if known else None, restricted, can_mark)
     if bash:
         hooks = _number(bash) >= (4, 4) and not restricted
         dialect = Dialect.BASH if hooks else Dialect.POSIX
-        return Kind("rbash" if restricted else "bash", bash, number, dialect, restricted, can_mark)
+        return ShellKind("rbash" if restricted else "bash", bash, number, dialect, restricted, can_mark)
     if ksh:
         name, version = _ksh(ksh)
     else:
         name, version = "ash" if "r" in more else "sh", ""
-    return Kind(name, version, number, Dialect.POSIX, restricted, can_mark)
+    return ShellKind(name, version, number, Dialect.POSIX, restricted, can_mark)
 
 
 def _ksh(version: str) -> tuple[str, str]:
@@ -147,7 +147,7 @@ def _number(version: str) -> tuple[int, ...]:
     return tuple(int(each) for each in re.findall(r"\d{1,6}", version)[:2])
 
 
-def body(kind: Kind, nonce: str, first_number: int) -> bytes:
+def body(kind: ShellKind, nonce: str, first_number: int) -> bytes:
     """What the shell reads after its answer: lines of at most `LONGEST_LINE` bytes, the last of which ends it.
 
     Args:
@@ -177,12 +177,12 @@ _WITHOUT_DEVICES = {
 }
 
 
-def stop(kind: Kind) -> bytes:
+def stop(kind: ShellKind) -> bytes:
     """In place of a body: the shell evaluates nothing, puts the echo back and goes on, as after `GIVE_UP_S`."""
     return b": :\n" + (b"\0" if kind.dialect is Dialect.FISH else b"")
 
 
-def give(kind: Kind, job: str, text: bytes, proof: str | None = "") -> Giving:
+def give(kind: ShellKind, job: str, text: bytes, proof: str | None = "") -> Giving:
     """Have an adopted shell run a command.
 
     Args:
@@ -202,14 +202,14 @@ def give(kind: Kind, job: str, text: bytes, proof: str | None = "") -> Giving:
             return Giving(KEY, b"%b\0%d %d\0%b\0" % (told, characters, len(text), text))
 
 
-def refuse(kind: Kind, job: str) -> bytes:
+def refuse(kind: ShellKind, job: str) -> bytes:
     """What a shell that has answered `P;k=g` is told in place of a command: it runs none and says `P;k=r`."""
     if kind.dialect in (Dialect.POSIX, Dialect.BASH):
         return END
     return b"%b\0-\0\0" % job.encode()
 
 
-def undo(kind: Kind, job: str, proof: str | None = "") -> Giving:
+def undo(kind: ShellKind, job: str, proof: str | None = "") -> Giving:
     """Take the marks out again, at the shell's prompt. Its last mark is `P;k=u`; then it is as it was before."""
     if kind.dialect is Dialect.POSIX:
         return Giving(b" __tmuxmcp_off\r", b"")
@@ -242,19 +242,19 @@ def _bare(file: Path) -> str:
     return "\n".join(each for each in lines if each and not each.startswith("#"))
 
 
-def _bash(kind: Kind, nonce: str, first_number: int) -> str:
+def _bash(kind: ShellKind, nonce: str, first_number: int) -> str:
     text = _bare(ADOPTED / "bash.sh").replace("MARKS", _bare(START_UP / "bash.sh"))
     return f"_tm_new={nonce} _tm_from={first_number - 1}\n{text}"
 
 
-def _zsh(kind: Kind, nonce: str, first_number: int) -> str:
+def _zsh(kind: ShellKind, nonce: str, first_number: int) -> str:
     text = _bare(ADOPTED / "zsh.zsh")
     text = text.replace("MARKS", shlex.quote(_bare(START_UP / "zsh" / "marks.zsh")))
     text = text.replace("TYPED", _bare(START_UP / "zsh" / "typed.zsh"))
     return f"_tm_new={nonce} _tm_from={first_number - 1}\n{text}"
 
 
-def _fish(kind: Kind, nonce: str, first_number: int) -> str:
+def _fish(kind: ShellKind, nonce: str, first_number: int) -> str:
     return "\n".join(
         [
             "set -q __tmuxmcp_aid; and __tmuxmcp_off",
@@ -265,7 +265,7 @@ def _fish(kind: Kind, nonce: str, first_number: int) -> str:
     )
 
 
-def _posix(kind: Kind, nonce: str, first_number: int) -> str:
+def _posix(kind: ShellKind, nonce: str, first_number: int) -> str:
     text = _bare(ADOPTED / "posix.sh")
     if kind.restricted:
         text = re.sub(r"\s*\d?>\s?/dev/(null|tty)", "", text)
