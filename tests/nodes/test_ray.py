@@ -5,6 +5,7 @@ Three nodes stand for three machines; each has a state directory of its own. Ray
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import subprocess
@@ -22,10 +23,10 @@ import psutil
 import pytest
 
 import tmuxmcp
-from tests.conftest import SLOW
+from tests.conftest import SLOW, until_exists
 from tests.nodes.raynodes import Cluster, cluster, make_doors
 from tmuxmcp.contract import requests as q
-from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.call import Call, CallAgain, Question
 from tmuxmcp.contract.follow import Exit, Output
 from tmuxmcp.errors import InvalidArgument, NodeUnreachable, OutcomeUnknown, TmuxMcpError, Unauthorized, Unsupported
 from tmuxmcp.nodes import secret
@@ -53,7 +54,8 @@ def nodes() -> Iterator[Cluster]:
         old = shutil.copytree(package, made.directory / "old" / "tmuxmcp", ignore=shutil.ignore_patterns("__pycache__"))
         (old / "__init__.py").write_text((package / "__init__.py").read_text().replace(tmuxmcp.__version__, "0.0.9"))
         shutil.copy(package.parent / "tmux.conf", old.parent)
-        made.start("n1", head=True)
+        policy = [{"program": "touch", "action": "confirm", "reason": "it makes a file"}]
+        made.start("n1", head=True, TMUXMCP_POLICY=json.dumps(policy))
         made.up("n1")
         made.start("n2")
         made.start("n3", PYTHONPATH=str(old.parent))
@@ -177,9 +179,6 @@ async def test_calls_are_answered_and_errors_are_answers(nodes: Cluster) -> None
         assert (machines["n1"].live, machines["n1"].free, machines["n1"].alive) == (1, 31, True)
         assert machines["n1"].machine_id
         assert machines["n1"].machine_id != machines["n2"].machine_id
-        # A call that is given up here is given up there; the session is free at once.
-        with anyio.move_on_after(0.5):
-            await transport.call("n1", q.Read(session_id="a", wait_for="exit"), PERSON)
         # Another caller, and one with fewer rights.
         reader = replace(PERSON, scopes=frozenset({"read"}), person=False)
         with pytest.raises(Unauthorized):
@@ -187,6 +186,54 @@ async def test_calls_are_answered_and_errors_are_answers(nodes: Cluster) -> None
     async with opened(nodes, said="x" * 64) as stranger:
         with pytest.raises(Unauthorized, match="secret"):
             await stranger.call("n1", q.Run("true", "a"), PERSON)
+
+
+async def test_a_call_tells_and_asks_while_it_goes_on_and_is_given_up_at_the_door(
+    nodes: Cluster, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+    told: list[str] = []
+    go, made, waits = tmp_path / "go", tmp_path / "made", q.Wait(["t"], "exit", timeout_ms=40_000)
+
+    async def progress(elapsed_s: float, last_line: str) -> None:
+        told.append(last_line)
+        if last_line == "half":
+            go.touch()
+
+    async def agree(question: Question) -> bool:
+        asked.append(question.message)
+        return True
+
+    async def again(question: Question) -> bool:
+        raise CallAgain
+
+    agent = replace(PERSON, person=False)
+    async with opened(nodes) as transport:
+
+        async def waiting(number: int) -> None:
+            with anyio.fail_after(LONG_S):
+                while True:
+                    health = await transport.call("n1", q.Health(), agent)
+                    if health.going_on and health.going_on.waits == number:
+                        return
+                    await anyio.sleep(0.05)
+
+        await transport.call("n1", q.CreateSession(name="t"), PERSON)
+        half = q.Run(f"echo half; {until_exists(go)}", "t")
+        assert (await transport.call("n1", half, replace(agent, progress=progress))).exit_code == 0
+        assert told[-1] == "half"
+        touch = q.Run(f"touch {made}; echo once >>{made}", "t")
+        with pytest.raises(CallAgain):
+            await transport.call("n1", touch, replace(agent, ask=again))
+        assert not made.exists()
+        assert (await transport.call("n1", touch, replace(agent, ask=agree))).exit_code == 0
+        assert made.read_text() == "once\n"
+        assert ["It makes a file" in each for each in asked] == [True]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(transport.call, "n1", waits, agent)
+            await waiting(1)
+            tasks.cancel_scope.cancel()
+        await waiting(0)
 
 
 async def test_what_a_session_prints_is_followed_over_a_break(nodes: Cluster) -> None:
