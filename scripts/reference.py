@@ -195,6 +195,7 @@ SCOPES = [
     ("`read`", "To look at sessions and their resources, always with a `session_id`; `health`, `/metrics`."),
     ("`write`", "All operations, and a default session of its own."),
     ("`admin`", "Also to act in the default sessions of other clients, and to end them."),
+    ("`person`", "Alone: what a gateway's page passes on, below `/page/`; no operation."),
 ]
 
 VALUES: dict[str, dict[str, str]] = {
@@ -558,7 +559,8 @@ def http() -> list[str]:
         "",
         "`POST /rpc` with `Content-Type: application/json`. JSON-RPC 2.0: the method is the name of an operation,",
         "`params` an object with its arguments by name, `result` its result. Arguments and results are those of",
-        "[the tools](tools.md), whatever the setting `tools` says. `rpc.discover` gives an OpenRPC document.",
+        "[the tools](tools.md), whatever the setting `tools` says. `rpc.discover` gives an OpenRPC document;",
+        "`rpc.asciicast`, with `session_id` and `most_bytes`, what MCP's resource of a recording is made of.",
         "",
         f"A batch has 1 to {rpc.MAX_BATCH} calls, which are done one after the other in their order. Notifications",
         "are done and not answered; where there are only notifications, the status is 204. The header `tmuxmcp-call`",

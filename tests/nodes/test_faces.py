@@ -88,9 +88,53 @@ async def test_resources_are_read_where_they_are(brokers: Brokers, state_dir: Pa
             assert "shown" in await _updates(client, "tmux://sessions/res@n3/screen")
             commands = json.loads(await _updates(client, "tmux://sessions/res@n3/history"))["commands"]
             assert commands[-1]["text"] == "echo shown"
+            recording = (await client.read_resource("tmux://sessions/res@n3/recording")).contents[0]
+            head, *events = map(json.loads, recording.text.splitlines())
+            assert (head["version"], "shown" in "".join(each[2] for each in events if each[1] == "o")) == (3, True)
+            assert recording.meta["tmuxmcp/recording"]["cut"] is False
             listed = json.loads(await _updates(client, "tmux://sessions"))
             assert ("res@n3", []) in [(each["session_id"], listed["missing"]) for each in listed["sessions"]]
         gateway.result("destroy_session", session_id="res@n3", force=True)
+    finally:
+        gateway.stop()
+        end_server(state_dir)
+
+
+def test_a_recording_is_refused_to_whom_the_machine_refuses_it(brokers: Brokers, state_dir: Path):
+    gateway = Service(state_dir, "--fleet", str(brokers.file))
+    try:
+        mine = gateway.result("run", command="echo mine")["session_id"]
+        wrong = [{}, {"session_id": mine}, {"session_id": mine, "most_bytes": 0}, {"session_id": 1, "most_bytes": 9}]
+        for asked in wrong:
+            assert gateway.rpc("rpc.asciicast", **asked)["error"]["data"]["code"] == "INVALID_ARGUMENT"
+        asked = {"session_id": mine, "most_bytes": 1 << 20}
+        assert "mine" in gateway.result("rpc.asciicast", "viewer", **asked)["text"]
+        gone = gateway.rpc("rpc.asciicast", session_id="gone@n1", most_bytes=1 << 20)["error"]["data"]
+        assert (gone["code"], gone["details"]["session_id"]) == ("SESSION_NOT_FOUND", "gone@n1")
+        node = mine.rpartition("@")[2]
+        brokers.kill(node)
+        away = gateway.rpc("rpc.asciicast", **asked)["error"]["data"]
+        brokers.start_again(node)
+        assert (away["code"], away["details"]["node"]) == ("NODE_UNREACHABLE", node)
+        gateway.result("destroy_session", session_id=mine, force=True)
+    finally:
+        gateway.stop()
+        end_server(state_dir)
+
+
+def test_an_export_is_made_on_the_sessions_machine(brokers: Brokers, state_dir: Path):
+    gateway = Service(state_dir, "--fleet", str(brokers.file), "--tools", "all")
+    try:
+        gateway.result("create_session", name="film", program="bash", placement={"node": "n2"})
+        gateway.result("run", session_id="film@n2", command="echo filmed")
+        made = gateway.result("export_recording", session_id="film@n2", format="txt")
+        assert (made["session_id"], "filmed" in Path(made["path"]).read_text()) == ("film@n2", True)
+        assert Path(made["path"]).is_relative_to(brokers.services["n2"].state_dir)
+        read = gateway.result("start_recording", session_id="film@n2")
+        gateway.result("run", session_id="film@n2", command="echo the second")
+        stopped = gateway.result("stop_recording", session_id="film@n2")
+        assert (read["session_id"], "the second" in Path(stopped["path"]).read_text()) == ("film@n2", True)
+        gateway.result("destroy_session", session_id="film@n2", force=True)
     finally:
         gateway.stop()
         end_server(state_dir)

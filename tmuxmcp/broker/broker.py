@@ -65,7 +65,7 @@ from tmuxmcp.waiting.watch import Changed, Watch
 if TYPE_CHECKING:
     import libtmux
 
-    from tmuxmcp.recording.recordings import Cast
+    from tmuxmcp.contract.cast import Cast
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from dataclasses import field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -19,6 +20,7 @@ from pydantic.json_schema import models_json_schema
 
 from tmuxmcp import __version__
 from tmuxmcp.contract.call import Call, CallAgain
+from tmuxmcp.contract.cast import ASCIICAST
 from tmuxmcp.contract.guesses import right_tool
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import NamesCall, Operation
@@ -38,6 +40,9 @@ APPLICATION_ERROR = -32000
 """Every error that the specification has no number for; `data.code` tells them apart."""
 
 MAX_BATCH = 100
+
+MOST_CAST = 1 << 20
+"""Bytes of an asciicast."""
 DISCOVER = "rpc.discover"
 
 Json = dict[str, Any]
@@ -108,15 +113,21 @@ class Rpc:
     async def _call(self, method: str, params: Any, call: Call) -> Json:
         if method == DISCOVER:
             return {"result": openrpc(self._settings)}
+        if method == ASCIICAST:
+            return await self._answered(method, call, partial(self._cast, params, call))
         operation = OPERATIONS.get(method)
         if operation is None:
             meant = right_tool(method)
             hint = f"{DISCOVER} describes all." + (f" Did you mean {meant}?" if meant else "")
             error = InvalidArgument(f"There is no method {method[:100]!r}.", hint=hint)
             return {"error": error_object(METHOD_NOT_FOUND, error)}
+        return await self._answered(method, call, partial(self._do, operation, params, call))
+
+    async def _answered(self, method: str, call: Call, do: Callable[[], Awaitable[Any]]) -> Json:
+        """A result, or the error that came in its place."""
         try:
             with self._measure(method):
-                return {"result": await self._do(operation, params, call)}
+                return {"result": await do()}
         except TmuxMcpError as error:
             log.debug("call %s: %s: %s: %s", call.call_id, method, error.code, error.message)
             return {"error": error_object(number(error), error)}
@@ -127,6 +138,13 @@ class Rpc:
             hint = f"The server's log (stderr) has it under incident {call.call_id}; sessions go on."
             internal = Internal("Something unexpected failed inside tmuxmcp.", hint=hint, incident=call.call_id)
             return {"error": error_object(INTERNAL_ERROR, internal)}
+
+    async def _cast(self, params: Any, call: Call) -> Json:
+        given = params if isinstance(params, dict) else {}
+        session_id, most = given.get("session_id"), given.get("most_bytes")
+        if not isinstance(session_id, str) or not session_id or type(most) is not int or not 0 < most <= MOST_CAST:
+            raise InvalidArgument(f"session_id is a text, and most_bytes a number from 1 to {MOST_CAST}.")
+        return (await self._broker.asciicast(session_id, most, call)).sent()
 
     async def _do(self, operation: Operation, params: Any, call: Call) -> Any:
         if not isinstance(params, dict):

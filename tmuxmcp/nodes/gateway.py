@@ -15,8 +15,9 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import anyio
 import anyio.abc
@@ -50,8 +51,10 @@ from tmuxmcp.reading.listing import spell
 from tmuxmcp.sessions import identity
 
 if TYPE_CHECKING:
+    from tmuxmcp.contract.cast import Cast
     from tmuxmcp.contract.settings import BrokerSettings
-    from tmuxmcp.recording.recordings import Cast
+
+T = TypeVar("T")
 
 LIST_S = 5.0
 """Longest time in which a machine has to answer what all machines are asked."""
@@ -241,12 +244,16 @@ class Gateway(Operations):
     # ---- one call to one machine ---------------------------------------------------------------
 
     async def _at(self, node: str, request: Request[R], call: Call) -> R:
+        ask = partial(self.transport.call, node, request)
+        return ids.told(await self._asked(node, request, call, ask), node, self._page_url)
+
+    async def _asked(self, node: str, request: Request[Any], call: Call, ask: Callable[[Call], Awaitable[T]]) -> T:
         """Have a machine do it: once, if it changes something; a look again until the transport's patience is over."""
         until = time.monotonic() + self.transport.patience_s
         while True:
             try:
                 async with _telling(call) as heard:
-                    return ids.told(await self.transport.call(node, request, heard), node, self._page_url)
+                    return await ask(heard)
             except LookupError:
                 if self._homes.get(call.caller) == node:
                     del self._homes[call.caller]
@@ -501,15 +508,16 @@ class Gateway(Operations):
         return False
 
     async def asciicast(self, session_id: str = "", most_bytes: int = 1 << 20, call: Call | None = None) -> Cast:
-        """Refuse: casts are made at the session's own machine.
+        """The newest part of what a session did, as its machine makes it.
 
         Raises:
-            Unsupported
+            NodeUnreachable: its machine does not answer.
+            SessionNotFound, NodeLost, NotRetained, ResourceLimit, TimedOut, IoError, Unauthorized, PolicyDenied
         """
-        raise Unsupported(
-            "A gateway of many machines makes no recordings.",
-            hint="export_recording makes a file on the session's own machine.",
-        )
+        asked = call or self._own
+        there, node = await self._routed(q.Read("raw", session_id), asked)
+        ask = partial(self.transport.asciicast, node, there.session, most_bytes)
+        return await self._asked(node, there, asked, ask)
 
     async def pane(self, session_id: str) -> NoReturn:
         """Refuse: a pane can be used on the session's own machine alone.

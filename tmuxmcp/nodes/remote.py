@@ -28,6 +28,7 @@ from tmuxmcp import __version__
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.cast import ASCIICAST, Cast
 from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
 from tmuxmcp.contract.request import R, Request
 from tmuxmcp.errors import (
@@ -289,19 +290,24 @@ class Remote:
             more |= {"call_id": call.call_id, "person": call.person, "answers": call.answers}
         return headers | ({"tmuxmcp-gateway": json.dumps(more)} if more else {})
 
+    async def asciicast(self, node: str, session_id: str, most_bytes: int, call: Call) -> Cast:
+        """One JSON-RPC call."""
+        broker = await self._known(node)
+        params = {"session_id": session_id, "most_bytes": most_bytes}
+        body = {"jsonrpc": "2.0", "id": 1, "method": ASCIICAST, "params": params}
+        with _broken(broker):
+            asked = _post(broker.client, "/rpc", body, self._headers(call, None), LONG_S)
+            answer = _result(node, *await _exchange(broker.client, asked))
+        return Cast.received(answer["result"])
+
     # ---- what a person asks ---------------------------------------------------------------------
 
     @asynccontextmanager
     async def visit(self, node: str, name: str, asked: Mapping[str, Any], silence_s: float) -> AsyncIterator[Visited]:
         """A request to the machine's page, with the token that lets a person in by this gateway."""
         broker = await self._known(node)
-        request = broker.client.build_request(
-            "POST",
-            f"/page/{name}",
-            content=json.dumps(asked).encode(),
-            headers={"authorization": f"Bearer {self._person_token(broker.entry)}", "accept-encoding": "identity"},
-            timeout=httpx2.Timeout(silence_s, connect=CONNECT_S),
-        )
+        headers = {"authorization": f"Bearer {self._person_token(broker.entry)}", "accept-encoding": "identity"}
+        request = _post(broker.client, f"/page/{name}", asked, headers, silence_s)
         with _broken(broker):
             response = await broker.client.send(request, stream=True)
         try:
@@ -462,6 +468,22 @@ async def _exchange(client: httpx2.AsyncClient, asked: httpx2.Request) -> tuple[
 
 
 def _received(node: str, request: Request[R], status: int, answer: Any) -> R:
+    try:
+        return wire.answer_received(request, _result(node, status, answer))
+    except ValidationError:
+        raise OutcomeUnknown(
+            f"{node} answers {request.operation.name} in another form than this version knows.",
+            hint="It was done. Have the same version of tmuxmcp on all machines.",
+        ) from None
+
+
+def _result(node: str, status: int, answer: Any) -> dict[str, Any]:
+    """An answer that has a `result`.
+
+    Raises:
+        OutcomeUnknown: it is something else.
+        TmuxMcpError: the error that it has.
+    """
     error = answer.get("error") if isinstance(answer, dict) else None
     if isinstance(error, dict) and isinstance(error.get("data"), dict):
         raise wire.error_of(error["data"])
@@ -471,13 +493,7 @@ def _received(node: str, request: Request[R], status: int, answer: Any) -> R:
         raise wire.error_of(error)
     if status != 200 or not isinstance(answer, dict) or "result" not in answer:
         raise OutcomeUnknown(f"{node} answers {status} with something else than a result.")
-    try:
-        return wire.answer_received(request, answer)
-    except ValidationError:
-        raise OutcomeUnknown(
-            f"{node} answers {request.operation.name} in another form than this version knows.",
-            hint="It was done. Have the same version of tmuxmcp on all machines.",
-        ) from None
+    return answer
 
 
 def _why(error: Exception) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.cast import Cast
 from tmuxmcp.contract.follow import Change
 from tmuxmcp.contract.request import R, Request
 
@@ -108,6 +109,13 @@ class Transport(Protocol):
             LookupError: no machine of the fleet has this name, or it was given up.
             NodeUnreachable: the machine was away for too long.
             TmuxMcpError: what the machine's broker answers.
+        """
+
+    async def asciicast(self, node: str, session_id: str, most_bytes: int, call: Call) -> Cast:
+        """The newest part of what a session did, as `Broker.asciicast` makes it. A look, as of `call`.
+
+        Raises:
+            LookupError, NodeUnreachable, OutcomeUnknown, TmuxMcpError
         """
 
     def visit(

@@ -12,8 +12,8 @@ import anyio
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call, Progress
+from tmuxmcp.contract.cast import Cast
 from tmuxmcp.errors import ResourceLimit, TimedOut
-from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import process
 from tmuxmcp.programs.inside import home
 from tmuxmcp.programs.machine import MachineWork
@@ -60,19 +60,6 @@ async def export(
             path = str(exporting.free_path(session.directory, exporting.FORMATS[asked.format]))
             os.link(file, path)
     return _result(session, asked, exported, path, note)
-
-
-@dataclass(frozen=True)
-class Cast:
-    """The newest part of what a session did."""
-
-    text: bytes
-    """An asciicast of version 3."""
-    begin: int
-    """Offset of the log at which it begins."""
-    end: int
-    first: int
-    """Offset from which on the log is kept: less than `begin` where the cast was cut."""
 
 
 async def newest(session: Session, most_bytes: int, call: Call) -> Cast:

@@ -80,6 +80,10 @@ class Door:
         """What a gateway and its calls that go on have to say to each other."""
         return await self._answer(sent, self._talk)
 
+    async def asciicast(self, sent: bytes) -> bytes:
+        """The newest part of what a session did."""
+        return await self._answer(sent, self._asciicast)
+
     async def here(self, sent: bytes) -> bytes:
         """Say that the door is there, and nothing else."""
         return b""
@@ -176,6 +180,10 @@ class Door:
 
     async def _talk(self, home: Home, asked: Mapping[str, Any]) -> dict[str, Any]:
         return await self._talks.do(asked["what"], asked["asked"]["line"], asked["asked"])
+
+    async def _asciicast(self, home: Home, asked: Mapping[str, Any]) -> dict[str, Any]:
+        call = wire.call_received(asked["call"])
+        return {"result": (await home.broker.asciicast(asked["session_id"], asked["most_bytes"], call)).sent()}
 
     async def _changes(self, home: Home, asked: Mapping[str, Any]) -> dict[str, Any]:
         call = wire.call_received(asked["call"])

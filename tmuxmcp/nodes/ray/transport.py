@@ -15,6 +15,7 @@ import anyio.abc
 
 from tmuxmcp import __version__
 from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.cast import Cast
 from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
 from tmuxmcp.contract.request import R, Request
 from tmuxmcp.errors import InvalidArgument, NodeUnreachable, OutcomeUnknown, TmuxMcpError, Unsupported
@@ -181,6 +182,12 @@ class RayTransport:
                         since = max(since, change.until)
                     case Exit() | Lost() | Destroyed():
                         return
+
+    async def asciicast(self, node: str, session_id: str, most_bytes: int, call: Call) -> Cast:
+        """One call of a door."""
+        await self._check(node)
+        asked = {"session_id": session_id, "most_bytes": most_bytes, "call": wire.call_sent(call)}
+        return Cast.received(_received(await self._ask(node, "asciicast", asked))["result"])
 
     @asynccontextmanager
     async def visit(self, node: str, name: str, asked: Mapping[str, Any], silence_s: float) -> AsyncIterator[Visited]:
