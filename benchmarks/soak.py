@@ -252,9 +252,11 @@ def _ours(state_dir: Path) -> list[psutil.Process]:
 def _left(state_dir: Path, brokers: Brokers) -> dict[str, int]:
     """What is there when no session is."""
     servers = [psutil.Process(pid) for pid in brokers.pids()]
-    others = [each for each in _ours(state_dir) if each.pid not in brokers.pids()]
+    helpers = {child.pid for server in servers for child in server.children(recursive=True)}
+    nobodys = [each for each in _ours(state_dir) if each.pid not in helpers and each.pid not in brokers.pids()]
     return {
-        "processes beside brokers": len(others),
+        "processes of no broker": len(nobodys),
+        "processes that brokers have started": len(helpers),
         "descriptors of brokers, most": max(server.num_fds() for server in servers),
         "threads of brokers, most": max(server.num_threads() for server in servers),
         "temporary files": sum(1 for file in state_dir.rglob("*.tmp*")),
@@ -302,7 +304,7 @@ def main() -> int:
     print("\nleft, before and after:")
     for what, count in after.items():
         print(f"{before[what]:8} {count:8} {what}")
-    leaked = after["processes beside brokers"] > before["processes beside brokers"] or after["temporary files"]
+    leaked = after["processes of no broker"] > before["processes of no broker"] or after["temporary files"]
     return int(bool(wrong or leaked))
 
 
