@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import shutil
 import signal
 import tempfile
@@ -20,7 +21,8 @@ from tests.conftest import SLOW, end_server
 from tests.nodes.brokers import Brokers, three_brokers
 from tests.page.test_stream import Told, told
 from tests.page.visits import TEXT, let_in, open_list, show
-from tests.service import Service, bearer
+from tests.service import TOKENS, Service, bearer
+from tmuxmcp.nodes.secret import proof
 
 POLICY = [{"program": "touch", "action": "confirm", "reason": "it makes a file"}]
 
@@ -28,8 +30,11 @@ POLICY = [{"program": "touch", "action": "confirm", "reason": "it makes a file"}
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
     """Three brokers that ask a person before a file is made."""
-    with three_brokers(tmp_path_factory.mktemp("fleet"), TMUXMCP_POLICY=json.dumps(POLICY)) as three:
-        yield three
+    directory = tmp_path_factory.mktemp("fleet")
+    (directory / "secret").touch(mode=0o600)
+    (directory / "secret").write_text(secrets.token_hex(32))
+    with three_brokers(directory, TMUXMCP_POLICY=json.dumps(POLICY), TMUXMCP_FLEET_SECRET=f"{directory}/secret") as all:
+        yield all
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +48,7 @@ def gateway_dir() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def gateway(brokers: Brokers, gateway_dir: Path) -> Iterator[Service]:
     """A gateway, with the session `one` on two machines."""
-    started = Service(gateway_dir, "--fleet", str(brokers.file))
+    started = Service(gateway_dir, "--fleet", str(brokers.file), **brokers.variables)
     for node in ("n1", "n2"):
         started.result("create_session", program="bash", name="one", placement={"node": node})
         started.result("run", session_id=f"one@{node}", command=f"clear; echo on {node}")
@@ -125,23 +130,42 @@ def test_a_gateway_without_a_persons_token_is_told_so(gateway: Service, headers:
         brokers.file.write_text(text.replace('person_token_file = "person"\n', "", 1))
         with told(gateway, headers) as page:
             page.until(lambda: missing(page) == ["n1"] and "one@n2" in page.rows)
-        (brokers.directory / "person").write_text(bearer("boss")["Authorization"].split()[1])
+        (brokers.directory / "person").write_text(TOKENS["boss"])
         refused = ask(gateway, headers, "take", session="one@n2", page=1_000_000_001)
         assert (refused.status_code, refused.json()["error"]["code"]) == (403, "PERMISSION_DENIED")
+        assert "fleet's secret" in refused_by_a_gateway_without_it(brokers)
     finally:
-        (brokers.directory / "person").write_text(bearer("gateway")["Authorization"].split()[1])
+        (brokers.directory / "person").write_text(TOKENS["gateway"])
         brokers.write()
+
+
+def refused_by_a_gateway_without_it(brokers: Brokers) -> str:
+    """What is said of a machine in the page of a gateway that does not know the fleet's secret."""
+    directory = Path(tempfile.mkdtemp(prefix="tm-"))
+    brokers.write()
+    gateway = Service(directory, "--fleet", str(brokers.file))
+    try:
+        refused = ask(gateway, let_in(gateway, directory), "commands", session="one@n2")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "PERMISSION_DENIED")
+        return refused.json()["error"]["message"]
+    finally:
+        gateway.stop()
+        end_server(directory)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def test_only_a_persons_token_opens_a_machines_page_and_it_opens_nothing_else(brokers: Brokers):
     service = brokers.services["n1"]
+    shows = proof((brokers.directory / "secret").read_text(), TOKENS["gateway"])
     with service.http("gateway") as client:
+        assert client.post("/page/commands", json={"session": "none"}).status_code == 401
+    with service.http("gateway", **{"tmuxmcp-fleet": shows}) as client:
         assert client.post("/page/commands", json={"session": "none"}).status_code == 404
         call = {"jsonrpc": "2.0", "id": 1, "method": "list_sessions", "params": {}}
         assert [client.post(path, json=call).status_code for path in ("/rpc", "/mcp")] == [401, 401]
         assert client.get("/metrics").status_code == 401
     for other in ("agent", "viewer", "boss"):
-        with service.http(other) as client:
+        with service.http(other, **{"tmuxmcp-fleet": shows}) as client:
             assert client.post("/page/commands", json={"session": "none"}).status_code == 401
 
 
@@ -172,7 +196,7 @@ def test_what_a_session_did_is_asked_of_its_machine(gateway: Service, headers: d
     past = value(gateway, headers, "past", session="did@n1", offset=match["offset"])
     shown = ["".join(span["t"] for span in row) for row in past["lines"].values()]
     assert ("first line" in shown, "second" in shown) == (True, False)
-    assert value(gateway, headers, "activity", session="did@n1")["moments"]
+    assert value(gateway, headers, "activity", session="did@n1")["end_ms"] > 0
     gateway.result("destroy_session", session_id="did@n1", force=True)
     gateway.result("create_session", program="bash", name="did", placement={"node": "n1"})
     assert [each["generation"] for each in value(gateway, headers, "generations", session="did@n1")] == [1, 2]
@@ -186,12 +210,11 @@ def test_a_recording_is_downloaded_from_its_machine(gateway: Service, headers: d
     answer = ask(gateway, headers, "export", session="one@n2", format="txt")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/octet-stream")
     assert b"for the film" in answer.content
-    assert (
-        answer.content == ask(brokers.services["n2"], bearer("gateway"), "export", session="one", format="txt").content
-    )
-    assert (
-        ask(gateway, headers, "export", session="one@n2", format="none").json()["error"]["code"] == "INVALID_ARGUMENT"
-    )
+    there = brokers.services["n2"]
+    own = let_in(there, there.state_dir)
+    assert answer.content == ask(there, own, "export", session="one", format="txt").content
+    refused = ask(gateway, headers, "export", session="one@n2", format="none")
+    assert refused.json()["error"]["code"] == "INVALID_ARGUMENT"
 
 
 @pytest.mark.parametrize("session", ["one", "one@", "one@N 1", "@n1", "one@n1.x", "one@n9", ""])

@@ -48,6 +48,9 @@ STRANGER_BODY, STRANGER_BODY_S = 1024, 5
 OPEN_PATHS = frozenset({"/healthz"})
 """What needs no token: it tells nothing of sessions."""
 
+PROOF_HEADER = "tmuxmcp-fleet"
+"""By which a gateway shows that it knows the fleet's secret: good together with the token beside it alone."""
+
 PAGE = "/page/"
 """What the page asks for: by a person's token, which is good for nothing else."""
 
@@ -84,6 +87,7 @@ class Entrance:
         count: CountBytes,
         *,
         knows_person: Callable[[str], bool] = lambda token: False,
+        proves: Callable[[str, str], bool] = lambda said, token: False,
         open_paths: Iterable[str] = (),
     ) -> None:
         """Let requests through to `app`.
@@ -92,10 +96,12 @@ class Entrance:
             tokens: those that are accepted; None: none is asked for.
             hosts: exact values of Host, `name` or `name:port`; an Origin is one of these behind its scheme.
             knows_person: whether a token is that of a person's page.
+            proves: whether what a gateway says beside a token shows that it knows the fleet's secret.
             open_paths: what needs no token beside `OPEN_PATHS`.
         """
         self._app, self._tokens, self._count = app, tokens, count
-        self._knows_person, self._open = knows_person, OPEN_PATHS | frozenset(open_paths)
+        self._knows_person, self._proves = knows_person, proves
+        self._open = OPEN_PATHS | frozenset(open_paths)
         self._hosts = frozenset(host.lower() for host in hosts)
         self._scopes: set[anyio.CancelScope] = set()
         self._stopping = False
@@ -151,7 +157,7 @@ class Entrance:
             raise RefusedRequest(403, PermissionDenied("This server does not answer to that Origin.", hint=hint))
         authorization = _only(headers, "authorization")
         if scope["path"].startswith(PAGE):
-            return self._check_person(scope["path"], authorization, host, origin)
+            return self._check_person(scope["path"], authorization, host, origin, _only(headers, PROOF_HEADER) or "")
         if self._tokens is None:
             return None
         token = self._tokens.find(authorization)
@@ -160,15 +166,22 @@ class Entrance:
             raise RefusedRequest(401, Unauthorized("A token that is accepted is missing.", hint=hint))
         return token
 
-    def _check_person(self, path: str, authorization: str | None, host: str, origin: str | None) -> Token | None:
-        """As `_check`, of what the page asks for: a page of this very address, with a person's token."""
+    def _check_person(
+        self, path: str, authorization: str | None, host: str, origin: str | None, proof: str
+    ) -> Token | None:
+        """As `_check`, of what the page asks for: a page of this very address, of a person or a gateway."""
         if origin is not None and origin.lower().partition("://")[2] != host.lower():
             hint = "Open the page by one address only."
             raise RefusedRequest(403, PermissionDenied("The page does not answer to that Origin.", hint=hint))
         if self._knows_person(bearer(authorization)):
             return PERSON
         if self._tokens is not None and (gateway := self._tokens.find(authorization, person=True)):
-            return gateway
+            if self._proves(proof, bearer(authorization)):
+                return gateway
+            hint = "The file of the setting fleet_secret has to be the same there and here, before servers start."
+            raise RefusedRequest(
+                401, Unauthorized("The gateway does not have the fleet's secret of this machine.", hint=hint)
+            )
         if path in self._open:
             return None
         raise RefusedRequest(401, Unauthorized("The page is not open to this.", hint="Open it anew: tmuxmcp page"))

@@ -25,7 +25,7 @@ from tmuxmcp import __version__
 from tmuxmcp.contract.call import ALL_SCOPES, Call
 from tmuxmcp.contract.settings import DEFAULTS, BrokerSettings
 from tmuxmcp.errors import LOOK_BEFORE, Cancelled, InvalidArgument, TmuxMcpError, Unauthorized
-from tmuxmcp.faces.entrance import GONE, MAX_BODY, TOKEN, Entrance
+from tmuxmcp.faces.entrance import GONE, MAX_BODY, PROOF_HEADER, TOKEN, Entrance
 from tmuxmcp.faces.mcp import Context, Results, build_server
 from tmuxmcp.faces.metrics import Metrics
 from tmuxmcp.faces.rpc import Rpc, encode
@@ -48,7 +48,7 @@ CALLER_HEADER, CLIENT_HEADER, SCOPES_HEADER = "tmuxmcp-caller", "tmuxmcp-client"
 """By which a gateway of many machines says in whose name it calls: each caller behind its token has a default session
 and read cursors of its own, and each client's `request_id`s are its own. The scopes are at most the token's."""
 
-GATEWAY_HEADER, PROOF_HEADER = "tmuxmcp-gateway", "tmuxmcp-fleet"
+GATEWAY_HEADER = "tmuxmcp-gateway"
 """What else a gateway says of its call, as JSON; and that it knows the fleet's secret. Without that proof it is only
 told how its own calls go on: it is not believed that the person calls, nobody is asked, and it gives no call its id."""
 
@@ -120,6 +120,7 @@ class Service:
             hosts,
             self.metrics.request,
             knows_person=page.knows,
+            proves=lambda said, token: bool(fleet_secret) and secret.proves(said, fleet_secret, token),
             open_paths=page.open_paths,
         )
 

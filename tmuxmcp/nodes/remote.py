@@ -77,6 +77,9 @@ FOLLOW_S = 0.02, 1.0
 AWAY_S = 60.0
 """So long a machine may be away from who follows one of its sessions."""
 
+MOST_REFUSAL = 1 << 16
+"""Bytes of a refusal that are looked at."""
+
 PIECE = 1 << 20
 """Bytes that one look gives."""
 
@@ -306,14 +309,15 @@ class Remote:
     async def visit(self, node: str, name: str, asked: Mapping[str, Any], silence_s: float) -> AsyncIterator[Visited]:
         """A request to the machine's page, with the token that lets a person in by this gateway."""
         broker = await self._known(node)
-        headers = {"authorization": f"Bearer {self._person_token(broker.entry)}", "accept-encoding": "identity"}
+        token = self._person_token(broker.entry)
+        headers = {"authorization": f"Bearer {token}", "accept-encoding": "identity"}
+        headers["tmuxmcp-fleet"] = fleet_secret.proof(self._secret, token)
         request = _post(broker.client, f"/page/{name}", asked, headers, silence_s)
         with _broken(broker):
             response = await broker.client.send(request, stream=True)
         try:
             if response.status_code == 401:
-                hint = f"In {node}'s file of tokens it has to be a line: NAME person TOKEN."
-                raise PermissionDenied(f"{node} does not take the person's token of this gateway.", hint=hint)
+                raise await _not_let_in(broker, response)
             length = response.headers.get("content-length", "")
             yield Visited(
                 response.status_code,
@@ -334,6 +338,9 @@ class Remote:
         if entry.person_token_file is None:
             hint = f"Give {entry.name} a person_token_file in {self._file.path}."
             raise PermissionDenied(f"This gateway has no person's token for {entry.name}.", hint=hint)
+        if not self._secret:
+            hint = "Have the same file of the setting fleet_secret on all machines, and start the gateway anew."
+            raise PermissionDenied("This gateway does not know the fleet's secret.", hint=hint)
         return self._read_token(entry, entry.person_token_file)
 
     # ---- following -----------------------------------------------------------------------------
@@ -410,6 +417,21 @@ def _broken(broker: _Broker) -> Iterator[None]:
         broker.known = False
         after = f"after {time.monotonic() - begun:.1f} s"
         raise OutcomeUnknown(f"The way to {node} broke {after}: {_why(error)}.", url=url) from None
+
+
+async def _not_let_in(broker: _Broker, response: httpx2.Response) -> PermissionDenied:
+    """Why a machine's page is not open to a gateway."""
+    node = broker.entry.name
+    with _broken(broker):
+        said = (await response.aread())[:MOST_REFUSAL]
+    try:
+        error = json.loads(said)["error"]
+        if "secret" in error["message"]:
+            return PermissionDenied(f"{node}: {error['message']}", hint=error["hint"])
+    except (ValueError, TypeError, KeyError):
+        pass
+    hint = f"In {node}'s file of tokens it has to be a line: NAME person TOKEN."
+    return PermissionDenied(f"{node} does not take the person's token of this gateway.", hint=hint)
 
 
 async def _pieces(broker: _Broker, response: httpx2.Response) -> AsyncIterator[bytes]:
