@@ -13,7 +13,7 @@ import anyio
 
 from benchmarks.budgets import Row
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.log import PIECE, RawLog
+from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
 from tmuxmcp.record.search import search
 from tmuxmcp.terminal.ansi import ansi
 from tmuxmcp.terminal.plain import plain
@@ -50,7 +50,7 @@ def cleaning(quick: bool) -> list[Row]:
     for name, unit, budget in KINDS:
         size = (8 if quick else 32) * 1_000_000 // (8 if b"\x1b[A" in unit else 1)
         data = unit * (size // len(unit))
-        pieces = [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
+        pieces = [data[at : at + LOG_READ_BYTES] for at in range(0, len(data), LOG_READ_BYTES)]
         ours = len(data) / 1e6 / seconds(lambda pieces=pieces: [plain(piece, 80, 24) for piece in pieces], 5)
         floor = len(data) / 1e6 / seconds(lambda pieces=pieces: [piece.decode().splitlines() for piece in pieces], 5)
         note = f"{floor / ours:.1f} times the floor's time: bytes.decode and splitlines"
@@ -68,7 +68,7 @@ def colouring(quick: bool) -> list[Row]:
     for name, unit, _ in KINDS:
         size = (2 if quick else 8) * 1_000_000 // (8 if b"\x1b[A" in unit else 1)
         data = unit * (size // len(unit))
-        pieces = [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
+        pieces = [data[at : at + LOG_READ_BYTES] for at in range(0, len(data), LOG_READ_BYTES)]
         ours, floor = (
             len(data) / 1e6 / seconds(lambda clean=clean, pieces=pieces: [clean(piece, 80, 24) for piece in pieces], 5)
             for clean in (ansi, plain)

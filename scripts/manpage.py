@@ -9,7 +9,7 @@ from typing import Any
 import tmuxmcp
 from tmuxmcp.cli import arguments
 from tmuxmcp.cli.helptext import COMMON, row, word_of
-from tmuxmcp.config import PREFIX, Settings
+from tmuxmcp.config import VARIABLE_PREFIX, Settings
 
 HANGING = 24
 """Columns by which what an option means is indented."""
@@ -41,8 +41,8 @@ def page() -> str:
 
 
 SETTINGS = f"""\
-A setting is a flag of serve, demo and config, an environment variable that begins with {PREFIX} (rows is
-{PREFIX}ROWS), or a line of the settings file. Flags count before variables, and these before the file."""
+A setting is a flag of serve, demo and config, an environment variable that begins with {VARIABLE_PREFIX} (rows is
+{VARIABLE_PREFIX}ROWS), or a line of the settings file. Flags count before variables, and these before the file."""
 
 
 def _verb(name: str, verb: Any) -> Iterator[str]:

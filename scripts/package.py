@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import tmuxmcp
-from tmuxmcp.config import PREFIX, Settings
+from tmuxmcp.config import VARIABLE_PREFIX, Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 NAME = "io.github.tmuxmcp/tmuxmcp"
@@ -46,7 +46,7 @@ def project() -> dict[str, Any]:
 
 def registry_description() -> dict[str, Any]:
     """What the MCP registry is told."""
-    variables = [{"name": PREFIX + name.upper(), "description": _says(name)} for name in ASKED]
+    variables = [{"name": VARIABLE_PREFIX + name.upper(), "description": _says(name)} for name in ASKED]
     package = {
         "registryType": "pypi",
         "identifier": "tmuxmcp",
@@ -87,7 +87,7 @@ def bundle_manifest() -> dict[str, Any]:
             "mcp_config": {
                 "command": "uv",
                 "args": ["run", "--directory", "${__dirname}", "tmuxmcp", "serve"],
-                "env": {PREFIX + name.upper(): f"${{user_config.{name}}}" for name in asked},
+                "env": {VARIABLE_PREFIX + name.upper(): f"${{user_config.{name}}}" for name in asked},
             },
         },
         "tools_generated": True,

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from tmuxmcp import errors
 from tmuxmcp.cli import arguments
 from tmuxmcp.cli.helptext import word_of
-from tmuxmcp.config import PREFIX, Settings, home
+from tmuxmcp.config import VARIABLE_PREFIX, Settings, home
 from tmuxmcp.contract import results
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import Operation, Seldom
@@ -500,7 +500,7 @@ def _settings() -> Iterator[tuple[str, ...]]:
 
 def _setting_names() -> Iterator[tuple[str, ...]]:
     for name in Settings.model_fields:
-        yield code(name), code(PREFIX + name.upper()), code("--" + name.replace("_", "-"))
+        yield code(name), code(VARIABLE_PREFIX + name.upper()), code("--" + name.replace("_", "-"))
 
 
 # ---- errors ------------------------------------------------------------------------------------

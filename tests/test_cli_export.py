@@ -76,7 +76,7 @@ def test_a_long_export_shows_how_far_it_is_on_a_terminal(
         monkeypatch.setattr(sys.stderr, name, told, raising=False)
     monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((80, 24)))
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(export, "FIRST_S", 0)
+    monkeypatch.setattr(export, "NO_BAR_S", 0)
     bar = export.Bar()
     bar.show(3 << 20, 4 << 20)
     bar.erase()

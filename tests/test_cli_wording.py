@@ -13,7 +13,7 @@ import pytest
 import tmuxmcp
 from tmuxmcp.cli.arguments import VERBS as VERBS_THERE_ARE
 from tmuxmcp.cli.arguments import parse
-from tmuxmcp.cli.wording import VERBS, in_cli_words
+from tmuxmcp.cli.wording import VERB_OF, in_cli_words
 
 SOURCE = Path(tmuxmcp.__file__).parent
 ROOMS = ("broker", "sessions", "record", "terminal", "tmux", "host")
@@ -57,7 +57,7 @@ def test_no_hint_or_note_speaks_of_operations():
 
 
 def test_each_verb_exists():
-    assert set(VERBS.values()) <= set(VERBS_THERE_ARE)
+    assert set(VERB_OF.values()) <= set(VERBS_THERE_ARE)
     named = {verb for _, text in sentences() for verb in re.findall(r"`tmuxmcp ([a-z]+)", in_cli_words(text))}
     assert {"new", "list", "history", "read", "send"} <= named <= set(VERBS_THERE_ARE)
 

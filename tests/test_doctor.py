@@ -210,7 +210,7 @@ def test_state_directory_where_nothing_can_be_made(cli):
 def test_missing_tools_are_named(cli):
     directory = cli.home / "few"
     directory.mkdir()
-    for name in set(doctor.TOOLS) - {"dd", "tail"} | {"tmux", "bash", "env", "locale"}:
+    for name in set(doctor.SCRIPT_PROGRAMS) - {"dd", "tail"} | {"tmux", "bash", "env", "locale"}:
         if found := shutil.which(name):
             (directory / name).symlink_to(found)
     check = failed(cli, "tools", PATH=str(directory))
@@ -220,7 +220,7 @@ def test_missing_tools_are_named(cli):
 def test_tools_are_those_that_the_scripts_call():
     scripts = Path(doctor.__file__).parents[1] / "tmux"
     text = "".join((scripts / name).read_text() for name in ("launcher.sh", "sink.sh"))
-    assert [name for name in doctor.TOOLS if not re.search(rf"\b{name}\b", text)] == []
+    assert [name for name in doctor.SCRIPT_PROGRAMS if not re.search(rf"\b{name}\b", text)] == []
 
 
 def test_logs_over_their_limit(cli):

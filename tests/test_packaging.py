@@ -24,7 +24,7 @@ import tmuxmcp
 from tests.conftest import SLOW, end_server
 from tests.test_completion import ZSH
 from tmuxmcp.cli.arguments import VERBS
-from tmuxmcp.config import PREFIX, Settings, load_settings
+from tmuxmcp.config import VARIABLE_PREFIX, Settings, load_settings
 
 ROOT = Path(__file__).parents[1]
 KINDS = {".py", ".sh", ".zsh", ".fish", ".html", ".css", ".js", ".svg"}
@@ -116,7 +116,7 @@ def test_descriptions_agree_with_the_readme_and_the_settings() -> None:
     assert described["version"] == described["packages"][0]["version"] == tmuxmcp.__version__
     assert len(described["description"]) <= 100  # the registry takes no more
     names = [variable["name"] for variable in described["packages"][0]["environmentVariables"]]
-    assert {name.removeprefix(PREFIX).lower() for name in names} <= set(Settings.model_fields)
+    assert {name.removeprefix(VARIABLE_PREFIX).lower() for name in names} <= set(Settings.model_fields)
 
 
 @pytest.mark.slow
@@ -175,7 +175,7 @@ def test_bundle_asks_with_defaults_that_are_good(scripts: dict) -> None:
     asked = manifest["user_config"]
     environment = manifest["server"]["mcp_config"]["env"]
     for name, default in ((name, entry["default"]) for name, entry in asked.items()):
-        assert environment[f"{PREFIX}{name.upper()}"] == f"${{user_config.{name}}}"
+        assert environment[f"{VARIABLE_PREFIX}{name.upper()}"] == f"${{user_config.{name}}}"
         assert getattr(load_settings({name: str(default)}), name) == getattr(
             Settings(program="bash") if name == "program" else Settings(), name
         )

@@ -13,7 +13,7 @@ import pytest
 
 from tests.agent import Agent, ToolFailed, eventually
 from tests.conftest import SLOW
-from tmuxmcp.config import PREFIX, Settings, load_settings, load_with_origins
+from tmuxmcp.config import VARIABLE_PREFIX, Settings, load_settings, load_with_origins
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
 
 
@@ -169,8 +169,8 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize(("values", "holds"), EFFECTS, ids=[",".join(row[0]) for row in EFFECTS])
 def test_setting_has_its_effect(state_dir: Path, values: dict[str, str], holds: Callable[[Agent], bool]):
-    variables = {PREFIX + name.upper(): value for name, value in values.items()}
-    variables = {PREFIX + "PROGRAM": "bash", **variables}
+    variables = {VARIABLE_PREFIX + name.upper(): value for name, value in values.items()}
+    variables = {VARIABLE_PREFIX + "PROGRAM": "bash", **variables}
     with Agent(state_dir, MY_OWN="one", XX_1="two", YY="three", **variables) as agent:
         assert holds(agent)
 

@@ -44,7 +44,7 @@ def test_service_that_is_off_needs_nothing() -> None:
 
 def test_address_that_is_free_or_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     with taken() as where:
-        monkeypatch.setattr(surroundings, "ANSWER_S", 0.1)
+        monkeypatch.setattr(surroundings, "SERVICE_ANSWER_S", 0.1)
         check = check_http(settings(http=where))
     assert (check.ok, "another port" in str(check.fix)) == (False, True)
     assert "is free" in check_http(settings(http=where)).message

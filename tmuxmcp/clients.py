@@ -33,7 +33,7 @@ REPLY_S = 10
 URL_KEYS = ("url", "httpUrl", "serverUrl", "uri")
 """Keys of an entry that make it one of a server at a URL."""
 
-ALL = ("*",)
+EVERY_VARIABLE = ("*",)
 """Stands for every variable."""
 SDK = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 """What the protocol's own libraries give a server they start."""
@@ -129,8 +129,8 @@ class McpClient:
     """How the client starts us."""
     at_url: Callable[[HttpServer], ServerEntry] | None = None
     """How it calls us over HTTP; none: its configuration has no such servers."""
-    environment: tuple[str, ...] = ALL
-    """Variables that it hands on to the servers it starts; `ALL`: its whole environment."""
+    environment: tuple[str, ...] = EVERY_VARIABLE
+    """Variables that it hands on to the servers it starts; `EVERY_VARIABLE`: its whole environment."""
     then: str = "Restart it"
     """What makes it read its configuration again."""
     results: Literal["both", "text"] = "both"
@@ -159,7 +159,11 @@ class McpClient:
 
     def handed_on(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The environment in which it starts a server."""
-        return {name: value for name, value in environ.items() if self.environment == ALL or name in self.environment}
+        return {
+            name: value
+            for name, value in environ.items()
+            if self.environment == EVERY_VARIABLE or name in self.environment
+        }
 
     def keys(self, scope: Scope, cwd: Path) -> list[str]:
         """The way to the table of servers in the file."""

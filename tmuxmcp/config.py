@@ -33,7 +33,7 @@ from tmuxmcp.contract.secrets import Secret, check_names
 from tmuxmcp.contract.settings import TOOL_SETS
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
 
-PREFIX = "TMUXMCP_"
+VARIABLE_PREFIX = "TMUXMCP_"
 Words = Annotated[list[str], NoDecode]
 
 
@@ -58,7 +58,7 @@ def default_config_file() -> Path:
 class Settings(BaseSettings):
     """Every setting: name, type, default, one sentence with its unit."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, validate_default=False)
+    model_config = SettingsConfigDict(env_prefix=VARIABLE_PREFIX, extra="forbid", frozen=True, validate_default=False)
 
     state_dir: Path = Field(
         default_factory=lambda: home() / ".local" / "state" / "tmuxmcp",
@@ -440,10 +440,10 @@ def load_with_origins(
     """The effective settings, and for each where it came from: `flag`, a variable's name, a file, `default`."""
     given = dict(flags or {})
     from_file = read_file(file)
-    from_env = {name for name in Settings.model_fields if PREFIX + name.upper() in os.environ}
+    from_env = {name for name in Settings.model_fields if VARIABLE_PREFIX + name.upper() in os.environ}
     origins = dict.fromkeys(Settings.model_fields, "default")
     origins |= dict.fromkeys(from_file, str(file or default_config_file()))
-    origins |= {name: PREFIX + name.upper() for name in from_env}
+    origins |= {name: VARIABLE_PREFIX + name.upper() for name in from_env}
     origins |= dict.fromkeys(given, "flag")
     merged = {name: value for name, value in from_file.items() if name not in from_env} | given
     try:
@@ -456,7 +456,7 @@ def load_with_origins(
             hint="`tmuxmcp config` lists all settings.",
         ) from None
     except SettingsError as error:
-        raise InvalidArgument(f"A {PREFIX}* variable cannot be read: {error}.") from None
+        raise InvalidArgument(f"A {VARIABLE_PREFIX}* variable cannot be read: {error}.") from None
     if file:
         settings._file = file.absolute()
     return settings, origins

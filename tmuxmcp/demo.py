@@ -30,8 +30,8 @@ from tmuxmcp.contract.times import ms_since
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.tmux.server import find_tmux
 
-LINES = 40
-SLOW = f"(for i in $(seq {LINES}); do echo line $i; sleep 0.05; done; exit 5)"
+DEMO_ROWS = 40
+SLOW = f"(for i in $(seq {DEMO_ROWS}); do echo line $i; sleep 0.05; done; exit 5)"
 """Two seconds of output, and an exit code that nothing else has."""
 
 POEM = ["Broker gone, the shell stays on;", "lines still come at break of dawn."]
@@ -235,7 +235,7 @@ class Demo:
         self.show.said(f"$ {SLOW}")
         ran = await tools.call("run", command=SLOW, session_id="demo", timeout_ms=600)
         seen = ran["output"].split("\n")[-2:-1]
-        running = not ran["completed"] and ran["outcome"] == "timeout" and seen != [f"line {LINES}"]
+        running = not ran["completed"] and ran["outcome"] == "timeout" and seen != [f"line {DEMO_ROWS}"]
         self.show.check(f"it runs; so far: {''.join(seen)}", running, tools.took_ms)
         tools.process.kill()
         self.show.said(f"kill -9 {tools.process.pid}")
@@ -247,9 +247,9 @@ class Demo:
             "read", session_id="demo", since=start, wait_for="ready", timeout_ms=20_000, max_bytes=1 << 20
         )
         lines = [line for line in read["content"].split("\n") if line.startswith("line ")]
-        whole = lines == [f"line {number}" for number in range(1, LINES + 1)]
+        whole = lines == [f"line {number}" for number in range(1, DEMO_ROWS + 1)]
         self.show.text("\n".join([*lines[:1], "...", *lines[-1:]]))
-        self.show.check(f"{len(lines)} of {LINES} lines are there, in order", whole, tools.took_ms)
+        self.show.check(f"{len(lines)} of {DEMO_ROWS} lines are there, in order", whole, tools.took_ms)
         await self._command(tools, "echo $?", 0, "5\n")
 
 

@@ -53,4 +53,4 @@ def test_a_body_runs_nothing_where_it_should_not_land(said: str) -> None:
         assert re.fullmatch(rb": '[ -~]*' :\n", line)
         assert line.count(b"'") == 2
         assert b"!" not in line
-        assert len(line) <= adoption.LONGEST_LINE
+        assert len(line) <= adoption.ADOPTION_LINE_BYTES

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.conftest import SLOW, eventually
-from tmuxmcp.broker.admission import SMALL_BYTES, Admission
+from tmuxmcp.broker.admission import SMALL_ANSWER_BYTES, Admission
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.operations import OPERATIONS
@@ -50,7 +50,7 @@ async def test_waits_of_one_client_do_not_pile_up_and_leave_room_for_calls(broke
         ("read", {"session_id": "a", "wait_for": "exit", "timeout_ms": slow}),
         ("wait", {"session_ids": ["a"], "wait_for": "exit", "timeout_ms": slow}),
     ]
-    large = {"session_id": "a", "wait_for": "exit", "timeout_ms": slow, "max_bytes": SMALL_BYTES + 1}
+    large = {"session_id": "a", "wait_for": "exit", "timeout_ms": slow, "max_bytes": SMALL_ANSWER_BYTES + 1}
 
     async def perform(name: str, arguments: dict[str, object]) -> None:
         try:

@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tmuxmcp.drawing.markup import CELL_HEIGHT, CELL_WIDTH, MARGIN, html, svg
+from tmuxmcp.drawing.markup import CELL_HEIGHT, CELL_WIDTH, SVG_MARGIN, html, svg
 from tmuxmcp.drawing.theme import DARK, drawable, look
-from tmuxmcp.terminal.snapshot import BLANK, PLAIN, Cell, Cursor, Snapshot, Style
+from tmuxmcp.terminal.snapshot import BLANK, PLAIN_STYLE, Cell, Cursor, Snapshot, Style
 
 RED = Style(fg=(200, 0, 0))
 
@@ -19,11 +19,11 @@ def screen(*rows: list[Cell], cols: int = 12, cursor: Cursor | None = None, titl
     return Snapshot(cols, len(grid), grid, cursor or Cursor(visible=False), title=title)
 
 
-def text(words: str, style: Style = PLAIN) -> list[Cell]:
+def text(words: str, style: Style = PLAIN_STYLE) -> list[Cell]:
     return [Cell(char, style) for char in words]
 
 
-def wide(char: str, style: Style = PLAIN) -> list[Cell]:
+def wide(char: str, style: Style = PLAIN_STYLE) -> list[Cell]:
     return [Cell(char, style, 2), Cell("", style, 0)]
 
 
@@ -31,8 +31,8 @@ def drawn(picture: str) -> dict[tuple[int, int], tuple[str, float]]:
     """Text and columns of what an SVG draws, by row and column."""
     found = {}
     for node in ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}text"):
-        col = (float(node.attrib["x"]) - MARGIN) / CELL_WIDTH
-        row = (float(node.attrib["y"]) - MARGIN) // CELL_HEIGHT
+        col = (float(node.attrib["x"]) - SVG_MARGIN) / CELL_WIDTH
+        row = (float(node.attrib["y"]) - SVG_MARGIN) // CELL_HEIGHT
         found[int(row), round(col)] = (node.text or "", round(float(node.attrib["textLength"]) / CELL_WIDTH, 1))
     return found
 
@@ -64,7 +64,7 @@ def test_styles_are_drawn():
 def test_cursor_turns_its_cell_around():
     picture = svg(screen(text("ab"), cursor=Cursor(0, 1)))
     assert f'fill="#{DARK.bg[0]:02x}{DARK.bg[1]:02x}{DARK.bg[2]:02x}" ' not in picture.split("<text")[1]
-    assert f'<rect x="{MARGIN + CELL_WIDTH}" y="{MARGIN}" width="{CELL_WIDTH}"' in picture
+    assert f'<rect x="{SVG_MARGIN + CELL_WIDTH}" y="{SVG_MARGIN}" width="{CELL_WIDTH}"' in picture
     assert svg(screen(text("ab"), cursor=Cursor(0, 1, visible=False))).count("<rect") == 1
     wide_one = svg(screen([*wide("日")], cursor=Cursor(0, 1)))
     assert f'width="{2 * CELL_WIDTH}"' in wide_one

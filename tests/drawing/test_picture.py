@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from tests.drawing.test_markup import screen, text, wide
-from tmuxmcp.drawing.picture import FONT_SIZE, MARGIN, MOST_PIXELS, Painter, png, size_for
+from tmuxmcp.drawing.picture import FONT_SIZE, MOST_PIXELS, PICTURE_MARGIN, Painter, png, size_for
 from tmuxmcp.drawing.theme import DARK
 from tmuxmcp.machine import fonts
 from tmuxmcp.terminal.snapshot import Cursor, Snapshot, Style
@@ -44,7 +44,7 @@ class Shot:
 def test_size_is_that_of_the_cells(painter: Painter):
     shot = Shot(painter, screen([], [], [], cols=20))
     width, height = painter.cell
-    assert shot.image.size == (20 * width + 2 * MARGIN, 3 * height + 2 * MARGIN)
+    assert shot.image.size == (20 * width + 2 * PICTURE_MARGIN, 3 * height + 2 * PICTURE_MARGIN)
     assert shot.colours(2, 19) == {DARK.bg}
 
 

@@ -122,7 +122,7 @@ async def test_the_history_is_the_commands(broker: Broker, mode: str):
 
 
 async def test_a_long_history_lacks_its_oldest_commands_and_says_so(broker: Broker, mode: str, monkeypatch):
-    monkeypatch.setattr(resources, "MAX_BYTES", resources.HEAD_BYTES + 700)
+    monkeypatch.setattr(resources, "RESOURCE_MAX_BYTES", resources.PREFACE_BYTES + 700)
     await broker.create_session("bash", name="a")
     for number in range(6):
         await broker.run(f"echo {number}", "a")
@@ -158,7 +158,7 @@ async def test_the_recording_is_a_cast_of_the_session(broker: Broker, mode: str)
 
 
 async def test_a_long_recording_is_cut_and_says_where(broker: Broker, mode: str, monkeypatch):
-    monkeypatch.setattr(resources, "MAX_BYTES", 20_000)
+    monkeypatch.setattr(resources, "RESOURCE_MAX_BYTES", 20_000)
     await broker.create_session("bash", name="a")
     await broker.run("seq 9999; for i in {1..3000}; do printf '\\033[1m.'; done; echo", "a", max_bytes=100)
     async with connected(broker, mode) as heard:

@@ -11,7 +11,7 @@ from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.requests import Send
 from tmuxmcp.gate.actions import ActionPlace, TypedLine, action_of, pending_after, typed
 from tmuxmcp.gate.policy import Action
-from tmuxmcp.gate.shelltext import UNKNOWN
+from tmuxmcp.gate.shelltext import UNKNOWN_COMMAND
 
 SHELL = ActionPlace("a", "/w", "shell_prompt", "bash")
 
@@ -93,7 +93,7 @@ def test_text_is_a_command_where_a_shell_may_read_it(
 
 
 def test_lines_of_the_history_cannot_be_known(action: Acting):
-    assert action("send", keys=["Up", "Enter"]).commands == (UNKNOWN,)
+    assert action("send", keys=["Up", "Enter"]).commands == (UNKNOWN_COMMAND,)
     assert pending_after("", Send(key="Up")) is None
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tmuxmcp.gate.audit import FILES, LINE_BYTES, Audit, as_line
+from tmuxmcp.gate.audit import AUDIT_LINE_BYTES, FILES, Audit, as_line
 
 
 def lines(path: Path) -> list[dict[str, object]]:
@@ -96,12 +96,12 @@ json_values = st.recursive(
 def test_line_is_bounded_json_on_one_line(entry: dict[str, object]):
     line = as_line(entry)
     assert line.count(b"\n") == 1
-    assert len(line) <= LINE_BYTES
+    assert len(line) <= AUDIT_LINE_BYTES
     json.loads(line)
 
 
 @pytest.mark.parametrize("value", ["é" * 100_000, ["é" * 10_000] * 1000, ["x"] * 100_000])
 def test_long_values_are_cut_and_say_so(value: object):
     line = as_line({"argv": value, "command": "é" * 100_000, "env": ["é" * 100_000] * 300})
-    assert len(line) <= LINE_BYTES
+    assert len(line) <= AUDIT_LINE_BYTES
     assert b"characters)" in line or b"words)" in line

@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import SLOW, eventually
 from tmuxmcp.gate import parsing as module
 from tmuxmcp.gate.parsing import Parsing
-from tmuxmcp.gate.shelltext import UNKNOWN, SimpleCommand
+from tmuxmcp.gate.shelltext import UNKNOWN_COMMAND, SimpleCommand
 from tmuxmcp.machine import helper
 
 pytestmark = pytest.mark.anyio
@@ -73,14 +73,14 @@ async def test_answers_of_a_text_and_of_a_program(parsing: Parsing):
     ]
     assert await parsing.of_program(["env", "rm"], None) == [SimpleCommand(("env", "rm")), SimpleCommand(("rm",))]
     assert await parsing.of_text("", "/w", "/h") == []
-    assert await parsing.of_text(None, "/w", "/h") == [UNKNOWN]
+    assert await parsing.of_text(None, "/w", "/h") == [UNKNOWN_COMMAND]
 
 
 async def test_text_that_crashes_the_parser_is_not_understood(parsing: Parsing):
-    assert UNKNOWN in await parsing.of_text(CRASHES, "/w", "/h")
+    assert UNKNOWN_COMMAND in await parsing.of_text(CRASHES, "/w", "/h")
     assert await programs(parsing, "ls") == ["ls"]
     argv = ["bash", "-c", CRASHES]
-    assert await parsing.of_program(argv, "/w") == [SimpleCommand(tuple(argv), cwds=("/w",)), UNKNOWN]
+    assert await parsing.of_program(argv, "/w") == [SimpleCommand(tuple(argv), cwds=("/w",)), UNKNOWN_COMMAND]
     assert await programs(parsing, "ls") == ["ls"]
 
 
@@ -179,7 +179,7 @@ async def test_long_texts_and_long_answers_pass(parsing: Parsing):
 
 
 async def test_what_is_too_long_is_not_even_asked(parsing: Parsing, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(helper, "MOST_BYTES", 1000)
+    monkeypatch.setattr(helper, "MESSAGE_BYTES", 1000)
     assert await programs(parsing, f"#{'x' * 900}") == []
     assert await programs(parsing, f"#{'x' * 1000}") == [None]
 
@@ -250,7 +250,7 @@ async def test_parser_that_never_gets_ready(tmp_path: Path, monkeypatch: pytest.
     program = tmp_path / "parser.py"
     program.write_text("import sys; sys.stdin.read()")
     monkeypatch.setattr(module, "PARSER", program)
-    monkeypatch.setattr(helper, "START_S", 0.5)
+    monkeypatch.setattr(helper, "HELPER_START_S", 0.5)
     before = parser_processes()
     with closing(Parsing()) as parsing:
         assert await programs(parsing, "ls") == [None]

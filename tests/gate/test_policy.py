@@ -9,7 +9,7 @@ from tests.conftest import Parsed
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.gate.policy import Action, Ruling, judge, match_words
 from tmuxmcp.gate.rules import parse_policy
-from tmuxmcp.gate.shelltext import UNKNOWN, SimpleCommand
+from tmuxmcp.gate.shelltext import UNKNOWN_COMMAND, SimpleCommand
 
 
 @pytest.fixture(autouse=True)
@@ -186,10 +186,10 @@ def test_wrong_rules_are_refused_with_their_number(entries: list[Any], said: str
 def test_names_are_those_of_the_tables():
     from tmuxmcp.contract.operations import OPERATIONS
     from tmuxmcp.contract.results import Mode
-    from tmuxmcp.gate.rules import MODES, TOOLS
+    from tmuxmcp.gate.rules import RULE_MODES, RULE_TOOLS
 
-    assert set(OPERATIONS) <= TOOLS
-    assert set(Mode.__args__) == MODES  # type: ignore[attr-defined]
+    assert set(OPERATIONS) <= RULE_TOOLS
+    assert set(Mode.__args__) == RULE_MODES  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -212,5 +212,5 @@ def test_words_match_patterns(patterns: list[str], words: tuple[str | None, ...]
 
 
 def test_what_is_not_known_matches_nothing_that_allows():
-    unknown = Action("run", commands=(UNKNOWN,), text="?")
+    unknown = Action("run", commands=(UNKNOWN_COMMAND,), text="?")
     assert judge(unknown, parse_policy([{"argv": ["a"], "action": "allow"}, DENY_ALL])).decision == "deny"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tmuxmcp.gate.redact import MARK, MOST_SECRETS, Redactor, hide_arguments, hide_options
+from tmuxmcp.gate.redact import MOST_SECRETS, REDACTED, Redactor, hide_arguments, hide_options
 
 SECRET = "s3cr3t.value+/="
 
@@ -19,12 +19,12 @@ def redactor() -> Redactor:
 @pytest.mark.parametrize(
     ("text", "clean"),
     [
-        (SECRET, MARK),
-        (f"a{SECRET}b {SECRET}", f"a{MARK}b {MARK}"),
+        (SECRET, REDACTED),
+        (f"a{SECRET}b {SECRET}", f"a{REDACTED}b {REDACTED}"),
         ("s3cr3t.value", "s3cr3t.value"),
-        ("s3cr3t\n.value+/=", MARK),
-        ("s3cr3t.va\r\n   lue+/=", MARK),
-        ("s3cr3t.va\\\nlue+/=", MARK),
+        ("s3cr3t\n.value+/=", REDACTED),
+        ("s3cr3t.va\r\n   lue+/=", REDACTED),
+        ("s3cr3t.va\\\nlue+/=", REDACTED),
         ("/home/me true abc /srv/dir", "/home/me true abc /srv/dir"),
     ],
 )
@@ -34,42 +34,47 @@ def test_known_values_are_taken_out(redactor: Redactor, text: str, clean: str):
 
 def test_values_inside_of_other_values(redactor: Redactor):
     value = {"argv": ["x", f"--token={SECRET}"], SECRET: 1, "n": None, "deep": ({"a": SECRET},)}
-    assert redactor.value(value) == {"argv": ["x", f"--token={MARK}"], MARK: 1, "n": None, "deep": [{"a": MARK}]}
+    assert redactor.value(value) == {
+        "argv": ["x", f"--token={REDACTED}"],
+        REDACTED: 1,
+        "n": None,
+        "deep": [{"a": REDACTED}],
+    }
 
 
 def test_longer_secret_goes_first():
     redactor = Redactor()
     redactor.learn(["secret", "secret-and-more"])
-    assert redactor.text("secret-and-more secret") == f"{MARK} {MARK}"
+    assert redactor.text("secret-and-more secret") == f"{REDACTED} {REDACTED}"
 
 
 def test_long_secret_goes_whole():
     long = "".join(chr(97 + number % 26) + str(number) for number in range(200))
     redactor = Redactor({"PRIVATE_KEY": long})
-    assert redactor.text(f"<{long}>").replace(MARK, "") == "<>"
+    assert redactor.text(f"<{long}>").replace(REDACTED, "") == "<>"
 
 
 def test_secret_in_json_text():
     redactor = Redactor({"A_TOKEN": 'a"b\\cdef'})
-    assert redactor.text(json.dumps({"x": 'a"b\\cdef'})) == json.dumps({"x": MARK})
+    assert redactor.text(json.dumps({"x": 'a"b\\cdef'})) == json.dumps({"x": REDACTED})
 
 
 def test_only_so_many_are_kept():
     redactor = Redactor()
     redactor.learn(f"secret-{number}" for number in range(MOST_SECRETS + 10))
     assert redactor.text("<secret-0>") == "<secret-0>"
-    assert redactor.text(f"<secret-{MOST_SECRETS + 9}>") == f"<{MARK}>"
+    assert redactor.text(f"<secret-{MOST_SECRETS + 9}>") == f"<{REDACTED}>"
 
 
 @pytest.mark.parametrize(
     ("text", "clean"),
     [
-        ("x --password=hunter2 y", f"x --password={MARK} y"),
-        ("x --api-key 'a b' y", f"x --api-key {MARK} y"),
-        ("GITHUB_TOKEN=abc make", f"GITHUB_TOKEN={MARK} make"),
-        ("export MY_KEY=abc; ls", f"export MY_KEY={MARK}; ls"),
-        ("git clone https://me:pw@host/x", f"git clone https://me:{MARK}@host/x"),
-        ("curl -H 'Authorization: Bearer abc' x", f"curl -H 'Authorization: Bearer {MARK}' x"),
+        ("x --password=hunter2 y", f"x --password={REDACTED} y"),
+        ("x --api-key 'a b' y", f"x --api-key {REDACTED} y"),
+        ("GITHUB_TOKEN=abc make", f"GITHUB_TOKEN={REDACTED} make"),
+        ("export MY_KEY=abc; ls", f"export MY_KEY={REDACTED}; ls"),
+        ("git clone https://me:pw@host/x", f"git clone https://me:{REDACTED}@host/x"),
+        ("curl -H 'Authorization: Bearer abc' x", f"curl -H 'Authorization: Bearer {REDACTED}' x"),
         ("x --token-file f; cat token; echo TOKEN x", "x --token-file f; cat token; echo TOKEN x"),
         ("ls http://host:80/a@b", "ls http://host:80/a@b"),
     ],
@@ -79,8 +84,8 @@ def test_what_a_command_line_itself_calls_a_secret(text: str, clean: str):
 
 
 def test_arguments_behind_their_option():
-    assert hide_arguments(["x", "--token", "abc", "-v", "y"]) == ["x", "--token", MARK, "-v", "y"]
-    assert hide_arguments(["x", "--token=abc", "--token"]) == ["x", f"--token={MARK}", "--token"]
+    assert hide_arguments(["x", "--token", "abc", "-v", "y"]) == ["x", "--token", REDACTED, "-v", "y"]
+    assert hide_arguments(["x", "--token=abc", "--token"]) == ["x", f"--token={REDACTED}", "--token"]
 
 
 @given(st.text(alphabet="abc.*(\\\n ", min_size=5), st.text(), st.text())
@@ -88,4 +93,4 @@ def test_no_secret_stays_whatever_it_holds(secret: str, before: str, after: str)
     redactor = Redactor()
     redactor.learn([secret])
     if len(secret.strip()) >= 5:
-        assert secret.strip() not in redactor.text(before + secret + after).replace(MARK, "\0")
+        assert secret.strip() not in redactor.text(before + secret + after).replace(REDACTED, "\0")

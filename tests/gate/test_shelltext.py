@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import Parsed
-from tmuxmcp.gate.shelltext import MOST_CWDS, UNKNOWN, SimpleCommand
+from tmuxmcp.gate.shelltext import MOST_CWDS, UNKNOWN_COMMAND, SimpleCommand
 
 
 def argvs(commands: list[SimpleCommand]) -> list[tuple[str | None, ...]]:
@@ -115,7 +115,7 @@ RM = [
 @pytest.mark.parametrize("text", RM)
 def test_programs_are_seen_through(commands: Parsed, text: str):
     assert "rm" in [argv[0].rsplit("/", 1)[-1] for argv in argvs(commands(text)) if argv and argv[0]]
-    assert UNKNOWN not in commands(text)
+    assert UNKNOWN_COMMAND not in commands(text)
 
 
 UNKNOWABLE = [
@@ -230,8 +230,8 @@ def test_assignments_and_declarations_are_commands(commands: Parsed, text: str, 
 
 
 def test_deep_nesting_is_not_understood_and_ends(commands: Parsed):
-    assert UNKNOWN in commands("$(" * 5000 + "a" + ")" * 5000)
-    assert UNKNOWN in commands("(" * 3000 + "rm" + ")" * 3000)
+    assert UNKNOWN_COMMAND in commands("$(" * 5000 + "a" + ")" * 5000)
+    assert UNKNOWN_COMMAND in commands("(" * 3000 + "rm" + ")" * 3000)
 
 
 FAR = st.text(st.sampled_from("{$([;'\" a") | st.characters(min_codepoint=0xE0000, max_codepoint=0xE0FFF), max_size=8)

@@ -11,7 +11,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.requests import Send
 from tmuxmcp.errors import InvalidArgument, InvalidKey, NoInput
 from tmuxmcp.gate.actions import pending_after
-from tmuxmcp.input.sequence import MOST_BETWEEN, KeySequence, Text, items_of, pressed, text_of
+from tmuxmcp.input.sequence import TEXTS_BYTES, KeySequence, Text, items_of, pressed, text_of
 
 
 def asked(**arguments: object) -> Send:
@@ -58,9 +58,9 @@ def test_a_wrong_key_refuses_all():
 
 
 def test_texts_among_keys_are_short():
-    items_of(asked(keys=[{"text": "x" * MOST_BETWEEN}]))
+    items_of(asked(keys=[{"text": "x" * TEXTS_BYTES}]))
     with pytest.raises(InvalidArgument, match="4,096 bytes"):
-        items_of(asked(keys=[{"text": "x" * MOST_BETWEEN}, {"text": "y"}]))
+        items_of(asked(keys=[{"text": "x" * TEXTS_BYTES}, {"text": "y"}]))
 
 
 def test_the_policy_sees_each_key_and_character():

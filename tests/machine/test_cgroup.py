@@ -102,7 +102,7 @@ def test_sweep_takes_old_groups_in_which_nothing_is(made: cgroup.Groups, monkeyp
     cgroup.sweep([place])
     assert os.path.exists(left)  # too young
     now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now + 2 * cgroup.YOUNG_S)
+    monkeypatch.setattr(time, "time", lambda: now + 2 * cgroup.GROUP_YOUNG_S)
     cgroup.sweep([place])
     assert not os.path.exists(left)
     assert cgroup.remove(made.directories)

@@ -135,7 +135,7 @@ async def test_much_output_is_read_to_its_end_in_bounded_memory():
 @pytest.mark.parametrize("stream", [1, 2])
 async def test_what_lies_in_a_pipe_at_the_end_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stream: int):
     """We may be stopped while the program ends, for longer than its pipes are read on."""
-    monkeypatch.setattr(process, "DRAIN_S", 0)
+    monkeypatch.setattr(process, "PIPES_DRAIN_S", 0)
     large = f"import fcntl, os; fcntl.fcntl({stream}, fcntl.F_SETPIPE_SZ, 1 << 20); open('begun', 'w')"
     large += f"; os.write({stream}, bytes(1_000_000))"
 

@@ -11,7 +11,7 @@ from tmuxmcp.config import Settings, load_settings
 from tmuxmcp.contract.secrets import Secret
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.machine import secretvalue
-from tmuxmcp.machine.secretvalue import MOST_BYTES, value_of
+from tmuxmcp.machine.secretvalue import SECRET_BYTES, value_of
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +39,7 @@ def private(path: Path, data: bytes, mode: int = 0o600) -> str:
         (b"word\r\n", b"word"),
         ("ünïcode".encode(), "ünïcode".encode()),
         (b"\xff\xfe'\"$`\\;", b"\xff\xfe'\"$`\\;"),
-        (b"x" * MOST_BYTES + b"\r\n", b"x" * MOST_BYTES),
+        (b"x" * SECRET_BYTES + b"\r\n", b"x" * SECRET_BYTES),
     ],
 )
 async def test_a_value_is_one_line_of_a_private_file_or_a_command(tmp_path: Path, data: bytes, value: bytes):
@@ -50,7 +50,7 @@ async def test_a_value_is_one_line_of_a_private_file_or_a_command(tmp_path: Path
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"\n", b"one\ntwo\n", b"word\n\n", b"wo\x03rd", b"wo\0rd", b"wo\x7frd", b"\x1b[A", b"w" * (MOST_BYTES + 1)],
+    [b"", b"\n", b"one\ntwo\n", b"word\n\n", b"wo\x03rd", b"wo\0rd", b"wo\x7frd", b"\x1b[A", b"w" * (SECRET_BYTES + 1)],
 )
 async def test_what_is_no_line_of_text_is_no_value(tmp_path: Path, data: bytes):
     for source in (private(tmp_path / "s", data), ["cat", str(tmp_path / "s")]):

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from tmuxmcp.readiness.epolls import MOST_NESTED, asked
+from tmuxmcp.readiness.epolls import NESTED_EPOLLS, asked
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="epoll is of Linux")
 
@@ -53,7 +53,7 @@ def test_an_event_that_was_asked_for_once_and_came_is_asked_for_no_more(pipe: tu
 
 
 def test_a_set_within_a_set_is_followed(pipe: tuple[int, int]):
-    polled = [select.epoll() for _ in range(MOST_NESTED)]
+    polled = [select.epoll() for _ in range(NESTED_EPOLLS)]
     polled[0].register(pipe[0], select.EPOLLIN)
     for inner, outer in pairwise(polled):
         outer.register(inner.fileno(), select.EPOLLIN)

@@ -104,7 +104,7 @@ def test_the_file_stays_small(directory: SessionDirectory) -> None:
     assert len(offsets(checkpoints)) > 10
     gaps = [after - before for before, after in pairwise(offsets(checkpoints))]
     assert max(gaps) <= 8  # what went is spread
-    directory.log.write_bytes(b"x" * 2 * module.SHARE * most)
+    directory.log.write_bytes(b"x" * 2 * module.LOG_SHARE * most)
     assert all(checkpoints.add(RecordKind.SCREEN, at, b"x" * 10_000, cost_ms=1, happened=0) for at in range(100, 110))
     assert most < directory.screens.stat().st_size <= 2 * most
     assert not checkpoints.add(RecordKind.SCREEN, 200, b"x" * 3 * most, cost_ms=1, happened=0)

@@ -90,7 +90,7 @@ def test_a_torn_line_harms_no_other(directory: SessionDirectory) -> None:
 
 
 def test_it_is_bounded_and_counts_what_it_forgot(directory: SessionDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LIMIT_BYTES", 2000)
+    monkeypatch.setattr(module, "COMMANDS_FILE_BYTES", 2000)
     file, reader = CommandFile(directory), CommandFile(directory)
     for number in range(1, 101):
         assert file.end([command(number)])
@@ -108,7 +108,7 @@ def test_it_is_bounded_and_counts_what_it_forgot(directory: SessionDirectory, mo
 def test_what_is_forgotten_is_not_written_down_again(
     directory: SessionDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LIMIT_BYTES", 2000)
+    monkeypatch.setattr(module, "COMMANDS_FILE_BYTES", 2000)
     file, late = CommandFile(directory), CommandFile(directory)
     late.end([command(1)])
     for number in range(1, 101):
@@ -122,7 +122,7 @@ def test_what_is_forgotten_is_not_written_down_again(
 
 
 def test_a_late_older_command_keeps_no_gap_alive(directory: SessionDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LIMIT_BYTES", 2000)
+    monkeypatch.setattr(module, "COMMANDS_FILE_BYTES", 2000)
     file = CommandFile(directory)
     for number in [*range(2, 41), 1, *range(41, 61)]:
         assert file.end([command(number)])
@@ -133,7 +133,7 @@ def test_a_late_older_command_keeps_no_gap_alive(directory: SessionDirectory, mo
 def test_what_is_typed_does_not_drive_commands_out(
     directory: SessionDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LIMIT_BYTES", 4000)
+    monkeypatch.setattr(module, "COMMANDS_FILE_BYTES", 4000)
     file, reader = CommandFile(directory), read(directory)
     assert file.end([command(number) for number in range(1, 9)])
     for number in range(1000):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tmuxmcp.record import events as module
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import (
-    LIMIT_BYTES,
+    EVENTS_FILE_BYTES,
     Answered,
     Asked,
     Event,
@@ -177,21 +177,21 @@ def test_file_that_somebody_removed_is_read_anew(directory: SessionDirectory) ->
 
 def test_of_what_comes_after_the_limit_gaps_and_sizes_alone_are_written_down(directory: SessionDirectory) -> None:
     events = Events(directory)
-    directory.events.write_bytes(b" " * (LIMIT_BYTES - 1) + b"\n")
+    directory.events.write_bytes(b" " * (EVENTS_FILE_BYTES - 1) + b"\n")
     kept = [Resized(TIME, 1, 90, 30), Gap(TIME, 1)]
     for event in (Input(TIME, 1, 1, 1), *kept):
         events.append(event)
     assert list(events.read()) == kept
-    assert directory.events.stat().st_size == LIMIT_BYTES + sum(len(encode(each)) for each in kept)
+    assert directory.events.stat().st_size == EVENTS_FILE_BYTES + sum(len(encode(each)) for each in kept)
 
 
 def test_sizes_are_written_down_for_longer_and_then_said_to_be_unknown(directory: SessionDirectory) -> None:
     events = Events(directory)
-    directory.events.write_bytes(b" " * (LIMIT_BYTES - 1) + b"\n")
+    directory.events.write_bytes(b" " * (EVENTS_FILE_BYTES - 1) + b"\n")
     events.append(Resized(TIME, 5, 100, 30))
     assert [each.cols for each in events.resizes()] == [100]
     assert not events.size_unknown(10**9)
-    directory.events.write_bytes(b" " * (2 * LIMIT_BYTES - 1) + b"\n")
+    directory.events.write_bytes(b" " * (2 * EVENTS_FILE_BYTES - 1) + b"\n")
     events = Events(directory)
     for number in range(3):
         events.append(Resized(TIME, 7 + number, 101, 30))

@@ -22,7 +22,7 @@ from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.place import STYLE_BYTES, Place, Places
 from tmuxmcp.terminal.ansi import ansi
 from tmuxmcp.terminal.plain import ends_full_screen, plain, unfinished_character
-from tmuxmcp.terminal.snapshot import PLAIN
+from tmuxmcp.terminal.snapshot import PLAIN_STYLE
 
 MARKER = 160
 MARKED = re.compile(r"\[\.\.\. ([\d,]+) bytes left out; read since=(\d+) gives them \.\.\.\]\n")
@@ -416,7 +416,7 @@ def test_style_is_looked_for_so_far_back():
     data = b"\x1b[31m" + b"x" * STYLE_BYTES
     with reader_of(data) as reader:
         assert reader.coloured().from_start(STYLE_BYTES, len(data), 100).text == "\x1b[31mxxxxx\x1b[0m"
-        assert Places(reader.log).style_at(STYLE_BYTES + 5) == PLAIN
+        assert Places(reader.log).style_at(STYLE_BYTES + 5) == PLAIN_STYLE
 
 
 def test_rows_that_the_cursor_goes_by_are_no_blank_lines():

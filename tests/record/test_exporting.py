@@ -72,7 +72,7 @@ def test_merged_pictures_are_told(
 
 def test_a_file_is_bounded(directory: SessionDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     printed(directory, b"x" * 5000)
-    monkeypatch.setattr(exporting, "MOST_BYTES", 1000)
+    monkeypatch.setattr(exporting, "EXPORT_BYTES", 1000)
     with pytest.raises(ResourceLimit):
         list(export_of(Recorded(directory), ExportOptions("cast")))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.levels import MOST_LEFT, AdoptionStage, Level, LevelFile
+from tmuxmcp.record.levels import ENDED_LEVELS, AdoptionStage, Level, LevelFile
 
 
 @pytest.fixture
@@ -36,10 +36,10 @@ def test_levels_are_read_by_another_broker_once_they_change(directory: SessionDi
 
 def test_levels_that_have_ended_are_kept_for_a_while(directory: SessionDirectory):
     file = LevelFile(directory)
-    for number in range(MOST_LEFT + 5):
+    for number in range(ENDED_LEVELS + 5):
         file.put(Level(f"n{number}", 1, number, until=number + 1))
     file.put(Level("stands", 1, 99))
-    assert [each.nonce for each in file.levels] == [*(f"n{number}" for number in range(5, MOST_LEFT + 5)), "stands"]
+    assert [each.nonce for each in file.levels] == [*(f"n{number}" for number in range(5, ENDED_LEVELS + 5)), "stands"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"levels": [{"nonce": "a"}, 5]}', '{"format": 2, "levels": []}'])

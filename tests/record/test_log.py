@@ -15,7 +15,7 @@ from tests.conftest import SLOW, eventually
 from tmuxmcp.errors import IoError
 from tmuxmcp.record import log as module
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.log import PIECE, LogWatcher, RawLog
+from tmuxmcp.record.log import LOG_READ_BYTES, LogWatcher, RawLog
 
 pytestmark = pytest.mark.anyio
 
@@ -40,13 +40,13 @@ def test_log_that_is_gone_holds_nothing(tmp_path: Path) -> None:
 
 def test_read_and_pieces(tmp_path: Path) -> None:
     log = RawLog(SessionDirectory(tmp_path))
-    text = os.urandom(2 * PIECE + 5)
+    text = os.urandom(2 * LOG_READ_BYTES + 5)
     log.path.write_bytes(text)
     assert log.size() == len(text)
     assert log.read(3, 4) == text[3:7]
     assert log.read(len(text) - 2, 10) == text[-2:]
-    assert [len(piece) for piece in log.pieces(1, len(text))] == [PIECE, PIECE, 4]
-    assert b"".join(log.pieces(7, PIECE + 9)) == text[7 : PIECE + 9]
+    assert [len(piece) for piece in log.pieces(1, len(text))] == [LOG_READ_BYTES, LOG_READ_BYTES, 4]
+    assert b"".join(log.pieces(7, LOG_READ_BYTES + 9)) == text[7 : LOG_READ_BYTES + 9]
 
 
 def test_offsets_are_true_where_the_head_was_given_back(tmp_path: Path) -> None:

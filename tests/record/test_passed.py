@@ -47,7 +47,7 @@ def test_one_is_wrong_once_more_is_known_to_have_happened_before_it() -> None:
 
 
 def test_they_take_so_much_room_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_CELLS", 350)
+    monkeypatch.setattr(module, "PASSED_CELLS", 350)
     passed = Passed()
     for offset in (10, 20, 30, 40, 40):
         passed.keep("a", at(offset), 0)

@@ -262,5 +262,5 @@ def test_a_long_log_is_read_a_piece_at_a_time(directory: SessionDirectory) -> No
     sizes = [
         len(each.data) for each in recorded.film(Stretch(0, 40 << 20, 0)).moments if isinstance(each, film.Printed)
     ]
-    assert max(sizes) <= recordings.PIECE
+    assert max(sizes) <= recordings.LOG_READ_BYTES
     assert sum(sizes) == 40 << 20

@@ -77,7 +77,7 @@ def test_context_is_the_lines_around(log: RawLog):
 
 
 def test_context_goes_over_the_borders_of_pieces(log: RawLog, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "PIECE", 16)
+    monkeypatch.setattr(module, "SEARCH_PIECE_BYTES", 16)
     log.path.write_bytes(b"".join(b"line %03d\r\n" % number for number in range(500)))
     texts = [text for _, _, text in found(log, "99$", context=3)]
     assert texts == ["\n".join(f"line {n:03}" for n in range(m - 3, min(m + 4, 500))) for m in (99, 199, 299, 399, 499)]
@@ -94,13 +94,13 @@ def test_total_counts_what_is_not_shown(log: RawLog):
 def test_long_lines_are_cut_around_the_match(log: RawLog):
     log.path.write_bytes(b"x" * 100_000 + b" needle " + b"y" * 100_000 + b"\r\n")
     [(_, offset, text)] = found(log, "needle")
-    assert (offset, len(text) <= module.LINE + 2, " needle " in text) == (0, True, True)
+    assert (offset, len(text) <= module.SHOWN_LINE_CHARS + 2, " needle " in text) == (0, True, True)
 
 
 def test_text_is_bounded_whatever_is_asked_for(log: RawLog):
     log.path.write_bytes((b"x" * 2000 + b"\r\n") * 5000)
     result = search(log, "x", limit=10_000, context=50)
-    assert sum(len(match.text) for match in result.matches) <= module.SHOWN + 60 * module.LINE
+    assert sum(len(match.text) for match in result.matches) <= module.MATCHES_CHARS + 60 * module.SHOWN_LINE_CHARS
     assert (result.total, result.truncated) == (5000, True)
 
 
@@ -112,7 +112,7 @@ def test_invisible_characters_are_shown(log: RawLog):
 def test_full_screen_drawing_is_not_searched(log: RawLog):
     drawing = b"".join(b"\x1b[%d;1Hneedle" % row for row in range(24)) * 20_000
     log.path.write_bytes(b"needle 1\r\n\x1b[?1049h" + drawing + b"\x1b[?1049lneedle 2\r\n")
-    assert len(drawing) > module.HELD
+    assert len(drawing) > module.MOST_HELD_BYTES
     assert [text for _, _, text in found(log, "needle")] == ["needle 1", "needle 2"]
     assert search(log, "full-screen program").total == 1
 
@@ -166,7 +166,7 @@ def test_cancelled_search_stops(log: RawLog, monkeypatch: pytest.MonkeyPatch):
         jobs.append(self)
         begun(self, *args)
 
-    monkeypatch.setattr(module, "PIECE", 1000)
+    monkeypatch.setattr(module, "SEARCH_PIECE_BYTES", 1000)
     monkeypatch.setattr(module._Search, "_search", slow)
     log.path.write_bytes(b"0123456789\r\n" * 500_000)
 

@@ -19,7 +19,7 @@ from tmuxmcp.record.clock import Booted, SessionClock
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.timing import Times, TimingStep
 from tmuxmcp.record.timingcodec import BEGINNING, FORMAT, HEADER, decode, encode, format_of
-from tmuxmcp.record.timingwriter import HELD_UP_MS, SHARE, SPARE_BYTES, TimingWriter
+from tmuxmcp.record.timingwriter import HELD_UP_MS, OUTPUT_SHARE, SPARE_BYTES, TimingWriter
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_index_that_is_ahead_of_the_log_is_cut(directory: SessionDirectory) -> N
 
 
 def test_a_full_file_is_put_aside(directory: SessionDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LIMIT_BYTES", 2000)
+    monkeypatch.setattr(module, "TIMING_FILE_BYTES", 2000)
     steps = [(100 * each, 20 * each) for each in range(1, 500)]
     write(directory, steps)
     times = Times(directory)
@@ -203,7 +203,7 @@ def test_an_index_that_costs_too_much_gets_coarse(directory: SessionDirectory) -
         writer.note(key, 100 * key)
         writer.flush()
     size = directory.timing.stat().st_size
-    assert SPARE_BYTES // 2 < size <= SPARE_BYTES + 20_000 // SHARE
+    assert SPARE_BYTES // 2 < size <= SPARE_BYTES + 20_000 // OUTPUT_SHARE
     times = Times(directory)
     assert times.ms_at(2000) == 200_000
     assert times.ms_at(15_000) is None

@@ -12,7 +12,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import IoError, RecordingState
 from tmuxmcp.record.recordingnote import RecordingNote
-from tmuxmcp.recording.recorder import MOST_TRIES
+from tmuxmcp.recording.recorder import FILE_MOST_TRIES
 
 pytestmark = pytest.mark.anyio
 
@@ -81,12 +81,12 @@ async def test_a_file_that_cannot_be_made_can_be_asked_for_again(
 
     monkeypatch.setattr(os, "replace", full)
     directory = broker.registry.directory("a")
-    for tries in range(MOST_TRIES):
+    for tries in range(FILE_MOST_TRIES):
         with pytest.raises(IoError, match="No space"):
             await broker.stop_recording("a")
         note = RecordingNote.load(directory)
         assert note
-        assert (note.tries, note.state) == (tries + 1, "failed" if tries + 1 == MOST_TRIES else "stopped")
+        assert (note.tries, note.state) == (tries + 1, "failed" if tries + 1 == FILE_MOST_TRIES else "stopped")
     monkeypatch.setattr(os, "replace", replace)
     await broker.run("echo two", "a")  # after the stop: no part of it
     data = content((await broker.stop_recording("a")).path)

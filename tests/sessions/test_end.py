@@ -16,7 +16,7 @@ import pytest
 
 from tests.conftest import SLOW, eventually, stop_with_children
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.launch.launch import MARK
+from tmuxmcp.launch.launch import KEY_VARIABLE
 from tmuxmcp.machine.processes import Census, Counting
 from tmuxmcp.sessions.end import process_tree
 
@@ -217,7 +217,7 @@ async def test_sessions_that_end_at_once_share_what_they_look_at(broker: Broker,
 
 
 async def test_a_count_begins_after_it_was_asked_for(monkeypatch: pytest.MonkeyPatch):
-    counting, asked, got = Counting(MARK), [], {}
+    counting, asked, got = Counting(KEY_VARIABLE), [], {}
 
     async def ask(name: str) -> None:
         got[name] = await counting.now()

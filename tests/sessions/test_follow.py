@@ -18,7 +18,7 @@ from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.follow import Command, Destroyed, Exit, Gap, Lost, ModeChange, Output, Printed, Resize
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, PolicyDenied, SessionNotFound, Unauthorized
-from tmuxmcp.record.log import PIECE
+from tmuxmcp.record.log import LOG_READ_BYTES
 from tmuxmcp.sessions import snapshots
 from tmuxmcp.sessions.follow import Event, Follow
 from tmuxmcp.terminal.replay import Replay, blank
@@ -145,7 +145,7 @@ async def test_a_flood_is_given_in_bounded_pieces(broker: Broker) -> None:
                 assert event.offset == len(seen)
                 seen += event.data
                 most = max(most, len(event.data))
-    assert most <= PIECE
+    assert most <= LOG_READ_BYTES
     assert seen == log_of(broker)[: len(seen)]
 
 

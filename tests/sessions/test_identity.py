@@ -101,7 +101,7 @@ def test_old_files_are_forgotten_but_not_those_in_use(tmp_path: Path) -> None:
         pass
     with holder(tmp_path, "here") as again:
         assert again == here
-        long_ago = time.time() - identity.FORGOTTEN_S - 10
+        long_ago = time.time() - identity.IDENTITY_FORGOTTEN_S - 10
         for name in (gone, here):
             os.utime(tmp_path / "callers" / name, (long_ago, long_ago))
         new = identity.claim(tmp_path, "new")

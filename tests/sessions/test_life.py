@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import SLOW, end_server, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.sessions.life import (
-    OVER,
+    OVER_STATES,
     TRANSITIONS,
     Begun,
     Destroyed,
@@ -93,7 +93,7 @@ def test_whatever_tmux_tells_can_come(state: State) -> None:
 @pytest.mark.parametrize("state", [*State])
 def test_what_is_over_has_an_end_and_nothing_else_has(state: State) -> None:
     lived = life(*WAYS[state])
-    assert (lived.end is not None) == lived.over == (state in OVER)
+    assert (lived.end is not None) == lived.over == (state in OVER_STATES)
 
 
 ENDS: dict[str, tuple[list[Event], tuple[Reason, str] | None]] = {

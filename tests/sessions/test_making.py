@@ -49,7 +49,7 @@ def screens(broker: Broker) -> list[ScreenRecord]:
 
 
 async def test_screens_are_kept_while_nobody_asks(vim: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "STEP_S", 0.1)
+    monkeypatch.setattr(module, "CHECKPOINT_CPU_S", 0.1)
     offset, live = await looked(vim)
     async with making(vim) as made:
         made.look()
@@ -100,7 +100,7 @@ async def test_a_process_that_fails_makes_none_and_is_given_up(vim: Broker, tmp_
 
 async def test_what_is_given_back_meanwhile_is_passed_over(vim: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     session = vim.registry.sessions["a"]
-    monkeypatch.setattr(module, "STEP_S", 0.1)
+    monkeypatch.setattr(module, "CHECKPOINT_CPU_S", 0.1)
     real, heads = session.log.head, [0, 1 << 20]
     await anyio.run_process(["fallocate", "-p", "-o", "0", "-l", str(1 << 20), str(session.log.path)])
     monkeypatch.setattr(session.log, "head", lambda: heads.pop(0) if heads else real())
@@ -113,7 +113,7 @@ async def test_what_is_given_back_meanwhile_is_passed_over(vim: Broker, monkeypa
 async def test_a_broker_that_stays_makes_them(
     state_dir: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "STEP_S", 0.1)
+    monkeypatch.setattr(module, "CHECKPOINT_CPU_S", 0.1)
     file = tmp_path / "vim"
     file.write_bytes(VIM * 300)
     for stays in (False, True):

@@ -216,7 +216,7 @@ async def test_a_look_that_takes_long_goes_on_at_the_next_one(broker: Broker, mo
     end = (await broker.run("seq 200000", "a", timeout_ms=int(60_000 * SLOW))).end_offset
     session = broker.registry.sessions["a"]
     monkeypatch.setattr(past, "STRETCH_S", 0)
-    monkeypatch.setattr(past, "LONGEST_S", 0.01)
+    monkeypatch.setattr(past, "PAST_LOOK_S", 0.01)
     tries = 0
     written = Checkpoints(session.directory)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tmuxmcp.sessions.prompts import MOST_PROGRAMS, MOST_PROMPTS, SeenPrompts
+from tmuxmcp.sessions.prompts import MOST_PROGRAMS, REMEMBERED_PROMPTS, SeenPrompts
 
 
 def test_a_prompt_is_known_again_with_other_digits_and_paths():
@@ -27,7 +27,7 @@ def test_only_the_last_prompts_are_kept():
     for name in "abcdefghij":
         seen.learn(7, f"{name}> ", False)
     kept = [name for name in "abcdefghij" if seen.knows(7, f"{name}> ", False)]
-    assert kept == list("abcdefghij"[-MOST_PROMPTS:])
+    assert kept == list("abcdefghij"[-REMEMBERED_PROMPTS:])
     for pid in range(100, 100 + MOST_PROGRAMS):
         seen.learn(pid, "x> ", False)
     assert not seen.knows(7, "j> ", False)

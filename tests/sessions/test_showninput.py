@@ -9,7 +9,7 @@ import pytest
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Events, Shown
 from tmuxmcp.record.log import RawLog
-from tmuxmcp.sessions.showninput import MOST_TEXT, MOST_WAITING, ShownInput, is_in, one_line
+from tmuxmcp.sessions.showninput import INPUT_CHARS, MOST_WAITING, ShownInput, is_in, one_line
 from tmuxmcp.terminal.echo import ECHO_LIMIT
 
 
@@ -50,7 +50,7 @@ def test_what_is_not_shown_is_never_written_down(directory: SessionDirectory) ->
     shown.look(80, 24)
     printed(directory, b"hunter2")  # much later, by something else
     shown.look(80, 24)
-    shown.typed(0, "a" * (MOST_TEXT + 1))
+    shown.typed(0, "a" * (INPUT_CHARS + 1))
     for _ in range(MOST_WAITING + 1):
         shown.typed(0, "?")
     assert texts(directory) == []

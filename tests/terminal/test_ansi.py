@@ -19,7 +19,7 @@ from tmuxmcp.terminal.ansi import ansi, style_behind
 from tmuxmcp.terminal.capture import styled_rows
 from tmuxmcp.terminal.plain import plain
 from tmuxmcp.terminal.render import shortened
-from tmuxmcp.terminal.snapshot import PLAIN, Style
+from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
 from tmuxmcp.terminal.styledcollector import StyledCollector
 from tmuxmcp.terminal.styledrows import StyledRows
 from tmuxmcp.terminal.styledtext import StyleLetters
@@ -230,15 +230,15 @@ def test_pieces_cut_at_line_ends_are_the_whole(data: bytes, near: int) -> None:
 
 
 BEHIND = [
-    (b"", PLAIN),
+    (b"", PLAIN_STYLE),
     (b"\x1b[32mx", GREEN),
-    (b"\x1b[32mx\x1b[m", PLAIN),
+    (b"\x1b[32mx\x1b[m", PLAIN_STYLE),
     (b"\x1b[32m\x1b[?1049h\x1b[44mx", GREEN),
     (b"\x1b[32m\x1b[?1049h\x1b[44mx\x1b[?1049l", GREEN),
     (b"\x1b[32m\x1b[?47h\x1b[31mx\x1b[?47l", RED),
     (b"\x1b[32m\x1b7\x1b[31m\x1b8", GREEN),
-    (b"\x1b[32m\x1bc", PLAIN),
-    (b"\x1bPq\x1b[32m\x1b\\", PLAIN),
+    (b"\x1b[32m\x1bc", PLAIN_STYLE),
+    (b"\x1bPq\x1b[32m\x1b\\", PLAIN_STYLE),
 ]
 
 

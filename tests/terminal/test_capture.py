@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tmuxmcp.terminal import capture
 from tmuxmcp.terminal.capture import KnownRows, parse_capture, styled_rows
 from tmuxmcp.terminal.render import ansi_row, changed_rows, numbered, sgr
-from tmuxmcp.terminal.snapshot import PLAIN, UNDERLINES, Style
+from tmuxmcp.terminal.snapshot import PLAIN_STYLE, UNDERLINES, Style
 
 COLOURS = st.none() | st.integers(0, 255) | st.tuples(*[st.integers(0, 255)] * 3)
 STYLES = st.builds(
@@ -40,7 +40,7 @@ def test_line_drawing_stands_between_shifts() -> None:
 
 def test_attributes_carry_over_from_row_to_row() -> None:
     rows = styled_rows(["a\x1b[31mb", "c\x1b[39md"])
-    assert rows == [((PLAIN, "a"), (RED, "b")), ((RED, "c"), (PLAIN, "d"))]
+    assert rows == [((PLAIN_STYLE, "a"), (RED, "b")), ((RED, "c"), (PLAIN_STYLE, "d"))]
 
 
 def test_rows_that_look_the_same_are_equal() -> None:
@@ -50,7 +50,7 @@ def test_rows_that_look_the_same_are_equal() -> None:
 
 
 def test_blanks_that_can_be_seen_stay() -> None:
-    assert styled_rows(["a\x1b[44m   "]) == [((PLAIN, "a"), (Style(bg=4), "   "))]
+    assert styled_rows(["a\x1b[44m   "]) == [((PLAIN_STYLE, "a"), (Style(bg=4), "   "))]
 
 
 def test_highlights_have_columns_and_no_blanks_around() -> None:
@@ -99,7 +99,7 @@ def test_only_rows_that_are_new_are_read(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @given(STYLES, STYLES)
 def test_sequences_make_the_style(before: Style, after: Style) -> None:
-    written = sgr(PLAIN, before) + "a" + sgr(before, after) + "b"
+    written = sgr(PLAIN_STYLE, before) + "a" + sgr(before, after) + "b"
     assert [style for style, text in styled_rows([written])[0]] == ([after] if before == after else [before, after])
 
 

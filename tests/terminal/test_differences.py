@@ -11,7 +11,7 @@ import pytest
 from tests.terminal.conftest import RealTmux, Seed, looks
 from tests.terminal.streams import HARD, SIZES, TITLE, TOKENS, Token, stream
 from tests.terminal.tmux_bugs import BUGS, as_captured, with_bugs
-from tmuxmcp.terminal.looked import MODES
+from tmuxmcp.terminal.looked import MODE_FIELDS
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.seed import seed
 from tmuxmcp.terminal.snapshot import Snapshot
@@ -56,7 +56,7 @@ def seen(snapshot: Snapshot) -> dict[str, object]:
         "cells under": looks([as_captured(row, snapshot.cols) for row in state.under]),
         "cursor": (cursor.row, cursor.col, cursor.wraps, cursor.visible),
         "alternate": snapshot.alternate,
-        "modes": set(MODES.values()) & set(state.modes),
+        "modes": set(MODE_FIELDS.values()) & set(state.modes),
         "region": state.margins,
         "tab stops": state.tab_stops,
         "title": snapshot.title,

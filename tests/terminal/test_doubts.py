@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.terminal.conftest import RealTmux, trimmed
 from tests.terminal.streams import HARD, TOKENS, stream
-from tmuxmcp.terminal.doubts import ALL, Doubt
+from tmuxmcp.terminal.doubts import ALL_DOUBTS, Doubt
 from tmuxmcp.terminal.replay import Replay, SizeChange, beginning, blank
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.seed import seed as seed_of
@@ -84,7 +84,7 @@ def test_a_doubt_is_kept_with_the_screen() -> None:
     titled = after(b"\x1b]2;hello\x07", start=replace(screen, offset=0))
     assert set(screen.state.doubts) - set(titled.state.doubts) == {Doubt.TITLE}
     assert "doubts" not in to_data(blank(20, 6))["state"]
-    assert set(after(b"", start=replace(blank(20, 6), approximate=True)).state.doubts) == ALL
+    assert set(after(b"", start=replace(blank(20, 6), approximate=True)).state.doubts) == ALL_DOUBTS
 
 
 def test_a_size_that_is_not_known_is_known_when_it_is_changed() -> None:
@@ -154,7 +154,7 @@ def test_whatever_came_before_what_is_not_in_doubt_is_right(seed: int, reset: bo
     wrong = Stream(Screen(cols, rows))
     wrong.feed(other[: chosen.randrange(len(other))])
     begun = wrong.snapshot()
-    doubts = tuple(sorted(ALL - {Doubt.SIZE}))
+    doubts = tuple(sorted(ALL_DOUBTS - {Doubt.SIZE}))
     guess = Replay(replace(begun, approximate=True, state=replace(begun.state, doubts=doubts)))
     pieces = [ENDED, chosen.choice([b"\x1bc", NCURSES])] if reset else []
     for _ in range(20):

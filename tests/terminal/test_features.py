@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.terminal.conftest import RealTmux, looks
 from tests.terminal.features import COLS, END, FEATURES, ROWS, START
-from tmuxmcp.terminal.looked import MODES
+from tmuxmcp.terminal.looked import MODE_FIELDS
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.seed import seed
 from tmuxmcp.terminal.snapshot import Snapshot
@@ -22,7 +22,7 @@ def stream_of(feature: bytes) -> bytes:
 
 def seen(snapshot: Snapshot) -> object:
     state = snapshot.state
-    modes = set(MODES.values()) & set(state.modes)
+    modes = set(MODE_FIELDS.values()) & set(state.modes)
     return snapshot.text_rows(), snapshot.cursor, snapshot.alternate, looks(snapshot.grid), state.tab_stops, modes
 
 

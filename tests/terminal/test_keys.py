@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tmuxmcp.errors import InvalidKey, NoInput
-from tmuxmcp.terminal.keys import ALLOWED, MAX_REPEAT, parse_key, parse_keys
+from tmuxmcp.terminal.keys import KEY_NAMES, MAX_REPEAT, parse_key, parse_keys
 
 # What a program must read for each name, from xterm's control sequences and not from tmux:
 # a modified key carries 1 + 1 Shift + 2 Alt + 4 Ctrl as its parameter.
@@ -107,7 +107,7 @@ def test_tmux_gives_the_right_bytes_for_every_allowed_name(pane: Pane) -> None:
 
 
 def test_every_allowed_name_is_among_those_measured() -> None:
-    assert frozenset(EXPECTED) == ALLOWED
+    assert frozenset(EXPECTED) == KEY_NAMES
 
 
 PRESSES = {
@@ -375,6 +375,6 @@ def test_any_text_gives_known_names_or_invalid_key(spec: str, ctrl: bool, alt: b
         assert not name.endswith(";")
 
 
-@given(st.sampled_from(sorted(ALLOWED - {"0x3b"})))
+@given(st.sampled_from(sorted(KEY_NAMES - {"0x3b"})))
 def test_a_name_that_came_out_goes_in_again(name: str) -> None:
     assert parse_key(name) == [name]

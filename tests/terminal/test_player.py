@@ -117,7 +117,7 @@ def test_wherever_one_goes_the_screen_is_that_of_the_time(
     monkeypatch: pytest.MonkeyPatch, kept: int, step: int
 ) -> None:
     monkeypatch.setattr(players, "KEEP_BYTES", kept)
-    monkeypatch.setattr(players, "STEP_BYTES", step)
+    monkeypatch.setattr(players, "PLAYED_AT_ONCE_BYTES", step)
     film = recorded("vim")
     player = Player(film)
     for share in (0.9, 0.2, 0.5, 0.45, 0, 1, 0.6, 0.61, 0.1):

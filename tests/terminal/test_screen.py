@@ -18,7 +18,7 @@ from tmuxmcp.terminal.collector import Collector
 from tmuxmcp.terminal.redraw import redraw
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.seed import grid, seed
-from tmuxmcp.terminal.snapshot import PLAIN, Cell, Style, from_data, to_data
+from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Cell, Style, from_data, to_data
 from tmuxmcp.terminal.stream import Stream
 from tmuxmcp.terminal.widths import MAX_CELL
 
@@ -236,29 +236,29 @@ def test_a_snapshot_and_the_bytes_after_it_are_the_screen_of_all_bytes(
 
 RED = Style(fg=1)
 COLOURS = [
-    ("nothing", b"", PLAIN),
+    ("nothing", b"", PLAIN_STYLE),
     ("red on green", b"\x1b[31;42m", Style(fg=1, bg=2)),
     ("bright", b"\x1b[95;106m", Style(fg=13, bg=14)),
     ("palette", b"\x1b[38;5;1;48;5;255m", Style(fg=1, bg=255)),
     ("true colour", b"\x1b[38;2;1;2;255m", Style(fg=(1, 2, 255))),
     ("colons", b"\x1b[38:2::1:2:3;48:5:9m", Style(fg=(1, 2, 3), bg=9)),
     ("colons, no colour space", b"\x1b[38:2:1:2:3m", Style(fg=(1, 2, 3))),
-    ("default again", b"\x1b[31;42;39;49m", PLAIN),
+    ("default again", b"\x1b[31;42;39;49m", PLAIN_STYLE),
     ("styles", b"\x1b[1;2;3;4;5;7;8;9;53m", Style(None, None, True, True, True, "single", *[True] * 5)),
-    ("styles off", b"\x1b[1;2;3;4;5;7;8;9;53m\x1b[22;23;24;25;27;28;29;55m", PLAIN),
+    ("styles off", b"\x1b[1;2;3;4;5;7;8;9;53m\x1b[22;23;24;25;27;28;29;55m", PLAIN_STYLE),
     ("double underline", b"\x1b[21m", Style(underline="double")),
     ("curly underline", b"\x1b[4:3m", Style(underline="curly")),
-    ("underline off by colon", b"\x1b[4m\x1b[4:0m", PLAIN),
+    ("underline off by colon", b"\x1b[4m\x1b[4:0m", PLAIN_STYLE),
     ("underline colour", b"\x1b[58;5;1;31;58:2::1:2:3m", Style(fg=1, underline_colour=(1, 2, 3))),
-    ("reset", b"\x1b[1;31m\x1b[m", PLAIN),
+    ("reset", b"\x1b[1;31m\x1b[m", PLAIN_STYLE),
     ("cut short", b"\x1b[31;38m\x1b[38:2:1m", RED),
     ("what is left of a colour is obeyed", b"\x1b[31;38;2;1m", Style(fg=1, bold=True)),
-    ("no such colour", b"\x1b[31;38;5;256m", PLAIN),
+    ("no such colour", b"\x1b[31;38;5;256m", PLAIN_STYLE),
     ("no such part of a colour", b"\x1b[31;38;2;300;1;1m", Style(fg=1, bold=True)),
     ("as many as are obeyed", b"\x1b[" + b"1;" * 22 + b"1m", Style(bold=True)),
-    ("too many", b"\x1b[" + b"1;" * 23 + b"1m", PLAIN),
-    ("too long", b"\x1b[1;" + b"0" * 62 + b"1m", PLAIN),
-    ("too large", b"\x1b[1;99999999999m", PLAIN),
+    ("too many", b"\x1b[" + b"1;" * 23 + b"1m", PLAIN_STYLE),
+    ("too long", b"\x1b[1;" + b"0" * 62 + b"1m", PLAIN_STYLE),
+    ("too large", b"\x1b[1;99999999999m", PLAIN_STYLE),
     ("not a colour", b"\x1b[31m\x1b[>4;2m\x1b[?4m", RED),
 ]
 

@@ -8,7 +8,7 @@ import pytest
 
 from tmuxmcp.terminal.snapshot import (
     BLANK,
-    PLAIN,
+    PLAIN_STYLE,
     Cell,
     Cursor,
     HiddenState,
@@ -63,9 +63,9 @@ def test_an_empty_screen_is_small() -> None:
 def test_rows_as_text_and_as_runs() -> None:
     assert FULL.text_rows() == ["a日", " e\u0301", ""]
     assert [(run.col, run.text, run.style) for run in runs(GRID[1])] == [
-        (0, " ", PLAIN),
+        (0, " ", PLAIN_STYLE),
         (1, "e\u0301", CURLY),
-        (2, " ", PLAIN),
+        (2, " ", PLAIN_STYLE),
         (3, " ", CURLY),
     ]
 

@@ -101,7 +101,7 @@ async def test_pane_starts_no_server_in_the_place_of_ours(state_dir: Path) -> No
 async def test_server_that_does_not_answer_is_told(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     await broker.create_session("cat", name="a")
     pane = await broker.registry.sessions["a"].alive()
-    monkeypatch.setattr(library, "ANSWER_S", 0.2)
+    monkeypatch.setattr(library, "LIBTMUX_ANSWER_S", 0.2)
     os.kill(broker.tmux.pid, signal.SIGSTOP)
     try:
         with pytest.raises(TmuxFailed, match="did not answer"):

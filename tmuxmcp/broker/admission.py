@@ -16,10 +16,10 @@ from tmuxmcp.errors import ResourceLimit
 WAITS_PER_CALL = 16
 """So many waits are let go on for each call that may."""
 
-SMALL_BYTES = 64 << 10
+SMALL_ANSWER_BYTES = 64 << 10
 """A wait whose answer may be larger counts as a call: a thousand may end at the same moment."""
 
-NEAR = 0.75
+NEAR_LIMIT = 0.75
 """From this part of the limit on, answers say so."""
 
 
@@ -29,7 +29,7 @@ def only_waits(request: Request[Any]) -> bool:
         case Wait():
             return request.timeout_ms > 0
         case Read():
-            return request.wait_for != "none" and request.max_bytes <= SMALL_BYTES
+            return request.wait_for != "none" and request.max_bytes <= SMALL_ANSWER_BYTES
     return False
 
 
@@ -84,7 +84,7 @@ class Admission:
         near = [
             f"{count} of {most} {kind}"
             for count, most, kind in ((now.calls, now.most_calls, "calls"), (now.waits, now.most_waits, "waits"))
-            if most > 1 and count >= most * NEAR
+            if most > 1 and count >= most * NEAR_LIMIT
         ]
         if not near or "note" not in type(result).model_fields:
             return result

@@ -28,10 +28,10 @@ from tmuxmcp.sessions.noting import NOTHING_RAN, OneCall, digest_of
 First = Callable[[Request[Any], Call, OneCall], Awaitable[Result]]
 TakeUp = Callable[[Request[Any], Call, NotedCall, bool], Awaitable[Result | None]]
 
-ASK_S, ASK_SELDOM_S = 0.002, 0.05
+ASK_ENDED_S, ASK_SELDOM_S = 0.002, 0.05
 """How often who waits asks whether the first call has ended, at the beginning and later."""
 
-WAITS = ("timeout_ms", "ready_timeout_ms")
+WAIT_ARGUMENTS = ("timeout_ms", "ready_timeout_ms")
 """Arguments that say how long a call may take."""
 
 
@@ -92,7 +92,7 @@ class Again:
 
     async def _turn(self, file: CallFile, request: Request[Any], call: Call) -> Result | None:
         deadline = time.monotonic() + self._patience_s(request)
-        step_s = ASK_S
+        step_s = ASK_ENDED_S
         while True:
             held = file.take()
             noted = file.read()
@@ -115,7 +115,7 @@ class Again:
         return result
 
     def _patience_s(self, request: Request[Any]) -> float:
-        given = next(int(getattr(request, name)) for name in WAITS if name in request.operation.arguments)
+        given = next(int(getattr(request, name)) for name in WAIT_ARGUMENTS if name in request.operation.arguments)
         return min(given, self._settings.max_wait_ms) / 1000
 
     async def _ended(self, file: CallFile, request: Request[Any], call: Call, noted: NotedCall) -> Result | None:

@@ -20,7 +20,7 @@ from tmuxmcp.sessions.session import Session
 MOST_CALLERS = 1024
 """Callers of whom it is known when they came; to the others older ends are no news."""
 
-OVER = ("exited", "lost")
+OVER_MODES = ("exited", "lost")
 """Modes of sessions in which nothing runs."""
 
 
@@ -70,8 +70,8 @@ def _ends_in(answer: r.Result | SessionExited) -> Iterator[str]:
         case SessionExited():
             yield answer.details.get("session_id", "")
         case r.WaitResult() | r.ListSessionsResult():
-            yield from (each.session_id for each in answer.sessions if each.mode in OVER)
+            yield from (each.session_id for each in answer.sessions if each.mode in OVER_MODES)
         case r.SendResult(result=r.ReadResult() as read):
             yield from _ends_in(read)
-        case _ if getattr(answer, "mode", None) in OVER:
+        case _ if getattr(answer, "mode", None) in OVER_MODES:
             yield getattr(answer, "session_id", "")

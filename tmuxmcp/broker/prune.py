@@ -16,12 +16,10 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import locks
 from tmuxmcp.record.directory import making_lock
 from tmuxmcp.sessions import retention
+from tmuxmcp.sessions.creation import CREATION_LOCK_S
 from tmuxmcp.sessions.retention import Removal, RetentionWish
 
 log = logging.getLogger(__name__)
-
-LOCK_S = 10
-"""How long another broker may take to make a session."""
 
 Live = Callable[[], Awaitable[Collection[str]]]
 
@@ -73,7 +71,7 @@ class Prune:
         pruned = Pruned([], [])
         if not found:
             return pruned
-        async with locks.held(making_lock(self._state_dir), patience_s=LOCK_S) as held:
+        async with locks.held(making_lock(self._state_dir), patience_s=CREATION_LOCK_S) as held:
             if not held:
                 raise TimedOut("Another broker has been making a session for too long.", hint="Try again.")
             live = await self._live()  # nobody makes one now

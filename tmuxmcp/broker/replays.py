@@ -22,7 +22,7 @@ R = TypeVar("R", bound=r.Result)
 
 ANEW = "It was typed by an earlier call with this request_id; what came of that is looked at anew."
 
-LEFT_OUT = "What it showed was too long to be kept with its request_id: read gives it."
+RESULT_LEFT_OUT = "What it showed was too long to be kept with its request_id: read gives it."
 
 STEPS_OVER = (
     "The server that typed these steps ended before it had typed all. What they showed is not in this answer: read "
@@ -35,7 +35,7 @@ def result(kind: type[R], noted: NotedCall) -> R:
     assert noted.result is not None
     values = {name: value for name, value in noted.result.items() if name in kind.model_fields}
     if noted.result.get("left_out"):
-        values["note"] = " ".join(filter(None, (values.get("note"), LEFT_OUT)))
+        values["note"] = " ".join(filter(None, (values.get("note"), RESULT_LEFT_OUT)))
     return kind.model_validate({**values, "replayed": True})
 
 

@@ -16,7 +16,7 @@ from tmuxmcp.machine import ourselves
 from tmuxmcp.machine.environment import session_environment
 from tmuxmcp.sessions import restore
 from tmuxmcp.sessions.boundary import Boundary
-from tmuxmcp.sessions.registry import ID, Registry
+from tmuxmcp.sessions.registry import SESSION_ID, Registry
 from tmuxmcp.sessions.restore import NotRestored, Restoration
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.waiting import nextprompt
@@ -41,7 +41,7 @@ class Restoring:
 
     async def of_call(self, request: q.CreateSession, call: Call) -> Restoration | NotRestored | None:
         """What a new session takes from a lost one whose name it has; None: there is none."""
-        if not ID.match(request.name) or not self._registry.directory(request.name).meta.exists():
+        if not SESSION_ID.match(request.name) or not self._registry.directory(request.name).meta.exists():
             return None
         try:
             session = await self._registry.existing(request.name)

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from tmuxmcp.programs.machine import MachineWork
     from tmuxmcp.recording.recorder import Recorder
 
-DRAIN_S = 12
+LAUNCHER_DRAIN_S = 12
 """How long the launcher may need until the log holds everything: it gives up after 10 s."""
 
 HELD_OFF = (q.Run, q.Send, q.Signal, q.Resize, q.Mouse, q.EditorAction, q.PagerAction)
@@ -92,7 +92,7 @@ class Verbs:
         self._restoring = restoring
         self._waiting = Waiting(registry, searching, settings, self._ends)
         self._listing = Listing(registry)
-        self._counting = Counting(launch.MARK)
+        self._counting = Counting(launch.KEY_VARIABLE)
         self._started = time.monotonic()
         self.pages = Pages()
         self.page_url = ""
@@ -340,7 +340,7 @@ class Verbs:
         session.will_end(reason, by, why)
         try:
             survivors = await end_processes(session, self._counting, signal, grace_ms)
-            with anyio.move_on_after(DRAIN_S):
+            with anyio.move_on_after(LAUNCHER_DRAIN_S):
                 await (session.refresh() if survivors else drained(session))
         except BaseException:  # most likely cancelled
             session.lives_on()

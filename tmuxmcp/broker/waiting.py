@@ -33,7 +33,7 @@ from tmuxmcp.sessions.session import Session
 from tmuxmcp.waiting import nextprompt
 from tmuxmcp.waiting.wait import Answer, Wait, wait_for
 
-LOOK_S = 0.02
+KERNEL_LOOK_S = 0.02
 """Time between two looks at the kernel for each session that is waited for: 50 of them are looked at once a second."""
 
 LONGEST_LOOK_S = 1.0
@@ -150,7 +150,7 @@ async def _first(
 ) -> _Found | None:
     """What comes first; None: nothing within the time."""
     found: list[_Found] = []
-    look_s = min(max(LOOK_S * len(sessions), 0.05), LONGEST_LOOK_S)
+    look_s = min(max(KERNEL_LOOK_S * len(sessions), 0.05), LONGEST_LOOK_S)
     async with anyio.create_task_group() as task_group:
 
         async def one(session: Session) -> None:

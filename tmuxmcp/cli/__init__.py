@@ -13,13 +13,13 @@ from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import parse
 from tmuxmcp.errors import TmuxMcpError, shortage
 
-HERE = frozenset({"new", "run", "send", "read", "search", "list", "ls", "view", "kill", "page"})
+LOCAL_VERBS = frozenset({"new", "run", "send", "read", "search", "list", "ls", "view", "kill", "page"})
 """Verbs that are not run elsewhere: their work is operations, which go to each machine; the page is this machine's."""
 
 
 def _do(options: argparse.Namespace, words: Sequence[str]) -> int:
     """Do what the words say; on the session's own machine, if it is another one and it can only be done there."""
-    if hasattr(options, "session") and options.verb not in HERE:
+    if hasattr(options, "session") and options.verb not in LOCAL_VERBS:
         from tmuxmcp.cli import elsewhere
 
         if elsewhere.meant(options):

@@ -19,7 +19,7 @@ from tmuxmcp.cli.point import age, point
 from tmuxmcp.contract.words import FILM_FORMATS, SIGNALS, WAITS, Adopt, RecordedAs, signal_name
 from tmuxmcp.errors import InvalidArgument
 
-NEAR = 0.7
+ALIKE_WORD = 0.7
 """How alike a word and the command or option are that it is taken for."""
 
 OTHER_NAMES = {
@@ -79,10 +79,10 @@ class Parser(argparse.ArgumentParser):
         if found := re.match(r"argument ([^:]+): invalid choice: '([^']*)'", message):
             words = [str(choice) for each in self._actions if each.metavar == found[1] for choice in each.choices or ()]
             if words and found[1] != "COMMAND":
-                return next(iter(get_close_matches(found[2], words, n=1, cutoff=NEAR)), "")
+                return next(iter(get_close_matches(found[2], words, n=1, cutoff=ALIKE_WORD)), "")
         found = re.search(r"(?:invalid choice: '|unrecognized arguments: )([^' =]+)", message)
         known = [*self._option_string_actions, *(() if " " in self.prog else VERBS)]
-        return next(iter(get_close_matches(found[1], known, n=1, cutoff=NEAR)), "") if found else ""
+        return next(iter(get_close_matches(found[1], known, n=1, cutoff=ALIKE_WORD)), "") if found else ""
 
     def _known_elsewhere_as(self, name: str) -> str:
         """The option of ours for which another program, or our own tools, have this name; empty: there is none."""
@@ -90,7 +90,7 @@ class Parser(argparse.ArgumentParser):
         from tmuxmcp.contract import guesses
 
         verb = self.prog.rpartition(" ")[2]
-        own = [guesses.NAMES.get(operation, {}) for operation, each in wording.VERBS.items() if each == verb]
+        own = [guesses.ARGUMENT_NAMES.get(operation, {}) for operation, each in wording.VERB_OF.items() if each == verb]
         names = [each[name] for each in (OTHER_NAMES, *own, guesses.EVERYWHERE) if name in each]
         options = ["--" + each.replace("_", "-") for each in names]
         return next((each for each in options if each in self._option_string_actions), "")

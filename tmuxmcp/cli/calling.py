@@ -29,7 +29,7 @@ FLEET_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}@[a-z0-9][a-z0-9-]{0,31}")
 FOREVER_MS = 10 * 365 * 24 * 3600 * 1000
 """The clamp on waits is there for MCP clients, who give up after a minute; a person has Ctrl-C."""
 
-MOST_BYTES = 16 * 1024 * 1024
+UNCUT_BYTES = 16 * 1024 * 1024
 """The contract's largest `max_bytes`: what a person or a pipe reads is not cut as a model's is."""
 
 

@@ -22,7 +22,7 @@ from tmuxmcp.cli.service import effective
 from tmuxmcp.errors import InvalidArgument, ProgramNotFound, SessionNotFound, Unsupported
 from tmuxmcp.nodes.names import split
 
-OURS = ("--config", "--fleet", "--state-dir")
+LOCAL_OPTIONS = ("--config", "--fleet", "--state-dir")
 """Options that are for this machine."""
 
 
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace, words: Sequence[str]) -> int:
     if options.verb == "attach" and not options.take:
         command = attach_command
     else:
-        there = [name if named and word == named else word for word in _without(OURS, words)]
+        there = [name if named and word == named else word for word in _without(LOCAL_OPTIONS, words)]
         there += [] if named else ["--session", name]
         command = shlex.join(["tmuxmcp", *there, "--state-dir", _state_dir(attach_command)])
     argv = ["ssh", *["-t"] * terminal, "--", host, command]

@@ -22,7 +22,7 @@ from tmuxmcp.sessions import kept
 BAR = 30
 """Columns of the bar."""
 
-FIRST_S = 0.5
+NO_BAR_S = 0.5
 """What is done by then needs no bar."""
 
 
@@ -85,7 +85,7 @@ class Bar:
 
     def show(self, done: int, whole: int) -> None:
         """Show it, instead of what it showed before."""
-        if not self._seen or time.monotonic() - self._begun < FIRST_S:
+        if not self._seen or time.monotonic() - self._begun < NO_BAR_S:
             return
         self._shown = True
         filled = percent(done, whole) * BAR // 100

@@ -17,7 +17,7 @@ from tmuxmcp.sessions import kept
 if TYPE_CHECKING:
     from tmuxmcp.nodes.anybroker import AnyBroker
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+MAYBE_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """What can be a session's id; any other word begins a command."""
 
 _OF_BASH = """alias bg bind break builtin caller case cd command compgen complete compopt continue coproc declare dirs
@@ -38,7 +38,7 @@ async def session_meant(broker: AnyBroker, words: Sequence[str], state_dir: Path
         SessionNotFound: it is no command, and looks like a session or would make the default session.
     """
     word = words[0]
-    if not NAME.fullmatch(word):
+    if not MAYBE_SESSION_ID.fullmatch(word):
         return None
     is_command = word in IN_SHELLS or shutil.which(word) is not None
     as_command = f"`tmuxmcp run -- {word} ...` runs it as a command."

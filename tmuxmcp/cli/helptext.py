@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 INDENT = 22
 """Columns of an option; its text stands beside it."""
 
-MOST_COLS, LEAST_COLS = 100, 40
+MOST_COLS, HELP_LEAST_COLS = 100, 40
 LONGEST_CHOICES = 24
 """Choices longer than this are told in the text."""
 
@@ -106,4 +106,4 @@ def _entry(left: str, text: str) -> Sequence[str]:
 
 
 def _cols() -> int:
-    return max(LEAST_COLS, min(MOST_COLS, shutil.get_terminal_size().columns))
+    return max(HELP_LEAST_COLS, min(MOST_COLS, shutil.get_terminal_size().columns))

@@ -23,7 +23,7 @@ from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import parse
 from tmuxmcp.cli.service import effective
 from tmuxmcp.cli.trying import Tried, try_command, try_url
-from tmuxmcp.clients import ALL, CLIENTS, SDK, HttpServer, McpClient, StartedServer, edited, masked, read
+from tmuxmcp.clients import CLIENTS, EVERY_VARIABLE, SDK, HttpServer, McpClient, StartedServer, edited, masked, read
 from tmuxmcp.config import Settings
 from tmuxmcp.errors import InvalidArgument, IoError
 from tmuxmcp.faces.tokens import only_token
@@ -123,7 +123,7 @@ def _plan(client: McpClient, start: StartedServer | None, at: HttpServer | None)
     """What is tried, for people."""
     if at:
         return at.url
-    names = "" if client.environment == ALL else f", with {', '.join(client.environment)} of the environment"
+    names = "" if client.environment == EVERY_VARIABLE else f", with {', '.join(client.environment)} of the environment"
     return f"`{shlex.join(start.command)}` in {_cwd_of(client)}{names}" if start else ""
 
 

@@ -15,7 +15,7 @@ from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import session_id
 from tmuxmcp.cli.calling import CALLER, with_broker
 from tmuxmcp.cli.logpart import LogPart, check, part_of
-from tmuxmcp.cli.logtimes import UNKNOWN, PrintedAt, SeenUntil, StampedLines, stretches
+from tmuxmcp.cli.logtimes import TIME_UNKNOWN, PrintedAt, SeenUntil, StampedLines, stretches
 from tmuxmcp.cli.service import effective
 from tmuxmcp.contract.follow import Gap, Output
 from tmuxmcp.contract.times import iso, seconds_of
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.sessions.session import Session
 
-PIECE = 1 << 20
+PRINTED_AT_ONCE_BYTES = 1 << 20
 """Raw bytes read at once."""
 
-TICK_S = 0.1
+SEEN_ALL_S = 0.1
 """How often is looked whether all that was printed has been seen, where its time counts."""
 
 MOST_TAIL_BYTES = 16 << 20
@@ -84,7 +84,7 @@ class _Printer:
         """Lines that were asked for by their number."""
         self._text = kept.text_of(session)
         self._lines, self._made = StampedLines(), seconds_of(session.meta.created_at)
-        self._watch, self._stamp = SeenUntil(self._now_s), UNKNOWN
+        self._watch, self._stamp = SeenUntil(self._now_s), TIME_UNKNOWN
         self._until = part.end
         self._ended = True
         """What was printed last ends a line, or nothing was."""
@@ -138,7 +138,7 @@ class _Printer:
     def _pieces(self, end: int) -> Iterator[bytes]:
         log = self.session.log
         while self.at < end:
-            data = log.read(self.at, min(PIECE, end - self.at))
+            data = log.read(self.at, min(PRINTED_AT_ONCE_BYTES, end - self.at))
             if not data:  # its head was given back while we read
                 if log.head() <= self.at:
                     return
@@ -226,7 +226,7 @@ class _Printer:
         while True:
             if self.session.log.size() <= self.at:
                 self._watch.caught_up()
-            await anyio.sleep(TICK_S)
+            await anyio.sleep(SEEN_ALL_S)
 
     def _print(self, event: object) -> None:
         match event:

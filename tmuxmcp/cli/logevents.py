@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from tmuxmcp.contract import results as r
     from tmuxmcp.sessions.session import Session
 
-MOST_COMMANDS = 1000
+EVENTS_COMMANDS = 1000
 """The newest of them are told."""
 
 NEWS = follow.Command | follow.ModeChange | follow.End
 """What may mean that a command has ended; a mode is told when the following begins."""
 
-LOOK_S = 0.2
+EVENTS_LOOK_S = 0.2
 """How often is looked whether something was written down."""
 
 
@@ -171,7 +171,7 @@ class _EventPrinter:
     def first(self, running: bool) -> list[Happening]:
         """What has happened so far."""
         found = [*self._new(), *_end(self._session, running)]
-        with_commands(self._options, {"limit": MOST_COMMANDS}, lambda _, result: found.extend(self._ended(result)))
+        with_commands(self._options, {"limit": EVENTS_COMMANDS}, lambda _, result: found.extend(self._ended(result)))
         chosen = [each for each in _in_order(found) if self._within(each)]
         tail = self._options.tail
         return chosen if tail is None else chosen[len(chosen) - min(tail, len(chosen)) :]
@@ -218,13 +218,13 @@ class _EventPrinter:
         async for event in broker.follow(name, output=False):
             if isinstance(event, NEWS):
                 self._print_new()
-                for each in self._ended(await broker.list_commands(name, limit=MOST_COMMANDS)):
+                for each in self._ended(await broker.list_commands(name, limit=EVENTS_COMMANDS)):
                     self.print(each)
 
     async def _look_on(self) -> None:
         while True:
             self._print_new()
-            await anyio.sleep(LOOK_S)
+            await anyio.sleep(EVENTS_LOOK_S)
 
     def _print_new(self) -> None:
         for each in self._new():

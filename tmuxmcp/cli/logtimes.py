@@ -32,7 +32,7 @@ class PrintedAt:
         return f"{iso(self.at_s)}{' ' if self.exact else '~'} "
 
 
-UNKNOWN = PrintedAt(None, False)
+TIME_UNKNOWN = PrintedAt(None, False)
 
 
 def stretches(recorded: Recorded, made: float | None, begin: int, end: int) -> Iterator[tuple[int, PrintedAt]]:
@@ -43,7 +43,7 @@ def stretches(recorded: Recorded, made: float | None, begin: int, end: int) -> I
     """
     for step in recorded.steps(begin, end):
         known = made is not None and (step.known or step.ms > 0)
-        stamp = PrintedAt((made or 0) + step.ms / 1000, step.known) if known else UNKNOWN
+        stamp = PrintedAt((made or 0) + step.ms / 1000, step.known) if known else TIME_UNKNOWN
         yield step.offset, stamp
 
 

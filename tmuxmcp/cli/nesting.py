@@ -12,7 +12,7 @@ from pathlib import Path
 from tmuxmcp.cli.policy import in_a_session
 from tmuxmcp.errors import PermissionDenied
 
-LIMIT_S = 5.0
+NESTING_ANSWER_S = 5.0
 """How long the person's tmux may take."""
 
 
@@ -52,7 +52,9 @@ def open_window(name: str, words: Sequence[str], environment: Mapping[str, str])
 
 def _said(*argv: str) -> str:
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=LIMIT_S, check=False)
+        done = subprocess.run(
+            argv, capture_output=True, text=True, errors="replace", timeout=NESTING_ANSWER_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""

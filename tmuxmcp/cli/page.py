@@ -20,7 +20,7 @@ from tmuxmcp.errors import Unsupported
 from tmuxmcp.page import codes, servers
 from tmuxmcp.page.servers import Served
 
-LOOK_S = 0.1
+BROWSER_LOOK_S = 0.1
 """How often is looked whether the browser has come."""
 
 
@@ -69,7 +69,7 @@ def _open(state_dir: Path, url: str, code: str) -> None:
         while codes.is_open(state_dir, code):
             if time.monotonic() > until:
                 raise Unsupported("No browser has opened it.", hint="Take the address: tmuxmcp page --no-open")
-            time.sleep(LOOK_S)
+            time.sleep(BROWSER_LOOK_S)
 
 
 @contextmanager

@@ -50,10 +50,10 @@ def _test(settings: Settings, options: argparse.Namespace) -> int:
 
     from tmuxmcp.gate.actions import ActionPlace
     from tmuxmcp.gate.policy import judge
-    from tmuxmcp.gate.rules import TOOLS, parse_policy
+    from tmuxmcp.gate.rules import RULE_TOOLS, parse_policy
 
-    if options.tool not in TOOLS:
-        raise InvalidArgument(f"There is no tool {options.tool!r}.", hint=f"Tools: {', '.join(sorted(TOOLS))}.")
+    if options.tool not in RULE_TOOLS:
+        raise InvalidArgument(f"There is no tool {options.tool!r}.", hint=f"Tools: {', '.join(sorted(RULE_TOOLS))}.")
     if not options.words and options.tool in ("run", "send", "run_process"):
         raise InvalidArgument("There is no COMMAND to judge.", hint="See `tmuxmcp policy --help`.")
     cwd = os.path.abspath(os.path.expanduser(options.cwd or settings.cwd or os.getcwd()))

@@ -34,7 +34,7 @@ from tmuxmcp.terminal.snapshot import Cells, Snapshot, runs
 FRAME_S = 0.04
 """The screen is drawn at most so often."""
 
-CLOCK_S = 0.5
+STATUS_TIME_S = 0.5
 """The time in the status line is at most so old."""
 
 SEEK_MS = 5000
@@ -158,7 +158,7 @@ async def _play(source: Source) -> int:
             show.paint()
             await show.rest()
             # Time in which we were stopped is no time of the film.
-            player.pass_(min(time.monotonic() - begun, 2 * CLOCK_S))
+            player.pass_(min(time.monotonic() - begun, 2 * STATUS_TIME_S))
         if not stage.left.is_set():
             show.paint()
     return stage.status
@@ -219,7 +219,7 @@ class Playback:
             await self.stage.wait(0)
             return
         due = self.player.due_s()
-        await self.stage.wait(CLOCK_S if due is None else min(max(due, FRAME_S), CLOCK_S))
+        await self.stage.wait(STATUS_TIME_S if due is None else min(max(due, FRAME_S), STATUS_TIME_S))
 
     def paint(self) -> None:
         """Draw the screen, and below it how things stand, where there is room or the film does not move."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 import anyio
 
 from tmuxmcp.cli import connect, output
-from tmuxmcp.cli.calling import FOREVER_MS, MOST_BYTES, is_fleet_id, telling, with_any
+from tmuxmcp.cli.calling import FOREVER_MS, UNCUT_BYTES, is_fleet_id, telling, with_any
 from tmuxmcp.cli.firstword import session_meant
 from tmuxmcp.cli.service import effective
 from tmuxmcp.errors import InvalidArgument, TimedOut, TmuxMcpError
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from tmuxmcp.contract import results as r
     from tmuxmcp.nodes.anybroker import AnyBroker
 
-SHORT = 64 * 1024
+SHORT_BYTES = 64 * 1024
 """Bytes of output that come with the result itself; what is longer is read in pieces."""
 
-PIECE = 8 * 1024 * 1024
+OUTPUT_PIECE_BYTES = 8 * 1024 * 1024
 """Raw bytes read at once."""
 
 TWICE_S = 2.0
@@ -180,7 +180,7 @@ async def _interruptible(
                     text,
                     session_id,
                     timeout_ms=timeout_ms,
-                    max_bytes=MOST_BYTES if options.json else SHORT,
+                    max_bytes=UNCUT_BYTES if options.json else SHORT_BYTES,
                     adopt=options.adopt,
                     request_id=options.request_id,
                 )
@@ -198,7 +198,7 @@ async def _pieces(broker: AnyBroker, session_id: str, at: int, end: int) -> Asyn
 
     rest = b""
     while at < end:
-        size = min(PIECE, end - at)
+        size = min(OUTPUT_PIECE_BYTES, end - at)
         raw = await broker.read("raw", session_id, since=at, max_bytes=size)
         output.note(raw.note)
         data = rest + base64.b64decode(raw.content)

@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from tmuxmcp.contract import results as r
     from tmuxmcp.sessions.session import Session
 
-MOST = 1000
+SCRIPT_COMMANDS = 1000
 """Commands of one script: the newest."""
 
 
 def script(options: argparse.Namespace) -> int:
     """`tmuxmcp script`."""
-    return with_commands(options, {"limit": MOST}, partial(_tell, options))
+    return with_commands(options, {"limit": SCRIPT_COMMANDS}, partial(_tell, options))
 
 
 def _tell(options: argparse.Namespace, session: Session, result: r.ListCommandsResult) -> None:
     shell = os.path.basename(session.meta.program)
     first = result.commands[0].number if result.commands else 0
-    whole = not session.commands.forgotten and result.count < MOST
+    whole = not session.commands.forgotten and result.count < SCRIPT_COMMANDS
     head = [
         f"What {shell or 'a program'} ran in session {result.session_id}, made {session.meta.created_at}.",
         "What failed, still runs, ran in another shell inside or is not wholly known is a comment with its number.",

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tmuxmcp.cli import nesting, output
 from tmuxmcp.cli.arguments import program_words, session_id
-from tmuxmcp.cli.calling import MOST_BYTES, is_fleet_id, telling, with_any, with_broker
-from tmuxmcp.cli.firstword import NAME
+from tmuxmcp.cli.calling import UNCUT_BYTES, is_fleet_id, telling, with_any, with_broker
+from tmuxmcp.cli.firstword import MAYBE_SESSION_ID
 from tmuxmcp.cli.service import effective
 from tmuxmcp.cli.table import table_of, terminal_cols
 from tmuxmcp.contract import requests as q
@@ -101,7 +101,7 @@ async def _new(broker: AnyBroker, options: argparse.Namespace) -> int:
             program, args, env=dict(options.env or []), request_id=options.request_id, **given
         )
     except ProgramNotFound as error:
-        if options.name is None and NAME.fullmatch(program):
+        if options.name is None and MAYBE_SESSION_ID.fullmatch(program):
             words = shlex.join([program, *args])
             error.hint += f" If '{program}' is to be the session's name: `tmuxmcp new --name {words}`."
         raise
@@ -304,7 +304,7 @@ def _wait_arguments(options: argparse.Namespace) -> dict[str, Any]:
     if options.pattern and options.wait_for is None:
         options.wait_for = "pattern"
     given = _given(options, "wait_for", "pattern", "idle_ms", "timeout_ms", "max_bytes")
-    return {"max_bytes": MOST_BYTES} | given
+    return {"max_bytes": UNCUT_BYTES} | given
 
 
 def _wait_status(options: argparse.Namespace, result: r.ReadResult | None) -> int:

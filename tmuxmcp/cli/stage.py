@@ -13,12 +13,12 @@ from typing import Any
 
 import anyio
 
-BEGIN = "\x1b[?1049h\x1b[?7l\x1b[?25l\x1b[2J"
+ENTER_STAGE = "\x1b[?1049h\x1b[?7l\x1b[?25l\x1b[2J"
 """The alternate screen, without wrapping and cursor."""
 
-END = "\x1b[0m\x1b[?25h\x1b[?7h\x1b[?1049l"
+LEAVE_STAGE = "\x1b[0m\x1b[?25h\x1b[?7h\x1b[?1049l"
 
-LEAVE = (b"q", b"Q", b"\x03")
+LEAVE_KEYS = (b"q", b"Q", b"\x03")
 """Keys that end it; C-c comes as a key, because it may not end us half-way."""
 
 SUSPEND = b"\x1a"
@@ -26,7 +26,7 @@ SUSPEND = b"\x1a"
 MOST_KEYS = 256
 """Keys that wait to be asked for."""
 
-KEYS = {
+KEY_SEQUENCES = {
     **dict.fromkeys((b"\x1b[D", b"\x1bOD"), "left"),
     **dict.fromkeys((b"\x1b[C", b"\x1bOC"), "right"),
     **dict.fromkeys((b"\x1b[H", b"\x1bOH", b"\x1b[1~", b"\x1b[7~"), "home"),
@@ -82,13 +82,13 @@ class Stage:
         self._size = (0, 0)
         if not self._ours:
             self._ours = True
-            self._write(BEGIN)
+            self._write(ENTER_STAGE)
 
     def _give_back(self) -> None:
         """Leave the terminal as it was; where it is gone, there is nothing to leave."""
         self._ours = False
         with suppress(OSError):
-            self._write(END)
+            self._write(LEAVE_STAGE)
         if self._modes:
             with suppress(termios.error):
                 termios.tcsetattr(0, termios.TCSADRAIN, self._modes)
@@ -102,7 +102,7 @@ class Stage:
         self._take()
 
     def keys(self) -> list[str]:
-        """The keys that were pressed since this was last asked: characters, or names of `KEYS`."""
+        """The keys that were pressed since this was last asked: characters, or names of `KEY_SEQUENCES`."""
         keys, self._keys = self._keys, []
         return keys
 
@@ -167,7 +167,7 @@ class Stage:
                 keys = b""
             if not keys:
                 return self._leave(128 + signal.SIGHUP)
-            if any(key in keys for key in LEAVE):
+            if any(key in keys for key in LEAVE_KEYS):
                 return self._leave()
             if SUSPEND in keys:
                 self._suspend(whole_job=True)
@@ -179,7 +179,7 @@ class Stage:
         data = self._unread + data
         found = [*_KEY.finditer(data)]
         self._unread = data[found[-1].end() if found else 0 :][-MOST_KEYS:]
-        return [KEYS.get(each[0]) or each[0].decode("latin-1") for each in found]
+        return [KEY_SEQUENCES.get(each[0]) or each[0].decode("latin-1") for each in found]
 
     def _wake(self) -> None:
         self._news.set()

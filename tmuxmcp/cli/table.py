@@ -58,9 +58,9 @@ def terminal_cols() -> int | None:
 def _narrowed(rows: Sequence[tuple[str, ...]], cols: int) -> list[tuple[str, ...]]:
     """Without the columns for which there is no room, those that tell least first; the last one may be clipped."""
     columns = list(range(len(rows[0])))
-    for name in DROPPED:
+    for name in DROPPED_COLUMNS:
         widths = [max(len(output.visible(row[column])) for row in rows) for column in columns]
-        if sum(widths[:-1]) + 2 * len(widths[:-1]) + min(widths[-1], LEAST_COLS) <= cols:
+        if sum(widths[:-1]) + 2 * len(widths[:-1]) + min(widths[-1], LAST_CELL_COLS) <= cols:
             break
         columns = [column for column in columns if rows[0][column] != name]
     return [tuple(row[column] for column in columns) for row in rows]
@@ -98,10 +98,10 @@ class _TableLine:
 
 HEADING = ("ID", "MODE", "NEEDS", "COMMAND", "PROGRAM", "PID", "SIZE", "AGE", "CWD")
 
-DROPPED = ("SIZE", "PID", "PROGRAM", "LAST LINE", "CWD", "AGE", "NEEDS")
+DROPPED_COLUMNS = ("SIZE", "PID", "PROGRAM", "LAST LINE", "CWD", "AGE", "NEEDS")
 """What a narrow terminal does not show, first the first."""
 
-LEAST_COLS = 12
+LAST_CELL_COLS = 12
 """Fewest columns that the last cell is clipped to before another is dropped."""
 
 

@@ -16,7 +16,7 @@ WANTED = (80, 25)
 LEAST_ROWS = 2
 """A heading and a row of the screen."""
 
-LEAST_COLS = 20
+TILE_LEAST_COLS = 20
 
 _SGR = re.compile(r"\x1b\[[0-9;:]*m")
 
@@ -44,7 +44,7 @@ def grid(count: int, cols: int, lines: int) -> TileGrid:
 
 
 def _grid(across: int, count: int, cols: int, lines: int) -> TileGrid:
-    across = max(min(across, (cols + 1) // (LEAST_COLS + 1)), 1)
+    across = max(min(across, (cols + 1) // (TILE_LEAST_COLS + 1)), 1)
     down = max(min(math.ceil(count / across), lines // LEAST_ROWS), 1)
     return TileGrid(across, down, max((cols - across + 1) // across, 1), max(lines // down, 1))
 

@@ -21,7 +21,7 @@ from tmuxmcp.latedataclass import dataclass
 if TYPE_CHECKING:
     from mcp import Client
 
-PATIENCE_S = 60
+TRIAL_S = 60
 """How long a start and three answers may take: the longest that clients wait for a server."""
 
 LAST_WORDS = 400
@@ -51,7 +51,7 @@ def try_command(command: Sequence[str], environment: Mapping[str, str], cwd: Pat
             return anyio.run(_start, command, environment, cwd, said)
         except TimeoutError:
             raise TimedOut(
-                f"The server did not answer within {PATIENCE_S} s.{_last_of(said)}",
+                f"The server did not answer within {TRIAL_S} s.{_last_of(said)}",
                 hint="Nothing was changed. Run `tmuxmcp doctor`, or write the entry all the same with --no-start.",
             ) from None
         except Exception as group:
@@ -74,7 +74,7 @@ def try_url(url: str, token: str) -> Tried:
     try:
         return anyio.run(_call, url, token)
     except TimeoutError:
-        raise TimedOut(f"{url} did not answer within {PATIENCE_S} s.", hint="Nothing was changed.") from None
+        raise TimedOut(f"{url} did not answer within {TRIAL_S} s.", hint="Nothing was changed.") from None
     except Exception as group:
         error = _first(group)
         if isinstance(error, TmuxMcpError):
@@ -94,7 +94,7 @@ async def _start(command: Sequence[str], environment: Mapping[str, str], cwd: Pa
     unset = [word for name in SDK if name in os.environ and name not in environment for word in ("-u", name)]
     words = ["env", *unset, *command] if unset else list(command)
     server = StdioServerParameters(command=words[0], args=words[1:], env=dict(environment), cwd=cwd)
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(TRIAL_S):
         async with Client(stdio_client(server, said)) as client:  # type: ignore[arg-type]  # its own text file
             return await _ask(client)
 
@@ -105,9 +105,9 @@ async def _call(url: str, token: str) -> Tried:
     from mcp.client.streamable_http import streamable_http_client
 
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(TRIAL_S):
         async with AsyncExitStack() as stack:
-            http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=PATIENCE_S))
+            http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=TRIAL_S))
             async with http.stream("GET", url) as answer:
                 refused = answer.status_code
             if refused in (401, 403):

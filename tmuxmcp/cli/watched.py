@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, Literal
 
 from tmuxmcp.cli import output
-from tmuxmcp.cli.calling import MOST_BYTES
+from tmuxmcp.cli.calling import UNCUT_BYTES
 from tmuxmcp.contract.follow import Destroyed, Exit, Lost
 from tmuxmcp.errors import SessionNotFound
 from tmuxmcp.latedataclass import dataclass
@@ -64,7 +64,7 @@ class Watched:
         if isinstance(self._last, Destroyed):
             return None
         try:
-            result = await self._broker.read("screen", self._name, format=self._format, max_bytes=MOST_BYTES)
+            result = await self._broker.read("screen", self._name, format=self._format, max_bytes=UNCUT_BYTES)
         except SessionNotFound:
             return None
         return SessionView(result)

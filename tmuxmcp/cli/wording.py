@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-VERBS = {
+VERB_OF = {
     "create_session": "new",
     "destroy_session": "kill",
     "list_sessions": "list",
@@ -22,7 +22,7 @@ VERBS = {
 
 _WORDING: list[tuple[str, str]] = [
     # The operations, each in the phrases in which our texts name it.
-    *((rf"\b{name} needs a session_id\b", f"`tmuxmcp {verb}` needs an ID") for name, verb in VERBS.items()),
+    *((rf"\b{name} needs a session_id\b", f"`tmuxmcp {verb}` needs an ID") for name, verb in VERB_OF.items()),
     (r"\bneeds a session_id\b", "needs an ID"),
     (r"\bwith create_session\b", "with `tmuxmcp new`"),
     (r"\blist_sessions (?=gives|lists)", "`tmuxmcp list` "),

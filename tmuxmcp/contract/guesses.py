@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-SHOWN = 200
+REPEATED_CHARS = 200
 """Characters of what was given that an answer repeats."""
 
 EVERYWHERE = {
@@ -26,7 +26,7 @@ EVERYWHERE = {
 }  # fmt: skip
 """Other names of arguments, wherever an operation has the argument."""
 
-NAMES: Mapping[str, Mapping[str, str]] = {
+ARGUMENT_NAMES: Mapping[str, Mapping[str, str]] = {
     "create_session": {
         "session_id": "name", "session": "name", "id": "name", "title": "name", "session_name": "name",
         "shell": "program", "arguments": "args", "timeout_ms": "ready_timeout_ms", "timeout": "ready_timeout_ms",
@@ -96,7 +96,7 @@ CHOICES = {
 }  # fmt: skip
 """Other words for what to wait for."""
 
-TOOLS = {
+OTHER_TOOL_NAMES = {
     "bash": "run", "shell": "run", "exec": "run", "execute": "run", "execute_command": "run", "run_command": "run",
     "terminal": "run", "shell_run": "run_process", "spawn": "create_session", "new_session": "create_session",
     "open": "create_session", "launch": "create_session", "pty_launch": "create_session", "pty_open": "create_session",
@@ -119,13 +119,13 @@ TOOLS = {
 def right_tool(name: str) -> str:
     """The tool that somebody means who calls `name`; empty: nobody knows."""
     word = name.lower().replace("-", "_").replace(".", "_")
-    return TOOLS.get(word) or TOOLS.get(word.rpartition("__")[2], "")
+    return OTHER_TOOL_NAMES.get(word) or OTHER_TOOL_NAMES.get(word.rpartition("__")[2], "")
 
 
 def meant(operation: str, arguments: Mapping[str, Any], name: str) -> str:
     """The argument of an operation that is known by `name` elsewhere; empty: none is."""
     word = name.lower().replace("-", "_")
-    found = NAMES.get(operation, {}).get(word) or EVERYWHERE.get(word, "")
+    found = ARGUMENT_NAMES.get(operation, {}).get(word) or EVERYWHERE.get(word, "")
     return found if found in arguments else ""
 
 
@@ -202,4 +202,4 @@ def _split(text: str) -> list[str]:
 
 def _shown(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+    return text if len(text) <= REPEATED_CHARS else f"{text[:REPEATED_CHARS]}..."

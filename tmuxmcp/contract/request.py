@@ -52,7 +52,7 @@ PROBLEMS = {
 ITSELF = "__dataclass_self__"
 """By which name pydantic hands a request to its own constructor: as an argument it would be a TypeError."""
 
-NEAR = 0.7
+ALIKE_NAME = 0.7
 """How alike two names are that somebody mixes up: `timeout` and `timeout_ms` are, `lines` and `since` are not."""
 
 MOST_PROBLEMS = 20
@@ -273,7 +273,7 @@ class Operation:
         short = name.lower().replace("-", "_").strip("_")
         parts = re.compile(".*".join(map(re.escape, short)))
         near = [each for each in names if short in each.split("_") or short == each.replace("_", "")]
-        near = near or get_close_matches(short, names, n=1, cutoff=NEAR)
+        near = near or get_close_matches(short, names, n=1, cutoff=ALIKE_NAME)
         return next(iter(near or [each for each in names if short and parts.match(each)]), "")
 
     @cached_property

@@ -39,12 +39,12 @@ from tmuxmcp.contract.words import (
     signal_name,
 )
 
-MAX_BYTES = 16 * 1024 * 1024
+RESULT_MAX_BYTES = 16 * 1024 * 1024
 """The most that one result can be asked to hold."""
 
 SessionId = Annotated[str, Field(description="Left out: yours"), Bound()]
 MaxBytes = Annotated[
-    int, Field(ge=1, le=MAX_BYTES, description="Most bytes of text"), FromSetting("max_bytes"), Bound()
+    int, Field(ge=1, le=RESULT_MAX_BYTES, description="Most bytes of text"), FromSetting("max_bytes"), Bound()
 ]
 TimeoutMs = Annotated[int, Field(ge=0, description="Longest wait"), AtMost("max_wait_ms"), Bound()]
 AtMs = Annotated[int | None, Field(description="A past screen: ms since its start; negative: ago"), Seldom()]
@@ -547,7 +547,7 @@ class RunProcess(Request[r.RunProcessResult]):
     stdin: Annotated[str, Content(shown=False)] = ""
     stdin_base64: Annotated[str, Content(shown=False)] = ""
     timeout_ms: Annotated[int, Field(ge=1, description="It is ended then"), AtMost("max_wait_ms"), Bound()] = 30_000
-    max_output_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES, description="Of each stream"), Bound()] = 65_536
+    max_output_bytes: Annotated[int, Field(ge=1, le=RESULT_MAX_BYTES, description="Of each stream"), Bound()] = 65_536
     limits: SomeLimits = None
 
 
@@ -567,7 +567,7 @@ class ReadFile(Request[r.ReadFileResult]):
 
     path: Path
     offset: Annotated[int | None, Field(ge=0, le=2**62, description="First byte")] = None
-    max_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES), Bound()] = 65_536
+    max_bytes: Annotated[int, Field(ge=1, le=RESULT_MAX_BYTES), Bound()] = 65_536
     start_line: Annotated[int | None, Field(ge=1, description="First line, from 1; instead of offset")] = None
     end_line: Annotated[int | None, Field(ge=1, description="Last line, included")] = None
 
@@ -636,7 +636,7 @@ class GitLog(Request[r.GitLogResult]):
     path: GitPath
     limit: Annotated[int, Field(ge=1, le=1000, description="Most commits")] = 20
     ref: Ref = ""
-    max_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES), Bound()] = 65_536
+    max_bytes: Annotated[int, Field(ge=1, le=RESULT_MAX_BYTES), Bound()] = 65_536
 
 
 @operation("Git diff", r.GitDiffResult, tools="git", acts="file", read_only=True, repeatable=True, long=True)
@@ -649,7 +649,7 @@ class GitDiff(Request[r.GitDiffResult]):
 
     path: GitPath
     ref: Ref = ""
-    max_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES), Bound()] = 65_536
+    max_bytes: Annotated[int, Field(ge=1, le=RESULT_MAX_BYTES), Bound()] = 65_536
 
 
 # ---- editors and pagers --------------------------------------------------------------------------
@@ -748,7 +748,7 @@ class R2Cmd(Request[r.R2CmdResult]):
     r2_id: R2Id
     command: R2Command
     timeout_ms: R2TimeoutMs = 30_000
-    max_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES), Bound()] = 65_536
+    max_bytes: Annotated[int, Field(ge=1, le=RESULT_MAX_BYTES), Bound()] = 65_536
 
 
 @operation(
@@ -771,7 +771,7 @@ class R2Cmdj(Request[r.R2CmdjResult]):
     r2_id: R2Id
     command: R2Command
     timeout_ms: R2TimeoutMs = 30_000
-    max_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES), Bound()] = 1_048_576
+    max_bytes: Annotated[int, Field(ge=1, le=RESULT_MAX_BYTES), Bound()] = 1_048_576
 
 
 @operation("Close radare2", r.R2CloseResult, tools="r2", acts="process", repeatable=False, destructive=True)

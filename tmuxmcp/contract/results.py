@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from tmuxmcp.contract.limits import SandboxLevel
-from tmuxmcp.contract.words import FileKind, FilmFormat, PictureFormat, RecordedAs, RecordingStage, View
+from tmuxmcp.contract.words import FileKind, FilmFormat, PictureFormat, RecordedAs, RecordingStage, View, Where
 
 Mode = Literal[
     "shell_prompt",
@@ -32,7 +32,6 @@ Evidence = Literal["marks", "kernel", "prompt", "quiet"]
 Outcome = Literal[
     "ready", "command", "idle", "matched", "output", "needs_you", "left", "taken", "exited", "timeout", "immediate"
 ]
-Where = Literal["own", "nested", "remote"]
 HandedReason = Literal["key", "release", "detach", "timeout"]
 EndReason = Literal["exit", "signal", "memory", "cpu", "duration", "idle", "destroyed", "lost"]
 KeptBy = Literal["cgroup", "rlimit", "broker", "nobody"]

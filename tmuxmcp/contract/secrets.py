@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+SECRET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """Names of secrets: agents and the audit read them."""
 
 FILE, COMMAND = "file:", "command:"
@@ -90,5 +90,5 @@ def check_names(secrets: Mapping[str, Any]) -> None:
     Raises:
         ValueError
     """
-    if not all(NAME.fullmatch(name) for name in secrets):
+    if not all(SECRET_NAME.fullmatch(name) for name in secrets):
         raise ValueError("a secret's name has letters, digits, _, . and -, at most 64, and begins with no sign")

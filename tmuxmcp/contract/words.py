@@ -52,5 +52,11 @@ FILM_FORMATS: tuple[str, ...] = get_args(FilmFormat)
 FileKind = Literal["file", "directory", "symlink", "fifo", "socket", "char_device", "block_device", "other"]
 """What a name in a directory is."""
 
+PAUSE = "pause"
+"""Who holds what was paused."""
+
+Where = Literal["own", "nested", "remote"]
+"""The session's own program; another process of this machine; one that no process here is known to be."""
+
 TRACE = 5
 """The number of the `log_level` trace: each command to tmux and each look of a wait, by name and size alone."""

@@ -31,7 +31,7 @@ from tmuxmcp import __version__
 from tmuxmcp.app import broker_settings
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.broker.health import FREE_BYTES
-from tmuxmcp.config import PREFIX, Settings, default_config_file, home, load_with_origins
+from tmuxmcp.config import VARIABLE_PREFIX, Settings, default_config_file, home, load_with_origins
 from tmuxmcp.contract.limits import SandboxWish
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.doctor import rayhere, surroundings
@@ -56,7 +56,7 @@ from tmuxmcp.tmux.server import SEARCH_PATH, SOCKET_PATH_LIMIT, Tmux, check_priv
 CHECK_S = 5.0
 """Longest time of one check."""
 
-TOOLS = ("sh", "cat", "date", "dd", "grep", "ls", "mv", "rm", "sleep", "stty", "tail", "wc")
+SCRIPT_PROGRAMS = ("sh", "cat", "date", "dd", "grep", "ls", "mv", "rm", "sleep", "stty", "tail", "wc")
 """Programs that `launcher.sh` and `sink.sh` need."""
 
 OWN_VARIABLES = ("SESSION", "KEY", "NONCE_FILE", "HISTFILE", "BASH", "RC", "FIRST_PROMPT", "ZDOTDIR", "NORCS", "TOKEN")
@@ -160,11 +160,15 @@ def check_settings(flags: dict[str, object], file: Path | None) -> tuple[Check, 
         settings, origins = load_with_origins(flags, file)
     except TmuxMcpError as error:
         check = Check("settings", False, error.message, error.hint or "See `tmuxmcp config`.")
-        where = flags.get("state_dir") or os.environ.get(PREFIX + "STATE_DIR")
+        where = flags.get("state_dir") or os.environ.get(VARIABLE_PREFIX + "STATE_DIR")
         given = {"state_dir": Path(os.path.abspath(Path(str(where)).expanduser()))} if where else {}
         return check, Settings.model_construct(**_defaults() | given)
-    known = {PREFIX + name for name in (*(field.upper() for field in Settings.model_fields), *OWN_VARIABLES)}
-    ours = [name for name in os.environ if name.startswith(PREFIX) and not name.startswith(PREFIX + "TEST_")]
+    known = {VARIABLE_PREFIX + name for name in (*(field.upper() for field in Settings.model_fields), *OWN_VARIABLES)}
+    ours = [
+        name
+        for name in os.environ
+        if name.startswith(VARIABLE_PREFIX) and not name.startswith(VARIABLE_PREFIX + "TEST_")
+    ]
     unknown = sorted(set(ours) - known)
     old = sorted(name for name, where in origins.items() if where != "default" and _deprecated(name))
     wrong = [f"{name} is no setting" for name in unknown] + [f"{name} is deprecated" for name in old]
@@ -364,9 +368,9 @@ def check_program(settings: Settings) -> Check:
 def check_tools() -> Check:
     """The programs that every session's launcher and log writer call."""
     path = os.environ.get("PATH") or SEARCH_PATH
-    missing = [name for name in TOOLS if shutil.which(name, path=path) is None]
+    missing = [name for name in SCRIPT_PROGRAMS if shutil.which(name, path=path) is None]
     if not missing:
-        return Check("tools", True, ", ".join(TOOLS))
+        return Check("tools", True, ", ".join(SCRIPT_PROGRAMS))
     fix = f"Install them (Debian: coreutils, grep), or put them on PATH, which is {path}."
     return Check("tools", False, f"sessions need programs that are not there: {', '.join(missing)}", fix)
 

@@ -29,7 +29,7 @@ from tmuxmcp.tmux.held import user_name
 if TYPE_CHECKING:
     from tmuxmcp.nodes.transport import Machine
 
-ANSWER_S = 2.0
+SERVICE_ANSWER_S = 2.0
 """A service that does not answer within this is no service of ours."""
 
 CONTAINER_FILES = {"docker": ".dockerenv", "podman": "run/.containerenv"}
@@ -135,7 +135,7 @@ def _who_answers(where: str, family: int, address: Any) -> Check:
         else:
             return Check("http", True, f"{where} is free: nothing is served there now")
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address[0], address[0])
-    connection = http.client.HTTPConnection(host, address[1], timeout=ANSWER_S)
+    connection = http.client.HTTPConnection(host, address[1], timeout=SERVICE_ANSWER_S)
     try:
         connection.request("GET", "/healthz")
         said = json.loads(connection.getresponse().read(10_000))
@@ -153,7 +153,7 @@ def check_ssh(environ: Mapping[str, str]) -> Check:
         return Check("ssh", True, "not there: no sessions on other hosts")
     try:
         asked = subprocess.run(
-            [path, "-V"], capture_output=True, stdin=subprocess.DEVNULL, timeout=ANSWER_S, check=True
+            [path, "-V"], capture_output=True, stdin=subprocess.DEVNULL, timeout=SERVICE_ANSWER_S, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         return Check("ssh", False, f"{path} does not run: {error}", "Install OpenSSH's client again.")
@@ -227,9 +227,9 @@ def _orphans_are_collected() -> bool:
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=10 * ANSWER_S,
+        timeout=10 * SERVICE_ANSWER_S,
     )
-    orphan, deadline = Path("/proc", made.stdout.strip()), time.monotonic() + ANSWER_S
+    orphan, deadline = Path("/proc", made.stdout.strip()), time.monotonic() + SERVICE_ANSWER_S
     while orphan.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     return not orphan.exists()

@@ -12,12 +12,12 @@ from typing import Any
 
 from tmuxmcp.drawing.markup import under_cursor
 from tmuxmcp.drawing.palette import TRANSPARENT, Palette, palette_of
-from tmuxmcp.drawing.picture import MARGIN, Painter
+from tmuxmcp.drawing.picture import PICTURE_MARGIN, Painter
 from tmuxmcp.drawing.reel import Reel, Shot
 from tmuxmcp.terminal.frames import FrameProgress
 from tmuxmcp.terminal.snapshot import BLANK, Cell, Cells, Cursor, Snapshot
 
-MOST_CELLS, MOST_ROWS = 8_000, 1_000
+FRAME_CELLS, MOST_ROWS = 8_000, 1_000
 """Drawn cells and rows that are kept for the next frame: 6 MB, and 13 MB at 80 columns."""
 
 LONGEST_MS = 655_350
@@ -72,14 +72,14 @@ class _Brush:
         self.palette = palette_of(reel, painter.theme)
         self._ground = self.palette.index(painter.theme.bg)
         width, height = painter.cell
-        self.size = reel.cols * width + 2 * MARGIN, reel.lines * height + 2 * MARGIN
+        self.size = reel.cols * width + 2 * PICTURE_MARGIN, reel.lines * height + 2 * PICTURE_MARGIN
         self._cells: dict[tuple[Cell, int], Any] = {}
         self._rows: dict[int, Any] = {}
 
     def whole(self, shot: Shot) -> tuple[Any, tuple[int, int]]:
         """All of a shot, with the margin."""
         image = self._new(self.size, self._ground)
-        self._put(image, shot, range(self._reel.lines), (MARGIN, MARGIN))
+        self._put(image, shot, range(self._reel.lines), (PICTURE_MARGIN, PICTURE_MARGIN))
         return image, (0, 0)
 
     def nothing(self) -> tuple[Any, tuple[int, int]]:
@@ -145,7 +145,7 @@ class _Brush:
     def _drawn_cell(self, cell: Cell, cols: int) -> Any:
         image = self._cells.get((cell, cols))
         if image is None:
-            if len(self._cells) >= MOST_CELLS:
+            if len(self._cells) >= FRAME_CELLS:
                 self._cells.clear()
             image = self._cells[cell, cols] = self._in_palette(self._painted(cell, cols))
         return image
@@ -154,7 +154,7 @@ class _Brush:
         row = (cell, *[Cell("", cell.style, 0)] * (cols - 1))
         width, height = self._painter.cell
         image = self._painter.draw(Snapshot(cols, 1, (row,), Cursor(visible=False)))
-        return image.crop((MARGIN, MARGIN, MARGIN + cols * width, MARGIN + height))
+        return image.crop((PICTURE_MARGIN, PICTURE_MARGIN, PICTURE_MARGIN + cols * width, PICTURE_MARGIN + height))
 
     def _in_palette(self, image: Any) -> Any:
         from PIL import Image

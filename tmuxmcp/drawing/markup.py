@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tmuxmcp.drawing.theme import DARK, DrawnStyle, Rgb, Theme, drawable, look
 from tmuxmcp.terminal.snapshot import Cell, Cells, Cursor, Snapshot, Style, StyleRun, runs
 
-CELL_WIDTH, CELL_HEIGHT, FONT_SIZE, BASELINE, MARGIN = 9, 18, 15, 14, 10
+CELL_WIDTH, CELL_HEIGHT, SVG_FONT_SIZE, BASELINE, SVG_MARGIN = 9, 18, 15, 14, 10
 """Of an SVG, in its own units; whole numbers, so that no seams show between cells."""
 
 FONTS = "'DejaVu Sans Mono', 'JetBrains Mono', Menlo, Consolas, 'Liberation Mono', 'Noto Sans Mono', monospace"
@@ -20,7 +20,7 @@ DASHES = {"dotted": "1.5 1.5", "dashed": "4 2", "curly": "3 1"}
 
 def svg_size(snapshot: Snapshot) -> tuple[int, int]:
     """Width and height of the SVG, in its own units."""
-    return snapshot.cols * CELL_WIDTH + 2 * MARGIN, snapshot.rows * CELL_HEIGHT + 2 * MARGIN
+    return snapshot.cols * CELL_WIDTH + 2 * SVG_MARGIN, snapshot.rows * CELL_HEIGHT + 2 * SVG_MARGIN
 
 
 def with_cursor(snapshot: Snapshot) -> tuple[Cells, ...]:
@@ -53,7 +53,7 @@ def svg(snapshot: Snapshot, theme: Theme = DARK) -> str:
     """Draw the screen as SVG: each word stands at the place of its cells, whatever font there is."""
     parts = [svg_head(*svg_size(snapshot), snapshot.title, theme)]
     for number, row in enumerate(with_cursor(snapshot)):
-        parts += svg_row(row, MARGIN + number * CELL_HEIGHT, theme)
+        parts += svg_row(row, SVG_MARGIN + number * CELL_HEIGHT, theme)
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -61,7 +61,7 @@ def svg_head(width: int, height: int, title: str, theme: Theme) -> str:
     """What an SVG begins with: its size, its title and its ground."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-        f' role="img" font-family="{FONTS}" font-size="{FONT_SIZE}" direction="ltr" unicode-bidi="bidi-override">\n'
+        f' role="img" font-family="{FONTS}" font-size="{SVG_FONT_SIZE}" direction="ltr" unicode-bidi="bidi-override">\n'
         f"<title>{escape(drawable(title) or 'Terminal')}</title>\n"
         f'<rect width="{width}" height="{height}" rx="6" fill="{_hex(theme.bg)}"/>'
     )
@@ -69,7 +69,7 @@ def svg_head(width: int, height: int, title: str, theme: Theme) -> str:
 
 def svg_ground(cols: int, theme: Theme) -> str:
     """The terminal's own ground under the first cells of a row."""
-    return f'<rect x="{MARGIN}" width="{cols * CELL_WIDTH}" height="{CELL_HEIGHT}" fill="{_hex(theme.bg)}"/>'
+    return f'<rect x="{SVG_MARGIN}" width="{cols * CELL_WIDTH}" height="{CELL_HEIGHT}" fill="{_hex(theme.bg)}"/>'
 
 
 def svg_row(row: Cells, top: int, theme: Theme) -> Iterator[str]:
@@ -142,7 +142,7 @@ def _lines(style: Style, seen: DrawnStyle) -> Iterator[tuple[float, Rgb, str]]:
 
 
 def _x(col: int) -> int:
-    return MARGIN + col * CELL_WIDTH
+    return SVG_MARGIN + col * CELL_WIDTH
 
 
 def _hex(colour: Rgb) -> str:
@@ -151,8 +151,8 @@ def _hex(colour: Rgb) -> str:
 
 # ---- HTML --------------------------------------------------------------------------------------
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-UNDERLINES = {"single": "solid", "double": "double", "curly": "wavy", "dotted": "dotted", "dashed": "dashed"}
+SVG_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+CSS_UNDERLINES = {"single": "solid", "double": "double", "curly": "wavy", "dotted": "dotted", "dashed": "dashed"}
 
 
 def html(snapshot: Snapshot, theme: Theme = DARK) -> str:
@@ -164,7 +164,7 @@ def html(snapshot: Snapshot, theme: Theme = DARK) -> str:
     lines = ["".join([_html_run(run, theme) for run in runs(row)]) for row in with_cursor(snapshot)]
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{SVG_POLICY}">'
         f"<title>{escape(drawable(snapshot.title) or 'Terminal')}</title>"
         f"<style>pre{{{base}}}i{{font-style:inherit;display:inline-block;height:18px;vertical-align:bottom}}"
         "body{margin:0}</style></head>\n"
@@ -197,6 +197,6 @@ def css(style: Style, seen: DrawnStyle, theme: Theme) -> str:
         *(["underline"] if style.underline else []),
     ]
     if lines:
-        kind = UNDERLINES.get(style.underline, "solid")
+        kind = CSS_UNDERLINES.get(style.underline, "solid")
         rules.append(f"text-decoration:{' '.join(lines)} {kind} {_hex(seen.line)}")
     return ";".join(rules)

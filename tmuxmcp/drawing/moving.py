@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from tmuxmcp.drawing.markup import CELL_HEIGHT, CELL_WIDTH, MARGIN, svg_ground, svg_head, svg_row, under_cursor
+from tmuxmcp.drawing.markup import CELL_HEIGHT, CELL_WIDTH, SVG_MARGIN, svg_ground, svg_head, svg_row, under_cursor
 from tmuxmcp.drawing.reel import NO_ROW, Reel, Shot
 from tmuxmcp.drawing.theme import DARK, Theme
 from tmuxmcp.terminal.snapshot import Cells
@@ -17,15 +17,15 @@ from tmuxmcp.terminal.snapshot import Cells
 CellChange = tuple[int, str]
 """A time in milliseconds, and what a thing is from then on."""
 
-NOTHING = "n"
+NO_DRAWING = "n"
 """Id of what draws nothing."""
 
 
 def moving_svg(reel: Reel, theme: Theme = DARK) -> Iterator[str]:
     """Write a reel as SVG that plays for ever; where SVG does not move, its last frame is seen."""
-    width, height = reel.cols * CELL_WIDTH + 2 * MARGIN, reel.lines * CELL_HEIGHT + 2 * MARGIN
-    yield svg_head(width, height, reel.title, theme) + f'\n<defs>\n<g id="{NOTHING}"/>\n'
-    ids = {NO_ROW: NOTHING}
+    width, height = reel.cols * CELL_WIDTH + 2 * SVG_MARGIN, reel.lines * CELL_HEIGHT + 2 * SVG_MARGIN
+    yield svg_head(width, height, reel.title, theme) + f'\n<defs>\n<g id="{NO_DRAWING}"/>\n'
+    ids = {NO_ROW: NO_DRAWING}
     for number, row in reel.rows.items():
         if number != NO_ROW:
             ids[number] = f"r{number:x}"
@@ -36,8 +36,8 @@ def moving_svg(reel: Reel, theme: Theme = DARK) -> Iterator[str]:
         yield _defined(name, cells, theme, opaque=True)
     yield "</defs>\n"
     for line in range(reel.lines):
-        changes = [(shot.ms, ids[shot.rows[line]] if line < len(shot.rows) else NOTHING) for shot in reel.shots]
-        yield _row(changes, MARGIN + line * CELL_HEIGHT, reel.duration_ms)
+        changes = [(shot.ms, ids[shot.rows[line]] if line < len(shot.rows) else NO_DRAWING) for shot in reel.shots]
+        yield _row(changes, SVG_MARGIN + line * CELL_HEIGHT, reel.duration_ms)
     yield _moved(cursor, reel)
     yield "</svg>\n"
 
@@ -49,7 +49,7 @@ def _defined(name: str, row: Cells, theme: Theme, opaque: bool = False) -> str:
 
 def _row(changes: Sequence[CellChange], top: int, duration_ms: int) -> str:
     changes = differing(changes)
-    if {value for _, value in changes} == {NOTHING}:
+    if {value for _, value in changes} == {NO_DRAWING}:
         return ""
     names = [(ms, f"#{name}") for ms, name in changes]
     return f'<use y="{top}" href="{names[-1][1]}">' + _animated("animate", "href", names, duration_ms) + "</use>\n"
@@ -61,8 +61,8 @@ def _cursor(shot: Shot, reel: Reel, drawn: dict[Cells, str]) -> tuple[str, int, 
     row = reel.row(shot, cursor.row)
     at, cells = under_cursor(row, cursor) if cursor.visible else (0, ())
     if not cells:
-        return NOTHING, 0, 0
-    return drawn.setdefault(cells, f"c{len(drawn):x}"), at * CELL_WIDTH, MARGIN + cursor.row * CELL_HEIGHT
+        return NO_DRAWING, 0, 0
+    return drawn.setdefault(cells, f"c{len(drawn):x}"), at * CELL_WIDTH, SVG_MARGIN + cursor.row * CELL_HEIGHT
 
 
 def _moved(cursor: Sequence[tuple[str, int, int]], reel: Reel) -> str:

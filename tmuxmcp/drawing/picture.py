@@ -16,7 +16,7 @@ from tmuxmcp.terminal.snapshot import Snapshot, Style, StyleRun, runs
 FONT_SIZE, SMALLEST_SIZE = 15, 6
 """At 15 pixels the cells of usual fonts are 9 wide, to a hundredth: blocks and lines meet."""
 
-MARGIN = 8
+PICTURE_MARGIN = 8
 MOST_PIXELS = 12_000_000
 """A larger screen is drawn with a smaller font."""
 
@@ -107,7 +107,7 @@ class Painter:
         from PIL import Image, ImageDraw
 
         width, height = self.cell
-        size = snapshot.cols * width + 2 * MARGIN, snapshot.rows * height + 2 * MARGIN
+        size = snapshot.cols * width + 2 * PICTURE_MARGIN, snapshot.rows * height + 2 * PICTURE_MARGIN
         image = Image.new("RGB", size, self.theme.bg)
         canvas = ImageDraw.Draw(image)
         for number, row in enumerate(with_cursor(snapshot)):
@@ -117,7 +117,7 @@ class Painter:
 
     def place(self, row: int, col: int) -> tuple[int, int]:
         """The left upper corner of a cell."""
-        return MARGIN + col * self.cell[0], MARGIN + row * self.cell[1]
+        return PICTURE_MARGIN + col * self.cell[0], PICTURE_MARGIN + row * self.cell[1]
 
     def _run(self, image: Any, canvas: Any, run: StyleRun, row: int) -> None:
         seen = look(run.style, self.theme)

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 from html import escape
 
-from tmuxmcp.drawing.markup import FONTS, POLICY, css
+from tmuxmcp.drawing.markup import FONTS, SVG_POLICY, css
 from tmuxmcp.drawing.theme import DARK, Theme, drawable, look
 from tmuxmcp.terminal.film import Film
 from tmuxmcp.terminal.logtext import film_text
 from tmuxmcp.terminal.sgr import restyled
-from tmuxmcp.terminal.snapshot import PLAIN
+from tmuxmcp.terminal.snapshot import PLAIN_STYLE
 
 _CHANGE = re.compile(r"\x1b\[([0-9;:]*)m")
 
@@ -32,7 +32,7 @@ def _head(title: str, theme: Theme) -> str:
     )
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{SVG_POLICY}">'
         f"<title>{escape(drawable(title) or 'Terminal')}</title>"
         f"<style>pre{{{base}}}body{{margin:0}}</style></head>\n<body><pre>"
     )
@@ -40,7 +40,7 @@ def _head(title: str, theme: Theme) -> str:
 
 def coloured(text: str, theme: Theme = DARK) -> str:
     """Text with SGR sequences as HTML; it begins in the terminal's own style."""
-    made, style = [], PLAIN
+    made, style = [], PLAIN_STYLE
     parts = _CHANGE.split(text)
     for part, params in zip(parts[::2], [*parts[1::2], ""], strict=True):
         if part:

@@ -29,11 +29,11 @@ from mcp.types import (
 from tmuxmcp.contract.call import Ask, CallAgain, Question
 from tmuxmcp.errors import ConfirmationDeclined
 
-LONGEST_S = 300
+PERSON_THINKS_S = 300
 """How long a person may think; then it counts as not agreed."""
 
-MOST_OPEN = 1000
-KEY = "confirm"
+OPEN_IN_CLIENTS = 1000
+CONFIRM_FIELD = "confirm"
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
 """Nothing is to be filled in: the person accepts or declines."""
 
@@ -83,7 +83,7 @@ class OpenQuestions:
 
     async def _by_request(self, question: Question, ctx: ServerRequestContext[Any, Any]) -> bool | None:
         try:
-            with anyio.move_on_after(LONGEST_S):
+            with anyio.move_on_after(PERSON_THINKS_S):
                 return self._agreed(question, await _elicit(question, ctx))
         except (MCPError, NoBackChannelError):
             return None
@@ -91,7 +91,7 @@ class OpenQuestions:
 
     def _by_result(self, question: Question, params: CallToolRequestParams) -> bool | None:
         asked = self._open.pop(params.request_state or "", None)  # an answer counts once
-        answer = (params.input_responses or {}).get(KEY)
+        answer = (params.input_responses or {}).get(CONFIRM_FIELD)
         if asked is None or not isinstance(answer, ElicitResult):
             raise NeedsInput(self._put(question))
         if asked != question.digest:
@@ -105,7 +105,7 @@ class OpenQuestions:
         """What a person said; None: nothing yet, as they put away what may wait, or went to answer elsewhere."""
         if question.url and answer.action == "accept":
             self._opened[question.digest] = None
-            while len(self._opened) > MOST_OPEN:
+            while len(self._opened) > OPEN_IN_CLIENTS:
                 self._opened.popitem(last=False)
             return None
         return None if question.may_wait and answer.action == "cancel" else answer.action == "accept"
@@ -113,14 +113,14 @@ class OpenQuestions:
     def _put(self, question: Question) -> InputRequiredResult:
         state = secrets.token_urlsafe(24)
         self._open[state] = question.digest
-        while len(self._open) > MOST_OPEN:
+        while len(self._open) > OPEN_IN_CLIENTS:
             self._open.popitem(last=False)
         params: ElicitRequestURLParams | ElicitRequestFormParams
         if question.url:
             params = ElicitRequestURLParams(message=question.message, url=question.url)
         else:
             params = ElicitRequestFormParams(message=question.message, requested_schema=SCHEMA)
-        return InputRequiredResult(input_requests={KEY: ElicitRequest(params=params)}, request_state=state)
+        return InputRequiredResult(input_requests={CONFIRM_FIELD: ElicitRequest(params=params)}, request_state=state)
 
 
 def _can_be_asked(ctx: ServerRequestContext[Any, Any], question: Question) -> bool:

@@ -27,7 +27,7 @@ from tmuxmcp.errors import (
 )
 from tmuxmcp.faces.refusal import refusal
 from tmuxmcp.faces.rpc import encode
-from tmuxmcp.faces.tokens import PERSON as PERSON_SCOPE
+from tmuxmcp.faces.tokens import PERSON_TOKEN as PERSON_SCOPE
 from tmuxmcp.faces.tokens import Token, Tokens, bearer
 from tmuxmcp.latedataclass import dataclass
 
@@ -61,7 +61,7 @@ TOKEN, GONE, KNOW = "tmuxmcp.token", "tmuxmcp.gone", "tmuxmcp.know"
 """Where the request's scope has its `Token`, the event that its client has left, and what tells the listener that a
 token came: it answers whether there is room for one more such client."""
 
-PERSON = Token("person", frozenset({PERSON_SCOPE}), b"")
+PAGE_TOKEN = Token("person", frozenset({PERSON_SCOPE}), b"")
 """Whose a request of the page is. The scope opens no operation."""
 
 CountBytes = Callable[[int, int, int], None]
@@ -174,7 +174,7 @@ class Entrance:
             hint = "Open the page by one address only."
             raise RefusedRequest(403, PermissionDenied("The page does not answer to that Origin.", hint=hint))
         if self._knows_person(bearer(authorization)):
-            return PERSON
+            return PAGE_TOKEN
         if self._tokens is not None and (gateway := self._tokens.find(authorization, person=True)):
             if self._proves(proof, bearer(authorization)):
                 return gateway

@@ -30,7 +30,7 @@ from tmuxmcp.faces.mcp import Context, Results, build_server
 from tmuxmcp.faces.metrics import Metrics
 from tmuxmcp.faces.rpc import Rpc, encode
 from tmuxmcp.faces.subscriptions import Subscriptions
-from tmuxmcp.faces.tokens import PERSON, Token, Tokens, bearer
+from tmuxmcp.faces.tokens import PERSON_TOKEN, Token, Tokens, bearer
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.nodes import secret
 from tmuxmcp.nodes.talks import Talks
@@ -91,7 +91,9 @@ class Service:
         self._secret, self._talks = fleet_secret, Talks()
         self._stopping = anyio.Event()
         self._callers: dict[str, str] = {}
-        for name in [token.name for token in tokens if PERSON not in token.scopes] if tokens is not None else [ANYBODY]:
+        for name in (
+            [token.name for token in tokens if PERSON_TOKEN not in token.scopes] if tokens is not None else [ANYBODY]
+        ):
             self._callers[name] = broker.claim_identity(f"http:{name}")
             log.info("the client %s is the caller %s", name, self._callers[name])
         self.metrics = Metrics()

@@ -69,10 +69,10 @@ QUEUE = 1024
 QUICK_S = 0.5
 """What runs when a signal comes has so long to end by itself."""
 
-ANSWER_S = 0.3
+WRITE_ANSWERS_S = 0.3
 """Then calls are ended, and their answers have so long to be written."""
 
-GRACE_S = 2
+STOP_GRACE_S = 2
 """What is then left is ended, and has so long for that since the signal."""
 
 END_OF_HEAD = re.compile(rb"\n\r?\n")
@@ -160,7 +160,7 @@ async def serve_beside(app: ASGIApp, opened: socket.socket, dropped: Callable[[]
         await server.serve(sockets=[opened])
     finally:
         server.should_exit = server.force_exit = True
-        with anyio.move_on_after(GRACE_S, shield=True):
+        with anyio.move_on_after(STOP_GRACE_S, shield=True):
             await server.shutdown(sockets=[opened])
 
 
@@ -177,7 +177,7 @@ def _config(app: ASGIApp, dropped: Callable[[], None]) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=GRACE_S,
+        timeout_graceful_shutdown=STOP_GRACE_S,
         backlog=ACCEPTED_AT_ONCE,
     )
 
@@ -216,7 +216,7 @@ async def _on_signal(
             close()
             await anyio.sleep(QUICK_S)
             stop()
-            await anyio.sleep(ANSWER_S)
+            await anyio.sleep(WRITE_ANSWERS_S)
             cut()
 
 

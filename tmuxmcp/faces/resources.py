@@ -48,27 +48,27 @@ PARTS = {
     "recording": ("Recording", "What the session did, as an asciicast of version 3: the newest MiB"),
 }
 MIME_TYPES = {"screen": "text/plain", "history": "application/json", "recording": "application/x-asciicast"}
-ID = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(?:@[a-z0-9][a-z0-9-]{0,31})?"
+ID_IN_URI = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(?:@[a-z0-9][a-z0-9-]{0,31})?"
 """A session's id; of many machines with the machine's name."""
 
-URI = re.compile(rf"{SESSIONS}(?:/({ID})/({'|'.join(PARTS)}))?\Z")
+URI = re.compile(rf"{SESSIONS}(?:/({ID_IN_URI})/({'|'.join(PARTS)}))?\Z")
 
-MAX_BYTES = 1 << 20
+RESOURCE_MAX_BYTES = 1 << 20
 """Most bytes of text in one resource."""
 
-MOST_COMMANDS = 1000
+RESOURCE_COMMANDS = 1000
 """Most commands in one resource."""
 
-HEAD_BYTES = 4096
+PREFACE_BYTES = 4096
 """Of these, for what stands before the commands."""
 
-CUT = "tmuxmcp/recording"
+RECORDING_META = "tmuxmcp/recording"
 """In the `_meta` of a recording: which part of the log it shows."""
 
 MOST_COMPLETIONS = 100
 """As many as the protocol allows."""
 
-MOST_LISTED = 200
+LISTED_RESOURCES = 200
 """Resources in a list; the templates reach the others."""
 
 
@@ -101,7 +101,7 @@ class Resources:
                 uri, name = f"{SESSIONS}/{session_id}/{part}", f"{session_id}/{part}"
                 found.append(Resource(name=name, title=f"{title} of {session_id}", uri=uri, mime_type=MIME_TYPES[part],
                                       description=description))  # fmt: skip
-        return ListResourcesResult(resources=found[:MOST_LISTED])
+        return ListResourcesResult(resources=found[:LISTED_RESOURCES])
 
     async def templates(self, ctx: Context, params: PaginatedRequestParams | None) -> ListResourceTemplatesResult:
         """The parts that every session has."""
@@ -135,14 +135,14 @@ class Resources:
         meta: dict[str, Any] | None = None
         match part:
             case "screen":
-                text = (await self._do(ctx, q.Read("screen", session_id, max_bytes=MAX_BYTES))).content
+                text = (await self._do(ctx, q.Read("screen", session_id, max_bytes=RESOURCE_MAX_BYTES))).content
             case "history":
-                text = _history(await self._do(ctx, q.ListCommands(session_id, limit=MOST_COMMANDS)))
+                text = _history(await self._do(ctx, q.ListCommands(session_id, limit=RESOURCE_COMMANDS)))
             case "recording":
-                cast = await (await self._broker()).asciicast(session_id, MAX_BYTES, self._call_of(ctx))
+                cast = await (await self._broker()).asciicast(session_id, RESOURCE_MAX_BYTES, self._call_of(ctx))
                 text = cast.text.decode()
                 cut = {"begin_offset": cast.begin, "end_offset": cast.end, "first_offset": cast.first}
-                meta = {CUT: cut | {"cut": cast.begin > 0}}
+                meta = {RECORDING_META: cut | {"cut": cast.begin > 0}}
             case _:
                 text = _json((await self._do(ctx, q.ListSessions(limit=EVERY_SESSION))).model_dump(mode="json"))
         mime_type = MIME_TYPES.get(part, "application/json")
@@ -172,11 +172,11 @@ def _json(values: dict[str, Any]) -> str:
 
 
 def _history(listed: r.ListCommandsResult) -> str:
-    """The commands, without the oldest where they would be more than `MAX_BYTES`; `omitted` says how many those are."""
+    """The commands, without the oldest beyond `RESOURCE_MAX_BYTES`; `omitted` says how many those are."""
     values = listed.model_dump(mode="json")
     commands = values.pop("commands")
     sizes = [len(_json(each).encode()) + 2 for each in commands]
-    first, room = len(commands), MAX_BYTES - HEAD_BYTES
+    first, room = len(commands), RESOURCE_MAX_BYTES - PREFACE_BYTES
     while first and sizes[first - 1] <= room:
         first -= 1
         room -= sizes[first]

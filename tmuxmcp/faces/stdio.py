@@ -49,22 +49,22 @@ log = logging.getLogger(__name__)
 
 SERVER_ERROR = -32000
 MAX_LINE = 16 * 1024 * 1024
-CHUNK = 64 * 1024
+PIPE_BYTES = 64 * 1024
 """Bytes read at once: what a pipe holds."""
 BACKLOG = 8 * 1024 * 1024
 """Bytes of answers that may wait while another is written; then no long answer joins them."""
-LONG = 64 * 1024
+LONG_LINE_BYTES = 64 * 1024
 FULL = BACKLOG // 2
 """Bytes that wait when no more requests are taken in."""
-LOOK_S = 0.05
+CLIENT_LOOK_S = 0.05
 """How often a client that does not read, or said its last word, is looked at."""
 FINISH_S = 5.0
 """How long calls may go on when the client has closed its end, and waits for their answers."""
 WAITS_S = 0.5
 """The same for calls that only wait for something to happen."""
-GRACE_S = 0.3
+WIRE_GRACE_S = 0.3
 """Longest time from the end of the wire to the end of the process."""
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def never(request: JSONRPCRequest) -> bool:
@@ -81,7 +81,7 @@ async def serve(
 
     What was asked before the client closed its end is answered: with its result if it ends soon, else with
     CANCELLED. Only for a process that ends afterwards: signals are ignored from then on, the descriptors are not given
-    back, and what has not ended after `GRACE_S` ends with the process.
+    back, and what has not ended after `WIRE_GRACE_S` ends with the process.
 
     Args:
         only_waits: whether a request does nothing but wait for something to happen.
@@ -101,7 +101,7 @@ async def serve(
             await tg.start(_on_signal, stop)
             await server.run(reader, writer, server.create_initialization_options())
         tg.cancel_scope.cancel()
-    for number in SIGNALS:  # the loop gave back the default action: a second one would kill us in the clean-up
+    for number in END_SIGNALS:  # the loop gave back the default action: a second one would kill us in the clean-up
         signal.signal(number, signal.SIG_IGN)
     log.info("ended cleanly")
 
@@ -123,7 +123,7 @@ def claim_wire() -> tuple[int, int]:
 
 
 async def _on_signal(stop: Callable[[], None], *, task_status: anyio.abc.TaskStatus[None]) -> None:
-    with anyio.open_signal_receiver(*SIGNALS) as signals:
+    with anyio.open_signal_receiver(*END_SIGNALS) as signals:
         task_status.started()
         async for _ in signals:
             stop()
@@ -224,7 +224,7 @@ class MessageReader:
             while not self._ready:
                 await self._fill()
             while self._full() and not self._left():
-                await anyio.sleep(LOOK_S)
+                await anyio.sleep(CLIENT_LOOK_S)
             line = self._ready.popleft()
             message = parse(line)
             if not isinstance(message, ErrorData):
@@ -246,7 +246,7 @@ class MessageReader:
             await anyio.wait_readable(self._fd)
         else:
             await anyio.lowlevel.checkpoint()
-        data = os.read(self._fd, CHUNK)
+        data = os.read(self._fd, PIPE_BYTES)
         if not data:
             await self._ended()
             raise anyio.EndOfStream
@@ -356,10 +356,10 @@ class Writer:
         return self._waiting > FULL
 
     def end(self) -> None:
-        """From now on write only what does not block, and be gone within `GRACE_S`."""
+        """From now on write only what does not block, and be gone within `WIRE_GRACE_S`."""
         if not self._ending:
             self._ending = True
-            last_resort = threading.Timer(GRACE_S, os._exit, (0,))
+            last_resort = threading.Timer(WIRE_GRACE_S, os._exit, (0,))
             last_resort.daemon = True
             last_resort.start()
 
@@ -371,9 +371,9 @@ class Writer:
         begun = anyio.current_time()
         with anyio.move_on_after(FINISH_S):
             while self._asked.left(waits=anyio.current_time() - begun < WAITS_S) and not self._gone():
-                await anyio.sleep(min(LOOK_S, FINISH_S / 10))
+                await anyio.sleep(min(CLIENT_LOOK_S, FINISH_S / 10))
         self.end()
-        with anyio.move_on_after(GRACE_S / 3), suppress(anyio.BrokenResourceError):
+        with anyio.move_on_after(WIRE_GRACE_S / 3), suppress(anyio.BrokenResourceError):
             for number in self._asked.left(waits=True):
                 await self.write(_cancelled(number))
                 self._given_up.add(number)
@@ -395,7 +395,7 @@ class Writer:
         if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id in self._given_up:
             return  # answered already
         data = _line(message)
-        if self._waiting > BACKLOG and len(data) > LONG and isinstance(message, JSONRPCResponse):
+        if self._waiting > BACKLOG and len(data) > LONG_LINE_BYTES and isinstance(message, JSONRPCResponse):
             data = _line(_unread(message.id, self._waiting))
         self._waiting += len(data)
         try:

@@ -40,7 +40,7 @@ Context = ServerRequestContext[Any, Any]
 MOST_URIS = 256
 """Resources that one client may subscribe to."""
 
-MOST_STREAMS, MOST_BACKLOG = 256, 64
+SUBSCRIPTION_STREAMS, MOST_BACKLOG = 256, 64
 
 SEND_S = 10
 """A client that does not take a notification for so long is forgotten."""
@@ -63,7 +63,9 @@ class Subscriptions:
     def __init__(self, broker: BrokerSource, dropped: Callable[[], None] = lambda: None) -> None:
         self._broker, self._dropped = broker, dropped
         self._bus = InMemorySubscriptionBus()
-        self._streams = ListenHandler(self._bus, max_subscriptions=MOST_STREAMS, max_buffered_events=MOST_BACKLOG)
+        self._streams = ListenHandler(
+            self._bus, max_subscriptions=SUBSCRIPTION_STREAMS, max_buffered_events=MOST_BACKLOG
+        )
         self._clients: dict[object, _Subscriber] = {}
         self._listeners: Counter[str] = Counter()
         self._watched: dict[str, anyio.CancelScope] = {}

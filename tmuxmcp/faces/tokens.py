@@ -27,18 +27,18 @@ from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
 from tmuxmcp.latedataclass import dataclass
 
 VARIABLE = "TMUXMCP_TOKEN"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
-PERSON = "person"
+TOKEN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
+PERSON_TOKEN = "person"
 IMPLIED = {
     "read": frozenset({"read"}),
     "write": frozenset({"read", "write"}),
     "admin": frozenset({"read", "write", "admin"}),
-    PERSON: frozenset({PERSON}),
+    PERSON_TOKEN: frozenset({PERSON_TOKEN}),
 }
 """What each scope allows: a wider one holds the narrower."""
 
-MAX_FILE = 1 << 20
-SHORT = 16
+TOKEN_FILE_BYTES = 1 << 20
+SHORT_CHARS = 16
 """Characters below which a token is easily guessed."""
 
 
@@ -50,7 +50,7 @@ class Token:
     scopes: frozenset[str]
     digest: bytes = field(repr=False)
     short: bool = False
-    """It has fewer than `SHORT` characters."""
+    """It has fewer than `SHORT_CHARS` characters."""
 
 
 class Tokens:
@@ -81,7 +81,7 @@ class Tokens:
         digest = _digest(given)
         found = None
         for token in self._tokens:
-            if hmac.compare_digest(token.digest, digest) and (PERSON in token.scopes) == person:
+            if hmac.compare_digest(token.digest, digest) and (PERSON_TOKEN in token.scopes) == person:
                 found = token
         return found
 
@@ -144,13 +144,13 @@ def _parse(words: list[str], where: str) -> Token:
     )
     name, scopes, token = words if len(words) == 3 else ("default", "admin", words[0])
     given = scopes.split(",")
-    known = given == [PERSON] or set(given) <= IMPLIED.keys() - {PERSON}
-    if len(words) not in (1, 3) or not NAME.match(name) or not known:
+    known = given == [PERSON_TOKEN] or set(given) <= IMPLIED.keys() - {PERSON_TOKEN}
+    if len(words) not in (1, 3) or not TOKEN_NAME.match(name) or not known:
         raise InvalidArgument(f"{where}, is not understood.", hint=hint)
     if not token.isascii() or not token.isprintable():
         raise InvalidArgument(f"{where}: a token is printable ASCII.", hint=hint)
     allowed = frozenset().union(*(IMPLIED[scope] for scope in given))
-    return Token(name, allowed, _digest(token), short=len(token) < SHORT)
+    return Token(name, allowed, _digest(token), short=len(token) < SHORT_CHARS)
 
 
 def _digest(token: str) -> bytes:
@@ -167,6 +167,6 @@ def _read(file: Path) -> str:
                     f"Others may read or own the token file {file} (mode {stat.S_IMODE(state.st_mode):o}).",
                     hint=f"chmod 600 {file}",
                 )
-            return opened.read(MAX_FILE).decode("utf-8", "replace")
+            return opened.read(TOKEN_FILE_BYTES).decode("utf-8", "replace")
     except OSError as error:
         raise IoError(f"The token file {file} cannot be read: {error.strerror}.") from error

@@ -28,9 +28,9 @@ LEAD_TO_SHELLS = TEXT_SHELLS | frozenset(
 )
 """Programs behind which a shell may read what is typed."""
 
-ENTERS = frozenset({"Enter", "KPEnter", "C-m", "C-j", "C-o"})
+RUNS_LINE_KEYS = frozenset({"Enter", "KPEnter", "C-m", "C-j", "C-o"})
 CLEARS = frozenset({"C-c", "C-u", "C-d", "C-z"})
-MOST_TYPED = 64 * 1024
+HALF_TYPED_CHARS = 64 * 1024
 
 
 GDB_SHELL = re.compile(r"(?:!|shell\b|make\b|pipe\b[^|]*\||\|[^|]*\|)(.*)")
@@ -186,7 +186,7 @@ def typed(pending: str | None, text: str, keys: Sequence[str]) -> TypedLine:
     for each in lines[1:]:
         done, line, entered = _end(done, line), _add("", each), True
     for key in keys:
-        if key in ENTERS:
+        if key in RUNS_LINE_KEYS:
             done, line, entered = _end(done, line), "", True
         elif key in CLEARS:
             line = ""
@@ -201,7 +201,7 @@ def _end(done: str | None, line: str | None) -> str | None:
 
 
 def _add(line: str | None, text: str) -> str | None:
-    if line is None or len(line) + len(text) > MOST_TYPED or any(char < " " and char != "\t" for char in text):
+    if line is None or len(line) + len(text) > HALF_TYPED_CHARS or any(char < " " and char != "\t" for char in text):
         return None
     return line + text
 

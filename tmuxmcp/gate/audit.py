@@ -15,23 +15,23 @@ from typing import Any
 
 from tmuxmcp.machine import locks
 
-FILE_BYTES = 10 * 1024 * 1024
+AUDIT_FILE_BYTES = 10 * 1024 * 1024
 FILES = 5
 """So many files of that size are kept: `audit.jsonl`, `audit.jsonl.1` ..."""
 
-MOST_TEXT = 4096
+VALUE_CHARS = 4096
 """Characters of one value; what is longer is cut and says so."""
 
-MOST_WORDS = 256
-LINE_BYTES = 16 * 1024
-ROOM = 1024
+AUDIT_MOST_WORDS = 256
+AUDIT_LINE_BYTES = 16 * 1024
+LINE_ROOM_BYTES = 1024
 """Bytes left free in a line that is filled in afterwards."""
 
 
 class Audit:
     """Writes the lines of one broker; every method raises OSError where the file system does."""
 
-    def __init__(self, directory: Path, file_bytes: int = FILE_BYTES) -> None:
+    def __init__(self, directory: Path, file_bytes: int = AUDIT_FILE_BYTES) -> None:
         self.path = directory / "audit.jsonl"
         self.file_bytes = file_bytes
 
@@ -48,7 +48,7 @@ class Audit:
         """Append a line that can be filled in; it is on the disk when this returns."""
         line = as_line(entry)
         self._rotate()
-        line = line[:-1].ljust(len(line) + ROOM) + b"\n"
+        line = line[:-1].ljust(len(line) + LINE_ROOM_BYTES) + b"\n"
         fd = self._open()
         try:
             _write(fd, line)
@@ -109,15 +109,15 @@ def _write(fd: int, line: bytes) -> None:
 
 
 def as_line(entry: dict[str, Any]) -> bytes:
-    """An entry as a line of JSON, in pure ASCII, never longer than `LINE_BYTES`."""
+    """An entry as a line of JSON, in pure ASCII, never longer than `AUDIT_LINE_BYTES`."""
     line = json.dumps({name: _short(value) for name, value in entry.items()}, separators=(",", ":"))
-    if len(line) >= LINE_BYTES:
-        small = {name: _short(value, LINE_BYTES // 128, 4) for name, value in entry.items()}
+    if len(line) >= AUDIT_LINE_BYTES:
+        small = {name: _short(value, AUDIT_LINE_BYTES // 128, 4) for name, value in entry.items()}
         line = json.dumps(small | {"cut": True}, separators=(",", ":"))
     return line.encode() + b"\n"
 
 
-def _short(value: Any, most: int = MOST_TEXT, words: int = MOST_WORDS) -> Any:
+def _short(value: Any, most: int = VALUE_CHARS, words: int = AUDIT_MOST_WORDS) -> Any:
     match value:
         case str() if len(value) > most:
             return f"{value[:most]}... ({len(value)} characters)"

@@ -31,8 +31,8 @@ VALUED = words_of("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -P -Q -R -S -W -
 """Options of these programs that take the next word."""
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/@\s]*@)?(\[[^\]]+\]|[^/:?#\s]+)")
-REMOTE = re.compile(r"(?:[\w.-]+@)?(\[[^\]]+\]|[\w.-]+):(?!//)")
-DEVICE = re.compile(r"/dev/(?:tcp|udp)/([^/]+)/")
+REMOTE_PATH = re.compile(r"(?:[\w.-]+@)?(\[[^\]]+\]|[\w.-]+):(?!//)")
+NETWORK_DEVICE = re.compile(r"/dev/(?:tcp|udp)/([^/]+)/")
 
 
 def paths_of(command: SimpleCommand) -> Iterator[Word]:
@@ -77,7 +77,7 @@ def hosts_of(command: SimpleCommand) -> Iterator[Word]:
             if name in NETWORK:
                 yield None
             continue
-        for found in (URL.match(word), URL.search(word.partition("=")[2]), DEVICE.match(word)):
+        for found in (URL.match(word), URL.search(word.partition("=")[2]), NETWORK_DEVICE.match(word)):
             if found:
                 yield found[1]
     yield from _named_hosts(name, command.argv[1:])
@@ -88,7 +88,7 @@ def _named_hosts(name: str, words: tuple[Word, ...]) -> Iterator[str]:
     if name in FIRST_OPERAND:
         operands = operands[:1]
     elif name in ("scp", "rsync", "git", "sftp"):
-        yield from (found[1] for word in operands if (found := REMOTE.match(word)))
+        yield from (found[1] for word in operands if (found := REMOTE_PATH.match(word)))
         return
     elif name not in OPERANDS:
         return

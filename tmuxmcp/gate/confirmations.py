@@ -23,9 +23,9 @@ from pathlib import Path
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.atomically import write_atomically
 
-FORGOTTEN_S = 600
-MOST_OPEN = 100
-ID = re.compile(r"c_[a-f0-9]{8}\Z")
+ANSWER_FORGOTTEN_S = 600
+OPEN_CONFIRMATIONS = 100
+CONFIRMATION_ID = re.compile(r"c_[a-f0-9]{8}\Z")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Confirmation:
     @property
     def until(self) -> float:
         """When it is forgotten, in seconds since 1970."""
-        return self.asked_at + FORGOTTEN_S
+        return self.asked_at + ANSWER_FORGOTTEN_S
 
 
 class Confirmations:
@@ -69,7 +69,7 @@ class Confirmations:
         for each in found:
             if each.digest == digest:
                 return each.id
-        for each in found[: max(len(found) - MOST_OPEN + 1, 0)]:
+        for each in found[: max(len(found) - OPEN_CONFIRMATIONS + 1, 0)]:
             self._remove(each.id)
         question = Confirmation(
             f"c_{secrets.token_hex(4)}", digest, message, client, time.time(), False, scope, session_id
@@ -124,7 +124,9 @@ class Confirmations:
         return bool(scope) and self._scope(scope).exists()
 
     def _agree(self, scope: str) -> None:
-        for path in sorted(self.directory.glob("s_*"), key=lambda path: path.stat().st_mtime)[: -MOST_OPEN + 1]:
+        for path in sorted(self.directory.glob("s_*"), key=lambda path: path.stat().st_mtime)[
+            : -OPEN_CONFIRMATIONS + 1
+        ]:
             path.unlink(missing_ok=True)
         write_atomically(self._scope(scope), "")
 

@@ -15,7 +15,7 @@ from tmuxmcp.contract.call import Call, CallAgain, Question
 from tmuxmcp.errors import ConfirmationDeclined, TmuxMcpError
 from tmuxmcp.gate.confirmations import Confirmations
 
-LOOK_S = 0.2
+ANSWER_LOOK_S = 0.2
 """How often the command line's answer is looked for while the client asks: a person takes longer than that."""
 
 Agreed = bool | None
@@ -78,7 +78,7 @@ def _in_client(question: Question, confirmations: Confirmations, answer: Agreed)
 
 async def _at_command_line(question: Question, confirmations: Confirmations) -> Agreed:
     while True:
-        await anyio.sleep(LOOK_S)
+        await anyio.sleep(ANSWER_LOOK_S)
         if confirmations.take(question.digest):
             return True
         if confirmations.of(question.digest) is None:

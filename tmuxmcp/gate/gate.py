@@ -57,13 +57,13 @@ log = logging.getLogger(__name__)
 Find = Callable[[], Awaitable[Target]]
 Act = Callable[[Target], Awaitable[Result]]
 
-MOST_TYPED = 1000
+MOST_HALF_TYPED = 1000
 """Sessions whose half-typed lines are remembered."""
 
 NOT_NAMED = "its secret would be typed into a program that the setting secrets does not name for it"
 """Why a person is asked about a secret."""
 
-SHOWN = 2000
+COMMAND_SHOWN_CHARS = 2000
 """Characters of a command that a person is shown when asked."""
 
 
@@ -232,9 +232,9 @@ class Gate:
             PolicyDenied, ConfirmationDeclined
             SessionTaken: a person would have to agree, and one holds the session.
         """
-        from tmuxmcp.gate.policy import ALLOWED, Ruling, agreeing, asking, judge
+        from tmuxmcp.gate.policy import ALLOW, Ruling, agreeing, asking, judge
 
-        verdict, rule, for_session = ALLOWED, None, False
+        verdict, rule, for_session = ALLOW, None, False
         if self.policy:
             policy, action = self.policy, await self._action(request, judged.place)
             verdict = judge(action, policy)
@@ -302,7 +302,7 @@ class Gate:
         from tmuxmcp.gate.actions import pending_after
 
         self._typed[place.session_id] = pending_after(self._typed.get(place.session_id, ""), request)
-        while len(self._typed) > MOST_TYPED:
+        while len(self._typed) > MOST_HALF_TYPED:
             self._typed.popitem(last=False)
 
     async def _confirm(
@@ -486,8 +486,9 @@ def _question(request: Request[Any], judged: Judged, verdict: Ruling) -> str:
     if judged.reader:
         what += f"\nIt goes to {judged.reader}"
     text = sanitize(what)[0].replace("\n", "\n    ")
-    if len(text) > SHOWN:
-        text = f"{text[: SHOWN - 500]}\n    ... ({len(text) - SHOWN} characters) ...\n    {text[-500:]}"
+    if len(text) > COMMAND_SHOWN_CHARS:
+        left_out = len(text) - COMMAND_SHOWN_CHARS
+        text = f"{text[: COMMAND_SHOWN_CHARS - 500]}\n    ... ({left_out} characters) ...\n    {text[-500:]}"
     where = f"in session {place.session_id} ({place.foreground or place.mode}, " if place.session_id else "("
     name = request.operation.name
     return f"An agent wants to {name} {where}{sanitize(place.cwd or 'directory unknown')[0]}):\n\n    {text}\n\n\

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from tmuxmcp.gate.commandfacts import DEVICE
+from tmuxmcp.gate.commandfacts import NETWORK_DEVICE
 from tmuxmcp.gate.shelltext import TEXT_SHELLS, SimpleCommand, Word, words_of
 from tmuxmcp.gate.wrapped import basename, takes_value
 
@@ -120,14 +120,14 @@ def _bare(name: str) -> str:
 
 
 def _gets_download(command: SimpleCommand) -> Match:
-    match: Match = any(file is not None and DEVICE.match(file) is not None for file in command.files)
+    match: Match = any(file is not None and NETWORK_DEVICE.match(file) is not None for file in command.files)
     for each in command.gets:
         match = _either(match, None if each.program is None else _downloads(each))
     return match
 
 
 def _downloads(command: SimpleCommand) -> bool:
-    read = any(file is not None and DEVICE.match(file) is not None for file in command.files)
+    read = any(file is not None and NETWORK_DEVICE.match(file) is not None for file in command.files)
     return read or basename(command.program) in DOWNLOADS
 
 

@@ -7,10 +7,10 @@ Run as `python -I -S parser.py DIRECTORY...`.
 import sys
 from typing import Any
 
-CPU_S = 2.0
+PARSE_CPU_S = 2.0
 """For one request, in processor time. 1 KiB of commands takes 5 ms."""
 
-FIRST = {"text": "true", "cwd": None, "home": ""}
+FIRST_REQUEST = {"text": "true", "cwd": None, "home": ""}
 
 
 def commands_of(request: dict[str, Any]) -> list[Any]:
@@ -43,4 +43,4 @@ if __name__ == "__main__":
     sys.path += sys.argv[1:]
     from tmuxmcp.machine.serving import serve
 
-    serve(commands_of, FIRST, CPU_S)
+    serve(commands_of, FIRST_REQUEST, PARSE_CPU_S)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tmuxmcp.errors import shortage
-from tmuxmcp.gate.shelltext import UNKNOWN, SimpleCommand
+from tmuxmcp.gate.shelltext import UNKNOWN_COMMAND, SimpleCommand
 from tmuxmcp.machine.helper import Helper
 
 log = logging.getLogger(__name__)
@@ -35,14 +35,14 @@ class Parsing(Helper):
             home: what `~` stands for.
         """
         found = await self._answer_to({"text": text, "cwd": cwd, "home": home}) if text is not None else None
-        return [UNKNOWN] if found is None else found
+        return [UNKNOWN_COMMAND] if found is None else found
 
     async def of_program(
         self, argv: Sequence[str], cwd: str | None, env: Mapping[str, str] | None = None
     ) -> list[SimpleCommand]:
         """A program with its arguments, and every command that it or a variable of the caller's would run in turn."""
         found = await self._answer_to({"argv": argv, "cwd": cwd, "env": dict(env or {})})
-        return [SimpleCommand(tuple(argv), cwds=(cwd,)), UNKNOWN] if found is None else found
+        return [SimpleCommand(tuple(argv), cwds=(cwd,)), UNKNOWN_COMMAND] if found is None else found
 
     async def _answer_to(self, question: dict[str, Any]) -> list[SimpleCommand] | None:
         """The answer; None if there is none."""

@@ -14,14 +14,12 @@ from dataclasses import field, replace
 from typing import Literal
 
 from tmuxmcp.gate.commandfacts import hosts_of, paths_of
-from tmuxmcp.gate.meanings import match_meaning
+from tmuxmcp.gate.meanings import Match, match_meaning
 from tmuxmcp.gate.shelltext import GLOB, SimpleCommand, Word
 from tmuxmcp.gate.wrapped import basename
 from tmuxmcp.latedataclass import dataclass
 
 Decision = Literal["allow", "deny", "confirm"]
-Match = bool | None
-"""None: it cannot be told."""
 
 STRICTNESS = {"allow": 0, "confirm": 1, "deny": 2}
 
@@ -98,7 +96,7 @@ class Ruling:
     """The rule's number, or the tier's name; empty: nothing said otherwise."""
 
 
-ALLOWED = Ruling("allow")
+ALLOW = Ruling("allow")
 
 
 # ---- judging -----------------------------------------------------------------------------------
@@ -110,10 +108,10 @@ def judge(action: Action, policy: Policy) -> Ruling:
     A condition that cannot be told (an expansion, text that does not parse) counts as met in a rule that denies or
     asks, and as not met in one that allows.
     """
-    verdict = ALLOWED
+    verdict = ALLOW
     for command in action.commands or (SimpleCommand(()),):
         found = _of_command(action, command, policy)
-        if STRICTNESS[found.decision] > STRICTNESS[verdict.decision] or verdict is ALLOWED:
+        if STRICTNESS[found.decision] > STRICTNESS[verdict.decision] or verdict is ALLOW:
             verdict = found
     return verdict
 

@@ -12,17 +12,17 @@ from typing import Any
 
 from tmuxmcp.machine.environment import is_secret_name
 
-HARMLESS = re.compile(r"(?:true|false|yes|no|on|off|none|null|enabled|disabled|default|\d{1,5})\Z", re.IGNORECASE)
-SHORTEST = 5
+HARMLESS_VALUE = re.compile(r"(?:true|false|yes|no|on|off|none|null|enabled|disabled|default|\d{1,5})\Z", re.IGNORECASE)
+SHORTEST_VALUE = 5
 """Shorter values are not taken out: they would be found everywhere."""
 
-PIECE = 100
+VALUE_PIECE_CHARS = 100
 """Longer values, such as private keys, are taken out in pieces of so many characters."""
 
 MOST_SECRETS = 300
 """So many pieces are known; the oldest go first."""
 
-MARK = "[redacted]"
+REDACTED = "[redacted]"
 
 SECRET_OPTION = re.compile(
     r"(?i)(?P<name>--?[\w-]*(?:passw(?:or)?d|passphrase|token|secret|api-?key)|\b\w*(?:PASSW(?:OR)?D|TOKEN|SECRET|_KEY))"
@@ -52,7 +52,11 @@ class Redactor:
     def learn(self, values: Iterable[str]) -> None:
         """Take in secrets; the oldest of more than `MOST_SECRETS` are forgotten."""
         new = [piece for value in values for piece in _pieces(value.strip())]
-        new = [each for each in new if len(each) >= SHORTEST and not HARMLESS.match(each) and each not in self._secrets]
+        new = [
+            each
+            for each in new
+            if len(each) >= SHORTEST_VALUE and not HARMLESS_VALUE.match(each) and each not in self._secrets
+        ]
         if not new:
             return
         self._secrets |= dict.fromkeys(new)
@@ -65,7 +69,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """The text without secrets, also those that a line break has split."""
-        return self._pattern.sub(MARK, text) if self._pattern else text
+        return self._pattern.sub(REDACTED, text) if self._pattern else text
 
     def value(self, value: Any) -> Any:
         """The same of a value as JSON has it, its keys included."""
@@ -82,10 +86,10 @@ class Redactor:
 
 def _pieces(value: str) -> list[str]:
     """A value in pieces; the last one is never short, so that it is found, too."""
-    if len(value) <= 2 * PIECE:
+    if len(value) <= 2 * VALUE_PIECE_CHARS:
         return [value]
-    whole = len(value) // PIECE * PIECE - PIECE
-    return [*(value[at : at + PIECE] for at in range(0, whole, PIECE)), value[whole:]]
+    whole = len(value) // VALUE_PIECE_CHARS * VALUE_PIECE_CHARS - VALUE_PIECE_CHARS
+    return [*(value[at : at + VALUE_PIECE_CHARS] for at in range(0, whole, VALUE_PIECE_CHARS)), value[whole:]]
 
 
 def hide_options(text: str) -> str:
@@ -93,10 +97,10 @@ def hide_options(text: str) -> str:
 
     def hidden(found: re.Match[str]) -> str:
         assigned = found["sign"] == "=" or found["name"].startswith("-")
-        return f"{found['name']}{found['sign']}{MARK}" if assigned else found[0]
+        return f"{found['name']}{found['sign']}{REDACTED}" if assigned else found[0]
 
     text = SECRET_OPTION.sub(hidden, text)
-    return BEARER.sub(rf"\g<name>{MARK}", USER_INFO.sub(rf"\g<scheme>:{MARK}@", text))
+    return BEARER.sub(rf"\g<name>{REDACTED}", USER_INFO.sub(rf"\g<scheme>:{REDACTED}@", text))
 
 
 def hide_arguments(argv: Sequence[str]) -> list[str]:
@@ -104,5 +108,5 @@ def hide_arguments(argv: Sequence[str]) -> list[str]:
     found = [hide_options(each) for each in argv]
     for at, each in enumerate(argv[:-1]):
         if each.startswith("-") and "=" not in each and hide_options(f"{each} x") != f"{each} x":
-            found[at + 1] = MARK
+            found[at + 1] = REDACTED
     return found

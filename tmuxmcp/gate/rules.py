@@ -16,12 +16,12 @@ from tmuxmcp.gate.shelltext import words_of
 
 TIERS = ("read-only", "standard", "careful", "full")
 CONDITIONS = ("tool", "program", "argv", "command", "path", "host", "mode", "keys", "does", "secret")
-TOOLS = frozenset(OPERATIONS) | words_of("start_recording stop_recording request_user_input")
+RULE_TOOLS = frozenset(OPERATIONS) | words_of("start_recording stop_recording request_user_input")
 """What a rule may name: all that there is, and what is still to come."""
 
-MODES = words_of("shell_prompt running line_input password pager editor fullscreen stopped exited lost unknown")
+RULE_MODES = words_of("shell_prompt running line_input password pager editor fullscreen stopped exited lost unknown")
 
-SYSTEM = ("bin", "boot", "dev", "etc", "lib", "opt", "root", "sbin", "usr", "var")
+SYSTEM_DIRECTORIES = ("bin", "boot", "dev", "etc", "lib", "opt", "root", "sbin", "usr", "var")
 
 STANDARD: list[dict[str, Any]] = [
     {
@@ -44,7 +44,7 @@ STANDARD: list[dict[str, Any]] = [
             "/[*]",
             "~",
             "~/[*]",
-            *(f"/{each}" for each in SYSTEM),
+            *(f"/{each}" for each in SYSTEM_DIRECTORIES),
         ],
         "action": "deny",
         "reason": "this would take away the system or the whole home directory; name the files inside it",
@@ -116,7 +116,7 @@ def _rule(number: int, label: str, entry: Mapping[str, Any]) -> Rule:
     for pattern in lists.get("does", ()):
         if pattern not in DOES:
             raise _wrong(number, f"nothing is known that does {pattern!r}", f"There are: {', '.join(DOES)}.")
-    for name, known in (("tool", TOOLS), ("mode", MODES)):
+    for name, known in (("tool", RULE_TOOLS), ("mode", RULE_MODES)):
         for pattern in lists.get(name, ()):
             if not any(fnmatch.fnmatchcase(each, pattern) for each in known):
                 raise _wrong(number, f"no {name} is called {pattern!r}", f"There are: {', '.join(sorted(known))}.")

@@ -34,14 +34,14 @@ def words_of(text: str) -> frozenset[str]:
 TEXT_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "yash"})
 """Programs that run the commands of a text, as `sh -c TEXT` does."""
 
-EXPANDED = re.compile(r"(?<!\\)\{[^}]*(?:,|\.\.)|^=")
+EXPANDED_WORD = re.compile(r"(?<!\\)\{[^}]*(?:,|\.\.)|^=")
 """Words that are not what they say: braces with alternatives, and `=name`, which is a path in zsh."""
 
 GLOB = re.compile(r"(?<!\\)[*?\[]")
 HISTORY = re.compile(r"(?<!\\)!(?=[\w!$?#*^:{-])")
 """What an interactive shell replaces by an earlier command."""
 
-CONTINUED = re.compile(r"(?<!\\)((?:\\\\)*)\\\n")
+LINE_GOES_ON = re.compile(r"(?<!\\)((?:\\\\)*)\\\n")
 """A line that goes on: an odd number of backslashes at its end."""
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -85,7 +85,7 @@ class SimpleCommand:
         return self.argv[0] if self.argv else ""
 
 
-UNKNOWN = SimpleCommand((None,))
+UNKNOWN_COMMAND = SimpleCommand((None,))
 
 
 def merged(*several: Iterable[SimpleCommand]) -> tuple[SimpleCommand, ...]:
@@ -94,7 +94,7 @@ def merged(*several: Iterable[SimpleCommand]) -> tuple[SimpleCommand, ...]:
     for each in chain(*several):
         found.setdefault(id(each.argv), each)  # not by its words, which may be a hundred thousand
         if len(found) > MOST_GOT:
-            return (UNKNOWN,)
+            return (UNKNOWN_COMMAND,)
     return tuple(replace(each, gets=()) if each.gets else each for each in found.values())
 
 
@@ -108,9 +108,9 @@ def parse(text: str, cwds: tuple[str | None, ...] = (None,), home: str = "") -> 
         home: what `~` stands for.
     """
     found = _parse(text, cwds, home)
-    if CONTINUED.search(text):
+    if LINE_GOES_ON.search(text):
         # The grammar takes it for a blank, bash for nothing at all, but not in a comment: so both are seen.
-        found += _parse(CONTINUED.sub(r"\1", text), cwds, home)
+        found += _parse(LINE_GOES_ON.sub(r"\1", text), cwds, home)
     return found
 
 
@@ -119,7 +119,7 @@ def _parse(text: str, cwds: tuple[str | None, ...], home: str) -> list[SimpleCom
     walk = _Walk(cwds, home)
     walk.visit(root)
     if root.has_error or walk.too_deep or CONTROL.search(text):
-        walk.found.append(UNKNOWN)
+        walk.found.append(UNKNOWN_COMMAND)
     return walk.found
 
 
@@ -236,7 +236,7 @@ class _Walk:
                 return self._joined(node)
             case "concatenation":
                 whole = _text(node)
-                return None if EXPANDED.search(whole) else self._joined(node)
+                return None if EXPANDED_WORD.search(whole) else self._joined(node)
             case "word" | "number" | "extglob_pattern" | "regex" | "test_operator" | "variable_name":
                 return self._plain(_text(node))
             case "raw_string":
@@ -255,7 +255,7 @@ class _Walk:
         return None if None in parts or not parts else "".join(part or "" for part in parts)
 
     def _plain(self, text: str) -> Word:
-        if EXPANDED.search(text) or HISTORY.search(text):
+        if EXPANDED_WORD.search(text) or HISTORY.search(text):
             return None
         if text.startswith("~"):
             name, slash, rest = text[1:].partition("/")

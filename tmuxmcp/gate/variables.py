@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from tmuxmcp.gate.shelltext import UNKNOWN, SimpleCommand, Word, parse, words_of
+from tmuxmcp.gate.shelltext import UNKNOWN_COMMAND, SimpleCommand, Word, parse, words_of
 
 TEXT = words_of(
     "PROMPT_COMMAND EDITOR VISUAL FCEDIT SUDO_EDITOR PAGER MANPAGER SYSTEMD_PAGER GIT_PAGER BROWSER LESSOPEN LESSCLOSE "
@@ -20,7 +20,7 @@ TEXT = words_of(
 )
 """Their values are shell text, or a program."""
 
-EXPANDED = words_of("PS0 PS1 PS2 PS3 PS4 PROMPT PROMPT2 RPROMPT RPS1 SPROMPT")
+PROMPT_VARIABLES = words_of("PS0 PS1 PS2 PS3 PS4 PROMPT PROMPT2 RPROMPT RPS1 SPROMPT")
 """Prompts: shells run the substitutions in them."""
 
 CODE = words_of(
@@ -30,12 +30,12 @@ CODE = words_of(
 )
 """They name files of commands or of code, or hold it in another language than the shell's."""
 
-OPTIONS = {
+OPTION_VARIABLES = {
     "NODE_OPTIONS": re.compile(r"(?:^|\s)(?:-r|--require|--import|--loader|--experimental-loader)\b"),
     "JAVA_TOOL_OPTIONS": re.compile(r"-agent|-javaagent|-XX:\+?On|@|-Xbootclasspath"),
     "MAKEFLAGS": re.compile(r"\$|--?[Ee]"),
 }
-OPTIONS |= dict.fromkeys(("_JAVA_OPTIONS", "JDK_JAVA_OPTIONS"), OPTIONS["JAVA_TOOL_OPTIONS"])
+OPTION_VARIABLES |= dict.fromkeys(("_JAVA_OPTIONS", "JDK_JAVA_OPTIONS"), OPTION_VARIABLES["JAVA_TOOL_OPTIONS"])
 """Options, some of which load code."""
 
 STARTS = words_of("HOME XDG_CONFIG_HOME XDG_CONFIG_DIRS XDG_DATA_HOME XDG_DATA_DIRS")
@@ -58,22 +58,22 @@ def run_by(name: str, value: Word, command: SimpleCommand) -> list[SimpleCommand
     name = name.removesuffix("+")
     if name in TEXT:
         return _text(None if value is None else value.lstrip("|-") if name.startswith("LESS") else value, command)
-    if name in EXPANDED:
+    if name in PROMPT_VARIABLES:
         if value is None or not re.search(r"\$[({]|`", value):
-            return [UNKNOWN] if value is None else []
+            return [UNKNOWN_COMMAND] if value is None else []
         return _text(': "' + value.replace('"', "") + '"', command)
     if name == "ENV":
-        return [UNKNOWN] if value is None or re.search(r"[/$`~]", value) else []
-    if name in OPTIONS:
-        return [UNKNOWN] if value is None or OPTIONS[name].search(value) else []
+        return [UNKNOWN_COMMAND] if value is None or re.search(r"[/$`~]", value) else []
+    if name in OPTION_VARIABLES:
+        return [UNKNOWN_COMMAND] if value is None or OPTION_VARIABLES[name].search(value) else []
     if name in CODE or name.startswith(("BASH_FUNC_", "GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_")):
-        return [UNKNOWN] if value != "" else []
+        return [UNKNOWN_COMMAND] if value != "" else []
     return []
 
 
 def _text(value: Word, command: SimpleCommand) -> list[SimpleCommand]:
     if value is None:
-        return [UNKNOWN]
+        return [UNKNOWN_COMMAND]
     return [replace(each, fed=each.fed or command.fed) for each in parse(value, command.cwds)]
 
 
@@ -86,7 +86,7 @@ def of_environment(env: Mapping[str, str], program: Word, cwd: str | None) -> It
     for name, value in env.items():
         found = run_by(name, value, where)
         if name in STARTS or (name == "ENV" and os.path.basename(program or "") in POSIX_SHELLS):
-            found = [UNKNOWN]
+            found = [UNKNOWN_COMMAND]
         if found or name in FINDS:
             yield SimpleCommand((name + "=",), cwds=(cwd,))
         yield from found

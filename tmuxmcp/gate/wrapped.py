@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tmuxmcp.gate.shelltext import TEXT_SHELLS, UNKNOWN, SimpleCommand, Word, merged, parse
+from tmuxmcp.gate.shelltext import TEXT_SHELLS, UNKNOWN_COMMAND, SimpleCommand, Word, merged, parse
 from tmuxmcp.gate.variables import run_by
 from tmuxmcp.latedataclass import dataclass
 
-MOST_NESTED = 8
+NESTED_WRAPPERS = 8
 """`env env env ...`: what is deeper counts as not understood."""
 
 
@@ -103,8 +103,8 @@ def unwrapped(command: SimpleCommand, depth: int = 0) -> Iterator[SimpleCommand]
         return
     inner = _inner(name, command)
     for each in inner:
-        if depth >= MOST_NESTED:
-            yield UNKNOWN
+        if depth >= NESTED_WRAPPERS:
+            yield UNKNOWN_COMMAND
         else:
             yield from unwrapped(each, depth + 1)
 
@@ -135,7 +135,7 @@ def _after(name: str, command: SimpleCommand, words: tuple[Word, ...]) -> list[S
     if wrapper is None:
         return []
     if name == "env" and (split := _split_string(words)):
-        return _text(command, split) if split != "?" else [UNKNOWN]
+        return _text(command, split) if split != "?" else [UNKNOWN_COMMAND]
     valued, operands, at = wrapper.valued.split(), wrapper.operands, 0
     set_before: list[SimpleCommand] = []
     while at < len(words):
@@ -143,7 +143,7 @@ def _after(name: str, command: SimpleCommand, words: tuple[Word, ...]) -> list[S
         if word is None:
             # It could be anything; behind a known number of operands it is the program.
             if operands == 0 or name not in ("ssh", "timeout", "flock", "chroot"):
-                return [UNKNOWN]
+                return [UNKNOWN_COMMAND]
             operands -= 1
         elif word == "--":
             at += 1 + operands
@@ -184,7 +184,7 @@ def _shell(command: SimpleCommand, words: tuple[Word, ...]) -> list[SimpleComman
     while at < len(words):
         word = words[at]
         if word is None:
-            return [UNKNOWN]
+            return [UNKNOWN_COMMAND]
         if re.match(r"-\w*c\w*\Z", word) or word in ("--command", "--init-command"):
             behind = [each for each in words[at + 1 :] if each is None or not re.match(r"[-+]\w", each)]
             return _text(command, behind[0] if behind else None)
@@ -193,7 +193,7 @@ def _shell(command: SimpleCommand, words: tuple[Word, ...]) -> list[SimpleComman
         elif not word.startswith(("-", "+")) or word == "-":
             return []  # a script: a program like others
         at += 1
-    return [UNKNOWN] if command.fed else []
+    return [UNKNOWN_COMMAND] if command.fed else []
 
 
 def takes_value(option: str) -> bool:
@@ -225,7 +225,7 @@ def _builtin(name: str, command: SimpleCommand, words: tuple[Word, ...]) -> list
     if name in ("mapfile", "readarray"):
         return _option_text(command, words, ("-C",))
     if name == "bind":
-        return [UNKNOWN] if any(word is None or word == "-x" for word in words) else []
+        return [UNKNOWN_COMMAND] if any(word is None or word == "-x" for word in words) else []
     return _option_text(command, words, ("-C",))
 
 
@@ -243,6 +243,6 @@ def _runs(command: SimpleCommand, words: tuple[Word, ...], options: tuple[str, .
 
 def _text(command: SimpleCommand, text: Word) -> list[SimpleCommand]:
     if text is None:
-        return [UNKNOWN]
+        return [UNKNOWN_COMMAND]
     found = parse(text, command.cwds)
     return [replace(each, fed=each.fed or command.fed, gets=merged(command.gets, each.gets)) for each in found]

@@ -18,7 +18,7 @@ BEGINNINGS: dict[str, RecordType] = {"^": "result", "*": "exec", "+": "status", 
 STREAMS: dict[str, RecordType] = {"~": "console", "@": "target", "&": "log"}
 
 RECORD = re.compile(r"(?P<token>\d*)(?P<mark>[\^*+=])(?P<name>[\w-]+)(?P<rest>,.*)?", re.DOTALL)
-NAME = re.compile(r"[^=,{}\[\]\"]+(?==)")
+FIELD_NAME = re.compile(r"[^=,{}\[\]\"]+(?==)")
 STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 ESCAPE = re.compile(rb"\\([0-7]{1,3}|.)", re.DOTALL)
 LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f", b"v": b"\v", b"a": b"\a", b"e": b"\x1b"}
@@ -74,7 +74,7 @@ def _results(line: str, at: int) -> tuple[dict[str, Any], int]:
 
 
 def _result(line: str, at: int) -> tuple[str, Any, int]:
-    found = NAME.match(line, at)
+    found = FIELD_NAME.match(line, at)
     if not found:
         raise ValueError(f"no name at {at}")
     value, at = _value(line, found.end() + 1)
@@ -108,7 +108,7 @@ def _items(line: str, at: int, close: str) -> tuple[Any, int]:
     named: dict[str, Any] = {}
     values: list[Any] = []
     while line[at : at + 1] != close:
-        if NAME.match(line, at):
+        if FIELD_NAME.match(line, at):
             name, value, at = _result(line, at)
             if close == "}":
                 _put(named, name, value)

@@ -18,10 +18,10 @@ from tmuxmcp.latedataclass import dataclass
 SMALL = 4096
 """Bytes of a file that holds one path or one reference."""
 
-HERE = ("index", "shallow", "ORIG_HEAD", "MERGE_HEAD", "FETCH_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD")
+TREE_FILES = ("index", "shallow", "ORIG_HEAD", "MERGE_HEAD", "FETCH_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD")
 """Of one working tree."""
 
-SHARED = ("refs", "packed-refs", "info", "shallow")
+REPOSITORY_FILES = ("refs", "packed-refs", "info", "shallow")
 """Of all working trees of a repository."""
 
 KEPT = {
@@ -90,7 +90,7 @@ def stand_in(repository: Repository, place: str) -> None:
     Raises:
         OSError: something of it cannot be read.
     """
-    for base, names in ((repository.common, SHARED), (repository.directory, HERE)):
+    for base, names in ((repository.common, REPOSITORY_FILES), (repository.directory, TREE_FILES)):
         for name in names:
             source, link = os.path.join(base, name), os.path.join(place, name)
             if os.path.lexists(source) and not os.path.lexists(link):

@@ -20,10 +20,10 @@ from tmuxmcp.git import parse, repository
 from tmuxmcp.git.repository import Repository
 from tmuxmcp.latedataclass import dataclass
 
-MOST_LISTED = 1024 * 1024
+LIST_BYTES = 1024 * 1024
 """Bytes that are read of a list; what exceeds them is left out."""
 
-MOST_SAID = 4096
+GIT_SAID_BYTES = 4096
 """Bytes kept of what git says on its standard error."""
 
 EMPTY_TREE = {
@@ -105,7 +105,7 @@ class _Git:
 
 def _drain(stream: IO[bytes], said: bytearray) -> None:
     while piece := stream.read1(65536):  # type: ignore[attr-defined]  # a pipe is buffered
-        said += piece[: MOST_SAID - len(said)]
+        said += piece[: GIT_SAID_BYTES - len(said)]
 
 
 def _prepared(found: Repository, path: str, place: str) -> _Git:
@@ -161,8 +161,8 @@ def _configuration(program: str, env: dict[str, str], path: str, place: str) -> 
         argv, env=env, cwd=place, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
         assert process.stdout
-        data = process.stdout.read(MOST_LISTED + 1)
-        if len(data) > MOST_LISTED:
+        data = process.stdout.read(LIST_BYTES + 1)
+        if len(data) > LIST_BYTES:
             process.kill()
     if process.returncode:
         raise IoError("git cannot read the repository's configuration.", hint="Is there a mistake in .git/config?")
@@ -172,7 +172,7 @@ def _configuration(program: str, env: dict[str, str], path: str, place: str) -> 
 def _status(git: _Git) -> dict[str, Any]:
     _need_tree(git)
     words = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=dirty")
-    data, cut = git.run(*words, *git.pathspec, most=MOST_LISTED)
+    data, cut = git.run(*words, *git.pathspec, most=LIST_BYTES)
     answer = parse.status(data)
     changed = [each["path"] for each in answer["files"] if each["unstaged"] == "modified"]
     return answer | {"truncated": cut, "note": _unfiltered(git, changed)}
@@ -193,7 +193,7 @@ def _diff(git: _Git, ref: str, most: int) -> dict[str, Any]:
     base = ref or ("HEAD" if _has_commit(git) else EMPTY_TREE[git.object_format])
     rest = ["--end-of-options", base, *git.pathspec]
     data, cut = git.run("diff", *DIFF, *rest, most=most)
-    names, _ = git.run("diff", "--name-only", "-z", *DIFF, *rest, most=MOST_LISTED)
+    names, _ = git.run("diff", "--name-only", "-z", *DIFF, *rest, most=LIST_BYTES)
     changed = [os.fsdecode(each) for each in names.split(b"\0")[:-1]] if git.found.top else []
     notes = [_unfiltered(git, changed)]
     try:
@@ -222,7 +222,7 @@ def _unfiltered(git: _Git, paths: list[str]) -> str | None:
     """A remark on files that git would pass through a program before it compares them; here it has not."""
     if not paths or not git.found.top:
         return None
-    told, _ = git.run("check-attr", "-z", "filter", "--", *paths[:1000], most=MOST_LISTED)
+    told, _ = git.run("check-attr", "-z", "filter", "--", *paths[:1000], most=LIST_BYTES)
     words = told.split(b"\0")
     known = zip(words[0::3], words[2::3], strict=False)
     named = [os.fsdecode(path) for path, value in known if value not in (b"unspecified", b"unset")]

@@ -33,7 +33,7 @@ OPENS_S, LOOK_EVERY_S = 2.0, 0.02
 AFTER_MS = 5000
 """How long it may take for what it was told."""
 
-NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+PROGRAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Names of programs that may enter a tmux command."""
 
 ShownCheck = Callable[[Shown], bool]
@@ -223,7 +223,7 @@ async def _front(session: Session) -> _KeyReader:
         found = _KeyReader(0, "", "", look.mode)
         if look.ready and process and look.mode in ("editor", "pager", "fullscreen", "line_input"):
             own = not look.relays and look.far is None and not look.host
-            program = _file_of(process.pid) if own and NAME.fullmatch(name) else ""
+            program = _file_of(process.pid) if own and PROGRAM_NAME.fullmatch(name) else ""
             return _KeyReader(process.pid, program, name, look.mode)
         if look.mode in ("shell_prompt", "password", "exited", "stopped", "lost"):
             return found

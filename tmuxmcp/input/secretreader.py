@@ -19,7 +19,7 @@ from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.plain import sanitize
 
-MOST_WORDS = 300
+ARGUMENT_CHARS = 300
 """Characters of a program's arguments that a person is shown."""
 
 File = tuple[int, int]
@@ -109,7 +109,7 @@ def _program(pid: int) -> ReadingProgram:
     if file:
         with suppress(OSError):
             path = os.readlink(f"/proc/{pid}/exe")
-    return ReadingProgram(pid, born_s, _safe(words)[:MOST_WORDS] or "?", _safe(path), file)
+    return ReadingProgram(pid, born_s, _safe(words)[:ARGUMENT_CHARS] or "?", _safe(path), file)
 
 
 def _file(path: str) -> File | None:

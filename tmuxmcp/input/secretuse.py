@@ -31,10 +31,10 @@ from tmuxmcp.waiting import nextprompt
 from tmuxmcp.waiting.matching import line_of_cursor
 from tmuxmcp.waiting.wait import Wait
 
-ALONE = ("text", "key", "keys", "ctrl", "alt", "shift", "data_base64")
+ALSO_TYPED = ("text", "key", "keys", "ctrl", "alt", "shift", "data_base64")
 """Arguments of `send` that say what else is typed."""
 
-SHOWN = (
+SECRET_WAS_SHOWN = (
     "The program showed what was typed: the value of secret {name} now stands on the screen and in the log of session "
     "{session}. Tell the person to change it. What the session printed since is not in this answer, but read has it."
 )
@@ -46,7 +46,7 @@ def named(settings: BrokerSettings, request: q.Send) -> Secret:
     Raises:
         InvalidArgument: there is none of that name, or more is to be typed with it.
     """
-    more = [name for name in ALONE if getattr(request, name)]
+    more = [name for name in ALSO_TYPED if getattr(request, name)]
     if more:
         hint = "Give secret alone: its value and Enter are typed."
         raise InvalidArgument(f"secret does not go with {', '.join(more)}.", hint=hint)
@@ -140,7 +140,7 @@ async def send(
         result = None if request.read == "none" else await reading.waited(session, request, wait, call)
         shown = await _was_shown(session, wait.start_offset, value)
     if shown:
-        note = SHOWN.format(name=request.secret, session=session.id)
+        note = SECRET_WAS_SHOWN.format(name=request.secret, session=session.id)
         return r.SendResult(session_id=session.id, sent_bytes=size + 1, note=note, result=None)
     notice = session.take_notice() if result is None else None
     return r.SendResult(session_id=session.id, sent_bytes=size + 1, note=notice, result=result)

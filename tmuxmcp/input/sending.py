@@ -40,7 +40,7 @@ CANONICAL_LINE = 4095
 TTY_FULL = 4000
 """Unread bytes at which a terminal takes no more: of 4096 the kernel keeps a few (N_TTY_BUF_SIZE, tty_ldisc.c)."""
 
-ENTERS = ("Enter", "KPEnter", "C-m", "C-j")
+ENDS_LINE_KEYS = ("Enter", "KPEnter", "C-m", "C-j")
 """tmux's names of keys that end a line."""
 
 PASTE_BEGIN, PASTE_END = b"\x1b[200~", b"\x1b[201~"
@@ -65,7 +65,7 @@ class Typing:
     def entered(self) -> bool:
         """It ends with Enter."""
         last = self.items[-1] if self.items else Text(self.text)
-        return last.names[-1] in ENTERS if isinstance(last, KeySequence) else last.text.endswith(("\n", "\r"))
+        return last.names[-1] in ENDS_LINE_KEYS if isinstance(last, KeySequence) else last.text.endswith(("\n", "\r"))
 
     def left(self, waited: bool) -> Typed:
         """What it leaves behind, typed where a program waited for input or did not."""
@@ -74,7 +74,7 @@ class Typing:
         quoted = self.texts.rstrip("\r\n").endswith("\x16")  # C-v: what follows is no Enter
         if not self.entered or quoted or (self.bracketed_paste == "always" and not self.items):
             return Typed.OPEN
-        ends = len(re.findall(r"\r\n|[\r\n]", self.texts)) + sum(name in ENTERS for name in self.names)
+        ends = len(re.findall(r"\r\n|[\r\n]", self.texts)) + sum(name in ENDS_LINE_KEYS for name in self.names)
         return Typed.LINE if waited and ends == 1 else Typed.LINES
 
     @property

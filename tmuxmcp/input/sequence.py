@@ -11,7 +11,7 @@ from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.keys import parse_key, parse_keys
 
-MOST_BETWEEN = 4096
+TEXTS_BYTES = 4096
 """Bytes of all texts among the keys: they go to tmux byte by byte, in the same step as the keys."""
 
 CONTROL_KEYS = {"\r": "Enter", "\n": "Enter", "\t": "Tab", "\x1b": "Escape", "\x7f": "BSpace", " ": "Space"}
@@ -75,9 +75,9 @@ def items_of(request: q.Send) -> list[KeySequence | Text]:
     if request.enter:
         found.append(KeySequence(["Enter"]))
     between = sum(len(item.data) for item in found if isinstance(item, Text))
-    if between > MOST_BETWEEN:
+    if between > TEXTS_BYTES:
         hint = "Type what is longer with `text`, in a call of its own."
-        raise InvalidArgument(f"Texts among keys may have {MOST_BETWEEN:,} bytes, not {between:,}.", hint=hint)
+        raise InvalidArgument(f"Texts among keys may have {TEXTS_BYTES:,} bytes, not {between:,}.", hint=hint)
     return found
 
 

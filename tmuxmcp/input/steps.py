@@ -20,7 +20,7 @@ from tmuxmcp.errors import InvalidArgument, TmuxMcpError
 from tmuxmcp.input import sending
 from tmuxmcp.sessions.noting import OneCall
 
-MOST = 32
+MOST_STEPS = 32
 """Steps of one call."""
 
 OUTSIDE = {"session_id", "max_bytes", "steps", "request_id"}
@@ -52,8 +52,8 @@ def steps_of(request: Send) -> list[Send]:
             f"{', '.join(beside)}: does not go with steps.",
             hint='Give it in the step it is for: steps=[{"text": "ls", "enter": true}, {"key": "q"}].',
         )
-    if len(request.steps) > MOST:
-        raise InvalidArgument(f"{len(request.steps)} steps are more than {MOST}.", hint="Make several calls.")
+    if len(request.steps) > MOST_STEPS:
+        raise InvalidArgument(f"{len(request.steps)} steps are more than {MOST_STEPS}.", hint="Make several calls.")
     return [_step(request, number, given) for number, given in enumerate(request.steps, 1)]
 
 

@@ -83,13 +83,13 @@ def _pairs(pairs: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{name}={value}" for name, value in pairs]
 
 
-MARK = b"TMUXMCP_KEY"
+KEY_VARIABLE = b"TMUXMCP_KEY"
 """Name of the variable that all processes of a session inherit."""
 
 
 def session_mark(directory: Path) -> dict[str, str]:
     """The variable that all processes of a session inherit, by which those are found that left its terminal."""
-    return {MARK.decode(): hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]}
+    return {KEY_VARIABLE.decode(): hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]}
 
 
 def launcher_argv(directory: Path, token: str) -> list[str]:

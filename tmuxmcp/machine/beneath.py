@@ -18,7 +18,7 @@ OPENAT2 = 437
 
 RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH = 0x02, 0x08
 
-AGAIN = 1000
+MOST_EAGAIN = 1000
 """How often the kernel is asked again when something on the way was moved meanwhile (EAGAIN)."""
 
 MAX_LINKS = 40
@@ -55,7 +55,7 @@ def _openat2(directory: int, path: str, flags: int) -> int:
     how = _How(flags | os.O_CLOEXEC, 0, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)
     libc = ctypes.CDLL(None, use_errno=True)
     name = os.fsencode(path)
-    for _ in range(AGAIN):
+    for _ in range(MOST_EAGAIN):
         size = ctypes.c_size_t(ctypes.sizeof(how))
         fd: int = libc.syscall(ctypes.c_long(OPENAT2), directory, name, ctypes.byref(how), size)
         if fd >= 0:

@@ -23,16 +23,16 @@ CONTROLLERS = ("memory", "pids", "cpu")
 OF_LIMIT = {"memory_mb": "memory", "processes": "pids", "cpu_percent": "cpu"}
 """Which controller keeps which limit."""
 
-PREFIX = "tmuxmcp-"
+GROUP_PREFIX = "tmuxmcp-"
 """Of our groups' names."""
 
-YOUNG_S = 60
+GROUP_YOUNG_S = 60
 """A group that was made within this time may be about to be joined."""
 
 PERIOD_US = 100_000
 """Over which processor time is given out; the kernel's own default."""
 
-GONE_S = 2.0
+GROUP_EMPTY_S = 2.0
 """How long a killed group may take to be empty."""
 
 
@@ -156,7 +156,7 @@ def make(available: Iterable[ParentGroup], name: str, limits: Limits) -> Groups:
     """Make a session's groups and set its limits; none where none can be made.
 
     Args:
-        name: of the groups, behind `PREFIX`.
+        name: of the groups, behind `GROUP_PREFIX`.
     """
     directories: list[str] = []
     kept: set[str] = set()
@@ -166,7 +166,7 @@ def make(available: Iterable[ParentGroup], name: str, limits: Limits) -> Groups:
         useful = {limit for limit in wanted - kept if OF_LIMIT[limit] in place.controllers}
         if not useful and directories:
             continue
-        directory = place.directory / f"{PREFIX}{name}"
+        directory = place.directory / f"{GROUP_PREFIX}{name}"
         try:
             directory.mkdir(exist_ok=True)
         except OSError:
@@ -214,7 +214,7 @@ def kill(directories: Sequence[str]) -> None:
     for directory in directories:
         with suppress(OSError):
             Path(directory, "cgroup.kill").write_text("1")
-    deadline = time.monotonic() + GONE_S
+    deadline = time.monotonic() + GROUP_EMPTY_S
     while (left := members(directories)) and time.monotonic() < deadline:
         for pid in left:
             with suppress(OSError):
@@ -241,9 +241,9 @@ def sweep(available: Iterable[ParentGroup]) -> None:
     A group in which something still is cannot be removed.
     """
     for place in available:
-        for directory in place.directory.glob(f"{PREFIX}*"):
+        for directory in place.directory.glob(f"{GROUP_PREFIX}*"):
             with suppress(OSError):
-                if time.time() - directory.stat().st_mtime > YOUNG_S:
+                if time.time() - directory.stat().st_mtime > GROUP_YOUNG_S:
                     remove([str(directory)])
 
 

@@ -13,20 +13,20 @@ from tmuxmcp.errors import CwdNotFound, InvalidArgument, ProgramNotFound
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-ALLOWED = (
+INHERITED_NAMES = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "EDITOR", "VISUAL"),
     *("PAGER", "LESS", "XDG_*", "VIRTUAL_ENV", "CONDA_*", "PYENV_ROOT", "NVM_DIR", "GOPATH", "GOROOT", "CARGO_HOME"),
     *("RUSTUP_HOME", "JAVA_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
 )
 """Variables that sessions inherit; everything else must be named."""
 
-OURS = ("PYTHON*", "LD_*", "TERM")
+SERVER_NAMES = ("PYTHON*", "LD_*", "TERM")
 """Variables that a server needs beside those, for itself and what it starts."""
 
 SESSION_KEY = "TMUXMCP_KEY"
 """By this one the processes of a session are known; a server may have been started in one."""
 
-SECRET = re.compile(
+SECRET_VARIABLE = re.compile(
     r"(?i)TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH|BEARER|COOKIE|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|SESSION_?KEY"
     r"|(?:^|_)(?:KEYS?|PASS|PAT|DSN)$|(?<!^OLD)_PWD$"
 )
@@ -35,12 +35,12 @@ SECRET = re.compile(
 
 def is_secret_name(name: str) -> bool:
     """Whether a variable of this name holds a secret, as far as a name can tell."""
-    return bool(SECRET.search(name))
+    return bool(SECRET_VARIABLE.search(name))
 
 
 def is_usual(name: str) -> bool:
     """Whether a variable may stay in the environment of a server: nobody is told anything by it."""
-    return name == SESSION_KEY or _passes(name, OURS)
+    return name == SESSION_KEY or _passes(name, SERVER_NAMES)
 
 
 def user_shell() -> str:
@@ -81,7 +81,7 @@ def _passes(name: str, named: Sequence[str]) -> bool:
         return False
     if name in named:
         return True
-    allowed = any(fnmatch.fnmatchcase(name, pattern) for pattern in (*ALLOWED, *named))
+    allowed = any(fnmatch.fnmatchcase(name, pattern) for pattern in (*INHERITED_NAMES, *named))
     return allowed and not is_secret_name(name)
 
 

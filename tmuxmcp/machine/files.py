@@ -37,11 +37,11 @@ KERNEL_FILES = {
 SCAN_BYTES = 1 << 30
 """How far into a file lines are counted."""
 
-CHUNK = 1 << 20
+COPY_BYTES = 1 << 20
 MAX_NAMES = 1_000_000
 """Names of a directory that are looked at."""
 
-KINDS: dict[int, FileKind] = {
+KIND_OF_MODE: dict[int, FileKind] = {
     stat.S_IFREG: "file",
     stat.S_IFDIR: "directory",
     stat.S_IFLNK: "symlink",
@@ -285,7 +285,7 @@ class Files:
 
 def _read(fd: int, offset: int, most: int) -> bytes:
     pieces: list[bytes] = []
-    while most > 0 and (piece := os.pread(fd, min(most, CHUNK), offset)):
+    while most > 0 and (piece := os.pread(fd, min(most, COPY_BYTES), offset)):
         pieces.append(piece)
         offset += len(piece)
         most -= len(piece)
@@ -297,7 +297,7 @@ def _line_start(fd: int, offset: int, lines: int) -> int:
     while lines > 0:
         if offset > SCAN_BYTES:
             raise ResourceLimit(f"The line is more than {SCAN_BYTES:,} bytes into the file.", hint="Use offset.")
-        piece = os.pread(fd, CHUNK, offset)
+        piece = os.pread(fd, COPY_BYTES, offset)
         if not piece:
             return offset
         count = piece.count(b"\n")
@@ -321,7 +321,7 @@ def _end_of_lines(data: bytes, count: int) -> int:
 def _refuse_special(fd: int, path: str) -> None:
     info = os.fstat(fd)
     if not stat.S_ISREG(info.st_mode):
-        kind = KINDS.get(stat.S_IFMT(info.st_mode), "special file")
+        kind = KIND_OF_MODE.get(stat.S_IFMT(info.st_mode), "special file")
         hint = "Use list_directory." if kind == "directory" else "Only regular files are read and written."
         raise InvalidArgument(f"{path!r} is a {kind.replace('_', ' ')}.", hint=hint, type=kind)
     if _file_system(info.st_dev) in KERNEL_FILES:
@@ -343,7 +343,7 @@ def _entry(directory: int, name: str) -> Iterator[DirectoryEntry]:
     """A name with its facts; nothing if it has just gone."""
     with suppress(FileNotFoundError):
         info = os.stat(name, dir_fd=directory, follow_symlinks=False)
-        kind = KINDS.get(stat.S_IFMT(info.st_mode), "other")
+        kind = KIND_OF_MODE.get(stat.S_IFMT(info.st_mode), "other")
         yield DirectoryEntry(name, kind, stat.S_IMODE(info.st_mode), info.st_size, info.st_mtime)
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-REMOTE = {
+REMOTE_MAGIC = {
     0x6969: "nfs",
     0x517B: "smb",
     0xFF534D42: "cifs",
@@ -59,4 +59,4 @@ def file_system_of(path: Path) -> FileSystem:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), str(path))
     magic = ctypes.c_long.from_buffer(told).value & 0xFFFFFFFF
-    return FileSystem(REMOTE.get(magic, ""))
+    return FileSystem(REMOTE_MAGIC.get(magic, ""))

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 Work = Literal["read", "read_lines", "write", "check_new", "reserve", "release", "create", "list_directory"]
 """Methods of `Files`."""
 
-TIMEOUT_S = 60.0
+FILE_WORK_S = 60.0
 """For a file system that does not answer."""
 
-MOST_BYTES = 64 * 1024 * 1024
+WORK_ANSWER_BYTES = 64 * 1024 * 1024
 """Of an answer: 10,000 names, each of 255 bytes that JSON writes as six, or the 16 MiB that are read at most."""
 
 PACKAGE = Path(__file__).parents[1]
 
-BEGIN = """
+WORKER_CODE = """
 import sys
 from importlib import util
 spec = util.spec_from_file_location("tmuxmcp", sys.argv[1] + "/__init__.py", submodule_search_locations=[sys.argv[1]])
@@ -41,7 +41,7 @@ import_module(sys.argv[2]).main()
 
 def argv(module: str = __name__) -> list[str]:
     """What is run: `main` of a module of ours, which reads the request on its standard input."""
-    return [sys.executable, "-I", "-S", "-c", BEGIN, str(PACKAGE), module]
+    return [sys.executable, "-I", "-S", "-c", WORKER_CODE, str(PACKAGE), module]
 
 
 def request(files: Files, work: Work, *arguments: Any, data: bytes = b"") -> bytes:
@@ -91,10 +91,10 @@ def answered(ended: ProcessEnd) -> Any:
         TimedOut, ResourceLimit, IoError: there is no answer.
     """
     if ended.timed_out:
-        raise TimedOut(f"The file system did not answer within {TIMEOUT_S:g} s.", hint="Try again.")
+        raise TimedOut(f"The file system did not answer within {FILE_WORK_S:g} s.", hint="Try again.")
     if ended.stdout.truncated:
         raise ResourceLimit("The answer is too long.", hint="Ask for less.")
-    line, _, data = ended.stdout.pieces(MOST_BYTES)[0].partition(b"\n")
+    line, _, data = ended.stdout.pieces(WORK_ANSWER_BYTES)[0].partition(b"\n")
     try:
         answer = json.loads(line)
     except ValueError:

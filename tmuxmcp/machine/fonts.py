@@ -36,8 +36,8 @@ OTHERS = (
 )
 """For symbols, Chinese, Japanese, Korean and emoji; the first that has a character."""
 
-ENDINGS = (".ttf", ".otf", ".ttc")
-MOST_FILES = 20_000
+FONT_ENDINGS = (".ttf", ".otf", ".ttc")
+FONT_FILES = 20_000
 """Files that are looked at in all folders."""
 
 
@@ -86,13 +86,13 @@ def _file(path: Path) -> FontFile:
 def _installed() -> dict[str, Path]:
     """Paths of font files, by their names without endings."""
     found: dict[str, Path] = {}
-    left = MOST_FILES
+    left = FONT_FILES
     for folder in FOLDERS:
         for path in _files_below(Path(folder).expanduser()):
             left -= 1
             if left < 0:
                 return found
-            if path.suffix.lower() in ENDINGS:
+            if path.suffix.lower() in FONT_ENDINGS:
                 found.setdefault(path.stem, path)
     return found
 

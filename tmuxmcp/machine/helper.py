@@ -22,10 +22,10 @@ import anyio
 
 from tmuxmcp.machine.output import PIPE_BYTES
 
-START_S = 20.0
+HELPER_START_S = 20.0
 """For a start, which takes 0.1 s on a quiet machine."""
 
-MOST_BYTES = 16 * 1024 * 1024
+MESSAGE_BYTES = 16 * 1024 * 1024
 """Of a question, and of an answer."""
 
 NICEST = 19
@@ -123,7 +123,7 @@ class Helper:
             OSError: it could not be started.
         """
         data = json.dumps(question, ensure_ascii=False).encode("utf-8", "surrogatepass")
-        if len(data) > MOST_BYTES:
+        if len(data) > MESSAGE_BYTES:
             raise ValueError("the question is too long")
         async with self._turns.of(asker):
             with anyio.CancelScope(shield=whole):
@@ -142,7 +142,7 @@ class Helper:
                 self.process = _start(self.script, self._packages)
                 if self.idle:
                     _stand_back(self.process.pid)
-                with anyio.fail_after(START_S):
+                with anyio.fail_after(HELPER_START_S):
                     await _read(self.process)
                 self.started = True
             with anyio.fail_after(self.limit_s):
@@ -212,6 +212,6 @@ async def _read(process: subprocess.Popen[bytes]) -> bytes:
         received += piece
         if len(received) >= 5:
             size = 5 + int.from_bytes(received[1:5], "big")
-        if size > MOST_BYTES:
+        if size > MESSAGE_BYTES:
             raise ValueError("it is too long")
     return bytes(received[5:])

@@ -17,13 +17,13 @@ from tmuxmcp.machine.limits import Rlimit
 RLIMIT_SIGPENDING, RLIMIT_MSGQUEUE = 11, 12
 """Linux's numbers; other systems have no such limits, nor /proc."""
 
-SIGNALS, QUEUES = "Max pending signals", "Max msgqueue size"
+SIGNAL_LIMITS, QUEUES = "Max pending signals", "Max msgqueue size"
 """Their names in proc_pid_limits(5)."""
 
-UNLIMITED = {SIGNALS: 1 << 17, QUEUES: 819_200}
+UNLIMITED = {SIGNAL_LIMITS: 1 << 17, QUEUES: 819_200}
 """What is taken for the limit where there is none."""
 
-LOWERED_BY = {SIGNALS: 1 << 11, QUEUES: 1 << 17}
+LOWERED_BY = {SIGNAL_LIMITS: 1 << 11, QUEUES: 1 << 17}
 """How far each is lowered at most; so 2 ** 28 marks can be told apart. Never to less than three quarters."""
 
 LimitMark = tuple[int, int]
@@ -59,7 +59,7 @@ def rlimits(mark: LimitMark) -> list[Rlimit]:
 def mark_on(pid: int) -> LimitMark:
     """The mark that a process has, if it is one."""
     hard = _hard_limits(pid)
-    return hard.get(SIGNALS, 0), hard.get(QUEUES, 0)
+    return hard.get(SIGNAL_LIMITS, 0), hard.get(QUEUES, 0)
 
 
 def _hard_limits(pid: int | str) -> dict[str, int]:

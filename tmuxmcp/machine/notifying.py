@@ -14,7 +14,7 @@ from tmuxmcp.machine import ourselves
 
 log = logging.getLogger(__name__)
 
-LIMIT_S = 10.0
+NOTIFY_RUNS_S = 10.0
 """So long the command may run; then it is ended with what it started."""
 
 MOST_AT_ONCE = 4
@@ -42,9 +42,9 @@ def _run(argv: list[str], variables: dict[str, str]) -> None:
             argv, env=variables, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
         )
         try:
-            process.wait(LIMIT_S)
+            process.wait(NOTIFY_RUNS_S)
         except subprocess.TimeoutExpired:
-            log.warning("notify_command has not ended within %g s, and was ended", LIMIT_S)
+            log.warning("notify_command has not ended within %g s, and was ended", NOTIFY_RUNS_S)
             with suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -17,7 +17,7 @@ Encoding = Literal["utf-8", "base64"]
 MARKER_ROOM = 48
 """Bytes of the line that stands for what was left out."""
 
-LINE = 4096
+LAST_LINE_BYTES = 4096
 """Bytes from the end in which the last line is looked for."""
 
 
@@ -36,7 +36,7 @@ class HeadAndTail:
         self.size += len(data)
         self._head += data[: self.most - len(self._head)]
         self._tail += data
-        del self._tail[: -max(self.most // 2, LINE)]
+        del self._tail[: -max(self.most // 2, LAST_LINE_BYTES)]
 
     @property
     def truncated(self) -> bool:
@@ -52,7 +52,7 @@ class HeadAndTail:
 
     def last_line(self) -> str:
         """The newest line that says something, shortened."""
-        lines = bytes(self._tail[-LINE:]).decode(errors="replace").split("\n")
+        lines = bytes(self._tail[-LAST_LINE_BYTES:]).decode(errors="replace").split("\n")
         return next((line.strip()[-200:] for line in reversed(lines) if line.strip()), "")
 
     def text(self, *, cut_off: bool = False) -> str | None:

@@ -38,22 +38,22 @@ from tmuxmcp.sandbox.sandbox import NO_SANDBOX, Sandbox
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
-GRACE_S = 2.0
+TERM_GRACE_S = 2.0
 """Time that a program has between TERM and KILL."""
 
-SLACK_S = 5.0
+SUPERVISOR_SLACK_S = 5.0
 """Longer than the supervisor needs for killing; after it, it is itself killed."""
 
-DRAIN_S = 0.2
+PIPES_DRAIN_S = 0.2
 """How long the pipes of a program that is gone are read on: somebody outside of its tree may hold them."""
 
-KILL_S = 2.0
+SUPERVISOR_KILL_S = 2.0
 """After so long, we stop killing what a killed supervisor left: a process in the kernel's hands, or another user's."""
 
 KILL_POLL_S = 0.005
 """A killed process needs a moment to end; nobody but its parent is told."""
 
-LONGEST_LINE = 64 * 1024
+SUPERVISOR_LINE_BYTES = 64 * 1024
 """Bytes that a supervisor may tell at once."""
 
 AHEAD_S = 60.0
@@ -199,7 +199,7 @@ async def run(
             if stdin:
                 tg.start_soon(child.feed, stdin)
             report, timed_out = await child.ended(timeout_s)
-            with anyio.move_on_after(DRAIN_S):
+            with anyio.move_on_after(PIPES_DRAIN_S):
                 for stream in closed:
                     await stream.wait()
             tg.cancel_scope.cancel()
@@ -281,7 +281,7 @@ def _work(program: Program) -> dict[str, Any]:
             "confine": program.box.confine,
             "within": bool(program.box.wrapper),
             "code": program.code,
-            "grace_s": GRACE_S,
+            "grace_s": TERM_GRACE_S,
         }
     except UnicodeEncodeError as error:
         raise InvalidArgument(f"{error.object!r} cannot be given to a program.", hint="Give valid text.") from None
@@ -373,7 +373,7 @@ class SupervisorChild:
             told = await self._told()
         if waiting.cancelled_caught:
             await self.send(b"E")
-            with anyio.move_on_after(GRACE_S + SLACK_S):
+            with anyio.move_on_after(TERM_GRACE_S + SUPERVISOR_SLACK_S):
                 told = await self._told()
         self.reported = bool(told)
         return told, waiting.cancelled_caught
@@ -382,7 +382,7 @@ class SupervisorChild:
         """Have the tree ended if it still runs, and reap the supervisor."""
         if not self.reported:
             await self.send(b"E")
-            with anyio.move_on_after(GRACE_S + SLACK_S):
+            with anyio.move_on_after(TERM_GRACE_S + SUPERVISOR_SLACK_S):
                 self.reported = bool(await self._told())
         if not self.reported:
             self.process.kill()
@@ -421,7 +421,7 @@ class SupervisorChild:
                 continue
             except ConnectionResetError:
                 return []
-            if not piece or len(self._received) > LONGEST_LINE:
+            if not piece or len(self._received) > SUPERVISOR_LINE_BYTES:
                 return []
             self._received += piece
         line, _, self._received = self._received.partition(b"\n")
@@ -449,7 +449,7 @@ def _failure(program: Program, code: str = "", number: str = "0", *words: str) -
 
 def _kill_session(pid: int) -> None:
     """Kill a program whose supervisor is gone, and its session with all below it; wait until they are gone."""
-    deadline = time.monotonic() + KILL_S
+    deadline = time.monotonic() + SUPERVISOR_KILL_S
     while (left := _session_tree(pid)) and time.monotonic() < deadline:
         for process in left:
             with suppress(psutil.Error):

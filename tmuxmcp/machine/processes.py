@@ -16,7 +16,7 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.inherited import NO_MARK, LimitMark, mark_on
 
-SLACK_S = 1.0
+CLOCK_SLACK_S = 1.0
 """Between two clocks' readings, and for rounding."""
 
 COUNTED_AT_ONCE = 10
@@ -92,7 +92,7 @@ class Census:
 
 
 def _since(since_s: float, rows: list[ProcessRow]) -> list[ProcessRow]:
-    return [row for row in rows if row.born_s >= since_s - SLACK_S]
+    return [row for row in rows if row.born_s >= since_s - CLOCK_SLACK_S]
 
 
 class Counting:

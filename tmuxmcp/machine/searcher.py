@@ -12,10 +12,10 @@ from typing import Any
 SOFT_S = 0.5
 """For one request, in processor time. 100 KiB of text take some 2 ms."""
 
-CPU_S = 1.0
+SEARCH_CPU_S = 1.0
 """The same where the engine does not look at the time: then this process ends."""
 
-FIRST = {"pattern": "a", "texts": ["a"]}
+FIRST_REQUEST = {"pattern": "a", "texts": ["a"]}
 
 
 @lru_cache(maxsize=100)
@@ -87,4 +87,4 @@ if __name__ == "__main__":
     sys.path += sys.argv[1:]
     from tmuxmcp.machine.serving import serve
 
-    serve(find, FIRST, CPU_S)
+    serve(find, FIRST_REQUEST, SEARCH_CPU_S)

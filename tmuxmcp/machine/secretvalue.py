@@ -22,7 +22,7 @@ from tmuxmcp.errors import FileMissing, InvalidArgument, IoError, PermissionDeni
 from tmuxmcp.machine.beneath import open_beneath
 from tmuxmcp.machine.environment import find_program
 
-MOST_BYTES = 1024
+SECRET_BYTES = 1024
 """Longest value: twice what PAM takes (PAM_MAX_RESP_SIZE), a quarter of what a terminal keeps of one line."""
 
 COMMAND_S = 60.0
@@ -66,8 +66,8 @@ async def value_of(name: str, secret: Secret, env: Mapping[str, str]) -> AsyncIt
 def _check(name: str, value: bytearray) -> None:
     """Take the end of the line away, and refuse what cannot be typed as one line."""
     ends = 2 if value.endswith(b"\r\n") else 1 if value.endswith(b"\n") else 0
-    if len(value) - ends > MOST_BYTES:
-        raise InvalidArgument(f"The value of secret {name} is longer than {MOST_BYTES:,} bytes.", hint=_HINT)
+    if len(value) - ends > SECRET_BYTES:
+        raise InvalidArgument(f"The value of secret {name} is longer than {SECRET_BYTES:,} bytes.", hint=_HINT)
     if ends:
         del value[-ends:]
     if not value:
@@ -137,7 +137,7 @@ def _check_private(name: str, state: os.stat_result) -> None:
 
 def _take(fd: int, value: bytearray) -> None:
     """Append what there is to read; more than a value may have is not read."""
-    room = bytearray(MOST_BYTES + 3)
+    room = bytearray(SECRET_BYTES + 3)
     try:
         with memoryview(room) as view:
             while len(value) < len(room) and (count := os.readv(fd, [view[: len(room) - len(value)]])):
@@ -177,18 +177,18 @@ async def _run(name: str, argv: Sequence[str], env: Mapping[str, str], value: by
         os.set_blocking(fd, False)
         with anyio.fail_after(COMMAND_S):
             await _take_all(fd, value)
-            while process.poll() is None and len(value) <= MOST_BYTES + 2:
+            while process.poll() is None and len(value) <= SECRET_BYTES + 2:
                 await anyio.sleep(0.002)
     except TimeoutError:
         raise TimedOut(f"The command of secret {name} did not end within {COMMAND_S:g} s.", hint=_HINT) from None
     finally:
         _end(process)
-    if process.returncode and len(value) <= MOST_BYTES + 2:
+    if process.returncode and len(value) <= SECRET_BYTES + 2:
         raise IoError(f"The command of secret {name} failed with status {process.returncode}.", hint=_HINT)
 
 
 async def _take_all(fd: int, value: bytearray) -> None:
-    while len(value) <= MOST_BYTES + 2:
+    while len(value) <= SECRET_BYTES + 2:
         await anyio.wait_readable(fd)
         before = len(value)
         with suppress(BlockingIOError):

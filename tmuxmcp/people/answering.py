@@ -14,7 +14,7 @@ import anyio
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, NoInput, SessionBusy, SessionNotFound, TmuxFailed, TmuxMcpError, WrongMode
 from tmuxmcp.gate.confirmations import Confirmation, Confirmations
-from tmuxmcp.gate.firstanswer import LOOK_S
+from tmuxmcp.gate.firstanswer import ANSWER_LOOK_S
 from tmuxmcp.gate.reaching import of_command_line, offer_next
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.people.userinput import shown
@@ -27,10 +27,10 @@ from tmuxmcp.tmux import answerkey, panes, unseen
 from tmuxmcp.tmux.held import taken_error, user_name
 from tmuxmcp.tmux.panes import Typed
 
-LEAST_S = 0.05
+LOOKS_APART_S = 0.05
 """Least time between two looks at what waits in a session, however much it prints."""
 
-LONGEST_LINE = 4095
+TERMINAL_LINE_BYTES = 4095
 """Bytes of a line that a terminal takes (termios(3), MAX_CANON)."""
 
 
@@ -91,7 +91,7 @@ class Answering:
                 if self._ids(session) != before:
                     return
                 await change.wait()
-                await anyio.sleep(LEAST_S)
+                await anyio.sleep(LOOKS_APART_S)
 
     def _ids(self, session: Session) -> list[str]:
         asked = [request.id for request in inputrequests.waiting(session)]
@@ -123,7 +123,7 @@ class Answering:
     async def decided_elsewhere(self, question: Confirmation) -> None:
         """Wait until somebody has answered a question, or it is forgotten."""
         while any(each.id == question.id for each in self.questions()):
-            await anyio.sleep(LOOK_S)
+            await anyio.sleep(ANSWER_LOOK_S)
 
     async def offer_next(self, session_id: str) -> None:
         """Have the key of who is attached to a session be for what waits there now."""
@@ -320,9 +320,9 @@ def _line(text: str, secret: bool) -> bytes:
         raise InvalidArgument("Nothing was typed: it is no text.") from None  # the error would have all of it
     if secret and not data:
         raise NoInput("There is nothing to type.", hint="Nothing was typed; the request waits on.")
-    if len(data) > LONGEST_LINE or any(byte < 0x20 and byte != 0x09 for byte in data) or b"\x7f" in data:
+    if len(data) > TERMINAL_LINE_BYTES or any(byte < 0x20 and byte != 0x09 for byte in data) or b"\x7f" in data:
         raise InvalidArgument(
-            f"Nothing was typed: it has control characters, or more than {LONGEST_LINE} bytes.",
+            f"Nothing was typed: it has control characters, or more than {TERMINAL_LINE_BYTES} bytes.",
             hint="Type it yourself: run the command without --text.",
         )
     return data

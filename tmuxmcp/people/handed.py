@@ -15,7 +15,7 @@ from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.waiting import nextprompt
 
-MOST_COMMANDS = 20
+HANDED_COMMANDS = 20
 """Commands of a person that are told; `list_commands` has the others."""
 
 
@@ -42,8 +42,8 @@ async def tell(session: Session, call: Call) -> r.HandedBack | None:
         since=last.since or None,
         until=last.until,
         reason=cast("r.HandedReason", last.reason),
-        omitted_commands=max(len(ran) - MOST_COMMANDS, 0),
-        commands=[commandresults.row(each) for each in ran[-MOST_COMMANDS:]],
+        omitted_commands=max(len(ran) - HANDED_COMMANDS, 0),
+        commands=[commandresults.row(each) for each in ran[-HANDED_COMMANDS:]],
     )
 
 

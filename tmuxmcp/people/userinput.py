@@ -30,7 +30,7 @@ from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.sanitize import sanitize
 from tmuxmcp.tmux.held import user_name
 
-DIGEST = "request "
+REQUEST_DIGEST = "request "
 """How the digest of a question begins that is a request for input; its id follows."""
 
 
@@ -50,7 +50,7 @@ def taken_up(registry: Registry, asked: q.RequestUserInput, call: Call) -> Waite
     Raises:
         InvalidArgument: its id is that of another request.
     """
-    answered = call.answers.removeprefix(DIGEST) if call.answers.startswith(DIGEST) else ""
+    answered = call.answers.removeprefix(REQUEST_DIGEST) if call.answers.startswith(REQUEST_DIGEST) else ""
     request_id = answered or asked.request_id
     if not request_id:
         return None
@@ -188,12 +188,12 @@ def question(session: Session, request: InputRequest, page_url: str) -> Question
             f"`tmuxmcp page` in a terminal. Or answer there: tmuxmcp answer {request.id}"
         )
         url = f"{page_url}/#session={session.id}&request={request.id}"
-        return Question(message, f"{DIGEST}{request.id}", may_wait=True, url=url)
+        return Question(message, f"{REQUEST_DIGEST}{request.id}", may_wait=True, url=url)
     message = (
         f"An agent asks you to type something into session {session.id}:\n\n    {text}\n\n"
         f"Do that in a terminal, with: tmuxmcp answer {request.id}\nAccept once it is done; decline if it will not be."
     )
-    return Question(message, f"{DIGEST}{request.id}", may_wait=True)
+    return Question(message, f"{REQUEST_DIGEST}{request.id}", may_wait=True)
 
 
 def shown(message: str) -> str:

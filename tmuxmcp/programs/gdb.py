@@ -49,7 +49,7 @@ from tmuxmcp.sessions.session import Session
 
 log = logging.getLogger(__name__)
 
-MOST = 8
+MOST_DEBUGGERS = 8
 """Debuggers of a broker at once."""
 
 OPEN_S = 60.0
@@ -58,16 +58,16 @@ OPEN_S = 60.0
 INTERRUPT_S = 0.2
 """For gdb to take an interruption as a command."""
 
-LOOK_EVERY_S = 0.5
+SESSION_ENDED_LOOK_S = 0.5
 """How soon gdb ends after its session, and a wait when a person takes that."""
 
-KEPT_BYTES = 64 * 1024
+UNTOLD_BYTES = 64 * 1024
 """Of text, and of records, until they are told."""
 
-LONGEST_LINE = 1024 * 1024
+RECORD_BYTES = 1024 * 1024
 """Bytes of a record; a longer one is not told."""
 
-BEGIN = (
+GDB_SETUP = (
     "confirm off",
     "pagination off",
     "auto-load off",  # what lies beside the program is not run
@@ -87,16 +87,16 @@ read -r end <"$1"
 HELD_BY = "gdb"
 """Name of that pipe."""
 
-PLAIN = re.compile(r"[A-Za-z0-9_./:=,+@%-]+")
+UNQUOTED_ARGUMENT = re.compile(r"[A-Za-z0-9_./:=,+@%-]+")
 """Arguments that come through gdb as they are without a shell: it splits at blanks, whatever quotes say."""
 
 MORE_LINES = re.compile(r"(commands|define|document|while|if|actions|python-interactive|pi|(python|py|guile|gu)$)\b")
 """What reads further lines would take the next commands for them."""
 
-QUIT = re.compile(r"(q|quit|exit|-gdb-exit)( .*)?")
+GDB_QUITS = re.compile(r"(q|quit|exit|-gdb-exit)( .*)?")
 """gdb ends without an answer."""
 
-UNKNOWN = "gdb_open starts one. Those of other clients, and of before a restart, are not known."
+NO_SUCH_GDB = "gdb_open starts one. Those of other clients, and of before a restart, are not known."
 
 MakeTerminal = Callable[[q.CreateSession, Call], Awaitable[Session]]
 
@@ -202,7 +202,7 @@ class Debugger:
             ended = self.over.is_set()
             if command and not (sent or ended):
                 raise TimedOut("gdb took no command for so long, so this one was not sent.", hint="Try again later.")
-            if ended and self.answered < token and not QUIT.fullmatch(command):
+            if ended and self.answered < token and not GDB_QUITS.fullmatch(command):
                 raise IoError("gdb has ended and did not answer.", hint="gdb_open starts another one.")
             return self._told(_note(ended, taken, done or self.answered >= token, self.running and not ended))
 
@@ -263,7 +263,7 @@ class Debugger:
                 if not skips:
                     self._take(mi.parse(line.decode("utf-8", "backslashreplace").rstrip("\r")), len(line))
                 skips = False
-            if len(rest) > LONGEST_LINE:
+            if len(rest) > RECORD_BYTES:
                 rest, skips, self._truncated = b"", True, True
             self._heard.set()
         self.over.set()
@@ -281,7 +281,7 @@ class Debugger:
                 return
         stream = record.kind in ("console", "target", "log")
         self._kept[stream] += size
-        if self._kept[stream] > KEPT_BYTES and record.kind not in ("result", "exec"):
+        if self._kept[stream] > UNTOLD_BYTES and record.kind not in ("result", "exec"):
             self._truncated = True
         elif stream:
             self._text.append(record.text)
@@ -292,7 +292,7 @@ class Debugger:
 
     async def _mind_session(self) -> None:
         while not self.session.exited:
-            await anyio.sleep(LOOK_EVERY_S)
+            await anyio.sleep(SESSION_ENDED_LOOK_S)
             await self.session.refresh()
             if self.session.lease:
                 self._heard.set()
@@ -340,7 +340,7 @@ class Debuggers:
         self._open = {each.gdb_id: each for each in self._open.values() if not each.gone.is_set()}
         found = self._open.get(gdb_id)
         if not found or not (call.person or found.caller == call.caller):
-            raise InvalidArgument(f"There is no debugger {gdb_id!r}, or it has ended.", hint=UNKNOWN)
+            raise InvalidArgument(f"There is no debugger {gdb_id!r}, or it has ended.", hint=NO_SUCH_GDB)
         return found
 
     async def _command(self, request: q.GdbCmd, debugger: Debugger) -> r.GdbCmdResult:
@@ -366,8 +366,8 @@ class Debuggers:
         level = await anyio.to_thread.run_sync(self._boundary.level)
         argv = await self._argv(request)
         alive = [each for each in self._open.values() if not each.gone.is_set()]
-        if len(alive) + self._opening >= MOST:
-            raise ResourceLimit(f"{MOST} debuggers are open.", hint="End one with gdb_close.")
+        if len(alive) + self._opening >= MOST_DEBUGGERS:
+            raise ResourceLimit(f"{MOST_DEBUGGERS} debuggers are open.", hint="End one with gdb_close.")
         self._opening += 1
         try:
             session, held = await self._lend(call)
@@ -467,8 +467,8 @@ class Debuggers:
                 hint="Give path, so that gdb starts the program itself.",
             )
         path, core = [await anyio.to_thread.run_sync(self._real, each) for each in (request.path, request.core)]
-        plain = all(PLAIN.fullmatch(each) for each in request.args)
-        begin = [*BEGIN, f"startup-with-shell {'off' if plain else 'on'}"]
+        plain = all(UNQUOTED_ARGUMENT.fullmatch(each) for each in request.args)
+        begin = [*GDB_SETUP, f"startup-with-shell {'off' if plain else 'on'}"]
         argv = ["gdb", "-nx", "-nh", "-q", "--interpreter=mi3"]
         argv += [word for each in begin for word in ("-iex", f"set {each}")]
         argv += [f"--core={core}"] if core else []
@@ -494,7 +494,7 @@ class Debuggers:
 
     async def _close(self, debugger: Debugger) -> None:
         debugger.over.set()
-        with anyio.move_on_after(process.GRACE_S + process.SLACK_S):
+        with anyio.move_on_after(process.TERM_GRACE_S + process.SUPERVISOR_SLACK_S):
             await debugger.gone.wait()
         debugger.let_go()
         await self._end(debugger.session)

@@ -17,10 +17,10 @@ from tmuxmcp.machine import filework
 from tmuxmcp.programs import inside
 from tmuxmcp.sessions.boundary import Boundary
 
-WORK = "tmuxmcp.git.work"
+WORK_MODULE = "tmuxmcp.git.work"
 """The module that is run."""
 
-TIMEOUT_S = 30.0
+GIT_WORK_S = 30.0
 """For a repository that is very large, or made to take for ever."""
 
 ANSWER_ROOM = 8
@@ -49,9 +49,11 @@ async def look(
     async with inside.child(boundary) as (box, temporary):
         asked["temporary"] = temporary
         stdin = json.dumps(asked).encode()
-        ended = await inside.work(box, WORK, stdin, TIMEOUT_S, room, call.progress)
+        ended = await inside.work(box, WORK_MODULE, stdin, GIT_WORK_S, room, call.progress)
     if ended.timed_out:
-        raise TimedOut(f"git did not answer within {TIMEOUT_S:g} s.", hint="Give a path in the repository, or use run.")
+        raise TimedOut(
+            f"git did not answer within {GIT_WORK_S:g} s.", hint="Give a path in the repository, or use run."
+        )
     if ended.stdout.truncated:
         raise ResourceLimit("The answer is too long.", hint="Give a path in the repository.")
     try:

@@ -86,8 +86,8 @@ async def files(boundary: Boundary, work: filework.Work, path: str, *arguments: 
         ended = await process.run(
             program,
             stdin=filework.request(files, work, real, *arguments, data=data),
-            timeout_s=filework.TIMEOUT_S,
-            max_output_bytes=filework.MOST_BYTES,
+            timeout_s=filework.FILE_WORK_S,
+            max_output_bytes=filework.WORK_ANSWER_BYTES,
             progress=no_progress,
         )
     try:

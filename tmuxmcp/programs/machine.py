@@ -27,7 +27,7 @@ from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import InvalidArgument, PolicyDenied, ResourceLimit
 from tmuxmcp.machine import ourselves, output, process
 from tmuxmcp.machine.environment import session_environment
-from tmuxmcp.machine.files import CHUNK, DirectoryEntry, FileId, FilePart, Files
+from tmuxmcp.machine.files import COPY_BYTES, DirectoryEntry, FileId, FilePart, Files
 from tmuxmcp.machine.filework import Work
 from tmuxmcp.machine.limits import rlimits
 from tmuxmcp.programs import git, inside
@@ -206,7 +206,7 @@ class MachineWork:
         """
         if self._settings.sandbox == "none":
             with made.open("rb") as source:
-                pieces = iter(partial(source.read, CHUNK), b"")
+                pieces = iter(partial(source.read, COPY_BYTES), b"")
                 await anyio.to_thread.run_sync(partial(self._files().create, path, pieces, reserved=reserved))
         else:
             data = await anyio.to_thread.run_sync(_short_enough, made)

@@ -35,7 +35,7 @@ from tmuxmcp.reading.reading import clamp
 from tmuxmcp.sandbox.sandbox import NO_SANDBOX
 from tmuxmcp.sessions.boundary import Boundary
 
-MOST_OPEN = 4
+MOST_R2 = 4
 
 INSTALL = "Install radare2 (https://www.radare.org) or rizin (https://rizin.re)."
 
@@ -99,8 +99,8 @@ class R2:
     async def _start(self, request: q.R2Open, env: Mapping[str, str]) -> r.R2OpenResult:
         if any("\0" in word for word in request.args):
             raise InvalidArgument("An argument cannot hold NUL.", hint="Leave it out.")
-        if len(self._open) + self._starting >= MOST_OPEN:
-            text = f"{MOST_OPEN} are open, which is the most: {', '.join(self._open)}."
+        if len(self._open) + self._starting >= MOST_R2:
+            text = f"{MOST_R2} are open, which is the most: {', '.join(self._open)}."
             raise ResourceLimit(text, hint="End one with r2_close.", limit="r2")
         self._starting += 1
         try:
@@ -111,7 +111,7 @@ class R2:
                     await anyio.to_thread.run_sync(inside.reached, self._boundary, list(writable), request.path, False)
                     box, _ = await stack.enter_async_context(inside.child(self._boundary))
                 name, executable = _program(env["PATH"])
-                argv = [name, *pipe.OPTIONS, *request.args, path]
+                argv = [name, *pipe.R2_OPTIONS, *request.args, path]
                 program = process.Program(
                     executable, argv, {**env, **box.env}, os.path.dirname(path), box=box, code=str(launch.PACKAGE)
                 )

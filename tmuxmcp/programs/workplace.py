@@ -16,7 +16,7 @@ from tmuxmcp.errors import IoError
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import locks
 
-TRIES = 10
+DIRECTORY_TRIES = 10
 """Another broker that tidies up may take a new directory before it is locked."""
 
 
@@ -46,7 +46,7 @@ def workplace(above: Path) -> Iterator[Workplace]:
     """
     above.mkdir(mode=0o700, exist_ok=True)
     _sweep(above)
-    for _ in range(TRIES):
+    for _ in range(DIRECTORY_TRIES):
         place = Workplace(above / secrets.token_hex(8))
         place.path.mkdir(mode=0o700)
         with _locked(place.path) as ours:

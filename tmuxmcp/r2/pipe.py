@@ -24,13 +24,13 @@ from tmuxmcp.machine.output import PIPE_BYTES, HeadAndTail
 PROGRAMS = {"radare2": "?e", "rizin": "echo"}
 """Names in the order in which they are looked for, and the command of each that prints a word."""
 
-OPTIONS = ("-q0", "-N", "-e", "scr.color=0", "-e", "scr.prompt=false", "-e", "scr.interactive=false")
+R2_OPTIONS = ("-q0", "-N", "-e", "scr.color=0", "-e", "scr.prompt=false", "-e", "scr.interactive=false")
 """Speak the protocol; read no file of the user's; run no script that lies beside the file (it would ask first)."""
 
 MOST_COMMAND = 4000
 """Bytes of a command: radare2 cuts a line of 4,096."""
 
-MOST_SAID = 4096
+R2_SAID_BYTES = 4096
 """Bytes kept of standard error for one command."""
 
 MOST_STALE = 1024 * 1024
@@ -64,7 +64,7 @@ class Pipe:
         Raises:
             IoError: it has ended.
         """
-        stale, said = HeadAndTail(0), HeadAndTail(MOST_SAID)
+        stale, said = HeadAndTail(0), HeadAndTail(R2_SAID_BYTES)
         for fd in (self._child.stdout, self._child.stderr):
             _take(fd, stale if command else said)
         word = secrets.token_hex(16)
@@ -75,7 +75,7 @@ class Pipe:
             answer = await self._read(f"\0{word}\n\0".encode(), most)
             tasks.cancel_scope.cancel()
         _take(self._child.stderr, said)
-        text = (said.text(cut_off=True) or said.pieces(MOST_SAID)[0].decode(errors="replace")).strip()
+        text = (said.text(cut_off=True) or said.pieces(R2_SAID_BYTES)[0].decode(errors="replace")).strip()
         if answer is None:
             raise IoError(f"{self.name} has ended{f': {said.last_line()}' if text else ''}.", hint="Use r2_open again.")
         return R2Answer(*answer, text)

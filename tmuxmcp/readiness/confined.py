@@ -6,7 +6,7 @@ import os
 
 from tmuxmcp.machine import proc
 
-NAMESPACES = ("mnt", "user", "pid", "net", "ipc", "uts", "cgroup")
+NAMESPACE_FILES = ("mnt", "user", "pid", "net", "ipc", "uts", "cgroup")
 
 FLAGS = ("NoNewPrivs", "Seccomp", "Seccomp_filters")
 """Of `status`: what a sandbox that leaves no other trace has set.
@@ -23,7 +23,7 @@ def more_than_we(pid: int) -> bool:
     """
     it, we = f"/proc/{pid}", "/proc/self"
     try:
-        if any(os.readlink(f"{it}/ns/{each}") != os.readlink(f"{we}/ns/{each}") for each in NAMESPACES):
+        if any(os.readlink(f"{it}/ns/{each}") != os.readlink(f"{we}/ns/{each}") for each in NAMESPACE_FILES):
             return True
         if os.readlink(f"{it}/root") != os.readlink(f"{we}/root"):
             return True

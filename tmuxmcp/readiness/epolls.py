@@ -12,14 +12,14 @@ from contextlib import suppress
 INPUT = 0x001 | 0x040
 """EPOLLIN, and EPOLLRDNORM, which says the same."""
 
-MOST_NESTED = 5
+NESTED_EPOLLS = 5
 """The kernel refuses deeper nests."""
 
-MOST_FILES = 4096
+WATCHED_FILES = 4096
 """So many of one set are looked at."""
 
 
-def asked(pid: int, fd: int, depth: int = MOST_NESTED) -> list[int]:
+def asked(pid: int, fd: int, depth: int = NESTED_EPOLLS) -> list[int]:
     """The descriptors from which a process's set `fd`, or one within it, is to be told of input.
 
     Raises:
@@ -27,7 +27,7 @@ def asked(pid: int, fd: int, depth: int = MOST_NESTED) -> list[int]:
     """
     with open(f"/proc/{pid}/fdinfo/{fd}") as file:
         # `tfd:        0 events:       19 data: ...`
-        rows = [line.split() for line in file if line.startswith("tfd:")][:MOST_FILES]
+        rows = [line.split() for line in file if line.startswith("tfd:")][:WATCHED_FILES]
     found: list[int] = []
     for row in rows:
         target, events = int(row[1]), int(row[3], 16)

@@ -13,7 +13,7 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import proc
 from tmuxmcp.readiness.kernel import MANY_IN_ONE, KernelFacts, Process, Waiting, judge
 
-NAMES = {
+SHELL_KINDS = {
     "bash": "bash",
     "rbash": "bash",
     "zsh": "zsh",
@@ -32,7 +32,7 @@ NAMES = {
 }
 """Names of executable files, and of applets, and the kind of shell that each is."""
 
-LINES = frozenset({"bash", "zsh", "dash", "mksh", "ksh93"})
+LINE_READERS = frozenset({"bash", "zsh", "dash", "mksh", "ksh93"})
 """Kinds that read whole lines at their prompt: dash always, the others with their line editor switched off."""
 
 _VALUED = {
@@ -119,7 +119,7 @@ def _front(facts: KernelFacts, process: Process, waiting: Waiting, terminal: int
         return NoFront(f"a subshell of `{title}`, ( ... ), waits for input", is_shell=True, certain=True)
     if waiting is Waiting.SECRET:
         return NoFront(f"`{title}` waits for a line that is not shown", is_shell=True, certain=True)
-    if facts.canonical and (kind not in LINES or not facts.echo):
+    if facts.canonical and (kind not in LINE_READERS or not facts.echo):
         why = f"`{title}` waits for a line, as it does not at its prompt"
         return NoFront(why, is_shell=True, certain=kind == "ash")
     if not facts.canonical and (kind == "dash" or facts.echo):
@@ -131,7 +131,7 @@ def _kind(pid: int, words: list[str]) -> tuple[str, str, tuple[str, ...], list[s
     """What kind of shell a process is (empty: none), how it was called, as which applet, and its arguments."""
     file = os.path.basename(os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)"))
     if file not in MANY_IN_ONE:
-        return NAMES.get(file, ""), file, (), words[1:]
+        return SHELL_KINDS.get(file, ""), file, (), words[1:]
     called = os.path.basename(words[0]).removeprefix("-")
     applet = (words[1],) if called in MANY_IN_ONE else ()
     name = applet[0] if applet else called

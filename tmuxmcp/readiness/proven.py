@@ -24,13 +24,13 @@ from tmuxmcp.machine import proc
 from tmuxmcp.readiness.front import Front
 from tmuxmcp.readiness.stack import Stack, stack_of
 
-LONGEST_S = 3.0
+PROOF_S = 3.0
 """How long one such shell may take; 0.1 is usual."""
 
-SYSTEM = ("/usr/", "/bin/", "/nix/store/", "/gnu/store/")
+SYSTEM_PROGRAMS = ("/usr/", "/bin/", "/nix/store/", "/gnu/store/")
 """Where programs lie that are the system's own."""
 
-AGAIN_S = 60.0
+FAILED_AGAIN_S = 60.0
 """After this time one that did not come to its prompt is tried again."""
 
 MOST_KNOWN = 64
@@ -108,7 +108,7 @@ class Proven:
         async with self._measuring:
             now = time.monotonic()
             known = self._known.get(way)
-            if known is None or (known[0] is None and now - known[1] > AGAIN_S):
+            if known is None or (known[0] is None and now - known[1] > FAILED_AGAIN_S):
                 found = await anyio.to_thread.run_sync(_measure, way, fish, abandon_on_cancel=True)
                 while len(self._known) >= MOST_KNOWN:
                     del self._known[next(iter(self._known))]
@@ -127,7 +127,7 @@ def _ways(front: Front) -> Iterator[_Way]:
     if (found.st_dev, found.st_ino) != (own.st_dev, own.st_ino):
         return  # of another root
     # No other file is run: whoever is in a sandbox could have made it.
-    if own.st_uid != 0 or own.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or not path.startswith(SYSTEM):
+    if own.st_uid != 0 or own.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or not path.startswith(SYSTEM_PROGRAMS):
         return
     file = (own.st_dev, own.st_ino, own.st_mtime_ns)
     environment = _environment(front.pid)
@@ -171,7 +171,7 @@ def _environment(pid: int) -> tuple[tuple[str, str], ...]:
 
 def _measure(way: _Way, fish: bool) -> Stack | None:
     """Start the shell, and see where it waits at several prompts."""
-    deadline = time.monotonic() + LONGEST_S
+    deadline = time.monotonic() + PROOF_S
     own = {"PATH": os.defpath, "HOME": "/dev/null", "PS1": PROMPT, "ENV": "", "HISTFILE": "/dev/null"}
     controller, terminal = os.openpty()
     try:

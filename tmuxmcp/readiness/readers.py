@@ -23,7 +23,7 @@ REST_S = 0.1
 SILENT_S = 1.0
 """After so long it is no longer said that programs work which cannot be seen."""
 
-SOONEST_S, LATEST_S = 0.2, 2.0
+SOONEST_S, SEARCH_LATEST_S = 0.2, 2.0
 """Time between two searches: the longer nothing happens, the rarer."""
 
 SLICE_S = 0.01
@@ -35,7 +35,7 @@ WAITS_FOR_TIME = frozenset({"hrtimer_nanosleep", "do_nanosleep", "nanosleep"})
 MOST_GROUPS = 8
 """So many groups that have the terminal open are remembered."""
 
-MOST_FILES = 1024
+OPEN_FILES = 1024
 """So many open files of one process are looked at."""
 
 
@@ -90,7 +90,7 @@ class Readers:
                 if time.thread_time() - began > SLICE_S:
                     break
             else:
-                search.due = now + min(max(SOONEST_S, (now - search.since) / 4), LATEST_S)
+                search.due = now + min(max(SOONEST_S, (now - search.since) / 4), SEARCH_LATEST_S)
                 search.going = None
             found = _at_terminal(search.groups, terminal)
         if found:
@@ -137,7 +137,7 @@ def _has_open(pid: int, terminal: os.stat_result) -> bool:
     Raises:
         OSError: that is not ours to see.
     """
-    for name in os.listdir(f"/proc/{pid}/fd")[:MOST_FILES]:
+    for name in os.listdir(f"/proc/{pid}/fd")[:OPEN_FILES]:
         with suppress(FileNotFoundError):
             opened = os.stat(f"/proc/{pid}/fd/{name}")
             if (opened.st_rdev, opened.st_dev) == (terminal.st_rdev, terminal.st_dev):

@@ -18,7 +18,7 @@ from tmuxmcp.machine import proc
 DEEPEST_BYTES = 256 * 1024
 """Of a stack that is looked at: a shell that is deeper is not at its prompt."""
 
-SHARED = 0.7
+SHARED_ADDRESSES = 0.7
 """How many of a proven prompt's return addresses another stack of the same depth must have.
 
 The rest is left over from calls that have returned. Prompts were measured to have 85-100 %, other places 15-55 %.
@@ -53,7 +53,7 @@ class Stack:
             return False
         if not self.is_known or self.call != other.call:
             return None
-        return len(self.returns & other.returns) >= SHARED * len(self.returns) or None
+        return len(self.returns & other.returns) >= SHARED_ADDRESSES * len(self.returns) or None
 
 
 def stack_of(pid: int) -> Stack | None:

@@ -32,22 +32,22 @@ OLD_S = 0.25
 REFUSED_S = 2.0
 """After so long, one is asked again that gave no answer."""
 
-ANSWERS_S = 1.0
+INNER_ANSWER_S = 1.0
 """A tmux that does not answer within this time gives none."""
 
-RESTS_S = 0.008
+SERVER_RESTS_S = 0.008
 """So long a server is given to come to rest after an answer; two looks at it tell."""
 
-MOST_THREADS = 64
+SERVER_MOST_THREADS = 64
 """So many threads of a process are looked at."""
 
-MOST_BYTES = 65536
+INNER_ANSWER_BYTES = 65536
 """An answer is not longer: some 50 bytes a client."""
 
-OPTIONS = "2c:CDdf:lL:NqS:T:uUvV"
+TMUX_OPTIONS = "2c:CDdf:lL:NqS:T:uUvV"
 """What may stand before tmux's command (tmux(1))."""
 
-FORM = "#{client_pid} #{pane_tty} #{pane_pid} #{pid} #{pane_in_mode} #{client_readonly} #{client_key_table}"
+CLIENT_FORM = "#{client_pid} #{pane_tty} #{pane_pid} #{pid} #{pane_in_mode} #{client_readonly} #{client_key_table}"
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def wakes_at_rest(pid: int) -> int | None:
     """How often the threads of a process have gone to sleep; None: one of them does not sleep."""
     count = 0
     try:
-        for thread in proc.threads(pid)[:MOST_THREADS]:
+        for thread in proc.threads(pid)[:SERVER_MOST_THREADS]:
             path = f"/proc/{pid}/task/{thread}"
             if proc.stat(path).state not in "SI":
                 return None
@@ -138,7 +138,7 @@ def wakes_at_rest(pid: int) -> int | None:
 async def _at_rest(shown: Shown) -> None:
     """Let a tmux server see that who asked it has gone: until then it seems to pass something on."""
     before = None
-    while shown.server and shown.age_s < RESTS_S:
+    while shown.server and shown.age_s < SERVER_RESTS_S:
         now = wakes_at_rest(shown.server)
         if now is not None and now == before:
             break
@@ -162,7 +162,7 @@ def _client(pid: int, born_s: float) -> Client | None:
 
 def _socket(pid: int, user: int) -> str:
     """The socket of its server, as tmux finds it: by -S, -L, TMUX or the user."""
-    options = dict(getopt.getopt(proc.words(pid)[1:], OPTIONS)[0])
+    options = dict(getopt.getopt(proc.words(pid)[1:], TMUX_OPTIONS)[0])
     pairs = (os.fsdecode(each).partition("=") for each in proc.environment(pid))
     variables = {name: value for name, _, value in pairs}
     if "-S" in options:
@@ -176,7 +176,7 @@ async def _rows(client: Client) -> str:
     """What that tmux says of its clients."""
     other = {"user": client.user, "group": client.group, "extra_groups": client.groups}
     process = await anyio.open_process(
-        [client.program, "-S", client.socket, "list-clients", "-F", FORM],
+        [client.program, "-S", client.socket, "list-clients", "-F", CLIENT_FORM],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -187,11 +187,11 @@ async def _rows(client: Client) -> str:
     said, ended = b"", False
     async with process:
         try:
-            with anyio.move_on_after(ANSWERS_S), suppress(anyio.EndOfStream, anyio.ClosedResourceError):
+            with anyio.move_on_after(INNER_ANSWER_S), suppress(anyio.EndOfStream, anyio.ClosedResourceError):
                 assert process.stdout
-                while len(said) < MOST_BYTES:
+                while len(said) < INNER_ANSWER_BYTES:
                     said += await process.stdout.receive()
-            with anyio.move_on_after(ANSWERS_S):
+            with anyio.move_on_after(INNER_ANSWER_S):
                 ended = await process.wait() is not None
         finally:
             if not ended:

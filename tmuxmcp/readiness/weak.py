@@ -12,7 +12,7 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness.kernel import POLLING, KernelFacts, Process, Verdict, Waiting, descends
 from tmuxmcp.terminal.prompts import may_be_prompt
 
-HOLD_S = 1.0
+NEW_LINE_S = 1.0
 """So long it is waited for a new last line, while nothing is printed."""
 
 QUESTION_S = 0.15

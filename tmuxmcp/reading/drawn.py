@@ -17,7 +17,7 @@ from tmuxmcp.terminal.plain import begun_full_screen
 from tmuxmcp.terminal.sanitize import sanitize
 from tmuxmcp.waiting.wait import DRAWN
 
-REBUILT_BYTES = 1 << 20
+DRAWN_ANEW_BYTES = 1 << 20
 """Raw bytes that a program which did not leave its screen may have drawn, for that to be drawn anew (1 s of work)."""
 
 LEAST_BEFORE = 200
@@ -72,7 +72,7 @@ async def _drawn_now(session: Session) -> Shown | None:
 
 def _begun(session: Session, ran: Ran) -> int | None:
     """Where in its output a command began to draw the screen that it has not left; None: not in what is looked at."""
-    start = max(ran.start, ran.end - REBUILT_BYTES, session.log.head())
+    start = max(ran.start, ran.end - DRAWN_ANEW_BYTES, session.log.head())
     data = session.log.read(start, max(ran.end - start, 0))
     begun = begun_full_screen(data)
     return start + begun if begun < len(data) else None

@@ -14,7 +14,7 @@ from tmuxmcp.reading import facts
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 
-MOST_DESTROYED = 20
+LISTED_DESTROYED = 20
 """Destroyed sessions that are listed, the newest."""
 
 PLACE = re.compile(r"([01])/(.{0,40})/([A-Za-z0-9_-]{1,64})", re.DOTALL)
@@ -46,7 +46,7 @@ class Listing:
             await self._registry.look_again()
             every, unlisted = list(self._registry.sessions.values()), 0
             if request.include_exited:
-                destroyed, unlisted = self._registry.destroyed(MOST_DESTROYED)
+                destroyed, unlisted = self._registry.destroyed(LISTED_DESTROYED)
                 every += destroyed
             else:
                 every = [each for each in every if not each.exited]

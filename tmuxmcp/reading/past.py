@@ -14,11 +14,11 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.reading import views
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.past import screen_at
-from tmuxmcp.sessions.screens import NOTHING, Shown
+from tmuxmcp.sessions.screens import NOTHING_SHOWN, Shown
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.doubts import Doubt
 from tmuxmcp.terminal.render import sgr
-from tmuxmcp.terminal.snapshot import PLAIN, Cells, Snapshot, runs
+from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Cells, Snapshot, runs
 from tmuxmcp.waiting import nextprompt
 
 
@@ -176,7 +176,7 @@ async def last_shown(session: Session) -> tuple[Shown, str, bool]:
     try:
         snapshot = await screen_at(session, session.log.size())
     except (NotRetained, TimedOut, IoError) as error:
-        return NOTHING, f"What its terminal showed last cannot be told: {error.message}", True
+        return NOTHING_SHOWN, f"What its terminal showed last cannot be told: {error.message}", True
     return shown_of(snapshot), REBUILT, snapshot.approximate
 
 
@@ -189,8 +189,8 @@ def shown_of(snapshot: Snapshot) -> Shown:
 
 
 def _line(row: Cells) -> str:
-    made, before = [], PLAIN
+    made, before = [], PLAIN_STYLE
     for run_ in runs(row):
         made += [sgr(before, run_.style), run_.text]
         before = run_.style
-    return "".join([*made, sgr(before, PLAIN)])
+    return "".join([*made, sgr(before, PLAIN_STYLE)])

@@ -19,7 +19,7 @@ from tmuxmcp.reading.views import ViewText
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry
-from tmuxmcp.sessions.screens import NOTHING, Change, Screens, Shown, change, shown_by
+from tmuxmcp.sessions.screens import NOTHING_SHOWN, Change, Screens, Shown, change, shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.waiting import nextprompt
@@ -99,7 +99,7 @@ class Reading:
         if wait.want != "changed":
             return
         seen = "" if now else _screen_id(asked) or self.screens.last(session.id, call.caller)
-        wait.screen_id = seen or (await shown_by(session) or NOTHING).id
+        wait.screen_id = seen or (await shown_by(session) or NOTHING_SHOWN).id
 
     async def waited(self, session: Session, asked: ReadRequest, wait: Wait, call: Call) -> r.ReadResult:
         """Wait, and read."""

@@ -19,15 +19,15 @@ from tmuxmcp.reading.reading import title_of
 from tmuxmcp.record import generations
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.sessions import commandresults, inputrequests
-from tmuxmcp.sessions.registry import ID, Registry
+from tmuxmcp.sessions.registry import SESSION_ID, Registry
 from tmuxmcp.sessions.screens import Shown, shown_by
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.cursorshape import LONGEST, last_shape
+from tmuxmcp.terminal.cursorshape import LONGEST_SEQUENCE, last_shape
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.held import Lease, user_name
 
-MOST_DESTROYED = 50
+TABLE_DESTROYED = 50
 """Sessions that were destroyed of which is told, the newest."""
 
 
@@ -39,7 +39,7 @@ SHAPE_BYTES = 256 * 1024
 """So much of the output between two looks is looked through for the cursor's shape."""
 
 
-LONGEST_LINE = 1 << 16
+ENDED_LINE_BYTES = 1 << 16
 """Bytes of a line, of which the end is looked for."""
 
 
@@ -94,7 +94,7 @@ class ShapeSeen:
         if session.meta.created_at != self._made:  # another one has its name now
             self._made, self._read_to, self._shape = session.meta.created_at, 0, "block"
         size = session.log.size()
-        begin = max(self._read_to - LONGEST, size - SHAPE_BYTES, 0)
+        begin = max(self._read_to - LONGEST_SEQUENCE, size - SHAPE_BYTES, 0)
         self._shape = last_shape(session.log.read(begin, size - begin)) or self._shape
         self._read_to = size
         return self._shape
@@ -141,7 +141,7 @@ class Seeing:
 
     def destroyed(self) -> list[str]:
         """The sessions that were destroyed last."""
-        found, _ = self._registry.destroyed(MOST_DESTROYED)
+        found, _ = self._registry.destroyed(TABLE_DESTROYED)
         self._destroyed = {session.id: session for session in found}
         return list(self._destroyed)
 
@@ -226,7 +226,7 @@ class Seeing:
 
     def generations(self, session_id: str) -> list[Generation]:
         """The sessions of a name of which something is kept, the oldest first."""
-        if not ID.match(session_id):
+        if not SESSION_ID.match(session_id):
             return []
         state_dir = self._registry.state_dir
         metas = {
@@ -238,7 +238,7 @@ class Seeing:
 
 def _behind_line(session: Session, offset: int, size: int) -> int:
     offset = min(max(offset, 0), size)
-    line, newline, _ = session.log.read(offset, min(LONGEST_LINE, size - offset)).partition(b"\n")
+    line, newline, _ = session.log.read(offset, min(ENDED_LINE_BYTES, size - offset)).partition(b"\n")
     return offset + len(line) + len(newline)
 
 

@@ -26,9 +26,9 @@ from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.terminal.snapshot import Snapshot, from_data, to_data
 
-FORM = b"tmuxmcp screens 1\n"
+FILE_BEGINS = b"tmuxmcp screens 1\n"
 
-SHARE, LEAST_BYTES = 20, 128 * 1024
+LOG_SHARE, LEAST_BYTES = 20, 128 * 1024
 """The file may take a twentieth of the log that is kept, and so much of a short one."""
 
 MOST_PACKED = 4 << 20
@@ -130,11 +130,11 @@ class Checkpoints:
             room = self._room()
             if end + _HEAD.size + len(value) > room:
                 return self._anew(fd, records, (kind, offset, value, cost_ms, happened), room)
-            os.ftruncate(fd, max(end, len(FORM)))
+            os.ftruncate(fd, max(end, len(FILE_BEGINS)))
             if not end:
-                os.pwrite(fd, FORM, 0)
+                os.pwrite(fd, FILE_BEGINS, 0)
             data = _record(kind, offset, value, cost_ms, happened)
-            return os.pwrite(fd, data, max(end, len(FORM))) == len(data)
+            return os.pwrite(fd, data, max(end, len(FILE_BEGINS))) == len(data)
         return False
 
     def thin(self) -> None:
@@ -148,7 +148,7 @@ class Checkpoints:
 
     def _room(self) -> int:
         log = RawLog(self._directory)
-        return max((log.size() - log.head()) // SHARE, LEAST_BYTES)
+        return max((log.size() - log.head()) // LOG_SHARE, LEAST_BYTES)
 
     def _anew(
         self, fd: int, records: list[ScreenRecord], new: tuple[RecordKind, int, bytes, int, int], room: int
@@ -158,7 +158,7 @@ class Checkpoints:
         kept = self._chosen(records)
         while kept and _size(kept) + len(data) > room:
             kept = _without_least(kept)
-        if len(FORM) + len(data) > room:
+        if len(FILE_BEGINS) + len(data) > room:
             return False
         self._write(fd, kept, data)
         return True
@@ -175,7 +175,7 @@ class Checkpoints:
         new = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(new, "wb") as file:
-                file.write(FORM)
+                file.write(FILE_BEGINS)
                 for each in kept:
                     value = os.pread(fd, each.size, each.position)
                     file.write(_record(each.kind, each.offset, value, each.cost_ms, each.happened))
@@ -192,17 +192,17 @@ class Checkpoints:
         fd = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             held = take(fd) and os.fstat(fd).st_ino == os.stat(self._path).st_ino  # not replaced meanwhile
-            form = os.pread(fd, len(FORM), 0)
-            yield fd if held and (form == FORM or FORM.startswith(form)) else -1
+            form = os.pread(fd, len(FILE_BEGINS), 0)
+            yield fd if held and (form == FILE_BEGINS or FILE_BEGINS.startswith(form)) else -1
         finally:
             os.close(fd)
 
 
 def _records(fd: int, size: int) -> tuple[list[ScreenRecord], int]:
     """All whole records of a file, and where they end; 0: there is nothing."""
-    if os.pread(fd, len(FORM), 0) != FORM:
+    if os.pread(fd, len(FILE_BEGINS), 0) != FILE_BEGINS:
         return [], 0
-    found, at = [], len(FORM)
+    found, at = [], len(FILE_BEGINS)
     while at + _HEAD.size <= size:
         checksum, length, offset, cost_ms, happened, kind = _HEAD.unpack(os.pread(fd, _HEAD.size, at))
         begin = at + _HEAD.size
@@ -219,7 +219,7 @@ def _record(kind: RecordKind, offset: int, value: bytes, cost_ms: int, happened:
 
 
 def _size(records: Sequence[ScreenRecord]) -> int:
-    return len(FORM) + sum(_HEAD.size + each.size for each in records)
+    return len(FILE_BEGINS) + sum(_HEAD.size + each.size for each in records)
 
 
 def _joined(records: list[ScreenRecord]) -> list[ScreenRecord]:

@@ -24,13 +24,13 @@ from tmuxmcp.machine.locks import take
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.terminal.proofs import Promise, hash_of
 
-LIMIT_BYTES = 256 * 1024
+COMMANDS_FILE_BYTES = 256 * 1024
 """Bytes of one of the two files, which hold several hundred commands at least."""
 
-MOST_TYPED = 256
+MOST_INPUTS = 256
 """Inputs that are remembered: more than are typed between two looks at the commands."""
 
-HEAD_BYTES = 100
+FILE_HEAD_BYTES = 100
 """Bytes at the beginning of a file by which it is told from another one."""
 
 By = Literal["agent", "person", "other"]
@@ -96,7 +96,7 @@ class CommandFile:
         self.ended: dict[int, EndedCommand] = {}
         self.numbers: list[int] = []
         """Of all these, rising."""
-        self.typed: deque[TypedInput] = deque(maxlen=MOST_TYPED)
+        self.typed: deque[TypedInput] = deque(maxlen=MOST_INPUTS)
         """Newest last."""
         self.forgotten = 0
         """How many ended before those."""
@@ -151,7 +151,7 @@ class CommandFile:
                 self.read_on()
                 new = [each for each in commands if not self.has(each.number, each.exit_code, each.end)]
                 os.write(fd, b"".join(_line(vars(each)) for each in new))
-                if os.fstat(fd).st_size > LIMIT_BYTES:
+                if os.fstat(fd).st_size > COMMANDS_FILE_BYTES:
                     self._turn_over()
         except OSError:
             return False
@@ -191,7 +191,7 @@ class CommandFile:
         with self._open() as fd:
             os.write(fd, line)
             in_use = _is_at(fd, self._path)
-            if in_use and os.fstat(fd).st_size > LIMIT_BYTES and take(fd):
+            if in_use and os.fstat(fd).st_size > COMMANDS_FILE_BYTES and take(fd):
                 self._turn_over()
             return in_use
 
@@ -200,7 +200,7 @@ class CommandFile:
         self.read_on()
         lines = _lines(self._path, 0).splitlines(keepends=True)
         commands = [line for line in lines if line.startswith(b'{"number"')]
-        if sum(map(len, commands)) < LIMIT_BYTES / 2:
+        if sum(map(len, commands)) < COMMANDS_FILE_BYTES / 2:
             self._leave_out_inputs(commands, [line for line in lines if line.startswith(b'{"typed"')])
             return
         kept = {values["number"] for values in _values(b"".join(commands)) if "number" in values}
@@ -212,7 +212,7 @@ class CommandFile:
 
     def _leave_out_inputs(self, commands: list[bytes], typed: list[bytes]) -> None:
         """Keep the commands, and of what was typed the newest."""
-        room, first = LIMIT_BYTES // 4, len(typed)
+        room, first = COMMANDS_FILE_BYTES // 4, len(typed)
         while first and len(typed[first - 1]) <= room:
             first -= 1
             room -= len(typed[first])
@@ -281,7 +281,7 @@ def _head(path: Path) -> bytes:
     """How a file begins: its first line, or as much of that as tells it from others."""
     try:
         with path.open("rb") as file:
-            return file.readline(HEAD_BYTES)
+            return file.readline(FILE_HEAD_BYTES)
     except OSError:
         return b""
 

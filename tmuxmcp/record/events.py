@@ -28,10 +28,10 @@ from tmuxmcp.record.formats import is_newer, numbered
 FORMAT = 1
 """The newest format of a line that is known here."""
 
-LIMIT_BYTES = 1 << 20
+EVENTS_FILE_BYTES = 1 << 20
 """Bytes of `events.jsonl`; of what comes after that only gaps, leases, input requests and sizes are written down."""
 
-SIZES_LIMIT_BYTES = 2 * LIMIT_BYTES
+SIZES_LIMIT_BYTES = 2 * EVENTS_FILE_BYTES
 """The same for changes of size: the first one after that says that no size is known any more."""
 
 ALONE_S = 1.0
@@ -358,7 +358,7 @@ class Events:
 
     def _fitting(self, event: Event, size: int) -> Event | None:
         """What is written down of an event in a file of this size; None: nothing."""
-        if size < LIMIT_BYTES or isinstance(event, _ALWAYS):
+        if size < EVENTS_FILE_BYTES or isinstance(event, _ALWAYS):
             return event
         if not isinstance(event, Resized | SizeUnknown):
             return None

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import count
 
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.record.log import PIECE, RawLog
+from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
 from tmuxmcp.record.place import Place, Places
 from tmuxmcp.terminal.plain import PlainText, ends_full_screen, plain
 from tmuxmcp.terminal.render import shortened
@@ -23,7 +23,7 @@ WHOLE = 2 * 1024 * 1024
 SCROLLBACK_BYTES = 16 * 1024 * 1024
 """Raw bytes, from the end, in which lines of scrollback are looked for."""
 
-AGAIN = 5
+MOST_REREADS = 5
 """How often a stretch is read again when its head goes while it is read: a flood into a small log."""
 
 WINDOW = 64
@@ -94,7 +94,7 @@ class LogReader:
 
     def _while_kept(self, start: int, make: Callable[[], Excerpt]) -> Excerpt:
         """Make it again when the log gave its head back meanwhile: what was read from there is nothing."""
-        for _ in range(AGAIN):
+        for _ in range(MOST_REREADS):
             excerpt = make()
             if self.log.head() <= max(start, excerpt.lost_before):
                 break
@@ -172,7 +172,7 @@ class LogReader:
         start, found = end, 0
         pieces: list[bytes] = []
         while start > limit and found < newlines:
-            begin = max(start - PIECE, limit)
+            begin = max(start - LOG_READ_BYTES, limit)
             piece = self.log.read(begin, start - begin)
             if not piece:
                 break

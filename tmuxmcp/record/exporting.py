@@ -34,10 +34,10 @@ from tmuxmcp.terminal.logtext import as_ansi, as_txt
 from tmuxmcp.terminal.pacing import paced
 from tmuxmcp.terminal.snapshot import Snapshot, from_data, to_data
 
-MOST_BYTES = 1 << 30
+EXPORT_BYTES = 1 << 30
 """Of a file: four times as much as a log keeps by its default."""
 
-ROOM = 4096
+LAST_LINES_BYTES = 4096
 """Bytes that are kept free in a file that is about to be full: for its last lines."""
 
 WIDEST = 6
@@ -157,7 +157,7 @@ class Export:
         """Give the file, a piece at a time.
 
         Raises:
-            ResourceLimit: it is longer than `MOST_BYTES`.
+            ResourceLimit: it is longer than `EXPORT_BYTES`.
         """
         full_at = self._options.full_at
         for piece in self._format.write(self._film, self._wound):
@@ -165,8 +165,8 @@ class Export:
                 self._truncated = True
                 return
             self._bytes += len(piece)
-            if self._bytes > MOST_BYTES:
-                text = f"The file would have more than {MOST_BYTES:,} bytes."
+            if self._bytes > EXPORT_BYTES:
+                text = f"The file would have more than {EXPORT_BYTES:,} bytes."
                 raise ResourceLimit(text, hint="Export a shorter stretch.")
             yield piece
 
@@ -174,7 +174,10 @@ class Export:
         """The moments that a file has room for, and a last one that says so if those are not all."""
         for each in moments:
             size = len(each.data) if isinstance(each, Printed | Typed) else 0
-            if self._options.full_at is not None and self._bytes + size * WIDEST + ROOM > self._options.full_at:
+            if (
+                self._options.full_at is not None
+                and self._bytes + size * WIDEST + LAST_LINES_BYTES > self._options.full_at
+            ):
                 self._truncated = True
                 yield Marked(each.ms, f"the recording ends here: its file may have {self._options.full_at:,} bytes")
                 return

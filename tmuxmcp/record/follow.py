@@ -12,7 +12,7 @@ from tmuxmcp.contract.follow import Gap, Output, Resize
 from tmuxmcp.record import events
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Events, Resized
-from tmuxmcp.record.log import PIECE, RawLog
+from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
 
 FileEvent = Output | Gap | Resize
 
@@ -53,7 +53,7 @@ class FileFollower:
         except OSError:
             return 0
 
-    def read(self, most: int = PIECE) -> list[FileEvent]:
+    def read(self, most: int = LOG_READ_BYTES) -> list[FileEvent]:
         """Give what comes next, at most so many bytes of it; nothing when everything was given."""
         size = self._log.size()  # first: a gap is written down before what is printed after it
         found: list[FileEvent] = [*self._reached()]

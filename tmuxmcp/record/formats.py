@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-KEY = "format"
+FORMAT_KEY = "format"
 
 
 def read_values(path: Path) -> dict[str, Any]:
@@ -27,10 +27,10 @@ def read_values(path: Path) -> dict[str, Any]:
 
 def is_newer(values: dict[str, Any], known: int) -> bool:
     """Whether values are of a format above the one that is known here."""
-    number = values.get(KEY, 1)
+    number = values.get(FORMAT_KEY, 1)
     return not isinstance(number, int) or number > known
 
 
 def numbered(known: int) -> dict[str, int]:
     """What a writer of this format puts beside its values."""
-    return {KEY: known} if known > 1 else {}
+    return {FORMAT_KEY: known} if known > 1 else {}

@@ -6,13 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tmuxmcp.contract.times import seconds_of
+from tmuxmcp.contract.words import PAUSE
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.events import GivenBack, Taken
 
-PAUSE = "pause"
-"""By whom a session is held that was paused."""
-
-CLOCK_S = 1.0
+TMUX_TIME_S = 1.0
 """How exactly tmux tells the time of a give-back that no broker did."""
 
 
@@ -44,7 +42,7 @@ class Holding:
         else:
             begins = since_s is not None and began_s is not None and began_s >= since_s
         ends = self.end is None or start <= self.end
-        late = until_s is not None and began_s is not None and began_s > until_s + CLOCK_S
+        late = until_s is not None and began_s is not None and began_s > until_s + TMUX_TIME_S
         return begins and ends and not late
 
 

@@ -26,12 +26,12 @@ from tmuxmcp.record.formats import numbered, read_values
 FORMAT = 1
 """The newest format of both files that is known here."""
 
-ID = re.compile(r"[A-Za-z0-9_-]{8,64}\Z")
+REQUEST_ID = re.compile(r"[A-Za-z0-9_-]{8,64}\Z")
 
-MOST_OPEN = 16
+OPEN_REQUESTS = 16
 """Requests of one session that wait for a person at once."""
 
-MOST_KEPT = 64
+KEPT_REQUESTS = 64
 """Requests of one session of which it is known what became of them."""
 
 Became = Literal["done", "declined", "timeout", "withdrawn", "exited"]
@@ -85,9 +85,9 @@ class InputRequests:
             ResourceLimit: too many wait.
             IoError
         """
-        if len(self.open()) >= MOST_OPEN:
+        if len(self.open()) >= OPEN_REQUESTS:
             raise ResourceLimit(
-                f"{MOST_OPEN} requests of this session wait for a person already.",
+                f"{OPEN_REQUESTS} requests of this session wait for a person already.",
                 hint="Wait for one of them: give its request_id.",
                 limit="requests",
             )
@@ -103,7 +103,7 @@ class InputRequests:
 
     def find(self, request_id: str) -> InputRequest | None:
         """A request by its id, whatever became of it; None: there is none."""
-        return _load(self._path / f"{request_id}.json") if ID.match(request_id) else None
+        return _load(self._path / f"{request_id}.json") if REQUEST_ID.match(request_id) else None
 
     def answer(self, request_id: str) -> RequestAnswer | None:
         """What became of a request; None: it waits."""
@@ -165,7 +165,7 @@ class InputRequests:
     def _forget_old(self) -> None:
         """Remove the oldest of those that are settled."""
         settled = sorted(self._path.glob("*.became"), key=lambda path: path.stat().st_mtime)
-        for path in settled[: max(len(settled) - MOST_KEPT + 1, 0)]:
+        for path in settled[: max(len(settled) - KEPT_REQUESTS + 1, 0)]:
             with suppress(OSError):
                 path.with_suffix(".json").unlink(missing_ok=True)  # first: without it, nothing is asked again
                 path.unlink(missing_ok=True)

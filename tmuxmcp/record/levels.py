@@ -13,8 +13,9 @@ from contextlib import suppress
 from dataclasses import asdict, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from tmuxmcp.contract.words import Where
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
@@ -23,11 +24,8 @@ from tmuxmcp.record.formats import is_newer, numbered, read_values
 FORMAT = 1
 """The newest format of `levels.json` that is known here."""
 
-MOST_LEFT = 32
+ENDED_LEVELS = 32
 """Levels that have ended and are kept."""
-
-Where = Literal["own", "nested", "remote"]
-"""The session's own program; another process of this machine; one that no process here is known to be."""
 
 
 class AdoptionStage(StrEnum):
@@ -138,7 +136,7 @@ class LevelFile:
     def _write(self, levels: Iterable[Level]) -> None:
         kept = [*levels]
         left = [each for each in kept if each.until is not None]
-        gone = {each.nonce for each in left[: max(len(left) - MOST_LEFT, 0)]}
+        gone = {each.nonce for each in left[: max(len(left) - ENDED_LEVELS, 0)]}
         kept = [each for each in kept if each.nonce not in gone]
         values = {**numbered(FORMAT), "levels": [asdict(each) for each in kept]}
         write_atomically(self._path, json.dumps(values), to_disk=True)

@@ -20,7 +20,7 @@ from tmuxmcp.errors import IoError
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.directory import SessionDirectory
 
-PIECE = 1 << 18
+LOG_READ_BYTES = 1 << 18
 """Bytes read at once: large enough for the fast paths of the parsers, small beside the memory budget."""
 
 POLL_S = 0.01
@@ -123,7 +123,7 @@ class RawLog:
     def pieces(self, start: int, end: int) -> Iterator[bytes]:
         """The bytes from `start` to `end`, a piece at a time."""
         while start < end:
-            data = self.read(start, min(PIECE, end - start))
+            data = self.read(start, min(LOG_READ_BYTES, end - start))
             if not data:
                 return
             yield data

@@ -25,9 +25,9 @@ from tmuxmcp.errors import IoError, ResourceLimit
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import locks
 
-ID = re.compile(r"[A-Za-z0-9_-]{8,64}\Z")
+CALL_ID = re.compile(r"[A-Za-z0-9_-]{8,64}\Z")
 
-PERSON = "person"
+PERSON_DIRECTORY = "person"
 """The directory of calls that come with no token: of whoever owns the state directory."""
 
 MOST_WHOLE = 2048
@@ -153,11 +153,11 @@ class NotedCalls:
         Args:
             client: the name of the token that it came with; empty: it came with none.
         """
-        assert ID.match(request_id), "checked before"
+        assert CALL_ID.match(request_id), "checked before"
         return CallFile(self._place(client), request_id)
 
     def _place(self, client: str) -> Path:
-        return self._path / (f"token-{client}" if client else PERSON)
+        return self._path / (f"token-{client}" if client else PERSON_DIRECTORY)
 
     def tidy(self) -> None:
         """Now and then: remove what was kept for long enough, and shorten what is done.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tmuxmcp.terminal.snapshot import Snapshot
 
-MOST_CELLS = 200_000
+PASSED_CELLS = 200_000
 """Of all screens that are kept: a hundred usual ones, of at most 50 MB where each cell is another one."""
 
 APART_S = 0.03
@@ -31,7 +31,7 @@ class Passed:
         before = self._screens.pop(at, None)
         self._screens[at] = screen
         self._cells += _cells(screen) - (_cells(before) if before else 0)
-        while self._cells > MOST_CELLS and self._screens:
+        while self._cells > PASSED_CELLS and self._screens:
             self._cells -= _cells(self._screens.popitem(last=False)[1])
 
     def nearest(self, session: str, begin: int, end: int, happened: Sequence[int]) -> Snapshot | None:

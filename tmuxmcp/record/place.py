@@ -7,12 +7,12 @@ program draws. All of it is found by looking back over a bounded part of the log
 from __future__ import annotations
 
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.record.log import PIECE, RawLog
+from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
 from tmuxmcp.terminal.forward import column_behind
 from tmuxmcp.terminal.plain import first_leave, last_switch, unfinished
-from tmuxmcp.terminal.snapshot import PLAIN, Style
+from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
 
-LINE_BYTES = 4096
+BEGINNING_BYTES = 4096
 """How far back the beginning of a line, of a title or of a sequence is looked for."""
 
 SCREEN_BYTES = 16 * 1024 * 1024
@@ -36,7 +36,7 @@ class Place:
     """The cursor's column."""
     inside: bool = False
     """A full-screen program draws there, and has begun before."""
-    style: Style = PLAIN
+    style: Style = PLAIN_STYLE
     """In which what comes next is printed; known only where it was asked for."""
 
 
@@ -51,7 +51,7 @@ class Places:
 
     def at(self, offset: int, cols: int) -> Place:
         """The place at an offset, in a pane of so many columns."""
-        begin = max(offset - LINE_BYTES, self._log.head())
+        begin = max(offset - BEGINNING_BYTES, self._log.head())
         before = self._log.read(begin, max(offset - begin, 0))
         if not before:
             return Place()
@@ -84,7 +84,7 @@ class Places:
         begin = max(offset - STYLE_BYTES, self._log.head())
         before = self._log.read(begin, max(offset - begin, 0))
         if b"\x1b[" not in before:
-            return PLAIN
+            return PLAIN_STYLE
         from tmuxmcp.terminal.ansi import style_behind  # late: hardly anybody wants colours
 
         return style_behind(before, inside=self.inside(begin))
@@ -95,8 +95,8 @@ class Places:
 
     def behind_drawing(self, start: int, end: int) -> tuple[int, bool]:
         """Where the full-screen program that draws at `start` ends, or how far was looked; whether it still draws."""
-        for at in range(start, min(end, start + SCREEN_BYTES), PIECE):
-            data = self._log.read(at, min(PIECE + SWITCH_BYTES, end - at))
+        for at in range(start, min(end, start + SCREEN_BYTES), LOG_READ_BYTES):
+            data = self._log.read(at, min(LOG_READ_BYTES + SWITCH_BYTES, end - at))
             left = first_leave(data)
             if left is not None:
                 return at + left, False
@@ -106,7 +106,7 @@ class Places:
         """What the last switch between `stop` and `offset` says; None: there is none."""
         at, head = offset, self._log.head()
         while at > stop:
-            begin = max(at - PIECE, stop)
+            begin = max(at - LOG_READ_BYTES, stop)
             read_from = max(begin - SWITCH_BYTES, head)
             found = last_switch(self._log.read(read_from, at - read_from))
             if found is not None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 
-SMALL_BYTES = 4096
+TERMINAL_TAKES_BYTES = 4096
 """What a terminal takes itself: less is not written down."""
 
 
@@ -27,5 +27,5 @@ class QueuedInput:
     @bytes.setter
     def bytes(self, size: int) -> None:
         with suppress(OSError):
-            if size > SMALL_BYTES or self._path.exists():
+            if size > TERMINAL_TAKES_BYTES or self._path.exists():
                 write_atomically(self._path, str(size))

@@ -32,7 +32,7 @@ FORMAT = 1
 Keep = Literal["always", "on_failure"]
 """Whether its file is kept whatever happens, or only if something failed."""
 
-ENDINGS: dict[RecordedAs, str] = {"cast": ".cast", "cast2": ".cast", "jsonl": ".jsonl"}
+FILM_ENDINGS: dict[RecordedAs, str] = {"cast": ".cast", "cast2": ".cast", "jsonl": ".jsonl"}
 """Of the files for which no place was named."""
 
 FileId = tuple[int, int]
@@ -145,7 +145,7 @@ def begun(
     Raises:
         IoError: it cannot be written down; nothing is left.
     """
-    name = "" if path else reserve_beside(directory, ENDINGS[film])
+    name = "" if path else reserve_beside(directory, FILM_ENDINGS[film])
     note = RecordingNote(secrets.token_hex(4), film, path, name, place, begin, begin_ms, iso(time.time()), **more)
     try:
         note.save(directory)

@@ -25,7 +25,7 @@ from tmuxmcp.record.clock import Booted, SessionClock
 from tmuxmcp.record.commands import CommandFile, EndedCommand
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Events, Exited, Gap, Input, Resized, Shown
-from tmuxmcp.record.log import PIECE, RawLog
+from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.replaying import request
 from tmuxmcp.record.story import Story, beginning
@@ -35,7 +35,7 @@ from tmuxmcp.terminal.film import Film, FilmEvent
 from tmuxmcp.terminal.replay import blank
 from tmuxmcp.terminal.snapshot import Snapshot
 
-LABEL = 120
+MARKER_CHARS = 120
 """Characters of a command in its marker."""
 
 SIGNALLED = 128
@@ -313,7 +313,7 @@ class Recorded:
         return None
 
     def _command(self, command: EndedCommand) -> _Happened:
-        text = (command.text or "").partition("\n")[0][:LABEL] or f"command {command.number}"
+        text = (command.text or "").partition("\n")[0][:MARKER_CHARS] or f"command {command.number}"
         label = text if command.exit_code is None else f"{text}: exit {command.exit_code}"
         ms = 0 if command.ended is None else self._since(command.ended)
         return _Happened(command.end, ms, moment=film.Marked(0, label, command.exit_code))
@@ -359,7 +359,7 @@ class _LogBytes:
         """The bytes between two offsets; those that were given back meanwhile are left out."""
         while start < end:
             if not self._at <= start < self._at + len(self._data):
-                self._at, self._data = start, self._log.read(start, min(PIECE, max(self._end, end) - start))
+                self._at, self._data = start, self._log.read(start, min(LOG_READ_BYTES, max(self._end, end) - start))
             data = self._data[start - self._at : end - self._at]
             if data:
                 yield data

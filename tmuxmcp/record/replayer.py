@@ -8,7 +8,7 @@ import time
 from base64 import b64decode, b64encode
 from typing import Any
 
-CPU_S = 30.0
+REPLAY_CPU_S = 30.0
 """For one request, in processor time: a stretch ends by itself long before (`cpu_s` of a request)."""
 
 PIECE_S = 0.02
@@ -17,7 +17,7 @@ PIECE_S = 0.02
 LEAST_PIECE, MOST_PIECE = 1 << 12, 1 << 18
 """Bytes: the engine does a MB a second at worst, and skips most of a flood if it is given much of it."""
 
-FIRST = {
+FIRST_REQUEST = {
     "session": "/",
     "start": None,
     "blank": [1, 1, 0, False, True],
@@ -118,4 +118,4 @@ if __name__ == "__main__":
     from tmuxmcp.record.passed import Passed
 
     passed = Passed()
-    serve(lambda request: stretch(request, passed), FIRST, CPU_S)
+    serve(lambda request: stretch(request, passed), FIRST_REQUEST, REPLAY_CPU_S)

@@ -22,22 +22,22 @@ from tmuxmcp.record.log import RawLog
 from tmuxmcp.terminal.plain import TextPart, ends_full_screen, needs_grid, parts
 from tmuxmcp.terminal.sanitize import sanitize
 
-PIECE = 1 << 20
+SEARCH_PIECE_BYTES = 1 << 20
 """Bytes read at once."""
 
-HELD = 4 << 20
+MOST_HELD_BYTES = 4 << 20
 """Bytes kept back at most until a line, or what moves up and down, has come to its end."""
 
 SEARCH_S = 30.0
 """Longest time of a search; 100 MB of plain text take about one second."""
 
-ASKED = 128 * 1024
+PART_CHARS = 128 * 1024
 """Characters that are searched at once, and the rest of a line: others want to search, too."""
 
-LINE = 400
+SHOWN_LINE_CHARS = 400
 """Characters of a line that are shown."""
 
-SHOWN = 256 * 1024
+MATCHES_CHARS = 256 * 1024
 """Characters of all lines that are shown."""
 
 
@@ -122,7 +122,7 @@ class _Search:
 
     @property
     def _full(self) -> bool:
-        return len(self.found) >= self.limit or self.shown >= SHOWN
+        return len(self.found) >= self.limit or self.shown >= MATCHES_CHARS
 
     def _search(self, start: int, raw: bytes, part: TextPart) -> None:
         text = sanitize(part.text)[0]
@@ -142,7 +142,7 @@ class _Search:
         for number in numbers:
             line = lines[number]
             for found in self.found[-self.context :] if self.context else ():
-                if found.wanted and self.shown < SHOWN:
+                if found.wanted and self.shown < MATCHES_CHARS:
                     found.lines.append(self._cut(line))
                 found.wanted = max(found.wanted - 1, 0)
             if number in hits and not self._full:
@@ -153,11 +153,11 @@ class _Search:
 
     def _cut(self, line: str, match: int = 0) -> str:
         """A line of a bounded length; of a long one that matches, the part around the match, which begins there."""
-        self.shown += min(len(line), LINE) + 1
-        if len(line) <= LINE:
+        self.shown += min(len(line), SHOWN_LINE_CHARS) + 1
+        if len(line) <= SHOWN_LINE_CHARS:
             return line
-        begin = max(min(match - LINE // 4, len(line) - LINE), 0)
-        return "…" * (begin > 0) + line[begin : begin + LINE] + "…" * (begin + LINE < len(line))
+        begin = max(min(match - SHOWN_LINE_CHARS // 4, len(line) - SHOWN_LINE_CHARS), 0)
+        return "…" * (begin > 0) + line[begin : begin + SHOWN_LINE_CHARS] + "…" * (begin + SHOWN_LINE_CHARS < len(line))
 
     def _hits(self, text: str) -> dict[int, int]:
         """The lines that match, from 0, and the column of the match in each."""
@@ -172,7 +172,7 @@ class _Search:
         """Text in pieces that are searched at once, until the search is over."""
         start = 0
         while start < len(text) and not self.stopped:
-            end = text.find("\n", start + ASKED) + 1 or len(text)
+            end = text.find("\n", start + PART_CHARS) + 1 or len(text)
             yield text[start:end]
             start = end
 
@@ -200,7 +200,7 @@ def _parts_of(log: RawLog, cols: int, rows: int) -> Iterator[tuple[int, bytes, T
     start = at = log.head()
     end, rest, inside = log.size(), b"", False
     while at < end:
-        data = log.read(at, min(PIECE, end - at))
+        data = log.read(at, min(SEARCH_PIECE_BYTES, end - at))
         if not data:  # its head was given back meanwhile
             if log.head() <= at:
                 return
@@ -217,10 +217,10 @@ def _parts_of(log: RawLog, cols: int, rows: int) -> Iterator[tuple[int, bytes, T
 
 def _whole(data: bytes) -> int:
     """Where it can be cut: behind a line, and not between what may move up and down."""
-    if len(data) < HELD and needs_grid(data):
+    if len(data) < MOST_HELD_BYTES and needs_grid(data):
         return 0
     cut = data.rfind(b"\n") + 1
-    return cut or (len(data) if len(data) >= HELD else 0)
+    return cut or (len(data) if len(data) >= MOST_HELD_BYTES else 0)
 
 
 def _parts_of_piece(

@@ -20,7 +20,7 @@ from tmuxmcp.record.directory import SessionDirectory, opened
 LEFT_S = 5.0
 """Between looking at the prompt and typing a broker needs less: so long a file of an earlier prompt may be needed."""
 
-MOST_LEFT = 100
+REMOVED_AT_ONCE = 100
 """Files that are removed at once: what runs in a sandbox may put any number there."""
 
 
@@ -65,7 +65,7 @@ def remove_left(directory: SessionDirectory, number: int | None = None) -> None:
         return
     for place in (directory.stdin, directory.stdin_within):
         with suppress(OSError), opened(place) as fd, os.scandir(fd) as files:
-            for name in [each.name for each in islice(files, MOST_LEFT)]:
+            for name in [each.name for each in islice(files, REMOVED_AT_ONCE)]:
                 with suppress(OSError):
                     if number is None or _is_left(name, fd, number):
                         os.unlink(name, dir_fd=fd)

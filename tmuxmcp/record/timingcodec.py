@@ -27,7 +27,7 @@ HEADER = b"tmuxmcp timing %d\n" % FORMAT
 
 _ANY_HEADER = re.compile(rb"tmuxmcp timing ([0-9]{1,9})\n")
 
-MARK = b"\xf5"
+BLOCK_MARK = b"\xf5"
 """First byte of each block."""
 
 BODY_BYTES = 1024
@@ -36,7 +36,7 @@ BODY_BYTES = 1024
 NUMBER_BYTES = 9
 """Longest number: 63 bits."""
 
-BLOCK_BYTES = len(MARK) + 2 + 4 + BODY_BYTES
+BLOCK_BYTES = len(BLOCK_MARK) + 2 + 4 + BODY_BYTES
 """Longest block."""
 
 
@@ -88,12 +88,12 @@ def encode(start: TimingStep, steps: Sequence[TimingStep]) -> bytes:
         before = step
     assert len(body) <= BODY_BYTES
     sized = _number(len(body)) + body
-    return MARK + _number(len(body)) + zlib.crc32(sized).to_bytes(4, "little") + body
+    return BLOCK_MARK + _number(len(body)) + zlib.crc32(sized).to_bytes(4, "little") + body
 
 
 def decode(data: bytes, at: int) -> Block | None:
     """The block that begins there; None: there is none, or it is not whole."""
-    if data[at : at + 1] != MARK:
+    if data[at : at + 1] != BLOCK_MARK:
         return None
     size, begin = _read(data, at + 1)
     end = begin + 4 + size
@@ -107,12 +107,12 @@ def decode(data: bytes, at: int) -> Block | None:
 
 def blocks_in(data: bytes, stop: int) -> Iterator[tuple[int, Block]]:
     """All blocks that begin before `stop`, each with its place; what is none is passed over."""
-    at = data.find(MARK)
+    at = data.find(BLOCK_MARK)
     while 0 <= at < stop:
         block = decode(data, at)
         if block:
             yield at, block
-        at = data.find(MARK, at + (block.length if block else 1))
+        at = data.find(BLOCK_MARK, at + (block.length if block else 1))
 
 
 def _parse(body: bytes, length: int) -> Block | None:

@@ -22,17 +22,17 @@ from tmuxmcp.record.timingfile import TimingFile, timing_files
 
 log = logging.getLogger(__name__)
 
-LIMIT_BYTES = 16 << 20
+TIMING_FILE_BYTES = 16 << 20
 """A file that would be longer is put aside, in the place of the one before: then the times of what was printed first
 are not known any more."""
 
 SPARE_BYTES = 64 << 10
 """So long the index may be, however little was printed: more than 5,000 keys typed one by one."""
 
-SHARE = 12
+OUTPUT_SHARE = 12
 """Beyond that it takes at most this part of what was printed; steps are left out where it would take more."""
 
-STEP_BYTES = 24
+TIMING_STEP_BYTES = 24
 """What one more step costs at most: a block of its own."""
 
 HELD_UP_MS = 50
@@ -185,8 +185,8 @@ class TimingWriter:
         self._skipped = False
 
     def _affords(self, offset: int) -> bool:
-        taken = self._before + self._size + (len(self._steps) + 1) * STEP_BYTES
-        return taken <= SPARE_BYTES + offset // SHARE
+        taken = self._before + self._size + (len(self._steps) + 1) * TIMING_STEP_BYTES
+        return taken <= SPARE_BYTES + offset // OUTPUT_SHARE
 
     def flush(self) -> None:
         """Write what is noted; where there is no room, nobody will know those times."""
@@ -197,7 +197,7 @@ class TimingWriter:
         self._steps.clear()
         try:
             with self._opened() as fd:
-                full = self._size + len(data) > LIMIT_BYTES
+                full = self._size + len(data) > TIMING_FILE_BYTES
                 if not full:
                     self._write(fd, data)
             if full:

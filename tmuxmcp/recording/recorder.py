@@ -26,7 +26,7 @@ from tmuxmcp.programs.machine import MOST_INSIDE, MachineWork
 from tmuxmcp.record import exporting, recordingnote
 from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.events import LIMIT_BYTES, RecordingTold
+from tmuxmcp.record.events import EVENTS_FILE_BYTES, RecordingTold
 from tmuxmcp.record.exporting import ExportOptions
 from tmuxmcp.record.recordingnote import RecordingNote, begun, reserve_beside
 from tmuxmcp.record.recordings import Stretch
@@ -38,13 +38,13 @@ from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.modes import PROMPT_SHELLS
 from tmuxmcp.waiting import nextprompt
 
-LOCK_S = 10.0
+NOTE_LOCK_S = 10.0
 """How long another broker may take to write the note, or to make the file."""
 
 INDEXED_S = 0.6
 """How long the broker that writes the times may take to write down the last ones: it does so every 0.25 s."""
 
-MOST_TRIES = 3
+FILE_MOST_TRIES = 3
 """So often a file is tried to be made that nobody waits for."""
 
 COARSE = "No server that stays writes down when what is printed: times are those of commands and of input."
@@ -55,7 +55,7 @@ class Recorder:
 
     def __init__(self, machine: MachineWork) -> None:
         self._machine = machine
-        self.most_bytes = exporting.MOST_BYTES
+        self.most_bytes = exporting.EXPORT_BYTES
         """Of a recording's file."""
 
     # ---- what callers want ---------------------------------------------------------------------
@@ -154,7 +154,7 @@ class Recorder:
         except TmuxMcpError as error:
             tries = note.tries + 1
             failed = replace(
-                note, tries=tries, state="failed" if tries >= MOST_TRIES else "stopped", note=error.message
+                note, tries=tries, state="failed" if tries >= FILE_MOST_TRIES else "stopped", note=error.message
             )
             failed.save(session.directory)
             if failed.state == "failed":
@@ -210,7 +210,7 @@ class Recorder:
             try:
                 return replace(note, saved=await self._machine.place(note.path, made, note.place)), ""
             except TmuxMcpError as error:
-                name = reserve_beside(directory, recordingnote.ENDINGS[note.film])
+                name = reserve_beside(directory, recordingnote.FILM_ENDINGS[note.film])
                 remark = f"It could not be put at {note.path}: {error.message} It is beside the log."
                 note = replace(note, path="", name=name)
         else:
@@ -322,7 +322,7 @@ async def _alone(directory: SessionDirectory) -> AsyncIterator[None]:
     Raises:
         TimedOut: another broker does not come to an end.
     """
-    async with locks.held(directory.recording_lock, patience_s=LOCK_S) as held:
+    async with locks.held(directory.recording_lock, patience_s=NOTE_LOCK_S) as held:
         if not held:
             raise TimedOut("Another broker is making the file of this recording.", hint="Try again.")
         yield
@@ -349,6 +349,6 @@ async def _indexed(session: Session) -> None:
 
 def _events_full(directory: SessionDirectory) -> bool:
     try:
-        return os.stat(directory.events).st_size >= LIMIT_BYTES
+        return os.stat(directory.events).st_size >= EVENTS_FILE_BYTES
     except OSError:
         return False

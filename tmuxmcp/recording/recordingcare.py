@@ -23,7 +23,7 @@ from tmuxmcp.sessions.session import Session
 
 log = logging.getLogger(__name__)
 
-LOOK_S, SWEEP_S = 2.0, 60.0
+RECORDED_LOOK_S, SWEEP_S = 2.0, 60.0
 """How often is looked whether a session that is recorded has ended; the same for those that are only files."""
 
 Finish = Callable[[Session], Awaitable[object]]
@@ -46,7 +46,7 @@ class RecordingCare:
                 swept = time.monotonic()
                 for directory in list(directories(self._registry.state_dir, SessionDirectory.recording)):
                     await self._sweep(directory)
-            await anyio.sleep(LOOK_S)
+            await anyio.sleep(RECORDED_LOOK_S)
 
     async def _mind(self, session: Session) -> None:
         note = session.recording

@@ -26,13 +26,13 @@ from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.waiting import nextprompt
 
-LONGEST_S = 600.0
+EXPORT_S = 600.0
 """How long one export may take."""
 
-MOST_SAID = 1 << 16
+EXPORT_SAID_BYTES = 1 << 16
 """Bytes that are kept of what the process says."""
 
-TRIES = 6
+SHORTER_TRIES = 6
 """How often a recording is made anew that became too long; each time of less than half of the log."""
 
 MAIN = "import sys; sys.path[:] = sys.argv[1:]; from tmuxmcp.record import exporting; exporting.main()"
@@ -73,7 +73,7 @@ async def newest(session: Session, most_bytes: int, call: Call) -> Cast:
     session.save_checkpoint()
     end, first = session.log.size(), session.log.head()
     begin, recorded = max(first, end - most_bytes), Recorded(session.directory, session.times)
-    for _ in range(TRIES):
+    for _ in range(SHORTER_TRIES):
         mark = f"cut: the {begin:,} bytes of output before this are left out" if begin else ""
         stretch = await anyio.to_thread.run_sync(recorded.of_output, begin, end)
         start = await screen_at(session, begin) if begin else None
@@ -109,13 +109,13 @@ async def made(
     ended = await process.run(
         process.Program(sys.executable, argv, home(), "/"),
         stdin=exporting.request(session.directory, stretch, options, to, start),
-        timeout_s=LONGEST_S,
-        max_output_bytes=MOST_SAID,
+        timeout_s=EXPORT_S,
+        max_output_bytes=EXPORT_SAID_BYTES,
         progress=progress,
     )
     if ended.timed_out:
-        raise TimedOut(f"The file was not made within {LONGEST_S:g} s.", hint="Export a shorter stretch.")
-    return exporting.answered(b"".join(ended.stdout.pieces(MOST_SAID)))
+        raise TimedOut(f"The file was not made within {EXPORT_S:g} s.", hint="Export a shorter stretch.")
+    return exporting.answered(b"".join(ended.stdout.pieces(EXPORT_SAID_BYTES)))
 
 
 def _result(

@@ -22,11 +22,11 @@ CREATE_RULESET, VERSION = 444, 1
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 REFER, TRUNCATE, IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
 READ = EXECUTE | READ_FILE | READ_DIR
-DEVICE = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEVICE
+DEVICE_RIGHTS = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEVICE
 SIZES = {1: 8, 4: 16, 6: 24}
 """Bytes that the kernel takes of what a ruleset governs, by the version from which on it does."""
 
-ABSTRACT_SOCKETS, SIGNALS = 1 << 0, 1 << 1
+ABSTRACT_SOCKETS, SIGNAL_SCOPES = 1 << 0, 1 << 1
 """Scopes: to nobody outside."""
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -86,7 +86,7 @@ def all_rights(abi: int) -> int:
 def ruleset(abi: int, files: bool = True) -> tuple[str, str]:
     """The word that begins a ruleset; without `files` it only keeps signals and abstract sockets in."""
     size = max(bytes_ for since, bytes_ in SIZES.items() if abi >= since)
-    scopes = ABSTRACT_SOCKETS | SIGNALS if abi >= 6 else 0
+    scopes = ABSTRACT_SOCKETS | SIGNAL_SCOPES if abi >= 6 else 0
     return "landlock", f"{all_rights(abi) if files else 0} 0 {scopes} {size}"
 
 
@@ -118,10 +118,10 @@ def words(
     for path in writable:
         # Not beneath itself what is hidden: of a home directory, everything but the state directory.
         allowed += [(rights, each) for each in around(path, holes)]
-    allowed += [(DEVICE, f"/dev/{name}") for name in DEVICES]
-    allowed += [(DEVICE, other_terminal)] if other_terminal else []
+    allowed += [(DEVICE_RIGHTS, f"/dev/{name}") for name in DEVICES]
+    allowed += [(DEVICE_RIGHTS, other_terminal)] if other_terminal else []
     rules = [_rule(right & rights, path, same.get(path)) for right, path in allowed]
-    rules += [("allow_terminal", str(DEVICE & rights))] if terminal else []
+    rules += [("allow_terminal", str(DEVICE_RIGHTS & rights))] if terminal else []
     return [ruleset(abi), *rules, ("enforce", "")]
 
 

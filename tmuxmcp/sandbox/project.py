@@ -20,13 +20,13 @@ from tmuxmcp.latedataclass import dataclass
 Identity = tuple[int, int]
 """Device and inode."""
 
-LOOK = getattr(os, "O_PATH", os.O_NONBLOCK) | os.O_CLOEXEC
+LOOK_FLAGS = getattr(os, "O_PATH", os.O_NONBLOCK) | os.O_CLOEXEC
 
-SYSTEM = (
+CLOSED_SYSTEM = (
     *("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/boot", "/dev", "/proc", "/sys", "/run"),
     *("/var", "/Applications", "/Library", "/System"),
 )
-WORK = ("/var/tmp", "/var/www")
+OPEN_IN_SYSTEM = ("/var/tmp", "/var/www")
 """In those of the system, but for everybody's own files."""
 
 HOMES = ("/home", "/Users")
@@ -69,7 +69,7 @@ def judge(path: str, ours: Iterable[str]) -> Project:
     Raises:
         OSError: it, or what is above it, cannot be looked at.
     """
-    fd = os.open(path, LOOK)
+    fd = os.open(path, LOOK_FLAGS)
     try:
         real = os.readlink(f"/proc/self/fd/{fd}") if sys.platform == "linux" else os.path.realpath(path)
         if stat.S_ISDIR(os.fstat(fd).st_mode):
@@ -122,7 +122,9 @@ def directories_to_hide(files: Iterable[str]) -> list[str]:
         if os.path.exists(real) and not os.path.isfile(real):  # /dev/null, for no settings
             continue
         for directory in sorted({os.path.realpath(os.path.dirname(file)), os.path.dirname(real)}):
-            if directory in {os.path.realpath(each) for each in ("/", *SYSTEM, *HOMES, *_homes(directory + "/x"))}:
+            if directory in {
+                os.path.realpath(each) for each in ("/", *CLOSED_SYSTEM, *HOMES, *_homes(directory + "/x"))
+            }:
                 raise InvalidArgument(
                     f"{file} cannot be kept from a sandbox: it lies in {directory}, with what is needed there.",
                     hint="Move it into a directory of its own.",
@@ -140,8 +142,8 @@ def _why_closed(real: str, above: list[Identity], ours: Iterable[str]) -> str | 
                 return f"it is or holds {place.path}, {place.what}"
             if place.whole and chain[0] in above:
                 return f"it lies in {place.path}, {place.what}"
-    work = {chain[0] for each in (*WORK, *_temporary(), *homes) for chain in _chains(each)}
-    system = {chain[0] for each in SYSTEM for chain in _chains(each)}
+    work = {chain[0] for each in (*OPEN_IN_SYSTEM, *_temporary(), *homes) for chain in _chains(each)}
+    system = {chain[0] for each in CLOSED_SYSTEM for chain in _chains(each)}
     nearest = next((each for each in above if each in system or each in work), None)
     return "it belongs to the system" if nearest in system else None
 
@@ -209,11 +211,11 @@ def _chains(path: str) -> Iterator[list[Identity | None]]:
 def _upwards(directory: str, beside: int | None = None) -> list[Identity]:
     """A directory and all that are above it; `beside`: the descriptor of the one that its name is relative to."""
     found: list[Identity] = []
-    fd = os.open(directory, LOOK, dir_fd=beside)
+    fd = os.open(directory, LOOK_FLAGS, dir_fd=beside)
     try:
         while _identity(fd) not in found[-1:]:
             found.append(_identity(fd))
-            up = os.open("..", LOOK, dir_fd=fd)
+            up = os.open("..", LOOK_FLAGS, dir_fd=fd)
             os.close(fd)
             fd = up
     finally:

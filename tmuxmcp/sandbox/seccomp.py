@@ -29,7 +29,7 @@ IOCTLS = (0x5412, 0x541C, 0x5423, 0xAA00)
 """TIOCSTI and TIOCLINUX type into a terminal, TIOCSETD gives it other code of the kernel's, USERFAULTFD_IOC_NEW."""
 ATTACHING = (16, 0x4206)
 """PTRACE_ATTACH, PTRACE_SEIZE."""
-NAMESPACES = 0x7E020000
+CLONE_NAMESPACES = 0x7E020000
 """CLONE_NEW* of clone(2)."""
 
 
@@ -107,7 +107,7 @@ def program(
         code += _if_argument(numbers.ptrace, _ARGUMENT_0, [(_IF_EQUAL, each) for each in ATTACHING])
     if not limits_of_others:
         code += _only_own_limits(numbers.prlimit)
-    code += _if_argument(numbers.clone, _ARGUMENT_0, [(_IF_ANY_BIT, NAMESPACES)])
+    code += _if_argument(numbers.clone, _ARGUMENT_0, [(_IF_ANY_BIT, CLONE_NAMESPACES)])
     code.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("<HBBI", *each) for each in code)
 

@@ -46,14 +46,14 @@ from tmuxmcp.sandbox.project import Identity
 from tmuxmcp.sandbox.sandbox import Around, Sandbox
 from tmuxmcp.sessions.boundary import Boundary, allows
 from tmuxmcp.sessions.bounds import BY_BROKER, bind
-from tmuxmcp.sessions.registry import ID, Registry
+from tmuxmcp.sessions.registry import SESSION_ID, Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.ssh import client as ssh
-from tmuxmcp.ssh.destination import HERE, Destination, parse
+from tmuxmcp.ssh.destination import THIS_MACHINE, Destination, parse
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import NewPane
 
-LOCK_S = 10
+CREATION_LOCK_S = 10
 """How long another broker may take to make a session."""
 
 
@@ -64,10 +64,10 @@ RAISED = {"PROGRAM_NOT_FOUND": ProgramNotFound, "CWD_NOT_FOUND": CwdNotFound, "U
 """What the launcher's step says when it cannot start the program."""
 
 
-LOOK_S, LOOK_SHARE = 0.001, 0.1
+STARTED_LOOK_S, LOOK_SHARE = 0.001, 0.1
 """How often it is looked whether a program has started; later, after such a share of the time that it took so far."""
 
-START_S = 10
+PROGRAM_START_S = 10
 """How long a launcher may take to become the program."""
 
 
@@ -96,7 +96,7 @@ class Creation:
 
     @asynccontextmanager
     async def _other_brokers_wait(self) -> AsyncIterator[None]:
-        async with locks.held(making_lock(self.registry.state_dir), patience_s=LOCK_S) as held:
+        async with locks.held(making_lock(self.registry.state_dir), patience_s=CREATION_LOCK_S) as held:
             if not held:
                 raise TimedOut("Another broker has been making a session for too long.", hint="Try again.")
             yield
@@ -139,7 +139,7 @@ class Creation:
         """
         settings, name = self.settings, request.name
         destination = self._destination(request)
-        if name and not ID.match(name):
+        if name and not SESSION_ID.match(name):
             raise InvalidArgument(
                 f"{name!r} cannot be a session's name.", hint="Letters, digits, _ and -, at most 64; no leading _ or -."
             )
@@ -252,7 +252,7 @@ class Creation:
             PolicyDenied: the settings do not allow it; the session is to be in a sandbox, and none reaches so far.
             Unsupported: another kind of host; something that ssh does not carry there.
         """
-        if request.host in HERE:
+        if request.host in THIS_MACHINE:
             return None
         destination = parse(request.host)
         if request.sandbox != "none":
@@ -374,9 +374,9 @@ class Creation:
     async def begun(self, session: Session) -> bool:
         """Wait until the launcher has become the program, or says why it cannot; whether the program has begun."""
         since = time.monotonic()
-        with anyio.move_on_after(START_S):
+        with anyio.move_on_after(PROGRAM_START_S):
             while not session.begun and "\n" not in session.start.report and session.leader_alive():
-                await anyio.sleep(max(LOOK_S, (time.monotonic() - since) * LOOK_SHARE))
+                await anyio.sleep(max(STARTED_LOOK_S, (time.monotonic() - since) * LOOK_SHARE))
         session.start.let_begin()
         if "\n" in session.start.report or not session.begun:
             return False
@@ -409,7 +409,7 @@ class Creation:
 def unborn(state_dir: Path) -> list[SessionDirectory]:
     """The directories of sessions of which nothing ever ran, as it seems, or that are being made."""
     with suppress(FileNotFoundError):
-        found = [SessionDirectory(path) for path in sessions_dir(state_dir).iterdir() if ID.match(path.name)]
+        found = [SessionDirectory(path) for path in sessions_dir(state_dir).iterdir() if SESSION_ID.match(path.name)]
         return [each for each in found if _is_unborn(each)]
     return []
 

@@ -54,7 +54,7 @@ def process_tree(session: Session, census: Census | None = None) -> list[int]:
     # The id of a launcher that ended may be another process's by now.
     leader = 0 if pane is None or pane.dead else pane.leader
     ((name, value),) = launch.session_mark(session.directory.path).items()
-    census, since_s = census or Census.now(launch.MARK), session.bounds.born_s
+    census, since_s = census or Census.now(launch.KEY_VARIABLE), session.bounds.born_s
     helpers = _helpers(session, leader, census)
     own = census.marked(f"{name}={value}".encode(), session.bounds.mark, since_s)
     own += census.of_terminal(leader, since_s) if leader else []

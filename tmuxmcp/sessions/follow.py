@@ -17,7 +17,7 @@ import anyio
 from tmuxmcp.contract.follow import Change, Command, Destroyed, End, Exit, Lost, ModeChange, Printed, Resize
 from tmuxmcp.errors import InvalidArgument, SessionNotFound, TmuxMcpError
 from tmuxmcp.record.follow import FileFollower
-from tmuxmcp.record.log import PIECE
+from tmuxmcp.record.log import LOG_READ_BYTES
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
@@ -30,13 +30,13 @@ log = logging.getLogger(__name__)
 SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.1, 1.0
 """Time between two looks at a session that prints nothing: the longer nothing changes, the longer."""
 
-LEAST_S = 0.05
+LOOKS_APART_S = 0.05
 """Least time between two looks at the kernel and the pane, however much is printed."""
 
-TOGETHER_S = 0.01
+PRINTED_TOGETHER_S = 0.01
 """What is printed within this time is given together."""
 
-LAST_BYTES_S = 1.0
+END_HELD_S = 1.0
 """How long the end of a session is held back while its sink still has something to write."""
 
 Event = Snapshot | Change
@@ -137,7 +137,7 @@ class Follow(AsyncIterator[Event]):
         self._take_files()
         try:
             self._take_commands((await session.scan()).commands)
-            if time.monotonic() - self._looked_at >= LEAST_S or not session.leader_alive():
+            if time.monotonic() - self._looked_at >= LOOKS_APART_S or not session.leader_alive():
                 self._looked_at = time.monotonic()
                 await self._look_at_state(session)
         except SessionNotFound:
@@ -153,7 +153,7 @@ class Follow(AsyncIterator[Event]):
             else:
                 self._events.append(event)
         more = self._files.offset - begin
-        self._flood = self._output and more >= PIECE
+        self._flood = self._output and more >= LOG_READ_BYTES
         if more:
             self._changed_at = time.monotonic()
             if not self._output:
@@ -205,7 +205,7 @@ class Follow(AsyncIterator[Event]):
         """Tell the end, once everything before it is told."""
         now = time.monotonic()
         self._ended_at = self._ended_at or now
-        writing = not session.sink_rests() and now - self._ended_at < LAST_BYTES_S
+        writing = not session.sink_rests() and now - self._ended_at < END_HELD_S
         if writing or self._behind:
             return
         self._end(Exit(*look.exit_status) if look.pane else Lost())
@@ -218,7 +218,7 @@ class Follow(AsyncIterator[Event]):
 
     async def _pause(self) -> None:
         """Let what is printed come together; not while the reader has much to catch up with."""
-        apart_s = TOGETHER_S if self._output else LEAST_S
+        apart_s = PRINTED_TOGETHER_S if self._output else LOOKS_APART_S
         await anyio.sleep(0 if self._flood else max(self._read_at + apart_s - time.monotonic(), 0))
 
     async def _wait(self, session: Session) -> None:

@@ -18,10 +18,10 @@ from tmuxmcp.machine import locks
 
 MOST_CLAIMS = 1000
 
-FORGOTTEN_S = 30 * 24 * 3600
+IDENTITY_FORGOTTEN_S = 30 * 24 * 3600
 """So long after its last claim an identity that nobody holds is forgotten: its sessions are long reaped."""
 
-TRIES = 3
+CLAIM_TRIES = 3
 """Somebody who forgets an identity that is old holds it for microseconds."""
 
 LOOKED_AT_TRIES = 2000
@@ -43,7 +43,7 @@ def claim(state_dir: Path, key: str) -> str:
         for tried in range(LOOKED_AT_TRIES):
             if _take(directory / identity):
                 return identity
-            if tried + 1 >= TRIES and is_alive(state_dir, identity):
+            if tried + 1 >= CLAIM_TRIES and is_alive(state_dir, identity):
                 break
             time.sleep(0.001)
     raise ResourceLimit(f"One client runs {MOST_CLAIMS} servers on {state_dir}.", hint="End some.")
@@ -65,7 +65,7 @@ def _forget(directory: Path) -> None:
     """Remove the files of identities that nobody claimed for long."""
     for path in directory.iterdir():
         with suppress(OSError):
-            if time.time() - path.stat().st_mtime < FORGOTTEN_S:
+            if time.time() - path.stat().st_mtime < IDENTITY_FORGOTTEN_S:
                 continue
             fd = locks.open_lock(path, make=False)
             try:

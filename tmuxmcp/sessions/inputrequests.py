@@ -17,10 +17,10 @@ from tmuxmcp.record.inputrequests import Became, InputRequest, InputRequests, Re
 from tmuxmcp.record.log import wake
 from tmuxmcp.sessions.session import Session
 
-LOOK_S = 1.0
+REQUEST_LOOK_S = 1.0
 """How often a waiting request is looked at when nobody tells anything: its session may have been lost."""
 
-LEAST_S = 0.05
+LOOKS_APART_S = 0.05
 """Least time between two looks, however much the session prints."""
 
 
@@ -89,8 +89,8 @@ async def answered(session: Session, request: InputRequest, limit_s: float) -> R
             if left_s <= 0:
                 return None
             until_s = max(request.until - time.time(), 0)
-            with anyio.move_on_after(min(LOOK_S, left_s, until_s + 0.001)):
-                await anyio.sleep(min(LEAST_S, left_s))
+            with anyio.move_on_after(min(REQUEST_LOOK_S, left_s, until_s + 0.001)):
+                await anyio.sleep(min(LOOKS_APART_S, left_s))
                 await change.wait()
 
 

@@ -24,10 +24,10 @@ from tmuxmcp.tmux.server import Tmux
 if TYPE_CHECKING:
     from tmuxmcp.terminal.logtext import LogText
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(\.[0-9]+)?\Z")
+KEPT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(\.[0-9]+)?\Z")
 """A session id, or that and the generation of an earlier session."""
 
-LISTENS_S = 2
+SERVER_ANSWERS_S = 2
 """A server that takes longer to answer is there."""
 
 
@@ -50,7 +50,7 @@ def find(state_dir: Path, name: str, owner: str = "") -> Session:
 def place(state_dir: Path, name: str, owner: str = "") -> SessionDirectory:
     """The directory of a session; arguments and errors as of `find`."""
     directory = SessionDirectory.of(state_dir, name) if name else _newest_of(state_dir, owner)
-    if NAME.match(name or directory.name) and directory.log.exists():
+    if KEPT_NAME.match(name or directory.name) and directory.log.exists():
         return directory
     kept = sorted(each.name for each in directories(state_dir, SessionDirectory.log))
     raise SessionNotFound(
@@ -85,7 +85,7 @@ def server_seems_running(state_dir: Path) -> bool:
     if tmux.running_pid() is not None:
         return True
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(LISTENS_S)
+        probe.settimeout(SERVER_ANSWERS_S)
         try:
             probe.connect(str(tmux.socket))
         except (FileNotFoundError, ConnectionRefusedError):

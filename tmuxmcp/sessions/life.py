@@ -43,7 +43,7 @@ class State(StrEnum):
     """It was ended on purpose, and every broker forgets it."""
 
 
-OVER = frozenset({State.ENDED, State.LOST, State.DESTROYED})
+OVER_STATES = frozenset({State.ENDED, State.LOST, State.DESTROYED})
 """States in which nothing runs in it."""
 
 
@@ -206,7 +206,7 @@ class Life:
     @property
     def over(self) -> bool:
         """Nothing runs in it."""
-        return self.state in OVER
+        return self.state in OVER_STATES
 
     def apply(self, event: Event) -> None:
         """Take in what has happened.

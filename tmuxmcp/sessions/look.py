@@ -29,7 +29,7 @@ from tmuxmcp.readiness.relays import MOST_RELAYS, DeepWitness, Sight
 from tmuxmcp.record.levels import Level
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.sessions.levels import LevelScan, has_terminal, shell_at
-from tmuxmcp.sessions.life import OVER, State
+from tmuxmcp.sessions.life import OVER_STATES, State
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
 from tmuxmcp.terminal.modes import ModeFacts, mode_of
 from tmuxmcp.terminal.plain import plain
@@ -116,7 +116,7 @@ class Scan:
     @property
     def exited(self) -> bool:
         """Nothing runs in it any more."""
-        return self.state in OVER
+        return self.state in OVER_STATES
 
     @property
     def replaced(self) -> bool:

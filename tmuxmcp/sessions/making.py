@@ -26,7 +26,7 @@ from tmuxmcp.sessions.session import Session
 
 log = logging.getLogger(__name__)
 
-STEP_S = 0.7
+CHECKPOINT_CPU_S = 0.7
 """Processor time from one checkpoint to the next: two such steps, and the start of a process, stay below 2 s."""
 
 ENOUGH_BYTES = 512 * 1024
@@ -170,13 +170,13 @@ class Making:
             if start is None or start.offset >= end:
                 break
             stretch = story.stretch(start, end)
-            done = await self._replaying.replay(session.directory, stretch, max(STEP_S - reached.cost_s, 0))
+            done = await self._replaying.replay(session.directory, stretch, max(CHECKPOINT_CPU_S - reached.cost_s, 0))
             if done is None:  # what it began with was given back
                 reached.screen, reached.cost_s = None, 0.0
                 continue
             reached.screen, reached.happened = done.reached, story.count(done.reached.offset)
             reached.cost_s += done.cpu_s
-            if reached.cost_s >= STEP_S:
+            if reached.cost_s >= CHECKPOINT_CPU_S:
                 _add(checkpoints, reached)
         checkpoints.thin()
         reached.size = reached.screen.offset if reached.screen else end

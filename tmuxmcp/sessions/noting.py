@@ -30,13 +30,13 @@ from tmuxmcp.tmux.panes import Stamp
 
 log = logging.getLogger(__name__)
 
-OVER = ("left", "exited")
+OVER_OUTCOMES = ("left", "exited")
 """Outcomes of `run` after which nothing more becomes of its command."""
 
 NOTHING_RAN = (IncompleteCommand, SessionBusy)
 """Errors of `run` that say so, although something was typed."""
 
-LEFT_OUT = {"output": "output", "result": "content"}
+LONG_TEXT_FIELD = {"output": "output", "result": "content"}
 """Where the long text of a result stands that is too long to be kept."""
 
 
@@ -150,14 +150,14 @@ def is_final(result: r.Result) -> bool:
     if not isinstance(result, r.RunResult):
         return True
     refused = result.outcome == "ready" and result.evidence == "marks" and result.command_number is None
-    return result.completed or result.outcome in OVER or refused
+    return result.completed or result.outcome in OVER_OUTCOMES or refused
 
 
 def _kept(result: r.Result) -> dict[str, Any]:
     """What is written down of a result: without its text where that is long."""
     values = result.model_dump(mode="json")
     if len(json.dumps(values)) > LONGEST_RESULT:
-        for field, inner in LEFT_OUT.items():
+        for field, inner in LONG_TEXT_FIELD.items():
             if isinstance(values.get(field), dict):
                 values[field] = {**values[field], inner: ""}
                 values["left_out"] = True

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 STRETCH_S = 1.0
 """Processor time after which what was rebuilt so far is kept: who comes later begins there."""
 
-LONGEST_S = 40.0
+PAST_LOOK_S = 40.0
 """How long one look may take: clients give up after a minute. The next look goes on where this one ended."""
 
-KEPT_BYTES = 8 << 20
+REBUILT_KEPT_BYTES = 8 << 20
 """Size of all screens that are kept, packed: some thousand usual ones."""
 
-TRIES = 5
+LOOK_TRIES = 5
 """How often a look begins anew because the log has given its head back meanwhile."""
 
 Key = tuple[str, int, str]
@@ -54,7 +54,7 @@ class Past:
 
     def __init__(self) -> None:
         self._replaying = Replaying()
-        self._kept = Kept(KEPT_BYTES)
+        self._kept = Kept(REBUILT_KEPT_BYTES)
 
     async def screen_at(self, session: Session, offset: int) -> Snapshot:
         """As the function `screen_at`."""
@@ -64,8 +64,8 @@ class Past:
                 hint="Without it, the screen of now is shown.",
                 session_id=session.id,
             )
-        deadline = time.monotonic() + LONGEST_S
-        for _ in range(TRIES):
+        deadline = time.monotonic() + PAST_LOOK_S
+        for _ in range(LOOK_TRIES):
             found = await self._rebuilt(session, offset, deadline)
             if found:
                 snapshot = await anyio.to_thread.run_sync(screen_of, found.screen)

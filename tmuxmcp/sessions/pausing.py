@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from tmuxmcp.contract.times import iso
+from tmuxmcp.contract.words import PAUSE
 from tmuxmcp.errors import SessionNotFound
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Events, GivenBack, Taken
 from tmuxmcp.record.log import RawLog, wake
 from tmuxmcp.tmux import pauses
-from tmuxmcp.tmux.held import PAUSE, Lease
+from tmuxmcp.tmux.held import Lease
 from tmuxmcp.tmux.server import Tmux
 
 

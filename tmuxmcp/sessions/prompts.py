@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tmuxmcp.terminal.prompts import shape
 
-MOST_PROGRAMS, MOST_PROMPTS = 4, 8
+MOST_PROGRAMS, REMEMBERED_PROMPTS = 4, 8
 """So many programs, and prompts of each, are remembered: those that were seen last."""
 
 
@@ -35,7 +35,7 @@ class SeenPrompts:
         prompts.pop(looks, None)
         self._seen[pid] = prompts | {looks: _Seen(line, edits)}
         _keep_last(self._seen, MOST_PROGRAMS)
-        _keep_last(self._seen[pid], MOST_PROMPTS)
+        _keep_last(self._seen[pid], REMEMBERED_PROMPTS)
 
     def knows(self, pid: int, line: str, edits: bool) -> bool:
         """Whether this line looks like a prompt of that program; with a line editor, if that showed itself with it."""

@@ -34,7 +34,7 @@ from tmuxmcp.tmux.server import Tmux
 
 log = logging.getLogger(__name__)
 
-ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
+SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
 
 
 class Registry:
@@ -98,7 +98,7 @@ class Registry:
     def _meta_of(self, pane: Pane) -> Meta | None:
         """What a session is, from its pane alone; `meta.json` adds what tmux does not know."""
         options = pane.options
-        if not ID.match(options["id"]):
+        if not SESSION_ID.match(options["id"]):
             return None
         written = Meta.load(self.directory(options["id"]))
         if written and written.nonce == options["nonce"]:
@@ -130,7 +130,7 @@ class Registry:
         session = self.sessions.get(session_id)
         if session and await session.refresh():
             return session
-        if ID.match(session_id):
+        if SESSION_ID.match(session_id):
             for pane in await panes.list_panes(self.tmux):
                 if pane.id == session_id:
                     found = self.take_up(pane)
@@ -173,7 +173,7 @@ class Registry:
 
     def _kept(self, session_id: str, generation: int = 0) -> Session | None:
         """A session of which only files are left, as they tell it; it is not watched."""
-        if not ID.match(session_id):
+        if not SESSION_ID.match(session_id):
             return None
         directory = self.directory(session_id)
         if generation:
@@ -197,7 +197,7 @@ class Registry:
         return session if over else None
 
     def _no_generation(self, session_id: str, generation: int) -> SessionNotFound:
-        kept = ", ".join(map(str, generations.kept(self.state_dir, session_id))) if ID.match(session_id) else ""
+        kept = ", ".join(map(str, generations.kept(self.state_dir, session_id))) if SESSION_ID.match(session_id) else ""
         return SessionNotFound(
             f"Nothing is kept of generation {generation} of session {session_id!r}.",
             hint=f"Kept are: {kept}." if kept else "There is no session of that name.",
@@ -208,7 +208,7 @@ class Registry:
     def destroyed(self, most: int) -> tuple[list[Session], int]:
         """The sessions that were destroyed last, and how many more there are; their marks are not read."""
         written = directories(self.state_dir, SessionDirectory.meta)
-        others = [each for each in written if ID.match(each.name) and each.name not in self.sessions]
+        others = [each for each in written if SESSION_ID.match(each.name) and each.name not in self.sessions]
         newest = sorted(others, key=lambda each: self._written(each.name)[1], reverse=True)
         found = [session for session in map(self._open_kept, newest[:most]) if session]
         for session in found:
@@ -240,7 +240,7 @@ class Registry:
             if session:
                 seen.add(session.id)
         written = directories(self.state_dir, SessionDirectory.meta)
-        on_disk = {directory.name for directory in written if ID.match(directory.name)}
+        on_disk = {directory.name for directory in written if SESSION_ID.match(directory.name)}
         for session_id in (on_disk | set(self.sessions)) - seen:
             known = self.sessions.get(session_id)
             if (known and known.pane) or self._written(session_id) != self._read.get(session_id):

@@ -23,7 +23,7 @@ from tmuxmcp.tmux import panes
 
 log = logging.getLogger(__name__)
 
-AGAIN_S = (0.0, 0.2, 1.0, 5.0)
+SINK_AGAIN_S = (0.0, 0.2, 1.0, 5.0)
 """How long to wait before the sink is put back: a full disk must not become a loop."""
 
 CALM_S = 30.0
@@ -72,7 +72,7 @@ class Repair:
                 except TmuxMcpError as error:
                     log.warning("session %s: its output may not be recorded: %s", session.id, error)
                     self._again.add(path)
-                    await anyio.sleep(AGAIN_S[-1])
+                    await anyio.sleep(SINK_AGAIN_S[-1])
                 except Exception:  # one session's oddity must not end the broker
                     log.exception("session %s: its output may not be recorded", session.id)
                 if path not in self._again:
@@ -85,7 +85,7 @@ class Repair:
             times, at = self._mended.get(path, (0, 0.0))
             if time.monotonic() - at > CALM_S:
                 times = 0
-            await anyio.sleep(AGAIN_S[min(times, len(AGAIN_S) - 1)])
+            await anyio.sleep(SINK_AGAIN_S[min(times, len(SINK_AGAIN_S) - 1)])
             self._mended[path] = (times + 1, time.monotonic())
             await self.mend(session, self._log_max_bytes)
         session.growth.changed()

@@ -18,11 +18,11 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.directory import SessionDirectory, sessions_dir
 from tmuxmcp.record.events import Events, Exited
 from tmuxmcp.record.meta import Meta
-from tmuxmcp.sessions.kept import NAME
+from tmuxmcp.sessions.kept import KEPT_NAME
 
 DAY_S = 86400
 
-YOUNG_S = 60
+WRITTEN_YOUNG_S = 60
 """What was written to within this time stays, unless it is named."""
 
 
@@ -113,7 +113,7 @@ def _why(age_s: float, total: int, wish: RetentionWish) -> str:
     """Why a session of this age has to go; empty: it may stay."""
     if wish.older_than_s is not None:
         return f"it is older than {wish.older_than_s:g} s" if age_s > wish.older_than_s else ""
-    if age_s <= YOUNG_S:
+    if age_s <= WRITTEN_YOUNG_S:
         return ""
     if wish.retention_days and age_s > wish.retention_days * DAY_S:
         return f"it is older than retention_days ({wish.retention_days:g})"
@@ -148,7 +148,7 @@ def _is_told(directory: SessionDirectory) -> bool:
 def _named(state_dir: Path, name: str, live: Collection[str]) -> Removal:
     """What is to go because a person names it."""
     directory = SessionDirectory.of(state_dir, name)
-    if not NAME.match(name) or not directory.path.is_dir():
+    if not KEPT_NAME.match(name) or not directory.path.is_dir():
         kept = sorted(path.name for path in sessions_dir(state_dir).glob("*"))
         hint = f"There are: {', '.join(kept) or 'none'}."
         raise SessionNotFound(f"Nothing is kept of a session {name!r}.", hint=hint, session_id=name)
@@ -169,7 +169,7 @@ def _over(state_dir: Path, live: Collection[str]) -> Iterator[Kept]:
     """The sessions of which only files are left; what else lies there is nobody's."""
     with suppress(FileNotFoundError):
         for path in sessions_dir(state_dir).iterdir():
-            if path.name not in live and NAME.match(path.name) and not path.is_symlink():
+            if path.name not in live and KEPT_NAME.match(path.name) and not path.is_symlink():
                 directory = SessionDirectory(path).pinned()
                 yield Kept(directory, _last_s(directory))
 

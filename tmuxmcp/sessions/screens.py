@@ -18,7 +18,7 @@ from tmuxmcp.terminal.capture import Capture, KnownRows, Styled
 from tmuxmcp.terminal.render import changed_rows
 from tmuxmcp.tmux import panes
 
-KEPT_BYTES = 8 * 1024 * 1024
+SHOWN_KEPT_BYTES = 8 * 1024 * 1024
 """Size of all screens that are kept: about 1,000 usual ones."""
 
 KEPT_LOOKS = 1024
@@ -66,7 +66,7 @@ class Shown:
         return 500 + sum(160 + 2 * len(line) for line in self.lines)
 
 
-NOTHING = Shown(0, 0, (), (0, 0, False))
+NOTHING_SHOWN = Shown(0, 0, (), (0, 0, False))
 """What a lost session shows."""
 
 
@@ -85,7 +85,7 @@ async def shown_by(session: Session) -> Shown | None:
 class Screens:
     """The screens that were shown lately, and which of them each caller saw last."""
 
-    def __init__(self, most_bytes: int = KEPT_BYTES) -> None:
+    def __init__(self, most_bytes: int = SHOWN_KEPT_BYTES) -> None:
         self._most_bytes = most_bytes
         self._bytes = 0
         self._screens: OrderedDict[str, Shown] = OrderedDict()

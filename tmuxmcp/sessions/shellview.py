@@ -15,7 +15,7 @@ from tmuxmcp.record.checkpoint import Checkpoint
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.levels import Level, LevelFile
-from tmuxmcp.record.log import PIECE, RawLog
+from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
 from tmuxmcp.sessions.commands import Commands
 from tmuxmcp.sessions.levels import LevelScan
 from tmuxmcp.terminal.echo import ECHO_LIMIT
@@ -25,13 +25,13 @@ from tmuxmcp.terminal.proofs import hash_of
 CHECKPOINT_BYTES = 1 << 20
 """How much is scanned between two checkpoints: what a killed broker's successor scans again, at most."""
 
-MOST_COMMANDS = 64
+REMEMBERED_COMMANDS = 64
 """Finished commands of a shell that are remembered: more than one wait or `run` can miss."""
 
-SCANNED_BYTES = 4 * PIECE
+SCANNED_BYTES = 4 * LOG_READ_BYTES
 """How much is scanned at once: others may go on in between."""
 
-CLOCK_S = 1.0
+CLOCKS_DIFFER_S = 1.0
 """How far clocks may disagree: a file system writes down times in steps."""
 
 CLOCK_SET_S = 0.1
@@ -288,7 +288,7 @@ class ShellView:
             finished = self._with_echo(finished)
         known = self._commands[level.nonce]
         known.append(finished)
-        if len(known) > MOST_COMMANDS:  # anybody can print many ends: those that are proven stay
+        if len(known) > REMEMBERED_COMMANDS:  # anybody can print many ends: those that are proven stay
             known.remove(next((each for each in known if not each.proven), known[0]))
         if any(each.number > level.number for each in self.standing):
             self._held.setdefault(level.nonce, []).append(finished)
@@ -323,7 +323,7 @@ class ShellView:
             written = os.stat(self._log.path).st_mtime
         except OSError:
             written = 0.0
-        told = said if said is not None and self._began - CLOCK_S <= said <= written + CLOCK_S else None
+        told = said if said is not None and self._began - CLOCKS_DIFFER_S <= said <= written + CLOCKS_DIFFER_S else None
         return mark if told == mark.time else replace(mark, time=told)
 
     def _booted(self) -> float:

@@ -17,7 +17,7 @@ from tmuxmcp.record.log import RawLog
 from tmuxmcp.terminal.echo import ECHO_LIMIT
 from tmuxmcp.terminal.plain import plain
 
-MOST_TEXT = 4096
+INPUT_CHARS = 4096
 """Characters of one input that are written down; of a longer one only the size is."""
 
 MOST_WAITING = 64
@@ -25,7 +25,7 @@ MOST_WAITING = 64
 
 _NAMED = {"Enter": "\r", "KPEnter": "\r", "Tab": "\t", "Escape": "\x1b", "BSpace": "\x7f"}
 _CONTROL = {f"C-{chr(ord('a') + at)}": chr(at + 1) for at in range(26)}
-KEYS = _NAMED | _CONTROL
+KEYS_SEND = _NAMED | _CONTROL
 """Keys that send the same in every terminal mode, and what they send."""
 
 
@@ -42,7 +42,7 @@ def one_line(text: str, keys: Iterable[str]) -> str | None:
     Args:
         keys: tmux's names.
     """
-    sent = [KEYS.get(key) for key in keys]
+    sent = [KEYS_SEND.get(key) for key in keys]
     if None in sent:
         return None
     whole = text.replace("\n", "\r") + "".join(filter(None, sent))
@@ -62,7 +62,7 @@ class ShownInput:
         Args:
             offset: size of the log before.
         """
-        if text and len(text) <= MOST_TEXT:
+        if text and len(text) <= INPUT_CHARS:
             self._waiting.append(_Waits(time.time(), offset, text))
 
     def look(self, cols: int, rows: int) -> None:

@@ -26,10 +26,10 @@ from tmuxmcp.tmux.viewers import Viewer
 
 log = logging.getLogger(__name__)
 
-EVERY_S = 0.3
+STATUS_EVERY_S = 0.3
 """Least time between two changes of one session's status line: a short command changes nothing."""
 
-TOGETHER_S = 0.05
+PEOPLE_TOGETHER_S = 0.05
 """People who come and go within this time are looked for once."""
 
 LOOK_AGAIN_S = 5.0
@@ -63,7 +63,7 @@ class StatusLine:
                         log.debug("who is attached cannot be told: %s", error)
                     with anyio.move_on_after(LOOK_AGAIN_S if self._viewers else math.inf):
                         await news.wait()
-                    await anyio.sleep(TOGETHER_S)
+                    await anyio.sleep(PEOPLE_TOGETHER_S)
         finally:
             self._let_go()
 
@@ -128,7 +128,7 @@ class StatusLine:
             await self._show()
             if isinstance(events[-1], Exit):
                 return
-            await anyio.sleep(EVERY_S)
+            await anyio.sleep(STATUS_EVERY_S)
 
     async def _forget(self, homes: set[str]) -> None:
         """Take back what was said where nobody looks any more: who comes later would read it, and it may be old."""

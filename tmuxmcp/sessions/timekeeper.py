@@ -2,7 +2,7 @@
 
 One writer a session, whoever holds the index's lock; the others wait for its end, which inotify tells them, and one of
 them goes on. A session that prints nothing costs nothing: its writer sleeps until the log grows. Then it looks at most
-once in `STEP_S`, whatever comes, and writes a block every `FLUSH_S`.
+once in `LOG_LOOKS_APART_S`, whatever comes, and writes a block every `FLUSH_S`.
 
 What comes is dated by the moment at which it is seen. So it counts as known only where nothing held this process up.
 """
@@ -31,13 +31,13 @@ from tmuxmcp.sessions.session import Session
 
 log = logging.getLogger(__name__)
 
-STEP_S = 0.01
+LOG_LOOKS_APART_S = 0.01
 """Least time between two looks at a log that grows."""
 
 FLUSH_S = 0.25
 """What was noted is written after so long at the latest: a killed broker loses no more."""
 
-AGAIN_S = (0.01, 0.1, 1.0)
+LOCK_AGAIN_S = (0.01, 0.1, 1.0)
 """When a lock is asked for again that was let go of: the system tells it a little before."""
 
 LAST_BYTES_S = 1.0
@@ -115,7 +115,7 @@ class Timekeeper:
                     return writer
                 with anyio.move_on_after(next(pauses, math.inf)):
                     await change.wait()
-                    pauses = iter(AGAIN_S)
+                    pauses = iter(LOCK_AGAIN_S)
             return None
         finally:
             self._watcher.remove(lock)
@@ -135,7 +135,7 @@ class Timekeeper:
         """Let a sink come to an end that empties the log for want of holes: meanwhile that seems to be shorter."""
         with anyio.move_on_after(LAST_BYTES_S):
             while session.directory.keep.exists():
-                await anyio.sleep(STEP_S)
+                await anyio.sleep(LOG_LOOKS_APART_S)
 
     async def _note_while(self, session: Session, writer: TimingWriter) -> None:
         """Note what comes while it runs."""
@@ -144,8 +144,8 @@ class Timekeeper:
             now = time.monotonic()
             if self._look(session, writer):
                 flush_at = min(flush_at, now + FLUSH_S)
-                await anyio.sleep(STEP_S)
-                self._delays.woke(now + STEP_S)
+                await anyio.sleep(LOG_LOOKS_APART_S)
+                self._delays.woke(now + LOG_LOOKS_APART_S)
             if writer.has_more and time.monotonic() >= flush_at:
                 writer.flush()
             if not writer.has_more:
@@ -181,7 +181,7 @@ class Timekeeper:
         with anyio.move_on_after(LAST_BYTES_S):
             while sink_of(session.directory).alive and session.directory.is_there:
                 self._look(session, writer)
-                await anyio.sleep(STEP_S)
+                await anyio.sleep(LOG_LOOKS_APART_S)
 
     def _finish(self, session: Session) -> None:
         writer = self._writers.pop(session, None)

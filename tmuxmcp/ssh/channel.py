@@ -23,16 +23,16 @@ WITNESS = Path(__file__).with_name("witness.sh")
 
 HELLO = re.compile(rb"(?:\A|\n)tmuxmcp-witness 1 (\S+) (\S+)\n")
 
-PATIENCE_S, MOST_PATIENCE_S = 0.5, 2.0
+QUESTION_S, MOST_PATIENCE_S = 0.5, 2.0
 """How long a question is waited for: more only where answers have taken long before."""
 
 OPENING_S = 20.0
 """A channel on which the witness has not spoken after so long is given up."""
 
-AGAIN_S, MOST_TRIES = 2.0, 5
+CHANNEL_AGAIN_S, CHANNEL_MOST_TRIES = 2.0, 5
 """A channel that has ended is opened again after so long; one on which the witness never spoke, so often."""
 
-MOST_BYTES = 256 * 1024
+CHANNEL_ANSWER_BYTES = 256 * 1024
 """Longer is no answer, and no greeting."""
 
 
@@ -80,7 +80,7 @@ class Channel:
                 return None
             asked = time.monotonic()
             if not self.machine:
-                await self._read_until(lambda: bool(self.machine), PATIENCE_S)
+                await self._read_until(lambda: bool(self.machine), QUESTION_S)
                 if not self.machine and asked - self._opened_at > OPENING_S:
                     self._give_up("the far end runs no witness")
                 if not self.machine:
@@ -108,7 +108,7 @@ class Channel:
                     answers.append(found[1])
             return bool(answers)
 
-        if not await self._read_until(answered, min(max(PATIENCE_S, 4 * self._took_s), MOST_PATIENCE_S)):
+        if not await self._read_until(answered, min(max(QUESTION_S, 4 * self._took_s), MOST_PATIENCE_S)):
             return None
         self._took_s, self.answered_at = time.monotonic() - put, time.monotonic()
         return answers[0]
@@ -160,7 +160,7 @@ class Channel:
         if not self.machine and (hello := HELLO.search(self._heard)):
             self._greeted(hello[1].decode("ascii", "replace"), hello[2].decode("ascii", "replace"))
             del self._heard[: hello.end()]
-        if len(self._heard) > MOST_BYTES:
+        if len(self._heard) > CHANNEL_ANSWER_BYTES:
             self._give_up("the far end says what is no answer")
         elif not data:
             self._ended()
@@ -181,14 +181,14 @@ class Channel:
             return
         if said.strip():
             self.why_not = "the far end runs something else in place of the witness"
-        elif self._tries >= MOST_TRIES:
+        elif self._tries >= CHANNEL_MOST_TRIES:
             self.why_not = "the far end takes no second channel"
 
     # ---- its process ---------------------------------------------------------------------------
 
     def _open(self) -> bool:
         now = time.monotonic()
-        if self._opened_at and now - self._opened_at < AGAIN_S:
+        if self._opened_at and now - self._opened_at < CHANNEL_AGAIN_S:
             return False
         self._opened_at, self._tries = now, self._tries + 1
         try:

@@ -26,7 +26,7 @@ PROGRAM = "ssh"
 ASKED_S = 5.0
 """How long the person's configuration may take: it can run programs of its own (`Match exec`)."""
 
-MOST_SAID = 256 * 1024
+CONFIGURATION_BYTES = 256 * 1024
 """Bytes of configuration that are read."""
 
 SSH_FAILED = 255
@@ -71,7 +71,7 @@ async def configuration(executable: str, destination: Destination, environment: 
             done = await anyio.run_process(argv, env=environment, stdin=subprocess.DEVNULL, check=False)
         except OSError as error:
             raise ProgramNotFound(f"{executable} cannot be run: {error.strerror}.", hint="Install OpenSSH.") from None
-        said, problem = done.stdout[:MOST_SAID], done.stderr.decode("utf-8", "replace").strip()
+        said, problem = done.stdout[:CONFIGURATION_BYTES], done.stderr.decode("utf-8", "replace").strip()
         if done.returncode == 0:
             pairs = (line.partition(" ") for line in said.decode("utf-8", "replace").splitlines())
             return {name.lower(): value for name, _, value in pairs}

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from tmuxmcp.errors import InvalidArgument, Unsupported
 from tmuxmcp.latedataclass import dataclass
 
-HERE = ("", "local")
+THIS_MACHINE = ("", "local")
 """What names this machine."""
 
-LONGEST = 320
+LONGEST_DESTINATION = 320
 """Characters: a user of 64, a name of 255."""
 
 _USER = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*\Z")
@@ -58,7 +58,7 @@ def parse(text: str) -> Destination:
             hint="Write user@box[:port], or make a local session whose program leads there.",
             host=text,
         )
-    if len(text) > LONGEST or (at and not _USER.match(user)):
+    if len(text) > LONGEST_DESTINATION or (at and not _USER.match(user)):
         raise _wrong(text)
     host, port = _split(rest)
     named = _is_ipv6(host) if ":" in host else _NAME.match(host)
@@ -106,4 +106,4 @@ def _is_ipv6(text: str) -> bool:
 
 
 def _wrong(text: str) -> InvalidArgument:
-    return InvalidArgument(f"{text[:LONGEST]!r} cannot be a host.", hint=HINT)
+    return InvalidArgument(f"{text[:LONGEST_DESTINATION]!r} cannot be a host.", hint=HINT)

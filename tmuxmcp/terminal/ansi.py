@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tmuxmcp.terminal.plain import Cleaner, PlainText, drawn_by, parts
 from tmuxmcp.terminal.sgr import restyled
-from tmuxmcp.terminal.snapshot import PLAIN, Style
+from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
 from tmuxmcp.terminal.styledforward import styled_forward
 from tmuxmcp.terminal.styledrows import StyledRows
 from tmuxmcp.terminal.styledtext import StyleLetters, joined, sanitized
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def ansi(
-    data: bytes, cols: int, rows: int = 24, *, col: int = 0, inside: bool | None = None, style: Style = PLAIN
+    data: bytes, cols: int, rows: int = 24, *, col: int = 0, inside: bool | None = None, style: Style = PLAIN_STYLE
 ) -> PlainText:
     """Give the text that `plain` gives, with its colours.
 
@@ -90,14 +90,14 @@ _RESTYLING = re.compile(
 )
 
 
-def style_behind(data: bytes, style: Style = PLAIN, *, inside: bool = False) -> Style:
+def style_behind(data: bytes, style: Style = PLAIN_STYLE, *, inside: bool = False) -> Style:
     """Give the style of the main screen behind some bytes.
 
     Args:
         style: the one before them.
         inside: a full-screen program was drawing before them; what it draws changes no style of the main screen.
     """
-    saved, under = PLAIN, style
+    saved, under = PLAIN_STYLE, style
     for found in _RESTYLING.finditer(data):
         kind = found.lastgroup
         if kind == "params":
@@ -107,7 +107,7 @@ def style_behind(data: bytes, style: Style = PLAIN, *, inside: bool = False) -> 
         elif kind == "restore":
             style = saved
         elif kind == "reset":
-            style, inside = PLAIN, False
+            style, inside = PLAIN_STYLE, False
         elif kind == "switch" and (found["switch"] == b"h") != inside:
             inside = not inside
             if inside:

@@ -16,7 +16,7 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.page import LINE_DRAWING
 from tmuxmcp.terminal.sanitize import sanitize
 from tmuxmcp.terminal.sgr import restyled
-from tmuxmcp.terminal.snapshot import PLAIN, Style
+from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
 from tmuxmcp.terminal.widths import char_width, text_width
 
 _TOKEN = re.compile(r"\x1b\[([0-9;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|([\x0e\x0f])|\x1b.|([^\x1b\x0e\x0f]+)", re.S)
@@ -86,7 +86,7 @@ class KnownRows:
     def _read(self, lines: Iterable[str]) -> list[_CapturedRow]:
         known: dict[str, _CapturedRow] = {}
         rows = []
-        carried = (PLAIN, False)
+        carried = (PLAIN_STYLE, False)
         for line in lines:
             row = known.get(line) or self._rows.get(line)
             if row is None or row.begins != carried:

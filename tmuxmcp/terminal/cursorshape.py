@@ -7,7 +7,7 @@ import re
 SHAPES = ("block", "block", "block", "underline", "underline", "bar", "bar")
 """By the number in the sequence; it does not matter here whether the cursor blinks."""
 
-LONGEST = len(b"\x1b[0 q")
+LONGEST_SEQUENCE = len(b"\x1b[0 q")
 
 _SETS = re.compile(rb"\x1b(?:\[([0-6]?) q|c)")
 

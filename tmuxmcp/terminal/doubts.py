@@ -39,6 +39,6 @@ class Doubt(StrEnum):
     """Of the mouse, of pasting and of keys: nothing that is drawn depends on them."""
 
 
-ALL = frozenset(Doubt)
-SHOWN = frozenset({Doubt.SIZE, Doubt.PARSER, Doubt.GRID, Doubt.CURSOR, Doubt.VISIBLE})
+ALL_DOUBTS = frozenset(Doubt)
+SHOWN_DOUBTS = frozenset({Doubt.SIZE, Doubt.PARSER, Doubt.GRID, Doubt.CURSOR, Doubt.VISIBLE})
 """In doubt of one of these, what is shown may be wrong. The title and the cursor's shape are told apart."""

@@ -1,7 +1,7 @@
 r"""Key names: every notation people and models write, in; names that tmux takes as keys, out.
 
 Pure: it reads and sends nothing. tmux types an unknown key name as text and says nothing, so what leaves here
-is in `ALLOWED`, or is one printable character, or the call raises `InvalidKey`.
+is in `KEY_NAMES`, or is one printable character, or the call raises `InvalidKey`.
 
 One key spec, in any of these notations, each of them with or without a repeat (`Down*5`):
 
@@ -52,7 +52,7 @@ _TAKES: list[tuple[list[str], list[str]]] = [
     (["C-", "C-M-"], _CONTROLS),
 ]
 
-ALLOWED = frozenset(prefix + key for prefixes, keys in _TAKES for prefix, key in product(prefixes, keys)) | {"0x3b"}
+KEY_NAMES = frozenset(prefix + key for prefixes, keys in _TAKES for prefix, key in product(prefixes, keys)) | {"0x3b"}
 """Every name that `parse_key` returns, but for single printable characters beyond ASCII."""
 
 # Combinations that have a name of their own, or share their byte with another one that tmux always knows.
@@ -169,7 +169,7 @@ def _parse(spec: str, modifiers: set[str]) -> tuple[list[str], int]:
     return _names(spec, *_resolve(body, modifiers)), count
 
 
-NEAR = 0.7
+ALIKE_KEY = 0.7
 """How alike a wrong name and a key's are, of which the one is taken for the other; `ls` and `plus` are not."""
 
 
@@ -194,7 +194,7 @@ def _named(spec: str) -> str:
     for pattern, why, hint in _REFUSED:
         if pattern.fullmatch(spec):
             raise _invalid(spec, why, hint)
-    near = get_close_matches(lowered, _NAMED, n=1, cutoff=NEAR)
+    near = get_close_matches(lowered, _NAMED, n=1, cutoff=ALIKE_KEY)
     meant = f"Did you mean `{_NAMED[near[0]]}`? " if near else ""
     raise _invalid(spec, "no key has this name", meant + "One key an element, as in `C-c`; send text as `text`.")
 
@@ -217,7 +217,7 @@ def _names(spec: str, modifiers: set[str], key: str) -> list[str]:
         modifiers, key = modifiers - {"S"}, _capital(spec, key)
     prefix = "".join(f"{letter}-" for letter in "CMS" if letter in modifiers)
     name = _SAME.get(prefix + key, prefix + key)
-    if name in ALLOWED:
+    if name in KEY_NAMES:
         return [name]
     if len(key) == 1 and prefix == "M-":
         # `M-;` ends in `;`; `M-é` some builds of tmux type as text. ESC and the character are the same bytes.

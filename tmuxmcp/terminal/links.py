@@ -13,7 +13,7 @@ _SETS = re.compile(r"\x1b\]8;[^;\x07\x1b]*;([^\x07\x1b]*)(?:\x07|\x1b\\)")
 _COMMAND = re.compile(r"0*8;[^;]*;(.*)\Z", re.DOTALL)
 _ADDRESS = re.compile(r"https?://[!#-;=?-Z\[\]_a-z~%]+\Z", re.IGNORECASE)
 MOST_CHARS = 2048
-MOST_KEPT = 512
+ADDRESS_CHARS = 512
 """Characters of an address that a screen of ours keeps: each of its cells may have another one."""
 
 LinkedText = tuple[str, str]
@@ -34,7 +34,7 @@ def kept(command: str) -> str | None:
     sets = _COMMAND.match(command)
     if sets is None:
         return None
-    return openable(sets[1]) if len(sets[1]) <= MOST_KEPT else ""
+    return openable(sets[1]) if len(sets[1]) <= ADDRESS_CHARS else ""
 
 
 def openable(address: str) -> str:

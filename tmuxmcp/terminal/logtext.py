@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from tmuxmcp.terminal.ansi import ansi, style_behind
 from tmuxmcp.terminal.film import Film, Printed, Resized
 from tmuxmcp.terminal.plain import begun_full_screen, ends_full_screen, plain, unfinished
-from tmuxmcp.terminal.snapshot import PLAIN, Snapshot
+from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Snapshot
 
-HELD = 4 << 20
+MOST_HELD_BYTES = 4 << 20
 """Bytes kept back at most until a line, or a full-screen program, has come to its end."""
 
 
@@ -24,7 +24,7 @@ class LogText:
         self._inside = before.alternate if before else False
         self._col = before.cursor.col if before and not before.alternate else 0
         saved = before.state.saved_by_alternate if before and before.alternate else None
-        self._style = saved.pen if saved else before.state.pen if before else PLAIN
+        self._style = saved.pen if saved else before.state.pen if before else PLAIN_STYLE
 
     def begin_at(self, cut: bytes, col: int, inside: bool) -> None:
         """Begin where nobody knows all that was shown.
@@ -41,7 +41,7 @@ class LogText:
         self._rest += data
         begun = begun_full_screen(self._rest)
         cut = self._rest.rfind(b"\n", 0, begun) + 1
-        if not cut and len(self._rest) > HELD:
+        if not cut and len(self._rest) > MOST_HELD_BYTES:
             cut = len(self._rest) - unfinished(self._rest)
         done, self._rest = self._rest[:cut], self._rest[cut:]
         return self._clean(done)

@@ -13,7 +13,7 @@ NUMBERS = (
     *("pane_width", "pane_height", "cursor_x", "cursor_y", "scroll_region_upper", "scroll_region_lower"),
     *("alternate_on", "alternate_saved_x", "alternate_saved_y"),
 )
-MODES = {
+MODE_FIELDS = {
     "cursor_flag": 25 << 5,
     "insert_flag": 4,
     "wrap_flag": 7 << 5,
@@ -29,7 +29,7 @@ MODES = {
 NEVER = 2**32 - 1
 """What tmux says of a cursor that was not saved."""
 
-FORMAT = " ".join(f"#{{{name}}}" for name in (*NUMBERS, *MODES, "pane_tabs", "pane_title"))
+FORMAT = " ".join(f"#{{{name}}}" for name in (*NUMBERS, *MODE_FIELDS, "pane_tabs", "pane_title"))
 """What to ask `display-message -p` for."""
 
 

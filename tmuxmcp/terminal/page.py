@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tmuxmcp.terminal.grid import Grid, Pen, Pens, Row
 from tmuxmcp.terminal.moves import Moves
-from tmuxmcp.terminal.snapshot import BLANK, PLAIN, Cell
+from tmuxmcp.terminal.snapshot import BLANK, PLAIN_STYLE, Cell
 from tmuxmcp.terminal.widths import MAX_CELL, ZERO_WIDTH_JOINER, char_width, is_dropped
 
 LINE_DRAWING = str.maketrans("`afgijklmnopqrstuvwxyz{|}~+,-.0", "◆▒°±␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·→←↑↓█")
@@ -23,7 +23,7 @@ class Sheet(Moves):
         """Start empty, with the terminal's own colours."""
         self.reset_moves()
         self.grid = Grid(self.columns, self.lines)
-        self.pen: Pen = self.pens.get(PLAIN)
+        self.pen: Pen = self.pens.get(PLAIN_STYLE)
         self.inserts = False
         """What is printed moves the rest of the row to the right."""
         self.wraps = True

@@ -194,10 +194,10 @@ def unfinished(data: bytes) -> int:
 _CLEAR = re.compile(rb"\x1b\[(?:1?;?1?)?[Hf]\x1b\[[02]?J|\x1b\[2J\x1b\[(?:1?;?1?)?[Hf]|\x1bc")
 _ADDRESSED = re.compile(rb"\x1b\[[0-9]+;[0-9]+H")
 
-LEFT_OUT = "[full-screen program: {:,} bytes of screen drawing left out]\n"
+DRAWING_LEFT_OUT = "[full-screen program: {:,} bytes of screen drawing left out]\n"
 """What stands for the drawing of a full-screen program."""
 
-_LEFT_OUT = re.compile(re.escape(LEFT_OUT).replace(re.escape("{:,}"), "[0-9,]+"))
+_LEFT_OUT = re.compile(re.escape(DRAWING_LEFT_OUT).replace(re.escape("{:,}"), "[0-9,]+"))
 
 
 def without_left_out(text: str) -> str:
@@ -221,7 +221,7 @@ def _stretches_shown(data: bytes, inside: bool | None, cleaner: Cleaner) -> Iter
         cleaner.skip(data, at, left.end() if left else end, at == start)
         if (end > start or end == len(data)) and not (inside and at == 0):
             yield None
-            yield TextPart(at, end, LEFT_OUT.format(end - start))
+            yield TextPart(at, end, DRAWING_LEFT_OUT.format(end - start))
 
 
 def _on_lines_of_their_own(found: Iterable[TextPart | None]) -> Iterator[TextPart]:

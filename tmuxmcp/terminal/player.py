@@ -20,7 +20,7 @@ KEEP_BYTES = 1 << 18
 MOST_KEPT_CELLS = 2_000_000
 """Cells of all screens that are kept: 30 MB. When there are more, every second one goes."""
 
-STEP_BYTES, STEP_MOMENTS = 1 << 16, 4096
+PLAYED_AT_ONCE_BYTES, STEP_MOMENTS = 1 << 16, 4096
 """What is done in one step: some hundredths of a second."""
 
 MOST_MARKS = 100_000
@@ -78,7 +78,7 @@ class Tape:
             if not self._skip:
                 self.next = next(self._source, None)
         while not self._skip and self.next and self.next.ms <= ms:
-            if done >= STEP_BYTES or moments >= STEP_MOMENTS:
+            if done >= PLAYED_AT_ONCE_BYTES or moments >= STEP_MOMENTS:
                 return False
             done += self.take()
             moments += 1

@@ -12,7 +12,7 @@ import secrets
 
 from tmuxmcp.latedataclass import dataclass
 
-HALF = 32
+PROOF_DIGITS = 32
 """Hexadecimal digits of each half: 128 bits, which nobody guesses."""
 
 
@@ -28,12 +28,12 @@ class Promise:
 
 def new_proof() -> str:
     """A proof, both halves one after the other."""
-    return secrets.token_hex(HALF)
+    return secrets.token_hex(PROOF_DIGITS)
 
 
 def promise_of(proof: str) -> Promise:
     """What may be told of a proof beforehand."""
-    return Promise(hash_of(proof[:HALF]), hash_of(proof[HALF:]))
+    return Promise(hash_of(proof[:PROOF_DIGITS]), hash_of(proof[PROOF_DIGITS:]))
 
 
 def hash_of(half: str) -> str:

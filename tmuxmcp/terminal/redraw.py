@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tmuxmcp.terminal.moves import TAB
 from tmuxmcp.terminal.page import LINE_DRAWING
 from tmuxmcp.terminal.render import RESET, sgr
-from tmuxmcp.terminal.snapshot import BLANK, PLAIN, Cell, Cells, SavedCursor, Snapshot, Style
+from tmuxmcp.terminal.snapshot import BLANK, PLAIN_STYLE, Cell, Cells, SavedCursor, Snapshot, Style
 
 EMPTIED = "\x18\x1b\\\x1b[?1049l\x1b[ q\x1bc"
 """Makes an empty terminal of any: a sequence that is open is over, then the main screen is reset."""
@@ -42,8 +42,8 @@ def _main_screen(snapshot: Snapshot) -> Iterator[str]:
         under = tuple((*row[: snapshot.cols], *[BLANK] * (snapshot.cols - len(row))) for row in state.under)
         yield from _grid(under[: snapshot.rows], state.under_wrapped)
     if saved is not None:
-        yield _to(saved.row, saved.col) + _look(PLAIN, saved.pen) + "\x1b[?1049h"
-        yield ("" if snapshot.alternate else "\x1b[?1049l") + _look(saved.pen, PLAIN)
+        yield _to(saved.row, saved.col) + _look(PLAIN_STYLE, saved.pen) + "\x1b[?1049h"
+        yield ("" if snapshot.alternate else "\x1b[?1049l") + _look(saved.pen, PLAIN_STYLE)
     elif snapshot.alternate:
         yield "\x1b[?1047h"
 
@@ -67,25 +67,25 @@ def _going_on(number: int, row: Cells, after: Cells) -> str:
     """Write the end of a row again, and then what it goes on with: nothing else tells a terminal that it does."""
     col, first = len(row) - 1, after[0]
     if first.width == 2 and row[col].text == " ":  # a wide character found no room there
-        return _to(number, col) + _look(PLAIN, first.style) + first.text + _look(first.style, PLAIN)
+        return _to(number, col) + _look(PLAIN_STYLE, first.style) + first.text + _look(first.style, PLAIN_STYLE)
     col -= row[col].width == 0
     last = row[col]
     return (
         _to(number, col)
-        + "".join([_look(PLAIN, last.style), last.text, _look(last.style, first.style), first.text])
-        + _look(first.style, PLAIN)
+        + "".join([_look(PLAIN_STYLE, last.style), last.text, _look(last.style, first.style), first.text])
+        + _look(first.style, PLAIN_STYLE)
     )
 
 
 def _row(row: Cells) -> str:
-    made, style, placed = [], PLAIN, True
+    made, style, placed = [], PLAIN_STYLE, True
     for col, cell in enumerate(row):
         if not placed and cell.width:
             made.append(f"\x1b[{col + 1}G")
         made += [_look(style, cell.style), cell.text] if cell.width else []
         style = cell.style if cell.width else style
         placed = cell.width == 1 and len(cell.text) == 1 and cell.text.isascii()
-    return "".join([*made, _look(style, PLAIN)])
+    return "".join([*made, _look(style, PLAIN_STYLE)])
 
 
 def _state(snapshot: Snapshot) -> Iterator[str]:
@@ -106,7 +106,12 @@ def _state(snapshot: Snapshot) -> Iterator[str]:
 def _saved(saved: SavedCursor) -> Iterator[str]:
     """Have a cursor saved as `ESC 7` saved it; while the scroll region is the whole screen, it can be anywhere."""
     yield ("\x1b[?6h" if saved.origin else "") + _to(saved.row, saved.col)
-    yield _look(PLAIN, saved.pen) + _charsets(saved.drawing, saved.shifted) + "\x1b7" + _look(saved.pen, PLAIN)
+    yield (
+        _look(PLAIN_STYLE, saved.pen)
+        + _charsets(saved.drawing, saved.shifted)
+        + "\x1b7"
+        + _look(saved.pen, PLAIN_STYLE)
+    )
     yield _charsets((False, False), 0, (saved.drawing, saved.shifted))
     yield "\x1b[?6l" if saved.origin else ""
 
@@ -116,15 +121,15 @@ def _cursor(snapshot: Snapshot) -> Iterator[str]:
     cursor, state = snapshot.cursor, snapshot.state
     charsets, modes = _charsets(state.drawing, state.shifted), _drawing_modes(state.modes)
     if (col := _repeated(snapshot)) is not None:
-        yield modes + _placed(snapshot, cursor.row, col) + _look(PLAIN, state.pen) + charsets
+        yield modes + _placed(snapshot, cursor.row, col) + _look(PLAIN_STYLE, state.pen) + charsets
         yield ("\x1b[P" if _INSERT in state.modes else "") + state.last_char  # deleted, and inserted again
     elif cursor.wraps:  # written again: nothing else tells a terminal that the last column is full
         col = cursor.col - (snapshot.grid[cursor.row][cursor.col].width == 0 and cursor.col > 0)
         cell = snapshot.grid[cursor.row][col]
-        yield _placed(snapshot, cursor.row, col) + _look(PLAIN, cell.style) + cell.text
+        yield _placed(snapshot, cursor.row, col) + _look(PLAIN_STYLE, cell.style) + cell.text
         yield _pen(cell.style, state.pen) + charsets + modes
     else:
-        yield _placed(snapshot, cursor.row, cursor.col) + _look(PLAIN, state.pen) + charsets + modes
+        yield _placed(snapshot, cursor.row, cursor.col) + _look(PLAIN_STYLE, state.pen) + charsets + modes
 
 
 def _drawing_modes(modes: tuple[int, ...]) -> str:
@@ -144,7 +149,7 @@ def _repeated(snapshot: Snapshot) -> int | None:
 
 
 def _pen(before: Style, pen: Style) -> str:
-    return (RESET if before != PLAIN else "") + _look(PLAIN._replace(link=before.link), pen)
+    return (RESET if before != PLAIN_STYLE else "") + _look(PLAIN_STYLE._replace(link=before.link), pen)
 
 
 def _look(before: Style, after: Style) -> str:

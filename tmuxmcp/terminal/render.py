@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from tmuxmcp.terminal.sanitize import sanitize
 from tmuxmcp.terminal.sgr import MAX_FIELDS, MAX_PARAMS
-from tmuxmcp.terminal.snapshot import PLAIN, UNDERLINES, Colour, Style
+from tmuxmcp.terminal.snapshot import PLAIN_STYLE, UNDERLINES, Colour, Style
 
 _ATTRIBUTES = {"bold": 1, "faint": 2, "italic": 3, "blink": 5, "reverse": 7, "conceal": 8, "strike": 9, "overline": 53}
 
@@ -28,11 +28,11 @@ def numbered(rows: Sequence[str], chosen: Iterable[int]) -> list[str]:
 
 def ansi_row(row: Iterable[tuple[Style, str]]) -> str:
     """Write a row's stretches with SGR sequences: it begins and ends in the terminal's own style."""
-    made, before = [], PLAIN
+    made, before = [], PLAIN_STYLE
     for style, text in row:
         made += [sgr(before, style), sanitize(text)[0]]
         before = style
-    return "".join([*made, sgr(before, PLAIN)])
+    return "".join([*made, sgr(before, PLAIN_STYLE)])
 
 
 def shortened(text: str, limit: int) -> str:
@@ -62,11 +62,11 @@ def sgr(before: Style, after: Style) -> str:
     before, after = before._replace(link=""), after._replace(link="")
     if before == after:
         return ""
-    if after == PLAIN:
+    if after == PLAIN_STYLE:
         return RESET
-    lost = any(old != none and new == none for old, new, none in zip(before, after, PLAIN, strict=True))
+    lost = any(old != none and new == none for old, new, none in zip(before, after, PLAIN_STYLE, strict=True))
     first = ["0"] if lost else []
-    before = PLAIN if lost else before
+    before = PLAIN_STYLE if lost else before
     first += [str(code) for name, code in _ATTRIBUTES.items() if getattr(after, name) and not getattr(before, name)]
     if after.underline != before.underline:
         kind = UNDERLINES.index(after.underline)

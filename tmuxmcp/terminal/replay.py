@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.doubtful import Doubtful
-from tmuxmcp.terminal.doubts import ALL, SHOWN, Doubt
+from tmuxmcp.terminal.doubts import ALL_DOUBTS, SHOWN_DOUBTS, Doubt
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.terminal.stream import Stream
@@ -43,7 +43,7 @@ STRING_ENDS = re.compile(rb"[^\x1b]\x1b\\")
 
 def beginning(cols: int, rows: int, offset: int, *, size_known: bool = True) -> Snapshot:
     """Give an empty screen in place of one that is not known."""
-    doubts = tuple(sorted(ALL - {Doubt.SIZE} if size_known else ALL))
+    doubts = tuple(sorted(ALL_DOUBTS - {Doubt.SIZE} if size_known else ALL_DOUBTS))
     screen = blank(cols, rows, offset)
     return replace(screen, state=replace(screen.state, doubts=doubts), approximate=True)
 
@@ -106,7 +106,7 @@ class Replay:
         end = found.end() - len(self._before) if found else len(data)
         self._before = (self._before + data)[-2:]
         self._stream.feed(data[:end])
-        self._screen.doubts |= ALL - {Doubt.SIZE}  # whatever they seemed to say
+        self._screen.doubts |= ALL_DOUBTS - {Doubt.SIZE}  # whatever they seemed to say
         if found:
             self._screen.doubts.discard(Doubt.PARSER)
         return data[end:]
@@ -114,7 +114,7 @@ class Replay:
     def _happen(self, event: SizeChange | Gap) -> None:
         if isinstance(event, Gap):
             self._before = b""
-            self._doubt(ALL - {Doubt.SIZE})
+            self._doubt(ALL_DOUBTS - {Doubt.SIZE})
             self._screen.end_links()  # the end of one may be lost
             return
         same = (event.cols, event.rows) == (self._screen.columns, self._screen.lines)
@@ -141,11 +141,11 @@ class Replay:
         """Give the screen where it stands."""
         screen, doubts = self._stream.snapshot(self.offset), self.doubts
         state = replace(screen.state, doubts=tuple(sorted(doubts)))
-        return replace(screen, state=state, approximate=bool(doubts & SHOWN))
+        return replace(screen, state=state, approximate=bool(doubts & SHOWN_DOUBTS))
 
 
 def doubts_of(screen: Snapshot) -> frozenset[Doubt]:
     """What of a screen may be wrong."""
     if screen.state.doubts:
         return frozenset(map(Doubt, screen.state.doubts))
-    return ALL if screen.approximate else frozenset()
+    return ALL_DOUBTS if screen.approximate else frozenset()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tmuxmcp.terminal.capture import OVERLINE
-from tmuxmcp.terminal.looked import MODES, NEVER, NUMBERS
+from tmuxmcp.terminal.looked import MODE_FIELDS, NEVER, NUMBERS
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.snapshot import BLANK, Cells, Cursor, SavedCursor, Snapshot
 from tmuxmcp.terminal.stream import Stream
@@ -46,7 +46,7 @@ def seed(facts: str, rows: Sequence[str], under: Sequence[str] = (), tail: bytes
     state = replace(
         known.state,
         wrapped=(),
-        modes=tuple(sorted({mode for mode in known.state.modes if mode not in MODES.values()} | modes)),
+        modes=tuple(sorted({mode for mode in known.state.modes if mode not in MODE_FIELDS.values()} | modes)),
         margins=None if (top, bottom) == (0, height - 1) else (top, bottom),
         tab_stops=tab_stops,
         under=grid(under, cols, height) if alternate else (),
@@ -78,12 +78,12 @@ def grid(rows: Sequence[str], cols: int, height: int) -> tuple[Cells, ...]:
 
 
 def _read(facts: str) -> tuple[dict[str, int], set[int], tuple[int, ...], str]:
-    words = facts.rstrip("\n").split(" ", len(NUMBERS) + len(MODES) + 1)
-    if len(words) < len(NUMBERS) + len(MODES) + 2:
+    words = facts.rstrip("\n").split(" ", len(NUMBERS) + len(MODE_FIELDS) + 1)
+    if len(words) < len(NUMBERS) + len(MODE_FIELDS) + 2:
         raise ValueError(f"not what tmux was asked for: {facts[:200]!r}")
     numbers = {name: int(word or 0) for name, word in zip(NUMBERS, words, strict=False)}
     flags = words[len(NUMBERS) :]
-    modes = {mode for mode, flag in zip(MODES.values(), flags, strict=False) if flag == "1"}
+    modes = {mode for mode, flag in zip(MODE_FIELDS.values(), flags, strict=False) if flag == "1"}
     tab_stops = tuple(int(stop) for stop in words[-2].split(",") if stop)
     return numbers, modes, tab_stops, words[-1]
 

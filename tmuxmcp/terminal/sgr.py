@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tmuxmcp.terminal.snapshot import PLAIN, UNDERLINES, Colour, Style
+from tmuxmcp.terminal.snapshot import PLAIN_STYLE, UNDERLINES, Colour, Style
 
 MAX_NUMBER = 9999
 """Larger parameters count as this much."""
 
 _CODES: dict[int, dict[str, Any]] = {
-    0: {name: value for name, value in PLAIN._asdict().items() if name != "link"},
+    0: {name: value for name, value in PLAIN_STYLE._asdict().items() if name != "link"},
     1: {"bold": True},
     2: {"faint": True},
     3: {"italic": True},

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 
 from tmuxmcp.latedataclass import dataclass
 
-SHELLS = frozenset({"bash", "zsh", "fish", "sh", "dash", "ash", "ksh", "ksh93", "mksh"})
+SCRIPT_SHELLS = frozenset({"bash", "zsh", "fish", "sh", "dash", "ash", "ksh", "ksh93", "mksh"})
 """Whose scripts begin a comment with `#` and an interpreter's line with `#!/usr/bin/env NAME`."""
 
-CUT = "…"
+ELLIPSIS = "…"
 """Behind a text of which only the beginning is kept."""
 
 SHOWN_OTHERWISE = re.compile(r"<U\+[0-9A-F]{4,6}>")
@@ -41,7 +41,7 @@ def script(shell: str, head: Iterable[str], start: str, commands: Iterable[RanCo
         head: what stands above it, as comments.
         start: where the shell began; empty: that is not known.
     """
-    first = [f"#!/usr/bin/env {shell}"] if shell in SHELLS else []
+    first = [f"#!/usr/bin/env {shell}"] if shell in SCRIPT_SHELLS else []
     return (
         "\n".join([*first, *(line for each in head for line in _comment(each)), *_lines(shell, start, commands)]) + "\n"
     )
@@ -75,7 +75,7 @@ def _why_not(command: RanCommand) -> str:
         return "still running"
     if command.exit_code != 0:
         return f"exit code {_code(command)}"
-    if text.endswith(CUT):
+    if text.endswith(ELLIPSIS):
         return "only its beginning is known"
     if SHOWN_OTHERWISE.search(text) or any(not _is_plain(char) for char in text):
         return "it holds characters that cannot be shown"

@@ -42,7 +42,7 @@ class Style(NamedTuple):
     """The address behind the text (OSC 8), if a person may be asked to open it; no SGR sequence changes it."""
 
 
-PLAIN = Style()
+PLAIN_STYLE = Style()
 
 
 class Cell(NamedTuple):
@@ -50,7 +50,7 @@ class Cell(NamedTuple):
 
     text: str = " "
     """One character with all that joined it; empty in the right half of a wide character."""
-    style: Style = PLAIN
+    style: Style = PLAIN_STYLE
     width: int = 1
     """Columns: 1, or 2, or 0 in the right half of a wide character."""
 
@@ -94,7 +94,7 @@ class SavedCursor:
 
     row: int
     col: int
-    pen: Style = PLAIN
+    pen: Style = PLAIN_STYLE
     origin: bool = False
     drawing: tuple[bool, bool] = (False, False)
     shifted: int = 0
@@ -106,7 +106,7 @@ class HiddenState:
 
     wrapped: tuple[int, ...] = ()
     """Rows whose text goes on in the next: no newline was printed."""
-    pen: Style = PLAIN
+    pen: Style = PLAIN_STYLE
     """The style of what is printed next."""
     modes: tuple[int, ...] = (25 << 5, 7 << 5)
     """Those that are on; private ones shifted left by 5, as in pyte."""
@@ -173,7 +173,7 @@ def to_data(snapshot: Snapshot) -> dict[str, Any]:
     A row is a list of `[style, cells]`; `style` counts in `styles`, `cells` is a string when each character is a cell
     of its own. Blank cells at the end of a row are left out.
     """
-    styles: dict[Style, int] = {PLAIN: 0}
+    styles: dict[Style, int] = {PLAIN_STYLE: 0}
     # asdict copies whatever it finds, cell by cell: the grids are left out of it.
     data = asdict(replace(snapshot, grid=(), state=replace(snapshot.state, under=())))
     data["grid"] = [_row_data(row, styles) for row in snapshot.grid]
@@ -201,7 +201,7 @@ def _row_data(row: Cells, styles: dict[Style, int]) -> list[list[Any]]:
 
 
 def _style_data(style: Style) -> dict[str, Any]:
-    return {name: value for name, value, plain in zip(Style._fields, style, PLAIN, strict=True) if value != plain}
+    return {name: value for name, value, plain in zip(Style._fields, style, PLAIN_STYLE, strict=True) if value != plain}
 
 
 def from_data(data: dict[str, Any]) -> Snapshot:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from tmuxmcp.terminal.forward import DROPPED, EDITED, SEQUENCE, forward, without_idle_erasing
+from tmuxmcp.terminal.forward import DROPPED_BYTES, EDITED, SEQUENCE, forward, without_idle_erasing
 from tmuxmcp.terminal.lineedit import LineEditor, decode
 from tmuxmcp.terminal.styledtext import UNSTYLED, StyledText, StyleLetters, joined, styled
 
@@ -34,7 +34,7 @@ def styled_forward(data: bytes, cols: int, palette: StyleLetters, letter: str, i
         data = _OTHER_SEQUENCE.sub(b"", data)
     if letter == UNSTYLED and b"\x1b" not in data:
         return forward(data, cols), letter
-    data = data.translate(None, DROPPED)
+    data = data.translate(None, DROPPED_BYTES)
     return _only_forward(data, palette, letter, indent) or _edited(data, cols, palette, letter, indent)
 
 

@@ -14,7 +14,7 @@ from typing import SupportsIndex
 from tmuxmcp.terminal.render import RESET, sgr
 from tmuxmcp.terminal.sanitize import hidden, is_control, sanitize
 from tmuxmcp.terminal.sgr import restyled
-from tmuxmcp.terminal.snapshot import PLAIN, Style
+from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
 
 UNSTYLED = "\0"
 """The letter of the terminal's own style."""
@@ -124,8 +124,8 @@ class StyleLetters:
     """The styles of one text, each with its letter."""
 
     def __init__(self) -> None:
-        self._styles = [PLAIN]
-        self._letters = {PLAIN: UNSTYLED}
+        self._styles = [PLAIN_STYLE]
+        self._letters = {PLAIN_STYLE: UNSTYLED}
         self._after: dict[str, dict[str, str]] = {}
         self._known = 0
         """How many steps `_after` holds."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from tmuxmcp.terminal.widths import char_width
 
-HALF = "\0"
+RIGHT_HALF = "\0"
 """The right half of a wide character; no text has it."""
 
 _SGR = re.compile(r"\x1b\[[0-9;:]*m")
@@ -39,7 +39,7 @@ class TextGrid:
         if text.isascii():
             start, row = self._x, self._rows[self._y]
             end = start + len(text)
-            if end < self._cols and HALF not in row:  # what nearly all text is: as few steps as can be
+            if end < self._cols and RIGHT_HALF not in row:  # what nearly all text is: as few steps as can be
                 self._rows[self._y] = row[:start].ljust(start) + text + row[end:] if row else " " * start + text
                 self._x = end
                 return
@@ -69,12 +69,12 @@ class TextGrid:
             return
         if self._x + 2 > self._cols:
             self._wrap()
-        self._write(char + HALF)
+        self._write(char + RIGHT_HALF)
 
     def _write(self, part: str) -> None:
         start, row = self._x, self._rows[self._y]
         end = self._x = start + len(part)
-        if HALF in row:
+        if RIGHT_HALF in row:
             row = _split(_split(row, start), end)
         if len(row) > start:
             self._rows[self._y] = row[:start] + part + row[end:]
@@ -89,7 +89,7 @@ class TextGrid:
     def _read(self, y: int) -> tuple[str, bool]:
         row, wrapped = self._rows[y], self._wrapped[y]
         text = row.ljust(wrapped)[:wrapped] if wrapped else row.rstrip(" ")
-        return (text.replace(HALF, "") if HALF in text else text), wrapped > 0
+        return (text.replace(RIGHT_HALF, "") if RIGHT_HALF in text else text), wrapped > 0
 
     def _settle(self) -> None:
         """End the last line that scrolled off, when what stood below it is gone."""
@@ -145,7 +145,7 @@ class TextGrid:
         if (start, end) == (0, self._cols):
             self._wrapped[y] = 0
             self._break_before(y)
-        if HALF in row:
+        if RIGHT_HALF in row:
             row = _split(_split(row, start), end)
         self._rows[y] = row[:start] + " " * (min(end, len(row)) - start) + row[end:]
 
@@ -170,7 +170,7 @@ class TextGrid:
 
 def _split(row: str, col: int) -> str:
     """Blank both halves of a wide character that an edit at this column cuts in two."""
-    if 0 < col < len(row) and row[col] == HALF:
+    if 0 < col < len(row) and row[col] == RIGHT_HALF:
         return row[: col - 1] + "  " + row[col + 1 :]
     return row
 

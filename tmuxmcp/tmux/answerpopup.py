@@ -15,7 +15,7 @@ from tmuxmcp.tmux.control import command
 
 SIZE = ("-w", "90%", "-h", "70%")
 
-ASKED = "#{m/r:^[A-Za-z0-9_-]+$,#{@tmuxmcp_asks}}"
+SOMETHING_WAITS = "#{m/r:^[A-Za-z0-9_-]+$,#{@tmuxmcp_asks}}"
 """A format that holds while something waits in the pane; the option is the id of the request."""
 
 TYPING = "#{m:#{client_pid}-*,#{@tmuxmcp_typing}}"
@@ -23,7 +23,7 @@ TYPING = "#{m:#{client_pid}-*,#{@tmuxmcp_typing}}"
 
 _NAMED = "#{m/r:^[A-Za-z0-9/_.-]+$,#{client_name}}"
 
-CONCERNED = f"#{{&&:{personkey.MAY_TYPE},#{{&&:{_NAMED},#{{||:{ASKED},{TYPING}}}}}}}"
+CONCERNED = f"#{{&&:{personkey.MAY_TYPE},#{{&&:{_NAMED},#{{||:{SOMETHING_WAITS},{TYPING}}}}}}}"
 """A format that holds in the clients in which the key opens the popup."""
 
 

@@ -11,14 +11,12 @@ import re
 from contextlib import suppress
 
 from tmuxmcp.contract.times import iso
+from tmuxmcp.contract.words import PAUSE
 from tmuxmcp.errors import SessionTaken
 from tmuxmcp.latedataclass import dataclass
 
 FREE = "#{==:#{@tmuxmcp_taken}#{@tmuxmcp_paused}#{@tmuxmcp_paused_all},}"
 """A tmux format that holds while nobody holds the pane."""
-
-PAUSE = "pause"
-"""Who holds what was paused."""
 
 _LEASE = re.compile(r"([0-9]{1,15})-(cli|attach|page)-([0-9]{1,10})-([A-Za-z0-9_.]{1,64})")
 

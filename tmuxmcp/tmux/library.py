@@ -18,7 +18,7 @@ from tmuxmcp.tmux.server import Tmux
 if TYPE_CHECKING:
     import libtmux
 
-ANSWER_S = 5.0
+LIBTMUX_ANSWER_S = 5.0
 """Longest wait for libtmux, which has no limit of its own."""
 
 
@@ -28,10 +28,10 @@ async def pane_of(tmux: Tmux, pane: Pane) -> libtmux.Pane | None:
     Raises:
         TmuxFailed: tmux did not answer, or libtmux did not understand it.
     """
-    with anyio.move_on_after(ANSWER_S):
+    with anyio.move_on_after(LIBTMUX_ANSWER_S):
         return await anyio.to_thread.run_sync(partial(_pane_of, tmux, pane), abandon_on_cancel=True)
     raise TmuxFailed(
-        f"tmux did not answer libtmux within {ANSWER_S:g} s.", hint="It may be stopped or busy: try again."
+        f"tmux did not answer libtmux within {LIBTMUX_ANSWER_S:g} s.", hint="It may be stopped or busy: try again."
     )
 
 

@@ -12,7 +12,7 @@ from tmuxmcp.tmux.server import Tmux
 SHOWN_MS = 15_000
 """How long a message stands there, if no key is pressed."""
 
-HARMLESS = re.compile(r"[A-Za-z0-9_ :.,-]*\Z")
+HARMLESS_TEXT = re.compile(r"[A-Za-z0-9_ :.,-]*\Z")
 """What a message may hold: tmux takes it for a format, and a format can run programs."""
 
 _NAME = re.compile(r"[A-Za-z0-9/_.-]+\Z")
@@ -29,7 +29,7 @@ async def tell(tmux: Tmux, pane: Pane, text: str, to_typing: str) -> int:
         TmuxFailed: tmux does not answer.
     """
     for words in (text, to_typing):
-        assert HARMLESS.match(words), words
+        assert HARMLESS_TEXT.match(words), words
     form = "#{client_control_mode}|#{client_readonly}|#{client_name}"
     reply = await tmux.query(command("list-clients", "-t", pane.tmux_session_id, "-F", form))
     rows = [os.fsdecode(line).split("|", 2) for line in reply.lines]

@@ -29,7 +29,7 @@ from tmuxmcp.tmux.control import command, sequence
 from tmuxmcp.tmux.held import FREE, Lease, taken_error
 from tmuxmcp.tmux.server import Tmux, pipe_command
 
-OPTIONS = ("id", "program", "args", "created", "owner", "log", "sink", "scrollback", "nonce", "home", "leader")
+PANE_OPTIONS = ("id", "program", "args", "created", "owner", "log", "sink", "scrollback", "nonce", "home", "leader")
 """What a session is, as pane options `@tmuxmcp_*`: adoption needs tmux alone."""
 
 BORN_WITH = {"home": "#{session_id}", "leader": "#{pane_pid}"}
@@ -39,7 +39,7 @@ _PLAIN_NAME = "?#{m/r:^[A-Za-z0-9_-]+$,#{session_name}},#{session_name},"
 """The tmux session's name; empty if it could break a line: scripts rename it as they like."""
 
 _FIELDS = (
-    *(f"@tmuxmcp_{name}" for name in OPTIONS),
+    *(f"@tmuxmcp_{name}" for name in PANE_OPTIONS),
     "pane_id",
     "session_id",
     "pane_pid",
@@ -245,7 +245,7 @@ def parse(line: str) -> Pane | None:
     values = line.split("|", len(_FIELDS) - 1)
     if len(values) != len(_FIELDS):
         return None
-    options = dict(zip(OPTIONS, values, strict=False))
+    options = dict(zip(PANE_OPTIONS, values, strict=False))
     facts = dict(zip(_FIELDS, values, strict=True))
     # What somebody has set for all panes shows in others too, and where there is none any more.
     if not (options["id"] and options["log"] and re.fullmatch(r"%\d+", facts["pane_id"])):

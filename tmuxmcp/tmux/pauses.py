@@ -8,9 +8,9 @@ from tmuxmcp.tmux.control import command, sequence
 from tmuxmcp.tmux.held import Lease
 from tmuxmcp.tmux.server import Tmux
 
-ONE, ALL = "@tmuxmcp_paused", "@tmuxmcp_paused_all"
+ONE, ALL_PAUSED = "@tmuxmcp_paused", "@tmuxmcp_paused_all"
 
-_ROW = f"#{{pane_id}}|#{{{ONE}}}|#{{{ALL}}}|#{{@tmuxmcp_id}}"
+_ROW = f"#{{pane_id}}|#{{{ONE}}}|#{{{ALL_PAUSED}}}|#{{@tmuxmcp_id}}"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def pause_all(tmux: Tmux, lease: Lease) -> list[Pause]:
         TmuxFailed
     """
     # -o: what is paused already stays paused since then.
-    return panes(tmux, "set-option", "-goq", ALL, lease.option)
+    return panes(tmux, "set-option", "-goq", ALL_PAUSED, lease.option)
 
 
 def resume_all(tmux: Tmux) -> list[Pause]:
@@ -62,7 +62,7 @@ def resume_all(tmux: Tmux) -> list[Pause]:
     """
     before = panes(tmux)
     own = [word for each in before if each.own for word in (";", "set-option", "-p", "-u", "-t", each.pane_id, ONE)]
-    panes(tmux, "set-option", "-gu", ALL, *own)
+    panes(tmux, "set-option", "-gu", ALL_PAUSED, *own)
     return before
 
 

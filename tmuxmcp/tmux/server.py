@@ -40,7 +40,7 @@ OLDEST = (3, 2)
 SOCKET_PATH_LIMIT = 107
 """Bytes in `sun_path` less the final NUL (unix(7))."""
 
-LOCK_S = 15.0
+CONNECT_LOCK_S = 15.0
 """Longest wait for another broker that connects; longer than the start of a server may take."""
 
 SOCKET_S = 5.0
@@ -349,7 +349,7 @@ class Tmux:
             yield
 
     @asynccontextmanager
-    async def _locked(self, *, shared: bool = False, patience_s: float = LOCK_S) -> AsyncIterator[None]:
+    async def _locked(self, *, shared: bool = False, patience_s: float = CONNECT_LOCK_S) -> AsyncIterator[None]:
         """Agree with other brokers; when the time is up, go on without."""
         async with locks.held(self.state_dir / "tmux.lock", patience_s=patience_s, shared=shared):
             yield

@@ -16,7 +16,7 @@ from tmuxmcp.tmux.server import Tmux
 _PLAIN = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 """Names of programs that may stand in a tmux format."""
 
-ALONE = "#{?synchronize-panes,,1}"
+PANE_ALONE = "#{?synchronize-panes,,1}"
 """A format that holds where what is typed goes to this pane alone."""
 
 
@@ -43,7 +43,7 @@ async def type_secret(
         SessionTaken, TmuxFailed: nothing was typed.
     """
     same = f"#{{==:#{{pane_current_command}},{program}}}" if program else "1"
-    condition = f"#{{&&:{ALONE},{same}}}"
+    condition = f"#{{&&:{PANE_ALONE},{same}}}"
     # What tmux does it would note, if somebody had set that: so before, as the next command holds the line.
     await tmux.checked(command("set-option", "-s", "message-limit", "0"))
     after = [*panes.raw_pieces(pane, bytes(value)), panes.keys(pane, ["Enter"])]

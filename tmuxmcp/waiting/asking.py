@@ -83,7 +83,7 @@ class Asking:
         still_s = now - self._printed
         if not why or weak.told(line_of_cursor(look), process, still_s, drawn(look)) or edits(session, look):
             return Asked(look, "ready", "kernel")
-        return Asked(look, "idle", "quiet", why) if still_s >= weak.HOLD_S else None
+        return Asked(look, "idle", "quiet", why) if still_s >= weak.NEW_LINE_S else None
 
     def _listened(self, look: Look) -> bool:
         """Whether it has only woken for a moment, as a program with a timer does."""

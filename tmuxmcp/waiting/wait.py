@@ -417,7 +417,7 @@ def edits(session: Session, look: Look) -> bool:
 
 def _listens(why: str, wait: Wait, watch: _Watch, still_s: float) -> Evidence | None:
     """Of a program that listens, and may be at work: silence, once it has lasted."""
-    if still_s < max(weak.HOLD_S, wait.idle_ms / 1000):
+    if still_s < max(weak.NEW_LINE_S, wait.idle_ms / 1000):
         return None
     watch.note = weak.STILL_LISTENS.format(int(still_s * 1000), why[0].upper() + why[1:])
     return "quiet"

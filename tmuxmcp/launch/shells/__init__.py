@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tmuxmcp.launch.shells.bash import BASH
 from tmuxmcp.launch.shells.fish import FISH
+from tmuxmcp.launch.shells.record import KEY as KEY
 from tmuxmcp.launch.shells.record import Integration, Shell
 from tmuxmcp.launch.shells.zsh import ZSH
 
@@ -22,11 +23,8 @@ SHELLS = {shell.name: shell for shell in (BASH, ZSH, FISH)}
 OTHER = Shell("", lambda args, environment: None)
 """A program for which we have no start-up file."""
 
-KEY = b"\x1b[7777~"
-"""The private key of our start-up files: the shell takes a command. zsh and fish answer and listen for it."""
-
 SHOW_PROMPT = b"\x1b[7778~"
-"""Another one, in bash: it draws the prompt anew, with its marks, and changes nothing."""
+"""Another private key, in bash: it draws the prompt anew, with its marks, and changes nothing."""
 
 
 def shell_of(program: str) -> Shell:

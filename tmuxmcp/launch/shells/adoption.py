@@ -15,18 +15,15 @@ from enum import StrEnum
 from pathlib import Path
 
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.launch.shells.record import START_UP
+from tmuxmcp.launch.shells.record import KEY, START_UP
 
-ADOPTED = START_UP / "adopted"
+ADOPTED_TEXTS = START_UP / "adopted"
 """Where the texts lie that only an adopted shell gets."""
 
-KEY = b"\x1b[7777~"
-"""The private key of our start-up files: the shell answers `P;k=g` and takes a command."""
-
-END = b": .\n"
+ENDS_TOO_EARLY = b": .\n"
 """Ends a command too early: a shell that listens runs nothing."""
 
-LONGEST_LINE = 900
+ADOPTION_LINE_BYTES = 900
 """Bytes of a line of a body or of a command: every terminal takes that much at once (macOS: 1024)."""
 
 GIVE_UP_S = 10.0
@@ -148,7 +145,7 @@ def _number(version: str) -> tuple[int, ...]:
 
 
 def body(kind: ShellKind, nonce: str, first_number: int) -> bytes:
-    """What the shell reads after its answer: lines of at most `LONGEST_LINE` bytes, the last of which ends it.
+    """What the shell reads after its answer: lines of at most `ADOPTION_LINE_BYTES` bytes, the last of which ends it.
 
     Args:
         kind: what its answer said; its dialect is not None.
@@ -205,7 +202,7 @@ def give(kind: ShellKind, job: str, text: bytes, proof: str | None = "") -> Givi
 def refuse(kind: ShellKind, job: str) -> bytes:
     """What a shell that has answered `P;k=g` is told in place of a command: it runs none and says `P;k=r`."""
     if kind.dialect in (Dialect.POSIX, Dialect.BASH):
-        return END
+        return ENDS_TOO_EARLY
     return b"%b\0-\0\0" % job.encode()
 
 
@@ -219,7 +216,7 @@ def undo(kind: ShellKind, job: str, proof: str | None = "") -> Giving:
 def _lines(text: bytes) -> bytes:
     """Printable ASCII for `printf %b`, in lines that run nothing in whatever shell they land: arguments of `:`."""
     escaped = b"".join(_ESCAPED[byte] for byte in text)
-    width = LONGEST_LINE - len(b": '.' :\n")
+    width = ADOPTION_LINE_BYTES - len(b": '.' :\n")
     pieces = [b": '%b.' :\n" % escaped[start : start + width] for start in range(0, len(escaped), width)]
     return b"".join(pieces) + b": .%d\n" % len(escaped)
 
@@ -243,12 +240,12 @@ def _bare(file: Path) -> str:
 
 
 def _bash(kind: ShellKind, nonce: str, first_number: int) -> str:
-    text = _bare(ADOPTED / "bash.sh").replace("MARKS", _bare(START_UP / "bash.sh"))
+    text = _bare(ADOPTED_TEXTS / "bash.sh").replace("MARKS", _bare(START_UP / "bash.sh"))
     return f"_tm_new={nonce} _tm_from={first_number - 1}\n{text}"
 
 
 def _zsh(kind: ShellKind, nonce: str, first_number: int) -> str:
-    text = _bare(ADOPTED / "zsh.zsh")
+    text = _bare(ADOPTED_TEXTS / "zsh.zsh")
     text = text.replace("MARKS", shlex.quote(_bare(START_UP / "zsh" / "marks.zsh")))
     text = text.replace("TYPED", _bare(START_UP / "zsh" / "typed.zsh"))
     return f"_tm_new={nonce} _tm_from={first_number - 1}\n{text}"
@@ -266,7 +263,7 @@ def _fish(kind: ShellKind, nonce: str, first_number: int) -> str:
 
 
 def _posix(kind: ShellKind, nonce: str, first_number: int) -> str:
-    text = _bare(ADOPTED / "posix.sh")
+    text = _bare(ADOPTED_TEXTS / "posix.sh")
     if kind.restricted:
         text = re.sub(r"\s*\d?>\s?/dev/(null|tty)", "", text)
     return f"_tm_new={nonce} _tm_from={first_number - 1}\n{text}"

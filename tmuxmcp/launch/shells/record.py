@@ -12,6 +12,9 @@ from tmuxmcp.latedataclass import dataclass
 START_UP = Path(__file__).parents[1] / "shell"
 """Where our start-up files lie."""
 
+KEY = b"\x1b[7777~"
+"""The private key of our start-up files: the shell takes a command. Those that listen for it answer with `P;k=g`."""
+
 
 @dataclass(frozen=True)
 class Integration:
