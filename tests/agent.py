@@ -26,7 +26,9 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.types import ElicitResult
 
+from tests import forks
 from tests.conftest import SLOW, end_server, no_first_run
+from tests.forkedstdio import connected
 
 
 def eventually(probe: Callable[[], object], seconds: float = 10) -> None:
@@ -52,9 +54,10 @@ def run_command_line(
 ) -> subprocess.CompletedProcess[str]:
     """Have the person's command line do something, without a terminal."""
     argv, env = command_line(state_dir, verb, *words)
-    done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, env=env | variables)
-    assert done.returncode == status, done.stderr
-    return done
+    done = forks.run(argv[3:], env | variables, Path.cwd(), 60 * SLOW, stdin.encode())
+    out, err = done.stdout.decode(), done.stderr.decode()
+    assert done.returncode == status, err
+    return subprocess.CompletedProcess(argv, done.returncode, out, err)
 
 
 def audit_lines(state_dir: Path) -> list[dict[str, Any]]:
@@ -62,6 +65,9 @@ def audit_lines(state_dir: Path) -> list[dict[str, Any]]:
     text = (state_dir / "audit.jsonl").read_text()
     return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
+
+ANEW = ("-m", "tmuxmcp")
+"""Python's arguments for a server that starts anew, where a test is about how it starts or what /proc tells of it."""
 
 WAITS = {"send": "timeout_ms", "create_session": "ready_timeout_ms"}
 """Tools that wait for five seconds by default, and the argument that says for how long."""
@@ -117,19 +123,25 @@ class Agent:
         mode: str = "auto",
         person: Callable[[str], str] | None = None,
         errors: Path | None = None,
-        start: Sequence[str] = ("-m", "tmuxmcp"),
+        start: Sequence[str] = (),
         **variables: str,
     ) -> None:
+        """An agent that is to be entered.
+
+        Args:
+            start: how Python starts it anew, as ANEW; else it is a fork.
+        """
         self.state_dir = state_dir
         home = state_dir / "home"
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         no_first_run(home)
         self._parameters = StdioServerParameters(
             command=sys.executable,
-            args=[*start, "serve", "--state-dir", str(state_dir), "--log-level", "warning", *arguments],
+            args=[*(start or ANEW), "serve", "--state-dir", str(state_dir), "--log-level", "warning", *arguments],
             env={"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm", **variables},
             cwd=str(home),
         )
+        self._words = None if start or not forks.can_be(self._parameters.env or {}) else self._parameters.args[2:]
         self._mode = mode
         self._person = person
         """Answers what the server asks: accept, decline or cancel. Without one, the client cannot be asked."""
@@ -140,16 +152,22 @@ class Agent:
         self._stack = ExitStack()
 
     def __enter__(self) -> Agent:
-        before = {child.pid for child in psutil.Process().children()}
         self.portal = self._stack.enter_context(start_blocking_portal())
-        transport: Any = self._parameters
-        if self._errors:
-            transport = stdio_client(self._parameters, errlog=self._stack.enter_context(self._errors.open("a")))
+        errors = self._stack.enter_context(self._errors.open("a")) if self._errors else sys.stderr
+        if self._words is None:
+            before = {child.pid for child in psutil.Process().children()}
+            transport: Any = stdio_client(self._parameters, errlog=errors)
+        else:
+            transport = connected(self._parameters, self._words, errors.fileno(), self._started)
         client = Client(transport, mode=self._mode, elicitation_callback=self._answer if self._person else None)
         self.client = self._stack.enter_context(self.portal.wrap_async_context_manager(client))
-        children = [child for child in psutil.Process().children() if child.pid not in before]
-        self.server = next(child for child in children if self._is_server(child))
+        if self._words is None:
+            children = [child for child in psutil.Process().children() if child.pid not in before]
+            self.server = next(child for child in children if self._is_server(child))
         return self
+
+    def _started(self, pid: int) -> None:
+        self.server = psutil.Process(pid)
 
     def _is_server(self, child: psutil.Process) -> bool:
         with suppress(psutil.NoSuchProcess):  # of another test, and it has ended

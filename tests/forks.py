@@ -1,7 +1,8 @@
-"""The command line as a process of its own, without the second that its imports take.
+"""Our command line and servers as processes of their own, without the second that their imports take.
 
 One process has imported it all and forks for each call. What it forks has its own process id, environment, directory,
-standard files and exit status. Tests of how the command line starts, or of signals and terminals, start Python anew.
+standard files and exit status; /proc tells the first process's words and environment of it. Tests of how something
+starts, of terminals, of inherited signals, of memory or of what /proc tells start Python anew.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
 ROOT = Path(__file__).parents[1]
 LOCALE = {"LANG": "C.UTF-8"}
@@ -31,43 +33,110 @@ READ_AT_START = ("LC_", "LANG", "PYTHON")
 """Variables that begin so are read when Python starts: a call with others of these is no fork."""
 
 
-def run(words: Sequence[str], env: Mapping[str, str], cwd: Path, timeout: float) -> subprocess.CompletedProcess[bytes]:
-    """Do what `subprocess.run` of `python -m tmuxmcp WORDS` does, with no input and all output captured."""
+def can_be(env: Mapping[str, str]) -> bool:
+    """Whether a call with this environment may be a fork."""
     read_at_start = {name: env[name] for name in env if name.startswith(READ_AT_START)}
-    if read_at_start.items() - {("PYTHONPATH", str(ROOT))} == LOCALE.items():
-        return _run_fork(words, env, cwd, timeout)
-    argv = [sys.executable, "-m", "tmuxmcp", *words]
-    return subprocess.run(
-        argv, env=env, cwd=cwd, timeout=timeout, stdin=subprocess.DEVNULL, capture_output=True, check=False
-    )
+    return read_at_start.items() - {("PYTHONPATH", str(ROOT))} == LOCALE.items()
+
+
+def run(
+    words: Sequence[str], env: Mapping[str, str], cwd: Path, timeout: float, stdin: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """Do what `subprocess.run` of `python -m tmuxmcp WORDS` does, with all output captured.
+
+    Args:
+        stdin: what comes from a pipe; where it is empty, nothing is to be read.
+    """
+    with _given(stdin) as given:
+        if can_be(env):
+            return _run_fork(words, env, cwd, timeout, given.fileno())
+        argv = [sys.executable, "-m", "tmuxmcp", *words]
+        return subprocess.run(argv, env=env, cwd=cwd, timeout=timeout, stdin=given, capture_output=True, check=False)
+
+
+def _given(data: bytes) -> BinaryIO:
+    if not data:
+        return open(os.devnull, "rb")
+    assert len(data) <= select.PIPE_BUF * 16, "a pipe holds no more"
+    readable, writable = os.pipe()
+    os.write(writable, data)
+    os.close(writable)
+    return open(readable, "rb")
+
+
+class Fork:
+    """A fork that goes on, with what `subprocess.Popen` has."""
+
+    def __init__(self, words: Sequence[str], env: Mapping[str, str], cwd: Path, files: Sequence[int]) -> None:
+        """Start it.
+
+        Args:
+            files: its standard files; the caller closes its own copies.
+        """
+        self._told, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(_origin(), [b"."], [*files, theirs.fileno()])
+        self._told.sendall(json.dumps({"words": words, "env": dict(env), "cwd": str(cwd)}).encode())
+        self._told.shutdown(socket.SHUT_WR)
+        self.returncode: int | None = None
+        self.pid = self._number()
+
+    def _number(self) -> int:
+        line = b""
+        while not line.endswith(b"\n"):
+            line += (byte := self._told.recv(1))
+            assert byte, "the process that forks has ended"
+        return int(line)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit status, negative for a signal.
+
+        Raises:
+            subprocess.TimeoutExpired: it goes on.
+        """
+        if self.returncode is None:
+            if not select.select([self._told], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(["tmuxmcp"], timeout or 0)
+            self.returncode = self._number()
+            self._told.close()
+        return self.returncode
+
+    def poll(self) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
 
 
 def _run_fork(
-    words: Sequence[str], env: Mapping[str, str], cwd: Path, timeout: float
+    words: Sequence[str], env: Mapping[str, str], cwd: Path, timeout: float, stdin: int
 ) -> subprocess.CompletedProcess[bytes]:
-    ours, theirs = socket.socketpair()
     (out, its_out), (err, its_err) = os.pipe(), os.pipe()
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    fds = [nothing, its_out, its_err]
-    with ours, open(out, "rb", 0) as stdout, open(err, "rb", 0) as stderr:
-        with theirs:
-            socket.send_fds(_origin(), [b"."], [*fds, theirs.fileno()])
-        for fd in fds:
+    with open(out, "rb", 0) as stdout, open(err, "rb", 0) as stderr:
+        fork = Fork(words, env, cwd, [stdin, its_out, its_err])
+        for fd in (its_out, its_err):
             os.close(fd)
-        ours.sendall(json.dumps({"words": words, "env": dict(env), "cwd": str(cwd)}).encode())
-        ours.shutdown(socket.SHUT_WR)
-        with ours.makefile("r") as told:
-            pid = int(told.readline())
-            try:
-                texts = _all_of([stdout, stderr], timeout)
-            except TimeoutError as error:
-                os.kill(pid, signal.SIGKILL)
-                raise subprocess.TimeoutExpired(list(words), timeout) from error
-            return subprocess.CompletedProcess(list(words), int(told.readline()), *texts)
+        try:
+            texts = all_of([stdout, stderr], timeout)
+        except TimeoutError as error:
+            fork.kill()
+            fork.wait()
+            raise subprocess.TimeoutExpired(list(words), timeout) from error
+        return subprocess.CompletedProcess(list(words), fork.wait(), *texts)
 
 
-def _all_of(files: Sequence, timeout: float) -> list[bytes]:
-    """What is read from files until nobody has them open for writing any more."""
+def all_of(files: Sequence, timeout: float) -> list[bytes]:
+    """What is read from files until nobody has them open for writing any more.
+
+    Raises:
+        TimeoutError: somebody still has.
+    """
     deadline = time.monotonic() + timeout
     texts = {file: bytearray() for file in files}
     with selectors.DefaultSelector() as selector:
@@ -105,6 +174,11 @@ def _import_all() -> None:
     import tmuxmcp.broker.broker
     import tmuxmcp.cli
     import tmuxmcp.doctor
+    import tmuxmcp.faces.http
+    import tmuxmcp.faces.listener
+    import tmuxmcp.faces.mcp
+    import tmuxmcp.faces.stdio
+    import tmuxmcp.programs.machine
 
     importlib.import_module("anyio._backends._asyncio")
     for module in pkgutil.iter_modules(tmuxmcp.cli.__path__, "tmuxmcp.cli."):

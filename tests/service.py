@@ -20,6 +20,7 @@ import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from tests import forks
 from tests.conftest import SLOW, end_server
 
 TOKENS = {name: f"{name}-0123456789abcdef" for name in ("agent", "other", "viewer", "boss", "gateway")}
@@ -36,9 +37,12 @@ gateway  person  {TOKENS["gateway"]}
 class Service:
     """One server process. Sessions outlive it: their tmux server is ended with the state directory."""
 
-    def __init__(
-        self, state_dir: Path, *arguments: str, start: Sequence[str] = ("-m", "tmuxmcp"), **variables: str
-    ) -> None:
+    def __init__(self, state_dir: Path, *arguments: str, start: Sequence[str] = (), **variables: str) -> None:
+        """Start it.
+
+        Args:
+            start: how Python starts it anew, as ("-m", "tmuxmcp"); else it is a fork.
+        """
         self.state_dir = state_dir
         home = state_dir / "home"
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -48,24 +52,33 @@ class Service:
         words = ["serve", "--state-dir", str(state_dir), "--http", "127.0.0.1:0", *arguments]
         if not {"--no-token", "--token-file"} & set(words):
             words += ["--token-file", str(tokens)]
-        self.process = subprocess.Popen(
-            [sys.executable, *start, *words, "--program", "bash"],
-            env={"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", **variables},
-            cwd=home,
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
+        words += ["--program", "bash"]
+        env = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", **variables}
+        self.process: subprocess.Popen[bytes] | forks.Fork
+        reading, writing = os.pipe()
+        if start or not forks.can_be(env):
+            argv = [sys.executable, *(start or ("-m", "tmuxmcp")), *words]
+            self.process = subprocess.Popen(argv, env=env, cwd=home, stdin=subprocess.DEVNULL, stderr=writing)
+        else:
+            with open(os.devnull, "rb") as nothing:
+                self.process = forks.Fork(words, env, home, [nothing.fileno(), sys.__stdout__.fileno(), writing])
+        os.close(writing)
+        self.stderr = os.fdopen(reading, "rb", 0)
         self.said = b""
         """What it wrote to stderr, as far as it was read."""
-        self.port = self._wait_for_port()
+        try:
+            self.port = self._wait_for_port()
+        except BaseException:
+            self.process.kill()
+            self.stop()
+            raise
         self.url = f"http://127.0.0.1:{self.port}"
 
     def _wait_for_port(self) -> int:
-        assert self.process.stderr
         deadline = time.monotonic() + 20 * SLOW
         while time.monotonic() < deadline:
-            if select.select([self.process.stderr], [], [], 0.1)[0]:
-                self.said += (piece := os.read(self.process.stderr.fileno(), 65536))
+            if select.select([self.stderr], [], [], 0.1)[0]:
+                self.said += (piece := os.read(self.stderr.fileno(), 65536))
                 found = re.search(rb"serving .* on http://127\.0\.0\.1:(\d+)", self.said)
                 if found:
                     return int(found[1])
@@ -74,9 +87,8 @@ class Service:
 
     def read_stderr(self) -> None:
         """Take in what it has written to stderr."""
-        assert self.process.stderr
-        while select.select([self.process.stderr], [], [], 0)[0]:
-            if not (piece := os.read(self.process.stderr.fileno(), 65536)):
+        while select.select([self.stderr], [], [], 0)[0]:
+            if not (piece := os.read(self.stderr.fileno(), 65536)):
                 return
             self.said += piece
 
@@ -85,12 +97,14 @@ class Service:
         begun = time.monotonic()
         if self.process.poll() is None:
             self.process.send_signal(number)
-        assert self.process.stderr
         try:
-            self.said += self.process.communicate(timeout=20 * SLOW)[1]
+            if not self.stderr.closed:
+                with self.stderr:
+                    self.said += forks.all_of([self.stderr], 20 * SLOW)[0]
+            status = self.process.wait(20 * SLOW)
         finally:
             self.process.kill()
-        return self.process.returncode, time.monotonic() - begun
+        return status, time.monotonic() - begun
 
     def http(self, token: str = "agent", **headers: str) -> httpx2.Client:
         """A client with a token."""

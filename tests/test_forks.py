@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -36,3 +37,20 @@ def test_fork_that_takes_too_long_is_killed(tmp_path: Path) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         forks.run(["config", "--config", "settings"], environment(tmp_path), tmp_path, 0.5)
     assert forks.run(["--version"], environment(tmp_path), tmp_path, TIMEOUT_S).returncode == 0
+
+
+def test_fork_reads_what_it_is_given(tmp_path: Path, state_dir: Path) -> None:
+    env = environment(tmp_path, TMUXMCP_STATE_DIR=str(state_dir))
+    said = forks.run(["serve"], env, tmp_path, TIMEOUT_S, b"no request\n")
+    assert (said.returncode, b"-32700" in said.stdout) == (0, True)
+
+
+def test_fork_that_goes_on_is_a_process_of_its_own(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "settings")
+    with open(os.devnull, "r+b") as nothing:
+        fork = forks.Fork(["config", "--config", "settings"], environment(tmp_path), tmp_path, [nothing.fileno()] * 3)
+    assert fork.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        fork.wait(0.05)
+    fork.kill()
+    assert (fork.wait(TIMEOUT_S), fork.poll()) == (-signal.SIGKILL, -signal.SIGKILL)

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.agent import Agent, ToolFailed
+from tests.agent import ANEW, Agent, ToolFailed
 from tests.service import SLOW, TOKEN_FILE, TOKENS, Service
 from tmuxmcp.sandbox import landlock
 from tmuxmcp.sandbox.sandbox import best
@@ -57,7 +57,7 @@ def shown(process: psutil.Process) -> bytes:
 
 
 def test_no_process_of_a_server_on_stdio_shows_its_secrets(state_dir: Path) -> None:
-    with Agent(state_dir, "--program", "bash", "--policy", "standard", **CANARIES) as agent:
+    with Agent(state_dir, "--program", "bash", "--policy", "standard", start=ANEW, **CANARIES) as agent:
         assert agent.run("echo works")["output"] == "works\n"  # judged by the parser's process
         told = agent.call("run_process", argv=["sh", "-c", "cat /proc/$PPID/environ /proc/$PPID/cmdline; env"])
         assert "PATH=" in told["stdout"]  # of the supervisor, and of what it runs
@@ -68,7 +68,7 @@ def test_no_process_of_a_server_on_stdio_shows_its_secrets(state_dir: Path) -> N
 
 
 def test_no_process_of_a_server_on_http_shows_its_secrets(state_dir: Path) -> None:
-    service = Service(state_dir, **CANARIES)
+    service = Service(state_dir, start=ANEW, **CANARIES)
     try:
         ran = service.result("run", command=f"cat /proc/{service.process.pid}/environ | tr '\\0' '\\n'; env")
         assert "PATH=" in ran["output"]

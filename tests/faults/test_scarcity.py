@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.agent import Agent, ToolFailed, eventually
+from tests.agent import ANEW, Agent, ToolFailed, eventually
 from tests.conftest import SLOW, TMUX
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.sink import sink_of
@@ -186,7 +186,7 @@ def test_as_many_sessions_as_a_small_limit_allows(state_dir: Path):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (76, hard))
     try:
-        with Agent(state_dir, "bash") as agent:
+        with Agent(state_dir, "bash", start=ANEW) as agent:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             made = []
             for _ in range(6):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -291,8 +290,7 @@ def test_a_secret_that_is_typed_or_pasted_is_nowhere(hand: Hand, service: Servic
     assert secrets.found(told) == {}
     assert secrets.found(canaries.files(state_dir)) == {}
     assert secrets.found(canaries.kept_by_tmux(state_dir)) == {}
-    os.set_blocking(service.process.stderr.fileno(), False)
-    service.said += service.process.stderr.read() or b""
+    service.read_stderr()
     assert secrets.found([("its log", service.said)]) == {}
 
 
