@@ -151,7 +151,7 @@ from pathlib import Path
 from tmuxmcp.doctor import surroundings
 ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
 surroundings.container_kind = lambda _: "docker"
-surroundings.ANSWER_S = 0.5
+surroundings.SERVICE_ANSWER_S = 0.5
 print(surroundings.check_container(Path("/")))
 """
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
