@@ -232,6 +232,24 @@ def test_the_command_line_waits_on_where_a_machine_waits_no_longer(state_dir: Pa
         words = ("slow@n1", "echo first; sleep 1.5; echo late; (exit 4)")
         assert run_command_line(state_dir, "run", *fleet, *words, status=4).stdout == "first\nlate\n"
         run_command_line(state_dir, "run", *fleet, "--timeout", "1", "slow@n1", "sleep 600", status=124)
+        run_command_line(state_dir, "send", *fleet, "slow@n1", "--key", "C-c")
+
+        def long(verb: str, *words: str, status: int = 0) -> str:
+            wait = ("--timeout", "1" if status else "30")
+            return run_command_line(state_dir, verb, *fleet, "slow@n1", *wait, *words, status=status).stdout
+
+        asks = "echo begun; sleep 1.2; printf 'how ma'; sleep 1; read -p 'ny? ' x"
+        sent = long("send", asks, "--enter", "--wait", "ready")
+        assert sent.endswith("begun\nhow many? ")
+        assert sent.count("begun") == 2  # as typed, and as printed
+        long("read", "--wait", "command", status=124)
+        long("send", "3", "--enter")
+        run_command_line(state_dir, "send", *fleet, "slow@n1", asks, "--enter", "--wait", "none")
+        assert "how many? " in long("read", "--pattern", "how many[?] $")  # in two parts, with a call's end in between
+        long("send", "4", "--enter")
+        run_command_line(state_dir, "send", *fleet, "slow@n1", "sleep 1.2; (exit 3)", "--enter", "--wait", "none")
+        ended = json.loads(long("read", "--wait", "command", "--json"))
+        assert (ended["outcome"], ended["command"]["exit_code"], ended["effective_timeout_ms"]) == ("command", 3, None)
     finally:
         service.stop()
         end_server(place)

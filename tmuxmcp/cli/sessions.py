@@ -7,11 +7,12 @@ import os
 import shlex
 import shutil
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tmuxmcp.cli import nesting, output
+from tmuxmcp.cli import nesting, output, waiting
 from tmuxmcp.cli.arguments import program_words, session_id
 from tmuxmcp.cli.calling import UNCUT_BYTES, is_fleet_id, telling, with_any, with_broker
 from tmuxmcp.cli.firstword import MAYBE_SESSION_ID
@@ -117,7 +118,7 @@ async def _new(broker: AnyBroker, options: argparse.Namespace) -> int:
 
 async def _send(broker: AnyBroker, options: argparse.Namespace) -> int:
     session, text = await _send_words(broker, options)
-    given = _wait_arguments(options)
+    given, began = _wait_arguments(options), time.monotonic()
     with telling(broker) as operations:
         result = await operations.send(
             text,
@@ -129,6 +130,9 @@ async def _send(broker: AnyBroker, options: argparse.Namespace) -> int:
             read="none" if options.wait_for == "none" else "auto",  # the next `read` gets all of it
             **given,
         )
+        if result.result and waiting.goes_on(result.result):
+            more = await waiting.on(operations, result.session_id, given, began, result.result)
+            result = result.model_copy(update={"result": more})
     if options.json:
         output.write_result(result)
     elif result.result:
@@ -157,9 +161,13 @@ async def _send_words(broker: AnyBroker, options: argparse.Namespace) -> tuple[s
 
 
 async def _read(broker: AnyBroker, options: argparse.Namespace) -> int:
-    given = _wait_arguments(options) | _given(options, "command", "view", "since", "offset", "limit", "format")
+    waits = _wait_arguments(options)
+    given = _given(options, "command", "view", "since", "offset", "limit", "format")
     with telling(broker) as operations:
-        result = await operations.read(session_id=session_id(options), **given)
+        if effective(options)[0].fleet != "off" and waits.get("wait_for", "none") != "none":
+            result = await waiting.first(operations, session_id(options), waits, given)
+        else:
+            result = await operations.read(session_id=session_id(options), **waits, **given)
     if options.json:
         output.write_result(result)
     elif result.encoding == "base64":

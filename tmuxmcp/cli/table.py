@@ -7,6 +7,8 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import anyio
+
 from tmuxmcp.cli import output
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.latedataclass import dataclass
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 MOST_ASKED = 100
 """Sessions of many machines of which each is asked what runs in it: that is a call each."""
 
+AT_ONCE = 32
+"""So many of them at the same time."""
+
 LINE_CHARACTERS = 40
 """Of a last line."""
 
@@ -36,7 +41,8 @@ async def table_of(
         last: the last line that an ended session printed; None: that is left out.
     """
     asks = result.missing is None or len(result.sessions) <= MOST_ASKED
-    lines = [_line(each, await _front(broker, each) if asks else None) for each in result.sessions]
+    fronts = await _fronts(broker, result.sessions) if asks else [None] * len(result.sessions)
+    lines = [_line(each, front) for each, front in zip(result.sessions, fronts, strict=True)]
     rows = [HEADING, *(line.cells for line in lines)]
     if last:
         ends = [_clipped(last(each.session_id)) if each.exited else "" for each in result.sessions]
@@ -66,15 +72,32 @@ def _narrowed(rows: Sequence[tuple[str, ...]], cols: int) -> list[tuple[str, ...
     return [tuple(row[column] for column in columns) for row in rows]
 
 
-async def _front(broker: AnyBroker, session: r.SessionSummary) -> RunningFacts | None:
-    """What the list does not tell of a session; None: it is over, or has gone at this moment."""
+async def _fronts(broker: AnyBroker, sessions: Sequence[r.SessionSummary]) -> list[RunningFacts | None]:
+    """What the list does not tell of each session; None: it is over, or has gone at this moment."""
     from tmuxmcp.broker.broker import Broker
+
+    fronts: list[RunningFacts | None] = [None] * len(sessions)
+    running = [number for number, each in enumerate(sessions) if not each.exited]
+    if isinstance(broker, Broker):
+        for number in running:
+            fronts[number] = await broker.seeing().front(sessions[number].session_id)
+        return fronts
+    room = anyio.Semaphore(AT_ONCE)
+
+    async def one(number: int) -> None:
+        async with room:
+            fronts[number] = await _far_front(broker, sessions[number])
+
+    async with anyio.create_task_group() as tasks:
+        for number in running:
+            tasks.start_soon(one, number)
+    return fronts
+
+
+async def _far_front(broker: AnyBroker, session: r.SessionSummary) -> RunningFacts | None:
+    """The same of a session on another machine, which is a call."""
     from tmuxmcp.reading.sight import RunningFacts
 
-    if session.exited:
-        return None
-    if isinstance(broker, Broker):
-        return await broker.seeing().front(session.session_id)
     try:
         facts = await broker.get_session(session.session_id)
     except TmuxMcpError:
