@@ -122,13 +122,17 @@ async def open_door() -> AsyncIterator[Home]:
     """
     from tmuxmcp.nodes import secret
     from tmuxmcp.nodes.ray.door import Home
+    from tmuxmcp.page.desk import OwnDesk
+    from tmuxmcp.page.routes import page_of
 
     settings = load_settings()
     setup_logging(settings.log_level, settings.log_format)
     # A door is taken away and made anew; and the directory that Ray started it in may be Ray's, who removes it.
     own = {"on_exit": "keep", "cwd": settings.cwd or str(home())}
     async with open_broker(settings.model_copy(update=own), "door", keeps_times=True) as broker:
-        yield Home(broker, settings.state_dir, secret.read(settings.fleet_secret))
+        desk = OwnDesk(broker)
+        async with desk.run():
+            yield Home(broker, settings.state_dir, secret.read(settings.fleet_secret), page_of(desk))
 
 
 def _only(error: BaseException) -> BaseException:

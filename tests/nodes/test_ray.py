@@ -358,6 +358,28 @@ async def test_a_label_stays_with_the_first_of_two_machines(nodes: Cluster) -> N
             assert await work.life() == life
 
 
+async def test_a_machines_page_is_reached_by_its_door(nodes: Cluster) -> None:
+    async with opened(nodes) as transport, opened(nodes, said="x" * 64) as other:
+        await patiently(lambda: transport.call("n1", q.CreateSession("bash", name="page"), PERSON))
+        await transport.call("n1", q.Run("echo on the page", session_id="page"), PERSON)
+        wish, told = {"session": "page", "page": 0, "beat_s": 2}, b""
+        with anyio.fail_after(LONG_S):
+            async with transport.visit("n1", "stream", wish, LONG_S) as visited:
+                async for piece in visited.pieces:
+                    told += piece
+                    if b'"session_id":"page"' in told and b'"kind":"screen"' in told:
+                        break
+        async with transport.visit("n1", "export", {"session": "page", "format": "txt"}, LONG_S) as visited:
+            text = b"".join([piece async for piece in visited.pieces])
+        assert (visited.status, visited.length, b"on the page" in text) == (200, len(text), True)
+        cast = await transport.asciicast("n1", "page", 1 << 20, PERSON)
+        assert b"on the page" in cast.text
+        with pytest.raises(Unauthorized):
+            async with other.visit("n1", "commands", {"session": "page"}, LONG_S):
+                pass
+        await transport.call("n1", q.DestroySession("page", force=True), PERSON)
+
+
 async def test_operators_drain_and_give_up_machines(nodes: Cluster) -> None:
     async with opened(nodes) as transport, opened(nodes) as other:
         await transport.drain("n3", True)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import stat
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 
-from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied, TmuxMcpError, Unsupported
+from tests.conftest import SLOW, eventually
+from tmuxmcp.broker.broker import Broker
+from tmuxmcp.errors import InvalidArgument, IoError, OutcomeUnknown, PermissionDenied, TmuxMcpError, Unsupported
 from tmuxmcp.nodes import ray as room
 from tmuxmcp.nodes import secret
 from tmuxmcp.nodes.ray import frames, starting
+from tmuxmcp.nodes.ray.visits import Visits
+from tmuxmcp.page.desk import OwnDesk
+from tmuxmcp.page.routes import page_of
 
 
 def test_a_secret_is_made_once_and_is_private(tmp_path: Path) -> None:
@@ -63,3 +71,58 @@ def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(Unsupported, match=r"tmuxmcp\[fleet\]"):
         room.need_ray()
     assert room.cluster_of("ray://h:6379/") == "h:6379"
+
+
+# ---- visits ------------------------------------------------------------------------------------
+
+
+async def until(visits: Visits, told: dict[str, Any], word: bytes) -> None:
+    """Read on in the visit `v` until this has come."""
+    data = base64.b64decode(told["data"])
+    with anyio.fail_after(20 * SLOW):
+        while word not in data:
+            assert told["more"]
+            told = await visits.do(nothing, {"visit": "v"})
+            data += base64.b64decode(told["data"])
+
+
+async def nothing(scope: Any, receive: Any, send: Any) -> None:
+    """An application that is not asked."""
+    raise AssertionError
+
+
+@pytest.mark.anyio
+async def test_a_page_is_read_on_with_calls(broker: Broker) -> None:
+    await broker.create_session("bash", name="a")
+    visits, desk = Visits(), OwnDesk(broker)
+    async with desk.run():
+        app = page_of(desk)
+        told = await visits.do(app, {"visit": "v", "name": "stream", "asked": {"session": "a"}})
+        assert (told["status"], told["kind"].partition(";")[0]) == (200, "application/x-ndjson")
+        await until(visits, told, b'"session_id":"a"')
+        await broker.run("echo seen", "a")
+        await until(visits, told | {"data": ""}, b"seen")
+        assert desk.listing.lookers == 1
+        await visits.do(nothing, {"visit": "v", "end": True})
+        await eventually(lambda: desk.listing.lookers == 0)
+        with pytest.raises(OutcomeUnknown):
+            await visits.do(nothing, {"visit": "v"})
+        whole = await visits.do(app, {"visit": "w", "name": "commands", "asked": {"session": "a"}})
+        assert (whole["status"], whole["more"], b"echo seen" in base64.b64decode(whole["data"])) == (200, False, True)
+        refused = await visits.do(app, {"visit": "w", "name": "commands", "asked": {"session": "b"}})
+        assert (refused["status"], refused["more"]) == (404, False)
+
+
+@pytest.mark.anyio
+async def test_an_answer_that_breaks_off_is_no_whole_one(caplog: pytest.LogCaptureFixture) -> None:
+    async def breaks(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"a part", "more_body": True})
+        raise ValueError("it fails")
+
+    visits = Visits()
+    first = await visits.do(breaks, {"visit": "v", "name": "export", "asked": {}})
+    assert (base64.b64decode(first["data"]), first["more"]) == (b"a part", True)
+    with pytest.raises(OutcomeUnknown):
+        await visits.do(breaks, {"visit": "v"})
+    assert "/page/export failed" in caplog.text

@@ -10,9 +10,11 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from weakref import WeakKeyDictionary
 
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from tmuxmcp.errors import ResourceLimit, TmuxMcpError
 from tmuxmcp.page import assets
@@ -90,8 +92,7 @@ class Page:
         try:
             wish = Wish.of(await body_of(request))
             if self._desk.listing.lookers >= MOST_PAGES or len(self._streams) >= MOST_STREAMS:
-                error = ResourceLimit(f"{MOST_PAGES} pages are open already.", hint="Close one of them.")
-                return answer({"error": error.as_dict()}, 503)
+                return _too_many()
         except TmuxMcpError as error:
             return refused(error)
         stream = self._desk.stream(wish)
@@ -100,3 +101,21 @@ class Page:
 
     def _token(self, request: Request) -> str:
         return self._bearer(request.headers.get("authorization"))
+
+
+def page_of(desk: Desk) -> ASGIApp:
+    """What pages ask for as an application, for who has let them in already: without files and keys."""
+
+    async def stream(request: Request) -> Response:
+        try:
+            wish = Wish.of(await body_of(request))
+        except TmuxMcpError as error:
+            return refused(error)
+        return _too_many() if desk.listing.lookers >= MOST_PAGES else desk.stream(wish)
+
+    return Starlette(routes=[Route("/page/stream", stream, methods=["POST"]), *desk.routes()])
+
+
+def _too_many() -> Response:
+    error = ResourceLimit(f"{MOST_PAGES} pages are open already.", hint="Close one of them.")
+    return answer({"error": error.as_dict()}, 503)

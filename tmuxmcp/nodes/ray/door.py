@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from starlette.types import ASGIApp
 
 from tmuxmcp import __version__
 from tmuxmcp.broker.broker import Broker
@@ -30,6 +31,7 @@ from tmuxmcp.errors import Internal, NodeUnreachable, TmuxMcpError, Unauthorized
 from tmuxmcp.machine import signals
 from tmuxmcp.machine.stateid import state_id
 from tmuxmcp.nodes import wire
+from tmuxmcp.nodes.ray.visits import Visits
 from tmuxmcp.nodes.talks import Talks
 
 log = logging.getLogger(__name__)
@@ -48,6 +50,8 @@ class Home:
     state_dir: Path
     secret: str
     """The fleet's, as a file on this machine has it."""
+    page: ASGIApp
+    """What answers a person's page, for who knows the secret."""
 
 
 Opens = Callable[[], AbstractAsyncContextManager[Home]]
@@ -64,6 +68,7 @@ class Door:
         with suppress(ValueError):  # not the main thread: whoever opens tmux does it for what it starts
             signals.reset()
         self._node, self._opens = node, opens
+        self._visits = Visits()
         self._opened: asyncio.Future[Home] | None = None
         self._holding: asyncio.Task[None] | None = None
         self._talks = Talks()
@@ -79,6 +84,10 @@ class Door:
     async def talk(self, sent: bytes) -> bytes:
         """What a gateway and its calls that go on have to say to each other."""
         return await self._answer(sent, self._talk)
+
+    async def visit(self, sent: bytes) -> bytes:
+        """A request of a person's page, and its answer piece by piece; see `Visits`."""
+        return await self._answer(sent, self._visit)
 
     async def asciicast(self, sent: bytes) -> bytes:
         """The newest part of what a session did."""
@@ -180,6 +189,9 @@ class Door:
 
     async def _talk(self, home: Home, asked: Mapping[str, Any]) -> dict[str, Any]:
         return await self._talks.do(asked["what"], asked["asked"]["line"], asked["asked"])
+
+    async def _visit(self, home: Home, asked: Mapping[str, Any]) -> dict[str, Any]:
+        return await self._visits.do(home.page, asked)
 
     async def _asciicast(self, home: Home, asked: Mapping[str, Any]) -> dict[str, Any]:
         call = wire.call_received(asked["call"])

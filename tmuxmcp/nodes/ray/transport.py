@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
+from secrets import token_hex
 from typing import Any
 
 import anyio
@@ -18,7 +20,7 @@ from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.cast import Cast
 from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
 from tmuxmcp.contract.request import R, Request
-from tmuxmcp.errors import InvalidArgument, NodeUnreachable, OutcomeUnknown, TmuxMcpError, Unsupported
+from tmuxmcp.errors import InvalidArgument, NodeUnreachable, OutcomeUnknown, TmuxMcpError
 from tmuxmcp.machine import ourselves
 from tmuxmcp.nodes import wire
 from tmuxmcp.nodes.hearing import Again, Hearing
@@ -191,10 +193,40 @@ class RayTransport:
 
     @asynccontextmanager
     async def visit(self, node: str, name: str, asked: Mapping[str, Any], silence_s: float) -> AsyncIterator[Visited]:
-        """Refuse: no page is reached by a door."""
+        """A call of the door that begins it, and others that read on."""
         await self._check(node)
-        raise Unsupported("A machine's page is not reached over Ray.", hint="Run `tmuxmcp page` on that machine.")
-        yield
+        visit = {"visit": token_hex(8)}
+        first = await self._read_on(node, visit | {"name": name, "asked": asked}, silence_s)
+        pieces = self._pieces(node, visit, first, silence_s)
+        try:
+            yield Visited(first["status"], first["kind"], first["length"], pieces)
+        finally:
+            with anyio.move_on_after(HELLO_S, shield=True), suppress(TmuxMcpError):
+                await pieces.aclose()
+                if first["more"]:
+                    await self._ask(node, "visit", visit | {"end": True})
+
+    async def _pieces(
+        self, node: str, visit: dict[str, Any], told: dict[str, Any], silence_s: float
+    ) -> AsyncGenerator[bytes]:
+        while True:
+            yield base64.b64decode(told["data"])
+            if not told["more"]:
+                return
+            told = await self._read_on(node, visit, silence_s)
+
+    async def _read_on(self, node: str, asked: dict[str, Any], silence_s: float) -> dict[str, Any]:
+        """
+        Raises:
+            NodeUnreachable, OutcomeUnknown
+        """
+        with anyio.move_on_after(silence_s):
+            while True:
+                told = _received(await self._ask(node, "visit", asked))
+                if told["data"] or not told["more"]:
+                    return told
+                asked = {"visit": asked["visit"]}
+        raise OutcomeUnknown(f"{node} has said nothing for {silence_s:g} s.", node=node)
 
     async def _check(self, node: str) -> None:
         """
