@@ -104,7 +104,7 @@ async def test_arguments_that_are_seldom_needed_stand_in_whole_schemas_alone(con
             assert set(tool.input_schema["properties"]) == set(OPERATIONS[name].arguments)
     assert {"ctrl", "idle_ms"} <= seldom("send")
     assert "idle_ms" not in seldom("read")
-    for name in {each for operation in OPERATIONS for each in OPERATIONS[operation].seldom}:
+    for name in {name for operation in OPERATIONS for name in seldom(operation)}:
         assert name in INSTRUCTIONS
 
 

@@ -4,13 +4,14 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import SLOW
+from tmuxmcp.terminal.capture import Capture, KnownRows, Styled
 from tmuxmcp.terminal.looked import FORMAT
 from tmuxmcp.terminal.snapshot import Cells, Style
 
@@ -18,6 +19,16 @@ DEADLINE_S = 20 * SLOW
 END = "end-of-an-answer"
 PANES = 40
 """Panes open at one time."""
+
+
+def styled_rows(lines: Iterable[str]) -> list[Styled]:
+    """The rows of one capture, none of them known before."""
+    return KnownRows().styled(lines)
+
+
+def parse_capture(lines: Iterable[str]) -> Capture:
+    """The same as text, with what stands in reverse video."""
+    return KnownRows().capture(lines)
 
 
 @dataclass(frozen=True)

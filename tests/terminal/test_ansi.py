@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.terminal.conftest import RealTmux
+from tests.terminal.conftest import RealTmux, styled_rows
 from tests.terminal.test_corpora import NAMES, Recording
 from tests.terminal.test_plain import LIKE_TMUX
 from tests.terminal.test_textrows import UNUSUAL, USUAL
 from tmuxmcp.terminal import styledtext
 from tmuxmcp.terminal.ansi import ansi, style_behind
-from tmuxmcp.terminal.capture import styled_rows
 from tmuxmcp.terminal.plain import plain
 from tmuxmcp.terminal.render import shortened
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.terminal.conftest import parse_capture, styled_rows
 from tmuxmcp.terminal import capture
-from tmuxmcp.terminal.capture import KnownRows, parse_capture, styled_rows
+from tmuxmcp.terminal.capture import KnownRows
 from tmuxmcp.terminal.render import ansi_row, changed_rows, numbered, sgr
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, UNDERLINES, Style
 

@@ -107,9 +107,6 @@ class NamesCall:
 class Seldom:
     """Marks an argument that one call in a hundred needs: it is understood, and stands in whole schemas alone."""
 
-    works: bool = True
-    """False: it is in the contract and not offered yet, so that nobody is told of it."""
-
 
 class Request(Generic[R]):
     """What a caller wants done, and by its type what the answer is."""
@@ -297,11 +294,6 @@ class Operation:
             properties[name]["default"] = min(properties[name]["default"], getattr(settings, most.setting))
         left_out = () if whole else self.marks(Seldom)
         return self._schema | {"properties": {name: each for name, each in properties.items() if name not in left_out}}
-
-    @property
-    def seldom(self) -> list[str]:
-        """Names of the arguments that work and that only whole schemas have."""
-        return [name for name, mark in self.marks(Seldom).items() if mark.works]
 
 
 def _is_sound(value: Any) -> bool:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import secrets
 import time
 from collections.abc import Iterator
@@ -25,7 +24,6 @@ from tmuxmcp.machine.atomically import write_atomically
 
 ANSWER_FORGOTTEN_S = 600
 OPEN_CONFIRMATIONS = 100
-CONFIRMATION_ID = re.compile(r"c_[a-f0-9]{8}\Z")
 
 
 @dataclass(frozen=True)

@@ -98,16 +98,6 @@ class KnownRows:
         return rows
 
 
-def styled_rows(lines: Iterable[str]) -> list[Styled]:
-    """Read the rows of one capture."""
-    return KnownRows().styled(lines)
-
-
-def parse_capture(lines: Iterable[str]) -> Capture:
-    """Read the rows of one capture as text, with what stands in reverse video."""
-    return KnownRows().capture(lines)
-
-
 def _read_row(line: str, begins: tuple[Style, bool]) -> _CapturedRow:
     """Read one row, into which this carries over."""
     style, drawing = begins

@@ -60,12 +60,6 @@ def _skeleton(text: str, cwd: str | None) -> str:
     return re.sub(r"\s+", " ", _DIGITS.sub("0", text)).strip()
 
 
-def same_shape(one: str, other: str, cwd: str | None = None) -> bool:
-    """Whether two lines may be the same prompt; False when either can be none."""
-    wanted = shape(one, cwd)
-    return bool(wanted) and wanted == shape(other, cwd)
-
-
 def may_be_prompt(line: str) -> bool:
     """Whether a line can be learnt as a prompt: it ends as prompts do, and is no question, progress or empty line.
 
