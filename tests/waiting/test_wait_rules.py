@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import math
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -22,12 +20,14 @@ from tests.conftest import SLOW, eventually, stop_with_children
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import InvalidPattern
 from tmuxmcp.readiness import kernel as readiness
-from tmuxmcp.readiness.kernel import Process, TtyWitness
+from tmuxmcp.readiness import settling
+from tmuxmcp.readiness.kernel import TtyWitness
+from tmuxmcp.readiness.settling import SETTLE_S
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
 from tmuxmcp.waiting import wait as waits
-from tmuxmcp.waiting.wait import NEW_S, SETTLE_S, UNMOVED_S, Wait, _settle_s, _Watch, wait_for
+from tmuxmcp.waiting.wait import Wait, wait_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")]
 
@@ -44,59 +44,11 @@ async def mode_is(session: Session, mode: str) -> bool:
     return (await session.look()).mode == mode
 
 
-# ---- how long it must have waited for input ------------------------------------------------------
-
-CAT = Process(7, "cat", "S", "wait_woken", True, wakes=3)
-SENT_AT = 100
-
-SETTLING = {
-    "it has read nothing yet": (CAT, SENT_AT, 0.0, UNMOVED_S),
-    "it has woken": (replace(CAT, wakes=4), SENT_AT, 0.0, SETTLE_S),
-    "it has printed": (CAT, SENT_AT + 5, 0.0, SETTLE_S),
-    "another waits now": (replace(CAT, pid=8), SENT_AT, 0.0, SETTLE_S),
-    "it is new and has printed nothing": (replace(CAT, pid=8, age_s=0.02), SENT_AT, 0.0, NEW_S - 0.02),
-    "it was new": (replace(CAT, pid=8, age_s=1.0), SENT_AT, 0.0, SETTLE_S),
-    "tmux answers late": (replace(CAT, wakes=4), SENT_AT, 0.05, 0.05 * waits.ANSWERS_OF_TMUX),
-    "tmux answers very late": (replace(CAT, wakes=4), SENT_AT, 5.0, waits.LATEST_S),
-    "late, and nothing read": (CAT, SENT_AT, 0.01, UNMOVED_S),
-}
-
-
-@pytest.mark.parametrize(("process", "size", "answer_s", "expected"), SETTLING.values(), ids=SETTLING.keys())
-def test_how_long_it_must_settle(process: Process, size: int, answer_s: float, expected: float):
-    wait = Wait("ready", 5000, sent_at=SENT_AT, before=CAT)
-    watch = _Watch(0.0, SENT_AT, size, 0.0, answer_s=answer_s)
-    assert math.isclose(_settle_s(wait, watch, process, 0), expected)
-
-
-@pytest.mark.parametrize(("relays", "entered", "expected"), [(1, True, 2), (3, True, 4), (1, False, 0)])
-def test_what_relays_print_does_not_settle_a_line_that_is_on_its_way(relays: int, entered: bool, expected: int):
-    wait = Wait("ready", 5000, sent_at=SENT_AT, before=CAT, entered=entered)
-    watch = _Watch(0.0, SENT_AT, SENT_AT + 5, 0.0)
-    assert math.isclose(_settle_s(wait, watch, CAT, relays), expected * UNMOVED_S or SETTLE_S)
-
-
-@pytest.mark.parametrize(("relays", "entered", "expected"), [(1, True, 2), (0, True, 0), (1, False, 0)])
-def test_a_line_typed_while_a_relay_works_may_be_on_its_way(relays: int, entered: bool, expected: int):
-    """Who waits behind it was not seen then: it may have woken for something else since."""
-    wait = Wait("ready", 5000, sent_at=SENT_AT, before=replace(CAT, pid=6), before_seen=False, entered=entered)
-    watch = _Watch(0.0, SENT_AT, SENT_AT + 5, 0.0)
-    assert math.isclose(_settle_s(wait, watch, CAT, relays), expected * UNMOVED_S or SETTLE_S)
-
-
-def test_a_new_program_that_has_printed_since_it_waits_is_settled_soon():
-    wait, young = Wait("ready", 5000, sent_at=SENT_AT), replace(CAT, age_s=0.01)
-    watch = _Watch(0.0, SENT_AT, SENT_AT, 0.0)
-    assert _settle_s(wait, watch, young, 0) > SETTLE_S
-    watch.size += 1
-    assert _settle_s(wait, watch, young, 0) == SETTLE_S
-
-
 async def test_a_program_that_has_not_woken_for_what_was_sent_is_not_ready(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ):
     """What was sent is still on its way to it, for longer than a program settles."""
-    monkeypatch.setattr(waits, "UNMOVED_S", 60.0)  # it may be on its way for long on a busy machine
+    monkeypatch.setattr(settling, "UNMOVED_S", 60.0)  # it may be on its way for long on a busy machine
     session = await started(broker, "cat")
     pane, look = session.live(), await session.look()
 

@@ -55,7 +55,7 @@ from tmuxmcp.terminal.modes import PROMPT_SHELLS
 from tmuxmcp.tmux import panes, viewers
 from tmuxmcp.tmux.panes import PaneChanged
 from tmuxmcp.waiting import nextprompt
-from tmuxmcp.waiting.wait import certain
+from tmuxmcp.waiting.finding import certain
 
 if TYPE_CHECKING:
     from tmuxmcp.programs.gdb import Debuggers

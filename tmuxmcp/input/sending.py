@@ -15,6 +15,7 @@ from tmuxmcp.errors import InvalidArgument, NoInput, ResourceLimit, TmuxFailed
 from tmuxmcp.input.sequence import KeySequence, Text, items_of, text_of
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.terminfo import TMUX_SENDS, home_and_end, type_of
+from tmuxmcp.readiness.settling import ESCAPE_S
 from tmuxmcp.readiness.weak import entered_at
 from tmuxmcp.reading.reading import Reading
 from tmuxmcp.record.commands import TypedInput
@@ -31,7 +32,7 @@ from tmuxmcp.tmux.server import Tmux
 from tmuxmcp.waiting import nextprompt
 from tmuxmcp.waiting.adoptable import learn_prompt
 from tmuxmcp.waiting.matching import line_of_cursor, takes_pastes
-from tmuxmcp.waiting.wait import ESCAPE_S, Wait
+from tmuxmcp.waiting.wait import Wait
 
 CANONICAL_LINE = 4095
 """Bytes of a line that a terminal in canonical mode takes; the kernel drops the rest (termios(3), MAX_CANON)."""

@@ -103,17 +103,6 @@ def _begun_since(facts: KernelFacts, process: Process, entered: Entered) -> Proc
     return next((each for each in others if each.on_terminal is False and each.state not in "ZX"), None)
 
 
-def told(line: str, process: Process, still_s: float, drawn: bool) -> bool:
-    """Whether a last line tells that its program waits for input, by now.
-
-    Args:
-        still_s: so long nothing was printed.
-        drawn: a line editor drew it: then any question is one.
-    """
-    needed_s = stands_s(line, process.time_out_s, drawn)
-    return needed_s is not None and still_s >= needed_s
-
-
 def may_ask(line: str) -> bool:
     """Whether a line ends as prompts and questions do: `Resolving: ` does too, and is neither."""
     return bool(_ENDS_SO.search(line)) and not _PROGRESS.search(line)

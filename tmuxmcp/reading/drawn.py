@@ -9,13 +9,13 @@ from __future__ import annotations
 import anyio
 
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.readiness.facts import DRAWN
 from tmuxmcp.reading import views
 from tmuxmcp.running.typed import Ran
 from tmuxmcp.sessions.screens import Shown, shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.plain import begun_full_screen
 from tmuxmcp.terminal.sanitize import sanitize
-from tmuxmcp.waiting.wait import DRAWN
 
 DRAWN_ANEW_BYTES = 1 << 20
 """Raw bytes that a program which did not leave its screen may have drawn, for that to be drawn anew (1 s of work)."""

@@ -16,7 +16,7 @@ from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.tmux.held import user_name
 from tmuxmcp.tmux.viewers import Viewer
-from tmuxmcp.waiting.wait import certain
+from tmuxmcp.waiting.finding import certain
 
 
 def summary(session: Session, look: Look) -> r.SessionSummary:

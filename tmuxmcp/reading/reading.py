@@ -13,6 +13,7 @@ from tmuxmcp.contract.words import SCREEN_VIEWS, View
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.searching import Searching
+from tmuxmcp.readiness.facts import DRAWN
 from tmuxmcp.readiness.kernel import Waiting
 from tmuxmcp.reading import past, views
 from tmuxmcp.reading.views import ViewText
@@ -23,7 +24,7 @@ from tmuxmcp.sessions.screens import NOTHING_SHOWN, Change, Screens, Shown, chan
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.waiting import nextprompt
-from tmuxmcp.waiting.wait import DRAWN, Answer, Wait, wait_for
+from tmuxmcp.waiting.wait import Answer, Wait, wait_for
 
 WantedView = View | Literal["auto", "none"]
 """The view that a call asks for; `auto`: we choose."""

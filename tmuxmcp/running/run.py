@@ -57,7 +57,7 @@ from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import Pane, PaneChanged, Stamp, Typed
 from tmuxmcp.waiting import nextprompt
 from tmuxmcp.waiting.adoptable import Adoptable, NotAdopted, asks, still_at_prompt
-from tmuxmcp.waiting.asking import Asking
+from tmuxmcp.waiting.asking import Questions
 from tmuxmcp.waiting.wait import last_line
 
 PROMPT_MS = 5000
@@ -757,7 +757,7 @@ def _typed_at(session: Session) -> SessionBusy:
 
 
 async def _finish(session: Session, job: Job, deadline: float, until: Until, progress: Progress) -> Ran:
-    told, asking, rest, silence = time.monotonic(), Asking(), Rest(), Silence(until.idle_ms)
+    told, questions, rest, silence = time.monotonic(), Questions(session), Rest(), Silence(until.idle_ms)
     put_off = PutOff()
     async for scan in session.scans(put_off.step_s, deadline):
         if job.stdin:
@@ -771,7 +771,7 @@ async def _finish(session: Session, job: Job, deadline: float, until: Until, pro
                 continue
             ran = ran or await _not_done(session, job, look, rest)
             if ran is None and until.asks:
-                ran = await _asks(session, job, look, asking)
+                ran = await _asks(session, job, look, questions)
             if ran is None and silence.lasts(look.size):
                 ran = _idle(session, look, job, until.idle_ms)
         if ran is None and (scan.exited or scan.replaced):
@@ -907,27 +907,27 @@ def _exited(session: Session, scan: Scan, job: Job) -> Ran:
     return replace(ran, exit_code=code, completed=code is not None, note=note)
 
 
-async def _asks(session: Session, job: Job, look: Look, asking: Asking) -> Ran | None:
+async def _asks(session: Session, job: Job, look: Look, questions: Questions) -> Ran | None:
     """What our command printed, if it now wants input: who called can give it."""
     if look.shell.state is not ShellState.RUNNING:
         return None
-    asked = await asking.settled(session, look)
+    asked = await questions.asked(look)
     if asked is None or asked.look.verdict.process is None or asked.look.shell.state is not ShellState.RUNNING:
         return None
     settled, process = asked.look, asked.look.verdict.process
     if process.pid == settled.pid and (settled.unreported or typed.misses_its_end(session, settled, job)):
         return None  # it is at its prompt, or may be
-    ran = typed.unfinished(session, settled, job, asked.outcome)
+    ran = typed.unfinished(session, settled, job, asked.how.outcome)
     if ran.evidence is None:
         return None  # another command's question
-    ran = replace(ran, evidence=asked.evidence)
+    ran = replace(ran, evidence=asked.how.evidence)
     if process.pid == settled.pid and _edits(settled):
         what = typed.MAY_BE_OVER.format(what="it", name=process.name)
         note = f"I{what[1:]}. {typed.USE_SEND} {typed.LOOK_FIRST}"
         return replace(ran, note=typed.joined(ran.note, note))
     who = f"`{process.name}`"
-    if asked.doubt:
-        note = MAY_WORK.format(who=who, why=asked.doubt[0].upper() + asked.doubt[1:])
+    if why := asked.how.doubt:
+        note = MAY_WORK.format(who=who, why=why[0].upper() + why[1:])
         return replace(ran, note=typed.joined(ran.note, note))
     match settled.waiting:
         case Waiting.UNKNOWN if ASKS_SECRET.search(last_line(settled)):
