@@ -304,6 +304,12 @@ class SessionDirectory:
         readers=("shell",),
         is_directory=True,
     )
+    given_spare = SessionFile(
+        "given/spare",
+        "nothing: the file of a command that was read, for the next one",
+        writers=("broker", "shell"),
+        readers=("broker",),
+    )
     within = SessionFile(
         "within",
         "all of the directory that can be seen in a sandbox",
@@ -336,6 +342,12 @@ class SessionDirectory:
         writers=("broker", "shell"),
         readers=("shell",),
         is_directory=True,
+    )
+    given_spare_within = SessionFile(
+        "within/given/spare",
+        "such a file, when it is in a sandbox",
+        writers=("broker", "shell"),
+        readers=("broker",),
     )
     temporary_within = SessionFile(
         "within/tmp",
