@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import field
+from functools import cached_property
 from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 
 import tmuxmcp
 from tmuxmcp import latedataclass
+from tmuxmcp.terminal.marks import Finished, Mark, Numbers, ShellTrack
 
 
 def point(dataclass: Any, **how: Any) -> Any:
@@ -122,3 +124,17 @@ assert len(dataclasses.fields(late)) > 20
 assert isinstance(vars(late)["__dataclass_fields__"], dict)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_changed_copy_is_as_replace_makes_it() -> None:
+    mark = Mark("C", 10, 20, 4, job="j1")
+    assert latedataclass.changed(mark, number=5, job="") == dataclasses.replace(mark, number=5, job="")
+    assert mark == Mark("C", 10, 20, 4, job="j1")
+
+
+def test_classes_of_marks_lose_nothing_when_they_are_copied_and_changed() -> None:
+    for each in (Mark, Finished, ShellTrack, Numbers):
+        own = vars(each)
+        assert "__post_init__" not in own
+        assert "__slots__" not in own
+        assert not any(isinstance(value, cached_property) for value in own.values())

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from dataclasses import replace
 
+from tmuxmcp.latedataclass import changed
 from tmuxmcp.record.checkpoint import Checkpoint
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.record.directory import SessionDirectory
@@ -143,7 +143,7 @@ class ShellView:
         entered = self._entered(track.prompt_end, self.size)
         if entered is None:
             return track
-        return replace(track, state=ShellState.RUNNING, echo_end=entered, output_start=entered, job="", began=None)
+        return changed(track, state=ShellState.RUNNING, echo_end=entered, output_start=entered, job="", began=None)
 
     def _entered(self, start: int, end: int) -> int | None:
         """Where the first line ends that was entered behind a prompt; None: none was."""
@@ -240,12 +240,12 @@ class ShellView:
         promised = self._promised(track, mark)
         if promised and promised.promise and mark.kind == "C":
             self._asked.pop(mark.nonce, None)
-            return track.given(replace(mark, job=promised.job), promised.promise), None
+            return track.given(changed(mark, job=promised.job), promised.promise), None
         if promised:
             self._proven = max(self._proven, (promised.offset, promised.job))
             for nonce, other in self._tracks.items():
                 if nonce != mark.nonce and other.promise == promised.promise:
-                    self._tracks[nonce] = replace(other, promise=None)  # a proof counts once
+                    self._tracks[nonce] = changed(other, promise=None)  # a proof counts once
             return track.prove(mark, promised.job)
         if mark.kind == "P" and mark.why in ("g", "i") and self._asked.get(mark.nonce, mark.end) <= mark.start:
             self._asked.pop(mark.nonce)
@@ -300,7 +300,7 @@ class ShellView:
         entered = self._entered(finished.echo_start, finished.output_end)
         if entered is None or not self._log.read(finished.echo_start, entered - finished.echo_start).strip():
             return finished
-        return replace(finished, echo_end=entered, output_start=entered)
+        return changed(finished, echo_end=entered, output_start=entered)
 
     def _take_what_has_ended(self) -> None:
         """Take note of what shells ended that nobody stands in front of any more, and of what ended with its shell."""
@@ -324,7 +324,7 @@ class ShellView:
         except OSError:
             written = 0.0
         told = said if said is not None and self._began - CLOCKS_DIFFER_S <= said <= written + CLOCKS_DIFFER_S else None
-        return mark if told == mark.time else replace(mark, time=told)
+        return mark if told == mark.time else changed(mark, time=told)
 
     def _booted(self) -> float:
         """When the machine began, in seconds since 1970: the same for all marks, unless somebody sets the clock."""
@@ -335,7 +335,7 @@ class ShellView:
 
     def _begin_at(self, offset: int) -> None:
         self.size = offset
-        self._numbers = replace(self._numbers, highest=self.highest)  # numbers that were used may be gone
+        self._numbers = changed(self._numbers, highest=self.highest)  # numbers that were used may be gone
         self._scanner = MarkScanner(self._levels, offset)
 
 

@@ -21,12 +21,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, field, fields, replace
+from dataclasses import asdict, field, fields
 from enum import StrEnum
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.latedataclass import changed, dataclass
 from tmuxmcp.terminal.proofs import Promise, hash_of
 
 LONGEST_MARK = 16 * 1024
@@ -179,11 +179,11 @@ class Numbers:
         """
         shift = self.shifts.get(mark.nonce, 0)
         if mark.number + shift <= last:
-            return self, replace(mark, number=mark.number + shift) if shift else mark
+            return self, changed(mark, number=mark.number + shift) if shift else mark
         behind = max(shift, self.highest + 1 - mark.number)
         number = mark.number + behind
         after = Numbers(max(self.highest, number), {**self.shifts, mark.nonce: behind} if behind else self.shifts)
-        return after, replace(mark, number=number) if behind else mark
+        return after, changed(mark, number=number) if behind else mark
 
 
 class ShellState(StrEnum):
@@ -280,8 +280,8 @@ class ShellTrack:
 
     def given(self, mark: Mark, promise: Promise) -> ShellTrack:
         """What the marks say with the C of a command that was promised, whatever they said before."""
-        track = replace(self, state=ShellState.PROMPT, number=mark.number)._output_begins(mark)
-        return replace(track, promise=promise)
+        track = changed(self, state=ShellState.PROMPT, number=mark.number)._output_begins(mark)
+        return changed(track, promise=promise)
 
     def prove(self, mark: Mark, job: str) -> tuple[ShellTrack, Finished]:
         """What the marks say with a D that is proven, whatever they said before, and the command that it finished.
@@ -291,19 +291,19 @@ class ShellTrack:
         """
         unnamed = self.job == UNNAMED and self.number == mark.number
         if self.state is ShellState.RUNNING and (self.job == job or unnamed):
-            before = replace(self, number=mark.number)
+            before = changed(self, number=mark.number)
         else:
-            before = replace(self, state=ShellState.PROMPT, number=mark.number, ended=None, redrawn=None)
+            before = changed(self, state=ShellState.PROMPT, number=mark.number, ended=None, redrawn=None)
         track = before._done(mark)
-        finished = before._finished(track, replace(mark, job=job))
-        return replace(track, promise=None, proven=mark.number), replace(finished, proven=True)
+        finished = before._finished(track, changed(mark, job=job))
+        return changed(track, promise=None, proven=mark.number), changed(finished, proven=True)
 
     def at_prompt(self, mark: Mark) -> ShellTrack:
         """What the marks say with the answer of a shell that was asked at which prompt it is, whatever they said."""
         same = self.state is ShellState.PROMPT and self.number == mark.number
-        track = self if same else replace(self, number=mark.number, prompt_start=mark.start, prompt_end=mark.start)
+        track = self if same else changed(self, number=mark.number, prompt_start=mark.start, prompt_end=mark.start)
         listens = mark.end if mark.why == "g" else self.listens
-        return replace(track, state=ShellState.PROMPT, job="", ended=None, redrawn=None, promise=None, listens=listens)
+        return changed(track, state=ShellState.PROMPT, job="", ended=None, redrawn=None, promise=None, listens=listens)
 
     def is_noise(self, mark: Mark) -> bool:
         """Whether a mark is somebody else's, as long as all that was printed before it is known.
@@ -332,20 +332,20 @@ class ShellTrack:
         return cls(**{**known, "state": ShellState(values["state"])})
 
     def _prompt_begins(self, mark: Mark) -> ShellTrack:
-        return replace(self, number=mark.number, prompt_start=mark.start) if mark.number >= self.number else self
+        return changed(self, number=mark.number, prompt_start=mark.start) if mark.number >= self.number else self
 
     def _prompt_after_lost_marks(self, mark: Mark) -> ShellTrack:
         """A later prompt shows that the command is over: its last mark was not recorded."""
         if mark.number <= self.number:
-            return replace(self, redrawn=mark.start) if mark.number == self.number else self
-        return replace(self, state=ShellState.STARTING, promise=None)._prompt_begins(mark)
+            return changed(self, redrawn=mark.start) if mark.number == self.number else self
+        return changed(self, state=ShellState.STARTING, promise=None)._prompt_begins(mark)
 
     def _prompt_ends(self, mark: Mark) -> ShellTrack:
         # Of a later prompt it was not recorded where it began.
         track = self._prompt_begins(mark) if mark.number > self.number else self
         if mark.number != track.number:
             return track
-        return replace(track, prompt_end=mark.end, state=ShellState.PROMPT, job="", ended=None, promise=None)
+        return changed(track, prompt_end=mark.end, state=ShellState.PROMPT, job="", ended=None, promise=None)
 
     def _prompt_ends_after_lost_marks(self, mark: Mark) -> ShellTrack:
         return self._prompt_ends(mark) if mark.number > self.number else self
@@ -364,15 +364,15 @@ class ShellTrack:
         if mark.why in ("p", "u"):
             return self
         if mark.why == "g":
-            return replace(self, listens=mark.start)
+            return changed(self, listens=mark.start)
         if mark.job or mark.why == "r":
-            return replace(self, refused=(mark.why, mark.job, mark.start))
-        return replace(self, state=ShellState.CONTINUATION)
+            return changed(self, refused=(mark.why, mark.job, mark.start))
+        return changed(self, state=ShellState.CONTINUATION)
 
     def _output_begins(self, mark: Mark) -> ShellTrack:
         if mark.number != self.number:
             return self
-        return replace(
+        return changed(
             self,
             state=ShellState.RUNNING,
             echo_end=mark.start,
@@ -386,7 +386,7 @@ class ShellTrack:
         )
 
     def _output_ends(self, mark: Mark) -> ShellTrack:
-        return replace(self, ended=mark.start) if mark.number == self.number else self
+        return changed(self, ended=mark.start) if mark.number == self.number else self
 
     def _done(self, mark: Mark) -> ShellTrack:
         if mark.number != self.number or mark.status is None:
@@ -394,7 +394,7 @@ class ShellTrack:
         end = mark.start if self.ended is None else self.ended
         if mark.why == "l" and self.ended is None and self.redrawn is not None:
             end = self.redrawn
-        return replace(
+        return changed(
             self,
             state=ShellState.STARTING,
             status=mark.status,
@@ -414,7 +414,7 @@ class ShellTrack:
     def _done_at_prompt(self, mark: Mark) -> ShellTrack:
         """Nothing ran; or the command before ends only now: that end and the prompt behind it were somebody else's."""
         if mark.number == self.number - 1 and self.status is not None:
-            return replace(self, number=mark.number)._done(mark)
+            return changed(self, number=mark.number)._done(mark)
         return self._done(mark)
 
     def _finished(self, after: ShellTrack, mark: Mark) -> Finished:
