@@ -11,6 +11,7 @@ from tmuxmcp.machine.locks import open_lock, take
 from tmuxmcp.record import commands as module
 from tmuxmcp.record.commands import CommandFile, EndedCommand, TypedInput
 from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.terminal.proofs import Promise
 
 
 @pytest.fixture
@@ -149,3 +150,28 @@ def test_what_is_typed_does_not_drive_commands_out(
         assert offsets[-10:] == [*range(990, 1000)]
     assert file.end([command(9)])
     assert read(directory).numbers == [*range(1, 10)]
+
+
+def test_an_input_of_our_own_is_not_read_again(directory: SessionDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = CommandFile(directory)
+    file.type(TypedInput(1, "a"))
+    file.read_on()
+    taken: list[int] = []
+    original = CommandFile._take
+    monkeypatch.setattr(CommandFile, "_take", lambda *given: taken.append(1) or original(*given))
+    second = TypedInput(2, "ä\udcff", True, "j1", Promise("c", "d"), "person")
+    file.type(second)
+    file.read_on()
+    assert (file.typed[-1], taken) == (second, [])
+    monkeypatch.undo()
+    assert [*file.typed] == [*read(directory).typed]
+
+
+def test_what_another_broker_wrote_in_between_is_read(directory: SessionDirectory) -> None:
+    one, other = CommandFile(directory), CommandFile(directory)
+    one.type(TypedInput(1, "a"))
+    one.read_on()
+    other.type(TypedInput(2, "b"))
+    one.type(TypedInput(3, "c"))
+    one.read_on()
+    assert [each.offset for each in one.typed] == [1, 2, 3]

@@ -217,3 +217,17 @@ def test_what_was_shown_keeps_the_time_at_which_it_was_typed(directory: SessionD
     early, late = "2026-01-02T03:04:05.100Z", "2026-01-02T03:04:05.900Z"
     append(directory, encode(Gap(late, 5)), encode(Shown(early, 1, "ls\r")), encode(Gap(early, 9)))
     assert [event.time for event in Events(directory).read() if not isinstance(event, Unknown)] == [late, early, late]
+
+
+def test_an_input_of_our_own_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events, other = Events(SessionDirectory(tmp_path)), Events(SessionDirectory(tmp_path))
+    events.append(Input(TIME, 1, 2, 3))
+    other.append(Gap(TIME, 4))
+    events.append(Input(TIME, 5, 6, 7))
+    assert events.gaps(0, 10) == [4], "what another one wrote in between is read"
+    monkeypatch.setattr(Events, "_lines", lambda *_: pytest.fail("it was read again"))
+    events.append(Input(TIME, 8, 9, 10))
+    assert events.gaps(0, 10) == [4]
+    monkeypatch.undo()
+    events.append(Gap(TIME, 9))
+    assert events.gaps(0, 10) == [4, 9]

@@ -128,11 +128,15 @@ class CommandFile:
         named |= {} if typed.by == "agent" else {"by": typed.by}
         line = _line({"typed": typed.offset, "text": typed.text, "whole": typed.whole, **named})
         try:
-            while not self._add(line):
+            while not self._add(line, typed):
                 pass  # it went into a file that was given up just then
         except OSError:
             return False
         return True
+
+    def given(self, job: str) -> TypedInput | None:
+        """The input that was given to its shell under this name."""
+        return next((each for each in reversed(self.typed) if each.job == job), None)
 
     def promised(self, job: str = "", done: str = "") -> TypedInput | None:
         """The newest input of which a proof was promised: of a name, or the one whose proof has this half for D."""
@@ -179,21 +183,32 @@ class CommandFile:
             raise FileNotFoundError(self._path)
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
-            size = os.fstat(fd).st_size
-            if size and os.pread(fd, 1, size - 1) != b"\n":  # a full disk cut it short
+            state = os.fstat(fd)
+            whole = self._is_read(state)
+            if not whole and state.st_size and os.pread(fd, 1, state.st_size - 1) != b"\n":  # a full disk cut it short
                 os.write(fd, b"\n")
             yield fd
         finally:
             os.close(fd)
 
-    def _add(self, line: bytes) -> bool:
-        """Append a line; whether the file is still in use."""
+    def _add(self, line: bytes, typed: TypedInput) -> bool:
+        """Append the line of an input; whether the file is still in use."""
         with self._open() as fd:
+            before = os.fstat(fd)
             os.write(fd, line)
+            after = os.fstat(fd)
             in_use = _is_at(fd, self._path)
-            if in_use and os.fstat(fd).st_size > COMMANDS_FILE_BYTES and take(fd):
+            if in_use and after.st_size > COMMANDS_FILE_BYTES and take(fd):
                 self._turn_over()
+            elif in_use and self._is_read(before) and after.st_size == before.st_size + len(line):
+                # Nobody else has written meanwhile, so that it need not be read.
+                self.typed.append(typed)
+                self._read_to, self._seen = after.st_size, _version(after)
             return in_use
+
+    def _is_read(self, state: os.stat_result) -> bool:
+        """Whether all of the file as it is now was read, to the end of a line."""
+        return _version(state) == self._seen and self._read_to == state.st_size
 
     def _turn_over(self) -> None:
         """Begin a new file: without the older inputs, or where commands fill it, without the one before the last."""
@@ -266,6 +281,10 @@ def _seen(path: Path) -> tuple[int, int, int]:
         state = os.stat(path)
     except OSError:
         return (0, 0, 0)
+    return _version(state)
+
+
+def _version(state: os.stat_result) -> tuple[int, int, int]:
     return (state.st_ino, state.st_mtime_ns, state.st_size)
 
 

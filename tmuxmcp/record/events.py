@@ -343,8 +343,13 @@ class Events:
         with suppress(OSError):
             fd = os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
             try:
-                if fitting := self._fitting(event, os.fstat(fd).st_size):
-                    os.write(fd, encode(fitting))
+                size = os.fstat(fd).st_size
+                if fitting := self._fitting(event, size):
+                    line = encode(fitting)
+                    os.write(fd, line)
+                    # Where nobody else has written meanwhile, a line of which nothing is kept need not be read.
+                    if size == self._read_to and not _KEPT.search(line) and os.fstat(fd).st_size == size + len(line):
+                        self._read_to += len(line)
             finally:
                 os.close(fd)
 

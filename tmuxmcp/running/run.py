@@ -145,7 +145,6 @@ async def run(
         if as_known and look is None:
             raise PaneChanged
         look = look or await _at_prompt(session, deadline, until.adopt)
-        remove_left(session.directory, look.shell.number)
         killed = _killed_for_memory(session)
         if stdin is None or typed.is_empty(text):
             ran = await _carry_out(
@@ -530,6 +529,9 @@ async def _type(session: Session, look: Look, text: str, data: bytes, noting: On
     session.write_shown(look.size, f"{text}\r")
     if noting:
         noting.typed(session, look.size)
+    # While the shell works:
+    remove_left(session.directory, look.shell.number)
+    session.save_commands()
     return job
 
 

@@ -25,6 +25,9 @@ from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
 from tmuxmcp.terminal.plain import plain
 from tmuxmcp.terminal.sanitize import sanitize
 
+SOME_NEW = 8
+"""So many commands are written down at once while a shell works at the next."""
+
 MOST_NEW = 64
 """Commands that are not written down yet: a killed broker's successor finds them in the log."""
 
@@ -116,6 +119,11 @@ class Commands:
         """The highest number that is known; 0: none is."""
         self._file.read_on()
         return max(0, *self._new, *self._file.numbers[-1:], self._file.first - 1)
+
+    @property
+    def some_new(self) -> bool:
+        """Some are not written down that can be."""
+        return len(self._new) >= SOME_NEW
 
     @property
     def many_new(self) -> bool:
@@ -266,13 +274,13 @@ class Commands:
     def _origin(self, finished: Finished) -> tuple[str | None, By]:
         """A command's text, and who typed it."""
         told = finished.text
-        shown = self._shown(finished) if told is None else told
         if finished.job and told is not None:  # given by our key
-            return _clean(shown), "agent"
+            return _clean(told), "agent"
         self._file.read_on()
-        given = next((each for each in reversed(self._file.typed) if finished.job and each.job == finished.job), None)
+        given = self._file.given(finished.job) if finished.job else None
         if given and given.text and len(given.text) < LONGEST_TYPED:
             return _clean(given.text), "agent"
+        shown = self._shown(finished) if told is None else told
         expanded = told is not None
         held = self._was_held(finished)
         typed = self._typed(finished, shown, expanded=expanded, held=held)

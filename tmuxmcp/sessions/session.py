@@ -199,6 +199,11 @@ class Session:
         """Its session id."""
         return self.meta.session_id
 
+    @property
+    def program(self) -> str:
+        """Name of its own program, without its directory."""
+        return os.path.basename(self.meta.program)
+
     @cached_property
     def bounds(self) -> SessionBounds:
         """What it is bound by."""
@@ -642,7 +647,7 @@ class Session:
             "host": self.meta.host,
             "typed_at": self.typed_at,
             "cut": self.cut,
-            "program": os.path.basename(self.meta.program),
+            "program": self.program,
             "own_marks": self.meta.marks,
         }
 
@@ -706,6 +711,11 @@ class Session:
         """Write down what the marks say, so that a later broker need not scan from the start."""
         if self._scans:
             self._shell.save()
+
+    def save_commands(self) -> None:
+        """Write down which commands have ended, if that is worth it: else a later call has to, of many at once."""
+        if self.commands.some_new:
+            self.commands.save()
 
     # ---- the kernel ----------------------------------------------------------------------------
 
