@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.record.commands import CommandFile, EndedCommand
 from tmuxmcp.terminal import capture, marks
 from tmuxmcp.tmux.control import ControlClient
 
@@ -57,6 +59,49 @@ async def test_tmux_commands_of_a_call(broker: Broker, requests: list[bytes], mo
     requests.clear()
     await call(broker)
     assert len(requests) <= most, requests
+
+
+OPENING = [0]
+"""How many files this process has opened: hooks for that stay."""
+
+sys.addaudithook(lambda event, _: OPENING.__setitem__(0, OPENING[0] + (event == "open")))
+
+
+@pytest.mark.parametrize(
+    ("call", "opened", "looked_at"),
+    [
+        (lambda broker: broker.run("true", "a"), 20, 30),
+        (lambda broker: broker.read("screen", "a"), 12, 16),
+    ],
+    ids=["run", "read screen"],
+)
+async def test_files_that_a_call_opens_and_looks_at(broker: Broker, monkeypatch, call, opened: int, looked_at: int):
+    """Each is a few microseconds of what `run true` takes; where the kernel checks what a process does, more."""
+    await broker.create_session("bash", name="a")
+    for _ in range(3):
+        await call(broker)
+        await broker.read("new", "a", wait_for="ready")
+    looks = 0
+
+    def counting(original: Callable[..., Any]) -> Callable[..., Any]:
+        def look(*args: Any, **named: Any) -> Any:
+            nonlocal looks
+            looks += 1
+            return original(*args, **named)
+
+        return look
+
+    monkeypatch.setattr(os, "stat", counting(os.stat))
+    found = []
+    for _ in range(5):
+        before, looks = OPENING[0], 0
+        await call(broker)
+        found.append((OPENING[0] - before, looks))
+        await broker.read("new", "a", wait_for="ready")
+    # A busy machine looks more often, and now and then a call writes down what the others have left.
+    least = sorted(found)[0]
+    assert least[0] <= opened, found
+    assert least[1] <= looked_at, found
 
 
 async def test_rows_of_a_screen_that_have_not_changed_are_not_read_again(broker: Broker, monkeypatch):
@@ -126,6 +171,22 @@ async def test_tmux_commands_do_not_grow_with_output(broker: Broker, requests: l
     result = await broker.run("seq 200000", "a")
     assert result.output_bytes > 1_000_000
     assert len(requests) <= 1
+
+
+async def test_no_call_writes_down_many_commands(broker: Broker, monkeypatch: pytest.MonkeyPatch):
+    written: list[int] = []
+    original = CommandFile.end
+
+    def counting(self: CommandFile, commands: Iterable[EndedCommand]) -> bool:
+        written.append(len(each := [*commands]))
+        return original(self, each)
+
+    monkeypatch.setattr(CommandFile, "end", counting)
+    await broker.create_session("bash", name="a")
+    for _ in range(70):
+        await broker.run("true", "a")
+    assert sum(written) >= 60
+    assert max(written) <= 10
 
 
 async def test_every_byte_is_scanned_once(broker: Broker, monkeypatch: pytest.MonkeyPatch):

@@ -49,6 +49,19 @@ def test_read_and_pieces(tmp_path: Path) -> None:
     assert b"".join(log.pieces(7, LOG_READ_BYTES + 9)) == text[7 : LOG_READ_BYTES + 9]
 
 
+def test_a_short_piece_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = RawLog(SessionDirectory(tmp_path))
+    log.path.write_bytes(b"0123456789")
+    assert log.read(2, 6) == b"234567"
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", lambda *_: pytest.fail("it was opened again"))
+        assert (log.read(2, 6), log.read(4, 2), log.read(8, 0)) == (b"234567", b"45", b"")
+    assert (log.read(2, 20), log.read(0, 3)) == (b"23456789", b"012")
+    with log.path.open("ab") as file:
+        file.write(b"ab")
+    assert log.read(2, 20) == b"23456789ab"
+
+
 def test_offsets_are_true_where_the_head_was_given_back(tmp_path: Path) -> None:
     log = RawLog(SessionDirectory(tmp_path))
     with log.path.open("wb") as file:  # a hole of 1 MiB

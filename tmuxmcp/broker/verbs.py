@@ -483,7 +483,7 @@ class Verbs:
             start_offset=ran.start,
             end_offset=ran.end,
             command_number=ran.number,
-            shell=facts.shell_of(ran.level, await session.scan()) if ran.level else None,
+            shell=facts.shell_of(ran.level, session.program) if ran.level else None,
             effective_timeout_ms=effective,
             sanitized=output.sanitized,
             note=notes(session, ran.start, ran.end, output.note, ran.note),

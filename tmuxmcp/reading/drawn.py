@@ -52,7 +52,9 @@ async def output_of(session: Session, ran: Ran, max_bytes: int) -> CommandOutput
             piece = views.screen(shown, "plain", max_bytes, ran.end)
             begun = _begun(session, ran)
             return _below(session, ran, begun or ran.start, piece, max_bytes, IS_SHOWN, shown)
-    if ran.end > ran.start and session.reader.draws_at(ran.end):
+    if ran.end == ran.start:
+        return CommandOutput("", 0, sanitized=False)
+    if session.reader.draws_at(ran.end):
         begun = _begun(session, ran)
         if begun is not None:
             return await anyio.to_thread.run_sync(_left, session, ran, begun, max_bytes)

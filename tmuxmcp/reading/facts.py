@@ -11,7 +11,7 @@ from tmuxmcp.reading.reading import cursor_of, title_of
 from tmuxmcp.record.levels import Level
 from tmuxmcp.sessions import inputrequests
 from tmuxmcp.sessions.levels import LevelScan
-from tmuxmcp.sessions.look import Look, Scan
+from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.tmux.held import user_name
@@ -76,9 +76,11 @@ def of(
         usage=session.usage(),
         attach_command=attach_command,
         watch_url=f"{page_url}/#session={session.id}" if page_url else None,
-        shell=shell_of(look.level, look) if look.marks and look.own_shell_in_front and not look.exited else None,
+        shell=shell_of(look.level, look.program)
+        if look.marks and look.own_shell_in_front and not look.exited
+        else None,
         levels=[
-            r.ShellLevel(level=each.level.number, kind=_kind(each.level, look), state=_state(each, look))
+            r.ShellLevel(level=each.level.number, kind=_kind(each.level, look.program), state=_state(each, look))
             for each in look.levels
             if (look.own_marks or each.level.number) and not look.exited
         ],
@@ -119,10 +121,10 @@ def recording_of(session: Session) -> r.RecordingFacts | None:
     )
 
 
-def shell_of(level: Level, scan: Scan) -> r.ShellInFront:
-    """A shell as results tell it."""
+def shell_of(level: Level, program: str) -> r.ShellInFront:
+    """A shell as results tell it; `program`: name of the session's own."""
     return r.ShellInFront(
-        kind=_kind(level, scan), where=level.where, level=level.number, adopted=level.number > 0, host=level.host
+        kind=_kind(level, program), where=level.where, level=level.number, adopted=level.number > 0, host=level.host
     )
 
 
@@ -131,8 +133,8 @@ def _state(each: LevelScan, look: Look) -> str:
     return each.shell.state.value if each.level.nonce == look.level.nonce else ShellState.RUNNING.value
 
 
-def _kind(level: Level, scan: Scan) -> str:
-    return level.kind if level.number else scan.program
+def _kind(level: Level, program: str) -> str:
+    return level.kind if level.number else program
 
 
 def _recorded(look: Look) -> bool:

@@ -32,9 +32,22 @@ class Cursors:
         if not self._directory.is_there:
             return
         with suppress(OSError):
-            self._path.mkdir(mode=0o700, exist_ok=True)
-            fd = os.open(self._path / caller, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+            fd = opened_in(self._path, caller)
             try:
                 os.pwrite(fd, b"%020d" % offset, 0)
             finally:
                 os.close(fd)
+
+
+def opened_in(place: Path, name: str) -> int:
+    """A file to be written to, in a directory that is made if it is not there.
+
+    Raises:
+        OSError
+    """
+    path, flags = f"{place}/{name}", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        place.mkdir(mode=0o700, exist_ok=True)
+        return os.open(path, flags, 0o600)

@@ -32,18 +32,26 @@ class SessionFile:
     writers: tuple[Party, ...]
     readers: tuple[Party, ...]
     is_directory: bool = False
+    attribute: str = field(default="", init=False, compare=False)
+    """Its name here."""
 
     @property
     def mode(self) -> int:
         """Its permissions."""
         return 0o700 if self.is_directory else 0o600
 
+    def __set_name__(self, _: type, attribute: str) -> None:
+        object.__setattr__(self, "attribute", attribute)
+
     @overload
     def __get__(self, directory: None, _: type) -> SessionFile: ...
     @overload
     def __get__(self, directory: SessionDirectory, _: type) -> Path: ...
     def __get__(self, directory: SessionDirectory | None, _: type) -> SessionFile | Path:
-        return self if directory is None else directory.path / self.name
+        if directory is None:
+            return self
+        path = vars(directory)[self.attribute] = directory.path / self.name  # found there from now on
+        return path
 
 
 @dataclass(frozen=True)

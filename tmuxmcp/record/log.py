@@ -23,6 +23,9 @@ from tmuxmcp.record.directory import SessionDirectory
 LOG_READ_BYTES = 1 << 18
 """Bytes read at once: large enough for the fast paths of the parsers, small beside the memory budget."""
 
+KEPT_BYTES = 1 << 13
+"""A piece that is not longer is kept until the next one: what `run` asks of a short command is asked several times."""
+
 POLL_S = 0.01
 """Where there is no inotify, a file with waiters is looked at this often."""
 
@@ -48,7 +51,10 @@ class RawLog:
 
     def __init__(self, directory: SessionDirectory) -> None:
         self.path = directory.log
+        self._name = str(directory.log)
         self._base_path = str(directory.base)
+        self._last: tuple[int, bytes] = (0, b"")
+        """Where the last short piece that was read began, and the piece: what was printed there stays so."""
 
     def create(self) -> None:
         """Make the empty file, for the owner alone.
@@ -63,7 +69,7 @@ class RawLog:
 
     def base(self) -> int:
         """Offset of the file's first byte: 0, or where the sink last emptied it for want of holes."""
-        if not os.path.exists(self._base_path):  # nearly always: an exception would cost ten times as much
+        if not os.access(self._base_path, os.F_OK):  # nearly always: an exception would cost ten times as much
             return 0
         try:
             with open(self._base_path) as file:
@@ -74,7 +80,7 @@ class RawLog:
     def size(self) -> int:
         """Offset behind the last byte."""
         try:
-            return self.base() + os.stat(self.path).st_size
+            return self.base() + os.stat(self._name).st_size
         except FileNotFoundError:
             return 0
 
@@ -82,7 +88,7 @@ class RawLog:
         """The same, and when it was last written to: seconds since 1970; (0, 0.0) where it is gone."""
         base = self.base()
         try:
-            state = os.stat(self.path)
+            state = os.stat(self._name)
         except FileNotFoundError:
             return 0, 0.0
         return base + state.st_size, state.st_mtime
@@ -91,7 +97,7 @@ class RawLog:
         """Offset of the first byte that is still there."""
         base = self.base()
         try:
-            fd = os.open(self.path, os.O_RDONLY)
+            fd = os.open(self._name, os.O_RDONLY)
         except FileNotFoundError:
             return 0
         try:
@@ -102,13 +108,19 @@ class RawLog:
             os.close(fd)
 
     def read(self, offset: int, size: int) -> bytes:
-        """At most `size` bytes from `offset`; less at the end, and nothing where the head is gone."""
+        """At most `size` bytes from `offset`; less at the end, and nothing where the head is gone.
+
+        Of what was read last it may still give what is gone by now.
+        """
+        start, last = self._last
+        if start <= offset and offset + size <= start + len(last):
+            return last[offset - start : offset - start + size]
         for _ in range(10):
             base = self.base()
             if offset < base:
                 return b""
             try:
-                fd = os.open(self.path, os.O_RDONLY)
+                fd = os.open(self._name, os.O_RDONLY)
             except FileNotFoundError:
                 return b""
             try:
@@ -117,7 +129,11 @@ class RawLog:
             finally:
                 os.close(fd)
             if self.base() == base:  # not emptied while we read
-                return b"" if cut else data
+                if cut:
+                    return b""
+                if len(data) <= KEPT_BYTES:
+                    self._last = (offset, data)
+                return data
         raise IoError(f"The log {self.path} is emptied faster than it can be read.", hint="Raise log_max_bytes.")
 
     def pieces(self, start: int, end: int) -> Iterator[bytes]:

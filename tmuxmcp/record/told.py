@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.record.cursors import opened_in
 from tmuxmcp.record.directory import SessionDirectory
 
 MOST_BEYOND = 64
@@ -77,8 +78,7 @@ class ToldCallers:
             return
         line = " ".join(map(str, (told.through, *sorted(told.beyond)))) + "\n"
         with suppress(OSError):
-            self._path.mkdir(mode=0o700, exist_ok=True)
-            fd = os.open(self._path / caller, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+            fd = opened_in(self._path, caller)
             try:
                 os.pwrite(fd, line.encode(), 0)  # what a longer one left behind the line is not read
             finally:

@@ -250,10 +250,11 @@ def _ran(session: Session, job: Job, finished: Finished) -> Ran:
         read_from = max(finished.echo_start, echo_end - ECHO_LIMIT)
         start = read_from + behind_echo(session.log.read(read_from, echo_end - read_from))
     end = max(start, finished.output_end)
-    # Its C was not printed, or not recorded; what is proven ends it all the same.
-    unseen = start == end or (finished.proven and finished.output_start is None)
-    missing = unseen and (
-        bool(session.gaps(finished.echo_start, end)) or (finished.proven and not sink_of(session.directory).alive)
+    # Its C was not printed, or not recorded; what is proven ends it all the same. Between C and D nothing is lost but
+    # where a sink has written down that it came.
+    unbegun = finished.proven and finished.output_start is None
+    missing = (start == end or unbegun) and (
+        bool(session.gaps(finished.echo_start, end)) or (unbegun and not sink_of(session.directory).alive)
     )
     return Ran(
         outcome="ready",
