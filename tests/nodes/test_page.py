@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 
 from tests import browser
+from tests.agent import an_agent, eventually
 from tests.conftest import SLOW, end_server
 from tests.nodes.brokers import Brokers, three_brokers
 from tests.page.test_stream import Told, told
@@ -82,6 +84,7 @@ def test_sessions_of_all_machines_are_one_list(gateway: Service, headers: dict[s
         page.until(lambda: {"one@n1", "one@n2"} <= page.rows.keys())
         page.until(lambda: [tail(page, f"one@{node}").split("\n")[0] for node in ("n1", "n2")] == ["on n1", "on n2"])
         assert (page.rows["one@n1"]["node"], missing(page)) == ("n1", [])
+        assert gateway.result("get_session", session_id="one@n1")["watch_url"] == f"{gateway.url}/#session=one@n1"
         gateway.result("create_session", program="bash", name="brief", placement={"node": "n3"})
         page.until(lambda: "brief@n3" in page.rows)
         gateway.result("destroy_session", session_id="brief@n3", force=True)
@@ -221,6 +224,19 @@ def test_a_recording_is_downloaded_from_its_machine(gateway: Service, headers: d
 def test_what_is_no_session_of_a_machine_is_refused(gateway: Service, headers: dict[str, str], session: str):
     answer = ask(gateway, headers, "commands", session=session)
     assert answer.status_code in (400, 404), answer.text
+
+
+def test_a_gateway_on_stdin_and_stdout_shows_the_page(brokers: Brokers, gateway: Service):
+    with an_agent("--fleet", str(brokers.file), "bash", TMUXMCP_PAGE="true", **brokers.variables) as agent:
+
+        def watch_url() -> str:
+            return agent.call("get_session", session_id="one@n1")["watch_url"] or ""
+
+        eventually(watch_url)
+        url = urlsplit(watch_url())
+        assert url.fragment == "session=one@n1"
+        answer = httpx2.post(f"http://{url.netloc}/page/commands", json={"session": "one@n1"}, timeout=20 * SLOW)
+        assert answer.status_code == 401
 
 
 # ---- hands -------------------------------------------------------------------------------------
