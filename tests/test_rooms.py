@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -169,8 +170,34 @@ def test_no_import_goes_round_in_a_circle():
     assert not graph, f"these import each other: {sorted(graph)}"
 
 
-def test_architecture_page_names_every_room():
-    page = Path(__file__).parents[1].joinpath("docs", "explanation", "architecture.md").read_text()
-    rooms = {room_of(module) for module in SOURCES} - {"__init__", "__main__"}
-    missing = {room for room in rooms if f"{room}/" not in page and f"{room}.py" not in page}
-    assert not missing, f"architecture.md does not name {sorted(missing)}"
+ARCHITECTURE = Path(__file__).parents[1].joinpath("docs", "explanation", "architecture.md").read_text()
+
+
+def test_architecture_page_lists_the_rooms_that_are_there():
+    listed = re.findall(
+        r"^  (\w+)(?:/|\.py)\s", ARCHITECTURE.split("```text\ntmuxmcp/\n")[1].split("```")[0], re.MULTILINE
+    )
+    assert len(listed) == len(set(listed))
+    assert set(listed) == {room_of(module) for module in SOURCES} - {"__init__", "__main__"}
+
+
+def test_architecture_page_draws_only_arrows_that_are_allowed():
+    """What stands to the right of an arrow imports nothing of what stands to its left."""
+    drawn = ARCHITECTURE.split("downwards only:\n\n```text\n")[1].split("```")[0]
+    ranks = [set(re.findall(r"\w+", rank)) for rank in drawn.split("->")]
+    for number, rank in enumerate(ranks):
+        above = set().union(*ranks[:number])
+        for room in rank:
+            assert room in MAY_IMPORT, f"architecture.md draws {room}, which is no room"
+            assert not MAY_IMPORT[room] & above, f"{room} may import {sorted(MAY_IMPORT[room] & above)}"
+
+
+def test_files_that_the_architecture_page_names_exist():
+    named = re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.(?:py|sh|md))`", ARCHITECTURE)
+    assert named
+    for name in named:
+        assert any((root / name).exists() for root in (PACKAGE, PACKAGE.parent, *rooms())), f"there is no {name}"
+
+
+def rooms() -> list[Path]:
+    return [each for each in PACKAGE.iterdir() if each.is_dir()]

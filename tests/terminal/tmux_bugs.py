@@ -11,8 +11,8 @@ from itertools import groupby
 from unittest.mock import patch
 
 from tmuxmcp.terminal.grid import Row
-from tmuxmcp.terminal.page import LINE_DRAWING
 from tmuxmcp.terminal.screen import Screen
+from tmuxmcp.terminal.sheet import LINE_DRAWING
 from tmuxmcp.terminal.snapshot import BLANK, Cell
 from tmuxmcp.terminal.stream import Stream
 from tmuxmcp.terminal.widths import MAX_CELL, ZERO_WIDTH_JOINER, char_width, is_dropped

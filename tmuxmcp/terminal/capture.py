@@ -13,9 +13,9 @@ from itertools import groupby
 from typing import NamedTuple
 
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.terminal.page import LINE_DRAWING
 from tmuxmcp.terminal.sanitize import sanitize
 from tmuxmcp.terminal.sgr import restyled
+from tmuxmcp.terminal.sheet import LINE_DRAWING
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
 from tmuxmcp.terminal.widths import char_width, text_width
 

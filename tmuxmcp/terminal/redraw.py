@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tmuxmcp.terminal.moves import TAB
-from tmuxmcp.terminal.page import LINE_DRAWING
 from tmuxmcp.terminal.render import RESET, sgr
+from tmuxmcp.terminal.sheet import LINE_DRAWING
 from tmuxmcp.terminal.snapshot import BLANK, PLAIN_STYLE, Cell, Cells, SavedCursor, Snapshot, Style
 
 EMPTIED = "\x18\x1b\\\x1b[?1049l\x1b[ q\x1bc"

@@ -1,7 +1,7 @@
 """What a terminal shows after any bytes: pyte's screen, made fast, harmless and like tmux's.
 
 pyte 0.8.2 raises on real output, has no alternate screen, prints what it should swallow and moves about 1 MB/s.
-`Screen` keeps its methods and replaces what they do (`page.py`, `moves.py`); `stream.py` replaces its parser. Cells
+`Screen` keeps its methods and replaces what they do (`sheet.py`, `moves.py`); `stream.py` replaces its parser. Cells
 are those of `snapshot.py`, and `dirty` is not kept. Where terminals differ, tmux 3.3a decides: programs in a pane are
 told that they run in tmux. Nothing here raises on any bytes, and no state grows without a bound. Pure: no I/O;
 questions to the terminal stay unanswered, because tmux has already answered them.
@@ -21,7 +21,7 @@ from pyte.modes import DECAWM, DECOM, DECTCEM, IRM
 
 from tmuxmcp.terminal.grid import Grid, Row
 from tmuxmcp.terminal.moves import TAB
-from tmuxmcp.terminal.page import Sheet
+from tmuxmcp.terminal.sheet import Sheet
 from tmuxmcp.terminal.snapshot import Cells, HiddenState, SavedCursor, Snapshot
 
 _MOUSE = frozenset(mode << 5 for mode in (1000, 1002, 1003))

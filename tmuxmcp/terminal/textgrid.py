@@ -18,7 +18,7 @@ class Unusual(Exception):
 
 
 class TextGrid:
-    """Rows of text, a cursor and a scroll region; it does what `page.py` and `grid.py` do with cells."""
+    """Rows of text, a cursor and a scroll region; it does what `sheet.py` and `grid.py` do with cells."""
 
     def __init__(self, cols: int, rows: int) -> None:
         self._cols, self._lines = cols, rows
