@@ -16,8 +16,8 @@ from tmuxmcp.cli.arguments import parse
 from tmuxmcp.cli.wording import VERB_OF, in_cli_words
 
 SOURCE = Path(tmuxmcp.__file__).parent
-ROOMS = ("broker", "sessions", "record", "terminal", "tmux", "host")
-"""Whose texts the command line prints."""
+SILENT = {"cli", "demo", "doctor", "faces", "nodes", "page"}
+"""Rooms whose texts are the command line's own, or not printed there."""
 
 FOREIGN = re.compile(
     r"\b(?:create_session|destroy_session|list_sessions|get_session|list_commands|(?:start|stop|export)_recording|session_id|next_offset)\b"
@@ -28,13 +28,15 @@ FOREIGN = re.compile(
 NOT_SAID = {
     "record/excerpt.py",  # stands in the text of a read, which is the same everywhere
     "machine/files.py",  # of the file tools, which the command line has no verbs for
+    "contract/guesses.py",  # of arguments that a tool does not have
     "gate/rules.py",  # names of tools, which policies are written with
 }
 
 
 def sentences() -> Iterator[tuple[str, str]]:
     """Each text of the source that is no docstring and has more than one word, and where it stands."""
-    for room in ROOMS:
+    rooms = (each for each in sorted(SOURCE.iterdir()) if each.is_dir() and each.name not in SILENT)
+    for room in (each.name for each in rooms):
         for file in sorted((SOURCE / room).rglob("*.py")):
             tree = ast.parse(file.read_text())
             apart = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}

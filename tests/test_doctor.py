@@ -218,7 +218,7 @@ def test_missing_tools_are_named(cli):
 
 
 def test_tools_are_those_that_the_scripts_call():
-    scripts = Path(doctor.__file__).parents[1] / "tmux"
+    scripts = Path(doctor.__file__).parents[1] / "launch"
     text = "".join((scripts / name).read_text() for name in ("launcher.sh", "sink.sh"))
     assert [name for name in doctor.SCRIPT_PROGRAMS if not re.search(rf"\b{name}\b", text)] == []
 

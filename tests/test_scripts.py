@@ -478,6 +478,8 @@ def test_respawned_pane_is_seen_with_its_new_program(agent: Agent, name: str):
     running = threading.Thread(target=lambda: answers.update(agent.run("echo begun; sleep 1000", session_id=name)))
     running.start()
     eventually(lambda: agent.in_front(name) == "sleep 1000")
+    log = agent.state_dir / "sessions" / name / "out.raw"
+    eventually(lambda: b"begun\r\n" in log.read_bytes())  # what tmux has not handed on yet, it forgets
     tmux(agent, "respawn-pane", "-k", "-t", f"={name}:", "exec cat")
     running.join(10 * SLOW)
     assert (answers["outcome"], answers["completed"], answers["output"]) == ("exited", False, "begun\n")
