@@ -122,6 +122,40 @@ async def test_a_page_that_shows_another_machines_session_holds_on(
             await eventually(given_back)
 
 
+ODD = [
+    b'{"kind":"list","rows":[{"session_id":"a"}],"gone":[]}',
+    b'{"kind":"list","rows":7,"gone":[]}',
+    b'{"kind":"list","rows":[],"gone":[],"waits":[{"id":1}],"now_ms":1}',
+    b'{"kind":"list"}',
+    b"[1]",
+    b"no JSON",
+    b"",
+]
+
+
+def tells(line: bytes) -> ASGIApp:
+    """A page that tells this and nothing more."""
+
+    async def page(scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"content-type", b"application/x-ndjson")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": line + b"\n", "more_body": True})
+        await anyio.sleep_forever()
+
+    return page
+
+
+async def test_machines_that_tell_something_odd_are_missing(broker: Broker, tmp_path: Path) -> None:
+    await broker.create_session("bash", name="fine")
+    own, odd = OwnDesk(broker), {f"odd{number}": tells(line) for number, line in enumerate(ODD)}
+    async with own.run():
+        desk = fleet({"n1": page_of(own), **odd}, tmp_path)
+        async with desk.run(), desk.listing.looked_at():
+            await eventually(lambda: "fine@n1" in desk.listing.rows and len(desk.listing.missing) == len(ODD))
+            assert [each["node"] for each in desk.listing.missing] == [*odd]
+            assert {each["code"] for each in desk.listing.missing} == {"OUTCOME_UNKNOWN"}
+
+
 async def test_a_part_of_a_file_does_not_look_like_a_file(tmp_path: Path) -> None:
     async def page(scope: Any, receive: Any, send: Any) -> None:
         headers = [(b"content-type", b"application/octet-stream"), (b"content-length", b"10")]

@@ -77,7 +77,9 @@ def named(value: Any, node: str) -> Any:
 
 def named_row(row: Mapping[str, Any], node: str) -> Row:
     """A row of a machine's list, in the form that `Stream` tells."""
-    return {**row, "session_id": joined(row["session_id"], node), "node": node, TAIL: [*map(as_json, row[TAIL])]}
+    ours = {"session_id": joined(row["session_id"], node), "node": node, TAIL: [*map(as_json, row[TAIL])]}
+    held = row["taken_over"]
+    return {**row, **ours, "taken_over": held and {**held, "page": int(held["page"])}}
 
 
 def named_wait(wait: Mapping[str, Any], node: str, ahead_ms: int) -> Wait:
@@ -88,4 +90,5 @@ def named_wait(wait: Mapping[str, Any], node: str, ahead_ms: int) -> Wait:
     """
     times = {name: wait[name] and wait[name] + ahead_ms for name in ("asked_ms", "until_ms")}
     session_id = joined(wait["session_id"], node) if wait["session_id"] else ""
-    return {**wait, **times, "id": f"{wait['id']}{ASKED_AT}{node}", "session_id": session_id}
+    kind = str(wait["kind"])
+    return {**wait, **times, "kind": kind, "id": f"{wait['id']}{ASKED_AT}{node}", "session_id": session_id}

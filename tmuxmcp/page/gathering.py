@@ -19,7 +19,7 @@ from tmuxmcp.nodes.gateway import Gateway
 from tmuxmcp.nodes.names import joined
 from tmuxmcp.page.fleetids import named_row, named_wait
 from tmuxmcp.page.listing import Listing, Missing, Row
-from tmuxmcp.page.visiting import lines
+from tmuxmcp.page.visiting import lines, other_form
 from tmuxmcp.page.waits import Wait
 
 log = logging.getLogger(__name__)
@@ -123,15 +123,22 @@ class Gathering(Listing):
 
 
 def _take(told: _Told, node: str, message: Mapping[str, Any]) -> None:
-    """Take in what has changed; a machine that begins anew tells all."""
-    rows = {} if message.get("whole") else dict(told.rows)
-    rows |= {joined(row["session_id"], node): named_row(row, node) for row in message["rows"]}
-    for name in message["gone"]:
-        rows.pop(joined(name, node), None)
-    told.rows, told.missing, told.began = rows, None, True
-    if "waits" in message:
-        ahead_ms = round(time.time() * 1000) - message["now_ms"]
-        told.waits = [named_wait(each, node, ahead_ms) for each in message["waits"]]
+    """Take in what has changed; a machine that begins anew tells all.
+
+    Raises:
+        OutcomeUnknown: it is not understood.
+    """
+    rows, waits = {} if message.get("whole") else dict(told.rows), told.waits
+    try:
+        rows |= {joined(row["session_id"], node): named_row(row, node) for row in message["rows"]}
+        for name in message["gone"]:
+            rows.pop(joined(name, node), None)
+        if "waits" in message:
+            ahead_ms = round(time.time() * 1000) - message["now_ms"]
+            waits = [named_wait(each, node, ahead_ms) for each in message["waits"]]
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise other_form(node) from None
+    told.rows, told.waits, told.missing, told.began = rows, waits, None, True
 
 
 def _order(wait: Wait) -> tuple[bool, int]:

@@ -75,10 +75,22 @@ async def _messages(visited: Visited, node: str) -> AsyncGenerator[dict[str, Any
     async for piece in visited.pieces:
         *found, rest = (rest + piece).split(b"\n")
         for line in found:
-            yield _value(line, node)
+            message = _value(line, node)
+            if not isinstance(message, dict):
+                raise other_form(node)
+            yield message
         if len(rest) > MOST_BYTES:
             break
     raise NodeUnreachable(f"{node} has ended the connection.", hint="It is tried again.", node=node)
+
+
+def other_form(node: str) -> OutcomeUnknown:
+    """What is told of a machine whose answer is not understood."""
+    return OutcomeUnknown(
+        f"The page of {node} answers in another form than this version knows.",
+        hint="Have the same version of tmuxmcp on all machines.",
+        node=node,
+    )
 
 
 def _value(data: bytes | bytearray, node: str) -> Any:
