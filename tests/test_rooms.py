@@ -104,6 +104,28 @@ def test_room_imports_only_what_it_may(room: str):
             assert room_of(imported) in allowed, f"{file.relative_to(PACKAGE)} imports {imported}"
 
 
+JUDGES = ("kernel", "far", "weak", "facts", "settling", "asking")
+"""Modules of `readiness` that say what facts mean."""
+
+
+def test_who_judges_readiness_reads_nothing():
+    """No file, no clock, no tmux; nothing of the room that does."""
+    may = {"tmuxmcp.latedataclass", *(f"tmuxmcp.readiness.{name}" for name in JUDGES)}
+    for name in JUDGES:
+        source = SOURCES[f"tmuxmcp.readiness.{name}"]
+        tree = ast.parse(source.read_text())
+        assert not any(isinstance(node, ast.AsyncFunctionDef | ast.Await) for node in ast.walk(tree))
+        for imported in imports_of(source, when_run=True):
+            assert imported in may or room_of(imported) == "terminal", f"{name} imports {imported}"
+        theirs = {
+            node.module if isinstance(node, ast.ImportFrom) else each.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for each in node.names
+        }
+        assert not theirs & {"anyio", "fcntl", "os", "pathlib", "subprocess", "termios", "time"}, name
+
+
 def test_no_room_outgrows_the_house():
     """One that holds every seventh line is two rooms. The broker itself only finds who does what is asked of it."""
     lines = Counter[str]()

@@ -23,7 +23,7 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import TmuxFailed
 from tmuxmcp.gate.confirmations import Confirmations
 from tmuxmcp.input import secretuse
-from tmuxmcp.readiness.kernel import foreground_group
+from tmuxmcp.readiness.witness import foreground_group
 
 VALUE = "Canary-7f3a9 'ü\"$x;"
 DIGEST = hashlib.sha256(VALUE.encode()).hexdigest()

@@ -15,7 +15,8 @@ from tests.conftest import SLOW, eventually, until_exists
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.errors import InvalidArgument, InvalidPattern, SessionExited, SessionNotFound
-from tmuxmcp.readiness.kernel import TtyWitness, Waiting
+from tmuxmcp.readiness.kernel import Waiting
+from tmuxmcp.readiness.witness import TtyWitness
 from tmuxmcp.sessions.session import Session
 
 pytestmark = pytest.mark.anyio

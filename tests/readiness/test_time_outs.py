@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent import eventually
-from tmuxmcp.readiness import kernel as readiness
-from tmuxmcp.readiness import time_outs
+from tmuxmcp.readiness import time_outs, witness
 from tmuxmcp.readiness.kernel import KernelFacts, Process, judge
 
 LONG_S = 3600.0
@@ -50,7 +49,7 @@ def test_a_finite_wait_is_told_from_an_endless_one(
     thread.start()
     try:
         path = f"/proc/{os.getpid()}/task/{thread.native_id}"
-        eventually(lambda: Path(path, "wchan").read_text().split(".")[0] in readiness.POLLING)
+        eventually(lambda: Path(path, "wchan").read_text().split(".")[0] in witness.POLLING)
         found = time_outs.of(path)
     finally:
         os.write(far, b"\n")
@@ -111,10 +110,10 @@ def test_a_thread_that_sleeps_beside_the_reader_is_seen(terminal: tuple[int, int
     try:
         ids = [int(reader.native_id or 0), int(sleeper.native_id or 0)]
         paths = [Path(f"/proc/{os.getpid()}/task/{each}/wchan") for each in ids]
-        eventually(lambda: paths[0].read_text().split(".")[0] in readiness.TTY_READ)
+        eventually(lambda: paths[0].read_text().split(".")[0] in witness.TTY_READ)
         eventually(lambda: "pipe_read" in paths[1].read_text())
-        seen = readiness._process(os.getpid(), ids, os.fstat(near).st_rdev)
-        alone = readiness._process(os.getpid(), ids[:1], os.fstat(near).st_rdev)
+        seen = witness._process(os.getpid(), ids, os.fstat(near).st_rdev)
+        alone = witness._process(os.getpid(), ids[:1], os.fstat(near).st_rdev)
     finally:
         os.write(far, b"\n")
         os.write(write_end, b"x")

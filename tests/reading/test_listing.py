@@ -13,7 +13,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.cli.table import table_of
 from tmuxmcp.contract.results import ListSessionsResult
 from tmuxmcp.errors import InvalidArgument
-from tmuxmcp.readiness.kernel import TtyWitness
+from tmuxmcp.readiness.witness import TtyWitness
 from tmuxmcp.reading import listing
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux.control import ControlClient

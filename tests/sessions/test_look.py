@@ -15,7 +15,8 @@ import pytest
 
 import tmuxmcp
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.readiness.kernel import KernelFacts, TtyWitness
+from tmuxmcp.readiness.kernel import KernelFacts
+from tmuxmcp.readiness.witness import TtyWitness
 from tmuxmcp.sessions.look import Look, Scan, Wakes
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState

@@ -19,10 +19,9 @@ from tests.agent import eventually as soon
 from tests.conftest import SLOW, eventually, stop_with_children
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import InvalidPattern
-from tmuxmcp.readiness import kernel as readiness
-from tmuxmcp.readiness import settling
-from tmuxmcp.readiness.kernel import TtyWitness
+from tmuxmcp.readiness import settling, witness
 from tmuxmcp.readiness.settling import SETTLE_S
+from tmuxmcp.readiness.witness import TtyWitness
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
@@ -93,7 +92,7 @@ async def test_output_between_pane_and_log_is_awaited(broker: Broker, monkeypatc
     assert await all_logged(session, session.log.size())
     assert not await all_logged(session, session.log.size() - 1)  # it has grown since
     with monkeypatch.context() as patched:
-        patched.setattr(readiness, "sleeps", lambda pid: False)
+        patched.setattr(witness, "sleeps", lambda pid: False)
         assert not await all_logged(session, session.log.size())
         assert (await wait_for(session, Wait("ready", 300))).outcome == "timeout"
     assert (await wait_for(session, Wait("ready", 10_000))).outcome == "ready"
@@ -104,7 +103,7 @@ async def test_sink_that_writes_between_two_questions_is_noticed(broker: Broker,
     session = await started(broker, "cat")
     size = session.log.size()
     sink = stop_with_children(int(session.directory.sink.read_text().split()[0]))
-    sleeps = readiness.sleeps
+    sleeps = witness.sleeps
 
     def once_it_has_written(pid: int) -> bool:
         for process in sink:
@@ -114,13 +113,13 @@ async def test_sink_that_writes_between_two_questions_is_noticed(broker: Broker,
         return True
 
     await panes.type_input(session.tmux, session.live(), b"hello")
-    monkeypatch.setattr(readiness, "sleeps", once_it_has_written)
+    monkeypatch.setattr(witness, "sleeps", once_it_has_written)
     assert not await all_logged(session, size)
 
 
 def test_a_sink_sleeps_when_it_and_its_children_do():
     with subprocess.Popen(["sleep", "600"]) as resting:
-        soon(lambda: readiness.sleeps(resting.pid))
+        soon(lambda: witness.sleeps(resting.pid))
         resting.kill()
     code = "sh -c 'echo $$; while :; do :; done' & wait"  # it tells its id when it has begun to work
     with subprocess.Popen(["sh", "-c", code], stdout=subprocess.PIPE) as parent:
@@ -128,10 +127,10 @@ def test_a_sink_sleeps_when_it_and_its_children_do():
         child = int(parent.stdout.readline())
         try:
             soon(lambda: psutil.Process(parent.pid).status() == psutil.STATUS_SLEEPING)
-            assert not readiness.sleeps(parent.pid)
+            assert not witness.sleeps(parent.pid)
         finally:
             os.kill(child, signal.SIGKILL)
-    assert readiness.sleeps(child)  # it has ended
+    assert witness.sleeps(child)  # it has ended
 
 
 PRINTS = "import sys\nfor line in sys.stdin: sys.stdout.write('x' * int(line) + '\\nend\\n'); sys.stdout.flush()"

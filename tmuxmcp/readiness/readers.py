@@ -15,7 +15,8 @@ from dataclasses import field, replace
 
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import proc
-from tmuxmcp.readiness.kernel import KernelFacts, Process, Verdict, Waiting, members
+from tmuxmcp.readiness.kernel import KernelFacts, Process, Verdict, Waiting
+from tmuxmcp.readiness.witness import members
 
 REST_S = 0.1
 """So long nobody does anything before readers are looked for: a program that has just begun may go on to read."""

@@ -23,19 +23,16 @@ from tmuxmcp.machine import proc
 from tmuxmcp.readiness import tmuxes
 from tmuxmcp.readiness.kernel import (
     FAR_ENDS_ARE_INSIDE,
-    MOST_THREADS,
     UNREADABLE,
     KernelFacts,
     Process,
-    TtyWitness,
     Verdict,
     Waiting,
-    foreground_group,
     judge,
-    waited_for,
 )
 from tmuxmcp.readiness.readers import Readers
 from tmuxmcp.readiness.tmuxes import Client, wakes_at_rest
+from tmuxmcp.readiness.witness import MOST_THREADS, TtyWitness, foreground_group, waited_for
 
 MOST_RELAYS = 3
 """So many are seen through, one behind the other."""

@@ -13,7 +13,7 @@ import psutil
 from tmuxmcp.launch import launch
 from tmuxmcp.machine import cgroup, proc
 from tmuxmcp.machine.processes import Census, Counting
-from tmuxmcp.readiness.kernel import foreground_group, session_members
+from tmuxmcp.readiness.witness import foreground_group, session_members
 from tmuxmcp.sessions.session import Session
 
 KILLS = 5

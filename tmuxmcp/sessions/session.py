@@ -26,7 +26,7 @@ from tmuxmcp.contract.times import iso, seconds_of
 from tmuxmcp.errors import IoError, SessionExited
 from tmuxmcp.machine.locks import if_free
 from tmuxmcp.machine.processes import with_descendants
-from tmuxmcp.readiness import kernel as readiness
+from tmuxmcp.readiness import witness
 from tmuxmcp.readiness.kernel import KernelFacts
 from tmuxmcp.readiness.weak import Entered
 from tmuxmcp.record.clock import Booted, SessionClock
@@ -536,7 +536,7 @@ class Session:
         shell = own if level.number == 0 else level.pid
         if shell and not identity(shell):
             return True  # tmux is about to learn of the session's end
-        if shell and readiness.computes(shell):
+        if shell and witness.computes(shell):
             return True
         return not self._has_passed_on(scan)
 
@@ -546,7 +546,7 @@ class Session:
         Asked in the order in which it comes, as above.
         """
         tmux = self.tmux.pid
-        return (tmux is None or readiness.rests(tmux)) and self.sink_rests() and self.log.size() == scan.size
+        return (tmux is None or witness.rests(tmux)) and self.sink_rests() and self.log.size() == scan.size
 
     @property
     def adopting(self) -> Level | None:
@@ -726,7 +726,7 @@ class Session:
     def sink_rests(self) -> bool:
         """Whether the sink sleeps, as far as can be told: then it has written all that tmux gave it."""
         pid = sink_pid(self.directory)
-        return pid is None or readiness.sleeps(pid)
+        return pid is None or witness.sleeps(pid)
 
     def leader_alive(self) -> bool:
         """Whether the launcher still runs; when it does not, tmux knows the exit status in a moment."""
