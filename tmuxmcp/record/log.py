@@ -1,8 +1,40 @@
 """A session's raw log: append-only bytes of the pane, read by offset; and who is told when one grows.
 
-The file is the one truth about what was printed; nobody but the sink writes it. It is bounded by the sink, which
-gives its head back: offsets stay true, and what is before `head()` is gone. A consumer is an offset: it reads on
-when it likes, and nobody queues for it.
+What can happen. The sink (`launch/sink.sh`) appends; nobody else writes. When there is more than the limit it gives
+the head back: as a hole, or, on a file system without holes, by emptying the file and putting its newest part back.
+It may be killed, by a person or for memory: the broker puts another one in place, and what was printed in between is
+lost. The disk may be full. The file may be removed, with its session, while somebody reads.
+
+    offset      0 ......... head() ................. size()
+                  gone        kept                    not printed yet
+
+An offset counts the bytes that the pane printed and a sink took, from the first one. It means the same for ever:
+marks, read cursors, commands, timing and checkpoints are offsets. With holes, an offset is a place in the file; where
+there are none, `out.base` holds the offset of the file's first byte.
+
+In which order, where the file is emptied: emptied, then `out.base` written, then the newest part put back. Who reads in
+between sees too little, never bytes at wrong offsets: it takes `out.base` before and after, and reads again when the
+two differ. What was lost is told by an event `gap` at an offset, which the sink that goes on writes before it appends.
+
+Who is told. Nobody queues for a consumer, which is only an offset: it reads on when it likes. It takes the event of
+the next change, then looks, then waits for the event: nothing is missed, and one wake may stand for many writes.
+inotify tells of growth while somebody waits, and always when a writer has closed the file: a sink that is gone is
+noticed at once. A file that inotify cannot watch is polled; when it has dropped events, every file counts as closed.
+
+What is trusted, and why:
+
+- The size of the file: the sink only appends, so all that is below it is there or was given back.
+- A hole: what was given back reads as zeros, so the place of a read is compared with where data begins.
+- Not trusted: the time of the last write, as a sign that something was printed; being woken, as a sign that the log has
+  grown. Both only say "look".
+
+Invariants:
+
+- Bytes that were read at an offset never change; they can only be gone, and then nothing is returned for them.
+- `size()` never goes back but while a sink without holes puts back what it keeps, or when the session is removed.
+- Everything that is in the log was printed; that all that was printed is in the log has to be asked for
+  (`sessions/logged.py`).
+- No descriptor is kept for a log, and a log without waiters costs nothing but its watch.
 """
 
 from __future__ import annotations

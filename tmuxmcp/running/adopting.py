@@ -1,10 +1,42 @@
 """Adopting a shell: our marks are typed into the one in front, once, so that `run` is exact there too.
 
-The line that is typed has the shell say who it is, under a nonce of its own, and wait for the rest without echo. That
-is sent only after the answer; where the shell is a process of this machine, the kernel has to know it by the id that it
-says. What is about to be typed is written down before (`record.levels`), and the same guarded step that types sets the
-pane's option `@tmuxmcp_adopting`: while that is set nothing else is typed. A broker that comes after a killed one
-finishes what that began. The shell itself gives up waiting after some seconds: none stays deaf.
+What can happen. What stands in front is a shell at its prompt, or only looks so: half a line may be typed there, a
+command may read the line as an answer, ssh may lead to anything. It may answer, answer late, be too old, be another
+process than the one that was judged, or say nothing. A person may take over between two steps, and every broker that
+takes part may be killed at any moment.
+
+In which order. What is typed is each time one guarded tmux command, which types only while its condition holds:
+
+    1 judged       unasked where kernel and prompt prove it (`adoptable`, `farprompt`), else by the caller's consent
+    2 ASKED        the level is written to `levels.json` before anything is typed: the nonce by which marks are known
+    3 the line     is typed, and `@tmuxmcp_adopting` set to the nonce: until that is cleared nobody else types
+    4 ANSWERED     the shell said who it is, under the nonce; it reads on without echo
+    5 the body     the marks of its kind are typed, and the option set to nonce and `-body`
+    6 ADOPTED      it shows a prompt with those marks; the option is cleared, the level is the session's front one
+
+A second broker takes no part: a file lock is held from before step 2 to the end, and the kernel lets go of it with
+the process that holds it. Whoever finds the level not adopted and the lock free (`settle`) goes on from what tmux's
+option says: nothing set, the line was never typed and the level is forgotten; the nonce, on from step 4; nonce and
+`-body`, on from step 6. An option that is left behind a finished adoption is cleared (`free_if_left`).
+
+What is trusted, and why:
+
+- The nonce is made for this one adoption. An answer under it comes from what read the line, or who saw that.
+- So where the process that waited is known, what answers has to be it, by the id that the shell itself says: in its own
+  name space that may be another number, which the kernel knows as well. Where it is not known, the answer has to be of
+  a shell below who leads the foreground group; else the shell counts as remote, behind that leader.
+- tmux's option says how far the typing came: it is set in the same command that types.
+- Consent is the caller's word that a prompt stands there. It goes past none of: a question for a secret, the
+  alternate screen, a stopped program, a program seen to be no shell, one that the kernel sees at work.
+
+Invariants:
+
+- A line is typed once for an adoption; nothing is typed again in doubt. A shell waits for the body only some seconds
+  (`adoption.GIVE_UP_S`), then is as it was: none stays deaf, whoever was killed.
+- Every way out that is no adoption forgets the level, or leaves it for `settle`. An option without a level holds nobody
+  off for long: who cannot type because of it clears it.
+- A level that is not adopted takes no command: a look at such a session says that it runs.
+- What was said of the exit code (`passes_on`) holds only where nothing but this shell stands behind its command.
 """
 
 from __future__ import annotations
