@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import field
 from functools import cached_property
 from importlib import import_module
+from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
 
 import pytest
 
 import tmuxmcp
+from benchmarks.wire import Wire
+from tests.conftest import SLOW
 from tmuxmcp import latedataclass
 from tmuxmcp.terminal.marks import Finished, Mark, Numbers, ShellTrack
 
@@ -138,3 +143,44 @@ def test_classes_of_marks_lose_nothing_when_they_are_copied_and_changed() -> Non
         assert "__post_init__" not in own
         assert "__slots__" not in own
         assert not any(isinstance(value, cached_property) for value in own.values())
+
+
+def test_what_is_made_ready_need_not_be_made_at_the_first_use(monkeypatch: pytest.MonkeyPatch):
+    made = point(latedataclass.dataclass)
+    for _ in latedataclass.make_ready():
+        pass
+    monkeypatch.setattr(latedataclass._Late, "complete", None)
+    assert made(1, label="q").y == 2
+
+
+COUNTING = """
+import os
+from tmuxmcp import latedataclass
+from tmuxmcp.__main__ import main
+made = open(os.environ["MADE"], "a", buffering=1)
+complete, make_ready = latedataclass._Late.complete, latedataclass.make_ready
+def counted(late):
+    if not late._done:
+        print(late._cls.__qualname__, file=made)
+    return complete(late)
+def told():
+    yield from make_ready()
+    print("READY", file=made)
+latedataclass._Late.complete, latedataclass.make_ready = counted, told
+main()
+"""
+
+
+def test_server_makes_them_ready_before_its_client_calls(state_dir: Path, home: Path, tmp_path: Path):
+    made = tmp_path / "made"
+    env = os.environ | {"TMUXMCP_STATE_DIR": str(state_dir), "SHELL": "/bin/bash", "MADE": str(made)}
+    wire = Wire([sys.executable, "-c", COUNTING, "serve"], env)
+    try:
+        deadline = time.monotonic() + 20 * SLOW
+        while "READY" not in made.read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        wire.call("run", command="true")
+        assert made.read_text().endswith("READY\n")
+    finally:
+        wire.close()

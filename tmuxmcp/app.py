@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 
+from tmuxmcp import latedataclass
 from tmuxmcp.config import Settings, home, load_settings
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.words import TRACE
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from tmuxmcp.nodes.ray.door import Home
 
 log = logging.getLogger(__name__)
+
+FIRST_CALLS_S = 0.25
+"""After its greeting a client asks for the tools, or calls at once: nothing is made ahead beside that."""
 
 
 def broker_settings(settings: Settings) -> BrokerSettings:
@@ -178,7 +183,7 @@ async def serve_stdio(settings: Settings) -> None:
     key = mcp.stdio_identity()
     log.info("serving %s on stdio", key)
     answered = RecentAnswers()
-    async with late_broker(settings, key) as broker:
+    async with late_broker(settings, key, answered.greeted) as broker:
         server = mcp.build_server(
             broker,
             settings=broker_settings(settings),
@@ -270,14 +275,15 @@ def served_from(settings: Settings) -> str:
 
 
 @asynccontextmanager
-async def late_broker(settings: Settings, key: str) -> AsyncIterator[LateBroker]:
+async def late_broker(settings: Settings, key: str, greeted: anyio.Event) -> AsyncIterator[LateBroker]:
     """A broker that opens while the client is greeted.
 
     Args:
         key: what the client's identity is claimed under.
+        greeted: set when the client has its first answer.
     """
     async with anyio.create_task_group() as tg:
-        late = LateBroker(settings, key, tg)
+        late = LateBroker(settings, key, tg, greeted)
         tg.start_soon(late.open_early)
         try:
             yield late
@@ -291,8 +297,8 @@ class LateBroker:
     A client shows its user little of a server that does not start, and its model nothing.
     """
 
-    def __init__(self, settings: Settings, key: str, tasks: anyio.abc.TaskGroup) -> None:
-        self._settings, self._key, self._tasks = settings, key, tasks
+    def __init__(self, settings: Settings, key: str, tasks: anyio.abc.TaskGroup, greeted: anyio.Event) -> None:
+        self._settings, self._key, self._tasks, self._greeted = settings, key, tasks, greeted
         self.caller = ""
         """The client's identity, once the broker is open."""
         self._broker: AnyBroker | None = None
@@ -338,10 +344,23 @@ class LateBroker:
     async def _hold(self, *, task_status: anyio.abc.TaskStatus[AnyBroker]) -> None:
         async with open_served(self._settings, keeps_times=True) as broker:
             self.caller = broker.claim_identity(self._key)
+            self._tasks.start_soon(self._prepare)
             if self._settings.page:
                 self._tasks.start_soon(self._show_page, broker)
             task_status.started(broker)
             await self._closing.wait()
+
+    async def _prepare(self) -> None:
+        """Once the client is answered, do what its first call would wait for."""
+        try:
+            with anyio.CancelScope() as scope:
+                self._tasks.start_soon(_cancel_at, self._closing, scope)
+                await self._greeted.wait()
+                await anyio.sleep(FIRST_CALLS_S)
+                for _ in latedataclass.make_ready():
+                    await anyio.lowlevel.checkpoint()
+        except Exception:
+            log.exception("nothing is made ahead")
 
     async def _show_page(self, broker: AnyBroker) -> None:
         """Show the page until the broker closes. What goes wrong with it is no reason for calls to fail."""

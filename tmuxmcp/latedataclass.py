@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,17 @@ else:
 
 _LOCK = threading.RLock()
 """Two threads may need a class at once; completing one completes those that it is made of."""
+
+
+_UNUSED: list[_Late] = []
+"""Classes whose methods are not made yet, and some whose are."""
+
+
+def make_ready() -> Iterator[None]:
+    """Make the methods of all classes that are known by now; after each of them the caller may do something else."""
+    while _UNUSED:
+        _UNUSED.pop().complete()
+        yield
 
 
 class _LeftOut:
@@ -74,6 +86,7 @@ def _delayed(cls: Any, how: dict[str, Any]) -> Any:
     if how.get("slots") or "__init__" in vars(cls):
         return dataclasses.dataclass(**how)(cls)
     late = _Late(cls, how)
+    _UNUSED.append(late)
 
     def __init__(self: Any, *args: Any, **named: Any) -> None:
         late.complete().__init__(self, *args, **named)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
+import anyio
 from mcp.types import RequestId
 
 from tmuxmcp.contract.call import Call
@@ -20,6 +21,8 @@ class RecentAnswers:
         self._calls: OrderedDict[RequestId, Call] = OrderedDict()
         self._cancelled: OrderedDict[RequestId, None] = OrderedDict()
         """Cancelled before they had an answer."""
+        self.greeted = anyio.Event()
+        """Set when the client has its first answer: it waits for nothing then."""
 
     def begins(self, number: RequestId) -> None:
         """Take note of a new call, whatever had its number before."""

@@ -156,6 +156,7 @@ class OpenCalls:
     def written(self, message: JSONRPCMessage) -> None:
         """Take in what it was answered."""
         if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
+            self._answered.greeted.set()
             self._done(message.id)
 
     def _done(self, number: RequestId) -> None:
