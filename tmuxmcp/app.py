@@ -344,14 +344,16 @@ class LateBroker:
     async def _hold(self, *, task_status: anyio.abc.TaskStatus[AnyBroker]) -> None:
         async with open_served(self._settings, keeps_times=True) as broker:
             self.caller = broker.claim_identity(self._key)
-            self._tasks.start_soon(self._prepare)
+            self._tasks.start_soon(self._prepare, broker)
             if self._settings.page:
                 self._tasks.start_soon(self._show_page, broker)
             task_status.started(broker)
             await self._closing.wait()
 
-    async def _prepare(self) -> None:
-        """Once the client is answered, do what its first call would wait for."""
+    async def _prepare(self, broker: AnyBroker) -> None:
+        """Once the client is answered, do what its first call would wait for, and have a pane ready for that."""
+        from tmuxmcp.broker.broker import Broker
+
         try:
             with anyio.CancelScope() as scope:
                 self._tasks.start_soon(_cancel_at, self._closing, scope)
@@ -359,6 +361,8 @@ class LateBroker:
                 await anyio.sleep(FIRST_CALLS_S)
                 for _ in latedataclass.make_ready():
                     await anyio.lowlevel.checkpoint()
+                if isinstance(broker, Broker):
+                    await broker.keep_spare(self.caller)
         except Exception:
             log.exception("nothing is made ahead")
 

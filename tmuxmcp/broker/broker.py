@@ -72,6 +72,9 @@ log = logging.getLogger(__name__)
 MIND_S, MIND_FIRST_S = 0.5, 2.0
 """How long ssh may seem to run on, when nobody looks, after what it ran has ended; a new connection is found later."""
 
+SPARE_S = 60.0
+"""How long a pane that was made ahead is kept: most clients call within a minute, or not at all."""
+
 REAP_GRACE_MS = 1000
 """Time to end of a session whose time is up: it is over within 2 s of its limit, whatever it ignores."""
 
@@ -418,6 +421,16 @@ class Broker(Operations):
         else:
             await self.watch.all(changed, task_status=task_status)
 
+    async def keep_spare(self, owner: str, lifetime_s: float = SPARE_S) -> None:
+        """Have a pane ready for a caller's default session, for a while."""
+        try:
+            await self.creation.make_spare(owner)
+            await anyio.sleep(lifetime_s)
+        except (TmuxMcpError, OSError) as error:
+            log.info("no pane is made ahead: %s", error)
+        finally:
+            self.creation.drop_spare()
+
     def shows_page(self, url: str) -> None:
         """Take note where a person can watch: facts of sessions tell it. It holds nothing that lets anybody in."""
         self._verbs.page_url = url
@@ -560,6 +573,7 @@ class Broker(Operations):
     def _close(self) -> None:
         self.gate.close()
         self._searching.close()
+        self.creation.drop_spare()
         self.registry.close()
         self.tmux.close()
         self.watcher.close()

@@ -143,9 +143,7 @@ class Targets:
             live = next((session for session in own if not session.exited), None)
             if live is None:
                 own += [each for each in self._registry.destroyed(LOOKED_THROUGH)[0] if each.meta.owner == call.caller]
-                made = await self._creation.create(
-                    q.CreateSession().filled(self._settings), owner=call.caller, by=call.caller
-                )
+                made = await self._creation.create_default(call.caller)
         if live:
             await self._begins(live)
             return live

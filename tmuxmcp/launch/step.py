@@ -13,6 +13,7 @@ import os
 import sys
 
 INSIDE = "inside"
+THIS_PANE = b"\x01"
 SPEC_FD, REPORT_FD = 3, 4
 PATIENCE_MS = 2000
 
@@ -39,6 +40,54 @@ def parse_spec(fields: list[bytes]) -> tuple[str, int, str, list[bytes], dict[by
     pairs = dict(pair.split(b"=", 1) for pair in env)
     todo = [tuple(os.fsdecode(thing).split("=", 1)) for thing in things]
     return os.fsdecode(fields[0]), int(fields[1]), os.fsdecode(fields[2]), args, pairs, todo  # type: ignore[return-value]  # split gives two
+
+
+def wait_until_wanted(directory: str) -> None:
+    """In a pane that was made ahead, wait until it is a session's; if the broker goes first, end it."""
+    path, how = os.path.join(directory, "go"), os.path.join(directory, "unless-taken")
+    try:
+        # Opened without waiting for who writes: the broker may be gone, and then the end of the file is read at once.
+        pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return
+    with open(how, "rb") as file:
+        lock, *words = file.read().split(b"\0")
+    os.set_blocking(pipe, True)
+    if not os.read(pipe, 1) and not is_taken(lock, words):
+        if os.path.exists(path) and os.path.samestat(os.stat(path), os.fstat(pipe)):  # nobody else has the directory
+            import shutil
+
+            shutil.rmtree(directory, ignore_errors=True)
+        os._exit(0)
+    os.close(pipe)
+    os.unlink(path)
+    os.unlink(how)
+
+
+def is_taken(lock: bytes, words: list[bytes]) -> bool:
+    """Have tmux say whether our pane is a session's; if not, tmux ends it, and it never will be."""
+    import fcntl
+    import time
+
+    _signal.signal(_signal.SIGHUP, _signal.SIG_IGN)
+    words = [word.replace(THIS_PANE, os.environb[b"TMUX_PANE"]) for word in words]
+    held = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+    for _ in range(PATIENCE_MS):
+        try:
+            fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            time.sleep(0.001)
+    said, says = os.pipe()
+    tmux = os.posix_spawn(words[0], words, os.environb, file_actions=[(os.POSIX_SPAWN_DUP2, says, 1)])
+    os.close(says)
+    taken = bool(os.read(said, 1))
+    os.waitpid(tmux, 0)
+    os.close(said)
+    os.close(held)
+    if taken:  # else it is about to come, and there is work to do
+        _signal.signal(_signal.SIGHUP, _signal.SIG_DFL)
+    return taken
 
 
 def take_terminal() -> None:
@@ -92,6 +141,7 @@ def main(directory: str) -> None:
                 spec = parse_spec(file.read().split(b"\0")[:-1])
             os.set_inheritable(REPORT_FD, False)
         else:
+            wait_until_wanted(directory)
             spec = read_spec(os.path.join(directory, "spec"))
         cwd, umask, executable, args, env, things = spec
         take_terminal()

@@ -291,6 +291,19 @@ class SessionDirectory:
         readers=("launcher",),
     )
 
+    go = SessionFile(
+        "go",
+        "a pipe for which the step of a pane waits that was made ahead, until it is a session's",
+        writers=("broker",),
+        readers=("step",),
+    )
+    unless_taken = SessionFile(
+        "unless-taken",
+        "how the step of such a pane has tmux end it, unless it is a session's",
+        writers=("broker",),
+        readers=("step",),
+    )
+
     # ---- the session's own ---------------------------------------------------------------------
 
     history = SessionFile(

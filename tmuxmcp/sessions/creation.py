@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import resource
 import secrets
@@ -12,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -51,7 +52,12 @@ from tmuxmcp.sessions.session import Session
 from tmuxmcp.ssh import client as ssh
 from tmuxmcp.ssh.destination import THIS_MACHINE, Destination, parse
 from tmuxmcp.tmux import panes
-from tmuxmcp.tmux.panes import NewPane
+from tmuxmcp.tmux.panes import NewPane, PaneChanged
+
+if TYPE_CHECKING:
+    from tmuxmcp.sessions.spare import Spare
+
+log = logging.getLogger(__name__)
 
 CREATION_LOCK_S = 10
 """How long another broker may take to make a session."""
@@ -83,6 +89,8 @@ class Creation:
         """In the order in which they came: a file's lock goes to whoever looks at the right moment."""
         self.made: set[str] = set()
         """Ids of the sessions that were made here."""
+        self._spare: Spare | None = None
+        """What the next default session can be made of."""
 
     @asynccontextmanager
     async def lock(self) -> AsyncIterator[None]:
@@ -112,9 +120,46 @@ class Creation:
         async with self.lock():  # what somebody is making now has its pane then
             names = (await panes.taken(self.registry.tmux)).names
             for directory in unborn(self.registry.state_dir):
-                if directory.name not in names:
+                if not names & {directory.name, panes.SPARE_PREFIX + directory.name}:
                     self.registry.drop(directory.name)
                     shutil.rmtree(directory.path, ignore_errors=True)
+
+    async def make_spare(self, owner: str) -> None:
+        """Make a pane ahead for the default session of a caller who has none, if it can be used.
+
+        Raises:
+            TmuxMcpError, OSError: there is none.
+        """
+        from tmuxmcp.sessions import spare
+
+        if not spare.possible(self.settings):
+            return
+        async with self.lock():
+            await self.registry.look_again()
+            has_one = any(each.meta.owner == owner and not each.exited for each in self.registry.sessions.values())
+            if not has_one and not self._spare:
+                request = CreateSession().filled(self.settings)
+                self._spare = await spare.make(self.registry.tmux, request, self.settings)
+
+    def drop_spare(self) -> None:
+        """Let the spare pane go, if there is one."""
+        if self._spare:
+            self._spare.close()
+            self._spare = None
+
+    async def create_default(self, owner: str) -> Session:
+        """Make a caller's default session, of the spare pane if there is one; as `create`."""
+        request = CreateSession().filled(self.settings)
+        spare, self._spare = self._spare, None
+        try:
+            if spare and spare.is_for(request):
+                return await self.create(request, owner, by=owner, spare=spare)
+        except PaneChanged:
+            log.info("the spare pane is gone: another one is made")
+        finally:
+            if spare:
+                spare.close()
+        return await self.create(request, owner, by=owner)
 
     async def create(
         self,
@@ -123,6 +168,7 @@ class Creation:
         env_names: Sequence[str] | None = (),
         by: str = "",
         stamp: str = "",
+        spare: Spare | None = None,
     ) -> Session:
         """Make the pane of what a request says, all that the settings say filled in.
 
@@ -132,8 +178,10 @@ class Creation:
             by: the caller who wants it.
             env_names: of variables that a session was given from which this one is made; None: that is not known.
             stamp: by which it is known that this call made it; empty: its call has no id.
+            spare: of which it is made.
 
         Raises:
+            PaneChanged: the spare is gone.
             SessionExists, MaxSessions, ProgramNotFound, CwdNotFound, PolicyDenied, InvalidArgument, Unsupported,
             HostUnreachable, TmuxFailed
         """
@@ -149,7 +197,7 @@ class Creation:
         if not program:
             program = settings.program or user_shell()
             args = args or list(settings.program_args)
-        session_id = name or f"sess_{secrets.token_hex(4)}"
+        session_id = spare.id if spare else name or f"sess_{secrets.token_hex(4)}"
         where, notice = find_cwd("~" if destination else request.cwd or settings.cwd), None
         level: SandboxLevel = "none"
         if not destination and (request.sandbox, settings.sandbox) != ("none", "none"):
@@ -170,8 +218,8 @@ class Creation:
         if destination:
             environment |= ssh.passed(own)
             said = await ssh.configuration(executable, destination, environment)
-        await self._make_room(session_id)
-        directory, generation = self._place(session_id)
+        await self._make_room(session_id, spare is not None)
+        directory, generation = (spare.directory, 1) if spare else self._place(session_id)
         box = self._sandbox(level, writable, directory)
         nonce = secrets.token_hex(8)
         integration = Integration(list(args), {}, False)
@@ -233,9 +281,10 @@ class Creation:
                 umask=_umask(),
             )
             with anyio.CancelScope(shield=True):  # it is there whole, or not at all
-                session = await self._start(meta, directory)
+                session = await self._start(meta, directory, spare)
         except BaseException:
-            shutil.rmtree(directory.path, ignore_errors=True)
+            if not spare:  # its own step removes it
+                shutil.rmtree(directory.path, ignore_errors=True)
             cgroup.remove(bounds.groups)
             if control:
                 ssh.remove_control(control)
@@ -309,11 +358,12 @@ class Creation:
         )
         return sandbox.plan(level, around)
 
-    async def _make_room(self, session_id: str) -> None:
+    async def _make_room(self, session_id: str, is_spare: bool) -> None:
         most = min(self.settings.max_sessions, sessions_by_descriptors(self.registry.tmux.pid))
         taken = await panes.taken(self.registry.tmux)
         is_new = session_id not in taken.names | self.registry.sessions.keys()
-        if is_new and taken.alive < most and not self.registry.directory(session_id).path.exists():
+        is_new = is_new and (is_spare or not self.registry.directory(session_id).path.exists())
+        if is_new and taken.alive < most:
             return
         await self.registry.look_again()
         live = [session for session in self.registry.sessions.values() if not session.exited]
@@ -343,10 +393,11 @@ class Creation:
                 session_id=session_id,
             )
 
-    async def _start(self, meta: Meta, directory: SessionDirectory) -> Session:
+    async def _start(self, meta: Meta, directory: SessionDirectory, spare: Spare | None) -> Session:
         meta.save(directory)
-        log = RawLog(directory)
-        log.create()
+        raw_log = RawLog(directory)
+        if not spare:
+            raw_log.create()
         token = secrets.token_hex(8)
         options = panes.options_of(
             session_id=meta.session_id,
@@ -354,7 +405,7 @@ class Creation:
             args=meta.args,
             created=meta.created_at,
             owner=meta.owner,
-            log=str(log.path),
+            log=str(raw_log.path),
             scrollback=meta.scrollback_lines,
             nonce=meta.nonce,
         )
@@ -366,8 +417,9 @@ class Creation:
             rows=meta.rows,
             history_limit=max(meta.scrollback_lines, 1),
         )
-        pane = await panes.new_session(self.registry.tmux, new)
-        session = Session.open(self.registry.tmux, self.registry.watcher, directory, meta, pane, made=True)
+        tmux = self.registry.tmux
+        pane = await (spare.take(tmux, new) if spare else panes.new_session(tmux, new))
+        session = Session.open(tmux, self.registry.watcher, directory, meta, pane, made=True)
         self.registry.put(session)
         return session
 

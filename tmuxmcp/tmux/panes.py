@@ -306,31 +306,91 @@ async def new_session(tmux: Tmux, new: NewPane) -> Pane:
     """
     name = new.options["id"]
     target = f"={name}:"
-    if len(new.argv) < 2:
-        raise ValueError("a single word would go through a shell")
-    commands = [
-        command("set-option", "-g", "history-limit", str(new.history_limit)),
-        command("new-session", "-d", "-s", name, "-x", str(new.cols), "-y", str(new.rows), *new.argv),
-        # Per window: `set -g window-size manual` crashes 3.3a-3.6b at the next new-session.
-        command("set-option", "-w", "-t", target, "window-size", "manual"),
-        command("pipe-pane", "-O", "-t", target, pipe_command(*new.pipe)),
-        # On the pane itself: the exit status outlives what a script sets for all panes.
-        command("set-option", "-p", "-t", target, "remain-on-exit", "on"),
-    ]
-    commands += [
-        command("set-option", "-p", "-t", target, f"@tmuxmcp_{option}", value) for option, value in new.options.items()
-    ]
-    commands += [
-        command("set-option", "-p", "-F", "-t", target, f"@tmuxmcp_{option}", form)
-        for option, form in BORN_WITH.items()
-    ]
-    commands.append(command("display-message", "-p", "-t", target, FORMAT))
+    commands = _made(name, new, "on") + _is_ours(target, new.options)
     async with tmux.undisturbed():
         reply = await tmux.checked(*commands)
     pane = parse(os.fsdecode(reply.lines[-1])) if reply.lines else None
     if pane is None:
         raise TmuxFailed(f"tmux made session {name} but does not know it.")
     return pane
+
+
+def _made(name: str, new: NewPane, remain: str) -> list[bytes]:
+    """The commands that make a tmux session with one pane."""
+    target = f"={name}:"
+    if len(new.argv) < 2:
+        raise ValueError("a single word would go through a shell")
+    return [
+        command("set-option", "-g", "history-limit", str(new.history_limit)),
+        command("new-session", "-d", "-s", name, "-x", str(new.cols), "-y", str(new.rows), *new.argv),
+        # Per window: `set -g window-size manual` crashes 3.3a-3.6b at the next new-session.
+        command("set-option", "-w", "-t", target, "window-size", "manual"),
+        command("pipe-pane", "-O", "-t", target, pipe_command(*new.pipe)),
+        # On the pane itself: the exit status outlives what a script sets for all panes.
+        command("set-option", "-p", "-t", target, "remain-on-exit", remain),
+    ]
+
+
+def _is_ours(target: str, options: Mapping[str, str]) -> list[bytes]:
+    """The commands that make a pane a session's, and describe it."""
+    return [
+        *(command("set-option", "-p", "-t", target, f"@tmuxmcp_{option}", value) for option, value in options.items()),
+        *(
+            command("set-option", "-p", "-F", "-t", target, f"@tmuxmcp_{option}", form)
+            for option, form in BORN_WITH.items()
+        ),
+        command("display-message", "-p", "-t", target, FORMAT),
+    ]
+
+
+SPARE_PREFIX = "_"
+"""Begins the name of a tmux session whose pane is no session's yet, before that session's id."""
+
+_NOBODYS = "#{==:#{@tmuxmcp_id},}"
+
+
+async def new_spare(tmux: Tmux, new: NewPane) -> str:
+    """Make a pane that is no session's yet, and goes when its launcher does; return its id.
+
+    Raises:
+        TmuxFailed: tmux refused; nothing is left.
+    """
+    name = SPARE_PREFIX + new.options["id"]
+    async with tmux.undisturbed():
+        reply = await tmux.checked(
+            *_made(name, new, "off"), command("display-message", "-p", "-t", f"={name}:", "#{pane_id}")
+        )
+    return os.fsdecode(reply.lines[-1]) if reply.lines else ""
+
+
+async def take_spare(tmux: Tmux, pane_id: str, new: NewPane) -> Pane | None:
+    """Make a spare pane a session's, in one step; None: it is gone, and nothing was done.
+
+    Raises:
+        TmuxFailed: tmux refused, or did not answer.
+    """
+    name = new.options["id"]
+    commands = [
+        command("rename-session", "-t", pane_id, name),
+        command("set-option", "-p", "-t", pane_id, "remain-on-exit", "on"),
+        *_is_ours(pane_id, new.options),
+    ]
+    test = f"#{{&&:#{{==:#{{session_name}},{SPARE_PREFIX}{name}}},#{{&&:{_NOBODYS},#{{?pane_dead,,1}}}}}}"
+    then = sequence(*commands, command("display-message", "-p", "ok"))
+    async with tmux.undisturbed():
+        printed = await _answered(tmux, command("if-shell", "-F", "-t", pane_id, test, then))
+    return parse(printed[-1]) if printed else None
+
+
+THIS_PANE = "\x01"
+"""Stands for the id of a pane that only who runs in it knows."""
+
+
+def unless_taken(tmux: Tmux) -> list[str]:
+    """A lock to hold, and the words that meanwhile end a spare pane; if it is a session's they only print something."""
+    kill = f"kill-session -t {THIS_PANE}"
+    words = [tmux.binary, "-N", "-u", "-S", str(tmux.socket), "if-shell", "-F", "-t", THIS_PANE, _NOBODYS]
+    return [str(tmux.lock), *words, kill, "display-message -p taken"]
 
 
 class TakenNames(NamedTuple):

@@ -131,6 +131,8 @@ class Tmux:
     def __init__(self, state_dir: Path) -> None:
         self.state_dir = state_dir
         self.socket = state_dir / "tmux.sock"
+        self.lock = state_dir / "tmux.lock"
+        """Held shared by who makes or ends a tmux session, and alone by who connects."""
         self.binary = ""
         self.version = ""
         self._pid = 0
@@ -351,7 +353,7 @@ class Tmux:
     @asynccontextmanager
     async def _locked(self, *, shared: bool = False, patience_s: float = CONNECT_LOCK_S) -> AsyncIterator[None]:
         """Agree with other brokers; when the time is up, go on without."""
-        async with locks.held(self.state_dir / "tmux.lock", patience_s=patience_s, shared=shared):
+        async with locks.held(self.lock, patience_s=patience_s, shared=shared):
             yield
 
     async def _revive_or_start(self) -> None:
