@@ -179,6 +179,9 @@ class FakeTransport:
         for event in ():
             yield event
 
+    def shows_page(self, node: str) -> bool:
+        return False
+
     async def drain(self, node: str, drained: bool) -> None:
         self.there[node].drained = drained
 

@@ -88,7 +88,9 @@ def a_machine(directory: Path) -> Iterator[Machine]:
         try:
             machine = Machine(directory, service, secret)
             machine.write("token", TOKENS["agent"])
-            machine.write("brokers.toml", f'[[brokers]]\nname = "n1"\nurl = "{service.url}"\ntoken_file = "token"\n')
+            machine.write("person", TOKENS["gateway"])
+            files = 'token_file = "token"\nperson_token_file = "person"\n'
+            machine.write("brokers.toml", f'[[brokers]]\nname = "n1"\nurl = "{service.url}"\n{files}')
             yield machine
         finally:
             service.stop()
@@ -164,6 +166,28 @@ async def test_a_policys_question_reaches_the_person_behind_the_gateway(machine:
         call_id = answered.meta["tmuxmcp/call"]
         lines = [each for each in machine.audit() if (each["call_id"], each["tool"]) == (call_id, "run")]
         assert [each["outcome"] for each in lines] == [outcome]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_secret_is_asked_for_in_the_page_of_the_gateway(machine: Machine, state_dir: Path, mode: str):
+    asked: list[Any] = []
+
+    async def answer(context: Any, params: Any) -> ElicitResult:
+        asked.append(params)
+        return ElicitResult(action="decline")
+
+    with a_gateway(machine, state_dir) as gateway:
+        async with gateway.mcp(mode, elicitation_callback=answer) as client:
+            made = (await client.call_tool("create_session", {"program": "bash"})).structured_content
+            asks = {"session_id": made["session_id"], "message": "The password.", "secret": True}
+            told = await client.call_tool("request_user_input", asks)
+        assert told.structured_content["outcome"] == "declined", told
+        page, _, part = asked[0].url.partition("/#")
+        assert page == gateway.url
+        request = told.structured_content["request_id"]
+        assert part == f"session={made['session_id']}&request={request}"
+        assert request.endswith("_at_n1")
+    assert "This is on n1." in asked[0].message
 
 
 async def test_a_question_that_is_answered_elsewhere_is_taken_back(machine: Machine, state_dir: Path):

@@ -89,7 +89,7 @@ async def _place(options: argparse.Namespace, named: str) -> tuple[str, str, str
                 hint=f'Give it ssh = "USER@HOST" in {settings.fleet}, or run `tmuxmcp {options.verb} {name}` there.',
                 node=node,
             )
-        facts = await fleet.transport.call(node, q.GetSession(name), Call(CALLER))
+        facts = await fleet.transport.call(node, q.GetSession(name), Call(CALLER, person=True))
         return session_id, machine.ssh, facts.attach_command
 
 

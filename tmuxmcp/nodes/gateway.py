@@ -25,7 +25,7 @@ import anyio.abc
 from tmuxmcp import __version__
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, no_progress, nobody
+from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, Question, no_progress, nobody
 from tmuxmcp.contract.follow import Change
 from tmuxmcp.contract.operations import Operations
 from tmuxmcp.contract.request import NamesCall, Operation, R, Request
@@ -252,7 +252,7 @@ class Gateway(Operations):
         until = time.monotonic() + self.transport.patience_s
         while True:
             try:
-                async with _telling(call) as heard:
+                async with _telling(self._asking(call, node)) as heard:
                     return await ask(heard)
             except LookupError:
                 if self._homes.get(call.caller) == node:
@@ -268,6 +268,18 @@ class Gateway(Operations):
                     self._homes.pop(call.caller, None)  # there is no default session, and no room for one there
                 raise ids.told_error(error, node) from None
             await anyio.sleep(RETRY_S)
+
+    def _asking(self, call: Call, node: str) -> Call:
+        """The call with questions that name the machine, and lead to the gateway's own page."""
+        if call.ask is nobody:
+            return call
+
+        async def ask(question: Question) -> bool | None:
+            page_url = self._page_url if self.transport.shows_page(node) else ""
+            told = ids.told_question(question, node, page_url)
+            return await call.ask(told) if told else None
+
+        return replace(call, ask=ask, answers=ids.local_answers(call.answers, node))
 
     async def _no_such(self, node: str, name: str) -> TmuxMcpError:
         """Why there is no machine of this name."""

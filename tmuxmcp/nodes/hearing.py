@@ -58,7 +58,8 @@ class News:
         asked = told["question"]
         if not asked:
             return cls(progress, 0, None)
-        question = Question(str(asked["message"]), str(asked["digest"]), may_wait=asked["may_wait"] is True)
+        message, digest, url = str(asked["message"]), str(asked["digest"]), str(asked["url"])
+        question = Question(message, digest, may_wait=asked["may_wait"] is True, url=url)
         return cls(progress, int(asked["number"]), question)
 
 

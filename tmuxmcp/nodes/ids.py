@@ -5,12 +5,15 @@ Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from copy import copy
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
+from tmuxmcp.contract.call import Question
 from tmuxmcp.contract.request import R, Request
 from tmuxmcp.contract.results import Result
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError
@@ -24,6 +27,9 @@ SESSION_FIELDS = frozenset({"session_id", "default_session_id", "r2_id", "gdb_id
 
 ASKED_AT = "_at_"
 """Stands for `@` in the ids of requests for input, whose form is narrower; no machine's name has it."""
+
+PAGE_PART = re.compile(r"session=([\w-]+)&request=([\w-]+)", re.ASCII)
+"""What the page's address says of a request that is to be answered there."""
 
 PATHS = ("path", "cwd", "core")
 """Arguments that can say on which machine they are meant, as scp has it: `NODE:PATH`."""
@@ -102,6 +108,26 @@ def told(result: T, node: str, page_url: str = "") -> T:
     if "attach_command" in type(result).model_fields and "session_id" in changes:
         changes["attach_command"] = f"tmuxmcp attach {changes['session_id']}"
     return result.model_copy(update=changes) if changes else result
+
+
+def told_question(question: Question, node: str, page_url: str) -> Question | None:
+    """What a machine asks a person, as a person of the fleet is asked it; None: they cannot be asked here.
+
+    Args:
+        page_url: where the gateway shows the page of that machine; empty: nowhere.
+    """
+    named = replace(question, message=f"{question.message}\n\nThis is on {node}.", digest=joined(question.digest, node))
+    if not question.url:
+        return named
+    part = PAGE_PART.fullmatch(question.url.partition("#")[2])
+    if not page_url or not part:
+        return None
+    return replace(named, url=f"{page_url}/#session={joined(part[1], node)}&request={part[2]}{ASKED_AT}{node}")
+
+
+def local_answers(answers: str, node: str) -> str:
+    """The digest to which a call brings the answer, as the machine knows it; another machine's is none of its own."""
+    return answers.removesuffix(f"{AT}{node}")
 
 
 def told_error(error: TmuxMcpError, node: str) -> TmuxMcpError:

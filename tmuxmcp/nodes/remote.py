@@ -305,6 +305,11 @@ class Remote:
 
     # ---- what a person asks ---------------------------------------------------------------------
 
+    def shows_page(self, node: str) -> bool:
+        """Whether there is a token with which it lets a person in."""
+        entry = self._file.read().entries.get(node)
+        return bool(self._secret and entry and entry.person_token_file)
+
     @asynccontextmanager
     async def visit(self, node: str, name: str, asked: Mapping[str, Any], silence_s: float) -> AsyncIterator[Visited]:
         """A request to the machine's page, with the token that lets a person in by this gateway."""

@@ -79,13 +79,11 @@ class _Talk:
         self.progress, self.number = (elapsed_s, last_line), self._line.tell()
 
     async def ask(self, question: Question) -> bool | None:
-        """Ask the person behind the gateway; an address on this machine says nothing to them.
+        """Ask the person behind the gateway.
 
         Raises:
             AskedAgain, TmuxMcpError: what asking them came to there.
         """
-        if question.url:
-            return None
         async with self._asking:
             self.number = self._line.tell()
             self.open = mine = _Open(self.number, question)
@@ -109,6 +107,7 @@ class _Talk:
             "message": asked.question.message,
             "digest": asked.question.digest,
             "may_wait": asked.question.may_wait,
+            "url": asked.question.url,
         }
         return {"progress": self.progress, "question": question}
 

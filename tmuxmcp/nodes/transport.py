@@ -118,6 +118,9 @@ class Transport(Protocol):
             LookupError, NodeUnreachable, OutcomeUnknown, TmuxMcpError
         """
 
+    def shows_page(self, node: str) -> bool:
+        """Whether a machine's page can be visited, as far as is known without asking it."""
+
     def visit(
         self, node: str, name: str, asked: Mapping[str, Any], silence_s: float
     ) -> AbstractAsyncContextManager[Visited]:

@@ -191,6 +191,10 @@ class RayTransport:
         asked = {"session_id": session_id, "most_bytes": most_bytes, "call": wire.call_sent(call)}
         return Cast.received(_received(await self._ask(node, "asciicast", asked))["result"])
 
+    def shows_page(self, node: str) -> bool:
+        """By a door, each is."""
+        return True
+
     @asynccontextmanager
     async def visit(self, node: str, name: str, asked: Mapping[str, Any], silence_s: float) -> AsyncIterator[Visited]:
         """A call of the door that begins it, and others that read on."""
