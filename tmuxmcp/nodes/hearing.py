@@ -97,13 +97,16 @@ class Hearing:
         self._exchange = exchange
         self._line = secrets.token_hex(16)
         self._calls: dict[str, Heard] = {}
+        """Those that go on: news of a new one can come while others are heard."""
+        self._lasting: set[str] = set()
+        """Those of them whose machine is asked."""
         self._wanted = anyio.Event()
 
     async def run(self) -> None:
         """Ask the machine for news while there are calls, until cancelled."""
         epoch, after, pause = "", 0, PAUSE_S
         while True:
-            while not self._calls:
+            while not self._lasting:
                 self._wanted = anyio.Event()
                 await self._wanted.wait()
             try:
@@ -140,6 +143,7 @@ class Hearing:
         failed: Exception | None = None
         async with anyio.create_task_group() as tasks:
             if asks or tells:
+                self._calls[key] = heard  # before its machine has it
                 tasks.start_soon(self._hear, key, heard)
             if call.enough:
                 tasks.start_soon(self._end, key, call.enough)
@@ -154,16 +158,18 @@ class Hearing:
             raise failed
 
     async def _hear(self, key: str, heard: Heard) -> None:
-        await anyio.sleep(QUIET_S)
-        self._calls[key] = heard
-        self._wanted.set()
         try:
+            with anyio.move_on_after(QUIET_S):
+                await heard.changed.wait()
+            self._lasting.add(key)
+            self._wanted.set()
             async with anyio.create_task_group() as tasks:
                 while True:
                     await heard.changed.wait()
                     heard.changed = anyio.Event()
                     await self._pass_on(key, heard, tasks)
         finally:
+            self._lasting.discard(key)
             del self._calls[key]
 
     async def _pass_on(self, key: str, heard: Heard, tasks: anyio.abc.TaskGroup) -> None:
