@@ -232,6 +232,18 @@ async def test_without_the_secret_nobody_is_asked_and_nothing_is_believed(
         await fleet.destroy_session(name, True)
 
 
+async def test_a_machine_that_does_not_know_the_secret_says_so(machine: Machine, state_dir: Path, tmp_path: Path):
+    other = Service(state_dir, TMUXMCP_FLEET_SECRET=str(tmp_path / "none"))
+    try:
+        text = machine.brokers.read_text()
+        file = machine.write("two.toml", text + text.replace("n1", "n2").replace(machine.service.url, other.url))
+        async with tmuxmcp.open_fleet(file, machine.settings()) as fleet:
+            notes = {each.name: (each.alive, each.note) for each in await fleet.machines()}
+        assert notes == {"n1": (True, ""), "n2": (True, "it does not know the fleet's secret: to it you are an agent")}
+    finally:
+        other.stop()
+
+
 async def test_the_person_at_a_command_line_is_the_person_on_the_machine(machine: Machine, state_dir: Path):
     (state_dir / "home").mkdir(exist_ok=True)
     before = len(machine.audit())

@@ -186,7 +186,7 @@ class Service:
                     reply = await self._rpc.answer(await request.body(), heard, said.call_id)
         except Cancelled:
             return Response(status_code=503)  # to nobody
-        headers = {}
+        headers = {PROOF_HEADER: "known"} if said.proven else {}
         if reply.call_ids:
             headers["tmuxmcp-call"] = ",".join(reply.call_ids)
             headers["tmuxmcp-duration-ms"] = ",".join(map(str, reply.durations_ms))

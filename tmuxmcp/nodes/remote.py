@@ -94,6 +94,8 @@ class _Broker:
     entry: Entry
     client: httpx2.AsyncClient
     hearing: Hearing
+    believes: bool = False
+    """It knows the fleet's secret, as we do."""
     machine_id: str = ""
     max_wait_ms: int = MAX_WAIT_MS
     known: bool = False
@@ -176,6 +178,8 @@ class Remote:
                 return replace(machine, alive=False, note=str(error))
             most = health.limits.get("max_sessions")
             other = "" if health.version == __version__ else f"its tmuxmcp is {health.version}, ours {__version__}"
+            unknown = self._secret and not self._broker(entry).believes
+            secret = "it does not know the fleet's secret: to it you are an agent" if unknown else ""
             wrong = "; ".join(f"{each.name}: {each.message}" for each in health.checks if not each.ok)
             return replace(
                 machine,
@@ -183,7 +187,7 @@ class Remote:
                 live=health.sessions,
                 free=None if most is None else max(most - health.sessions, 0),
                 machine_id=health.machine_id or "",
-                note="; ".join(filter(None, (other, wrong))),
+                note="; ".join(filter(None, (other, secret, wrong))),
             )
         return replace(machine, alive=False, note=f"it did not answer within {ASK_S:g} s")
 
@@ -276,7 +280,9 @@ class Remote:
                 async with broker.hearing.of(call, bound_s) as heard:
                     with heard.bound:
                         asked = _post(broker.client, "/rpc", body, self._headers(call, heard.sent))
-                        status, answer = await _exchange(broker.client, asked)
+                        headers: dict[str, str] = {}
+                        status, answer = await _exchange(broker.client, asked, headers)
+                        broker.believes = "tmuxmcp-fleet" in headers
                         if isinstance(answer, dict) and answer.get("again") is True:
                             raise Again
                         return _received(node, request, status, answer)
@@ -472,13 +478,20 @@ async def _say(client: httpx2.AsyncClient, what: str, asked: Mapping[str, Any]) 
     return answer
 
 
-async def _exchange(client: httpx2.AsyncClient, asked: httpx2.Request) -> tuple[int, Any]:
+async def _exchange(
+    client: httpx2.AsyncClient, asked: httpx2.Request, headers: dict[str, str] | None = None
+) -> tuple[int, Any]:
     """The status and the JSON of an answer.
+
+    Args:
+        headers: takes those of the answer.
 
     Raises:
         httpx2.HTTPError, ValueError: there is none, or it is something else.
     """
     response = await client.send(asked, stream=True)
+    if headers is not None:
+        headers.update(response.headers)
     try:
         data = bytearray()
         async for piece in response.aiter_bytes():
