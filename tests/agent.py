@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -27,19 +25,18 @@ from mcp.client.stdio import stdio_client
 from mcp.types import ElicitResult
 
 from tests import forks
-from tests.conftest import SLOW, end_server, no_first_run
+from tests.conftest import PATIENCE_S, SLOW, STEP_S, T, a_state_dir, attempts, no_first_run
 from tests.forkedstdio import connected
 
 
-def eventually(probe: Callable[[], object], seconds: float = 10) -> None:
-    """Wait until the probe is true; SLOW stretches the deadline. A file that the probe reads may not be there yet."""
-    deadline = time.monotonic() + seconds * SLOW
-    while True:
+def eventually(probe: Callable[[], T], timeout: float = PATIENCE_S, otherwise: str = "") -> T:
+    """What `tests.conftest.eventually` does, in a test that is not async."""
+    for _ in attempts(otherwise or probe, timeout):
         with suppress(FileNotFoundError):
-            if probe():
-                return
-        assert time.monotonic() < deadline, "it never came about"
-        time.sleep(0.005)
+            if found := probe():
+                return found
+        time.sleep(STEP_S)
+    raise AssertionError
 
 
 def command_line(state_dir: Path, verb: str, *words: str) -> tuple[list[str], dict[str, str]]:
@@ -104,13 +101,8 @@ def an_agent(*arguments: str, **options: Any) -> Iterator[Agent]:
     Args:
         arguments, options: as `Agent` takes them.
     """
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
-    try:
-        with Agent(directory, *arguments, **options) as agent:
-            yield agent
-    finally:
-        end_server(directory)
-        shutil.rmtree(directory, ignore_errors=True)
+    with a_state_dir() as directory, Agent(directory, *arguments, **options) as agent:
+        yield agent
 
 
 class Agent:

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -39,17 +39,31 @@ SLOW = float(os.environ.get("TMUXMCP_TEST_SLOW", "1"))
 TMUX = shutil.which("tmux") or "tmux"
 
 
-async def eventually(probe: Callable[[], T | Awaitable[T]], timeout: float = 5.0) -> T:
-    """Call `probe`, which may be async, until it gives something true; return that. A file may not be there yet."""
+PATIENCE_S = 10.0
+STEP_S = 0.005
+
+
+def attempts(what: object, timeout: float) -> Iterator[None]:
+    """Turns to try something, until its time is over, which `SLOW` stretches."""
     deadline = time.monotonic() + timeout * SLOW
     while True:
+        yield
+        assert time.monotonic() < deadline, f"not within {timeout * SLOW:g} s: {what}"
+
+
+async def eventually(probe: Callable[[], T | Awaitable[T]], timeout: float = PATIENCE_S) -> T:
+    """Call `probe`, which may be async, until it gives something true; return that. A file may not be there yet.
+
+    `tests.agent` has it for tests that are not async.
+    """
+    for _ in attempts(probe, timeout):
         with suppress(FileNotFoundError):
             given = probe()
             found = await given if inspect.isawaitable(given) else given
             if found:
                 return found
-        assert time.monotonic() < deadline, f"not within {timeout * SLOW:g} s: {probe}"
-        await anyio.sleep(0.005)
+        await anyio.sleep(STEP_S)
+    raise AssertionError
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -72,6 +86,12 @@ def _no_outer_tmux(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def state_dir() -> Iterator[Path]:
+    with a_state_dir() as path:
+        yield path
+
+
+@contextmanager
+def a_state_dir() -> Iterator[Path]:
     """A private directory with a short name; afterwards its tmux server and the directory are gone."""
     path = Path(tempfile.mkdtemp(prefix="tm-"))
     try:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import re
 import select
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -21,7 +19,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests import forks
-from tests.conftest import SLOW, end_server
+from tests.conftest import SLOW, a_state_dir
 
 TOKENS = {name: f"{name}-0123456789abcdef" for name in ("agent", "other", "viewer", "boss", "gateway")}
 TOKEN_FILE = f"""\
@@ -143,14 +141,12 @@ class Service:
 @contextmanager
 def a_service() -> Iterator[Service]:
     """A server with a state directory of its own; nothing of either is left."""
-    state_dir = Path(tempfile.mkdtemp(prefix="tm-"))
-    service = Service(state_dir)
-    try:
-        yield service
-    finally:
-        service.stop()
-        end_server(state_dir)
-        shutil.rmtree(state_dir, ignore_errors=True)
+    with a_state_dir() as state_dir:
+        service = Service(state_dir)
+        try:
+            yield service
+        finally:
+            service.stop()
 
 
 def bearer(token: str) -> dict[str, str]:

@@ -10,14 +10,13 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import mkdtemp
 
 import pytest
 
 from tests import browser
-from tests.agent import Agent
+from tests.agent import an_agent
 from tests.clients import installed
-from tests.conftest import SLOW, end_server
+from tests.conftest import SLOW
 from tests.terminal.films import film_of
 from tests.terminal.test_corpora import NAMES, Recording
 from tmuxmcp.terminal import asciicast
@@ -122,19 +121,15 @@ def test_asciinema_2_prints_what_the_terminal_printed(name: str, tmp_path: Path)
 
 def test_a_session_with_another_size_in_its_middle(player: Player, tmp_path: Path) -> None:
     """From the agent's call to the player: colours, wide characters, a resize that wraps anew, a program's screen."""
-    directory = Path(mkdtemp(prefix="tm-"))
-    try:
-        with Agent(directory, "bash", "--tools", "all") as agent:
-            agent.run("printf '\\033[31mred\\033[0m 漢字 é\\n'; seq -s ' ' 60")
-            agent.call("resize", rows=20, cols=50)
-            agent.run("echo wide; seq -s ' ' 40")
-            seen = [agent.call("read", view="screen")["content"]]
-            agent.call("export_recording", path=str(tmp_path / "0.cast"))
-            agent.call("send", text="vim -u NONE -N /etc/passwd", enter=True)
-            seen.append(agent.call("read", view="screen")["content"])
-            agent.call("export_recording", path=str(tmp_path / "1.cast"), format="cast2")
-    finally:
-        end_server(directory)
+    with an_agent("bash", "--tools", "all") as agent:
+        agent.run("printf '\\033[31mred\\033[0m 漢字 é\\n'; seq -s ' ' 60")
+        agent.call("resize", rows=20, cols=50)
+        agent.run("echo wide; seq -s ' ' 40")
+        seen = [agent.call("read", view="screen")["content"]]
+        agent.call("export_recording", path=str(tmp_path / "0.cast"))
+        agent.call("send", text="vim -u NONE -N /etc/passwd", enter=True)
+        seen.append(agent.call("read", view="screen")["content"])
+        agent.call("export_recording", path=str(tmp_path / "1.cast"), format="cast2")
     for number, content in enumerate(seen):
         shown = player.last_screen((tmp_path / f"{number}.cast").read_text())
         assert "\n".join(shown).rstrip().splitlines() == content.rstrip().splitlines()

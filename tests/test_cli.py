@@ -27,6 +27,7 @@ import pytest
 import tmuxmcp
 import tmuxmcp.cli
 from tests import forks
+from tests.agent import eventually
 from tests.conftest import end_server, until_exists
 from tmuxmcp.cli.arguments import VERBS, parse, verb_of
 from tmuxmcp.config import Settings
@@ -79,11 +80,7 @@ class CommandLine:
         return subprocess.run([TMUX, "-S", str(self.state / "tmux.sock"), *words], capture_output=True, check=False)
 
     def eventually(self, probe, what):
-        deadline = time.monotonic() + SOON_S
-        while not (found := probe()):
-            assert time.monotonic() < deadline, what
-            time.sleep(0.02)
-        return found
+        return eventually(probe, 20, what)
 
     def error(self, *words, status):
         """What the only line on stderr says, after the command's name."""

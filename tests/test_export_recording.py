@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import mkdtemp
 
 import pytest
 
-from tests.agent import Agent, ToolFailed
-from tests.conftest import end_server
+from tests.agent import Agent, ToolFailed, an_agent
 from tmuxmcp.terminal import asciicast
 from tmuxmcp.terminal.film import Marked, Printed
 from tmuxmcp.terminal.player import Player
@@ -18,24 +16,18 @@ from tmuxmcp.terminal.player import Player
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    directory = Path(mkdtemp(prefix="tm-"))
-    with Agent(directory, "bash", "--tools", "all") as made:
+    with an_agent("bash", "--tools", "all") as made:
         yield made
-    end_server(directory)
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 def test_history_and_recording_are_resources(tmp_path: Path, mode: str) -> None:
-    directory = Path(mkdtemp(prefix="tm-"))
-    try:
-        with Agent(directory, "bash", mode=mode) as agent:
-            name = agent.call("run", command="echo one; (exit 3)")["session_id"]
-            uri = f"tmux://sessions/{name}"
-            (history,) = agent.portal.call(agent.client.read_resource, f"{uri}/history").contents
-            (cast,) = agent.portal.call(agent.client.read_resource, f"{uri}/recording").contents
-    finally:
-        end_server(directory)
+    with an_agent("bash", mode=mode) as agent:
+        name = agent.call("run", command="echo one; (exit 3)")["session_id"]
+        uri = f"tmux://sessions/{name}"
+        (history,) = agent.portal.call(agent.client.read_resource, f"{uri}/history").contents
+        (cast,) = agent.portal.call(agent.client.read_resource, f"{uri}/recording").contents
     (command,) = json.loads(history.text)["commands"]
     assert (command["text"], command["exit_code"], command["by"]) == ("echo one; (exit 3)", 3, "agent")
     moments = list(asciicast.read(cast.text.encode().splitlines(keepends=True)).moments)

@@ -11,20 +11,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.agent import Agent, ToolFailed, eventually
+from tests.agent import Agent, ToolFailed, an_agent, eventually
 from tests.conftest import end_server
 
 
 @pytest.fixture(scope="module")
 def agent() -> Iterator[Agent]:
-    with tempfile.TemporaryDirectory(prefix="tm-", ignore_cleanup_errors=True) as directory:
-        options = ("--tools", "core,process,files", "--max-wait-ms", "4000")
-        variables = {"EDITOR": "ed", "GITHUB_TOKEN": "geheim", "STRANGE": "1"}
-        try:
-            with Agent(Path(directory), *options, **variables) as opened:
-                yield opened
-        finally:
-            end_server(Path(directory))
+    options = ("--tools", "core,process,files", "--max-wait-ms", "4000")
+    with an_agent(*options, EDITOR="ed", GITHUB_TOKEN="geheim", STRANGE="1") as opened:
+        yield opened
 
 
 def code_of(agent: Agent, tool: str, **arguments: object) -> str:

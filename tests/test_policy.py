@@ -24,7 +24,7 @@ from mcp import MCPError
 from mcp.types import ElicitResult
 
 from tests import forks
-from tests.agent import Agent, ToolFailed, eventually
+from tests.agent import Agent, ToolFailed, an_agent, eventually
 from tests.agent import audit_lines as audit
 from tests.conftest import SLOW
 from tests.service import Service
@@ -50,25 +50,15 @@ def denied(agent: Agent, tool: str, **arguments: Any) -> str:
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
     """A server whose rules deny `touch`, /etc, Ctrl-C, and more."""
-    import shutil
-    import tempfile
-
-    from tests.conftest import end_server
-
-    state_dir = Path(tempfile.mkdtemp(prefix="tm-"))
     rules = policy(
         {"program": "touch", "action": "deny", "reason": "no new files"},
         {"path": "/etc/*", "action": "deny"},
         {"tool": "send", "keys": "C-c", "action": "deny"},
         {"tool": "signal", "action": "deny"},
     )
-    try:
-        with Agent(state_dir, **rules) as agent:
-            agent.run("true")
-            yield agent
-    finally:
-        end_server(state_dir)
-        shutil.rmtree(state_dir, ignore_errors=True)
+    with an_agent(**rules) as agent:
+        agent.run("true")
+        yield agent
 
 
 def test_first_call_in_a_default_session_is_judged_by_that_session(state_dir: Path):

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests import browser
-from tests.conftest import end_server
+from tests.conftest import a_state_dir
 from tests.page import visits
 from tests.service import Service
 
 
 @pytest.fixture(scope="module")
 def state_dir() -> Iterator[Path]:
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
-    yield directory
-    end_server(directory)
-    shutil.rmtree(directory, ignore_errors=True)
+    with a_state_dir() as directory:
+        yield directory
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -14,7 +13,7 @@ import httpx2
 import pytest
 
 from tests.agent import Agent, eventually
-from tests.conftest import SLOW, end_server
+from tests.conftest import SLOW, a_state_dir
 from tmuxmcp.page import codes
 
 ERAS = ["legacy", "auto"]
@@ -23,9 +22,8 @@ SECRET = "canary-only-in-the-page"
 
 @pytest.fixture
 def state_dir() -> Iterator[Path]:
-    directory = Path(mkdtemp(prefix="tm-"))
-    yield directory
-    end_server(directory)
+    with a_state_dir() as directory:  # each test's own
+        yield directory
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent import Agent, eventually
-from tests.conftest import SLOW, end_server
+from tests.agent import Agent, an_agent, eventually
+from tests.conftest import SLOW
 from tests.steps import PATH, missing
 
 PASSWORD = "hunter2-9c41d7e0b6"
@@ -237,13 +237,8 @@ def free_port() -> int:
 @contextmanager
 def an_agent_near(box: Box, *arguments: str) -> Iterator[Agent]:
     """An agent whose ssh knows the box; nothing of it is left."""
-    directory = Path(tempfile.mkdtemp(prefix="tm-"))
-    try:
-        with Agent(directory, *arguments, "bash", PATH=box.path) as agent:
-            yield agent
-    finally:
-        end_server(directory)
-        shutil.rmtree(directory, ignore_errors=True)
+    with an_agent(*arguments, "bash", PATH=box.path) as agent:
+        yield agent
 
 
 LINUX = sys.platform == "linux"

@@ -7,8 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count, product, repeat
 from pathlib import Path
 
@@ -16,6 +15,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.agent import eventually
+from tests.conftest import SLOW
 from tmuxmcp.errors import InvalidKey, NoInput
 from tmuxmcp.terminal.keys import KEY_NAMES, MAX_REPEAT, parse_key, parse_keys
 
@@ -50,7 +51,7 @@ def expected_bytes() -> dict[str, bytes]:
 
 EXPECTED = expected_bytes()
 
-PATIENCE_S = 20 * float(os.environ.get("TMUXMCP_TEST_SLOW", "1"))
+PATIENCE_S = 20 * SLOW
 SINK = """
 import os, sys, tty
 tty.setraw(0)
@@ -60,13 +61,6 @@ while data := os.read(0, 65536):
     os.write(seen, data)
 """
 END = b"\xff\xfe"  # no key gives these bytes
-
-
-def eventually(probe: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not probe():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.002)
 
 
 class Pane:
