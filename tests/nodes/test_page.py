@@ -356,3 +356,21 @@ def test_a_browser_shows_who_is_missing(page: browser.Page, gateway: Service, br
     page.until("document.querySelector('.missing').hidden")
     show(page, "one@n2")
     page.until(f"{TEXT}.includes('in the browser') && document.querySelector('.screen.unknown') === null")
+
+
+def test_a_person_types_in_the_browser(page: browser.Page, gateway: Service):
+    show(page, "one@n1")
+    page.value("document.querySelector('button.take').click()")
+    page.until("document.querySelector('.holder.mine') !== null")
+    page.value("document.querySelector('textarea.typing').focus()")
+    page.call("Input.insertText", text="echo by 'hand'")
+    for kind in ("keyDown", "keyUp"):
+        page.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", windowsVirtualKeyCode=13, text="\r")
+    page.until(f"{TEXT}.split('\\n').some((row) => row.trim() == 'by hand')")
+    page.value("location.hash = ''")
+    held = "[...document.querySelectorAll('.wait.about-held')].find((each) => each.innerText.includes('one@n1'))"
+    page.until(f"{held} !== undefined")
+    page.value(f"{held}.querySelector('button').click()")
+    page.until(f"{held} === undefined")
+    back = gateway.result("run", session_id="one@n1", command="echo agent")["handed_back"]
+    assert [each["text"] for each in back["commands"]] == ["echo by 'hand'"]
