@@ -142,16 +142,16 @@ def test_lean_keeps_a_field_that_is_called_title():
     }
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
-async def test_every_result_fits_its_schema_and_says_all_twice(connect, name):
+async def test_every_result_fits_its_schema_and_says_all_twice(connect):
     async with connect(tools=["all"]) as client:
         await client.list_tools()  # the SDK's client holds results against the schemas it has seen
-        answer = await client.call_tool(name, REQUIRED.get(name, {}))
-    assert not answer.is_error
-    example = EXAMPLES[name].model_dump(mode="json")
-    assert answer.structured_content == (example | {"data": None} if name == "screenshot" else example)
-    assert list(answer.structured_content) == list(type(EXAMPLES[name]).model_fields)
-    assert [block.text for block in answer.content if block.type == "text"] == [render(EXAMPLES[name])]
+        for name in OPERATIONS:
+            answer = await client.call_tool(name, REQUIRED.get(name, {}))
+            assert not answer.is_error, name
+            example = EXAMPLES[name].model_dump(mode="json")
+            assert answer.structured_content == (example | {"data": None} if name == "screenshot" else example), name
+            assert list(answer.structured_content) == list(type(EXAMPLES[name]).model_fields), name
+            assert [block.text for block in answer.content if block.type == "text"] == [render(EXAMPLES[name])], name
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ AT_A_TIME = 20
 
 @pytest.fixture
 def busy_machine() -> Iterator[None]:
-    """Two loops that never rest."""
-    loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(2)]
+    """Two loops that never rest; nor do they outlive for long tests that are killed."""
+    loops = [subprocess.Popen(["sh", "-c", "ulimit -t 600; while :; do :; done"]) for _ in range(2)]
     yield
     for loop in loops:
         loop.kill()
