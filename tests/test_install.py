@@ -358,7 +358,7 @@ def test_server_at_a_url_is_called(person: Person, token: str) -> None:
         assert re.search(rf"Tried {service.url}/mcp: tmuxmcp \S+ on tmux \S+ answers with \d+ tools\.", said)
         assert "does not take this token" in person("cursor", "--http", service.url, "--token-file", token, status=4)
         assert "asks for a token" in person("cursor", "--http", service.url, status=4)
-        assert "holds 4 tokens" in person(
+        assert "holds 5 tokens" in person(
             "cursor", "--http", service.url, "--token-file", str(service.state_dir / "tokens"), status=2
         )
     assert not (person.home / ".cursor").exists()
