@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Mapping
@@ -18,7 +19,7 @@ from starlette.types import ASGIApp
 from tests.conftest import end_server, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import OutcomeUnknown
+from tmuxmcp.errors import NodeUnreachable, OutcomeUnknown, TmuxMcpError
 from tmuxmcp.nodes.gateway import Gateway
 from tmuxmcp.nodes.ray.visits import Visits
 from tmuxmcp.nodes.transport import Transport, Visited
@@ -154,6 +155,26 @@ async def test_machines_that_tell_something_odd_are_missing(broker: Broker, tmp_
             await eventually(lambda: "fine@n1" in desk.listing.rows and len(desk.listing.missing) == len(ODD))
             assert [each["node"] for each in desk.listing.missing] == [*odd]
             assert {each["code"] for each in desk.listing.missing} == {"OUTCOME_UNKNOWN"}
+
+
+@pytest.mark.parametrize("error", [NodeUnreachable, OutcomeUnknown])
+async def test_who_types_is_told_whether_it_may_have_arrived(error: type[TmuxMcpError], tmp_path: Path) -> None:
+    class Broken(Beside):
+        @asynccontextmanager
+        async def visit(self, *asked: Any) -> AsyncIterator[Visited]:
+            raise error("The way broke.")
+            yield
+
+    desk, told = FleetDesk(Gateway(cast(Transport, Broken({})), BrokerSettings(state_dir=tmp_path))), list[Any]()
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    passed = await desk._pass("type", 5.0, {"session": "a@n1", "page": PAGE, "items": []})
+    await passed({"type": "http"}, cast(Any, None), send)
+    refused = json.loads(told[1]["body"])["error"]
+    assert (refused["code"], refused["details"]["node"]) == (error.code, "n1")
+    assert refused["hint"].startswith("Nothing was done" if error is NodeUnreachable else "It may have been done")
 
 
 async def test_a_part_of_a_file_does_not_look_like_a_file(tmp_path: Path) -> None:

@@ -36,8 +36,11 @@ ANSWERS = ("answer", "settle", "became", "agree")
 PAUSES = {"pause": "paused", "resume": "resumed"}
 """What may be about all sessions, and where the answer has the ids of those that it was done to."""
 
-ANSWER_S, FILE_S = 60.0, 600.0
+HANDS_S, ANSWER_S, FILE_S = 15.0, 60.0, 600.0
 """Longest time without a byte of an answer: machines search long logs, and make films of them."""
+
+NOT_SENT = "Nothing was done. Try again later."
+PERHAPS = "It may have been done: look before you do it again."
 
 
 class FleetDesk:
@@ -57,7 +60,8 @@ class FleetDesk:
 
     def routes(self) -> list[Route]:
         """A route for each thing that a page asks for, or does."""
-        asks: dict[str, Give] = {name: partial(self._pass, name, ANSWER_S) for name in LOOKS + HANDS + ANSWERS}
+        asks: dict[str, Give] = {name: partial(self._pass, name, ANSWER_S) for name in LOOKS + ANSWERS}
+        asks |= {name: partial(self._pass, name, HANDS_S) for name in HANDS}
         asks |= {name: partial(self._pause, name) for name in PAUSES}
         asks["export"] = partial(self._pass, "export", FILE_S)
         return routes_of(asks, MOST_BODY)
@@ -190,6 +194,8 @@ class Passed(Response):
         except TmuxMcpError as error:
             if begun:
                 raise  # the connection is cut: a part of a file must not look like a file
+            if not error.hint and isinstance(error, NodeUnreachable | OutcomeUnknown):
+                error.hint = NOT_SENT if isinstance(error, NodeUnreachable) else PERHAPS
             told = refused(error)
         await told(scope, receive, send)
 
