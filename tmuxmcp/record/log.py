@@ -65,7 +65,7 @@ SINKS_S = 1.0
 """Where there is no inotify, all sinks are looked at this often."""
 
 
-FLOOD_BYTES = 1 << 20
+FLOOD_BYTES = 1 << 18
 """A wait during which a log has grown by more than this is in a flood."""
 
 FLOOD_PAUSE_S = 0.005

@@ -118,6 +118,12 @@ FAR_S = 4.0
 LOOKS_S, PUT_OFF_S = 0.02, 0.003
 """Longest time between two looks while a command runs; and for how long the log must not grow for one before that."""
 
+FLOODS_BYTES, FLOOD_LOOKS_S = 1 << 16, 0.25
+"""A command that prints so much between two looks is looked at so seldom while it prints on: its own mark ends it.
+
+It prints on as long as it does not pause for `LOOKS_S`: on a busy machine the log grows by fits and starts.
+"""
+
 ABANDONED_S = 2.0
 """How long a shell may take to show a new prompt after C-c."""
 
@@ -896,19 +902,26 @@ class PutOff:
 
     def __init__(self) -> None:
         self._size, self._looked_at, self._waits = -1, time.monotonic(), False
+        self._floods = False
+        self._grown_at, self._looked_size = self._looked_at, -1
+        """When the log was first seen to have its size; what that was at the last look."""
 
     def by(self, size: int) -> bool:
         """Whether it waits, by the size that the log has now; else it is done now."""
         now = time.monotonic()
-        self._waits = size != self._size and now - self._looked_at < LOOKS_S
-        self._size = size
+        self._looked_size = size if self._looked_size < 0 else self._looked_size
+        self._floods = size - self._looked_size >= FLOODS_BYTES
+        if size != self._size:
+            self._size, self._grown_at = size, now
+        pause_s, longest_s = (LOOKS_S, FLOOD_LOOKS_S) if self._floods else (0.0, LOOKS_S)
+        self._waits = now - self._grown_at <= pause_s and now - self._looked_at < longest_s
         if not self._waits:
-            self._looked_at = now
+            self._looked_at, self._looked_size = now, size
         return self._waits
 
     def step_s(self) -> float:
         """Longest time until it is asked again."""
-        return PUT_OFF_S if self._waits else LOOKS_S
+        return PUT_OFF_S if self._waits and not self._floods else LOOKS_S
 
 
 class Silence:

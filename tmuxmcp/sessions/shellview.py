@@ -22,7 +22,7 @@ from tmuxmcp.terminal.echo import ECHO_LIMIT
 from tmuxmcp.terminal.marks import Finished, Mark, MarkScanner, Numbers, ShellState, ShellTrack
 from tmuxmcp.terminal.proofs import hash_of
 
-CHECKPOINT_BYTES = 1 << 20
+CHECKPOINT_BYTES = 1 << 22
 """How much is scanned between two checkpoints: what a killed broker's successor scans again, at most."""
 
 REMEMBERED_COMMANDS = 64
