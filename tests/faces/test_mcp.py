@@ -20,7 +20,8 @@ from tmuxmcp import __version__
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import Seldom
 from tmuxmcp.errors import TmuxUnavailable
-from tmuxmcp.faces.mcp import INSTRUCTIONS, as_result, build_server, lean, select, stdio_identity
+from tmuxmcp.faces import mcp
+from tmuxmcp.faces.mcp import INSTRUCTIONS, as_result, as_tool, build_server, lean, select, stdio_identity
 from tmuxmcp.faces.portable import portable
 from tmuxmcp.faces.text import footer, render
 
@@ -61,6 +62,21 @@ async def test_server_says_who_it_is(connect, mode):
 def test_instructions_fit_what_clients_show():
     assert len(INSTRUCTIONS.encode()) < 2048  # Claude Code cuts there
     assert INSTRUCTIONS.index("`run`") < 200
+
+
+async def test_tools_are_described_when_they_are_asked_for_and_once(connect, monkeypatch):
+    described = []
+
+    def counted(operation, *rest, **how):
+        described.append(operation.name)
+        return as_tool(operation, *rest, **how)
+
+    monkeypatch.setattr(mcp, "as_tool", counted)
+    async with connect(results="auto") as client:
+        assert not described
+        for _ in range(2):
+            await client.list_tools()
+        assert described == list(select(["core", "process", "human"]))
 
 
 async def test_tools_are_the_table_in_its_order(connect):

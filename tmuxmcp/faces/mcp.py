@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
+from functools import cache
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -167,18 +168,17 @@ def build_server(
     """
     offered = select(tools)
     whole = "all" in tools
-    shapes: tuple[ResultForm, ...] = ("both", "text") if results == "auto" else (results,)
-    listed = {
-        shape: ListToolsResult(tools=[as_tool(row, shape, settings, whole=whole) for row in offered.values()])
-        for shape in shapes
-    }
+
+    @cache
+    def listed(shape: ResultForm) -> ListToolsResult:
+        return ListToolsResult(tools=[as_tool(row, shape, settings, whole=whole) for row in offered.values()])
 
     def call_of(ctx: Context) -> Call:
         who = caller if isinstance(caller, str) else caller(ctx)
         return Call(caller=who, scopes=scopes(ctx), client=client(ctx), progress=_progress(ctx))
 
     async def list_tools(ctx: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
-        return listed[shown_by(ctx, results)]
+        return listed(shown_by(ctx, results))
 
     asking = OpenQuestions()
 
