@@ -276,7 +276,7 @@ def served_from(settings: Settings) -> str:
 
 @asynccontextmanager
 async def late_broker(settings: Settings, key: str, greeted: anyio.Event) -> AsyncIterator[LateBroker]:
-    """A broker that opens while the client is greeted.
+    """A broker that opens once the client is greeted, which then has its answer sooner; or calls without a greeting.
 
     Args:
         key: what the client's identity is claimed under.
@@ -330,6 +330,11 @@ class LateBroker:
 
     async def open_early(self) -> None:
         """Open the broker before somebody asks for it."""
+        with anyio.CancelScope() as scope:
+            self._tasks.start_soon(_cancel_at, self._closing, scope)
+            await self._greeted.wait()
+        if self._closing.is_set():
+            return
         try:
             await self()
         except TmuxMcpError as error:

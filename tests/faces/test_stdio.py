@@ -19,7 +19,9 @@ from mcp import Client, StdioServerParameters
 from mcp.shared.message import SessionMessage
 from mcp.types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest
 
-from tests.conftest import SLOW
+from tests.conftest import SLOW, eventually
+from tmuxmcp.app import late_broker
+from tmuxmcp.config import Settings
 from tmuxmcp.faces.mcp import only_waits
 from tmuxmcp.faces.stdio import FINISH_S, MAX_LINE, LineSplitter, MessageReader, OpenCalls, Writer, id_in, parse
 
@@ -534,3 +536,19 @@ async def test_reader_ends_once_and_says_so(pipe):
     os.close(pipe[1])
     assert [item.message.method async for item in reader] == ["ping"]
     assert ended == [True]
+
+
+@pytest.mark.anyio
+async def test_broker_opens_once_the_client_is_greeted(state_dir: Path, home: Path):
+    greeted = anyio.Event()
+    async with late_broker(Settings(state_dir=state_dir), "key", greeted) as late:
+        await anyio.wait_all_tasks_blocked()
+        assert not (late.caller or late._opening.locked())
+        greeted.set()
+        await eventually(lambda: late.caller)
+
+
+@pytest.mark.anyio
+async def test_broker_opens_for_a_call_without_a_greeting(state_dir: Path, home: Path):
+    async with late_broker(Settings(state_dir=state_dir), "key", anyio.Event()) as late:
+        assert not (await (await late()).list_sessions()).sessions
