@@ -8,8 +8,8 @@ print marks of its own. The log may be late, and a sink that was killed leaves a
 In which order:
 
     _at_prompt   one look that shows the shell at its prompt; else wait, adopt what is in front, or say what is there
-    _type        by file: the command is written to a file, our key and its name are typed (bash, zsh, fish)
-                 by key: our key is typed, the shell says that it listens, name and command are typed (adopted shells)
+    _type        by file: the command is written to a file, our key and its name are typed (our own bash)
+                 by key: our key is typed, the shell says that it listens, name and command are typed (the others)
     _press       claims the prompt, by its number, in the same tmux command that types the key
     _finish      reads marks until one of: its end, a refusal, a question, silence, the end of time, the shell's end
     _not_done    where no end comes: only when nothing is on its way any more (`Rest`) does a missing mark say anything
