@@ -22,7 +22,9 @@ from tests.conftest import SLOW
 from tmuxmcp import Settings
 from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.machine import locks
+from tmuxmcp.machine.delays import Delays
 from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.timing import Times
 
@@ -166,6 +168,46 @@ async def test_a_broker_of_a_command_or_a_program_writes_none(state_dir: Path) -
         with anyio.fail_after(10 * SLOW):  # the file is there a moment before what it says
             while not directory.timing.exists() or unknown(directory) != [size]:
                 await anyio.sleep(0.01)
+
+
+@pytest.mark.anyio
+async def test_a_writer_that_goes_on_after_a_stop_knows_at_once(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it was about to do when it was stopped, it dates nothing by what it sees first."""
+    made: list[Delays] = []
+    monkeypatch.setattr(Delays, "__init__", lambda self, init=Delays.__init__: (made.append(self), init(self))[1])
+    before = signal.getsignal(signal.SIGCONT)
+    settings = Settings(state_dir=state_dir, program="bash")
+    async with tmuxmcp.open_broker(settings, keeps_times=True) as broker:
+        await broker.create_session(name="a")
+        with anyio.fail_after(10 * SLOW):
+            while signal.getsignal(signal.SIGCONT) is before or made[0].lately():
+                await anyio.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGCONT)
+        assert made[0].lately()
+    assert signal.getsignal(signal.SIGCONT) is before
+
+
+@pytest.mark.anyio
+async def test_a_stop_between_size_and_time_makes_the_time_unknown(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, written = Settings(state_dir=state_dir, program="bash"), RawLog.written
+
+    def stopped_behind(log: RawLog) -> tuple[int, float]:
+        found = written(log)
+        os.kill(os.getpid(), signal.SIGCONT)
+        return found
+
+    async with tmuxmcp.open_broker(settings, keeps_times=True) as broker:
+        await broker.create_session(name="a")
+        monkeypatch.setattr(RawLog, "written", stopped_behind)
+        await broker.run("echo x", "a")
+        size = broker.registry.sessions["a"].log.size()
+    steps = [step for step in Times(directory_of(state_dir)).steps(0, 1 << 40) if step.offset >= size]
+    assert steps
+    assert not steps[0].known
 
 
 def test_a_broker_in_a_thread_writes_times_of_sessions_made_later(state_dir: Path) -> None:

@@ -79,9 +79,12 @@ class Timekeeper:
         """Notice when this process was stopped (SIGSTOP) and goes on."""
         if threading.current_thread() is not threading.main_thread():
             await anyio.sleep_forever()  # signals come to the main thread alone; the group stays open for sessions
-        with anyio.open_signal_receiver(signal.SIGCONT) as signals:
-            async for _ in signals:
-                self._delays.note()
+        # Told at once: a task that is told comes after whatever saw the log, and dated it, as this process went on.
+        before = signal.signal(signal.SIGCONT, lambda *_: self._delays.note())
+        try:
+            await anyio.sleep_forever()
+        finally:
+            signal.signal(signal.SIGCONT, before)
 
     # ---- one session ---------------------------------------------------------------------------
 
@@ -172,8 +175,9 @@ class Timekeeper:
         size, written_at = session.log.written()
         if size <= writer.offset:
             return False
-        late_s = time.time() - written_at
-        writer.note(size, session.now_ms(), known=not held_up and -HELD_UP_S < late_s < HELD_UP_S)
+        now_ms, late_s = session.now_ms(), time.time() - written_at
+        held_up = held_up or self._delays.lately()  # it may have been stopped between the size and the time
+        writer.note(size, now_ms, known=not held_up and -HELD_UP_S < late_s < HELD_UP_S)
         return True
 
     async def _note_last(self, session: Session, writer: TimingWriter) -> None:
