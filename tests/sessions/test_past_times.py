@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from tests.agent import Agent, ToolFailed, eventually
+from tmuxmcp.record.directory import SessionDirectory
+from tmuxmcp.record.log import RawLog
+from tmuxmcp.record.timing import Times
 
 
 def at_rest(agent: Agent, command: str) -> int:
@@ -33,11 +36,26 @@ def screen(agent: Agent, at_ms: int) -> dict[str, Any]:
     return found[0]
 
 
+def known_times(agent: Agent) -> tuple[int, int]:
+    """A time at which the screen shows `one`, and one at which it shows `two`, both of them known.
+
+    Where the server was held up as it saw what was printed, times are not known: then it is all printed again.
+    """
+    directory = SessionDirectory.of(agent.state_dir, "a")
+    for _ in range(40):
+        first = at_rest(agent, "clear; echo one")
+        second = at_rest(agent, "clear; echo two")
+        size = RawLog(directory).size()
+        eventually(lambda size=size: [*Times(directory).steps(size - 1, size)][-1:])  # it is written down
+        if Times(directory).offset_at(first) is not None:
+            return first, second
+    raise AssertionError("the server was held up each time")
+
+
 def test_the_screen_of_a_time(state_dir: Path) -> None:
     with Agent(state_dir, "bash") as agent:
         agent.call("create_session", name="a")
-        first = at_rest(agent, "clear; echo one")
-        second = at_rest(agent, "clear; echo two")
+        first, second = known_times(agent)
         then = screen(agent, first)
         assert "\none\n" in f"\n{then['content']}\n"
         assert "two" not in then["content"]
