@@ -79,8 +79,15 @@ async def test_a_shell_that_is_busy_at_its_prompt_is_not_ready(broker: Broker, t
     await broker.read("new", "b", wait_for="ready")
     await broker.send(key="C-t", session_id="b", read="none")
     await eventually(lambda: is_busy(broker, "b"))
-    stands = await broker.wait(three, timeout_ms=0)
-    assert [row.outcome for row in stands.sessions] == ["ready", None, "ready"]
+
+    async def others_are_ready() -> bool:
+        """On a busy machine a shell may not be certainly ready within the time that such an answer takes."""
+        stands = await broker.wait(three, timeout_ms=0)
+        first, busy, last = (row.outcome for row in stands.sessions)
+        assert busy is None
+        return first == last == "ready"
+
+    await eventually(others_are_ready, 30)
 
 
 async def is_busy(broker: Broker, session_id: str) -> bool:
