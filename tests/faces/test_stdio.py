@@ -543,7 +543,8 @@ async def test_broker_opens_once_the_client_is_greeted(state_dir: Path, home: Pa
     greeted = anyio.Event()
     async with late_broker(Settings(state_dir=state_dir), "key", greeted) as late:
         await anyio.wait_all_tasks_blocked()
-        assert not (late.caller or late._opening.locked())
+        assert not late.caller
+        assert not late._opening.locked()
         greeted.set()
         await eventually(lambda: late.caller)
 
