@@ -357,7 +357,7 @@ async def test_a_name_is_used_again_on_another_machine_only():
 
 
 async def test_who_subscribed_is_told_of_changes(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(gateway_module, "LOOK_S", 0.01)
+    monkeypatch.setattr(gateway_module, "CHANGES_LOOK_S", 0.01)
     fleet, machines = a_fleet("n1", "n2")
     told = []
 

@@ -61,7 +61,7 @@ def test_a_frame_is_read_as_it_was_written() -> None:
     line, body = whole.split(b"\n", 1)
     assert frames.head_of(line) == {"id": 7, "text": "\ud800\n", "bytes": 5}
     assert body == b"body\n"
-    for wrong in (b"[]", b"{}", b'{"bytes": -1}', b'{"bytes": %d}' % (frames.MOST_BODY + 1), b"no"):
+    for wrong in (b"[]", b"{}", b'{"bytes": -1}', b'{"bytes": %d}' % (frames.FRAME_BODY_BYTES + 1), b"no"):
         with pytest.raises(ValueError, match=r"not a frame|Expecting value"):
             frames.head_of(wrong)
 

@@ -102,7 +102,7 @@ async def shown(desk: FleetDesk, session: str) -> AsyncIterator[list[bytes]]:
 async def test_a_page_that_shows_another_machines_session_holds_on(
     broker: Broker, second: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hands, "GONE_S", 0.5)
+    monkeypatch.setattr(hands, "PAGE_GONE_S", 0.5)
     await broker.create_session("bash", name="shown")
     await second.create_session("bash", name="held")
     desks = {"n1": OwnDesk(broker), "n2": OwnDesk(second)}

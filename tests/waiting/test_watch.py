@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.waiting.watch import EVERY_S
+from tmuxmcp.waiting.watch import CHANGES_APART_S
 
 pytestmark = pytest.mark.anyio
 
@@ -34,8 +34,8 @@ class Listener:
 
     async def quiet(self) -> None:
         """Wait until it was told nothing for longer than two changes can be apart."""
-        while self.told and time.monotonic() - self.told[-1] < EVERY_S * 3:
-            await anyio.sleep(EVERY_S / 5)
+        while self.told and time.monotonic() - self.told[-1] < CHANGES_APART_S * 3:
+            await anyio.sleep(CHANGES_APART_S / 5)
 
 
 @asynccontextmanager
@@ -99,7 +99,7 @@ async def test_in_a_flood_it_is_told_twice_a_second_at_most(broker: Broker):
         await listener.quiet()
     assert len(listener.told) >= 2
     apart = [later - earlier for earlier, later in zip(listener.told, listener.told[1:], strict=False)]
-    assert min(apart) >= EVERY_S
+    assert min(apart) >= CHANGES_APART_S
 
 
 async def test_without_listeners_nothing_is_watched(broker: Broker):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tmuxmcp.contract.operations import Operations
     from tmuxmcp.nodes.anybroker import AnyBroker
 
-CALLER = "cli"
+CLI_CALLER = "cli"
 """All command lines of a user are one caller: they share a default session and a read cursor."""
 
 FLEET_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}@[a-z0-9][a-z0-9-]{0,31}")
@@ -46,7 +46,7 @@ def with_any(options: argparse.Namespace, work: Callable[[AnyBroker, argparse.Na
         from tmuxmcp.app import open_fleet, setup_logging
 
         setup_logging("warning", settings.log_format)
-        async with open_fleet("", settings, CALLER) as fleet:
+        async with open_fleet("", settings, CLI_CALLER) as fleet:
             return await work(fleet, options)
 
     return anyio.run(opened)
@@ -81,7 +81,7 @@ def with_broker(
     settings = settings.model_copy(update={"max_wait_ms": FOREVER_MS, "on_exit": "keep"} | other)
 
     async def opened() -> int:
-        async with open_broker(settings, CALLER) as broker:
+        async with open_broker(settings, CLI_CALLER) as broker:
             return await work(broker, options)
 
     import tmuxmcp.broker.broker  # noqa: F401  # which `open_broker` does: not while garbage is collected
@@ -96,7 +96,7 @@ def telling(broker: AnyBroker) -> Iterator[Operations]:
     """Operations that tell a person at the terminal how they go; what they told is erased at the end."""
     progress = output.Progress()
     try:
-        yield broker.by(Call(CALLER, progress=progress, person=True))
+        yield broker.by(Call(CLI_CALLER, progress=progress, person=True))
     finally:
         progress.erase()
 

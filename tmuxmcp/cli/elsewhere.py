@@ -17,7 +17,7 @@ from pathlib import Path
 import anyio
 
 from tmuxmcp.cli import output
-from tmuxmcp.cli.calling import CALLER, is_fleet_id
+from tmuxmcp.cli.calling import CLI_CALLER, is_fleet_id
 from tmuxmcp.cli.service import effective
 from tmuxmcp.errors import InvalidArgument, ProgramNotFound, SessionNotFound, Unsupported
 from tmuxmcp.nodes.names import split
@@ -74,7 +74,7 @@ async def _place(options: argparse.Namespace, named: str) -> tuple[str, str, str
     setup_logging("warning", settings.log_format)
     if settings.fleet == "off":
         raise InvalidArgument(f"{named} is on another machine, and no fleet is named.", hint="Give --fleet.")
-    async with open_fleet("", settings, CALLER) as fleet:
+    async with open_fleet("", settings, CLI_CALLER) as fleet:
         if named:
             session_id = (await fleet.get_session(named)).session_id
         else:
@@ -89,7 +89,7 @@ async def _place(options: argparse.Namespace, named: str) -> tuple[str, str, str
                 hint=f'Give it ssh = "USER@HOST" in {settings.fleet}, or run `tmuxmcp {options.verb} {name}` there.',
                 node=node,
             )
-        facts = await fleet.transport.call(node, q.GetSession(name), Call(CALLER, person=True))
+        facts = await fleet.transport.call(node, q.GetSession(name), Call(CLI_CALLER, person=True))
         return session_id, machine.ssh, facts.attach_command
 
 

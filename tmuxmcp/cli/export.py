@@ -9,7 +9,7 @@ import time
 
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import session_id
-from tmuxmcp.cli.calling import CALLER
+from tmuxmcp.cli.calling import CLI_CALLER
 from tmuxmcp.cli.service import effective
 from tmuxmcp.contract.words import FilmFormat
 from tmuxmcp.errors import InvalidArgument
@@ -31,7 +31,7 @@ def export(options: argparse.Namespace) -> int:
     if options.path == "-" and options.json:
         raise InvalidArgument("--json and --path - both want stdout.", hint="Leave one of them out.")
     settings, _ = effective(options)
-    directory = kept.find(settings.state_dir, session_id(options), CALLER).directory
+    directory = kept.find(settings.state_dir, session_id(options), CLI_CALLER).directory
     wanted = WantedStretch(options.begin, options.until, options.command)
     bar = Bar()
     recorded = Recorded(directory)

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tmuxmcp.cli.calling import CALLER, exists
+from tmuxmcp.cli.calling import CLI_CALLER, exists
 from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.errors import InvalidArgument, SessionNotFound
 from tmuxmcp.sessions import kept
@@ -73,6 +73,6 @@ async def session_meant(broker: AnyBroker, words: Sequence[str], state_dir: Path
 def _default_runs(state_dir: Path) -> bool:
     """Whether the command line's default session is there: its shell may know commands that we do not."""
     try:
-        return kept.seems_running(kept.find(state_dir, "", CALLER))
+        return kept.seems_running(kept.find(state_dir, "", CLI_CALLER))
     except SessionNotFound:
         return False

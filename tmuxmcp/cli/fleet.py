@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from tmuxmcp.cli import output
-from tmuxmcp.cli.calling import CALLER
+from tmuxmcp.cli.calling import CLI_CALLER
 from tmuxmcp.cli.service import effective
 from tmuxmcp.errors import NodeUnreachable
 
@@ -37,7 +37,7 @@ async def _fleet(options: argparse.Namespace) -> int:
 
     settings, origins = effective(options)
     setup_logging("warning" if origins["log_level"] == "default" else settings.log_level, settings.log_format)
-    async with open_fleet("", settings, CALLER) as opened:
+    async with open_fleet("", settings, CLI_CALLER) as opened:
         if options.action == "status":
             return await _status(opened, options)
         if options.action == "forget":

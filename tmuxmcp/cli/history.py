@@ -10,7 +10,7 @@ import anyio
 
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import session_id
-from tmuxmcp.cli.calling import CALLER, with_broker
+from tmuxmcp.cli.calling import CLI_CALLER, with_broker
 from tmuxmcp.cli.service import effective
 from tmuxmcp.contract.requests import ListCommands
 from tmuxmcp.sessions import kept
@@ -37,7 +37,7 @@ def with_commands(
 ) -> int:
     """Ask for the commands of a session: a broker, while it may run, else its files, without a tmux server."""
     settings, _ = effective(options)
-    session = kept.find(settings.state_dir, session_id(options), CALLER)
+    session = kept.find(settings.state_dir, session_id(options), CLI_CALLER)
     name = session.directory.name
 
     async def ask(broker: Broker, _: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ import anyio
 
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import session_id
-from tmuxmcp.cli.calling import CALLER, with_broker
+from tmuxmcp.cli.calling import CLI_CALLER, with_broker
 from tmuxmcp.cli.logpart import LogPart, check, part_of
 from tmuxmcp.cli.logtimes import TIME_UNKNOWN, PrintedAt, SeenUntil, StampedLines, stretches
 from tmuxmcp.cli.service import effective
@@ -48,7 +48,7 @@ def log(options: argparse.Namespace) -> int:
 
         return print_events(options)
     settings, _ = effective(options)
-    session = kept.find(settings.state_dir, session_id(options), CALLER)
+    session = kept.find(settings.state_dir, session_id(options), CLI_CALLER)
     name = session.directory.name
     following = options.follow and "." not in name and kept.seems_running(session)
     printer = _Printer(session, options, part_of(options, session), following)

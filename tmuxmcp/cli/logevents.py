@@ -13,7 +13,7 @@ import anyio
 
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import session_id
-from tmuxmcp.cli.calling import CALLER, with_broker
+from tmuxmcp.cli.calling import CLI_CALLER, with_broker
 from tmuxmcp.cli.history import took, with_commands
 from tmuxmcp.cli.logpart import ms_of, offset_of, part_of
 from tmuxmcp.cli.logtimes import WIDTH
@@ -142,7 +142,7 @@ def _in_order(happened: list[Happening]) -> list[Happening]:
 def print_events(options: argparse.Namespace) -> int:
     """`tmuxmcp log --events`."""
     settings, _ = effective(options)
-    session = kept.find(settings.state_dir, session_id(options), CALLER)
+    session = kept.find(settings.state_dir, session_id(options), CLI_CALLER)
     name = session.directory.name
     running = "." not in name and kept.seems_running(session)
     events = _EventPrinter(options, session, settings.state_dir)

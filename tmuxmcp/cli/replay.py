@@ -17,7 +17,7 @@ import anyio
 
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import session_id
-from tmuxmcp.cli.calling import CALLER
+from tmuxmcp.cli.calling import CLI_CALLER
 from tmuxmcp.cli.service import effective
 from tmuxmcp.cli.stage import Stage
 from tmuxmcp.errors import FileMissing, InvalidArgument, ResourceLimit, SessionNotFound, Unsupported
@@ -93,7 +93,7 @@ def _player(options: argparse.Namespace, film: Film, marks: Iterable[FilmEvent] 
 
 def _of_session(name: str, options: argparse.Namespace) -> Source:
     settings, _ = effective(options)
-    recorded = Recorded(kept.find(settings.state_dir, name, CALLER).directory)
+    recorded = Recorded(kept.find(settings.state_dir, name, CLI_CALLER).directory)
     stretch = recorded.stretch(WantedStretch())
     happened = recorded.moments(stretch, lambda start, end: ())
     player = _player(options, recorded.film(stretch), happened)

@@ -9,7 +9,7 @@ import anyio
 
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import session_id
-from tmuxmcp.cli.calling import CALLER, with_broker
+from tmuxmcp.cli.calling import CLI_CALLER, with_broker
 from tmuxmcp.cli.service import effective
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import InvalidArgument, IoError
@@ -31,7 +31,7 @@ TIDIES_NOTHING = {"retention_days": 0, "state_max_bytes": 0, "idle_timeout_s": 0
 def pin(options: argparse.Namespace) -> int:
     """`tmuxmcp pin`."""
     settings, _ = effective(options)
-    directory = kept.place(settings.state_dir, session_id(options), CALLER)
+    directory = kept.place(settings.state_dir, session_id(options), CLI_CALLER)
     try:
         if options.remove:
             directory.pin.unlink(missing_ok=True)
@@ -60,7 +60,7 @@ def prune(options: argparse.Namespace) -> int:
 
 
 async def _prune(broker: Broker, options: argparse.Namespace) -> int:
-    pruned = await broker.prune(options.wish, by=CALLER, look_only=options.dry_run)
+    pruned = await broker.prune(options.wish, by=CLI_CALLER, look_only=options.dry_run)
     return _tell(options, _rows(pruned))
 
 
@@ -72,7 +72,7 @@ async def _prune_without_server(options: argparse.Namespace) -> int:
         return ()
 
     settings, _ = effective(options)
-    removing = Prune(broker_settings(settings), live, CALLER)
+    removing = Prune(broker_settings(settings), live, CLI_CALLER)
     return _tell(options, _rows(await (removing.look if options.dry_run else removing.run)(options.wish)))
 
 

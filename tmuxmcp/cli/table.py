@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MOST_ASKED = 100
 """Sessions of many machines of which each is asked what runs in it: that is a call each."""
 
-AT_ONCE = 32
+ROWS_AT_ONCE = 32
 """So many of them at the same time."""
 
 LINE_CHARACTERS = 40
@@ -82,7 +82,7 @@ async def _fronts(broker: AnyBroker, sessions: Sequence[r.SessionSummary]) -> li
         for number in running:
             fronts[number] = await broker.seeing().front(sessions[number].session_id)
         return fronts
-    room = anyio.Semaphore(AT_ONCE)
+    room = anyio.Semaphore(ROWS_AT_ONCE)
 
     async def one(number: int) -> None:
         async with room:

@@ -18,7 +18,7 @@ from tmuxmcp.nodes.gateway import Gateway
 from tmuxmcp.nodes.names import split
 from tmuxmcp.nodes.transport import Tombstone
 
-AT_ONCE = 32
+CALLS_AT_ONCE = 32
 """Calls that go on at once when many are made: half of what one broker takes of one caller (`max_calls`)."""
 
 PUT, GET = 512 << 10, 4 << 20
@@ -37,7 +37,7 @@ class Fleet(Gateway):
         program: str = "",
         *,
         labels: Mapping[str, str] | None = None,
-        at_once: int = AT_ONCE,
+        at_once: int = CALLS_AT_ONCE,
         **arguments: Any,
     ) -> list[r.CreateSessionResult | TmuxMcpError]:
         """Make many sessions; of each a result, or the error that came in its place.
@@ -58,7 +58,7 @@ class Fleet(Gateway):
         return await _each([partial(self.do, each) for each in parsed], at_once)
 
     async def run_many(
-        self, session_ids: list[str], command: str, *, at_once: int = AT_ONCE, **arguments: Any
+        self, session_ids: list[str], command: str, *, at_once: int = CALLS_AT_ONCE, **arguments: Any
     ) -> list[r.RunResult | TmuxMcpError]:
         """Run a command in many sessions; of each a result, or the error that came in its place.
 

@@ -62,19 +62,19 @@ LIST_S = 5.0
 ENOUGH_S = 2.0
 """So long a machine has to end its wait once another one has ended its own."""
 
-RETRY_S = 0.2
+LOOK_RETRY_S = 0.2
 """Time between two tries of a look."""
 
 LOAD_S = 1.0
 """So long what is known of the room on the machines is good enough for placing."""
 
-SILENT = 1.5
+SILENT_TIMES = 1.5
 """So many times as long as it is to tell something a machine may say nothing, before the gateway does."""
 
 LOOK_HOLDS = 5
 """At least so many times as long as the look took."""
 
-LOOK_S = 1.0
+CHANGES_LOOK_S = 1.0
 """Time between two looks at a session, or at all, for who is to be told of changes."""
 
 MOST_HOMES = 10_000
@@ -267,7 +267,7 @@ class Gateway(Operations):
                 if isinstance(error, MaxSessions) and not request.session:
                     self._homes.pop(call.caller, None)  # there is no default session, and no room for one there
                 raise ids.told_error(error, node) from None
-            await anyio.sleep(RETRY_S)
+            await anyio.sleep(LOOK_RETRY_S)
 
     def _asking(self, call: Call, node: str) -> Call:
         """The call with questions that name the machine, and lead to the gateway's own page."""
@@ -586,7 +586,7 @@ class Gateway(Operations):
         *,
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Call `changed` after each change of a session, or of any, until cancelled: looked for once in `LOOK_S`.
+        """Call `changed` after each change of a session, or of any, until cancelled: a look each `CHANGES_LOOK_S`.
 
         Args:
             session_id: empty: all sessions, and which there are.
@@ -598,7 +598,7 @@ class Gateway(Operations):
         task_status.started()
         try:
             while True:
-                await anyio.sleep(LOOK_S)
+                await anyio.sleep(CHANGES_LOOK_S)
                 now = await self._state(session_id, output, commands)
                 if now is not None and now != seen:
                     seen = now
@@ -639,7 +639,7 @@ async def _telling(call: Call) -> AsyncIterator[Call]:
     async def tick() -> None:
         while True:
             await anyio.sleep(PROGRESS_EVERY_S)
-            if time.monotonic() - told_at > SILENT * PROGRESS_EVERY_S:
+            if time.monotonic() - told_at > SILENT_TIMES * PROGRESS_EVERY_S:
                 await tell(0, "")
 
     failed: BaseException | None = None

@@ -30,7 +30,7 @@ PAUSE_S = 0.2
 MOST_PAUSE_S = 30.0
 """The longest, where it does not answer, or is of a version that cannot."""
 
-ANSWERS_S = 330.0
+PERSON_ANSWERS_S = 330.0
 """So much longer the answer to a call may take while a person is asked: as long as faces ask, and a little."""
 
 Exchange = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
@@ -179,7 +179,7 @@ class Hearing:
             if heard.asking:
                 heard.asking.cancel()
             heard.number, heard.asking = news.number, None
-            heard.wait_on(ANSWERS_S if news.question else 0.0)
+            heard.wait_on(PERSON_ANSWERS_S if news.question else 0.0)
             if news.question:
                 heard.asking = anyio.CancelScope()
                 tasks.start_soon(self._ask, key, heard, news.number, news.question, heard.asking)

@@ -44,13 +44,13 @@ from tmuxmcp.nodes import secret as fleet_secret
 from tmuxmcp.nodes import wire
 from tmuxmcp.nodes.fleetfile import Entry, FleetFile
 from tmuxmcp.nodes.hearing import Again, Hearing
-from tmuxmcp.nodes.talks import HOLD_S
+from tmuxmcp.nodes.talks import TALK_HELD_S
 from tmuxmcp.nodes.transport import Machine, Tombstone, Visited
 
-PATIENCE_S = 5.0
+BROKER_BACK_S = 5.0
 """A broker that is started again is back in a second or two."""
 
-CONNECT_S = 3.0
+HTTP_CONNECT_S = 3.0
 """Longest time until there is a connection."""
 
 KEPT_S = 15.0
@@ -80,7 +80,7 @@ AWAY_S = 60.0
 MOST_REFUSAL = 1 << 16
 """Bytes of a refusal that are looked at."""
 
-PIECE = 1 << 20
+LOOK_BYTES = 1 << 20
 """Bytes that one look gives."""
 
 LONG = frozenset({"export_recording", "stop_recording"})
@@ -105,7 +105,7 @@ class _Broker:
 class Remote:
     """The brokers of a file."""
 
-    patience_s = PATIENCE_S
+    patience_s = BROKER_BACK_S
 
     def __init__(
         self, file: FleetFile, token_of: Callable[[Path], str], secret: str, tasks: anyio.abc.TaskGroup
@@ -361,7 +361,7 @@ class Remote:
         offset, pause, broke = since, FOLLOW_S[0], 0.0
         while True:
             try:
-                read = await self.call(node, q.Read("raw", session_id, since=offset, max_bytes=PIECE), call)
+                read = await self.call(node, q.Read("raw", session_id, since=offset, max_bytes=LOOK_BYTES), call)
                 data = base64.b64decode(read.content)
                 # What ends behind the read has nothing more to print: it was looked at in one look.
                 facts = await self.call(node, q.GetSession(session_id), call) if read.exited and not data else None
@@ -459,7 +459,7 @@ def _post(
     headers: Mapping[str, str],
     read_s: float | None = None,
 ) -> httpx2.Request:
-    timeout = httpx2.Timeout(read_s, connect=CONNECT_S)
+    timeout = httpx2.Timeout(read_s, connect=HTTP_CONNECT_S)
     return client.build_request("POST", path, content=json.dumps(body).encode(), headers=headers, timeout=timeout)
 
 
@@ -470,7 +470,7 @@ async def _say(client: httpx2.AsyncClient, what: str, asked: Mapping[str, Any]) 
         NodeUnreachable: there is no answer, or none that is understood.
     """
     try:
-        status, answer = await _exchange(client, _post(client, f"/fleet/{what}", asked, {}, HOLD_S + ASK_S))
+        status, answer = await _exchange(client, _post(client, f"/fleet/{what}", asked, {}, TALK_HELD_S + ASK_S))
     except (httpx2.HTTPError, ValueError) as error:
         raise NodeUnreachable(_why(error)) from None
     if status != 200 or not isinstance(answer, dict):

@@ -17,7 +17,7 @@ from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
 SHORTEST = 32
 """Characters of a secret."""
 
-MOST_BYTES = 4096
+FLEET_SECRET_BYTES = 4096
 
 
 def read(file: Path) -> str:
@@ -33,7 +33,7 @@ def read(file: Path) -> str:
             state = os.fstat(opened.fileno())
             if state.st_mode & 0o077 or state.st_uid not in (os.getuid(), 0):
                 raise PermissionDenied(f"Others may read or own {file}.", hint=f"chmod 600 {file}")
-            found = opened.read(MOST_BYTES).decode("ascii", "replace").strip()
+            found = opened.read(FLEET_SECRET_BYTES).decode("ascii", "replace").strip()
     except FileNotFoundError:
         hint = "`tmuxmcp fleet up` makes it on the first machine; copy it to the others, mode 600."
         raise IoError(f"There is no secret of the fleet in {file}.", hint=hint) from None

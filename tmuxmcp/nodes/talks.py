@@ -18,7 +18,7 @@ from tmuxmcp.contract.call import Call, CallAgain, Question, no_progress, nobody
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.nodes import wire
 
-HOLD_S = 10.0
+TALK_HELD_S = 10.0
 """So long a gateway is kept waiting for news."""
 
 COMES_S = 5.0
@@ -142,13 +142,13 @@ class Talks:
             self._tidy(line)
 
     async def news(self, line: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """What has become new of the calls of a line since the news of a number; nothing after `HOLD_S`."""
+        """What has become new of the calls of a line since the news of a number; nothing after `TALK_HELD_S`."""
         ours = self._line(line)
         after = int(asked["after"]) if asked["epoch"] == ours.epoch else 0
         ours.listeners += 1
         ours.came.set()
         try:
-            with anyio.move_on_after(HOLD_S):
+            with anyio.move_on_after(TALK_HELD_S):
                 while not any(each.number > after for each in ours.talks.values()):
                     await ours.changed.wait()
             news = {key: each.news() for key, each in ours.talks.items() if each.number > after}

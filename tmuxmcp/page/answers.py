@@ -19,7 +19,7 @@ Asked = dict[str, Any]
 
 Give = Callable[[Asked], Awaitable[Response]]
 
-MOST_BYTES = 64 * 1024
+BODY_BYTES = 64 * 1024
 """Of a request's body."""
 
 POLICY = "; ".join(
@@ -61,7 +61,7 @@ def refused(error: TmuxMcpError) -> Response:
     return answer({"error": error.as_dict()}, error.http_status)
 
 
-def routes_of(named: Mapping[str, Give], most_bytes: int = MOST_BYTES) -> list[Route]:
+def routes_of(named: Mapping[str, Give], most_bytes: int = BODY_BYTES) -> list[Route]:
     """A route for each question: it answers with what is made of a request's body, or with why nothing is."""
     return [Route(f"/page/{name}", _endpoint(give, most_bytes), methods=["POST"]) for name, give in named.items()]
 
@@ -79,7 +79,7 @@ def _endpoint(give: Give, most_bytes: int) -> Callable[[Request], Awaitable[Resp
     return endpoint
 
 
-async def body_of(request: Request, most_bytes: int = MOST_BYTES) -> Asked:
+async def body_of(request: Request, most_bytes: int = BODY_BYTES) -> Asked:
     """The object that a request brings.
 
     Raises:

@@ -24,13 +24,13 @@ from tmuxmcp.page.answers import HEADERS, Asked, Give, answer, integer_of, route
 from tmuxmcp.page.cells import encoded_screen
 from tmuxmcp.reading.sight import Seeing
 
-CALLER = "page"
+PAGE_CALLER = "page"
 
 MOST_OUTPUT = 256 * 1024
 """Bytes of a command's output that the page shows."""
 
 MOST_MATCHES = 200
-AT_ONCE = 4
+FILMS_AT_ONCE = 4
 """Past screens and recordings that are made at once, for all pages."""
 
 
@@ -39,9 +39,9 @@ class Asking:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._mine = broker.by(Call(CALLER, person=True))
+        self._mine = broker.by(Call(PAGE_CALLER, person=True))
         self._seeing: Seeing = broker.seeing()
-        self._turn = anyio.Semaphore(AT_ONCE)
+        self._turn = anyio.Semaphore(FILMS_AT_ONCE)
 
     def routes(self) -> list[Route]:
         """A route for each question."""

@@ -22,8 +22,8 @@ from tmuxmcp.nodes.gateway import LIST_S, Gateway
 from tmuxmcp.nodes.transport import Visited
 from tmuxmcp.page.answers import HEADERS, Asked, Give, answer, refused, routes_of, text_of
 from tmuxmcp.page.fleetids import local, local_asked, named
-from tmuxmcp.page.gathering import AGAIN_S, Gathering
-from tmuxmcp.page.hands import MOST_BODY
+from tmuxmcp.page.gathering import MACHINE_AGAIN_S, Gathering
+from tmuxmcp.page.hands import TYPED_BODY_BYTES
 from tmuxmcp.page.listing import Listing
 from tmuxmcp.page.stream import Stream, Wish, as_json
 from tmuxmcp.page.visiting import lines, visit, whole
@@ -64,7 +64,7 @@ class FleetDesk:
         asks |= {name: partial(self._pass, name, HANDS_S) for name in HANDS}
         asks |= {name: partial(self._pause, name) for name in PAUSES}
         asks["export"] = partial(self._pass, "export", FILE_S)
-        return routes_of(asks, MOST_BODY)
+        return routes_of(asks, TYPED_BODY_BYTES)
 
     async def _pass(self, name: str, silence_s: float, asked: Asked) -> Response:
         there, node = local_asked(asked)
@@ -102,7 +102,7 @@ class FleetDesk:
                     away = isinstance(error, NodeUnreachable | OutcomeUnknown)
                     message = {"error": error.as_dict(), "away": away}
                     await stream.say("screen", partial(_text, session_id, message))
-            await anyio.sleep(AGAIN_S)
+            await anyio.sleep(MACHINE_AGAIN_S)
 
     async def _stay(self, stream: Stream) -> None:
         """Have machines know that a page is there which holds a session of theirs, and shows another one."""
@@ -128,7 +128,7 @@ class FleetDesk:
                             pass
                 except TmuxMcpError:  # the list tells
                     pass
-                await anyio.sleep(AGAIN_S)
+                await anyio.sleep(MACHINE_AGAIN_S)
 
     # ---- all machines ----------------------------------------------------------------------------
 

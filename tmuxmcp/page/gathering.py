@@ -24,13 +24,13 @@ from tmuxmcp.page.waits import Wait
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 2.0
+MACHINES_LOOK_S = 2.0
 """Time between two looks for machines that came and went."""
 
-AGAIN_S = 1.0
+MACHINE_AGAIN_S = 1.0
 """Time before a machine is asked again that does not tell."""
 
-FIRST_S = 1.0
+MACHINES_FIRST_S = 1.0
 """So long all machines have to begin before a page is told anything."""
 
 TOGETHER_S = 0.1
@@ -82,10 +82,10 @@ class Gathering(Listing):
                     kept[name], self._machines[name] = anyio.CancelScope(), _Told()
                     tasks.start_soon(self._listen, name, self._machines[name], kept[name])
                 self._news.set()
-                await anyio.sleep(LOOK_S)
+                await anyio.sleep(MACHINES_LOOK_S)
 
     async def _tell_together(self) -> None:
-        with anyio.move_on_after(FIRST_S):
+        with anyio.move_on_after(MACHINES_FIRST_S):
             while not self._machines or not all(each.began for each in self._machines.values()):
                 await self._news.wait()
                 self._news = anyio.Event()
@@ -119,7 +119,7 @@ class Gathering(Listing):
                     log.debug("the page of %s tells nothing: %s", node, error)
                     told.rows, told.waits, told.missing, told.began = {}, [], _missing(node, error), True
                 self._news.set()
-                await anyio.sleep(AGAIN_S)
+                await anyio.sleep(MACHINE_AGAIN_S)
 
 
 def _take(told: _Told, node: str, message: Mapping[str, Any]) -> None:

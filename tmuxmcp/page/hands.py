@@ -1,7 +1,7 @@
 """What a person does in an open page: takes a session, types into it, gives it back, pauses agents.
 
 A page has a number of its own, which its lease has too, so that of all pages only the one that holds a session types
-into it. What a page holds is given back once it has had no connection for `GONE_S`. Only the server that it was
+into it. What a page holds is given back once it has had no connection for `PAGE_GONE_S`. Only the server that it was
 connected to knows that: where that one is killed too, the setting `take_timeout_s` ends it.
 """
 
@@ -28,7 +28,7 @@ from tmuxmcp.terminal.keys import parse_key
 
 log = logging.getLogger(__name__)
 
-GONE_S = 30.0
+PAGE_GONE_S = 30.0
 """A page without a connection for so long has gone: it may load anew meanwhile, or lose its network for a moment."""
 
 MOST_ITEMS, MOST_TEXT = 500, 4096
@@ -37,7 +37,7 @@ MOST_ITEMS, MOST_TEXT = 500, 4096
 MOST_PASTE = 64 * 1024
 """Bytes of a paste."""
 
-MOST_BODY = 512 * 1024
+TYPED_BODY_BYTES = 512 * 1024
 """Bytes of a request: JSON writes some characters of a paste with six."""
 
 
@@ -78,7 +78,7 @@ class Handling:
             self._tasks.start_soon(self._let_go, page, left_at)
 
     async def _let_go(self, page: int, left_at: float) -> None:
-        await anyio.sleep(GONE_S)
+        await anyio.sleep(PAGE_GONE_S)
         if page in self._connected or self._left_at.get(page) != left_at:
             return  # it is there, or was meanwhile
         del self._left_at[page]
@@ -99,7 +99,7 @@ class Handling:
             "pause": self._pause,
             "resume": self._resume,
         }
-        return routes_of(named, MOST_BODY)
+        return routes_of(named, TYPED_BODY_BYTES)
 
     async def _take(self, asked: Asked) -> Response:
         page = page_of(asked)

@@ -21,7 +21,7 @@ from tmuxmcp.people.answering import WaitingRequest
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 1.0
+SESSIONS_LOOK_S = 1.0
 """Time between two looks for sessions that came and went."""
 
 TOGETHER_S = 0.25
@@ -30,7 +30,7 @@ TOGETHER_S = 0.25
 DESTROYED_S = 30.0
 """Time between two looks for sessions that were destroyed, when none went."""
 
-LONGEST_LOOK_S = 10.0
+QUIET_LOOK_S = 10.0
 """So late a change may be told of a session that has printed nothing for more than a minute; what it prints is told
 at once."""
 
@@ -81,7 +81,7 @@ class Overview(Listing):
                     followed[name] = anyio.CancelScope()
                     task_group.start_soon(self._follow, name, followed)
                 signs = now
-                await self._refresh_until(begun + LOOK_S)
+                await self._refresh_until(begun + SESSIONS_LOOK_S)
 
     async def _refresh_until(self, end: float) -> None:
         """Take in what happens until then."""
@@ -103,14 +103,14 @@ class Overview(Listing):
                 await self._follow_output(name)
                 task_group.cancel_scope.cancel()
             self.changed(name)
-            await anyio.sleep(LOOK_S)
+            await anyio.sleep(SESSIONS_LOOK_S)
         if followed.get(name):  # it ended, or another has its name now: the next look tells
             del followed[name]
 
     async def _follow_output(self, name: str) -> None:
         """Until the session ends."""
         try:
-            follow = self._broker.follow(name, output=False, longest_look_s=LONGEST_LOOK_S)
+            follow = self._broker.follow(name, output=False, longest_look_s=QUIET_LOOK_S)
             while await follow.batch():
                 self.changed(name)
                 await anyio.sleep(TOGETHER_S)

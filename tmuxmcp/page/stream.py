@@ -23,7 +23,7 @@ from tmuxmcp.page.answers import HEADERS, Asked, integer_of, text_of
 from tmuxmcp.page.listing import Listing, Missing, Row
 from tmuxmcp.page.waits import Wait
 
-BEAT_S = 10
+PAGE_BEAT_S = 10
 """A page hears something so often: silence means that the connection is gone."""
 
 LEAST_PAGE, MOST_PAGE = 10**9, 10**10 - 1
@@ -42,7 +42,7 @@ class Wish:
     """The number of the page; 0: it has none."""
     lists: bool = True
     """It wants the list, too."""
-    beat_s: int = BEAT_S
+    beat_s: int = PAGE_BEAT_S
 
     @classmethod
     def of(cls, asked: Asked) -> Wish:
@@ -51,9 +51,9 @@ class Wish:
         Raises:
             InvalidArgument
         """
-        beat_s = integer_of(asked, "beat_s") or BEAT_S
-        if not 1 <= beat_s <= BEAT_S:
-            raise InvalidArgument(f"beat_s is a number from 1 to {BEAT_S}.")
+        beat_s = integer_of(asked, "beat_s") or PAGE_BEAT_S
+        if not 1 <= beat_s <= PAGE_BEAT_S:
+            raise InvalidArgument(f"beat_s is a number from 1 to {PAGE_BEAT_S}.")
         return cls(text_of(asked, "session"), number_of(asked), asked.get("lists") is not False, beat_s)
 
 

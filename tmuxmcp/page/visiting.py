@@ -13,13 +13,13 @@ from tmuxmcp.nodes.transport import Visited
 from tmuxmcp.nodes.wire import error_of
 from tmuxmcp.page.fleetids import named
 
-BEAT_S = 2
+VISIT_BEAT_S = 2
 """A stream says something at least so often."""
 
 SILENCE_S = 7.0
 """A machine whose stream says nothing for so long is away."""
 
-MOST_BYTES = 64 << 20
+VISITED_BYTES = 64 << 20
 """Of one answer that is no file, and of one line."""
 
 
@@ -51,8 +51,8 @@ async def whole(visited: Visited, node: str) -> Any:
     data = bytearray()
     async for piece in visited.pieces:
         data += piece
-        if len(data) > MOST_BYTES:
-            raise OutcomeUnknown(f"The answer of {node} has more than {MOST_BYTES:,} bytes.", node=node)
+        if len(data) > VISITED_BYTES:
+            raise OutcomeUnknown(f"The answer of {node} has more than {VISITED_BYTES:,} bytes.", node=node)
     return named(_value(data, node), node)
 
 
@@ -64,7 +64,7 @@ async def lines(gateway: Gateway, node: str, wish: Mapping[str, Any]) -> AsyncIt
         wish: what is wanted: `session`, `page`, `lists`.
     """
     async with (
-        visit(gateway, node, "stream", {**wish, "beat_s": BEAT_S}, SILENCE_S) as visited,
+        visit(gateway, node, "stream", {**wish, "beat_s": VISIT_BEAT_S}, SILENCE_S) as visited,
         aclosing(_messages(visited, node)) as messages,
     ):
         yield messages
@@ -79,7 +79,7 @@ async def _messages(visited: Visited, node: str) -> AsyncGenerator[dict[str, Any
             if not isinstance(message, dict):
                 raise other_form(node)
             yield message
-        if len(rest) > MOST_BYTES:
+        if len(rest) > VISITED_BYTES:
             break
     raise NodeUnreachable(f"{node} has ended the connection.", hint="It is tried again.", node=node)
 

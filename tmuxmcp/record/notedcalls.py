@@ -25,7 +25,7 @@ from tmuxmcp.errors import IoError, ResourceLimit
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import locks
 
-CALL_ID = re.compile(r"[A-Za-z0-9_-]{8,64}\Z")
+NOTED_CALL_ID = re.compile(r"[A-Za-z0-9_-]{8,64}\Z")
 
 PERSON_DIRECTORY = "person"
 """The directory of calls that come with no token: of whoever owns the state directory."""
@@ -153,7 +153,7 @@ class NotedCalls:
         Args:
             client: the name of the token that it came with; empty: it came with none.
         """
-        assert CALL_ID.match(request_id), "checked before"
+        assert NOTED_CALL_ID.match(request_id), "checked before"
         return CallFile(self._place(client), request_id)
 
     def _place(self, client: str) -> Path:

@@ -69,7 +69,7 @@ from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.waiting.adoptable import NotAdopted, may_adopt
 from tmuxmcp.waiting.farprompt import may_adopt_far
 
-ANSWERS_S = 2.0
+SHELL_ANSWERS_S = 2.0
 """How long a shell of this machine may take to answer, or to show its first prompt with marks, once it rests."""
 
 FAR_ANSWERS_S = 5.0
@@ -78,18 +78,18 @@ FAR_ANSWERS_S = 5.0
 BUSY_S = 10.0
 """The same in all, while the kernel says that it is at work."""
 
-PATIENCE_S = 3.0
+OTHER_ADOPTS_S = 3.0
 """How long another broker is given to finish an adoption."""
 
 SCREEN_CHARS = 400
 """Characters of the screen's end that an error shows."""
 
-SHELLS = frozenset(
+ADOPTABLE_SHELLS = frozenset(
     {"bash", "rbash", "zsh", "fish", "sh", "dash", "ash", "busybox", "ksh", "ksh93", "rksh", "mksh", "lksh"}
 )
 """Programs that the marks can be typed into."""
 
-PASS_ON = frozenset({"su", "sudo", "doas", "runuser"})
+END_AS_INNER = frozenset({"su", "sudo", "doas", "runuser"})
 """Programs between two shells that end with the exit code of the inner one."""
 
 SSH_VALUED = "BbcDEeFIiJLlmOoPpQRSWw"
@@ -129,7 +129,7 @@ def may_by_consent(look: Look) -> Refusal | None:
         return Refusal(
             "its last command is not over: it waits for input", "Answer it with send, or end it with key C-c."
         )
-    if name not in SHELLS:
+    if name not in ADOPTABLE_SHELLS:
         return Refusal(f"{_called(name)} is in front, which is no shell that can be adopted", "Use send for it.")
     if look.ready or look.waiting is Waiting.UNKNOWN:
         return None
@@ -293,7 +293,7 @@ async def _from_body(session: Session, pane: Pane, level: Level) -> None:
 async def _until(session: Session, met: Callable[[Scan], bool], far: bool) -> Look | None:
     """Wait for the shell, longer while it is at work; None: in vain."""
     begun, rested = time.monotonic(), 0.0
-    limit_s = FAR_ANSWERS_S if far else ANSWERS_S
+    limit_s = FAR_ANSWERS_S if far else SHELL_ANSWERS_S
     async for look in session.looks(0.02, begun + BUSY_S):
         if met(look):
             return look
@@ -404,7 +404,7 @@ def _passes_on(session: Session, scan: Scan, level: Level) -> bool:
             pid = proc.stat(f"/proc/{pid}").parent
             if pid == behind:
                 return True
-            if proc.name(pid) in PASS_ON:
+            if proc.name(pid) in END_AS_INNER:
                 continue
         break
     return level.pid == behind
@@ -420,9 +420,9 @@ def leads_to_one_shell(text: str | None) -> bool:
         name, rest = rest[0], rest[1:]
     if name == "fg":
         return len(rest) <= 1
-    if name in SHELLS:
+    if name in ADOPTABLE_SHELLS:
         return all(word.startswith("--") or (word[0] in "-+" and "c" not in word) for word in rest)
-    if name in PASS_ON:
+    if name in END_AS_INNER:
         return not any(word.startswith(("-c", "--command", "--session-command")) for word in rest)
     return name == "ssh" and _operands(rest) == 1
 
@@ -462,7 +462,7 @@ def _calls_itself(pid: int, number: int) -> bool:
 def _is_called(pid: int, kind: adoption.ShellKind) -> bool:
     with suppress(OSError):
         name = proc.name(pid).lstrip("-")
-        return name in SHELLS and (name == kind.name or kind.name not in ("bash", "zsh", "fish"))
+        return name in ADOPTABLE_SHELLS and (name == kind.name or kind.name not in ("bash", "zsh", "fish"))
     return False
 
 
@@ -484,7 +484,7 @@ async def settle(session: Session) -> None:
     level = session.adopting
     if level is None or session.pane is None or session.exited or session.lease:
         return
-    async with session.input_lock, held(session.directory.levels_lock, patience_s=PATIENCE_S) as mine:
+    async with session.input_lock, held(session.directory.levels_lock, patience_s=OTHER_ADOPTS_S) as mine:
         if not mine:
             raise _busy(session)
         await session.scan()
@@ -515,7 +515,7 @@ async def free_if_left(session: Session) -> bool:
     pane = session.pane
     if pane is None or not await panes.option(session.tmux, pane, "adopting"):
         return False
-    async with held(session.directory.levels_lock, patience_s=PATIENCE_S) as mine:
+    async with held(session.directory.levels_lock, patience_s=OTHER_ADOPTS_S) as mine:
         await session.scan()
         if not mine or session.adopting:
             return False

@@ -975,7 +975,7 @@ async def _asks(session: Session, job: Job, look: Look, questions: Questions) ->
     ran = replace(ran, evidence=asked.how.evidence)
     if process.pid == settled.pid and _edits(settled):
         what = typed.MAY_BE_OVER.format(what="it", name=process.name)
-        note = f"I{what[1:]}. {typed.USE_SEND} {typed.LOOK_FIRST}"
+        note = f"I{what[1:]}. {typed.USE_SEND} {typed.LOOK_BEFORE_AGAIN}"
         return replace(ran, note=typed.joined(ran.note, note))
     who = f"`{process.name}`"
     if why := asked.how.doubt:
@@ -1039,7 +1039,7 @@ def _obstacle(session: Session, look: Look) -> tuple[str, str]:
         hint = "Use send for it, which gives no exit code, or run the command in another session."
         return what, f"{hint} Once it has ended, run works here again."
     if look.shell.prompted is not None:
-        return typed.SILENT.rstrip("."), "Use send for it, or another session."
+        return typed.TELLS_NO_MORE.rstrip("."), "Use send for it, or another session."
     if look.shell.state is ShellState.RUNNING:
         what = _running(session, look)
         if look.verdict.hidden:

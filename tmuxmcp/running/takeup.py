@@ -28,7 +28,7 @@ from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import Stamp
 
-LOOK_FIRST = (
+LOOK_WHAT_BECAME = (
     "Look at the session with read or list_commands. If it is to be done again, make the call with another request_id."
 )
 
@@ -116,7 +116,7 @@ def unknown(noted: NotedCall, why: str) -> OutcomeUnknown:
     where = f" in session {acts['session_id']}" if acts.get("session_id") else ""
     return OutcomeUnknown(
         f"It cannot be told whether this call was carried out{where}: {why}. Nothing was typed now.",
-        hint=LOOK_FIRST,
+        hint=LOOK_WHAT_BECAME,
         **{name: acts[name] for name in ("session_id", "generation", "offset") if name in acts},
     )
 

@@ -40,12 +40,14 @@ SHOWN_BYTES = 1024
 PROMPT_JOB = "prompted"
 """What a keyed shell is given instead of a command's name, to have it say at which prompt it is."""
 
-LOOK_FIRST = "Look with read view=screen before you run it again."
+LOOK_BEFORE_AGAIN = "Look with read view=screen before you run it again."
 
 UNDO = "adopt undo"
 """What is under way while the marks are taken out of a shell."""
 
-SILENT = "this shell no longer tells where its commands end, as something took away the functions by which it does."
+TELLS_NO_MORE = (
+    "this shell no longer tells where its commands end, as something took away the functions by which it does."
+)
 """Why nothing more is known of a shell."""
 
 LATE = "The shell told the end only when it was asked, as something changed {hook} or made it readonly."
@@ -315,7 +317,7 @@ def left(session: Session, scan: Scan, job: Job) -> Ran:
     if identity(level.pid or 0) and level.process:
         note = f"{what} does not have the terminal any more: it was stopped, or its marks were taken out."
     if not ran:
-        note = f"{note} It cannot be told whether it took the command. {LOOK_FIRST}"
+        note = f"{note} It cannot be told whether it took the command. {LOOK_BEFORE_AGAIN}"
     number = job.number if ran else None
     return Ran("left", level.exit_code, ran, "marks" if ran else None, start, end, None, since(job), note, number)
 
@@ -325,9 +327,10 @@ def unreported(scan: Scan, job: Job) -> Ran:
     end = scan.shell.prompted or scan.size
     if job.proof:
         what = MAY_BE_OVER.format(what="it", name=scan.level.kind or scan.program)
-        note = f"I{what[1:]}. {USE_SEND} {LOOK_FIRST}"
+        note = f"I{what[1:]}. {USE_SEND} {LOOK_BEFORE_AGAIN}"
         return Ran("ready", None, False, None, min(scan.shell.output_start, end), end, None, since(job), note)
-    note = f"It is over, and its exit status is not known: {SILENT} Use send, or another session, for what comes next."
+    what_next = "Use send, or another session, for what comes next."
+    note = f"It is over, and its exit status is not known: {TELLS_NO_MORE} {what_next}"
     return Ran("ready", None, True, "marks", min(scan.shell.output_start, end), end, None, since(job), note)
 
 
@@ -353,7 +356,7 @@ def _unknown(scan: Scan, job: Job) -> Ran:
             "cannot be told whether the command is over."
         )
     start, end = job.sent_at, max(job.sent_at, scan.size)
-    return Ran("ready", None, False, None, start, end, None, since(job), f"{note} {LOOK_FIRST}")
+    return Ran("ready", None, False, None, start, end, None, since(job), f"{note} {LOOK_BEFORE_AGAIN}")
 
 
 def unfinished(session: Session, scan: Scan, job: Job, outcome: Outcome) -> Ran:
@@ -367,12 +370,12 @@ def unfinished(session: Session, scan: Scan, job: Job, outcome: Outcome) -> Ran:
         if track.job not in (job.name, UNNAMED):
             note = (
                 "Something else than this command runs: somebody typed it at the same moment. This one may run "
-                f"after it, or be read by it as input. {LOOK_FIRST}"
+                f"after it, or be read by it as input. {LOOK_BEFORE_AGAIN}"
             )
         else:
             start, evidence, number = min(track.output_start, end), "marks", track.number
     elif outcome == "timeout":
-        note = f"It was typed, and whether the shell has taken it cannot be told yet. {LOOK_FIRST}"
+        note = f"It was typed, and whether the shell has taken it cannot be told yet. {LOOK_BEFORE_AGAIN}"
     if outcome == "timeout" and not sink_of(session.directory).alive:
         note = joined(note, "At this moment the log has no writer: some output may not be recorded.")
     return Ran(outcome, None, False, evidence, start, end, None, since(job), note, number)

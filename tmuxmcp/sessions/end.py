@@ -19,7 +19,7 @@ from tmuxmcp.sessions.session import Session
 KILLS = 5
 """Rounds of killing: a process that dies may leave a child behind that was just being born."""
 
-SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.002, 0.05
+ENDED_FIRST_LOOK_S, ENDED_LONGEST_LOOK_S = 0.002, 0.05
 """Time between two looks whether a process has ended."""
 
 
@@ -110,14 +110,17 @@ async def end_processes(session: Session, counting: Counting, name: str, grace_m
 
 async def drained(session: Session) -> None:
     """Wait until tmux tells that a session has ended: its launcher leaves once the log holds everything."""
-    step_s, launcher = SHORTEST_LOOK_S, _held([session.pane.leader] if session.pane and not session.pane.dead else [])
+    step_s, launcher = (
+        ENDED_FIRST_LOOK_S,
+        _held([session.pane.leader] if session.pane and not session.pane.dead else []),
+    )
     while True:
-        await _gone(launcher, LONGEST_LOOK_S * 5)  # before tmux is asked, which has other things to do
+        await _gone(launcher, ENDED_LONGEST_LOOK_S * 5)  # before tmux is asked, which has other things to do
         pane = await session.refresh()
         if pane is None or pane.dead:
             return
         await anyio.sleep(step_s)
-        step_s = min(step_s * 1.3, LONGEST_LOOK_S)
+        step_s = min(step_s * 1.3, ENDED_LONGEST_LOOK_S)
 
 
 class _Held:
@@ -163,10 +166,10 @@ def _held(pids: list[int]) -> list[_Held]:
 
 async def _gone(processes: list[_Held], timeout_s: float) -> None:
     """Wait until all have ended; looked at the less often, the longer that takes."""
-    begun, step_s = time.monotonic(), SHORTEST_LOOK_S
+    begun, step_s = time.monotonic(), ENDED_FIRST_LOOK_S
     while any(each.lives for each in processes) and (left_s := begun + timeout_s - time.monotonic()) > 0:
         await anyio.sleep(min(step_s, left_s))
-        step_s = min(step_s * 1.3, LONGEST_LOOK_S)
+        step_s = min(step_s * 1.3, ENDED_LONGEST_LOOK_S)
 
 
 def _send(pid: int, name: str) -> bool:

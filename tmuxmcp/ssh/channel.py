@@ -23,7 +23,7 @@ WITNESS = Path(__file__).with_name("witness.sh")
 
 HELLO = re.compile(rb"(?:\A|\n)tmuxmcp-witness 1 (\S+) (\S+)\n")
 
-QUESTION_S, MOST_PATIENCE_S = 0.5, 2.0
+CHANNEL_QUESTION_S, MOST_PATIENCE_S = 0.5, 2.0
 """How long a question is waited for: more only where answers have taken long before."""
 
 OPENING_S = 20.0
@@ -80,7 +80,7 @@ class Channel:
                 return None
             asked = time.monotonic()
             if not self.machine:
-                await self._read_until(lambda: bool(self.machine), QUESTION_S)
+                await self._read_until(lambda: bool(self.machine), CHANNEL_QUESTION_S)
                 if not self.machine and asked - self._opened_at > OPENING_S:
                     self._give_up("the far end runs no witness")
                 if not self.machine:
@@ -108,7 +108,7 @@ class Channel:
                     answers.append(found[1])
             return bool(answers)
 
-        if not await self._read_until(answered, min(max(QUESTION_S, 4 * self._took_s), MOST_PATIENCE_S)):
+        if not await self._read_until(answered, min(max(CHANNEL_QUESTION_S, 4 * self._took_s), MOST_PATIENCE_S)):
             return None
         self._took_s, self.answered_at = time.monotonic() - put, time.monotonic()
         return answers[0]

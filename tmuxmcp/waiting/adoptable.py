@@ -31,15 +31,15 @@ from tmuxmcp.tmux.panes import LineOfCursor, Typed
 TICK_S = 0.01
 """By so much may a process have begun later than the kernel says."""
 
-ANSWER = "Answer it with send, or end it with key C-c; then run works here again."
+ANSWER_OR_END = "Answer it with send, or end it with key C-c; then run works here again."
 LOOK = "Look at it with read view=screen. If a shell's prompt stands there, run the command again with adopt=yes."
 QUIT = "Use send for it, which gives no exit code, or quit it: once a shell's prompt stands there, run works here."
-ENTER = "If a shell's prompt stands there, empty its line (key C-u), press Enter, and run the command again."
+EMPTY_THEN_ENTER = "If a shell's prompt stands there, empty its line (key C-u), press Enter, and run the command again."
 
 LONGEST_PROMPT_BYTES = 16 * 1024
 """Of a prompt with its marks and colours that is compared with the screen."""
 
-PASS_ON = frozenset({"script", "sudo", "su", "doas", "runuser", "asciinema"})
+TYPE_NOTHING = frozenset({"script", "sudo", "su", "doas", "runuser", "asciinema"})
 """Relays that type nothing of their own; expect does."""
 
 CONTINUED = ">"
@@ -111,7 +111,7 @@ def shell_in_front(look: Look) -> Front | NotAdopted:
     front = front_of(look.judged, terminal)
     if isinstance(front, Front):
         return front
-    return NotAdopted(front.why, ANSWER if front.is_shell else QUIT, certain=front.certain)
+    return NotAdopted(front.why, ANSWER_OR_END if front.is_shell else QUIT, certain=front.certain)
 
 
 async def may_adopt(session: Session, look: Look) -> Adoptable | NotAdopted:
@@ -122,14 +122,14 @@ async def may_adopt(session: Session, look: Look) -> Adoptable | NotAdopted:
     front = shell_in_front(look)
     if isinstance(front, NotAdopted):
         return front
-    if types := next((name for name in look.relays if name not in PASS_ON), ""):
+    if types := next((name for name in look.relays if name not in TYPE_NOTHING), ""):
         return NotAdopted(f"`{types}` is in front of `{front.title}`, and may type there by itself", LOOK)
     read = read_bytes(front.pid)
     at_prompt = await PROVEN.is_at_prompt(front)
     if at_prompt is None:
         return NotAdopted(f"it cannot be told whether `{front.title}` is at its prompt or asks something", LOOK)
     if not at_prompt:
-        return NotAdopted(f"`{front.title}` waits for input, and not at its prompt", ANSWER)
+        return NotAdopted(f"`{front.title}` waits for input, and not at its prompt", ANSWER_OR_END)
     line = await panes.line_of_cursor(session.tmux, session.live())
     now = None if line is None else _learnt_now(front, line)
     if line is None or now is None or now.read != read or not _is_still(front, await session.look()):
@@ -153,20 +153,22 @@ async def still_at_prompt(session: Session, look: Look) -> Adoptable | NotAdopte
         return front if isinstance(front, NotAdopted) else NotAdopted(f"`{front.title}` is in front", LOOK)
     proven = await PROVEN.is_at_prompt(front) if isinstance(front, Front) else None
     if proven is False and isinstance(front, Front):
-        return NotAdopted(f"`{front.title}` waits for input, and not at its prompt", ANSWER)
+        return NotAdopted(f"`{front.title}` waits for input, and not at its prompt", ANSWER_OR_END)
     line = await panes.line_of_cursor(session.tmux, session.live())
     start, end = look.shell.prompt_start, look.shell.prompt_end
     if line is None or end - start > LONGEST_PROMPT_BYTES:
         return NotAdopted(f"the prompt of `{name}` cannot be seen", LOOK)
     last = line.last_input
     if last is None or last.left is Typed.OPEN:
-        return NotAdopted(f"something was typed to `{name}` and not entered", ENTER)
+        return NotAdopted(f"something was typed to `{name}` and not entered", EMPTY_THEN_ENTER)
     untouched = proven and last.left is Typed.COMMAND and not _person_since(line, last.at_s)
     # What was printed before it without a newline stands in the same line.
     start = max(session.log.head(), end - LONGEST_PROMPT_BYTES)
     prompt = plain(session.log.read(start, end - start), look.cols, look.rows).text.rpartition("\n")[2]
     if not untouched and not _is_end_of(before_cursor(line).rstrip(), prompt.rstrip(), look.cols):
-        return NotAdopted(f"`{name}` shows something else than its prompt: something was typed or printed there", ENTER)
+        return NotAdopted(
+            f"`{name}` shows something else than its prompt: something was typed or printed there", EMPTY_THEN_ENTER
+        )
     return Adoptable(front.pid if isinstance(front, Front) else 0, name, unmoved(line))
 
 
@@ -192,7 +194,7 @@ async def asks(look: Look) -> NotAdopted | None:
         return front if front.certain else None
     if await PROVEN.is_at_prompt(front) is not False:
         return None
-    return NotAdopted(f"`{front.title}` waits for input, and not at its prompt", ANSWER)
+    return NotAdopted(f"`{front.title}` waits for input, and not at its prompt", ANSWER_OR_END)
 
 
 async def note_prompt(session: Session, look: Look) -> Look:
@@ -277,7 +279,7 @@ def _unknown(front: Front, line: LineOfCursor, now: _Learnt) -> NotAdopted | Non
     """What is not known for a shell that waits where it waits at its prompt; None: nothing is missing."""
     name, last = front.title, line.last_input
     if last is None or last.left is Typed.OPEN or (last.left is Typed.BROKEN and front.kind == "fish"):
-        return NotAdopted(f"something was typed to `{name}` and not entered", ENTER)
+        return NotAdopted(f"something was typed to `{name}` and not entered", EMPTY_THEN_ENTER)
     known = _Learnt.parse(line.front)
     if known and (known.shell, known.depth) != (now.shell, now.depth):
         known = None
@@ -292,7 +294,7 @@ def _unknown(front: Front, line: LineOfCursor, now: _Learnt) -> NotAdopted | Non
     if known and known.read == now.read:
         return None
     if _person_since(line, last.at_s) or (known and known.typed == last.option):
-        return NotAdopted(f"somebody else may have typed something to `{name}`", ENTER)
+        return NotAdopted(f"somebody else may have typed something to `{name}`", EMPTY_THEN_ENTER)
     return None
 
 

@@ -32,7 +32,7 @@ _BEHIND_SIGN = re.compile(rf"[{re.escape(SIGNS)}]\s+\S")
 """Text behind a prompt's sign: a person may have typed it."""
 
 LOOK = "Look at it with read view=screen. If a shell's prompt stands there, run a command with adopt=yes."
-ANSWER = "Answer it with send; then run works here."
+ANSWER_FIRST = "Answer it with send; then run works here."
 
 
 async def may_adopt_far(session: Session, look: Look) -> Adoptable | NotAdopted:
@@ -66,12 +66,12 @@ def _not_at_prompt(look: Look) -> NotAdopted | None:
         return NotAdopted(f"`{name}` is in front there, which is no shell that can be adopted", "Use send for it.")
     edits = look.waiting is Waiting.EDITOR
     if not edits and not (look.waiting is Waiting.LINE and name in READS_LINES):
-        return NotAdopted(f"`{name}` is not at its prompt there", ANSWER)
+        return NotAdopted(f"`{name}` is not at its prompt there", ANSWER_FIRST)
     alone = [each for each in far.processes if each.state not in "ZX"] == [process]
     if not alone or process.pid != far.leader or far.foreground != far.leader or look.verdict.weak:
         return NotAdopted(f"`{name}` is not the login shell there, or not alone", LOOK, passes=True)
     if far.reads_file and name not in KEEPS_FILE:
-        return NotAdopted(f"`{name}` is still reading a file of commands there", ANSWER)
+        return NotAdopted(f"`{name}` is still reading a file of commands there", ANSWER_FIRST)
     return None
 
 

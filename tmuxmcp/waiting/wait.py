@@ -28,7 +28,7 @@ from tmuxmcp.waiting.matching import SCREEN_EVERY_S, UNPRINTED_S, Matching, Prom
 
 log = logging.getLogger(__name__)
 
-SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.001, 0.05
+WAIT_SHORTEST_LOOK_S, WAIT_LONGEST_LOOK_S = 0.001, 0.05
 """Time between two looks at the kernel: short after a change, longer the longer nothing happens."""
 
 UNTOLD_S = 2.0
@@ -67,7 +67,7 @@ class Wait:
     screen: bool = True
     """The pattern may also match a screen that no full-screen program draws."""
     settle_s: float = SETTLE_S
-    look_s: float = LONGEST_LOOK_S
+    look_s: float = WAIT_LONGEST_LOOK_S
     """Longest time between two looks while nothing is printed."""
     caller: str = ""
     """Who is told of a command."""
@@ -164,12 +164,12 @@ async def wait_for(session: Session, wait: Wait) -> Answer:
             most_s = max(most_s, UNTOLD_S)
         if wait.progress is not no_progress:
             most_s = min(most_s, max(PROGRESS_EVERY_S, crowd_s))
-        least_s = SHORTEST_LOOK_S
+        least_s = WAIT_SHORTEST_LOOK_S
         changed = watch.settling.changed
         if wait.sent_at is None and changed == begun and seen.told < begun:  # nothing has happened
             least_s = most_s if told else max(least_s, crowd_s / 8)
         step_s = min(max(least_s, (now - max(changed, seen.told)) / 8), most_s)
-        return min(step_s, max(watch.wake_at - now, SHORTEST_LOOK_S)) if watch.wake_at > now else step_s
+        return min(step_s, max(watch.wake_at - now, WAIT_SHORTEST_LOOK_S)) if watch.wake_at > now else step_s
 
     # Nothing else needs the kernel's word.
     by_kernel = wait.want in ("ready", "command")

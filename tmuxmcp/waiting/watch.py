@@ -1,7 +1,7 @@
 """A watch in the background: tells who listens that a session changed, without a call.
 
 It follows each session (`sessions/follow.py`), and waits for one that is still to come. Two changes of a session are
-told at least `EVERY_S` apart, and nothing at all is done while nobody listens.
+told at least `CHANGES_APART_S` apart, and nothing at all is done while nobody listens.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tmuxmcp.sessions.session import Session
 
 log = logging.getLogger(__name__)
 
-EVERY_S = 0.5
+CHANGES_APART_S = 0.5
 """Least time between two changes that are told of one session."""
 
 Changed = Callable[[], Awaitable[None]]
@@ -58,7 +58,7 @@ class Watch:
             while True:
                 await name.change()
                 await changed()
-                await anyio.sleep(EVERY_S)
+                await anyio.sleep(CHANGES_APART_S)
         finally:
             self.listeners -= 1
 
@@ -73,9 +73,9 @@ class Watch:
             await news.within(0)  # those that are there already
             task_status.started()
             while True:
-                if await news.within(EVERY_S):
+                if await news.within(CHANGES_APART_S):
                     await changed()
-                    await anyio.sleep(EVERY_S)
+                    await anyio.sleep(CHANGES_APART_S)
                 await self._follow_all(task_group, following, news)
 
     async def _follow_all(
@@ -192,6 +192,6 @@ class _Name:
     async def _wait(self) -> None:
         session = self._registry.sessions.get(self._id)
         if session is None:
-            return await anyio.sleep(EVERY_S)
+            return await anyio.sleep(CHANGES_APART_S)
         with session.watcher.waiting(session.log.path) as growth, anyio.move_on_after(LONGEST_LOOK_S):
             await growth.next_change().wait()

@@ -25,13 +25,13 @@ from ray.exceptions import RayError
 from tmuxmcp.nodes.ray import NAMESPACE, PREFIX, doors, kv
 from tmuxmcp.nodes.ray.frames import MOST_HEAD, Head, frame, head_of
 
-LOOK_S = 5.0
+DOOR_LOOK_S = 5.0
 """A door that has not been heard of for so long is asked whether it is there: before a call, and while one goes on."""
 
-PATIENCE_S = 15.0
+DOOR_SILENT_S = 15.0
 """So long it may be silent then."""
 
-FIRST_S = 5.0
+DOOR_FIRST_S = 5.0
 """So long a door has to say that it is there, before it is sent anything."""
 
 
@@ -64,7 +64,7 @@ class Line:
             Gone: there is no answer.
         """
         # A loop: another call may have found it broken just after it answered.
-        while not self._trusted or time.monotonic() - self._heard_at > LOOK_S:
+        while not self._trusted or time.monotonic() - self._heard_at > DOOR_LOOK_S:
             await self._knock()
         ref = self._send(method, body)
         mine = asyncio.current_task()
@@ -77,7 +77,7 @@ class Line:
         except asyncio.CancelledError:
             ray.cancel(ref)  # who gives up an await alone leaves the call running there
             if mine in self._given_up:
-                raise Gone(f"{self.node} did not answer for {PATIENCE_S:g} s", sent=True) from None
+                raise Gone(f"{self.node} did not answer for {DOOR_SILENT_S:g} s", sent=True) from None
             raise
         except RayError as error:
             self._trusted, self._door = False, None
@@ -109,10 +109,10 @@ class Line:
         except (ValueError, RayError) as error:
             raise Gone(_first_line(error), sent=False) from None
         try:
-            await asyncio.wait_for(ref, FIRST_S)
+            await asyncio.wait_for(ref, DOOR_FIRST_S)
         except TimeoutError:
             ray.cancel(ref)
-            raise Gone(f"{self.node} did not answer within {FIRST_S:g} s", sent=False) from None
+            raise Gone(f"{self.node} did not answer within {DOOR_FIRST_S:g} s", sent=False) from None
         except RayError as error:
             self._door = None
             raise Gone(_first_line(error), sent=False) from None
@@ -121,12 +121,12 @@ class Line:
     async def _check(self) -> None:
         """While there are calls: give them up when the machine says nothing, which Ray may not notice for long."""
         while self._calls:
-            await asyncio.sleep(LOOK_S)
-            if time.monotonic() - self._heard_at < LOOK_S or self._door is None:
+            await asyncio.sleep(DOOR_LOOK_S)
+            if time.monotonic() - self._heard_at < DOOR_LOOK_S or self._door is None:
                 continue
             asked, ref = set(self._calls), self._send("here", b"")
             try:
-                await asyncio.wait_for(ref, PATIENCE_S)
+                await asyncio.wait_for(ref, DOOR_SILENT_S)
                 self._heard_at = time.monotonic()
             except RayError:
                 pass  # the calls are told the same

@@ -18,7 +18,7 @@ from tmuxmcp.nodes.ray.frames import MOST_HEAD, Head, frame, head_of
 
 log = logging.getLogger(__name__)
 
-AGAIN_S = 1.0
+CHILD_AGAIN_S = 1.0
 """Time before a child that has ended is started again."""
 
 
@@ -57,7 +57,7 @@ class Child:
                     with suppress(ProcessLookupError):
                         process.kill()
             self.ended(self._said or f"it ended with status {process.returncode}")
-            await anyio.sleep(AGAIN_S)
+            await anyio.sleep(CHILD_AGAIN_S)
 
     @property
     def runs(self) -> bool:

@@ -22,7 +22,7 @@ from tmuxmcp.nodes.wire import call_sent
 PENDING_CALLS = 10_000
 """Calls that a door does at once: a wait costs a coroutine. What is over waits for the first to end."""
 
-GONE_S = 10.0
+DOOR_GONE_S = 10.0
 """So long a door that was ended may still have its name."""
 
 
@@ -86,7 +86,7 @@ def take_away(node: str) -> None:
     if door is None:
         return
     ray.kill(door, no_restart=True)
-    until = time.monotonic() + GONE_S
+    until = time.monotonic() + DOOR_GONE_S
     while _door(node) is not None and time.monotonic() < until:
         time.sleep(0.05)
 

@@ -13,7 +13,7 @@ Head = dict[str, Any]
 MOST_HEAD = 1 << 20
 """Bytes of a head: a watcher's tells of every machine."""
 
-MOST_BODY = 64 << 20
+FRAME_BODY_BYTES = 64 << 20
 """Bytes of a body: the largest result is 16 MiB, which as base64 in JSON is 22."""
 
 
@@ -29,6 +29,6 @@ def head_of(line: bytes) -> Head:
         ValueError: it is none, or the body is too long.
     """
     head = json.loads(line)
-    if not isinstance(head, dict) or not 0 <= head.get("bytes", -1) <= MOST_BODY:
+    if not isinstance(head, dict) or not 0 <= head.get("bytes", -1) <= FRAME_BODY_BYTES:
         raise ValueError("not a frame")
     return head

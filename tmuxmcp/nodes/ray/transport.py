@@ -30,10 +30,10 @@ from tmuxmcp.nodes.ray.door import change_received
 from tmuxmcp.nodes.secret import environment
 from tmuxmcp.nodes.transport import Machine, Tombstone, Visited
 
-PATIENCE_S = 20.0
+DOOR_BACK_S = 20.0
 """So long a look is asked for again: a door that died is back after 3 s, on a busy machine after 10."""
 
-CONNECT_S = 20.0
+RAY_CONNECT_S = 20.0
 """So long the children have for their first word: they import Ray and look for the cluster."""
 
 HELLO_S = 3.0
@@ -42,7 +42,7 @@ HELLO_S = 3.0
 HELLO_COST_S = 0.01
 """So many seconds for each machine pass before all are asked again: with a thousand, ten."""
 
-RETRY_S = 0.2
+DOOR_RETRY_S = 0.2
 
 OWN_LABELS = (LABEL, "ray.io/node-id")
 """Labels that say nothing to anybody: the name once more, and Ray's own id, another one after each start."""
@@ -52,7 +52,7 @@ class RayTransport:
     """The way to the doors of a Ray cluster."""
 
     def __init__(self, bridge: Bridge, watcher: Watcher, secret: str, tasks: anyio.abc.TaskGroup) -> None:
-        self.patience_s = PATIENCE_S
+        self.patience_s = DOOR_BACK_S
         self._bridge, self._watcher, self._secret = bridge, watcher, secret
         self._tasks = tasks
         self._hellos: dict[str, tuple[float, dict[str, Any]]] = {}
@@ -107,7 +107,7 @@ class RayTransport:
         return {name: facts for name, facts in found.items() if not _given_up(facts, told["tombs"].get(name))}
 
     async def _told(self) -> Mapping[str, Any]:
-        with anyio.move_on_after(CONNECT_S):
+        with anyio.move_on_after(RAY_CONNECT_S):
             await self._watcher.first()
         told = self._watcher.told
         if told is None:
@@ -171,7 +171,7 @@ class RayTransport:
                 broken_at = broken_at or time.monotonic()
                 if time.monotonic() - broken_at > self.patience_s:
                     raise NodeUnreachable(error.message, hint=error.hint, **error.details) from None
-                await anyio.sleep(RETRY_S)
+                await anyio.sleep(DOOR_RETRY_S)
                 continue
             broken_at = None
             for sent in answer["changes"]:
@@ -261,7 +261,7 @@ class RayTransport:
     async def _connected(self, node: str = "") -> None:
         if self._bridge.ready.is_set():
             return
-        with anyio.move_on_after(CONNECT_S):
+        with anyio.move_on_after(RAY_CONNECT_S):
             await self._bridge.ready.wait()
             return
         why = self._bridge.why or "it does not answer"

@@ -18,13 +18,13 @@ from starlette.types import ASGIApp, Message
 
 from tmuxmcp.errors import OutcomeUnknown
 
-HOLD_S = 10.0
+PIECE_HELD_S = 10.0
 """So long a call waits for a piece before it says that there is none yet."""
 
-GONE_S = 30.0
+VISIT_GONE_S = 30.0
 """A visit of which nobody asks for so long is over."""
 
-PIECE = 1 << 20
+VISIT_PIECE_BYTES = 1 << 20
 """Bytes that one call gives. When so many are kept, what comes then waits."""
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class Visits:
             raise OutcomeUnknown("The door has begun anew, or nobody has asked for the answer in time.")
         visit = self._visits[number]
         try:
-            told = await visit.read(0.0 if asked.get("end") else HOLD_S)
+            told = await visit.read(0.0 if asked.get("end") else PIECE_HELD_S)
         except BaseException:
             self._end(number)
             raise
@@ -120,7 +120,7 @@ class _Visit:
             self._head = {"status": message["status"], "kind": headers.get("content-type", "")}
             self._head["length"] = None if length is None else int(length)
             return
-        while len(self._kept) >= PIECE:
+        while len(self._kept) >= VISIT_PIECE_BYTES:
             self._taken.clear()
             await self._taken.wait()
         self._kept += message.get("body", b"")
@@ -139,8 +139,8 @@ class _Visit:
             await asyncio.wait_for(self._wait(), hold_s)
         if self._over and not self._whole and not self._kept:
             raise OutcomeUnknown("The machine's page has not answered to the end.", hint="The door's log has why.")
-        data = base64.b64encode(self._kept[:PIECE]).decode()
-        del self._kept[:PIECE]
+        data = base64.b64encode(self._kept[:VISIT_PIECE_BYTES]).decode()
+        del self._kept[:VISIT_PIECE_BYTES]
         self._taken.set()
         return {"data": data, "more": bool(self._kept) or not self._whole, **self._head}
 
@@ -151,7 +151,7 @@ class _Visit:
 
     def leave(self, end: Callable[[], None]) -> None:
         """Nobody asks at this moment: after a while nobody will."""
-        self._timer = asyncio.get_running_loop().call_later(GONE_S, end)
+        self._timer = asyncio.get_running_loop().call_later(VISIT_GONE_S, end)
 
     def end(self) -> None:
         """Tell nothing more."""

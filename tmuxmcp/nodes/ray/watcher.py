@@ -15,7 +15,7 @@ from typing import Any
 from tmuxmcp.nodes.ray import doors, kv
 from tmuxmcp.nodes.ray.frames import frame
 
-EVERY_S = 1.0
+RAYLET_LOOKS_S = 1.0
 """Time between two looks."""
 
 HEARTBEAT_S = 5.0
@@ -49,7 +49,7 @@ def main() -> None:
             rest = memoryview(frame(found))
             while rest:
                 rest = rest[os.write(out, rest) :]
-        asked = bool(select.select([0], [], [], EVERY_S)[0])
+        asked = bool(select.select([0], [], [], RAYLET_LOOKS_S)[0])
         if asked and not os.read(0, 4096):
             os._exit(0)  # without Ray's farewell, which can take seconds
 
