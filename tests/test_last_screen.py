@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.test_cli import own_command_line
+from tests.cli.test_cli import own_command_line
 
 REBUILT = b"rebuilt from its log"
 

@@ -21,8 +21,8 @@ from pathlib import Path
 import pytest
 
 import tmuxmcp
+from tests.cli.test_completion import ZSH
 from tests.conftest import SLOW, end_server
-from tests.test_completion import ZSH
 from tmuxmcp.cli.arguments import VERBS
 from tmuxmcp.config import VARIABLE_PREFIX, Settings, load_settings
 

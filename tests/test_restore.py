@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.agent import Agent, ToolFailed, audit_lines, eventually
-from tests.test_cli import own_command_line
+from tests.cli.test_cli import own_command_line
 from tmuxmcp.record.directory import SessionDirectory
 
 

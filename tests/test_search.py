@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent import Agent, ToolFailed
-from tests.test_cli import own_command_line
+from tests.cli.test_cli import own_command_line
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.test_sandbox import LEVELS, STRONG, levels
+from tests.sandbox.test_sandbox import LEVELS, STRONG, levels
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import (

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import eventually
+from tests.sandbox.test_sandbox import BEST, LEVELS, levels
 from tests.test_limits import needs
-from tests.test_sandbox import BEST, LEVELS, levels
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.limits import Limits, SandboxLevel
 from tmuxmcp.contract.settings import BrokerSettings

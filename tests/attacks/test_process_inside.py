@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from tests.conftest import SLOW, eventually
-from tests.test_sandbox import LEVELS, STRONG, levels
+from tests.sandbox.test_sandbox import LEVELS, STRONG, levels
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.limits import Limits
 from tmuxmcp.contract.results import RunProcessResult

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import eventually
 from tests.gdb.test_gdb import built
-from tests.test_sandbox import LEVELS
+from tests.sandbox.test_sandbox import LEVELS
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.results import GdbCmdResult
 from tmuxmcp.contract.settings import BrokerSettings

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.git.test_git import made
-from tests.test_sandbox import LEVELS
+from tests.sandbox.test_sandbox import LEVELS
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.sandbox import sandbox

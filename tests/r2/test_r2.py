@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.agent import Agent, ToolFailed, an_agent, eventually
-from tests.test_sandbox import LEVELS
+from tests.sandbox.test_sandbox import LEVELS
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, SessionBusy, TmuxMcpError

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_cli import COMMAND, SOON_S, CommandLine, own_command_line
-from tests.test_cli_watch import Viewer
+from tests.cli.test_cli import COMMAND, SOON_S, CommandLine, own_command_line
+from tests.cli.test_cli_watch import Viewer
 
 RIGHT, LEFT, HOME, END = "\x1b[C", "\x1b[D", "\x1b[H", "\x1b[F"
 LEFT_AS_IT_WAS = "\x1b[0m\x1b[?25h\x1b[?7h\x1b[?1049l"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.test_cli import COMMAND, SOON_S, CommandLine, Terminal, own_command_line
 from tests.conftest import until_exists
-from tests.test_cli import COMMAND, SOON_S, CommandLine, Terminal, own_command_line
 from tmuxmcp.cli.watch import FRAME_S
 from tmuxmcp.terminal.capture import clip
 from tmuxmcp.terminal.screen import Screen

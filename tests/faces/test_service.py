@@ -25,7 +25,7 @@ from tmuxmcp.contract.operations import OPERATIONS
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 
-HTTP_PAGE = (Path(__file__).parents[1] / "docs" / "reference" / "http.md").read_text()
+HTTP_PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "http.md").read_text()
 WAITING = "tmuxmcp_calls_running"
 
 

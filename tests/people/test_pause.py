@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent import Agent, ToolFailed, audit_lines, eventually
-from tests.test_takeover import HELD_OFF, events, refused, tmuxmcp
+from tests.people.test_takeover import HELD_OFF, events, refused, tmuxmcp
 
 
 @pytest.fixture

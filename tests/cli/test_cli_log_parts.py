@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.agent import Agent
-from tests.test_cli import own_command_line
-from tests.test_cli_log import Following
+from tests.cli.test_cli import own_command_line
+from tests.cli.test_cli_log import Following
 from tmuxmcp.cli.logtimes import SOON_S, TIME_UNKNOWN, PrintedAt, SeenUntil, stretches
 from tmuxmcp.contract.times import iso, seconds_of
 from tmuxmcp.record.directory import SessionDirectory

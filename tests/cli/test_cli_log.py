@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_cli import SOON_S, CommandLine, Terminal, own_command_line
+from tests.cli.test_cli import SOON_S, CommandLine, Terminal, own_command_line
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.sessions import kept

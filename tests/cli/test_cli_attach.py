@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cli.test_cli import COMMAND, ROOT, CommandLine, own_command_line
 from tests.conftest import TMUX
-from tests.test_cli import COMMAND, ROOT, CommandLine, own_command_line
 
 
 @pytest.fixture

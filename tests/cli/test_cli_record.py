@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_cli import CommandLine, own_command_line
+from tests.cli.test_cli import CommandLine, own_command_line
 from tmuxmcp.terminal import asciicast
 from tmuxmcp.terminal.film import Printed
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests import forks
-from tests.test_cli import COMMAND, SLOWNESS, SOON_S, TMUX, CommandLine, own_command_line
+from tests.cli.test_cli import COMMAND, SLOWNESS, SOON_S, TMUX, CommandLine, own_command_line
 from tmuxmcp import doctor
 from tmuxmcp.machine import proc
 
@@ -93,7 +93,7 @@ def test_all_is_well_and_shells_are_tried(cli):
 
 
 def test_each_check_has_its_paragraph_in_the_docs(cli):
-    page = Path(__file__).resolve().parent.parent / "docs" / "howto" / "when-something-is-wrong.md"
+    page = Path(__file__).parents[2] / "docs" / "howto" / "when-something-is-wrong.md"
     _, _, checked = page.read_text().partition("\n## A check of `tmuxmcp doctor` fails\n")
     paragraphs = re.findall(r"^### (.+)\n\n\S", checked.partition("\n## ")[0], re.MULTILINE)
     assert paragraphs == [*checks(cli)]

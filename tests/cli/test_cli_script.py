@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.test_cli import own_command_line
+from tests.cli.test_cli import own_command_line
 
 
 @pytest.fixture(scope="module")

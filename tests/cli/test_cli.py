@@ -33,7 +33,7 @@ from tmuxmcp.cli.arguments import VERBS, parse, verb_of
 from tmuxmcp.config import Settings
 from tmuxmcp.errors import InvalidArgument
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SLOWNESS = float(os.environ.get("TMUXMCP_TEST_SLOW", "1"))
 SOON_S = 20 * SLOWNESS
 TMUX = shutil.which("tmux")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_cli import CommandLine, own_command_line
-from tests.test_cli_log import begun
+from tests.cli.test_cli import CommandLine, own_command_line
+from tests.cli.test_cli_log import begun
 from tmuxmcp.cli import export
 from tmuxmcp.terminal import asciicast
 from tmuxmcp.terminal.film import Printed

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.test_cli import own_command_line
+from tests.cli.test_cli import own_command_line
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ import pytest
 
 from tests.agent import Agent, ToolFailed, audit_lines, eventually
 from tests.conftest import TMUX
+from tests.people.test_takeover import HELD_OFF, commands, events, refused, tmuxmcp, type_as_person
 from tests.person import PREFIX, Person
-from tests.test_takeover import HELD_OFF, commands, events, refused, tmuxmcp, type_as_person
 
 
 @pytest.fixture

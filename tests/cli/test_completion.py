@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tests.test_cli import COMMAND, SOON_S, own_command_line
+from tests.cli.test_cli import COMMAND, SOON_S, own_command_line
 from tmuxmcp.cli.arguments import VERBS
 
 SHELLS = ["bash", "zsh", "fish"]
