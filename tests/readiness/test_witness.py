@@ -8,6 +8,7 @@ import random
 import select
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.agent import eventually
@@ -209,3 +211,19 @@ def test_a_sleep_is_looked_into_once(monkeypatch: pytest.MonkeyPatch):
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         os.close(master)
+
+
+def test_a_sink_sleeps_when_it_and_its_children_do():
+    with subprocess.Popen(["sleep", "600"]) as resting:
+        eventually(lambda: witness.sleeps(resting.pid))
+        resting.kill()
+    code = "sh -c 'echo $$; while :; do :; done' & wait"  # it tells its id when it has begun to work
+    with subprocess.Popen(["sh", "-c", code], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout
+        child = int(parent.stdout.readline())
+        try:
+            eventually(lambda: psutil.Process(parent.pid).status() == psutil.STATUS_SLEEPING)
+            assert not witness.sleeps(parent.pid)
+        finally:
+            os.kill(child, signal.SIGKILL)
+    assert witness.sleeps(child)  # it has ended

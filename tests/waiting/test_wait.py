@@ -1,28 +1,21 @@
-"""When a program counts as ready: each rule by itself, with the case in which it matters."""
+"""One wait for real programs: what it takes for ready, what it costs, a described prompt."""
 
 from __future__ import annotations
 
 import itertools
-import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import anyio
-import psutil
 import pytest
 
-from tests.agent import eventually as soon
-from tests.conftest import SLOW, eventually, stop_with_children
+from tests.conftest import SLOW, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import InvalidPattern
-from tmuxmcp.readiness import settling, witness
+from tmuxmcp.readiness import settling
 from tmuxmcp.readiness.settling import SETTLE_S
 from tmuxmcp.readiness.witness import TtyWitness
-from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
 from tmuxmcp.waiting import wait as waits
@@ -60,77 +53,6 @@ async def test_a_program_that_has_not_woken_for_what_was_sent_is_not_ready(
         answer = await wait_for(session, Wait("ready", 10_000, sent_at=look.size, before=look.verdict.process))
     assert answer.outcome == "ready"
     assert session.log.read(look.size, 100) == b"hello\r\nhello\r\n"
-
-
-# ---- everything printed is in the log ------------------------------------------------------------
-
-
-async def test_output_that_tmux_has_not_read_yet_is_awaited(broker: Broker, state_dir: Path):
-    """tmux is held up; its answer comes after what it had to read before."""
-    session = await started(broker, "cat")
-    size, tmux = session.log.size(), int((state_dir / "tmux.pid").read_text())
-    terminal = os.open(session.live().tty, os.O_WRONLY | os.O_NOCTTY)
-    os.kill(tmux, signal.SIGSTOP)
-    try:
-        os.write(terminal, b"printed\n")
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(wake_later, tmux)
-            assert not await all_logged(session, size)
-    finally:
-        os.kill(tmux, signal.SIGCONT)
-        os.close(terminal)
-
-
-async def wake_later(pid: int) -> None:
-    await anyio.sleep(0.05)
-    os.kill(pid, signal.SIGCONT)
-
-
-async def test_output_between_pane_and_log_is_awaited(broker: Broker, monkeypatch: pytest.MonkeyPatch):
-    """A sink at work has something that is not in the log yet."""
-    session = await started(broker, "cat")
-    assert await all_logged(session, session.log.size())
-    assert not await all_logged(session, session.log.size() - 1)  # it has grown since
-    with monkeypatch.context() as patched:
-        patched.setattr(witness, "sleeps", lambda pid: False)
-        assert not await all_logged(session, session.log.size())
-        assert (await wait_for(session, Wait("ready", 300))).outcome == "timeout"
-    assert (await wait_for(session, Wait("ready", 10_000))).outcome == "ready"
-
-
-async def test_sink_that_writes_between_two_questions_is_noticed(broker: Broker, monkeypatch: pytest.MonkeyPatch):
-    """The log is asked for its size when its sink sleeps, not before."""
-    session = await started(broker, "cat")
-    size = session.log.size()
-    sink = stop_with_children(int(session.directory.sink.read_text().split()[0]))
-    sleeps = witness.sleeps
-
-    def once_it_has_written(pid: int) -> bool:
-        for process in sink:
-            process.resume()
-        while session.log.size() == size or not sleeps(pid):
-            time.sleep(0.001)
-        return True
-
-    await panes.type_input(session.tmux, session.live(), b"hello")
-    monkeypatch.setattr(witness, "sleeps", once_it_has_written)
-    assert not await all_logged(session, size)
-
-
-def test_a_sink_sleeps_when_it_and_its_children_do():
-    with subprocess.Popen(["sleep", "600"]) as resting:
-        soon(lambda: witness.sleeps(resting.pid))
-        resting.kill()
-    code = "sh -c 'echo $$; while :; do :; done' & wait"  # it tells its id when it has begun to work
-    with subprocess.Popen(["sh", "-c", code], stdout=subprocess.PIPE) as parent:
-        assert parent.stdout
-        child = int(parent.stdout.readline())
-        try:
-            soon(lambda: psutil.Process(parent.pid).status() == psutil.STATUS_SLEEPING)
-            assert not witness.sleeps(parent.pid)
-        finally:
-            os.kill(child, signal.SIGKILL)
-    assert witness.sleeps(child)  # it has ended
 
 
 PRINTS = "import sys\nfor line in sys.stdin: sys.stdout.write('x' * int(line) + '\\nend\\n'); sys.stdout.flush()"
