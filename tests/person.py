@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
@@ -19,6 +20,9 @@ from tests.conftest import TMUX
 
 PREFIX = b"\x02"
 """C-b."""
+
+BETWEEN_KEYS_S = 0.005
+"""Time before a press of tmux's own keys: what follows within 1 ms it takes for pasted text (`assume-paste-time`)."""
 
 
 class Person:
@@ -49,6 +53,8 @@ class Person:
 
     def type(self, keys: bytes) -> None:
         """Press keys."""
+        if keys.startswith(PREFIX):
+            time.sleep(BETWEEN_KEYS_S)
         os.write(self._terminal, keys)
 
     @property

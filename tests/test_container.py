@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from mcp import StdioServerParameters
 
-from tests.agent import Agent, eventually
+from tests.agent import ANEW, Agent, eventually
 from tests.conftest import SLOW
 
 ROOT = Path(__file__).parents[1]
@@ -87,7 +87,7 @@ class Contained(Agent):
 
     def __init__(self, engine: Engine, image: str, volume: str, place: Path) -> None:
         self.engine, self.container = engine, f"tmuxmcp-{uuid.uuid4().hex[:8]}"
-        super().__init__(place / self.container)
+        super().__init__(place / self.container, start=ANEW)
         words = ["run", "-i", "--rm", "--name", self.container, *HARDENING, "-v", f"{volume}:/state", image]
         self._parameters = StdioServerParameters(command=engine.name, args=words, env=engine.env)
         self.state_dir = Path(self.container)  # how the process is found among ours

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent import Agent, ToolFailed, an_agent, audit_lines, command_line, eventually, run_command_line
+from tests.agent import ANEW, Agent, ToolFailed, an_agent, audit_lines, command_line, eventually, run_command_line
 from tests.asking import Asked, Person, read_line, run
 from tests.conftest import SLOW
 from tmuxmcp.gate.confirmations import Confirmations
@@ -124,7 +124,16 @@ def test_no_secret_is_typed_where_it_would_be_seen(agent: Agent, threads: Thread
     assert asked.result()["outcome"] == "done"
 
 
-def test_no_agent_answers_itself(agent: Agent, threads: ThreadPoolExecutor):
+@pytest.fixture
+def real_server(state_dir: Path) -> Iterator[Agent]:
+    """A server whose words /proc tells: by them a command line knows that a server has started it."""
+    with Agent(state_dir, "bash", start=ANEW) as agent:
+        agent.call("create_session", program="bash", name="a")
+        yield agent
+
+
+def test_no_agent_answers_itself(real_server: Agent, threads: ThreadPoolExecutor):
+    agent = real_server
     agent.call("create_session", program="bash", name="other")
     asked = Asked(agent, threads)
     argv, _ = command_line(agent.state_dir, "answer", asked.id, "--text", "x")
