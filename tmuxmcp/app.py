@@ -304,13 +304,17 @@ class LateBroker:
         self._broker: AnyBroker | None = None
         self._failure: Exception | None = None
         """Why it could not be opened the last time."""
-        self._opening, self._closing = anyio.Lock(), anyio.Event()
+        self._opening, self._called, self._closing = anyio.Lock(), anyio.Event(), anyio.Event()
 
     async def __call__(self) -> AnyBroker:
-        """The broker, when it is open; tries again if it could not be opened before.
+        """The broker, for a call, when it is open; tries again if it could not be opened before.
 
         Whoever waited for a try that failed is told so, and does not wait for one more.
         """
+        self._called.set()
+        return await self._opened()
+
+    async def _opened(self) -> AnyBroker:
         if self._broker is None:
             known = self._failure
             async with self._opening:
@@ -336,7 +340,7 @@ class LateBroker:
         if self._closing.is_set():
             return
         try:
-            await self()
+            await self._opened()
         except TmuxMcpError as error:
             log.error("%s", error)
         except Exception:
@@ -363,9 +367,14 @@ class LateBroker:
             with anyio.CancelScope() as scope:
                 self._tasks.start_soon(_cancel_at, self._closing, scope)
                 await self._greeted.wait()
-                await anyio.sleep(FIRST_CALLS_S)
+                with anyio.move_on_after(FIRST_CALLS_S):
+                    await self._called.wait()
                 for _ in latedataclass.make_ready():
+                    if self._called.is_set():  # what it needs is being made; the rest would hold it up
+                        break
                     await anyio.lowlevel.checkpoint()
+                if self._called.is_set():
+                    await anyio.sleep(FIRST_CALLS_S)  # the first call may make the session itself
                 if isinstance(broker, Broker):
                     await broker.keep_spare(self.caller)
         except Exception:
