@@ -70,7 +70,7 @@ sys.addaudithook(lambda event, _: OPENING.__setitem__(0, OPENING[0] + (event == 
 @pytest.mark.parametrize(
     ("call", "opened", "looked_at"),
     [
-        (lambda broker: broker.run("true", "a"), 20, 30),
+        (lambda broker: broker.run("true", "a"), 20, 40),
         (lambda broker: broker.read("screen", "a"), 12, 16),
     ],
     ids=["run", "read screen"],
