@@ -32,7 +32,7 @@ from tests.forkedstdio import connected
 def eventually(probe: Callable[[], T], timeout: float = PATIENCE_S, otherwise: str = "") -> T:
     """What `tests.conftest.eventually` does, in a test that is not async."""
     for _ in attempts(otherwise or probe, timeout):
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, psutil.NoSuchProcess):
             if found := probe():
                 return found
         time.sleep(STEP_S)

@@ -52,12 +52,13 @@ def attempts(what: object, timeout: float) -> Iterator[None]:
 
 
 async def eventually(probe: Callable[[], T | Awaitable[T]], timeout: float = PATIENCE_S) -> T:
-    """Call `probe`, which may be async, until it gives something true; return that. A file may not be there yet.
+    """Call `probe`, which may be async, until it gives something true; return that.
 
+    A file that is not there yet and a process that is gone mean: not now.
     `tests.agent` has it for tests that are not async.
     """
     for _ in attempts(probe, timeout):
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, psutil.NoSuchProcess):
             given = probe()
             found = await given if inspect.isawaitable(given) else given
             if found:

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,11 @@ def ask(agent: Agent, opened: dict[str, Any], command: str, **arguments: Any) ->
 
 
 def gdbs(agent: Agent) -> list[psutil.Process]:
-    below = psutil.Process(agent.server.pid).children(recursive=True)
-    return [each for each in below if each.name() == "gdb"]
+    found = []
+    for each in psutil.Process(agent.server.pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it has just ended
+            found += [each] if each.name() == "gdb" else []
+    return found
 
 
 def close(agent: Agent, opened: dict[str, Any]) -> None:
