@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import anyio
@@ -241,6 +243,49 @@ async def test_killed_client_tells_all_who_wait_and_is_replaced(tmux: Tmux) -> N
             await eventually(lambda: len(lost) == 3)
     assert lost == [True] * 3
     await _said(tmux)
+
+
+ASKS_AND_READS_NOTHING = """
+import sys, anyio
+from pathlib import Path
+from tmuxmcp.tmux.control import command
+from tmuxmcp.tmux.server import Tmux
+
+async def main():
+    tmux = Tmux(Path(sys.argv[1]))
+    async with anyio.create_task_group() as task_group:
+        await tmux.open(task_group)
+        print(tmux._client._process.pid, flush=True)
+        sys.stdin.readline()
+        task_group.start_soon(tmux.request, command("display-message", "-p", "unheard"))
+        await anyio.wait_all_tasks_blocked()
+        print("asked", flush=True)
+        await anyio.sleep_forever()
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere tmux keeps a client that cannot take its answers")
+async def test_client_ends_with_a_killed_broker_whose_answers_nobody_reads(tmux: Tmux) -> None:
+    argv = [sys.executable, "-c", ASKS_AND_READS_NOTHING, str(tmux.state_dir)]
+    other = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: ASYNC220
+    assert other.stdin
+    assert other.stdout
+    try:
+        client, server = psutil.Process(int(other.stdout.readline())), server_of(tmux)
+        server.suspend()  # it answers when the other is gone
+        other.stdin.write(b"now\n")
+        other.stdin.flush()
+        assert other.stdout.readline() == b"asked\n"
+    finally:
+        other.kill()
+        other.communicate()
+    await eventually(lambda: client.status() == psutil.STATUS_ZOMBIE or not client.is_running())
+    server.resume()
+    await _said(tmux)  # ours lives on
+    tmux.run("kill-server")
+    await eventually(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE)
 
 
 async def test_query_is_asked_again_when_the_client_was_lost(tmux: Tmux) -> None:
