@@ -18,10 +18,9 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-import tmuxmcp
+from tests.sources import FILES, nodes
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = Path(tmuxmcp.__file__).parent
 
 PRIVATE = {
     "mcp": {"_connection"},  # ServerSession's: when a client is gone, by its `exit_stack` (faces/subscriptions.py)
@@ -77,8 +76,8 @@ def bounds() -> dict[str, Requirement]:
     return {each.name: each for each in map(Requirement, [*project["dependencies"], *extras])}
 
 
-def defined(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def defined(file: Path) -> Iterator[str]:
+    for node in nodes(file):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -86,12 +85,11 @@ def defined(tree: ast.AST) -> Iterator[str]:
 
 
 def test_every_private_name_of_others_is_listed():
-    trees = {file: ast.parse(file.read_text()) for file in PACKAGE.rglob("*.py")}
-    ours = {name for tree in trees.values() for name in defined(tree)} | PYTHONS_OWN
+    ours = {name for file in FILES for name in defined(file)} | PYTHONS_OWN
     used = {
         node.attr
-        for tree in trees.values()
-        for node in ast.walk(tree)
+        for file in FILES
+        for node in nodes(file)
         if isinstance(node, ast.Attribute) and re.match(r"_[^_]", node.attr)
     }
     listed = {name for names in PRIVATE.values() for name in names}

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import tmuxmcp
-
-PACKAGE = Path(tmuxmcp.__file__).parent
+from tests.sources import FILES, PACKAGE, nodes
 
 VALUES = {"contract", "errors"}
 MACHINE = VALUES | {"drawing", "machine", "sandbox", "terminal"}
@@ -64,21 +62,20 @@ MAY_IMPORT = {
 
 SOURCES = {
     ".".join(("tmuxmcp", *file.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"): file
-    for file in PACKAGE.rglob("*.py")
+    for file in FILES
 }
 
 
-def typing_only(tree: ast.AST) -> set[ast.AST]:
+def typing_only(file: Path) -> set[ast.AST]:
     """Imports under `if TYPE_CHECKING`: they are not done when the program runs."""
-    guarded = (node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
+    guarded = (node for node in nodes(file) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
     return {each for node in guarded for statement in node.body for each in ast.walk(statement)}
 
 
 def imports_of(file: Path, *, when_run: bool = False) -> Iterator[str]:
     """Modules of the package that a file imports, at its beginning or later; `from tmuxmcp import x` counts as x."""
-    tree = ast.parse(file.read_text())
-    skipped = typing_only(tree) if when_run else set()
-    for node in ast.walk(tree):
+    skipped = typing_only(file) if when_run else set()
+    for node in nodes(file):
         if node in skipped:
             continue
         if isinstance(node, ast.Import):
@@ -113,13 +110,12 @@ def test_who_judges_readiness_reads_nothing():
     may = {"tmuxmcp.latedataclass", *(f"tmuxmcp.readiness.{name}" for name in JUDGES)}
     for name in JUDGES:
         source = SOURCES[f"tmuxmcp.readiness.{name}"]
-        tree = ast.parse(source.read_text())
-        assert not any(isinstance(node, ast.AsyncFunctionDef | ast.Await) for node in ast.walk(tree))
+        assert not any(isinstance(node, ast.AsyncFunctionDef | ast.Await) for node in nodes(source))
         for imported in imports_of(source, when_run=True):
             assert imported in may or room_of(imported) == "terminal", f"{name} imports {imported}"
         theirs = {
             node.module if isinstance(node, ast.ImportFrom) else each.name
-            for node in ast.walk(tree)
+            for node in nodes(source)
             if isinstance(node, ast.Import | ast.ImportFrom)
             for each in node.names
         }
@@ -137,8 +133,11 @@ def test_no_room_outgrows_the_house():
 
 def parts_of_the_broker() -> set[str]:
     """What a broker is made of, as `__init__` names it."""
-    tree = ast.parse((PACKAGE / "broker" / "broker.py").read_text())
-    made = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "__init__")
+    made = (
+        node
+        for node in nodes(PACKAGE / "broker" / "broker.py")
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__"
+    )
     targets = (target for node in ast.walk(next(made)) if isinstance(node, ast.Assign) for target in node.targets)
     return {target.attr for target in targets if isinstance(target, ast.Attribute)}
 
@@ -158,7 +157,7 @@ def test_nobody_reaches_through_the_broker_to_its_parts():
     for file in SOURCES.values():
         if file.relative_to(PACKAGE).parts[0] == "broker":
             continue
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in nodes(file):
             if isinstance(node, ast.Attribute) and node.attr in parts and is_broker(node.value):
                 found.add((str(file.relative_to(PACKAGE)), node.attr))
     assert found == set()
@@ -168,7 +167,7 @@ def test_ray_is_imported_in_one_place():
     """The rest works without it, and no server has Ray in its own process."""
     own = {"bridge.py", "doors.py", "kv.py"}
     for file in SOURCES.values():
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in nodes(file):
             names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             if any(name.partition(".")[0] == "ray" for name in names):

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import tmuxmcp
+from tests.sources import FILES, PACKAGE, nodes
 
-PACKAGE = Path(tmuxmcp.__file__).parent
 PAGE = Path(__file__).parents[1] / "docs" / "project" / "contributing.md"
 
 SECTIONS = dict(re.findall(r"^#### (.*?)\n(.*?)(?=^#)", PAGE.read_text(), re.MULTILINE | re.DOTALL))
@@ -34,8 +33,8 @@ def files_of(section: str) -> list[str]:
 
 def files_with(word: str) -> Iterator[str]:
     """Files in which the word stands as a string of its own."""
-    for file in PACKAGE.rglob("*.py"):
-        if any(isinstance(node, ast.Constant) and node.value == word for node in ast.walk(ast.parse(file.read_text()))):
+    for file in FILES:
+        if any(isinstance(node, ast.Constant) and node.value == word for node in nodes(file)):
             yield file.relative_to(PACKAGE).as_posix()
 
 
@@ -63,8 +62,8 @@ def test_words_of_a_thing_stand_where_the_page_says(section: str):
 def test_an_operation_is_written_where_the_page_says():
     found = {
         file.relative_to(PACKAGE).as_posix()
-        for file in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text()))
+        for file in FILES
+        for node in nodes(file)
         if isinstance(node, ast.ClassDef | ast.Attribute | ast.Name)
         and (getattr(node, "name", "") or getattr(node, "attr", "") or getattr(node, "id", "")) == "Screenshot"
     }

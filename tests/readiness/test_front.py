@@ -11,8 +11,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-import tmuxmcp
 from tests.conftest import eventually
+from tests.sources import FILES, PACKAGE, nodes
 from tmuxmcp.readiness.front import Front, not_interactive
 from tmuxmcp.readiness.proven import Proven
 from tmuxmcp.readiness.stack import Stack, stack_of
@@ -90,10 +90,9 @@ def test_a_program_that_is_not_of_the_system_is_not_started(tmp_path: Path):
 
 def test_what_input_leaves_behind_is_said_wherever_it_is_typed():
     """`type_input` takes it for a line that was entered unless it is told otherwise."""
-    package = Path(tmuxmcp.__file__).parent
     silent = set[str]()
-    for file in package.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
+    for file in FILES:
+        for node in nodes(file):
             called = node.func if isinstance(node, ast.Call) else None
             name = called.attr if isinstance(called, ast.Attribute) else ""
             if (
@@ -101,5 +100,5 @@ def test_what_input_leaves_behind_is_said_wherever_it_is_typed():
                 and name == "type_input"
                 and "left" not in {word.arg for word in node.keywords}
             ):
-                silent.add(str(file.relative_to(package)))
+                silent.add(str(file.relative_to(PACKAGE)))
     assert silent <= {"running/run.py", "running/adopting.py"}, "say what is left behind: `left=`"

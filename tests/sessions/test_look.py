@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import sys
 import time
 from dataclasses import FrozenInstanceError
-from pathlib import Path
 from typing import Literal
 
 import anyio
 import pytest
 
-import tmuxmcp
+from tests.sources import FILES, PACKAGE, nodes
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.readiness.kernel import KernelFacts
 from tmuxmcp.readiness.witness import TtyWitness
@@ -24,15 +22,12 @@ from tmuxmcp.terminal.marks import ShellState
 pytestmark = pytest.mark.anyio
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")
 
-PACKAGE = Path(tmuxmcp.__file__).parent
-
 
 def using(name: str, kind: Literal["id", "attr"] = "id") -> set[str]:
     """Modules of the package whose code has this name, or an attribute of this name."""
     found = set()
-    for path in PACKAGE.rglob("*.py"):
-        text = path.read_text()
-        if name in text and any(getattr(node, kind, "") == name for node in ast.walk(ast.parse(text))):
+    for path in FILES:
+        if any(getattr(node, kind, "") == name for node in nodes(path)):
             found.add(path.relative_to(PACKAGE).as_posix())
     return found
 
