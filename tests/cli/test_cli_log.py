@@ -221,7 +221,7 @@ def test_text_does_not_depend_on_how_it_came(size):
 
 
 def test_text_of_a_long_full_screen_program_is_bounded(monkeypatch):
-    monkeypatch.setattr(logtext, "MOST_HELD_BYTES", 1000)
+    monkeypatch.setattr(logtext, "MAX_HELD_BYTES", 1000)
     text = logtext.LogText(80, 24)
     made = text.feed(b"a\n\x1b[?1049h")
     for _ in range(100):

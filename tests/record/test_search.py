@@ -112,7 +112,7 @@ def test_invisible_characters_are_shown(log: RawLog):
 def test_full_screen_drawing_is_not_searched(log: RawLog):
     drawing = b"".join(b"\x1b[%d;1Hneedle" % row for row in range(24)) * 20_000
     log.path.write_bytes(b"needle 1\r\n\x1b[?1049h" + drawing + b"\x1b[?1049lneedle 2\r\n")
-    assert len(drawing) > module.MOST_HELD_BYTES
+    assert len(drawing) > module.MAX_HELD_BYTES
     assert [text for _, _, text in found(log, "needle")] == ["needle 1", "needle 2"]
     assert search(log, "full-screen program").total == 1
 

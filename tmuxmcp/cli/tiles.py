@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.capture import clip
+from tmuxmcp.terminal.sgr import SGR
 from tmuxmcp.terminal.widths import text_width
 
 WANTED = (80, 25)
@@ -17,8 +17,6 @@ LEAST_ROWS = 2
 """A heading and a row of the screen."""
 
 TILE_LEAST_COLS = 20
-
-_SGR = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def tile(heading: str, content: str, cursor_row: int, size: tuple[int, int]) -> 
     height = rows - 1
     top = max(min(cursor_row - height + 1, len(lines) - height), 0)
     shown = clip(lines, cols)[top : top + height]
-    padded = [f"{line}\x1b[0m{' ' * (cols - text_width(_SGR.sub('', line)))}" for line in shown]
+    padded = [f"{line}\x1b[0m{' ' * (cols - text_width(SGR.sub('', line)))}" for line in shown]
     bar = clip([heading], cols)[0]
     bar = f"\x1b[7m{bar}{' ' * (cols - text_width(bar))}\x1b[0m"
     return [bar, *padded, *[" " * cols] * (height - len(padded))][:rows]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from html import escape
 
@@ -10,10 +9,8 @@ from tmuxmcp.drawing.markup import FONTS, SVG_POLICY, css
 from tmuxmcp.drawing.theme import DARK, Theme, drawable, look
 from tmuxmcp.terminal.film import Film
 from tmuxmcp.terminal.logtext import film_text
-from tmuxmcp.terminal.sgr import restyled
+from tmuxmcp.terminal.sgr import SGR, restyled
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE
-
-_CHANGE = re.compile(r"\x1b\[([0-9;:]*)m")
 
 
 def as_html(film: Film, theme: Theme = DARK) -> Iterator[bytes]:
@@ -41,7 +38,7 @@ def _head(title: str, theme: Theme) -> str:
 def coloured(text: str, theme: Theme = DARK) -> str:
     """Text with SGR sequences as HTML; it begins in the terminal's own style."""
     made, style = [], PLAIN_STYLE
-    parts = _CHANGE.split(text)
+    parts = SGR.split(text)
     for part, params in zip(parts[::2], [*parts[1::2], ""], strict=True):
         if part:
             rules = css(style, look(style, theme), theme)

@@ -21,14 +21,12 @@ from tmuxmcp.people.userinput import shown
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.record.inputrequests import Became, InputRequest, RequestAnswer
 from tmuxmcp.sessions import inputrequests, lease
+from tmuxmcp.sessions.look import MIN_LOOK_INTERVAL_S
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import answerkey, panes, unseen
 from tmuxmcp.tmux.held import taken_error, user_name
 from tmuxmcp.tmux.panes import Typed
-
-LOOKS_APART_S = 0.05
-"""Least time between two looks at what waits in a session, however much it prints."""
 
 TERMINAL_LINE_BYTES = 4095
 """Bytes of a line that a terminal takes (termios(3), MAX_CANON)."""
@@ -91,7 +89,7 @@ class Answering:
                 if self._ids(session) != before:
                     return
                 await change.wait()
-                await anyio.sleep(LOOKS_APART_S)
+                await anyio.sleep(MIN_LOOK_INTERVAL_S)
 
     def _ids(self, session: Session) -> list[str]:
         asked = [request.id for request in inputrequests.waiting(session)]

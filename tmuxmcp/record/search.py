@@ -19,14 +19,11 @@ from tmuxmcp.contract.results import Match, SearchResult
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.searching import CompiledPattern
 from tmuxmcp.record.log import RawLog
-from tmuxmcp.terminal.plain import TextPart, ends_full_screen, needs_grid, parts
+from tmuxmcp.terminal.plain import MAX_HELD_BYTES, TextPart, ends_full_screen, needs_grid, parts
 from tmuxmcp.terminal.sanitize import sanitize
 
 SEARCH_PIECE_BYTES = 1 << 20
 """Bytes read at once."""
-
-MOST_HELD_BYTES = 4 << 20
-"""Bytes kept back at most until a line, or what moves up and down, has come to its end."""
 
 SEARCH_S = 30.0
 """Longest time of a search; 100 MB of plain text take about one second."""
@@ -217,10 +214,10 @@ def _parts_of(log: RawLog, cols: int, rows: int) -> Iterator[tuple[int, bytes, T
 
 def _whole(data: bytes) -> int:
     """Where it can be cut: behind a line, and not between what may move up and down."""
-    if len(data) < MOST_HELD_BYTES and needs_grid(data):
+    if len(data) < MAX_HELD_BYTES and needs_grid(data):
         return 0
     cut = data.rfind(b"\n") + 1
-    return cut or (len(data) if len(data) >= MOST_HELD_BYTES else 0)
+    return cut or (len(data) if len(data) >= MAX_HELD_BYTES else 0)
 
 
 def _parts_of_piece(

@@ -18,7 +18,7 @@ from tmuxmcp.contract.follow import Change, Command, Destroyed, End, Exit, Lost,
 from tmuxmcp.errors import InvalidArgument, SessionNotFound, TmuxMcpError
 from tmuxmcp.record.follow import FileFollower
 from tmuxmcp.record.log import LOG_READ_BYTES
-from tmuxmcp.sessions.look import Look
+from tmuxmcp.sessions.look import MIN_LOOK_INTERVAL_S, Look
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.snapshots import snapshot_of
@@ -29,9 +29,6 @@ log = logging.getLogger(__name__)
 
 SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.1, 1.0
 """Time between two looks at a session that prints nothing: the longer nothing changes, the longer."""
-
-LOOKS_APART_S = 0.05
-"""Least time between two looks at the kernel and the pane, however much is printed."""
 
 PRINTED_TOGETHER_S = 0.01
 """What is printed within this time is given together."""
@@ -137,7 +134,7 @@ class Follow(AsyncIterator[Event]):
         self._take_files()
         try:
             self._take_commands((await session.scan()).commands)
-            if time.monotonic() - self._looked_at >= LOOKS_APART_S or not session.leader_alive():
+            if time.monotonic() - self._looked_at >= MIN_LOOK_INTERVAL_S or not session.leader_alive():
                 self._looked_at = time.monotonic()
                 await self._look_at_state(session)
         except SessionNotFound:
@@ -218,7 +215,7 @@ class Follow(AsyncIterator[Event]):
 
     async def _pause(self) -> None:
         """Let what is printed come together; not while the reader has much to catch up with."""
-        apart_s = PRINTED_TOGETHER_S if self._output else LOOKS_APART_S
+        apart_s = PRINTED_TOGETHER_S if self._output else MIN_LOOK_INTERVAL_S
         await anyio.sleep(0 if self._flood else max(self._read_at + apart_s - time.monotonic(), 0))
 
     async def _wait(self, session: Session) -> None:

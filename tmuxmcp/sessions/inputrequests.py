@@ -15,13 +15,11 @@ from tmuxmcp.errors import IoError
 from tmuxmcp.record.events import Answered, Asked
 from tmuxmcp.record.inputrequests import Became, InputRequest, InputRequests, RequestAnswer
 from tmuxmcp.record.log import wake
+from tmuxmcp.sessions.look import MIN_LOOK_INTERVAL_S
 from tmuxmcp.sessions.session import Session
 
 REQUEST_LOOK_S = 1.0
 """How often a waiting request is looked at when nobody tells anything: its session may have been lost."""
-
-LOOKS_APART_S = 0.05
-"""Least time between two looks, however much the session prints."""
 
 
 def of(session: Session) -> InputRequests:
@@ -90,7 +88,7 @@ async def answered(session: Session, request: InputRequest, limit_s: float) -> R
                 return None
             until_s = max(request.until - time.time(), 0)
             with anyio.move_on_after(min(REQUEST_LOOK_S, left_s, until_s + 0.001)):
-                await anyio.sleep(min(LOOKS_APART_S, left_s))
+                await anyio.sleep(min(MIN_LOOK_INTERVAL_S, left_s))
                 await change.wait()
 
 

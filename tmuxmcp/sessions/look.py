@@ -38,6 +38,9 @@ from tmuxmcp.tmux.panes import Pane
 LAST_TEXT_BYTES = 2048
 """Raw bytes at the log's end that hold its last line: a prompt with all its colours."""
 
+MIN_LOOK_INTERVAL_S = 0.05
+"""Least time between two looks at what goes on in a session, however much it prints."""
+
 
 @dataclass(frozen=True)
 class Scan:

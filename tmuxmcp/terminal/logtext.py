@@ -6,11 +6,8 @@ from collections.abc import Iterator
 
 from tmuxmcp.terminal.ansi import ansi, style_behind
 from tmuxmcp.terminal.film import Film, Printed, Resized
-from tmuxmcp.terminal.plain import begun_full_screen, ends_full_screen, plain, unfinished
+from tmuxmcp.terminal.plain import MAX_HELD_BYTES, begun_full_screen, ends_full_screen, plain, unfinished
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Snapshot
-
-MOST_HELD_BYTES = 4 << 20
-"""Bytes kept back at most until a line, or a full-screen program, has come to its end."""
 
 
 class LogText:
@@ -41,7 +38,7 @@ class LogText:
         self._rest += data
         begun = begun_full_screen(self._rest)
         cut = self._rest.rfind(b"\n", 0, begun) + 1
-        if not cut and len(self._rest) > MOST_HELD_BYTES:
+        if not cut and len(self._rest) > MAX_HELD_BYTES:
             cut = len(self._rest) - unfinished(self._rest)
         done, self._rest = self._rest[:cut], self._rest[cut:]
         return self._clean(done)

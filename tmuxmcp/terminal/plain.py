@@ -21,6 +21,9 @@ from tmuxmcp.terminal.textrows import TextRows
 if TYPE_CHECKING:
     from tmuxmcp.terminal.collector import Collector
 
+MAX_HELD_BYTES = 4 << 20
+"""Bytes of a log kept back at most until a line, or what moves up and down, has come to its end."""
+
 
 @dataclass(frozen=True)
 class PlainText:

@@ -7,20 +7,18 @@ next is told by nobody; neither are cells beyond a row's text that are only colo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from tmuxmcp.terminal.capture import OVERLINE
 from tmuxmcp.terminal.looked import MODE_FIELDS, NEVER, NUMBERS
 from tmuxmcp.terminal.screen import Screen
+from tmuxmcp.terminal.sgr import SGR
 from tmuxmcp.terminal.snapshot import BLANK, Cells, Cursor, SavedCursor, Snapshot
 from tmuxmcp.terminal.stream import Stream
 
 TAIL_BYTES = 64 * 1024
 """As many bytes of the log as tell the pen: programs set it anew on every row."""
-
-_SGR = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 def seed(facts: str, rows: Sequence[str], under: Sequence[str] = (), tail: bytes = b"", offset: int = 0) -> Snapshot:
@@ -71,7 +69,7 @@ def grid(rows: Sequence[str], cols: int, height: int) -> tuple[Cells, ...]:
     for y, row in enumerate(rows[:height]):
         screen.grid.rows[y] = screen.grid.row_of(BLANK)
         screen.to(0, y)
-        row = _SGR.sub(lambda found: OVERLINE.sub("53", found[0]), row)
+        row = SGR.sub(lambda found: OVERLINE.sub("53", found[0]), row)
         stream.feed(row.encode("utf-8", "replace"))
         screen.grid.rows[y].fit(cols)
     return tuple(tuple(row[:cols]) for row in screen.grid.rows)

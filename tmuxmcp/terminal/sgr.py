@@ -7,6 +7,9 @@ from typing import Any
 
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, UNDERLINES, Colour, Style
 
+SGR = re.compile(r"\x1b\[([0-9;:]*)m")
+"""The sequence that changes the style; its parameters in a group."""
+
 MAX_NUMBER = 9999
 """Larger parameters count as this much."""
 

@@ -53,7 +53,7 @@ _UNPRINTED = re.compile(r"[\x00-\x1f]+")
 
 # Text that can only go down and scroll, at any size.
 _LINEAR = re.compile(r"(?:[^\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]++|\x1b\[[0-9;]*+[mK])*+")
-_SGR = re.compile(r"\x1b\[([0-9;]*)m")
+_SIMPLE_SGR = re.compile(r"\x1b\[([0-9;]*)m")
 
 _WITHOUT_EFFECT = frozenset({"c", ">c", ">m", "n", ">n", "t", ">q"})
 """Sequences that tmux knows, and that change nothing here: questions, keys, windows."""
@@ -147,7 +147,7 @@ class Stream:
         if cut - pos < _SKIP_FROM // 2 or text[cut - 1] != "\r":
             return pos
         since = max(text.rfind("\x1b[0m", pos, cut), text.rfind("\x1b[m", pos, cut), pos)
-        for change in _SGR.finditer(text, since, cut):
+        for change in _SIMPLE_SGR.finditer(text, since, cut):
             screen.sgr(change[1])
         screen.start_over()
         return cut + 1

@@ -10,11 +10,11 @@ import re
 
 from tmuxmcp.terminal.forward import DROPPED_BYTES, EDITED, SEQUENCE, forward, without_idle_erasing
 from tmuxmcp.terminal.lineedit import LineEditor, decode
+from tmuxmcp.terminal.sgr import SGR
 from tmuxmcp.terminal.styledtext import UNSTYLED, StyledText, StyleLetters, joined, styled
 
 _OTHER_SEQUENCE = re.compile(rb"\x1b(?!\[[0-9;:]*m)" + SEQUENCE.pattern.removeprefix(rb"\x1b"), re.VERBOSE)
-_CHANGE = re.compile(rb"\x1b\[([0-9;:]*)m")
-_TEXT_CHANGE = re.compile(_CHANGE.pattern.decode())
+_SGR_BYTES = re.compile(SGR.pattern.encode())
 _CUT_BEFORE = re.compile(rb"m[\x80-\xbf]")
 _LINE_END = re.compile(rb"\r(\0*)\n")
 # A character goes on behind a change, or joins what comes behind it: the change counts from before it.
@@ -43,7 +43,7 @@ def _only_forward(data: bytes, palette: StyleLetters, letter: str, indent: int) 
     data = without_idle_erasing(data.replace(b"\r\n", b"\n"))
     if b"\r" in data or b"\b" in data or not (data.isascii() or _CUT_BEFORE.search(data) is None):
         return None
-    first, *parts = _TEXT_CHANGE.split(decode(data))
+    first, *parts = SGR.split(decode(data))
     changes = parts[::2]
     if data.count(b"\x1b") != len(changes):
         return None
@@ -52,8 +52,8 @@ def _only_forward(data: bytes, palette: StyleLetters, letter: str, indent: int) 
 
 
 def _edited(data: bytes, cols: int, palette: StyleLetters, letter: str, indent: int) -> tuple[str, str]:
-    changes = [params.decode() for params in _CHANGE.findall(data)]
-    data = _CHANGE.sub(b"\0", data)
+    changes = [params.decode() for params in _SGR_BYTES.findall(data)]
+    data = _SGR_BYTES.sub(b"\0", data)
     data = _LINE_END.sub(rb"\1\n", data[:indent] + b"\0" + data[indent:])
     letters = [UNSTYLED, letter, *palette.after(letter, changes)]
     return _Marked(letters).text(without_idle_erasing(data), cols), letters[-1]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
+from tmuxmcp.terminal.sgr import SGR
 from tmuxmcp.terminal.styledtext import UNSTYLED, StyledText, StyleLetters, joined, styled
 from tmuxmcp.terminal.textgrid import logical_lines
 from tmuxmcp.terminal.textrows import TextRows
-
-_CHANGE = re.compile(r"\x1b\[([0-9;:]*)m")
 
 
 class StyledRows(TextRows):
@@ -25,7 +22,7 @@ class StyledRows(TextRows):
         if "\x1b" not in text:
             super()._put(styled(text, self.letter))
             return
-        parts = _CHANGE.split(text)
+        parts = SGR.split(text)
         letters = [self.letter, *self._palette.after(self.letter, parts[1::2])]
         self.letter = letters[-1]
         super()._put(StyledText.of_runs(letters, parts[::2]))

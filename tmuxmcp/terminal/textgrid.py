@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
+from tmuxmcp.terminal.sgr import SGR
 from tmuxmcp.terminal.widths import char_width
 
 RIGHT_HALF = "\0"
 """The right half of a wide character; no text has it."""
-
-_SGR = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 class Unusual(Exception):
@@ -35,7 +33,7 @@ class TextGrid:
 
     def _put(self, text: str) -> None:
         if "\x1b" in text:
-            text = _SGR.sub("", text)
+            text = SGR.sub("", text)
         if text.isascii():
             start, row = self._x, self._rows[self._y]
             end = start + len(text)
