@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tmuxmcp.terminal.looked import FORMAT
+from tmuxmcp.terminal.looked import SCREEN_STATE_FORMAT
 
 CORPORA = Path(__file__).resolve().parent.parent / "tests" / "corpora"
 HOME = Path("/home/user")
@@ -76,7 +76,7 @@ class Recorder:
         for _ in range(20):
             offset = self.settle()
             capture = ["capture-pane", "-p", "-e", "-N", "-t", "x"]
-            asked = [*first, "display-message", "-p", "-t", "x", FORMAT, ";", *capture]
+            asked = [*first, "display-message", "-p", "-t", "x", SCREEN_STATE_FORMAT, ";", *capture]
             facts, *rows = self.tmux(*asked).split("\n")[:-1]
             under = self.tmux(*capture, "-a", "-q").split("\n")[:-1]
             if first or self.raw.stat().st_size == offset:

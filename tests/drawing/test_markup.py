@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tmuxmcp.drawing.markup import CELL_HEIGHT, CELL_WIDTH, SVG_MARGIN, html, svg
-from tmuxmcp.drawing.theme import DARK, drawable, look
+from tmuxmcp.drawing.theme import DARK_THEME, drawable, look
 from tmuxmcp.terminal.snapshot import BLANK, PLAIN_STYLE, Cell, Cursor, Snapshot, Style
 
 RED = Style(fg=(200, 0, 0))
@@ -63,7 +63,9 @@ def test_styles_are_drawn():
 
 def test_cursor_turns_its_cell_around():
     picture = svg(screen(text("ab"), cursor=Cursor(0, 1)))
-    assert f'fill="#{DARK.bg[0]:02x}{DARK.bg[1]:02x}{DARK.bg[2]:02x}" ' not in picture.split("<text")[1]
+    assert (
+        f'fill="#{DARK_THEME.bg[0]:02x}{DARK_THEME.bg[1]:02x}{DARK_THEME.bg[2]:02x}" ' not in picture.split("<text")[1]
+    )
     assert f'<rect x="{SVG_MARGIN + CELL_WIDTH}" y="{SVG_MARGIN}" width="{CELL_WIDTH}"' in picture
     assert svg(screen(text("ab"), cursor=Cursor(0, 1, visible=False))).count("<rect") == 1
     wide_one = svg(screen([*wide("日")], cursor=Cursor(0, 1)))
@@ -112,11 +114,11 @@ def test_page_holds_the_text():
 
 
 def test_colours():
-    assert look(Style(fg=1, bg=None, reverse=True), DARK).ground == DARK.palette[1]
-    assert look(Style(fg=196), DARK).ink == (255, 0, 0)
-    assert look(Style(fg=244), DARK).ink == (128, 128, 128)
-    assert look(Style(fg=(10, 20, 30), bg=(20, 40, 50), faint=True), DARK).ink == (15, 30, 40)
-    assert look(Style(fg=1, bg=2, conceal=True), DARK).ink == DARK.palette[2]
+    assert look(Style(fg=1, bg=None, reverse=True), DARK_THEME).ground == DARK_THEME.palette[1]
+    assert look(Style(fg=196), DARK_THEME).ink == (255, 0, 0)
+    assert look(Style(fg=244), DARK_THEME).ink == (128, 128, 128)
+    assert look(Style(fg=(10, 20, 30), bg=(20, 40, 50), faint=True), DARK_THEME).ink == (15, 30, 40)
+    assert look(Style(fg=1, bg=2, conceal=True), DARK_THEME).ink == DARK_THEME.palette[2]
 
 
 COLOURS = st.none() | st.integers(0, 255) | st.tuples(*[st.integers(0, 255)] * 3)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import SLOW
 from tmuxmcp.terminal.capture import Capture, KnownRows, Styled
-from tmuxmcp.terminal.looked import FORMAT
+from tmuxmcp.terminal.looked import SCREEN_STATE_FORMAT
 from tmuxmcp.terminal.snapshot import Cells, Style
 
 DEADLINE_S = 20 * SLOW
@@ -143,7 +143,7 @@ def give(fifo: Path, data: bytes, deadline: float) -> None:
 def look_commands(name: str) -> list[str]:
     """Commands that show all there is of a pane."""
     asked = [
-        f"display-message -p -t {name} '{FORMAT}'",
+        f"display-message -p -t {name} '{SCREEN_STATE_FORMAT}'",
         f"capture-pane -p -t {name}",
         f"capture-pane -p -J -S - -t {name}",
         f"capture-pane -p -e -N -t {name}",

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import eventually
 from tests.tmux.conftest import Launched, launch_pane
 from tmuxmcp.errors import TmuxFailed
-from tmuxmcp.terminal.looked import FORMAT
+from tmuxmcp.terminal.looked import SCREEN_STATE_FORMAT
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.server import Tmux
@@ -122,7 +122,7 @@ async def test_nothing_happens_to_a_pane_that_is_not_ours_any_more(tmux: Tmux) -
     pane = launched.pane
     assert await panes.find_pane(tmux, pane.pane_id, pane.id) is None
     assert not await panes.type_input(tmux, pane, b"x")
-    assert not await panes.resize_window(tmux, pane, 100, 30, FORMAT)
+    assert not await panes.resize_window(tmux, pane, 100, 30, SCREEN_STATE_FORMAT)
     assert not await panes.kill_session(tmux, pane)
     assert await panes.capture_pane(tmux, pane) is None
     assert not await panes.pipe_again(tmux, pane, ["true"], 2)
@@ -140,7 +140,7 @@ async def test_pane_that_is_gone(tmux: Tmux) -> None:
 
 async def test_size_is_ours_alone(tmux: Tmux) -> None:
     launched = await launch_pane(tmux, ["cat"])
-    looks = await panes.resize_window(tmux, launched.pane, 133, 50, FORMAT)
+    looks = await panes.resize_window(tmux, launched.pane, 133, 50, SCREEN_STATE_FORMAT)
     assert looks
     assert [(len(look) > int(look[0].split()[1]), look[0].split()[:2]) for look in looks] == [
         (True, ["80", "24"]),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tmuxmcp.drawing.markup import under_cursor
-from tmuxmcp.drawing.palette import TRANSPARENT, Palette, palette_of
+from tmuxmcp.drawing.palette import TRANSPARENT_INDEX, Palette, palette_of
 from tmuxmcp.drawing.picture import PICTURE_MARGIN, Painter
 from tmuxmcp.drawing.reel import Reel, Shot
 from tmuxmcp.terminal.frames import FrameProgress
@@ -61,7 +61,9 @@ def _frame(brush: _Brush, before: Shot | None, shot: Shot) -> Iterator[bytes]:
 def _encoded(image: Any, place: tuple[int, int], duration_ms: int) -> bytes:
     from PIL import GifImagePlugin
 
-    return b"".join(GifImagePlugin.getdata(image, place, duration=duration_ms, transparency=TRANSPARENT, disposal=1))
+    return b"".join(
+        GifImagePlugin.getdata(image, place, duration=duration_ms, transparency=TRANSPARENT_INDEX, disposal=1)
+    )
 
 
 class _Brush:
@@ -84,7 +86,7 @@ class _Brush:
 
     def nothing(self) -> tuple[Any, tuple[int, int]]:
         """A frame that changes nothing."""
-        return self._new((1, 1), TRANSPARENT), (0, 0)
+        return self._new((1, 1), TRANSPARENT_INDEX), (0, 0)
 
     def changed(self, before: Shot, shot: Shot) -> tuple[Any, tuple[int, int]]:
         """The smallest rectangle with all that differs between two shots, and its place."""
@@ -94,7 +96,7 @@ class _Brush:
         top, bottom = min(spans), max(spans) + 1
         left, right = min(start for start, _ in spans.values()), max(end for _, end in spans.values())
         width, height = self._painter.cell
-        image = self._new(((right - left) * width, (bottom - top) * height), TRANSPARENT)
+        image = self._new(((right - left) * width, (bottom - top) * height), TRANSPARENT_INDEX)
         self._put(image, shot, spans, (-left * width, -top * height))
         return image, self._painter.place(top, left)
 

@@ -7,15 +7,15 @@ from html import escape
 from itertools import groupby
 from typing import NamedTuple
 
-from tmuxmcp.drawing.theme import DARK, DrawnStyle, Rgb, Theme, drawable, look
+from tmuxmcp.drawing.theme import DARK_THEME, DrawnStyle, Rgb, Theme, drawable, look
 from tmuxmcp.terminal.snapshot import Cell, Cells, Cursor, Snapshot, Style, StyleRun, runs
 
 CELL_WIDTH, CELL_HEIGHT, SVG_FONT_SIZE, BASELINE, SVG_MARGIN = 9, 18, 15, 14, 10
 """Of an SVG, in its own units; whole numbers, so that no seams show between cells."""
 
-FONTS = "'DejaVu Sans Mono', 'JetBrains Mono', Menlo, Consolas, 'Liberation Mono', 'Noto Sans Mono', monospace"
+FONT_FAMILIES = "'DejaVu Sans Mono', 'JetBrains Mono', Menlo, Consolas, 'Liberation Mono', 'Noto Sans Mono', monospace"
 
-DASHES = {"dotted": "1.5 1.5", "dashed": "4 2", "curly": "3 1"}
+UNDERLINE_DASHES = {"dotted": "1.5 1.5", "dashed": "4 2", "curly": "3 1"}
 
 
 def svg_size(snapshot: Snapshot) -> tuple[int, int]:
@@ -49,7 +49,7 @@ def under_cursor(row: Cells, cursor: Cursor) -> tuple[int, Cells]:
 # ---- SVG ---------------------------------------------------------------------------------------
 
 
-def svg(snapshot: Snapshot, theme: Theme = DARK) -> str:
+def svg(snapshot: Snapshot, theme: Theme = DARK_THEME) -> str:
     """Draw the screen as SVG: each word stands at the place of its cells, whatever font there is."""
     parts = [svg_head(*svg_size(snapshot), snapshot.title, theme)]
     for number, row in enumerate(with_cursor(snapshot)):
@@ -61,7 +61,8 @@ def svg_head(width: int, height: int, title: str, theme: Theme) -> str:
     """What an SVG begins with: its size, its title and its ground."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-        f' role="img" font-family="{FONTS}" font-size="{SVG_FONT_SIZE}" direction="ltr" unicode-bidi="bidi-override">\n'
+        f' role="img" font-family="{FONT_FAMILIES}" font-size="{SVG_FONT_SIZE}" direction="ltr"'
+        f' unicode-bidi="bidi-override">\n'
         f"<title>{escape(drawable(title) or 'Terminal')}</title>\n"
         f'<rect width="{width}" height="{height}" rx="6" fill="{_hex(theme.bg)}"/>'
     )
@@ -136,7 +137,7 @@ def _lines(style: Style, seen: DrawnStyle) -> Iterator[tuple[float, Rgb, str]]:
     if style.strike:
         yield 9.5, seen.ink, ""
     if style.underline:
-        yield 15.5, seen.line, DASHES.get(style.underline, "")
+        yield 15.5, seen.line, UNDERLINE_DASHES.get(style.underline, "")
     if style.underline == "double":
         yield 17.5, seen.line, ""
 
@@ -155,10 +156,10 @@ SVG_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 CSS_UNDERLINES = {"single": "solid", "double": "double", "curly": "wavy", "dotted": "dotted", "dashed": "dashed"}
 
 
-def html(snapshot: Snapshot, theme: Theme = DARK) -> str:
+def html(snapshot: Snapshot, theme: Theme = DARK_THEME) -> str:
     """Draw the screen as a page of its own."""
     base = (
-        f"margin:0;padding:10px;background:{_hex(theme.bg)};color:{_hex(theme.fg)};font:14px/18px {FONTS};"
+        f"margin:0;padding:10px;background:{_hex(theme.bg)};color:{_hex(theme.fg)};font:14px/18px {FONT_FAMILIES};"
         "white-space:pre;direction:ltr;unicode-bidi:bidi-override"
     )
     lines = ["".join([_html_run(run, theme) for run in runs(row)]) for row in with_cursor(snapshot)]

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from tmuxmcp.drawing.markup import CELL_HEIGHT, CELL_WIDTH, SVG_MARGIN, svg_ground, svg_head, svg_row, under_cursor
 from tmuxmcp.drawing.reel import NO_ROW, Reel, Shot
-from tmuxmcp.drawing.theme import DARK, Theme
+from tmuxmcp.drawing.theme import DARK_THEME, Theme
 from tmuxmcp.terminal.snapshot import Cells
 
 CellChange = tuple[int, str]
@@ -21,7 +21,7 @@ NO_DRAWING = "n"
 """Id of what draws nothing."""
 
 
-def moving_svg(reel: Reel, theme: Theme = DARK) -> Iterator[str]:
+def moving_svg(reel: Reel, theme: Theme = DARK_THEME) -> Iterator[str]:
     """Write a reel as SVG that plays for ever; where SVG does not move, its last frame is seen."""
     width, height = reel.cols * CELL_WIDTH + 2 * SVG_MARGIN, reel.lines * CELL_HEIGHT + 2 * SVG_MARGIN
     yield svg_head(width, height, reel.title, theme) + f'\n<defs>\n<g id="{NO_DRAWING}"/>\n'

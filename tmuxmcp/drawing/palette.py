@@ -10,10 +10,10 @@ from tmuxmcp.drawing.reel import Reel
 from tmuxmcp.drawing.theme import DrawnStyle, Rgb, Theme, look
 from tmuxmcp.terminal.snapshot import Style, runs
 
-TRANSPARENT = 255
+TRANSPARENT_INDEX = 255
 """The index of what stays as it was; the other 255 are colours."""
 
-BETWEEN = 4
+SMOOTHING_COLOURS = 4
 """Colours between ink and ground, as smooth letters have them, where there is room."""
 
 COARSE_BITS = 3
@@ -24,7 +24,7 @@ class Palette:
     """A table of colours."""
 
     def __init__(self, colours: Iterable[Rgb]) -> None:
-        self.colours = [*dict.fromkeys(colours)][:TRANSPARENT]
+        self.colours = [*dict.fromkeys(colours)][:TRANSPARENT_INDEX]
         self._index = {colour: index for index, colour in enumerate(self.colours)}
         self._near: dict[Rgb, int] = {}
 
@@ -57,7 +57,7 @@ def palette_of(reel: Reel, theme: Theme) -> Palette:
     """The colours that a reel needs most: first what fills areas, then what is between it and the ink on it."""
     weights = _weights(reel, theme)
     solid = [theme.bg, theme.fg, *(colour for seen in weights for colour in (seen.ground, seen.ink, seen.line))]
-    if len(set(solid)) > TRANSPARENT:
+    if len(set(solid)) > TRANSPARENT_INDEX:
         return Palette(_fewer(solid))
     return Palette([*solid, *_between(weights)])
 
@@ -76,9 +76,9 @@ def _weights(reel: Reel, theme: Theme) -> list[DrawnStyle]:
 
 
 def _between(looks: list[DrawnStyle]) -> Iterator[Rgb]:
-    for seen in islice(looks, TRANSPARENT):
-        for step in range(1, BETWEEN + 1):
-            share = step / (BETWEEN + 1)
+    for seen in islice(looks, TRANSPARENT_INDEX):
+        for step in range(1, SMOOTHING_COLOURS + 1):
+            share = step / (SMOOTHING_COLOURS + 1)
             red, green, blue = (round(b + (a - b) * share) for a, b in zip(seen.ink, seen.ground, strict=True))
             yield red, green, blue
 
@@ -89,5 +89,5 @@ def _fewer(colours: list[Rgb]) -> list[Rgb]:
 
     image = Image.new("RGB", (len(colours), 1))
     image.putdata(colours)
-    values = image.quantize(TRANSPARENT, dither=Image.Dither.NONE).getpalette() or []
+    values = image.quantize(TRANSPARENT_INDEX, dither=Image.Dither.NONE).getpalette() or []
     return [(values[at], values[at + 1], values[at + 2]) for at in range(0, len(values) - 2, 3)]

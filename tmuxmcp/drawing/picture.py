@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from tmuxmcp.drawing.markup import with_cursor, words
-from tmuxmcp.drawing.theme import DARK, Rgb, Theme, look
+from tmuxmcp.drawing.theme import DARK_THEME, Rgb, Theme, look
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.snapshot import Snapshot, Style, StyleRun, runs
 
@@ -92,7 +92,7 @@ class _Face:
 class Painter:
     """Draws screens of any size with some fonts at one size; keep it for the next one."""
 
-    def __init__(self, fonts: Fonts, theme: Theme = DARK, size: int = FONT_SIZE) -> None:
+    def __init__(self, fonts: Fonts, theme: Theme = DARK_THEME, size: int = FONT_SIZE) -> None:
         self.fonts = fonts
         self.theme = theme
         self.size = size

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from tmuxmcp.drawing.markup import FONTS, SVG_POLICY, css
-from tmuxmcp.drawing.theme import DARK, Theme, drawable, look
+from tmuxmcp.drawing.markup import FONT_FAMILIES, SVG_POLICY, css
+from tmuxmcp.drawing.theme import DARK_THEME, Theme, drawable, look
 from tmuxmcp.terminal.film import Film
 from tmuxmcp.terminal.logtext import film_text
 from tmuxmcp.terminal.sgr import SGR, restyled
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE
 
 
-def as_html(film: Film, theme: Theme = DARK) -> Iterator[bytes]:
+def as_html(film: Film, theme: Theme = DARK_THEME) -> Iterator[bytes]:
     """Give the page, a piece at a time."""
     yield _head(film.title, theme).encode("utf-8", "replace")
     for piece in film_text(film, colours=True):
@@ -24,7 +24,7 @@ def as_html(film: Film, theme: Theme = DARK) -> Iterator[bytes]:
 def _head(title: str, theme: Theme) -> str:
     base = (
         f"margin:0;padding:10px;min-height:100vh;box-sizing:border-box;background:{_hex(theme.bg)};"
-        f"color:{_hex(theme.fg)};font:14px/18px {FONTS};white-space:pre-wrap;overflow-wrap:anywhere;"
+        f"color:{_hex(theme.fg)};font:14px/18px {FONT_FAMILIES};white-space:pre-wrap;overflow-wrap:anywhere;"
         "direction:ltr;unicode-bidi:bidi-override"
     )
     return (
@@ -35,7 +35,7 @@ def _head(title: str, theme: Theme) -> str:
     )
 
 
-def coloured(text: str, theme: Theme = DARK) -> str:
+def coloured(text: str, theme: Theme = DARK_THEME) -> str:
     """Text with SGR sequences as HTML; it begins in the terminal's own style."""
     made, style = [], PLAIN_STYLE
     parts = SGR.split(text)

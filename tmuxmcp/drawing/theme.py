@@ -44,7 +44,7 @@ class Theme:
         return colour
 
 
-DARK = Theme()
+DARK_THEME = Theme()
 
 
 def _level(step: int) -> int:

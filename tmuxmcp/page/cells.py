@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from tmuxmcp.drawing.theme import DARK, Rgb, drawable, look
+from tmuxmcp.drawing.theme import DARK_THEME, Rgb, drawable, look
 from tmuxmcp.terminal.capture import clip
-from tmuxmcp.terminal.links import INTRODUCER, pieces
+from tmuxmcp.terminal.links import LINK_INTRODUCER, pieces
 from tmuxmcp.terminal.snapshot import BLANK, Cells, Snapshot, Style, StyleRun, runs
 
 KEPT_ROWS = 4096
@@ -59,7 +59,7 @@ def _encoded(line: str, cols: int, links: tuple[Link, ...] = ()) -> str:
 
 def _links(line: str, cols: int) -> tuple[Link, ...]:
     """The addresses behind a row as `capture-pane` printed it."""
-    if INTRODUCER not in line:
+    if LINK_INTRODUCER not in line:
         return ()
     from tmuxmcp.terminal.screen import Screen
     from tmuxmcp.terminal.stream import Stream
@@ -119,11 +119,11 @@ def _of_run(run: StyleRun) -> Iterator[Span]:
 
 @lru_cache(maxsize=4096)
 def _style(style: Style) -> Span:
-    seen = look(style, DARK)
+    seen = look(style, DARK_THEME)
     found: Span = {}
-    if seen.ink != DARK.fg:
+    if seen.ink != DARK_THEME.fg:
         found["f"] = _hex(seen.ink)
-    if seen.ground != DARK.bg:
+    if seen.ground != DARK_THEME.bg:
         found["b"] = _hex(seen.ground)
     marks = {"b": style.bold, "i": style.italic, "s": style.strike, "o": style.overline, "k": style.blink}
     if attributes := "".join([letter for letter, has in marks.items() if has]):

@@ -25,7 +25,7 @@ from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.echo import ECHO_LIMIT, behind_echo
-from tmuxmcp.terminal.marks import UNNAMED, Finished, ShellState, ShellTrack
+from tmuxmcp.terminal.marks import UNNAMED_COMMAND, Finished, ShellState, ShellTrack
 from tmuxmcp.terminal.plain import plain
 
 RESTS_S = 0.03
@@ -367,7 +367,7 @@ def unfinished(session: Session, scan: Scan, job: Job, outcome: Outcome) -> Ran:
     number = None
     ours = track.job == job.name
     if track.state is ShellState.RUNNING and (ours or track.number >= job.next_number):
-        if track.job not in (job.name, UNNAMED):
+        if track.job not in (job.name, UNNAMED_COMMAND):
             note = (
                 "Something else than this command runs: somebody typed it at the same moment. This one may run "
                 f"after it, or be read by it as input. {LOOK_BEFORE_AGAIN}"

@@ -12,7 +12,7 @@ import anyio
 from tmuxmcp.record.checkpoints import Checkpoints, RecordKind, pack
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.looked import FORMAT, looked
+from tmuxmcp.terminal.looked import SCREEN_STATE_FORMAT, looked
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import Pane
 
@@ -31,7 +31,7 @@ async def resize(session: Session, pane: Pane, cols: int, rows: int) -> bool:
     if unnoticed := session.resized_unnoticed:
         session.events.append(unnoticed)
     before, size = await _at_rest(session, pane)
-    looks = await panes.resize_window(session.tmux, pane, cols, rows, FORMAT)
+    looks = await panes.resize_window(session.tmux, pane, cols, rows, SCREEN_STATE_FORMAT)
     if looks is None:
         return False
     if before is None or looks[0] != before:
@@ -47,7 +47,7 @@ async def _at_rest(session: Session, pane: Pane) -> tuple[list[str] | None, int]
     for pause_s in PAUSES_S:
         await anyio.sleep(pause_s)
         size = session.log.size()
-        shown = await panes.capture_both_screens(session.tmux, pane, FORMAT)
+        shown = await panes.capture_both_screens(session.tmux, pane, SCREEN_STATE_FORMAT)
         if shown is None:
             return None, size
         if await all_logged(session, size):

@@ -6,7 +6,7 @@ import anyio
 
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.looked import FORMAT, looked
+from tmuxmcp.terminal.looked import SCREEN_STATE_FORMAT, looked
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.tmux import panes
 
@@ -38,7 +38,7 @@ async def _told_by_tmux(session: Session) -> Snapshot | None:
 
     assert session.pane
     size = session.log.size()
-    printed = await panes.capture_both_screens(session.tmux, session.pane, FORMAT)
+    printed = await panes.capture_both_screens(session.tmux, session.pane, SCREEN_STATE_FORMAT)
     if not printed or not await all_logged(session, size):
         return None
     begin, told = max(session.log.head(), size - TAIL_BYTES), looked(printed)

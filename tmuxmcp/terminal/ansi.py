@@ -79,7 +79,7 @@ class _StyledCleaner(Cleaner):
         self._indent = 0
 
 
-_RESTYLING = re.compile(
+_RESTYLING_SEQUENCE = re.compile(
     rb"""\x1b(?:
         \[(?P<params>[0-9;:]*)m
       | (?P<string>P[^\x1b]*+(?:\x1b[^\\][^\x1b]*+)*+(?:\x1b\\|\x1b?\Z))   # within it, nothing counts
@@ -98,7 +98,7 @@ def style_behind(data: bytes, style: Style = PLAIN_STYLE, *, inside: bool = Fals
         inside: a full-screen program was drawing before them; what it draws changes no style of the main screen.
     """
     saved, under = PLAIN_STYLE, style
-    for found in _RESTYLING.finditer(data):
+    for found in _RESTYLING_SEQUENCE.finditer(data):
         kind = found.lastgroup
         if kind == "params":
             style = restyled(style, found["params"].decode())

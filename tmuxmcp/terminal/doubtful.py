@@ -15,11 +15,11 @@ from tmuxmcp.terminal.screen import Screen
 
 D = Doubt
 
-_PLACE = frozenset({D.GRID, D.CURSOR})
-_SAVED = frozenset({D.CURSOR, D.PEN, D.ORIGIN, D.G0, D.G1, D.SHIFT})
-_BY_RESET = frozenset({*_SAVED, D.GRID, D.VISIBLE, D.LAST, D.INSERT, D.WRAP, D.MARGINS, D.TABS, D.MODES})
+_POSITION_DOUBTS = frozenset({D.GRID, D.CURSOR})
+_SAVED_CURSOR_DOUBTS = frozenset({D.CURSOR, D.PEN, D.ORIGIN, D.G0, D.G1, D.SHIFT})
+_BY_RESET = frozenset({*_SAVED_CURSOR_DOUBTS, D.GRID, D.VISIBLE, D.LAST, D.INSERT, D.WRAP, D.MARGINS, D.TABS, D.MODES})
 
-_DRAWN = re.compile("[`-~+,.0-]")
+_LINE_DRAWING = re.compile("[`-~+,.0-]")
 """What may be a line."""
 
 
@@ -55,10 +55,10 @@ class Doubtful(Screen):
         super().set_link("" if D.PARSER in self.doubts else address)
 
     def draw(self, data: str) -> None:
-        self._needs({D.CURSOR, D.PEN, D.INSERT}, _PLACE)
+        self._needs({D.CURSOR, D.PEN, D.INSERT}, _POSITION_DOUBTS)
         if self.cursor.x + len(data) * (1 if data.isascii() else 2) >= self.columns:
-            self._needs({D.WRAP, D.MARGINS}, _PLACE)
-        if _DRAWN.search(data) and self._charset_in_doubt():
+            self._needs({D.WRAP, D.MARGINS}, _POSITION_DOUBTS)
+        if _LINE_DRAWING.search(data) and self._charset_in_doubt():
             self.doubts.add(D.GRID)
         super().draw(data)
         self.doubts.discard(D.LAST)
@@ -70,7 +70,7 @@ class Doubtful(Screen):
         return (D.G0, D.G1)[self.shifted] in doubts
 
     def repeat(self, count: int | None = None) -> None:
-        self._needs({D.LAST}, _PLACE)
+        self._needs({D.LAST}, _POSITION_DOUBTS)
         super().repeat(count)
 
     def sgr(self, params: str) -> None:
@@ -85,11 +85,11 @@ class Doubtful(Screen):
     # Moving and scrolling
 
     def index(self) -> None:
-        self._scrolls(_PLACE)
+        self._scrolls(_POSITION_DOUBTS)
         super().index()
 
     def reverse_index(self) -> None:
-        self._scrolls(_PLACE)
+        self._scrolls(_POSITION_DOUBTS)
         super().reverse_index()
 
     def scroll_up(self, count: int | None = None) -> None:
@@ -211,12 +211,12 @@ class Doubtful(Screen):
     def save_cursor(self) -> None:
         super().save_cursor()
         self.doubts.discard(D.SAVED)
-        self._needs(_SAVED, {D.SAVED})
+        self._needs(_SAVED_CURSOR_DOUBTS, {D.SAVED})
 
     def restore_cursor(self) -> None:
         saved_in_doubt = D.SAVED in self.doubts
         super().restore_cursor()
-        self.doubts = self.doubts | _SAVED if saved_in_doubt else self.doubts - _SAVED
+        self.doubts = self.doubts | _SAVED_CURSOR_DOUBTS if saved_in_doubt else self.doubts - _SAVED_CURSOR_DOUBTS
 
     def _switch(self, mode: int, private: bool, on: bool) -> None:
         known = {7: D.WRAP, 6: D.ORIGIN, 25: D.VISIBLE}.get(mode) if private else {4: D.INSERT}.get(mode)

@@ -12,7 +12,7 @@ ECHO_LIMIT = 64 * 1024
 TOLD_BY_BEGINNING = 2000
 """Characters: of a longer command, an equal beginning will do."""
 
-ENDING = 12
+COMPARED_END_CHARS = 12
 """Characters at a command's end by which it is told where a terminal shows no more of it."""
 
 
@@ -44,7 +44,7 @@ def compared(typed: str, shown: str, ending: str) -> Echo:
     if begins in seen:
         return Echo.OURS if last.endswith(wanted[-200:]) else Echo.WITHIN
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(wanted[::-1], last[::-1], strict=False)))
-    if same >= ENDING and "<" in last[-same - 1 : len(last) - same + 1]:
+    if same >= COMPARED_END_CHARS and "<" in last[-same - 1 : len(last) - same + 1]:
         return Echo.OURS
     return Echo.OTHER if shown.strip() else Echo.BLANK
 
@@ -54,7 +54,7 @@ def _comparable(text: str) -> str:
     return "".join(char for char in text if "!" <= char <= "~").replace("^J", "")
 
 
-_FAREWELL = re.compile(rb"\x1b\[\?2004l\r(?:\x1b\[[0-9]*B)?(?:\r+\n)?")
+_PASTE_MODE_OFF = re.compile(rb"\x1b\[\?2004l\r(?:\x1b\[[0-9]*B)?(?:\r+\n)?")
 """bash goes to the next line before it, zsh after."""
 
 
@@ -63,5 +63,5 @@ def behind_echo(data: bytes) -> int:
 
     There it ends bracketed paste, if it had begun it; else the line's end tells.
     """
-    farewell = list(_FAREWELL.finditer(data))
+    farewell = list(_PASTE_MODE_OFF.finditer(data))
     return farewell[-1].end() if farewell else data.find(b"\n") + 1

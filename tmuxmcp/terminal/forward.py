@@ -11,7 +11,7 @@ from tmuxmcp.terminal.lineedit import LineEditor, decode
 
 # Where tmux lets a sequence end; an unfinished one at the end of the piece goes too. What moves or erases within
 # its line is kept for the editor.
-SEQUENCE = re.compile(
+IGNORED_SEQUENCE = re.compile(
     rb"""\x1b(?:
         \[[0-9;:]*m
       | \[(?!0*J|[0-9;:]*[@CDGKPXZ`b])[0-?]*[ -/]*[@-~]?
@@ -23,14 +23,14 @@ SEQUENCE = re.compile(
     re.VERBOSE,
 )
 DROPPED_BYTES = bytes(code for code in range(0x20) if code not in b"\b\t\n\r\x1b") + b"\x7f"
-EDITED = re.compile(rb"[\r\x08\x1b]")
+EDITING_BYTE = re.compile(rb"[\r\x08\x1b]")
 _ERASE_RIGHT = re.compile(rb"\x1b\[0*[JK]")
 
 
 def forward(data: bytes, cols: int) -> str:
     """Give the text of bytes without vertical moves, in a pane of so many columns."""
     if b"\x1b" in data:
-        data = SEQUENCE.sub(b"", data)
+        data = IGNORED_SEQUENCE.sub(b"", data)
     if data.count(b"\r") == data.count(b"\r\n"):
         data = data.translate(None, DROPPED_BYTES + b"\r")  # four times as fast as replacing each line end
     else:
@@ -44,7 +44,7 @@ def forward(data: bytes, cols: int) -> str:
 def _with_edited_lines(data: bytes, cols: int) -> str:
     pieces: list[str] = []
     pos = 0
-    while hit := EDITED.search(data, pos):
+    while hit := EDITING_BYTE.search(data, pos):
         start = data.rfind(b"\n", pos, hit.start()) + 1 or pos
         end = data.find(b"\n", hit.end())
         end = len(data) if end < 0 else end
@@ -63,7 +63,7 @@ def without_idle_erasing(data: bytes) -> bytes:
 
 def _edited_line(line: bytes, cols: int) -> str:
     line = without_idle_erasing(line.strip(b"\r"))
-    if not EDITED.search(line):
+    if not EDITING_BYTE.search(line):
         return decode(line)
     text = _overlaid(line, cols)
     if text is None:
@@ -89,5 +89,5 @@ def _overlaid(line: bytes, cols: int) -> str | None:
 def column_behind(line: bytes, cols: int) -> int:
     """The cursor's column behind a begun line; `cols` when the row is full."""
     editor = LineEditor(max(cols, 1))
-    editor.feed(SEQUENCE.sub(b"", line).translate(None, DROPPED_BYTES))
+    editor.feed(IGNORED_SEQUENCE.sub(b"", line).translate(None, DROPPED_BYTES))
     return editor.col

@@ -13,7 +13,7 @@ from tmuxmcp.terminal.sgr import restyled
 from tmuxmcp.terminal.snapshot import BLANK, Cell, Style
 
 _MAX_PENS, _MAX_CELLS, _MAX_CHANGES, _MAX_PARAMS = 64, 512, 64, 64
-_TEXT = itemgetter(0)
+_TEXT_OF = itemgetter(0)
 
 
 class Pen(dict[str, Cell]):
@@ -75,11 +75,11 @@ class Row(list[Cell]):
     def text(self) -> str:
         """Give the text, without the blanks after it unless it goes on in the next row."""
         if self.wrapped:
-            return "".join(map(_TEXT, self[: self.wrapped]))
-        return "".join(map(_TEXT, self)).rstrip(" ")
+            return "".join(map(_TEXT_OF, self[: self.wrapped]))
+        return "".join(map(_TEXT_OF, self)).rstrip(" ")
 
     def is_blank(self) -> bool:
-        return not "".join(map(_TEXT, self)).strip(" ")
+        return not "".join(map(_TEXT_OF, self)).strip(" ")
 
     def split_wide(self, col: int) -> None:
         """Blank both halves of a wide character that an edit at this column cuts in two; no colour of it stays."""

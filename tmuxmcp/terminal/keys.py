@@ -41,22 +41,24 @@ MAX_SPEC = 64
 _FUNCTION = [f"F{n}" for n in range(1, 13)]
 _KEYPAD = [f"KP{char}" for char in "0123456789/*-+."]  # not KPEnter: tmux sends LF for it
 _CHARACTERS = [char for char in map(chr, range(0x21, 0x7F)) if char != ";"]
-_CONTROLS = [*string.ascii_lowercase, *"\\]^_?"]
+_CONTROL_CHARACTERS = [*string.ascii_lowercase, *"\\]^_?"]
 
-_TAKES: list[tuple[list[str], list[str]]] = [
+_KEYS_WITH_MODIFIERS: list[tuple[list[str], list[str]]] = [
     (["", "C-", "M-", "S-", "C-M-", "C-S-", "M-S-", "C-M-S-"], ["Up", "Down", "Left", "Right", *_FUNCTION]),
     (["", "C-", "M-", "S-", "C-M-", "C-S-", "M-S-", "C-M-S-"], ["Home", "End", "PPage", "NPage", "IC", "DC"]),
     (["", "C-", "M-", "C-M-"], ["Space"]),
     (["", "M-"], ["Enter", "Escape", "Tab", "BTab", "BSpace", *_KEYPAD]),
     (["", "M-"], _CHARACTERS),
-    (["C-", "C-M-"], _CONTROLS),
+    (["C-", "C-M-"], _CONTROL_CHARACTERS),
 ]
 
-KEY_NAMES = frozenset(prefix + key for prefixes, keys in _TAKES for prefix, key in product(prefixes, keys)) | {"0x3b"}
+KEY_NAMES = frozenset(
+    prefix + key for prefixes, keys in _KEYS_WITH_MODIFIERS for prefix, key in product(prefixes, keys)
+) | {"0x3b"}
 """Every name that `parse_key` returns, but for single printable characters beyond ASCII."""
 
 # Combinations that have a name of their own, or share their byte with another one that tmux always knows.
-_SAME = {
+_TMUX_SYNONYMS = {
     **{"S-Tab": "BTab", "M-S-Tab": "M-BTab", "S-BTab": "BTab", "M-S-BTab": "M-BTab", ";": "0x3b"},
     **{"C-@": "C-Space", "C-2": "C-Space", "C-6": "C-^", "C--": "C-_", "C-/": "C-_", "C-[": "Escape"},
     **{"C-M-@": "C-M-Space", "C-M-2": "C-M-Space", "C-M-6": "C-M-^", "C-M--": "C-M-_", "C-M-/": "C-M-_"},
@@ -68,7 +70,7 @@ _MODIFIERS = {
     **dict.fromkeys(["m", "a", "alt", "meta", "option", "opt"], "M"),
     **dict.fromkeys(["s", "shift"], "S"),
 }
-_WORDS = "|".join(word for word in _MODIFIERS if len(word) > 1)
+_MODIFIER_WORDS = "|".join(word for word in _MODIFIERS if len(word) > 1)
 
 _SPELLINGS = {
     "Up": "up arrow_up arrowup up_arrow uparrow",
@@ -103,24 +105,24 @@ def _named_keys() -> Iterator[tuple[str, str]]:
         yield from ((head + tail, key) for head, tail in product(["kp", "kp_", "numpad", "numpad_"], tails))
 
 
-_NAMED = dict(_named_keys())
+_KEY_BY_SPELLING = dict(_named_keys())
 
 # Known to keyboards, not to tmux or not to terminals: the whole of why, and what to do instead.
-_REFUSED: list[tuple[re.Pattern[str], str, str]] = [
+_REFUSED_SPELLINGS: list[tuple[re.Pattern[str], str, str]] = [
     (re.compile(pattern, re.I | re.A), why, hint)
     for pattern, why, hint in [
         (r"(kp|numpad)_?enter", "tmux sends a line feed for the keypad's Enter", "Use `Enter`."),
         (r"f(1[3-9]|2[0-4])", "tmux has F1 to F12 only", "To terminfo F13 is `S-F1`, F14 `S-F2` and so on."),
         (r"((cmd|command|super|win|windows|hyper)[-+_ ]|d-).+", "a terminal has no such modifier", "Use C-, M- or S-."),
-        (rf"({_WORDS})[-+_]?|[cmas]-", "a modifier alone is no key", "Add the key, as in `C-c`."),
+        (rf"({_MODIFIER_WORDS})[-+_]?|[cmas]-", "a modifier alone is no key", "Add the key, as in `C-c`."),
         (r"(caps|num|scroll)_?lock|print_?screen|pause|menu", "a terminal sends nothing for it", ""),
     ]
 ]
 
-_REPEATED = re.compile(r"(.+?)\s*\*\s*([0-9]+)", re.S)
-_WRAPPED = re.compile(r"<(.+)>|\[(.+)\]", re.S)
+_REPEATED_KEY = re.compile(r"(.+?)\s*\*\s*([0-9]+)", re.S)
+_BRACKETED_KEY = re.compile(r"<(.+)>|\[(.+)\]", re.S)
 # re.A: else `ſ` (long s) and the Kelvin sign would match as s and k. The look-ahead keeps `C--` and `ctrl++` whole.
-_MODIFIER = re.compile(rf"(?:(\^)|([cmas])-|({_WORDS})[-+_ ])(?=.)", re.I | re.A | re.S)
+_MODIFIER = re.compile(rf"(?:(\^)|([cmas])-|({_MODIFIER_WORDS})[-+_ ])(?=.)", re.I | re.A | re.S)
 
 
 def parse_keys(keys: Iterable[str]) -> list[str]:
@@ -162,7 +164,7 @@ def _parse(spec: str, modifiers: set[str]) -> tuple[list[str], int]:
     if not spec:
         raise _invalid(spec, "it is empty", "Name a key, as in `Enter`.")
     body, count = spec, 1
-    if repeated := _REPEATED.fullmatch(spec):
+    if repeated := _REPEATED_KEY.fullmatch(spec):
         body, count = repeated[1], int(repeated[2])
     if not 1 <= count <= MAX_REPEAT:
         raise InvalidKey(f"{spec!r} repeats {count} times.", f"Repeat 1 to {MAX_REPEAT} times.", limit=MAX_REPEAT)
@@ -176,7 +178,7 @@ ALIKE_KEY = 0.7
 def _resolve(spec: str, modifiers: set[str]) -> tuple[set[str], str]:
     """Peel brackets and modifiers off, in whatever order they stand, down to the key."""
     while len(spec) > 1:
-        if wrapped := _WRAPPED.fullmatch(spec):
+        if wrapped := _BRACKETED_KEY.fullmatch(spec):
             spec = wrapped[1] or wrapped[2]
         elif modifier := _MODIFIER.match(spec):
             modifiers = modifiers | {_MODIFIERS[modifier[modifier.lastindex or 0].lower()]}
@@ -188,14 +190,14 @@ def _resolve(spec: str, modifiers: set[str]) -> tuple[set[str], str]:
 
 def _named(spec: str) -> str:
     lowered = spec.lower()
-    key = _NAMED.get(lowered) or _NAMED.get(lowered.replace("-", "_").replace(" ", "_"))
+    key = _KEY_BY_SPELLING.get(lowered) or _KEY_BY_SPELLING.get(lowered.replace("-", "_").replace(" ", "_"))
     if key is not None:
         return key
-    for pattern, why, hint in _REFUSED:
+    for pattern, why, hint in _REFUSED_SPELLINGS:
         if pattern.fullmatch(spec):
             raise _invalid(spec, why, hint)
-    near = get_close_matches(lowered, _NAMED, n=1, cutoff=ALIKE_KEY)
-    meant = f"Did you mean `{_NAMED[near[0]]}`? " if near else ""
+    near = get_close_matches(lowered, _KEY_BY_SPELLING, n=1, cutoff=ALIKE_KEY)
+    meant = f"Did you mean `{_KEY_BY_SPELLING[near[0]]}`? " if near else ""
     raise _invalid(spec, "no key has this name", meant + "One key an element, as in `C-c`; send text as `text`.")
 
 
@@ -216,12 +218,12 @@ def _names(spec: str, modifiers: set[str], key: str) -> list[str]:
     elif "S" in modifiers and len(key) == 1 and key.isalpha():
         modifiers, key = modifiers - {"S"}, _capital(spec, key)
     prefix = "".join(f"{letter}-" for letter in "CMS" if letter in modifiers)
-    name = _SAME.get(prefix + key, prefix + key)
+    name = _TMUX_SYNONYMS.get(prefix + key, prefix + key)
     if name in KEY_NAMES:
         return [name]
     if len(key) == 1 and prefix == "M-":
         # `M-;` ends in `;`; `M-é` some builds of tmux type as text. ESC and the character are the same bytes.
-        return ["Escape", _SAME.get(key, key)]
+        return ["Escape", _TMUX_SYNONYMS.get(key, key)]
     if len(key) == 1 and not prefix:
         return [key]
     raise _cannot_send(spec, modifiers, key, name)
@@ -237,7 +239,7 @@ def _capital(spec: str, letter: str) -> str:
 def _cannot_send(spec: str, modifiers: set[str], key: str, name: str) -> InvalidKey:
     """Say why tmux cannot send a key that exists, and which combinations of it there are."""
     if len(key) > 1:
-        can = [prefix + key for prefixes, keys in _TAKES if key in keys for prefix in prefixes]
+        can = [prefix + key for prefixes, keys in _KEYS_WITH_MODIFIERS if key in keys for prefix in prefixes]
         return _invalid(spec, f"a terminal has no bytes for `{name}`", f"There are: {', '.join(can)}.")
     if "C" not in modifiers:
         return _invalid(spec, f"what Shift makes of {key!r} depends on the keyboard", "Send the character itself.")

@@ -41,7 +41,7 @@ class LineEditor:
         return "".join(cells)
 
     def feed(self, line: bytes) -> None:
-        """Take bytes that hold no newline, and no other sequences than those that `_EDITS` names."""
+        """Take bytes that hold no newline, and no other sequences than those that `_EDIT_HANDLERS` names."""
         for token in _EDIT.finditer(line):
             if token["text"]:
                 self._put(decode(token["text"]))
@@ -49,7 +49,7 @@ class LineEditor:
                 self._control(token["control"])
             else:
                 count = int(token["count"][:6] or b"0")
-                _EDITS[token["final"]](self, count)
+                _EDIT_HANDLERS[token["final"]](self, count)
 
     def _control(self, control: bytes) -> None:
         if control == b"\r":
@@ -174,7 +174,7 @@ class LineEditor:
             self._put(self._row[col] * min(max(count, 1), self._cols - self._col))
 
 
-_EDITS = {
+_EDIT_HANDLERS = {
     b"@": LineEditor._insert_chars,
     b"C": LineEditor._forward,
     b"D": LineEditor._back,

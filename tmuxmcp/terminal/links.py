@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-INTRODUCER = "\x1b]8;"
-_SETS = re.compile(r"\x1b\]8;[^;\x07\x1b]*;([^\x07\x1b]*)(?:\x07|\x1b\\)")
-_COMMAND = re.compile(r"0*8;[^;]*;(.*)\Z", re.DOTALL)
+LINK_INTRODUCER = "\x1b]8;"
+_LINK_COMMAND = re.compile(r"\x1b\]8;[^;\x07\x1b]*;([^\x07\x1b]*)(?:\x07|\x1b\\)")
+_COMMAND_BODY = re.compile(r"0*8;[^;]*;(.*)\Z", re.DOTALL)
 _ADDRESS = re.compile(r"https?://[!#-;=?-Z\[\]_a-z~%]+\Z", re.IGNORECASE)
 MOST_CHARS = 2048
 ADDRESS_CHARS = 512
@@ -23,7 +23,7 @@ LinkedText = tuple[str, str]
 def pieces(line: str) -> list[LinkedText]:
     """A row cut where the address behind its text changes; without the sequences that say so."""
     found, address, at = [], "", 0
-    for sets in _SETS.finditer(line):
+    for sets in _LINK_COMMAND.finditer(line):
         found.append((line[at : sets.start()], address))
         address, at = openable(sets[1]), sets.end()
     return [*found, (line[at:], address)]
@@ -31,7 +31,7 @@ def pieces(line: str) -> list[LinkedText]:
 
 def kept(command: str) -> str | None:
     """The address behind the text after an operating system command; empty: none; None: the command is about others."""
-    sets = _COMMAND.match(command)
+    sets = _COMMAND_BODY.match(command)
     if sets is None:
         return None
     return openable(sets[1]) if len(sets[1]) <= ADDRESS_CHARS else ""

@@ -32,13 +32,13 @@ from tmuxmcp.terminal.proofs import Promise, hash_of
 LONGEST_MARK = 16 * 1024
 """Bytes: a working directory of 4096 bytes, each as %XX, and room."""
 
-UNNAMED = "?"
+UNNAMED_COMMAND = "?"
 """The name of a command of which bash can say the name only when it ends."""
 
 _OPENER = b"\x1b]133;"
 _MARK = re.compile(rb"\x1b\]133;([ABCDEP])((?:;[^\x00-\x1f;]{0,%d}){1,8})(?:\x07|\x1b\\)" % LONGEST_MARK)
-_SECONDS = re.compile(r"[0-9]{1,12}(?:[.,][0-9]{1,9})?")
-_UNFINISHED = re.compile(rb"\x1b\]133;[^\x00-\x1f]*\x1b?\Z")
+_SECONDS_FIELD = re.compile(r"[0-9]{1,12}(?:[.,][0-9]{1,9})?")
+_UNFINISHED_MARK = re.compile(rb"\x1b\]133;[^\x00-\x1f]*\x1b?\Z")
 
 
 @dataclass(frozen=True)
@@ -145,13 +145,13 @@ def _unquoted(url: str) -> str:
 
 def _seconds(said: str | None) -> float | None:
     """A time as a shell writes it: some write a comma for the point."""
-    return float(said.replace(",", ".")) if said and _SECONDS.fullmatch(said) else None
+    return float(said.replace(",", ".")) if said and _SECONDS_FIELD.fullmatch(said) else None
 
 
 def _unfinished(data: bytes) -> bytes:
     """The mark that has begun at the end of `data`, if one has."""
     start = data.rfind(_OPENER, max(0, len(data) - LONGEST_MARK))
-    if start >= 0 and _UNFINISHED.match(data, start):
+    if start >= 0 and _UNFINISHED_MARK.match(data, start):
         return data[start:]
     for length in range(len(_OPENER) - 1, 0, -1):
         if data.endswith(_OPENER[:length]):
@@ -228,7 +228,7 @@ class Finished:
 class ShellTrack:
     """What the marks so far say; a value that can be written down and taken up again.
 
-    A mark counts only in the state in which the shell can print it: `_NEXT` is the table.
+    A mark counts only in the state in which the shell can print it: `_TRANSITIONS` is the table.
     """
 
     state: ShellState = ShellState.STARTING
@@ -274,7 +274,7 @@ class ShellTrack:
 
     def apply(self, mark: Mark) -> tuple[ShellTrack, Finished | None]:
         """What the marks say with this one more, and the command that it finished, if it did."""
-        handler = _NEXT.get((self.state, mark.kind))
+        handler = _TRANSITIONS.get((self.state, mark.kind))
         track = handler(self, mark) if handler else self
         return track, self._finished(track, mark) if mark.kind == "D" and track is not self else None
 
@@ -289,7 +289,7 @@ class ShellTrack:
         Args:
             job: its name.
         """
-        unnamed = self.job == UNNAMED and self.number == mark.number
+        unnamed = self.job == UNNAMED_COMMAND and self.number == mark.number
         if self.state is ShellState.RUNNING and (self.job == job or unnamed):
             before = changed(self, number=mark.number)
         else:
@@ -430,7 +430,7 @@ class ShellTrack:
         )
 
 
-_NEXT = {
+_TRANSITIONS = {
     (ShellState.STARTING, "A"): ShellTrack._prompt_begins,
     (ShellState.STARTING, "B"): ShellTrack._prompt_ends,
     (ShellState.STARTING, "C"): ShellTrack._output_begins,

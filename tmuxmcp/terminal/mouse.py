@@ -4,8 +4,8 @@ from __future__ import annotations
 
 BUTTONS = {"left": 0, "middle": 1, "right": 2}
 NO_BUTTON = 3
-MOTION = 32
-SCROLL = {"scroll_up": 64, "scroll_down": 65}
+MOTION_BIT = 32
+SCROLL_BUTTONS = {"scroll_up": 64, "scroll_down": 65}
 
 
 def encode(action: str, row: int, col: int, button: str = "") -> bytes:
@@ -23,11 +23,11 @@ def encode(action: str, row: int, col: int, button: str = "") -> bytes:
         case "release":
             return _event(number, row, col, "m")
         case "move":
-            return _event(MOTION + number, row, col)
+            return _event(MOTION_BIT + number, row, col)
         case "press":
             return _event(number, row, col)
         case _:
-            return _event(SCROLL[action], row, col)
+            return _event(SCROLL_BUTTONS[action], row, col)
 
 
 def _event(number: int, row: int, col: int, end: str = "M") -> bytes:

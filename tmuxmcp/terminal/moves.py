@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tmuxmcp.terminal.cursorshape import SHAPES
+from tmuxmcp.terminal.cursorshape import SHAPE_BY_NUMBER
 from tmuxmcp.terminal.snapshot import Cursor
 
-TAB = 8
+TAB_COLUMNS = 8
 
 
 class Position:
@@ -32,7 +32,7 @@ class Moves:
         """First and last row of the scroll region, when it is not the whole screen."""
         self.origin = False
         """Rows count from the top of the scroll region."""
-        self.tabstops = set(range(TAB, self.columns, TAB))
+        self.tabstops = set(range(TAB_COLUMNS, self.columns, TAB_COLUMNS))
 
     def shown_cursor(self) -> Cursor:
         """Give the cursor as a snapshot has it."""
@@ -122,5 +122,5 @@ class Moves:
 
     def set_shape(self, shape: int = 0) -> None:
         """Obey `CSI n SP q`."""
-        if shape < len(SHAPES):
-            self.cursor.shape = SHAPES[shape]
+        if shape < len(SHAPE_BY_NUMBER):
+            self.cursor.shape = SHAPE_BY_NUMBER[shape]

@@ -161,7 +161,7 @@ def ends_full_screen(data: bytes, inside: bool = False) -> bool:
     return inside if found is None else found
 
 
-_UNFINISHED = re.compile(
+_UNFINISHED_SEQUENCE = re.compile(
     rb"""(?:\x1b(?:
           \[[0-?]*[ -/]*
         | \][^\x07\x1b\x18\x1a]*\x1b?
@@ -186,7 +186,7 @@ def unfinished(data: bytes) -> int:
     """Bytes at the end of `data` that begin an escape sequence or a character and do not end it."""
     last = data.rfind(b"\x1b")
     for at in (last, data.rfind(b"\x1b", 0, last)) if last >= 0 else ():  # the last one may be half of ESC \\
-        if _UNFINISHED.match(data, at):
+        if _UNFINISHED_SEQUENCE.match(data, at):
             return len(data) - at
     return unfinished_character(data)
 
@@ -194,8 +194,8 @@ def unfinished(data: bytes) -> int:
 # --- full-screen programs and cleared screens ---------------------------------------------------------
 
 # What was shown before these is scrolled away whole, and what comes after begins on an empty screen.
-_CLEAR = re.compile(rb"\x1b\[(?:1?;?1?)?[Hf]\x1b\[[02]?J|\x1b\[2J\x1b\[(?:1?;?1?)?[Hf]|\x1bc")
-_ADDRESSED = re.compile(rb"\x1b\[[0-9]+;[0-9]+H")
+_CLEARS_SCREEN = re.compile(rb"\x1b\[(?:1?;?1?)?[Hf]\x1b\[[02]?J|\x1b\[2J\x1b\[(?:1?;?1?)?[Hf]|\x1bc")
+_CURSOR_ADDRESSED = re.compile(rb"\x1b\[[0-9]+;[0-9]+H")
 
 DRAWING_LEFT_OUT = "[full-screen program: {:,} bytes of screen drawing left out]\n"
 """What stands for the drawing of a full-screen program."""
@@ -248,7 +248,7 @@ def _stretches(data: bytes, inside: bool | None) -> Iterator[tuple[int, int, int
     full_screen = bool(inside)
     for switch in _ALTERNATE.finditer(data):
         enters = switch[1] == b"h"
-        if inside is None and start == 0 and switch[1] == b"l" and _ADDRESSED.search(data, 0, switch.start()):
+        if inside is None and start == 0 and switch[1] == b"l" and _CURSOR_ADDRESSED.search(data, 0, switch.start()):
             full_screen = True  # left, but entered before this piece began
         if enters != full_screen:
             yield at, start, switch.start(), full_screen
@@ -257,7 +257,7 @@ def _stretches(data: bytes, inside: bool | None) -> Iterator[tuple[int, int, int
 
 
 def _cleared(data: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
-    for clear in _CLEAR.finditer(data, start, end):
+    for clear in _CLEARS_SCREEN.finditer(data, start, end):
         yield start, clear.start()
         start = clear.end()
     yield start, end

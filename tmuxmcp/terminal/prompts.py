@@ -13,17 +13,19 @@ import re
 LONGEST_PROMPT = 512
 """Characters of a prompt's last line that are looked at; a longer line is none."""
 
-SIGNS = "$#%>❯❮›»λ▶▸⟩⇒→∴➜✗✘✔±⚡"
+PROMPT_SIGNS = "$#%>❯❮›»λ▶▸⟩⇒→∴➜✗✘✔±⚡"
 """With one of these a shell's prompt ends, or with a character of a private use area, as arrows of fonts are."""
 
 _STYLE = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|[\x00-\x1f\x7f]")
 _PRIVATE = r"\ue000-\uf8ff\U000f0000-\U0010ffff"
-_SIGN = rf"[{re.escape(SIGNS)}{_PRIVATE}]"
-_ENDS_IN_SIGN = re.compile(rf"{_SIGN}$")
+_SIGN_CLASS = rf"[{re.escape(PROMPT_SIGNS)}{_PRIVATE}]"
+_ENDS_IN_SIGN = re.compile(rf"{_SIGN_CLASS}$")
 _WORD_IN_BRACKETS = re.compile(r"\([\w.:/@+-]+\)$")
 _IPYTHON = re.compile(r"In \[\d+\]:$")
-_PROGRESS = re.compile(r"(?:^|[^\w.-])\d{1,3}(?:[.,]\d+)?\s?%|[=#*.█▉░▒-]{3,}\s*>?$|(?:^|[^\w])\d+\s?/\s?\d+\s*>?$")
-_CHOICE = re.compile(r"\?|\((?:y|n|yes|no)\W|[\[(]\w/\w[\])]", re.IGNORECASE)
+_PROGRESS_DISPLAY = re.compile(
+    r"(?:^|[^\w.-])\d{1,3}(?:[.,]\d+)?\s?%|[=#*.█▉░▒-]{3,}\s*>?$|(?:^|[^\w])\d+\s?/\s?\d+\s*>?$"
+)
+_ASKS_CHOICE = re.compile(r"\?|\((?:y|n|yes|no)\W|[\[(]\w/\w[\])]", re.IGNORECASE)
 _PATH = re.compile(r"(?:\.\.\.|…)?(?:~[\w.-]*(?:/[\w.+,=@~-]*)*|(?<![\w.~-])[\w.-]*(?:/[\w.+,=@~-]*)+)")
 _GROUP = re.compile(r" ?(?:\bgit:)?\([^()@<>]*\)(?=.*[^\s()])")
 _DIGITS = re.compile(r"\d+")
@@ -70,6 +72,6 @@ def may_be_prompt(line: str) -> bool:
         return False
     if _IPYTHON.fullmatch(text):
         return True
-    if _CHOICE.search(text) or _PROGRESS.search(text):
+    if _ASKS_CHOICE.search(text) or _PROGRESS_DISPLAY.search(text):
         return False
     return bool(_ENDS_IN_SIGN.search(text) or _WORD_IN_BRACKETS.fullmatch(text))

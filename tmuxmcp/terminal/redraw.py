@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tmuxmcp.terminal.moves import TAB
-from tmuxmcp.terminal.render import RESET, sgr
+from tmuxmcp.terminal.moves import TAB_COLUMNS
+from tmuxmcp.terminal.render import RESET_STYLE, sgr
 from tmuxmcp.terminal.sheet import LINE_DRAWING
 from tmuxmcp.terminal.snapshot import BLANK, PLAIN_STYLE, Cell, Cells, SavedCursor, Snapshot, Style
 
-EMPTIED = "\x18\x1b\\\x1b[?1049l\x1b[ q\x1bc"
+RESET_TERMINAL = "\x18\x1b\\\x1b[?1049l\x1b[ q\x1bc"
 """Makes an empty terminal of any: a sequence that is open is over, then the main screen is reset."""
 
 _ORIGIN, _INSERT, _SHOWN, _WRAPS = 6 << 5, 4, 25 << 5, 7 << 5
 _AT_FIRST = frozenset({_SHOWN, _WRAPS})
-_SHAPES = {"block": "", "underline": "\x1b[4 q", "bar": "\x1b[6 q"}
+_SHAPE_SEQUENCES = {"block": "", "underline": "\x1b[4 q", "bar": "\x1b[6 q"}
 
 
 def redraw(snapshot: Snapshot, *, emptied: bool = False) -> bytes:
@@ -27,7 +27,7 @@ def redraw(snapshot: Snapshot, *, emptied: bool = False) -> bytes:
     Args:
         emptied: the terminal shows something: empty it first.
     """
-    parts = [EMPTIED] if emptied else []
+    parts = [RESET_TERMINAL] if emptied else []
     if snapshot.title:
         parts.append(f"\x1b]2;{snapshot.title}\x07")
     parts += [*_main_screen(snapshot), *_grid(snapshot.grid, snapshot.state.wrapped)]
@@ -91,7 +91,7 @@ def _row(row: Cells) -> str:
 def _state(snapshot: Snapshot) -> Iterator[str]:
     """What is not seen, but for the cursor."""
     state = snapshot.state
-    if state.tab_stops != tuple(range(TAB, snapshot.cols, TAB)):
+    if state.tab_stops != tuple(range(TAB_COLUMNS, snapshot.cols, TAB_COLUMNS)):
         yield "\x1b[3g" + "".join([f"\x1b[{stop + 1}G\x1bH" for stop in state.tab_stops])
     if state.saved:
         yield from _saved(state.saved)
@@ -100,7 +100,7 @@ def _state(snapshot: Snapshot) -> Iterator[str]:
     for mode in sorted(_AT_FIRST.symmetric_difference(state.modes) - {_ORIGIN, _INSERT, _WRAPS}):
         how = "h" if mode in state.modes else "l"
         yield f"\x1b[?{mode >> 5}{how}" if mode % 32 == 0 else f"\x1b[{mode}{how}"
-    yield _SHAPES.get(snapshot.cursor.shape, "")
+    yield _SHAPE_SEQUENCES.get(snapshot.cursor.shape, "")
 
 
 def _saved(saved: SavedCursor) -> Iterator[str]:
@@ -149,7 +149,7 @@ def _repeated(snapshot: Snapshot) -> int | None:
 
 
 def _pen(before: Style, pen: Style) -> str:
-    return (RESET if before != PLAIN_STYLE else "") + _look(PLAIN_STYLE._replace(link=before.link), pen)
+    return (RESET_STYLE if before != PLAIN_STYLE else "") + _look(PLAIN_STYLE._replace(link=before.link), pen)
 
 
 def _look(before: Style, after: Style) -> str:

@@ -11,7 +11,7 @@ from tmuxmcp.terminal.snapshot import PLAIN_STYLE, UNDERLINES, Colour, Style
 
 _ATTRIBUTES = {"bold": 1, "faint": 2, "italic": 3, "blink": 5, "reverse": 7, "conceal": 8, "strike": 9, "overline": 53}
 
-RESET = "\x1b[0m"
+RESET_STYLE = "\x1b[0m"
 """Back to the terminal's own style."""
 
 
@@ -42,8 +42,8 @@ def shortened(text: str, limit: int) -> str:
         return text
     kept, ends = _whole_sequences(data[:limit])
     if not ends:
-        kept, ends = _whole_sequences(data[: max(limit - len(RESET), 0)])
-    return kept if ends else kept + RESET
+        kept, ends = _whole_sequences(data[: max(limit - len(RESET_STYLE), 0)])
+    return kept if ends else kept + RESET_STYLE
 
 
 def _whole_sequences(data: bytes) -> tuple[str, bool]:
@@ -53,7 +53,7 @@ def _whole_sequences(data: bytes) -> tuple[str, bool]:
     if last >= 0 and "m" not in text[last:]:
         text = text[:last]
         last = text.rfind("\x1b")
-    return text, last < 0 or text.startswith(RESET, last)
+    return text, last < 0 or text.startswith(RESET_STYLE, last)
 
 
 @lru_cache(maxsize=4096)
@@ -63,7 +63,7 @@ def sgr(before: Style, after: Style) -> str:
     if before == after:
         return ""
     if after == PLAIN_STYLE:
-        return RESET
+        return RESET_STYLE
     lost = any(old != none and new == none for old, new, none in zip(before, after, PLAIN_STYLE, strict=True))
     first = ["0"] if lost else []
     before = PLAIN_STYLE if lost else before

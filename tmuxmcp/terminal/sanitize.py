@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_CONTROL = bytes(code for code in range(0x20) if code not in b"\t\n") + b"\x7f"
+_CONTROL_BYTES = bytes(code for code in range(0x20) if code not in b"\t\n") + b"\x7f"
 _JOINERS = "\u200c\u200d"
 _SELECTORS = "\ufe00-\ufe0f"
 _INVISIBLE = (
@@ -14,11 +14,11 @@ _INVISIBLE = (
     "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # joins of hieroglyphs, shorthand, music
     "\U000e0000-\U000e007f\U000e0100-\U000e01ef"  # tags, variation selectors supplement
 )
-_SUSPECT = re.compile(f"[{_INVISIBLE}{_JOINERS}{_SELECTORS}]")
+_MAYBE_HIDDEN_CHARACTER = re.compile(f"[{_INVISIBLE}{_JOINERS}{_SELECTORS}]")
 _VISIBLE = f"[^\x00-\x20{_INVISIBLE}{_JOINERS}{_SELECTORS}]"
 _VISIBLE_NOT_ASCII = f"[^\x00-\x7f{_INVISIBLE}{_JOINERS}{_SELECTORS}]"
 # Joiners stay inside emoji, Persian and Indic words; one selector of text or emoji style stays after a character.
-_HIDDEN = re.compile(
+_HIDDEN_CHARACTER = re.compile(
     f"[{_INVISIBLE}\ufe00-\ufe0d]"
     f"|(?<!{_VISIBLE})[\ufe0e\ufe0f]"
     f"|(?<!{_VISIBLE_NOT_ASCII})(?<![\ufe0e\ufe0f])[{_JOINERS}]"
@@ -35,25 +35,25 @@ def sanitize(text: str) -> tuple[str, bool]:
     if text.isascii() and text.isprintable():
         return text, False
     text = _without_control(text)
-    if text.isascii() or not _SUSPECT.search(text):
+    if text.isascii() or not _MAYBE_HIDDEN_CHARACTER.search(text):
         return text, False
-    text, count = _HIDDEN.subn(_name, text)
+    text, count = _HIDDEN_CHARACTER.subn(_name, text)
     return text, count > 0
 
 
 def hidden(text: str) -> list[tuple[int, str]]:
     """Where in the text, without its control characters, an invisible character stands, and what is shown there."""
-    return [(match.start(), _name(match)) for match in _HIDDEN.finditer(_without_control(text))]
+    return [(match.start(), _name(match)) for match in _HIDDEN_CHARACTER.finditer(_without_control(text))]
 
 
 def is_control(char: str) -> bool:
     """Whether it is a control character that is dropped."""
-    return char.isascii() and ord(char) in _CONTROL
+    return char.isascii() and ord(char) in _CONTROL_BYTES
 
 
 def _without_control(text: str) -> str:
     # As bytes: four times as fast as a regex over the text.
-    return text.encode("utf-8", "surrogatepass").translate(None, _CONTROL).decode("utf-8", "surrogatepass")
+    return text.encode("utf-8", "surrogatepass").translate(None, _CONTROL_BYTES).decode("utf-8", "surrogatepass")
 
 
 def _name(match: re.Match[str]) -> str:

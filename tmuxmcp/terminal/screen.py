@@ -20,14 +20,14 @@ import pyte
 from pyte.modes import DECAWM, DECOM, DECTCEM, IRM
 
 from tmuxmcp.terminal.grid import Grid, Row
-from tmuxmcp.terminal.moves import TAB
+from tmuxmcp.terminal.moves import TAB_COLUMNS
 from tmuxmcp.terminal.sheet import Sheet
 from tmuxmcp.terminal.snapshot import Cells, HiddenState, SavedCursor, Snapshot
 
-_MOUSE = frozenset(mode << 5 for mode in (1000, 1002, 1003))
+_MOUSE_MODES = frozenset(mode << 5 for mode in (1000, 1002, 1003))
 """Ways to report the mouse: one of them at most is on."""
 
-_KEPT = frozenset({IRM, 34, *(mode << 5 for mode in (1, 6, 7, 12, 25, 1004, 1005, 1006, 2004)), *_MOUSE})
+_KEPT_MODES = frozenset({IRM, 34, *(mode << 5 for mode in (1, 6, 7, 12, 25, 1004, 1005, 1006, 2004)), *_MOUSE_MODES})
 """Modes that are remembered: the others mean nothing to tmux."""
 
 
@@ -133,7 +133,7 @@ class Screen(Sheet, pyte.Screen):  # type: ignore[misc]  # cursor and margins ar
         """Change the size; text is not wrapped anew, which tmux does to the main screen (see `seed.py`)."""
         lines, columns = max(lines or self.lines, 1), max(columns or self.columns, 1)
         if columns != self.columns:
-            self.tabstops = set(range(TAB, columns, TAB))
+            self.tabstops = set(range(TAB_COLUMNS, columns, TAB_COLUMNS))
         if lines != self.lines:
             self.margins = None
         self.rows_left(self.grid.fit(columns, lines, self.cursor.y))
@@ -213,8 +213,8 @@ class Screen(Sheet, pyte.Screen):  # type: ignore[misc]  # cursor and margins ar
             self.erase_in_display(2)
             self.to(0, 0)
         else:
-            changed = {mode << 5 if private else mode} & _KEPT
-            others = _MOUSE if private and (changed & _MOUSE or (mode == 1001 and not on)) else frozenset()
+            changed = {mode << 5 if private else mode} & _KEPT_MODES
+            others = _MOUSE_MODES if private and (changed & _MOUSE_MODES or (mode == 1001 and not on)) else frozenset()
             self._set_modes((self.mode - changed - others) | (changed if on else set()))
             if private and mode == 6:
                 self.cursor_position()

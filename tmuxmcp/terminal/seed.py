@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tmuxmcp.terminal.capture import OVERLINE
-from tmuxmcp.terminal.looked import MODE_FIELDS, NEVER, NUMBERS
+from tmuxmcp.terminal.looked import CURSOR_NOT_SAVED, MODE_FIELDS, NUMBER_FIELDS
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.sgr import SGR
 from tmuxmcp.terminal.snapshot import BLANK, Cells, Cursor, SavedCursor, Snapshot
@@ -25,14 +25,14 @@ def seed(facts: str, rows: Sequence[str], under: Sequence[str] = (), tail: bytes
     """Give the screen that tmux tells of.
 
     Args:
-        facts: the answer to `looked.FORMAT`.
+        facts: the answer to `looked.SCREEN_STATE_FORMAT`.
         rows: the captured rows, top first; missing ones are blank.
         under: those of the main screen, while the alternate one is shown.
         tail: the last bytes printed, `TAIL_BYTES` of them or all.
         offset: bytes of the log that this is the screen of.
 
     Raises:
-        ValueError: `facts` is no answer to `looked.FORMAT`.
+        ValueError: `facts` is no answer to `looked.SCREEN_STATE_FORMAT`.
     """
     numbers, modes, tab_stops, title = _read(facts)
     cols, height = max(numbers["pane_width"], 1), max(numbers["pane_height"], 1)
@@ -49,7 +49,7 @@ def seed(facts: str, rows: Sequence[str], under: Sequence[str] = (), tail: bytes
         tab_stops=tab_stops,
         under=grid(under, cols, height) if alternate else (),
         under_wrapped=(),
-        saved_by_alternate=saved if saved_x != NEVER else None,
+        saved_by_alternate=saved if saved_x != CURSOR_NOT_SAVED else None,
     )
     cursor = Cursor(
         row=min(numbers["cursor_y"], height - 1),
@@ -76,11 +76,11 @@ def grid(rows: Sequence[str], cols: int, height: int) -> tuple[Cells, ...]:
 
 
 def _read(facts: str) -> tuple[dict[str, int], set[int], tuple[int, ...], str]:
-    words = facts.rstrip("\n").split(" ", len(NUMBERS) + len(MODE_FIELDS) + 1)
-    if len(words) < len(NUMBERS) + len(MODE_FIELDS) + 2:
+    words = facts.rstrip("\n").split(" ", len(NUMBER_FIELDS) + len(MODE_FIELDS) + 1)
+    if len(words) < len(NUMBER_FIELDS) + len(MODE_FIELDS) + 2:
         raise ValueError(f"not what tmux was asked for: {facts[:200]!r}")
-    numbers = {name: int(word or 0) for name, word in zip(NUMBERS, words, strict=False)}
-    flags = words[len(NUMBERS) :]
+    numbers = {name: int(word or 0) for name, word in zip(NUMBER_FIELDS, words, strict=False)}
+    flags = words[len(NUMBER_FIELDS) :]
     modes = {mode for mode, flag in zip(MODE_FIELDS.values(), flags, strict=False) if flag == "1"}
     tab_stops = tuple(int(stop) for stop in words[-2].split(",") if stop)
     return numbers, modes, tab_stops, words[-1]

@@ -13,7 +13,7 @@ SGR = re.compile(r"\x1b\[([0-9;:]*)m")
 MAX_NUMBER = 9999
 """Larger parameters count as this much."""
 
-_CODES: dict[int, dict[str, Any]] = {
+_CODE_EFFECTS: dict[int, dict[str, Any]] = {
     0: {name: value for name, value in PLAIN_STYLE._asdict().items() if name != "link"},
     1: {"bold": True},
     2: {"faint": True},
@@ -42,18 +42,18 @@ _CODES: dict[int, dict[str, Any]] = {
     **{code: {"fg": code - 82} for code in range(90, 98)},
     **{code: {"bg": code - 92} for code in range(100, 108)},
 }
-_COLOURED = {38: "fg", 48: "bg", 58: "underline_colour"}
+_COLOUR_PARAMETERS = {38: "fg", 48: "bg", 58: "underline_colour"}
 
 
 MAX_PARAMS, MAX_FIELDS = 63, 23
 """Characters and numbers of the parameters; a sequence with more does nothing."""
 
-_HUGE = re.compile(r"(?<![0-9])0*[1-9][0-9]{9}")
+_HUGE_NUMBER = re.compile(r"(?<![0-9])0*[1-9][0-9]{9}")
 
 
 def obeyed(params: str) -> bool:
     """Whether tmux obeys a sequence with these parameters at all."""
-    return len(params) <= MAX_PARAMS and params.count(";") < MAX_FIELDS and not _HUGE.search(params)
+    return len(params) <= MAX_PARAMS and params.count(";") < MAX_FIELDS and not _HUGE_NUMBER.search(params)
 
 
 def number(digits: str) -> int:
@@ -74,12 +74,12 @@ def restyled(style: Style, params: str) -> Style:
         pos += 1
         if ":" in field:
             changes |= _with_colons(field.split(":"))
-        elif (code := number(field)) in _COLOURED:
+        elif (code := number(field)) in _COLOUR_PARAMETERS:
             colour, used = _colour(fields[pos : pos + 4])
             pos += used
-            changes |= {} if colour == () else {_COLOURED[code]: colour}
+            changes |= {} if colour == () else {_COLOUR_PARAMETERS[code]: colour}
         else:
-            changes |= _CODES.get(code, {})
+            changes |= _CODE_EFFECTS.get(code, {})
     return style._replace(**changes)
 
 
@@ -100,9 +100,9 @@ def _with_colons(parts: list[str]) -> dict[str, Any]:
         case ["4", kind] if kind and number(kind) < len(UNDERLINES):
             return {"underline": UNDERLINES[number(kind)]}
         case ["38" | "48" | "58" as code, "5", index, *_]:
-            return {_COLOURED[int(code)]: _colour(["5", index])[0]}
+            return {_COLOUR_PARAMETERS[int(code)]: _colour(["5", index])[0]}
         case ["38" | "48" | "58" as code, "2", *rest] if len(rest) >= 3:
             # 2:r:g:b, or 2:colour space:r:g:b
             colour, _ = _colour(["2", *(rest if len(rest) == 3 else rest[1:4])])
-            return {} if colour == () else {_COLOURED[int(code)]: colour}
+            return {} if colour == () else {_COLOUR_PARAMETERS[int(code)]: colour}
     return {}

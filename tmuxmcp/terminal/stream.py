@@ -32,12 +32,12 @@ _TOKEN = re.compile(
     r"|(?P<ignored>[\x00-\x06\x10-\x1a\x1c-\x1f\x80-\x9f]+)"  # C1 in UTF-8 is nothing to tmux
     r"|\x7f"
 )
-_ESCAPE = re.compile(r"\x1b([^\x18\x1a\x1b0-~]*+)([0-~\x18\x1a\x1b])")
-_CSI = re.compile(r"([^\x18\x1a\x1b@-~]*+)([@-~\x18\x1a\x1b])")
+_ESCAPE_SEQUENCE = re.compile(r"\x1b([^\x18\x1a\x1b0-~]*+)([0-~\x18\x1a\x1b])")
+_CSI_REST = re.compile(r"([^\x18\x1a\x1b@-~]*+)([@-~\x18\x1a\x1b])")
 _CSI_BODY = re.compile(r"([<=>?]?)([0-9;:]*+)([ -/]*+)\Z")
 
 # Inside a string: all of it that is there. tmux ends a DCS at `ESC \` only, the others at any escape too.
-_STRING = {
+_STRING_BODIES = {
     "P": re.compile(r"(?:[^\x1b]|\x1b[^\\])*+", re.DOTALL),
     "]": re.compile(r"[^\x07\x18\x1a\x1b]*+"),
     "[": re.compile(r"[^\x18\x1a\x1b@-~]*+"),  # a control sequence too long to obey
@@ -45,14 +45,14 @@ _STRING = {
 }
 
 # What a title is in, and what of it: an operating system command, and for tmux any application program command.
-_TITLES = {
+_TITLE_COMMANDS = {
     "]": re.compile(r"0*[02](?:;|(?![0-9]))([^\x7f-\x9f]*)\Z"),
     "_": re.compile(r"([^\x7f-\x9f]*)\Z"),
 }
 _UNPRINTED = re.compile(r"[\x00-\x1f]+")
 
 # Text that can only go down and scroll, at any size.
-_LINEAR = re.compile(r"(?:[^\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]++|\x1b\[[0-9;]*+[mK])*+")
+_PRINTABLE_LINE = re.compile(r"(?:[^\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]++|\x1b\[[0-9;]*+[mK])*+")
 _SIMPLE_SGR = re.compile(r"\x1b\[([0-9;]*)m")
 
 _WITHOUT_EFFECT = frozenset({"c", ">c", ">m", "n", ">n", "t", ">q"})
@@ -137,7 +137,7 @@ class Stream:
         screen = self._screen
         if len(text) - pos < _SKIP_FROM or screen.keeps_scrolled or not screen.only_scrolls:
             return pos
-        linear = _LINEAR.match(text, pos)
+        linear = _PRINTABLE_LINE.match(text, pos)
         assert linear is not None  # it matches the empty text
         cut = linear.end()
         for _ in range(screen.lines):
@@ -159,7 +159,7 @@ class Stream:
 
     def _escape(self, text: str, pos: int) -> int:
         """Obey the escape sequence at `pos` and say where it ends."""
-        escape = _ESCAPE.match(text, pos)
+        escape = _ESCAPE_SEQUENCE.match(text, pos)
         if escape is None:
             self._pending = text[pos : pos + MAX_SEQUENCE]
             return len(text)
@@ -169,7 +169,7 @@ class Stream:
             return escape.end() - 1
         if final == "[" and not intermediates:
             return self._csi(text, escape.end())
-        if final in _STRING and not intermediates:
+        if final in _STRING_BODIES and not intermediates:
             self._string, self._screen.last_char = final, ""
             return self._in_string(text, escape.end())
         if handler := self._escapes.get(intermediates + final):
@@ -179,7 +179,7 @@ class Stream:
 
     def _csi(self, text: str, pos: int) -> int:
         """Obey the control sequence whose parameters begin at `pos`."""
-        sequence = _CSI.match(text, pos)
+        sequence = _CSI_REST.match(text, pos)
         if sequence is None:
             if len(text) - pos > MAX_SEQUENCE:
                 self._string = "["
@@ -205,10 +205,10 @@ class Stream:
 
     def _in_string(self, text: str, pos: int) -> int:
         """Swallow the string that we are in, as far as it goes."""
-        inside = _STRING[self._string].match(text, pos)
+        inside = _STRING_BODIES[self._string].match(text, pos)
         assert inside is not None  # it matches the empty text
         end = inside.end()
-        if self._string in _TITLES:
+        if self._string in _TITLE_COMMANDS:
             self._body = (self._body + text[pos:end])[:MAX_TITLE]
         if end == len(text):
             return end
@@ -223,7 +223,11 @@ class Stream:
         return end
 
     def _leave_string(self) -> None:
-        found = _TITLES[self._string].match(_UNPRINTED.sub("", self._body)) if self._string in _TITLES else None
+        found = (
+            _TITLE_COMMANDS[self._string].match(_UNPRINTED.sub("", self._body))
+            if self._string in _TITLE_COMMANDS
+            else None
+        )
         if found:
             self._screen.set_title(found[1])
         elif self._string == "]" and (address := kept(self._body)) is not None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 
-from tmuxmcp.terminal.forward import DROPPED_BYTES, EDITED, SEQUENCE, forward, without_idle_erasing
+from tmuxmcp.terminal.forward import DROPPED_BYTES, EDITING_BYTE, IGNORED_SEQUENCE, forward, without_idle_erasing
 from tmuxmcp.terminal.lineedit import LineEditor, decode
 from tmuxmcp.terminal.sgr import SGR
 from tmuxmcp.terminal.styledtext import UNSTYLED, StyledText, StyleLetters, joined, styled
 
-_OTHER_SEQUENCE = re.compile(rb"\x1b(?!\[[0-9;:]*m)" + SEQUENCE.pattern.removeprefix(rb"\x1b"), re.VERBOSE)
+_OTHER_SEQUENCE = re.compile(rb"\x1b(?!\[[0-9;:]*m)" + IGNORED_SEQUENCE.pattern.removeprefix(rb"\x1b"), re.VERBOSE)
 _SGR_BYTES = re.compile(SGR.pattern.encode())
 _CUT_BEFORE = re.compile(rb"m[\x80-\xbf]")
 _LINE_END = re.compile(rb"\r(\0*)\n")
@@ -78,7 +78,7 @@ class _Marked:
         """All of the text; `forward.py` does the same."""
         pieces: list[str] = []
         pos = 0
-        while hit := EDITED.search(data, pos):
+        while hit := EDITING_BYTE.search(data, pos):
             start = data.rfind(b"\n", pos, hit.start()) + 1 or pos
             end = data.find(b"\n", hit.end())
             end = len(data) if end < 0 else end
@@ -98,7 +98,7 @@ class _Marked:
 
     def _edited_line(self, line: bytes, cols: int) -> str:
         line = without_idle_erasing(_without_outer_returns(line))
-        if not EDITED.search(line):
+        if not EDITING_BYTE.search(line):
             return self._next(line)
         text = self._overlaid(line, cols)
         if text is None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import mul
 from typing import SupportsIndex
 
-from tmuxmcp.terminal.render import RESET, sgr
+from tmuxmcp.terminal.render import RESET_STYLE, sgr
 from tmuxmcp.terminal.sanitize import hidden, is_control, sanitize
 from tmuxmcp.terminal.sgr import restyled
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Style
@@ -25,7 +25,7 @@ MAX_STYLES = 65_536
 _MAX_CHANGES = 4096
 """Remembered steps from style to style; programs print the same few over and over."""
 
-_STRETCH = re.compile(r"\0+|([^\0])\1*")
+_SAME_STYLE_STRETCH = re.compile(r"\0+|([^\0])\1*")
 
 
 class StyledText(str):
@@ -65,7 +65,7 @@ class StyledText(str):
         if self._runs is not None:
             return zip(*self._runs, strict=True)
         bare, letters = str(self), self.letters
-        spans = (stretch.span() for stretch in _STRETCH.finditer(letters))
+        spans = (stretch.span() for stretch in _SAME_STYLE_STRETCH.finditer(letters))
         return [(letters[start], bare[start:end]) for start, end in spans]
 
     def __getitem__(self, key: SupportsIndex | slice) -> StyledText:
@@ -205,8 +205,8 @@ class _Steps(dict[str, str]):
 def _on_each_line(text: str, step: str) -> str:
     """Let each line that is not empty begin and end a style: `step`. It has begun already before a first one."""
     begun = step if text[0] == "\n" else ""
-    lines = (begun + text.replace("\n", f"{RESET}\n{step}") + RESET).replace(step + RESET, "")
-    return lines if text[-1] == "\n" else lines.removesuffix(RESET)
+    lines = (begun + text.replace("\n", f"{RESET_STYLE}\n{step}") + RESET_STYLE).replace(step + RESET_STYLE, "")
+    return lines if text[-1] == "\n" else lines.removesuffix(RESET_STYLE)
 
 
 def sanitized(text: str) -> tuple[str, bool]:

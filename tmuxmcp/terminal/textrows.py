@@ -26,7 +26,7 @@ _TOKEN = re.compile(
     r"|\x1b(?:[=>\\]|[()]B)|\x1b\][^\x00-\x1f]{0,4096}(?:\x07|\x1b\\)"
     r"|(?P<unusual>(?s:.))"
 )
-_PARTIAL = re.compile(r"\x1b(?:\[[<=>?]?[0-9;:]{0,63}[ $]?|\][^\x00-\x1f]{0,4096}\x1b?|[()])?\Z")
+_UNFINISHED_SEQUENCE = re.compile(r"\x1b(?:\[[<=>?]?[0-9;:]{0,63}[ $]?|\][^\x00-\x1f]{0,4096}\x1b?|[()])?\Z")
 
 
 class TextRows(TextGrid):
@@ -60,7 +60,7 @@ class TextRows(TextGrid):
             elif kind == "style":
                 self._restyle(token["style"])
             elif kind == "unusual":
-                if not _PARTIAL.match(text, token.start()):
+                if not _UNFINISHED_SEQUENCE.match(text, token.start()):
                     raise Unusual
                 self._pending = text[token.start() :]
                 return
@@ -204,7 +204,7 @@ class TextRows(TextGrid):
         self._edit(lambda row, x, count: row[:x] + row[x + count :], count or 1, cut=True)
 
 
-_SEQUENCES: dict[str, Callable[..., None]] = {
+_SEQUENCE_HANDLERS: dict[str, Callable[..., None]] = {
     "@": TextRows._insert_characters,
     "A": TextRows._cursor_up,
     "B": TextRows._cursor_down,
@@ -230,14 +230,14 @@ _SEQUENCES: dict[str, Callable[..., None]] = {
     "s": TextRows._save,
     "u": TextRows._restore,
 }
-_ESCAPES: dict[str, Callable[[TextRows], None]] = {
+_ESCAPE_HANDLERS: dict[str, Callable[[TextRows], None]] = {
     "7": TextRows._save,
     "8": TextRows._restore,
     "D": TextRows._down,
     "E": TextRows._next_line,
     "M": TextRows._up,
 }
-_CONTROLS: dict[str, Callable[[TextRows], None]] = {
+_CONTROL_HANDLERS: dict[str, Callable[[TextRows], None]] = {
     "\b": TextRows._backspace,
     "\t": TextRows._tab,
     **dict.fromkeys("\n\x0b\x0c", TextRows._down),
@@ -249,5 +249,5 @@ _CONTROLS: dict[str, Callable[[TextRows], None]] = {
 def _order(order: str) -> tuple[Callable[..., None], tuple[int, ...]]:
     """What a control character or a sequence asks for, and its numbers."""
     if order.startswith("\x1b["):
-        return _SEQUENCES[order[-1]], tuple([int(field or 0) for field in order[2:-1].split(";")])
-    return (_ESCAPES[order[1]] if order[0] == "\x1b" else _CONTROLS[order]), ()
+        return _SEQUENCE_HANDLERS[order[-1]], tuple([int(field or 0) for field in order[2:-1].split(";")])
+    return (_ESCAPE_HANDLERS[order[1]] if order[0] == "\x1b" else _CONTROL_HANDLERS[order]), ()

@@ -11,7 +11,7 @@ ZERO_WIDTH_JOINER = "\u200d"
 MAX_CELL = 32
 """Characters of the longest cluster kept in one cell; the longest emoji family has 11."""
 
-_EXCEPTIONS = {0xAD: 1, 0x3164: 2, 0xFFA0: 1, **dict.fromkeys(range(0x1F1E6, 0x1F200), 1)}
+_WIDTH_EXCEPTIONS = {0xAD: 1, 0x3164: 2, 0xFFA0: 1, **dict.fromkeys(range(0x1F1E6, 0x1F200), 1)}
 """Soft hyphen, Hangul fillers, regional indicators."""
 
 
@@ -30,8 +30,8 @@ def char_width(char: str) -> int:
     code = ord(char)
     if code < 0x7F:
         return 1 if code >= 0x20 else 0
-    if code in _EXCEPTIONS:
-        return _EXCEPTIONS[code]
+    if code in _WIDTH_EXCEPTIONS:
+        return _WIDTH_EXCEPTIONS[code]
     if is_dropped(char):
         return 0
     if unicodedata.category(char) == "Mc":  # spacing vowel signs

@@ -14,7 +14,7 @@ from tmuxmcp.readiness.kernel import Waiting
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.prompts import SIGNS, may_be_prompt
+from tmuxmcp.terminal.prompts import PROMPT_SIGNS, may_be_prompt
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import Typed
 from tmuxmcp.waiting.adoptable import Adoptable, NotAdopted, before_cursor, unmoved
@@ -28,7 +28,7 @@ READS_LINES = frozenset({"sh", "dash", "ash"})
 KEEPS_FILE = frozenset({"mksh", "ksh93", "ksh", "fish"})
 """Shells that have a regular file open at their prompt as well: their history."""
 
-_BEHIND_SIGN = re.compile(rf"[{re.escape(SIGNS)}]\s+\S")
+_BEHIND_SIGN = re.compile(rf"[{re.escape(PROMPT_SIGNS)}]\s+\S")
 """Text behind a prompt's sign: a person may have typed it."""
 
 LOOK = "Look at it with read view=screen. If a shell's prompt stands there, run a command with adopt=yes."
