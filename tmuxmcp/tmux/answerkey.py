@@ -17,8 +17,8 @@ from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
 
-_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
-_TYPING = re.compile(r"([0-9]{1,10})-(own|lent)-([A-Za-z0-9_-]{8,64})")
+_REQUEST_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
+_TYPING_OPTION = re.compile(r"([0-9]{1,10})-(own|lent)-([A-Za-z0-9_-]{8,64})")
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class PersonTypes:
     @classmethod
     def parse(cls, option: str) -> PersonTypes | None:
         """From the option; None: nobody does."""
-        found = _TYPING.fullmatch(option)
+        found = _TYPING_OPTION.fullmatch(option)
         return cls(int(found[1]), found[3], found[2] == "own") if found else None
 
 
@@ -51,12 +51,12 @@ async def bind(tmux: Tmux, key: str, settings: Mapping[str, str]) -> None:
     ours = f"#{{&&:#{{==:#{{@tmuxmcp_answering}},#{{client_pid}}}},{personkey.MAY_TYPE}}}"
     done = "set-option -p -F @tmuxmcp_answered '#{client_pid}' ; detach-client"
     does = command("if-shell", "-F", ours, done, answerpopup.opens(settings))
-    await tmux.checked(personkey.bound(key, f"#{{||:{ours},{answerpopup.CONCERNED}}}", does))
+    await tmux.checked(personkey.bound(key, f"#{{||:{ours},{answerpopup.OPENS_POPUP}}}", does))
 
 
 async def offer(tmux: Tmux, pane: Pane, request_id: str) -> None:
     """Have the key open the popup for a request of the pane; empty: for none."""
-    assert not request_id or _ID.fullmatch(request_id), request_id
+    assert not request_id or _REQUEST_ID.fullmatch(request_id), request_id
     other = f"#{{!=:#{{@tmuxmcp_asks}},{request_id}}}"  # a change of an option draws the screens of all anew
     await panes.set_option(tmux, pane, "asks", request_id, other)
 

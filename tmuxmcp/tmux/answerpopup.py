@@ -13,17 +13,17 @@ from collections.abc import Mapping
 from tmuxmcp.tmux import personkey
 from tmuxmcp.tmux.control import command
 
-SIZE = ("-w", "90%", "-h", "70%")
+POPUP_SIZE = ("-w", "90%", "-h", "70%")
 
 SOMETHING_WAITS = "#{m/r:^[A-Za-z0-9_-]+$,#{@tmuxmcp_asks}}"
 """A format that holds while something waits in the pane; the option is the id of the request."""
 
-TYPING = "#{m:#{client_pid}-*,#{@tmuxmcp_typing}}"
+CLIENT_IS_TYPING = "#{m:#{client_pid}-*,#{@tmuxmcp_typing}}"
 """A format that holds in the client in which a person types what was asked for."""
 
-_NAMED = "#{m/r:^[A-Za-z0-9/_.-]+$,#{client_name}}"
+_HAS_PLAIN_NAME = "#{m/r:^[A-Za-z0-9/_.-]+$,#{client_name}}"
 
-CONCERNED = f"#{{&&:{personkey.MAY_TYPE},#{{&&:{_NAMED},#{{||:{SOMETHING_WAITS},{TYPING}}}}}}}"
+OPENS_POPUP = f"#{{&&:{personkey.MAY_TYPE},#{{&&:{_HAS_PLAIN_NAME},#{{||:{SOMETHING_WAITS},{CLIENT_IS_TYPING}}}}}}}"
 """A format that holds in the clients in which the key opens the popup."""
 
 
@@ -41,4 +41,4 @@ def opens(settings: Mapping[str, str]) -> bytes:
     ours = shlex.join(["env", *words]).replace("#", "##")
     shell = f"stty -echo; cd /; exec {ours} --client '#{{client_pid}}' -- '#{{@tmuxmcp_asks}}'"
     # -C: the whole command is a format, so that the popup is told of the client.
-    return command("run-shell", "-C", command("display-popup", "-c", "#{client_name}", "-E", *SIZE, shell))
+    return command("run-shell", "-C", command("display-popup", "-c", "#{client_name}", "-E", *POPUP_SIZE, shell))

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 CONTROL_SESSION = "_tmuxmcp"
 """The control client's own tmux session: no session id begins with an underscore."""
 
-_ATTACHED = CONTROL_SESSION.encode()
+_CONTROL_SESSION_BYTES = CONTROL_SESSION.encode()
 
 Locked = Callable[[], AbstractAsyncContextManager[None]]
 
@@ -45,9 +45,9 @@ REPLY_LIMIT = 64 * 1024 * 1024
 
 _BEGIN = re.compile(rb"%begin (\d+ \d+) \d+\Z")
 _END = re.compile(rb"%(end|error) (\d+ \d+) \d+\Z")
-_AWKWARD = re.compile(rb"[\x00-\x1f\x7f\xff']")
+_NEEDS_ESCAPE = re.compile(rb"[\x00-\x1f\x7f\xff']")
 _SPECIAL_IN_DOUBLE = re.compile(rb"[\x00-\x1f\x7f\xff\"$~\\]")
-_OCTAL = {code: f"\\{code:03o}" for code in (*range(1, 32), 127, 255)}
+_OCTAL_ESCAPES = {code: f"\\{code:03o}" for code in (*range(1, 32), 127, 255)}
 
 
 def quote(text: str | bytes) -> bytes:
@@ -61,7 +61,7 @@ def quote(text: str | bytes) -> bytes:
         ValueError: NUL, which no argument can hold.
     """
     data = os.fsencode(text) if isinstance(text, str) else text
-    if not _AWKWARD.search(data):
+    if not _NEEDS_ESCAPE.search(data):
         return b"'" + data + b"'"
     if not _SPECIAL_IN_DOUBLE.search(data):  # commands within a command: their quotes need no cutting up
         return b'"' + data + b'"'
@@ -73,7 +73,7 @@ def quote(text: str | bytes) -> bytes:
         if index % 2 == 0:
             quoted += b"'" + part + b"'" if part else b""
         else:
-            quoted += b'"' + b"".join(b"'" if c == 39 else _OCTAL[c].encode() for c in part) + b'"'
+            quoted += b'"' + b"".join(b"'" if c == 39 else _OCTAL_ESCAPES[c].encode() for c in part) + b'"'
     return bytes(quoted)
 
 
@@ -232,7 +232,9 @@ class ControlClient:
         try:
             with anyio.fail_after(5):
                 # tmux may read our first requests before it has attached us: no command has a target until then.
-                while (await self.request(command("display-message", "-p", "#{client_session}"))).lines != [_ATTACHED]:
+                while (await self.request(command("display-message", "-p", "#{client_session}"))).lines != [
+                    _CONTROL_SESSION_BYTES
+                ]:
                     await anyio.sleep(0.001)
         except TimeoutError:
             self.close()

@@ -15,13 +15,13 @@ from tmuxmcp.contract.words import PAUSE
 from tmuxmcp.errors import SessionTaken
 from tmuxmcp.latedataclass import dataclass
 
-FREE = "#{==:#{@tmuxmcp_taken}#{@tmuxmcp_paused}#{@tmuxmcp_paused_all},}"
+IS_FREE = "#{==:#{@tmuxmcp_taken}#{@tmuxmcp_paused}#{@tmuxmcp_paused_all},}"
 """A tmux format that holds while nobody holds the pane."""
 
-_LEASE = re.compile(r"([0-9]{1,15})-(cli|attach|page)-([0-9]{1,10})-([A-Za-z0-9_.]{1,64})")
+_LEASE_OPTION = re.compile(r"([0-9]{1,15})-(cli|attach|page)-([0-9]{1,10})-([A-Za-z0-9_.]{1,64})")
 
 
-_GIVEN = re.compile(r"([^;|]*) ([0-9]{1,12}(?:\.[0-9]{1,3})?) (key|release|detach|timeout);")
+_GIVEN_OPTION = re.compile(r"([^;|]*) ([0-9]{1,12}(?:\.[0-9]{1,3})?) (key|release|detach|timeout);")
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Lease:
         """From the option; None: nobody holds it."""
         if not option:
             return None
-        found = _LEASE.fullmatch(option)
+        found = _LEASE_OPTION.fullmatch(option)
         if found is None:
             return cls("unknown", "cli", None)
         return cls(found[4], found[2], int(found[1]) / 1000, int(found[3]))
@@ -86,7 +86,7 @@ class Given:
     @classmethod
     def parse(cls, option: str) -> list[Given]:
         """From the option, oldest first."""
-        found = _GIVEN.findall(option)
+        found = _GIVEN_OPTION.findall(option)
         return [cls(lease, float(at), why) for text, at, why in found if (lease := Lease.parse(text))]
 
 

@@ -23,13 +23,13 @@ from tmuxmcp.tmux.server import Tmux
 GIVEN_TEXT = "Given back: agents may type again, you watch."
 """What a person reads who has pressed the key."""
 
-_NOW = "#{T:@tmuxmcp_clock}"
+_CLOCK_FORMAT = "#{T:@tmuxmcp_clock}"
 """The time in whole seconds: a format of tmux expands strftime only in the value of an option."""
 
-_CLIENT = re.compile(r"[A-Za-z0-9/_.-]{1,100}")
+_CLIENT_NAME = re.compile(r"[A-Za-z0-9/_.-]{1,100}")
 """Names of terminal clients, which are paths of terminals, that may enter a format."""
 
-_HELD = "#{!=:#{@tmuxmcp_taken},}"
+_IS_HELD = "#{!=:#{@tmuxmcp_taken},}"
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ async def take(tmux: Tmux, pane: Pane, lease: Lease, before: Lease | None, *, ho
         command("set-option", "-g", "@tmuxmcp_clock", "%s"),
         command("set-hook", "-gu", _hook(pane)),
     ]
-    if _CLIENT.fullmatch(how.tty):
+    if _CLIENT_NAME.fullmatch(how.tty):
         gone = f"#{{&&:#{{==:#{{hook_client}},{how.tty}}},{held_as(lease)}}}"
-        given = command("if-shell", "-F", *target, gone, sequence(*_give(pane.pane_id, "detach", _NOW)))
+        given = command("if-shell", "-F", *target, gone, sequence(*_give(pane.pane_id, "detach", _CLOCK_FORMAT)))
         commands.append(command("set-hook", "-g", _hook(pane), given))
     commands += _bindings(how.key)
     return await panes.guarded(tmux, pane, *commands, condition=held_as(before)) is not None
@@ -102,7 +102,7 @@ async def release(tmux: Tmux, pane: Pane, lease: Lease, reason: str, now_s: floa
     given = await panes.guarded(tmux, pane, *steps, alive=False, condition=held_as(lease)) is not None
     if given and lease.terminal:
         for each in await clients(tmux):
-            if each.pid == lease.terminal and _CLIENT.fullmatch(each.name):
+            if each.pid == lease.terminal and _CLIENT_NAME.fullmatch(each.name):
                 with suppress(TmuxFailed):
                     await tmux.request(command("refresh-client", "-t", each.name, "-f", "read-only"))
     return given
@@ -117,13 +117,13 @@ async def forget_given(tmux: Tmux, pane: Pane) -> None:
 
 async def touch(tmux: Tmux, pane: Pane, now_s: float) -> None:
     """Write down that who holds a pane was active just now."""
-    await panes.set_option(tmux, pane, "held_at", str(int(now_s)), _HELD)
+    await panes.set_option(tmux, pane, "held_at", str(int(now_s)), _IS_HELD)
 
 
 def held_as(lease: Lease | None) -> str:
     """A format that holds while the option says just this; of what we have not written, that it says something."""
     if lease is not None and lease.since_s is None:
-        return _HELD
+        return _IS_HELD
     return f"#{{==:#{{@tmuxmcp_taken}},{lease.option if lease else ''}}}"
 
 
@@ -156,5 +156,5 @@ def _bindings(key: str) -> list[bytes]:
     if not key:
         return []
     watch = command("refresh-client", "-f", "read-only")
-    give = sequence(*_give("", "key", _NOW), watch, command("display-message", GIVEN_TEXT))
-    return [personkey.bound(key, f"#{{&&:{personkey.MAY_TYPE},{_HELD}}}", give)]
+    give = sequence(*_give("", "key", _CLOCK_FORMAT), watch, command("display-message", GIVEN_TEXT))
+    return [personkey.bound(key, f"#{{&&:{personkey.MAY_TYPE},{_IS_HELD}}}", give)]

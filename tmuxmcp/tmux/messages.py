@@ -15,7 +15,7 @@ SHOWN_MS = 15_000
 HARMLESS_TEXT = re.compile(r"[A-Za-z0-9_ :.,-]*\Z")
 """What a message may hold: tmux takes it for a format, and a format can run programs."""
 
-_NAME = re.compile(r"[A-Za-z0-9/_.-]+\Z")
+_CLIENT_NAME = re.compile(r"[A-Za-z0-9/_.-]+\Z")
 """Of a client: the path of its terminal."""
 
 
@@ -33,7 +33,7 @@ async def tell(tmux: Tmux, pane: Pane, text: str, to_typing: str) -> int:
     form = "#{client_control_mode}|#{client_readonly}|#{client_name}"
     reply = await tmux.query(command("list-clients", "-t", pane.tmux_session_id, "-F", form))
     rows = [os.fsdecode(line).split("|", 2) for line in reply.lines]
-    people = [(row[2], row[1] == "1") for row in rows if row[0] == "0" and _NAME.match(row[2])]
+    people = [(row[2], row[1] == "1") for row in rows if row[0] == "0" and _CLIENT_NAME.match(row[2])]
     for name, watches in people:  # one that has gone meanwhile is told nothing
         shown = text if watches else to_typing
         await tmux.request(command("display-message", "-c", name, "-d", str(SHOWN_MS), shown))

@@ -26,7 +26,7 @@ from tmuxmcp.errors import TmuxFailed
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.widths import text_width
 from tmuxmcp.tmux.control import command, sequence
-from tmuxmcp.tmux.held import FREE, Lease, taken_error
+from tmuxmcp.tmux.held import IS_FREE, Lease, taken_error
 from tmuxmcp.tmux.server import Tmux, pipe_command
 
 PANE_OPTIONS = ("id", "program", "args", "created", "owner", "log", "sink", "scrollback", "nonce", "home", "leader")
@@ -38,7 +38,7 @@ BORN_WITH = {"home": "#{session_id}", "leader": "#{pane_pid}"}
 _PLAIN_NAME = "?#{m/r:^[A-Za-z0-9_-]+$,#{session_name}},#{session_name},"
 """The tmux session's name; empty if it could break a line: scripts rename it as they like."""
 
-_FIELDS = (
+_PANE_FIELDS = (
     *(f"@tmuxmcp_{name}" for name in PANE_OPTIONS),
     "pane_id",
     "session_id",
@@ -69,7 +69,7 @@ _FIELDS = (
     "window_active_clients",
     "pane_title",  # last: a program wrote it
 )
-FORMAT = "|".join(f"#{{{name}}}" for name in _FIELDS)
+PANE_FORMAT = "|".join(f"#{{{name}}}" for name in _PANE_FIELDS)
 """One line; no field but the last can hold the bar: texts of ours are JSON, with the bar escaped."""
 
 STATUS_S, STATUS_TO_COME_S = 1.0, 5.0
@@ -149,7 +149,7 @@ class Stamp:
         return f"{self.after}-void"
 
 
-_STAMP = re.compile(r"[A-Za-z0-9_-]{0,96}")
+_STAMPED_ID = re.compile(r"[A-Za-z0-9_-]{0,96}")
 
 
 def _boottime() -> float:
@@ -241,12 +241,12 @@ def _number(value: str) -> int | None:
 
 
 def parse(line: str) -> Pane | None:
-    """A line of `FORMAT`; None for a pane that is not ours."""
-    values = line.split("|", len(_FIELDS) - 1)
-    if len(values) != len(_FIELDS):
+    """A line of `PANE_FORMAT`; None for a pane that is not ours."""
+    values = line.split("|", len(_PANE_FIELDS) - 1)
+    if len(values) != len(_PANE_FIELDS):
         return None
     options = dict(zip(PANE_OPTIONS, values, strict=False))
-    facts = dict(zip(_FIELDS, values, strict=True))
+    facts = dict(zip(_PANE_FIELDS, values, strict=True))
     # What somebody has set for all panes shows in others too, and where there is none any more.
     if not (options["id"] and options["log"] and re.fullmatch(r"%\d+", facts["pane_id"])):
         return None
@@ -339,14 +339,14 @@ def _is_ours(target: str, options: Mapping[str, str]) -> list[bytes]:
             command("set-option", "-p", "-F", "-t", target, f"@tmuxmcp_{option}", form)
             for option, form in BORN_WITH.items()
         ),
-        command("display-message", "-p", "-t", target, FORMAT),
+        command("display-message", "-p", "-t", target, PANE_FORMAT),
     ]
 
 
 SPARE_PREFIX = "_"
 """Begins the name of a tmux session whose pane is no session's yet, before that session's id."""
 
-_NOBODYS = "#{==:#{@tmuxmcp_id},}"
+_HAS_NO_SESSION = "#{==:#{@tmuxmcp_id},}"
 
 
 async def new_spare(tmux: Tmux, new: NewPane) -> str:
@@ -375,7 +375,7 @@ async def take_spare(tmux: Tmux, pane_id: str, new: NewPane) -> Pane | None:
         command("set-option", "-p", "-t", pane_id, "remain-on-exit", "on"),
         *_is_ours(pane_id, new.options),
     ]
-    test = f"#{{&&:#{{==:#{{session_name}},{SPARE_PREFIX}{name}}},#{{&&:{_NOBODYS},#{{?pane_dead,,1}}}}}}"
+    test = f"#{{&&:#{{==:#{{session_name}},{SPARE_PREFIX}{name}}},#{{&&:{_HAS_NO_SESSION},#{{?pane_dead,,1}}}}}}"
     then = sequence(*commands, command("display-message", "-p", "ok"))
     async with tmux.undisturbed():
         printed = await _answered(tmux, command("if-shell", "-F", "-t", pane_id, test, then))
@@ -389,7 +389,7 @@ THIS_PANE = "\x01"
 def unless_taken(tmux: Tmux) -> list[str]:
     """A lock to hold, and the words that meanwhile end a spare pane; if it is a session's they only print something."""
     kill = f"kill-session -t {THIS_PANE}"
-    words = [tmux.binary, "-N", "-u", "-S", str(tmux.socket), "if-shell", "-F", "-t", THIS_PANE, _NOBODYS]
+    words = [tmux.binary, "-N", "-u", "-S", str(tmux.socket), "if-shell", "-F", "-t", THIS_PANE, _HAS_NO_SESSION]
     return [str(tmux.lock), *words, kill, "display-message -p taken"]
 
 
@@ -424,7 +424,7 @@ async def has_session(tmux: Tmux, name: str) -> bool:
 
 async def list_panes(tmux: Tmux) -> list[Pane]:
     """All our panes."""
-    reply = await tmux.query(command("list-panes", "-a", "-F", FORMAT))
+    reply = await tmux.query(command("list-panes", "-a", "-F", PANE_FORMAT))
     return [pane for line in reply.lines if (pane := parse(os.fsdecode(line)))]
 
 
@@ -455,7 +455,7 @@ async def find_pane(tmux: Tmux, pane_id: str, session_id: str) -> Pane | None:
     while True:
         # Before tmux is asked: its answer, which may come late, is as old as that.
         launcher_exists = pane is not None and _exists(pane.leader)
-        reply = await tmux.query(command("display-message", "-p", "-t", pane_id, FORMAT))
+        reply = await tmux.query(command("display-message", "-p", "-t", pane_id, PANE_FORMAT))
         pane = parse(os.fsdecode(reply.lines[0])) if reply.lines and not reply.failed else None
         if pane is None or pane.id != session_id:
             return None
@@ -573,7 +573,7 @@ async def type_input(
     if not person:  # an adoption waits while somebody holds the pane
         condition = f"#{{&&:#{{==:#{{@tmuxmcp_adopting}},{adopting}}},{condition or 1}}}"
     condition = f"#{{&&:#{{?pane_input_off,,1}},{condition}}}"
-    condition = condition if ends or person else f"#{{&&:{FREE},{condition}}}"
+    condition = condition if ends or person else f"#{{&&:{IS_FREE},{condition}}}"
     steps = [command("if-shell", "-F", "-t", pane.pane_id, "#{pane_in_mode}", f"copy-mode -q -t {pane.pane_id}")]
     typed = f"{int(_boottime() * 1000)}-{left.value}"
     steps.append(remember(pane, "typed", typed))
@@ -652,7 +652,7 @@ async def capture_pane(tmux: Tmux, pane: Pane) -> tuple[Pane, list[str]] | None:
 @lru_cache(maxsize=256)
 def _capture(pane_id: str, session_id: str) -> bytes:
     """What asks for a pane and its rows."""
-    facts = command("display-message", "-p", "-t", pane_id, FORMAT)
+    facts = command("display-message", "-p", "-t", pane_id, PANE_FORMAT)
     rows = command("capture-pane", "-p", "-e", "-N", "-t", pane_id)
     return _guard(pane_id, session_id, (facts, rows), alive=False)
 
@@ -691,12 +691,12 @@ class LineOfCursor:
 
 
 _PERSON_AT = "#{?session_last_attached,#{session_activity},0}"
-_NOW = f"#{{cursor_x}} #{{cursor_y}} #{{pane_width}} {_PERSON_AT} "
+_CURSOR_FORMAT = f"#{{cursor_x}} #{{cursor_y}} #{{pane_width}} {_PERSON_AT} "
 
 
 async def line_of_cursor(tmux: Tmux, pane: Pane) -> LineOfCursor | None:
     """The cursor's line, without colours, and who typed last, at one moment; None when the pane is gone."""
-    target, now = ("-t", pane.pane_id), f"{_NOW}|{remembered(pane, 'typed')}|{remembered(pane, 'front')}"
+    target, now = ("-t", pane.pane_id), f"{_CURSOR_FORMAT}|{remembered(pane, 'typed')}|{remembered(pane, 'front')}"
     printed = await guarded(
         tmux, pane, command("display-message", "-p", *target, now), command("capture-pane", "-p", "-N", *target)
     )
@@ -741,7 +741,7 @@ async def resize_window(tmux: Tmux, pane: Pane, cols: int, rows: int, form: str)
     resize = command("resize-window", "-t", pane.pane_id, "-x", str(cols), "-y", str(rows))
     look, mark = _both_screens(pane, form), secrets.token_hex(16)  # no program can print it
     middle = command("display-message", "-p", mark)
-    printed = await guarded(tmux, pane, *look, middle, resize, *look, alive=False, condition=FREE)
+    printed = await guarded(tmux, pane, *look, middle, resize, *look, alive=False, condition=IS_FREE)
     if printed is None:
         return None
     at = printed.index(mark)
@@ -767,7 +767,7 @@ async def stamped(tmux: Tmux, pane: Pane) -> str | None:
     if printed is None:
         return None
     said = printed[0] if printed else ""
-    if _STAMP.fullmatch(said):
+    if _STAMPED_ID.fullmatch(said):
         return said
     await set_option(tmux, pane, "request", "")  # somebody else's, which may stand in no format
     return ""
@@ -779,7 +779,7 @@ async def never_types(tmux: Tmux, pane: Pane, stamp: Stamp) -> bool:
 
 
 def _says(stamp: str) -> str:
-    assert _STAMP.fullmatch(stamp)
+    assert _STAMPED_ID.fullmatch(stamp)
     return f"#{{==:#{{@tmuxmcp_request}},{stamp}}}"
 
 
@@ -806,12 +806,12 @@ def _variable(pane: Pane, name: str) -> str:
     return f"TMUXMCP_{name.upper()}_{pane.pane_id.removeprefix('%')}"
 
 
-REMEMBERED = ("typed", "claim", "front")
+PANE_VARIABLES = ("typed", "claim", "front")
 """What is written down of a pane in variables."""
 
 
 def _forget(pane: Pane) -> list[bytes]:
-    return [command("set-environment", "-gu", _variable(pane, name)) for name in REMEMBERED]
+    return [command("set-environment", "-gu", _variable(pane, name)) for name in PANE_VARIABLES]
 
 
 async def pipe_again(tmux: Tmux, pane: Pane, sink: Sequence[str], number: int) -> bool:
@@ -879,5 +879,5 @@ def options_of(
 
 
 def _json(value: str | list[str]) -> str:
-    """In ASCII, on one line, without the bar between the fields of `FORMAT`."""
+    """In ASCII, on one line, without the bar between the fields of `PANE_FORMAT`."""
     return json.dumps(value).replace("|", "\\u007c")

@@ -8,9 +8,9 @@ from tmuxmcp.tmux.control import command, sequence
 from tmuxmcp.tmux.held import Lease
 from tmuxmcp.tmux.server import Tmux
 
-ONE, ALL_PAUSED = "@tmuxmcp_paused", "@tmuxmcp_paused_all"
+PAUSED_OPTION, ALL_PAUSED_OPTION = "@tmuxmcp_paused", "@tmuxmcp_paused_all"
 
-_ROW = f"#{{pane_id}}|#{{{ONE}}}|#{{{ALL_PAUSED}}}|#{{@tmuxmcp_id}}"
+_PAUSE_FORMAT = f"#{{pane_id}}|#{{{PAUSED_OPTION}}}|#{{{ALL_PAUSED_OPTION}}}|#{{@tmuxmcp_id}}"
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def panes(tmux: Tmux, *then: str) -> list[Pause]:
     Raises:
         TmuxFailed: tmux did not do it.
     """
-    done = tmux.run("list-panes", "-a", "-F", _ROW, *([";"] if then else []), *then)
+    done = tmux.run("list-panes", "-a", "-F", _PAUSE_FORMAT, *([";"] if then else []), *then)
     # The return code says nothing in a host program that waits for all its children.
     if done.stderr:
         raise TmuxFailed(f"tmux refused: {done.stderr.strip()}.")
@@ -51,7 +51,7 @@ def pause_all(tmux: Tmux, lease: Lease) -> list[Pause]:
         TmuxFailed
     """
     # -o: what is paused already stays paused since then.
-    return panes(tmux, "set-option", "-goq", ALL_PAUSED, lease.option)
+    return panes(tmux, "set-option", "-goq", ALL_PAUSED_OPTION, lease.option)
 
 
 def resume_all(tmux: Tmux) -> list[Pause]:
@@ -61,8 +61,13 @@ def resume_all(tmux: Tmux) -> list[Pause]:
         TmuxFailed
     """
     before = panes(tmux)
-    own = [word for each in before if each.own for word in (";", "set-option", "-p", "-u", "-t", each.pane_id, ONE)]
-    panes(tmux, "set-option", "-gu", ALL_PAUSED, *own)
+    own = [
+        word
+        for each in before
+        if each.own
+        for word in (";", "set-option", "-p", "-u", "-t", each.pane_id, PAUSED_OPTION)
+    ]
+    panes(tmux, "set-option", "-gu", ALL_PAUSED_OPTION, *own)
     return before
 
 
@@ -72,7 +77,7 @@ def pause(tmux: Tmux, session_id: str, lease: Lease) -> Pause:
     Raises:
         SessionNotFound, TmuxFailed
     """
-    return _change(tmux, session_id, command("set-option", "-p", "-oq", "-t", "%s", ONE, lease.option))
+    return _change(tmux, session_id, command("set-option", "-p", "-oq", "-t", "%s", PAUSED_OPTION, lease.option))
 
 
 def resume(tmux: Tmux, session_id: str) -> Pause:
@@ -81,7 +86,7 @@ def resume(tmux: Tmux, session_id: str) -> Pause:
     Raises:
         SessionNotFound, TmuxFailed
     """
-    return _change(tmux, session_id, command("set-option", "-p", "-u", "-t", "%s", ONE))
+    return _change(tmux, session_id, command("set-option", "-p", "-u", "-t", "%s", PAUSED_OPTION))
 
 
 def _change(tmux: Tmux, session_id: str, change: bytes) -> Pause:

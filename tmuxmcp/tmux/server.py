@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-OLDEST = (3, 2)
+OLDEST_TMUX = (3, 2)
 SOCKET_PATH_LIMIT = 107
 """Bytes in `sun_path` less the final NUL (unix(7))."""
 
@@ -47,13 +47,13 @@ SOCKET_S = 5.0
 """How long a server that lives may take to make its socket again."""
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/homebrew/bin"
-PACKAGE = Path(__file__).parent
+TMUX_ROOM = Path(__file__).parent
 
 
 def config_file() -> Path:
     """Our `tmux.conf`: beside this file in an installed package, at the top of a checkout."""
-    shipped = PACKAGE / "tmux.conf"
-    return shipped if shipped.exists() else PACKAGE.parent.parent / "tmux.conf"
+    shipped = TMUX_ROOM / "tmux.conf"
+    return shipped if shipped.exists() else TMUX_ROOM.parent.parent / "tmux.conf"
 
 
 def find_tmux() -> tuple[str, str]:
@@ -73,7 +73,7 @@ def find_tmux() -> tuple[str, str]:
         raise TmuxUnavailable(f"{path} cannot be run: {error}.", hint=how) from None
     version = said.removeprefix("tmux ").strip()
     number = re.search(r"(\d+)\.(\d+)", version)
-    if number and (int(number[1]), int(number[2])) < OLDEST:
+    if number and (int(number[1]), int(number[2])) < OLDEST_TMUX:
         raise TmuxUnavailable(f"{path} is tmux {version}, which is too old.", hint=how)
     return path, version
 

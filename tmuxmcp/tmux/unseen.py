@@ -13,7 +13,7 @@ from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.panes import Pane, Stamp, Typed
 from tmuxmcp.tmux.server import Tmux
 
-_PLAIN = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
+_PROGRAM_NAME = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 """Names of programs that may stand in a tmux format."""
 
 PANE_ALONE = "#{?synchronize-panes,,1}"
@@ -24,7 +24,7 @@ async def program_in_front(tmux: Tmux, pane: Pane) -> str:
     """What tmux calls the foreground program of a pane; empty where that name cannot stand in a condition."""
     asks = command("display-message", "-p", "-t", pane.pane_id, "#{pane_current_command}")
     printed = await panes.guarded(tmux, pane, asks)
-    return printed[0] if printed and _PLAIN.fullmatch(printed[0]) else ""
+    return printed[0] if printed and _PROGRAM_NAME.fullmatch(printed[0]) else ""
 
 
 async def type_secret(

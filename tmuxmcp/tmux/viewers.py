@@ -13,7 +13,7 @@ from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
 
-_FIELDS = (
+_VIEWER_FIELDS = (
     "@tmuxmcp_id",
     "session_id",
     "window_id",
@@ -23,13 +23,13 @@ _FIELDS = (
     "client_tty",
     "client_name",
 )
-_FORMAT = "|".join(f"#{{{name}}}" for name in _FIELDS)
-_LINE = re.compile(r"([A-Za-z0-9_-]*)\|(\$\d+)\|(@\d+)\|([01])\|(\d{1,12})\|(\d{0,12})\|([^|]*)\|([^|]*)")
+_VIEWER_FORMAT = "|".join(f"#{{{name}}}" for name in _VIEWER_FIELDS)
+_VIEWER_LINE = re.compile(r"([A-Za-z0-9_-]*)\|(\$\d+)\|(@\d+)\|([01])\|(\d{1,12})\|(\d{0,12})\|([^|]*)\|([^|]*)")
 
 SHOWN_COLS = 60
 """Most of what a status line says of a program."""
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9 _./=:,@+~*\"'|&;<>()\[\]{}!?^$\\-]")
+_UNSAFE_CHARACTER = re.compile(r"[^A-Za-z0-9 _./=:,@+~*\"'|&;<>()\[\]{}!?^$\\-]")
 """All but plain ASCII, and of that what tmux reads as a style or a format (#) and strftime as its own (%)."""
 
 
@@ -54,7 +54,7 @@ class Viewer:
 
 def parse(line: str) -> Viewer | None:
     """A line of what tmux tells of its clients; None: it is none. What a client says of itself is cleaned."""
-    found = _LINE.fullmatch(line)
+    found = _VIEWER_LINE.fullmatch(line)
     if found is None:
         return None
     session_id, home, window_id, readonly, created, uid, *words = found.groups()
@@ -72,7 +72,7 @@ def _user(uid: str) -> str:
 
 async def everybody(tmux: Tmux) -> list[Viewer]:
     """All who look at something, the first first."""
-    reply = await tmux.query(command("list-clients", "-F", _FORMAT))
+    reply = await tmux.query(command("list-clients", "-F", _VIEWER_FORMAT))
     found = [viewer for line in reply.lines if (viewer := parse(os.fsdecode(line)))]
     return sorted(found, key=lambda each: each.since_s)
 
@@ -86,7 +86,7 @@ async def of_pane(tmux: Tmux, pane: Pane) -> list[Viewer]:
 
 def plain(text: str) -> str:
     """Text for a status line, which means nothing to tmux."""
-    text = _UNSAFE.sub("?", text)
+    text = _UNSAFE_CHARACTER.sub("?", text)
     return text if len(text) <= SHOWN_COLS else text[: SHOWN_COLS - 3] + "..."
 
 
