@@ -125,11 +125,11 @@ async def test_unknown_moments_and_lost_sessions_are_refused(broker: Broker):
 
 
 async def test_without_any_system_font_the_packaged_one_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(fonts, "FOLDERS", (str(tmp_path),))
+    monkeypatch.setattr(fonts, "FONT_FOLDERS", (str(tmp_path),))
     found = fonts.find.__wrapped__()
     assert "JetBrainsMono" in found.regular.name
     assert found.bold
     assert found.bold.weight == 700
-    monkeypatch.setattr(fonts, "PACKAGED", ("no_such_package", "", ""))
+    monkeypatch.setattr(fonts, "PACKAGED_FONTS", ("no_such_package", "", ""))
     with pytest.raises(Unsupported, match="font"):
         fonts.find.__wrapped__()

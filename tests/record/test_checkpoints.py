@@ -115,7 +115,9 @@ def test_older_ones_are_joined_as_long_as_a_replay_stays_short(directory: Sessio
     checkpoints.thin()
     kept = checkpoints.records()
     assert len(kept) < 70
-    assert [each.offset for each in kept][-module.DENSE :] == list(range(100 - module.DENSE, 100))
+    assert [each.offset for each in kept][-module.DENSE_CHECKPOINTS :] == list(
+        range(100 - module.DENSE_CHECKPOINTS, 100)
+    )
     assert max(each.cost_ms for each in kept) <= module.JOINED_MS
     assert sum(each.cost_ms for each in kept) == 100 * 500
     assert all(checkpoints.value(each) == b"%d" % each.offset * 100 for each in kept)

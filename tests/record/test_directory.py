@@ -17,7 +17,7 @@ from tmuxmcp.launch import step
 from tmuxmcp.record import directory as owner
 from tmuxmcp.record import start
 from tmuxmcp.record.directory import (
-    ENTRIES,
+    DIRECTORY_ENTRIES,
     Party,
     SessionDirectory,
     SessionFile,
@@ -29,7 +29,7 @@ from tmuxmcp.record.directory import (
 PACKAGE = Path(tmuxmcp.__file__).parent
 SCRIPTS = PACKAGE / "launch"
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "files.md"
-BY_NAME = {entry.name: entry for entry in ENTRIES}
+BY_NAME = {entry.name: entry for entry in DIRECTORY_ENTRIES}
 
 WITHOUT_PACKAGE = {"launch/step.py", "launch/confine.py"}
 """Scripts that run without the package: they spell names themselves."""
@@ -43,7 +43,7 @@ def test_an_entry_is_a_row_of_the_class_and_a_path_of_a_directory(tmp_path: Path
     assert SessionDirectory.log.name == "out.raw"
     assert directory.log == tmp_path / "sessions" / "a" / "out.raw"
     assert directory.history_within == directory.within / "history"
-    assert len(BY_NAME) == len(ENTRIES)
+    assert len(BY_NAME) == len(DIRECTORY_ENTRIES)
 
 
 # ---- nobody else spells a name -----------------------------------------------------------------------
@@ -75,10 +75,10 @@ def parts_of_paths(tree: ast.AST) -> Iterator[str]:
             yield from (value for value in strings(part) if value)
 
 
-ORDINARY = {entry.name for entry in ENTRIES if "." not in entry.name and "/" not in entry.name}
+ORDINARY = {entry.name for entry in DIRECTORY_ENTRIES if "." not in entry.name and "/" not in entry.name}
 """Names that are words: as such they may mean anything else."""
 
-PARTS = {part for entry in ENTRIES for part in entry.name.split("/")} | {"sessions"}
+PARTS = {part for entry in DIRECTORY_ENTRIES for part in entry.name.split("/")} | {"sessions"}
 
 
 def spelt_in(file: Path) -> set[str]:
@@ -111,7 +111,7 @@ def in_step() -> set[str]:
 
 
 def of(party: Party) -> set[str]:
-    return {entry.name for entry in ENTRIES if party in entry.writers + entry.readers}
+    return {entry.name for entry in DIRECTORY_ENTRIES if party in entry.writers + entry.readers}
 
 
 def test_shell_scripts_use_the_files_that_the_table_says() -> None:
@@ -137,7 +137,9 @@ def test_step_and_broker_agree_on_the_words_of_the_report() -> None:
 
 def test_page_names_every_file() -> None:
     named = set(re.findall(r"`([^`]+)`", PAGE.read_text().split("## A session's directory")[1].split("\n#")[0]))
-    assert {each.name for each in ENTRIES} <= {each.removesuffix("/").removesuffix("/CALLER") for each in named}
+    assert {each.name for each in DIRECTORY_ENTRIES} <= {
+        each.removesuffix("/").removesuffix("/CALLER") for each in named
+    }
 
 
 @pytest.mark.anyio

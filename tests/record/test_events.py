@@ -95,7 +95,7 @@ def test_torn_line_is_no_event_and_no_error(event: Event, data: st.DataObject) -
 def test_field_of_another_type_makes_it_no_event(field: str, value: object) -> None:
     values = {"time": TIME, "offset": 5, "event": "resize", "cols": 80, "rows": 24, field: value}
     assert decode(json.dumps(values).encode()) is None
-    newer = {**values, "format": module.FORMAT + 1}
+    newer = {**values, "format": module.EVENT_FORMAT + 1}
     assert decode(json.dumps(newer).encode()) == Unknown("resize", newer)
 
 
@@ -109,7 +109,7 @@ def test_event_of_another_kind_is_kept_apart() -> None:
 
 
 def test_what_a_newer_version_adds_to_a_known_kind_is_passed_over() -> None:
-    values = {"format": module.FORMAT + 1, "time": TIME, "offset": 5, "event": "gap", "why": {"disk": "full"}}
+    values = {"format": module.EVENT_FORMAT + 1, "time": TIME, "offset": 5, "event": "gap", "why": {"disk": "full"}}
     assert decode(json.dumps(values).encode()) == Gap(TIME, 5)
 
 

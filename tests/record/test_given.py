@@ -9,7 +9,7 @@ import pytest
 
 from tmuxmcp.errors import IoError
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.given import SPARE, give, place_of
+from tmuxmcp.record.given import SPARE_NAME, give, place_of
 
 
 def test_a_command_waits_until_it_is_read(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_what_a_program_puts_in_place_of_the_emptied_file_is_not_used(tmp_path: 
     place, outside = tmp_path / "given", tmp_path / "outside"
     place.mkdir()
     outside.touch(mode=0o600)
-    spare = place / SPARE
+    spare = place / SPARE_NAME
     for put in (
         lambda: spare.symlink_to(outside),
         lambda: spare.hardlink_to(outside),
@@ -72,7 +72,7 @@ def test_what_is_taken_back_or_gone_is_not_said_to_wait(tmp_path: Path) -> None:
 
 def test_commands_of_earlier_calls_are_taken_back(tmp_path: Path) -> None:
     give(tmp_path, "j1", b"true")
-    (tmp_path / SPARE).touch(mode=0o600)
+    (tmp_path / SPARE_NAME).touch(mode=0o600)
     give(tmp_path, "j2", b"true").take_back_earlier()
     give(tmp_path, "j3", b"true")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["j2", "j3"]

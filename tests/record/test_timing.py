@@ -18,7 +18,7 @@ from tmuxmcp.record import timingwriter as module
 from tmuxmcp.record.clock import Booted, SessionClock
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.timing import Times, TimingStep
-from tmuxmcp.record.timingcodec import BEGINNING, FORMAT, HEADER, decode, encode, format_of
+from tmuxmcp.record.timingcodec import FIRST_STEP, TIMING_FORMAT, TIMING_HEADER, decode, encode, format_of
 from tmuxmcp.record.timingwriter import HELD_UP_MS, OUTPUT_SHARE, SPARE_BYTES, TimingWriter
 
 
@@ -128,9 +128,13 @@ def test_one_writes_at_a_time(directory: SessionDirectory) -> None:
 
 
 def test_index_of_a_newer_format_is_neither_read_nor_written(directory: SessionDirectory) -> None:
-    newer = HEADER.replace(b"%d" % FORMAT, b"%d" % (FORMAT + 1)) + encode(BEGINNING, [TimingStep(5, 5)]) + b"torn"
+    newer = (
+        TIMING_HEADER.replace(b"%d" % TIMING_FORMAT, b"%d" % (TIMING_FORMAT + 1))
+        + encode(FIRST_STEP, [TimingStep(5, 5)])
+        + b"torn"
+    )
     directory.timing.write_bytes(newer)
-    assert format_of(newer) == FORMAT + 1
+    assert format_of(newer) == TIMING_FORMAT + 1
     with pytest.raises(Unsupported, match="newer"):
         TimingWriter.take(directory)
     assert Times(directory).ms_at(5) is None
@@ -262,7 +266,7 @@ def printed(moments: list[tuple[int, int, bool, bool]]) -> Iterator[tuple[Timing
 
 def noted(directory: SessionDirectory, moments: list[tuple[int, int, bool, bool]]) -> list[TimingStep]:
     """Write what these moments say; gives the truth."""
-    writer, truth = writer_of(directory), [BEGINNING]
+    writer, truth = writer_of(directory), [FIRST_STEP]
     for step, now in printed(moments):
         writer.note(step.offset, step.ms, known=step.known)
         if step.offset > truth[-1].offset:
@@ -344,7 +348,7 @@ def test_a_block_is_read_as_it_was_written(moments: list[tuple[int, int, bool]],
     data = encode(TimingStep(0, 0), steps)
     block = decode(data + behind, 0)
     assert block
-    assert (block.start, block.steps, block.length) == (BEGINNING, tuple(steps), len(data))
+    assert (block.start, block.steps, block.length) == (FIRST_STEP, tuple(steps), len(data))
     assert all(decode(data[:end], 0) is None for end in range(len(data)))
 
 

@@ -18,7 +18,7 @@ from tmuxmcp.machine.stateid import state_id
 from tmuxmcp.sandbox import sandbox
 from tmuxmcp.sessions.registry import Registry
 
-LIMITS = ("max_sessions", "max_calls", "max_wait_ms", "max_bytes", "max_input_bytes", "log_max_bytes")
+LIMIT_SETTINGS = ("max_sessions", "max_calls", "max_wait_ms", "max_bytes", "max_input_bytes", "log_max_bytes")
 """The settings that a caller may run into."""
 
 FREE_BYTES = 100 << 20
@@ -35,7 +35,7 @@ async def look(registry: Registry, settings: BrokerSettings, *, uptime_s: float)
         uptime_s=round(uptime_s, 3),
         machine_id=_machine_id(settings.state_dir),
         sessions=sessions,
-        limits={name: getattr(settings, name) for name in LIMITS},
+        limits={name: getattr(settings, name) for name in LIMIT_SETTINGS},
         checks=[
             r.Check(name="state_dir", ok=True, message=str(settings.state_dir)),
             tmux,

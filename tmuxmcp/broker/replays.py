@@ -20,7 +20,7 @@ from tmuxmcp.sessions.session import Session
 
 R = TypeVar("R", bound=r.Result)
 
-ANEW = "It was typed by an earlier call with this request_id; what came of that is looked at anew."
+LOOKED_AGAIN_NOTE = "It was typed by an earlier call with this request_id; what came of that is looked at anew."
 
 RESULT_LEFT_OUT = "What it showed was too long to be kept with its request_id: read gives it."
 
@@ -76,7 +76,7 @@ async def sent(reading: Reading, session: Session, request: q.Send, call: Call, 
     """That it was typed; what came of it is waited for and read anew."""
     size = int(noted.acts["bytes"])
     if request.read == "none":
-        return r.SendResult(session_id=session.id, sent_bytes=size, replayed=True, note=ANEW, result=None)
+        return r.SendResult(session_id=session.id, sent_bytes=size, replayed=True, note=LOOKED_AGAIN_NOTE, result=None)
     wait = await reading.wait(request, call)
     wait.start_offset = wait.sent_at = int(noted.acts["offset"])
     if not request.secret:
@@ -85,7 +85,7 @@ async def sent(reading: Reading, session: Session, request: q.Send, call: Call, 
     wait.screen, wait.before_seen = False, False
     await reading.before(session, request, wait, call, now=True)
     read = await reading.waited(session, request, wait, call)
-    return r.SendResult(session_id=session.id, sent_bytes=size, replayed=True, note=ANEW, result=read)
+    return r.SendResult(session_id=session.id, sent_bytes=size, replayed=True, note=LOOKED_AGAIN_NOTE, result=read)
 
 
 def steps(session: Session, request: q.Send, noted: NotedCall, *, typed: bool) -> r.SendResult | None:

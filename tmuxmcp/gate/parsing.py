@@ -16,15 +16,15 @@ from tmuxmcp.machine.helper import Helper
 
 log = logging.getLogger(__name__)
 
-PARSER = Path(__file__).with_name("parser.py")
-PACKAGES = ("tmuxmcp", "tree_sitter", "tree_sitter_bash")
+PARSER_PATH = Path(__file__).with_name("parser.py")
+PARSER_PACKAGES = ("tmuxmcp", "tree_sitter", "tree_sitter_bash")
 
 
 class Parsing(Helper):
     """The process that parses, one question at a time."""
 
     def __init__(self) -> None:
-        super().__init__(PARSER, PACKAGES)
+        super().__init__(PARSER_PATH, PARSER_PACKAGES)
 
     async def of_text(self, text: str | None, cwd: str | None, home: str) -> list[SimpleCommand]:
         """Every command that a shell text would run, as far as it tells.

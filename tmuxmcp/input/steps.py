@@ -23,7 +23,7 @@ from tmuxmcp.sessions.noting import OneCall
 MOST_STEPS = 32
 """Steps of one call."""
 
-OUTSIDE = {"session_id", "max_bytes", "steps", "request_id"}
+BESIDE_STEPS = {"session_id", "max_bytes", "steps", "request_id"}
 """What stands beside the steps, and in none of them."""
 
 AS_ASKED = {
@@ -46,7 +46,7 @@ def steps_of(request: Send) -> list[Send]:
     Raises:
         InvalidArgument: one of them is none, or something stands beside them.
     """
-    beside = sorted(request.arguments().keys() - OUTSIDE)
+    beside = sorted(request.arguments().keys() - BESIDE_STEPS)
     if beside:
         raise InvalidArgument(
             f"{', '.join(beside)}: does not go with steps.",
@@ -59,7 +59,7 @@ def steps_of(request: Send) -> list[Send]:
 
 def _step(request: Send, number: int, given: object) -> Send:
     assert isinstance(given, dict)
-    if wrong := sorted(given.keys() & OUTSIDE):
+    if wrong := sorted(given.keys() & BESIDE_STEPS):
         raise InvalidArgument(f"Step {number}: {', '.join(wrong)} goes beside steps, not into one.")
     try:
         step = cast("Send", Send.operation.parse(given))

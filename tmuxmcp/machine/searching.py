@@ -13,8 +13,8 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.helper import Helper
 from tmuxmcp.terminal.patterns import MOST_PATTERN, is_wrong
 
-SEARCHER = Path(__file__).with_name("searcher.py")
-PACKAGES = ("tmuxmcp", "regex")
+SEARCHER_PATH = Path(__file__).with_name("searcher.py")
+SEARCHER_PACKAGES = ("tmuxmcp", "regex")
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Searching(Helper):
     limit_s = 20.0  # a busy machine makes no pattern wrong
 
     def __init__(self) -> None:
-        super().__init__(SEARCHER, PACKAGES)
+        super().__init__(SEARCHER_PATH, SEARCHER_PACKAGES)
 
     async def pattern(self, source: str, asker: str = "") -> CompiledPattern:
         """A regular expression of a caller.

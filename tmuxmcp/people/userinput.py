@@ -202,7 +202,7 @@ def shown(message: str) -> str:
     return sanitize(visible.replace("\t", " "))[0]
 
 
-NOTES = {
+OUTCOME_NOTES = {
     "done": "",
     "waiting": "Nobody has answered yet. Tell the person to run `tmuxmcp answer {id}` in a terminal of theirs, and "
     "call again with request_id={id}.",
@@ -221,7 +221,9 @@ async def result(
     await session.refresh()
     look = await session.look()
     until = answer.at if answer and answer.at else time.time()
-    note = NOTES[answer.outcome if answer else "waiting"].format(id=request.id, ended=session.how_it_ended).strip()
+    note = (
+        OUTCOME_NOTES[answer.outcome if answer else "waiting"].format(id=request.id, ended=session.how_it_ended).strip()
+    )
     return r.RequestUserInputResult(
         session_id=session.id,
         request_id=request.id,

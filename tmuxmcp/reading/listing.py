@@ -17,7 +17,7 @@ from tmuxmcp.sessions.session import Session
 LISTED_DESTROYED = 20
 """Destroyed sessions that are listed, the newest."""
 
-PLACE = re.compile(r"([01])/(.{0,40})/([A-Za-z0-9_-]{1,64})", re.DOTALL)
+LIST_PLACE = re.compile(r"([01])/(.{0,40})/([A-Za-z0-9_-]{1,64})", re.DOTALL)
 """A place in the list: whether the session was over, when it was made, its id."""
 
 ListPlace = tuple[bool, str, str]
@@ -79,7 +79,7 @@ def spell(place: ListPlace) -> str:
 
 
 def _parse(text: str) -> ListPlace:
-    found = PLACE.fullmatch(text)
+    found = LIST_PLACE.fullmatch(text)
     if found is None:
         raise InvalidArgument(
             f"after={text[:200]!r} is no place in the list.",

@@ -35,7 +35,7 @@ class Moment:
     """The size changed between this moment and the next output: it is the size of then that is not known."""
 
 
-REBUILT = "Its terminal is gone: this is what it showed last, rebuilt from its log."
+REBUILT_NOTE = "Its terminal is gone: this is what it showed last, rebuilt from its log."
 
 RESIZED_LATER = "The size changed after this moment, before more was printed: this is the screen after that."
 
@@ -177,7 +177,7 @@ async def last_shown(session: Session) -> tuple[Shown, str, bool]:
         snapshot = await screen_at(session, session.log.size())
     except (NotRetained, TimedOut, IoError) as error:
         return NOTHING_SHOWN, f"What its terminal showed last cannot be told: {error.message}", True
-    return shown_of(snapshot), REBUILT, snapshot.approximate
+    return shown_of(snapshot), REBUILT_NOTE, snapshot.approximate
 
 
 def shown_of(snapshot: Snapshot) -> Shown:

@@ -13,7 +13,7 @@ from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered, read_values
 from tmuxmcp.terminal.marks import Numbers, ShellTrack
 
-FORMAT = 2
+MARKS_FORMAT = 2
 """The newest format of `marks.json` that is known here."""
 
 
@@ -35,7 +35,7 @@ class Checkpoint:
 
     def save(self, directory: SessionDirectory) -> None:
         """Write it, but not over one of a newer format; a failure costs a later broker time alone."""
-        if not directory.is_there or is_newer(read_values(directory.checkpoint), FORMAT):
+        if not directory.is_there or is_newer(read_values(directory.checkpoint), MARKS_FORMAT):
             return
         # A broker that knows nothing of adopted shells can use it only where there were none.
         several = bool(self.inner or (self.numbers and self.numbers.shifts))
@@ -57,7 +57,7 @@ class Checkpoint:
         One of a newer format is not: a part of what the marks said may be wrong by itself, and the log says it all.
         """
         state = read_values(directory.checkpoint)
-        if is_newer(state, FORMAT):
+        if is_newer(state, MARKS_FORMAT):
             return None
         try:
             track = ShellTrack.from_dict(state["track"])

@@ -39,10 +39,10 @@ MOST_UNPACKED = 64 << 20
 JOINED_MS = 1600
 """Two neighbours are joined if what lies between those around them takes no longer to replay (2 s is promised)."""
 
-DENSE = 32
+DENSE_CHECKPOINTS = 32
 """The newest so many are joined only for want of room."""
 
-_HEAD = struct.Struct("<IIQIIB")
+_RECORD_HEAD = struct.Struct("<IIQIIB")
 """Checksum of all behind it; bytes of the value; offset; milliseconds; what had happened; kind."""
 
 
@@ -111,7 +111,7 @@ class Checkpoints:
         """The packed value of a record; None: it is not whole, or is no longer there."""
         try:
             with open(self._path, "rb") as file:
-                head = os.pread(file.fileno(), _HEAD.size, record.position - _HEAD.size)
+                head = os.pread(file.fileno(), _RECORD_HEAD.size, record.position - _RECORD_HEAD.size)
                 value = os.pread(file.fileno(), record.size, record.position)
         except OSError:
             return None
@@ -128,7 +128,7 @@ class Checkpoints:
                 return False
             records, end = _records(fd, os.fstat(fd).st_size)
             room = self._room()
-            if end + _HEAD.size + len(value) > room:
+            if end + _RECORD_HEAD.size + len(value) > room:
                 return self._anew(fd, records, (kind, offset, value, cost_ms, happened), room)
             os.ftruncate(fd, max(end, len(FILE_BEGINS)))
             if not end:
@@ -203,9 +203,9 @@ def _records(fd: int, size: int) -> tuple[list[ScreenRecord], int]:
     if os.pread(fd, len(FILE_BEGINS), 0) != FILE_BEGINS:
         return [], 0
     found, at = [], len(FILE_BEGINS)
-    while at + _HEAD.size <= size:
-        checksum, length, offset, cost_ms, happened, kind = _HEAD.unpack(os.pread(fd, _HEAD.size, at))
-        begin = at + _HEAD.size
+    while at + _RECORD_HEAD.size <= size:
+        checksum, length, offset, cost_ms, happened, kind = _RECORD_HEAD.unpack(os.pread(fd, _RECORD_HEAD.size, at))
+        begin = at + _RECORD_HEAD.size
         if begin + length > size or length > MOST_PACKED or kind not in (1, 2):
             break
         found.append(ScreenRecord(RecordKind(kind), offset, cost_ms, happened, begin, length, checksum))
@@ -214,19 +214,19 @@ def _records(fd: int, size: int) -> tuple[list[ScreenRecord], int]:
 
 
 def _record(kind: RecordKind, offset: int, value: bytes, cost_ms: int, happened: int) -> bytes:
-    data = _HEAD.pack(0, len(value), offset, min(cost_ms, 2**32 - 1), happened, kind) + value
+    data = _RECORD_HEAD.pack(0, len(value), offset, min(cost_ms, 2**32 - 1), happened, kind) + value
     return struct.pack("<I", zlib.crc32(data[4:])) + data[4:]
 
 
 def _size(records: Sequence[ScreenRecord]) -> int:
-    return len(FILE_BEGINS) + sum(_HEAD.size + each.size for each in records)
+    return len(FILE_BEGINS) + sum(_RECORD_HEAD.size + each.size for each in records)
 
 
 def _joined(records: list[ScreenRecord]) -> list[ScreenRecord]:
     """Leave out older screens as long as a replay from the one before stays short."""
     kept: list[ScreenRecord] = []
     screens = [each for each in records if each.kind is RecordKind.SCREEN]
-    dense = screens[-DENSE].offset if len(screens) >= DENSE else 0
+    dense = screens[-DENSE_CHECKPOINTS].offset if len(screens) >= DENSE_CHECKPOINTS else 0
     for each in records:
         both = len(kept) > 1 and kept[-1].kind is each.kind is RecordKind.SCREEN
         if both and each.offset < dense and kept[-1].cost_ms + each.cost_ms <= JOINED_MS:

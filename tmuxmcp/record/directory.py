@@ -425,7 +425,7 @@ def _inode(path: Path) -> int:
         return 0
 
 
-ENTRIES: tuple[SessionFile, ...] = tuple(
+DIRECTORY_ENTRIES: tuple[SessionFile, ...] = tuple(
     each for each in vars(SessionDirectory).values() if isinstance(each, SessionFile)
 )
 """Everything that may lie in a session's directory."""

@@ -14,7 +14,7 @@ from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered, read_values
 
-FORMAT = 1
+ENDED_FORMAT = 1
 """The newest format of `ended.json` that is known here."""
 
 
@@ -33,10 +33,10 @@ class WhyEnded:
 
     def save(self, directory: SessionDirectory) -> None:
         """Write it down; a failure is no reason not to end it."""
-        if not directory.is_there or is_newer(read_values(directory.ended), FORMAT):
+        if not directory.is_there or is_newer(read_values(directory.ended), ENDED_FORMAT):
             return
         with suppress(OSError):
-            write_atomically(directory.ended, json.dumps({**numbered(FORMAT), **vars(self)}, indent=1))
+            write_atomically(directory.ended, json.dumps({**numbered(ENDED_FORMAT), **vars(self)}, indent=1))
 
     @classmethod
     def load(cls, directory: SessionDirectory) -> WhyEnded | None:

@@ -25,7 +25,7 @@ from tmuxmcp.machine import locks
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered
 
-FORMAT = 1
+EVENT_FORMAT = 1
 """The newest format of a line that is known here."""
 
 EVENTS_FILE_BYTES = 1 << 20
@@ -261,14 +261,14 @@ class Unknown:
     """The whole line."""
 
 
-_FIELDS: dict[type[Event], dict[str, Any]] = {
+_EVENT_FIELDS: dict[type[Event], dict[str, Any]] = {
     each: {name: hint for name, hint in get_type_hints(each).items() if name not in ("kind", "time")}
     for each in get_args(Event)
 }
-_ALWAYS = Gap | Taken | GivenBack | Asked | Answered
+_ALWAYS_WRITTEN = Gap | Taken | GivenBack | Asked | Answered
 """What is written down however long the file is."""
 
-_KINDS: dict[str, type[Event]] = {each.kind: each for each in _FIELDS}
+_EVENT_BY_KIND: dict[str, type[Event]] = {each.kind: each for each in _EVENT_FIELDS}
 
 
 # ---- one line ----------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ _KINDS: dict[str, type[Event]] = {each.kind: each for each in _FIELDS}
 
 def encode(event: Event) -> bytes:
     """Its line, with the newline."""
-    first = {**numbered(FORMAT), "time": event.time, "offset": event.offset, "event": event.kind}
+    first = {**numbered(EVENT_FORMAT), "time": event.time, "offset": event.offset, "event": event.kind}
     return json.dumps(first | vars(event)).encode() + b"\n"
 
 
@@ -288,12 +288,12 @@ def decode(line: bytes) -> Event | Unknown | None:
         return None
     if not isinstance(values, dict) or not isinstance(values.get("event"), str):
         return None
-    kind = _KINDS.get(values["event"])
-    fields = _FIELDS[kind] if kind else {}
+    kind = _EVENT_BY_KIND.get(values["event"])
+    fields = _EVENT_FIELDS[kind] if kind else {}
     if kind and all(name in values and _is(values[name], hint) for name, hint in fields.items()):
         time = values.get("time")
         return kind(time=time if isinstance(time, str) else "", **{name: values[name] for name in fields})
-    return None if kind and not is_newer(values, FORMAT) else Unknown(values["event"], values)
+    return None if kind and not is_newer(values, EVENT_FORMAT) else Unknown(values["event"], values)
 
 
 def _is(value: object, hint: Any) -> bool:
@@ -308,7 +308,7 @@ def _events_of(lines: Iterable[bytes]) -> Iterator[Event | Unknown]:
             yield event
 
 
-_KEPT = re.compile(rb'"(?:gap|resize|size_unknown|taken|given_back)"')
+_KEPT_EVENT = re.compile(rb'"(?:gap|resize|size_unknown|taken|given_back)"')
 """What is in every line that `Events` keeps: hardly any, and the many others need not be parsed."""
 
 
@@ -348,7 +348,11 @@ class Events:
                     line = encode(fitting)
                     os.write(fd, line)
                     # Where nobody else has written meanwhile, a line of which nothing is kept need not be read.
-                    if size == self._read_to and not _KEPT.search(line) and os.fstat(fd).st_size == size + len(line):
+                    if (
+                        size == self._read_to
+                        and not _KEPT_EVENT.search(line)
+                        and os.fstat(fd).st_size == size + len(line)
+                    ):
                         self._read_to += len(line)
             finally:
                 os.close(fd)
@@ -363,7 +367,7 @@ class Events:
 
     def _fitting(self, event: Event, size: int) -> Event | None:
         """What is written down of an event in a file of this size; None: nothing."""
-        if size < EVENTS_FILE_BYTES or isinstance(event, _ALWAYS):
+        if size < EVENTS_FILE_BYTES or isinstance(event, _ALWAYS_WRITTEN):
             return event
         if not isinstance(event, Resized | SizeUnknown):
             return None
@@ -420,7 +424,7 @@ class Events:
             return
         data = self._lines(self._read_to)
         self._read_to += len(data)
-        events = list(_events_of(_lines_with(_KEPT, data)))
+        events = list(_events_of(_lines_with(_KEPT_EVENT, data)))
         self._gaps_and_resizes += [event for event in events if isinstance(event, Gap | Resized)]
         self._sizes_unknown += [event for event in events if isinstance(event, SizeUnknown)]
         self._leases += [event for event in events if isinstance(event, Taken | GivenBack)]

@@ -17,7 +17,7 @@ from tmuxmcp.record.place import Place, Places
 from tmuxmcp.terminal.plain import PlainText, ends_full_screen, plain
 from tmuxmcp.terminal.render import shortened
 
-WHOLE = 2 * 1024 * 1024
+CLEANED_WHOLE_BYTES = 2 * 1024 * 1024
 """Bytes: a stretch up to this is cleaned as a whole (20-40 ms), so that a long progress bar becomes its one line."""
 
 SCROLLBACK_BYTES = 16 * 1024 * 1024
@@ -26,13 +26,13 @@ SCROLLBACK_BYTES = 16 * 1024 * 1024
 MOST_REREADS = 5
 """How often a stretch is read again when its head goes while it is read: a flood into a small log."""
 
-WINDOW = 64
+RAW_BYTES_PER_TEXT_BYTE = 64
 """Raw bytes looked at for each byte of text that may be returned: drawing can be mostly escape sequences."""
 
 HALVED_BYTES = 64 * 1024
 """Of shorter data the longest part that fits is found by halving."""
 
-GUESSES = 12
+MAX_GUESSES = 12
 """Most places that are guessed before halving goes on."""
 
 
@@ -189,7 +189,7 @@ class LogReader:
     def _behind_drawing(self, start: int, end: int) -> tuple[int, Place]:
         """Where text begins, and how: what a full-screen program draws that was told before needs not be read."""
         place = self._places.at(start, self.cols)
-        if not place.inside or end - start <= WHOLE:
+        if not place.inside or end - start <= CLEANED_WHOLE_BYTES:
             return start, self._styled(place, start)
         behind, inside = self._places.behind_drawing(start, end)
         return behind, self._styled(Place(inside=inside), behind)
@@ -205,7 +205,7 @@ class LogReader:
         return ansi(place.cut + data, self.cols, self.rows, col=place.col, inside=place.inside, style=place.style)
 
     def _whole(self, start: int, end: int, max_bytes: int, place: Place) -> PlainText | None:
-        if end - start > max(WHOLE, max_bytes):
+        if end - start > max(CLEANED_WHOLE_BYTES, max_bytes):
             return None
         text = self._clean(b"".join(self.log.pieces(start, end)), place)
         return text if _size(text) <= max_bytes else None
@@ -264,9 +264,9 @@ def _window(budget: int, available: int, read: Callable[[int], bytes], clean: Ca
     """Enough raw bytes to fill the budget, if there are as many."""
     size = budget
     while True:
-        size = min(size * 2, available, WINDOW * max(budget, 1024))
+        size = min(size * 2, available, RAW_BYTES_PER_TEXT_BYTE * max(budget, 1024))
         data = read(size)
-        if size >= min(available, WINDOW * max(budget, 1024)) or _size(clean(data)) > budget:
+        if size >= min(available, RAW_BYTES_PER_TEXT_BYTE * max(budget, 1024)) or _size(clean(data)) > budget:
             return data
 
 
@@ -342,7 +342,7 @@ def _most(cuts: _Bytes, budget: int, size_of: Callable[[int], int]) -> int:
         if following >= over:
             break
         at = (fits + (fits > 0) + over) // 2
-        if length > HALVED_BYTES and tries < GUESSES:
+        if length > HALVED_BYTES and tries < MAX_GUESSES:
             bytes_each = (over - fits) / (over_size - size) if over_size > size else fits / size if size else 1
             at = min(max(fits + int((budget - size) * bytes_each), fits), over - 1)
         cut = max(cuts.upto(at), following)

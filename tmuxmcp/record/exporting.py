@@ -40,7 +40,7 @@ EXPORT_BYTES = 1 << 30
 LAST_LINES_BYTES = 4096
 """Bytes that are kept free in a file that is about to be full: for its last lines."""
 
-WIDEST = 6
+BYTES_PER_PRINTED_BYTE = 6
 """Bytes of a file for one that was printed, at most: JSON writes a control character as `\\u001b`."""
 
 TOLD_S = 0.2
@@ -176,7 +176,7 @@ class Export:
             size = len(each.data) if isinstance(each, Printed | Typed) else 0
             if (
                 self._options.full_at is not None
-                and self._bytes + size * WIDEST + LAST_LINES_BYTES > self._options.full_at
+                and self._bytes + size * BYTES_PER_PRINTED_BYTE + LAST_LINES_BYTES > self._options.full_at
             ):
                 self._truncated = True
                 yield Marked(each.ms, f"the recording ends here: its file may have {self._options.full_at:,} bytes")

@@ -14,7 +14,7 @@ from pathlib import Path
 from tmuxmcp.errors import IoError
 from tmuxmcp.record.directory import SessionDirectory, opened
 
-SPARE = os.path.basename(SessionDirectory.given_spare.name)
+SPARE_NAME = os.path.basename(SessionDirectory.given_spare.name)
 """Name of the emptied file. Whoever renames it has it: no two commands come into one file."""
 
 
@@ -45,13 +45,13 @@ class GivenCommand:
         """Keep it for the next command if the shell has read it, and so emptied it."""
         with suppress(OSError), opened(self._path.parent) as place:
             if os.stat(self._path.name, dir_fd=place, follow_symlinks=False).st_size == 0:
-                os.rename(self._path.name, SPARE, src_dir_fd=place, dst_dir_fd=place)
+                os.rename(self._path.name, SPARE_NAME, src_dir_fd=place, dst_dir_fd=place)
 
     def take_back_earlier(self) -> None:
         """Remove what earlier calls left: nobody waits for those commands any more."""
         with suppress(OSError), opened(self._path.parent) as place:
             for name in os.listdir(place):
-                if name not in (self._path.name, SPARE):
+                if name not in (self._path.name, SPARE_NAME):
                     os.unlink(name, dir_fd=place)
 
 
@@ -82,8 +82,8 @@ def _file(name: str, place: int) -> int:
     """
     flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     with suppress(OSError):
-        if _is_empty_file(os.stat(SPARE, dir_fd=place, follow_symlinks=False)):
-            os.rename(SPARE, name, src_dir_fd=place, dst_dir_fd=place)
+        if _is_empty_file(os.stat(SPARE_NAME, dir_fd=place, follow_symlinks=False)):
+            os.rename(SPARE_NAME, name, src_dir_fd=place, dst_dir_fd=place)
             # One that a pipe was put in place of just now is not waited for.
             return os.open(name, flags | os.O_NONBLOCK, dir_fd=place)
     return os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=place)

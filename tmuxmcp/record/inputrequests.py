@@ -23,7 +23,7 @@ from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import numbered, read_values
 
-FORMAT = 1
+REQUESTS_FORMAT = 1
 """The newest format of both files that is known here."""
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9_-]{8,64}\Z")
@@ -96,7 +96,7 @@ class InputRequests:
                 raise FileNotFoundError(f"{self._path.parent} is another session's by now")
             self._path.mkdir(mode=0o700, exist_ok=True)
             self._forget_old()
-            text = json.dumps({**numbered(FORMAT), **asdict(request)})
+            text = json.dumps({**numbered(REQUESTS_FORMAT), **asdict(request)})
             write_atomically(self._path / f"{request.id}.json", text, to_disk=True)
         except OSError as error:
             raise IoError(f"The request cannot be written down: {error}.") from error
@@ -124,7 +124,7 @@ class InputRequests:
         path = self._outcome(request_id)
         beside = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}.new")
         try:
-            write_atomically(beside, json.dumps({**numbered(FORMAT), **asdict(answer)}), to_disk=True)
+            write_atomically(beside, json.dumps({**numbered(REQUESTS_FORMAT), **asdict(answer)}), to_disk=True)
             try:
                 os.link(beside, path)
             finally:

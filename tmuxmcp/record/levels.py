@@ -21,7 +21,7 @@ from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered, read_values
 
-FORMAT = 1
+LEVELS_FORMAT = 1
 """The newest format of `levels.json` that is known here."""
 
 ENDED_LEVELS = 32
@@ -138,14 +138,14 @@ class LevelFile:
         left = [each for each in kept if each.until is not None]
         gone = {each.nonce for each in left[: max(len(left) - ENDED_LEVELS, 0)]}
         kept = [each for each in kept if each.nonce not in gone]
-        values = {**numbered(FORMAT), "levels": [asdict(each) for each in kept]}
+        values = {**numbered(LEVELS_FORMAT), "levels": [asdict(each) for each in kept]}
         write_atomically(self._path, json.dumps(values), to_disk=True)
         self._seen = None
         self.read()
 
 
 def _levels(values: dict[str, Any]) -> Iterable[Level]:
-    if is_newer(values, FORMAT):
+    if is_newer(values, LEVELS_FORMAT):
         return
     names = {each.name for each in fields(Level)}
     for each in values.get("levels", ()):

@@ -13,7 +13,7 @@ from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered, read_values
 
-FORMAT = 1
+META_FORMAT = 1
 """The newest format of `meta.json` that is known here."""
 
 
@@ -59,14 +59,14 @@ class Meta:
             Unsupported: the file is of a newer format, and what is not known here would be lost.
         """
         there = read_values(directory.meta)
-        if is_newer(there, FORMAT):
+        if is_newer(there, META_FORMAT):
             raise Unsupported(
                 f"{directory.meta} was written by a newer tmuxmcp, and is not replaced by this one.",
                 hint="Use that version for this session, or upgrade this one.",
                 session_id=self.session_id,
             )
         self.destroyed = self.destroyed or bool(there.get("destroyed"))  # by another broker: nothing undoes that
-        write_atomically(directory.meta, json.dumps({**there, **numbered(FORMAT), **vars(self)}, indent=1))
+        write_atomically(directory.meta, json.dumps({**there, **numbered(META_FORMAT), **vars(self)}, indent=1))
 
     def destroy(self, directory: SessionDirectory) -> None:
         """Write down that it was destroyed: beside a `meta.json` of a newer format, which is not replaced."""

@@ -26,7 +26,7 @@ from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.formats import is_newer, numbered, read_values
 
-FORMAT = 1
+RECORDING_FORMAT = 1
 """The newest format of `recording.json` that is known here."""
 
 Keep = Literal["always", "on_failure"]
@@ -98,13 +98,13 @@ class RecordingNote:
             IoError: it cannot be, or a newer version has written there.
         """
         there = read_values(directory.recording)
-        if is_newer(there, FORMAT):
+        if is_newer(there, RECORDING_FORMAT):
             raise IoError(f"{directory.recording} was written by a newer tmuxmcp.", hint="Use that version.")
         try:
             if not directory.is_there:
                 raise FileNotFoundError(2, os.strerror(2))
             write_atomically(
-                directory.recording, json.dumps({**numbered(FORMAT), **vars(self)}, indent=1), to_disk=True
+                directory.recording, json.dumps({**numbered(RECORDING_FORMAT), **vars(self)}, indent=1), to_disk=True
             )
         except OSError as error:
             raise IoError(f"{directory.recording} cannot be written: {error.strerror}.") from error

@@ -38,7 +38,7 @@ from tmuxmcp.terminal.snapshot import Snapshot
 MARKER_CHARS = 120
 """Characters of a command in its marker."""
 
-SIGNALLED = 128
+SIGNAL_STATUS_BASE = 128
 """Added to the number of the signal that ended a program, as shells have it."""
 
 
@@ -373,6 +373,6 @@ class _LogBytes:
 def _signalled(name: str) -> int | None:
     """The status that a shell gives a program ended by this signal."""
     try:
-        return SIGNALLED + Signals[f"SIG{name}"]
+        return SIGNAL_STATUS_BASE + Signals[f"SIG{name}"]
     except KeyError:
         return None

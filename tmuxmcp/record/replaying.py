@@ -12,8 +12,8 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.helper import Helper
 from tmuxmcp.record.directory import SessionDirectory
 
-REPLAYER = Path(__file__).with_name("replayer.py")
-PACKAGES = ("tmuxmcp", "pyte", "wcwidth", "anyio", "idna")
+REPLAYER_PATH = Path(__file__).with_name("replayer.py")
+REPLAYER_PACKAGES = ("tmuxmcp", "pyte", "wcwidth", "anyio", "idna")
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Replaying(Helper):
 
     def __init__(self, *, idle: bool = False) -> None:
         """`idle`: it takes only the processor time that nobody else wants, and so may take long."""
-        super().__init__(REPLAYER, PACKAGES)
+        super().__init__(REPLAYER_PATH, REPLAYER_PACKAGES)
         self.idle = idle
         self.limit_s = 600.0 if idle else 60.0
 

@@ -12,7 +12,7 @@ from itertools import chain
 
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
-from tmuxmcp.record.timingcodec import BEGINNING, Block, TimingStep
+from tmuxmcp.record.timingcodec import FIRST_STEP, Block, TimingStep
 from tmuxmcp.record.timingfile import Placed, TimingFile, timing_files
 
 __all__ = ["Times", "TimingStep"]
@@ -27,7 +27,7 @@ def _steps(files: list[TimingFile], before: Callable[[Block], bool]) -> Iterator
             behind = chain.from_iterable(each.blocks() for each in reversed(files[:newer]))
             yield from _continued(block.start, chain(file.blocks(place), behind))
             return
-    yield from _continued(BEGINNING, chain.from_iterable(each.blocks() for each in reversed(files)))
+    yield from _continued(FIRST_STEP, chain.from_iterable(each.blocks() for each in reversed(files)))
 
 
 def _continued(last: TimingStep, blocks: Iterator[Placed]) -> Iterator[TimingStep]:
@@ -63,7 +63,7 @@ class Times:
         if ms < 0:
             return None
         with timing_files(self._directory) as files:
-            last = BEGINNING
+            last = FIRST_STEP
             for step in _steps(files, lambda block: block.start.ms <= ms):
                 if step.ms > ms:
                     return last.offset if step.known or step.offset == last.offset else None

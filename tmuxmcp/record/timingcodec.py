@@ -20,23 +20,23 @@ from collections.abc import Iterator, Sequence
 
 from tmuxmcp.latedataclass import dataclass
 
-FORMAT = 1
+TIMING_FORMAT = 1
 """The newest format that is known here."""
 
-HEADER = b"tmuxmcp timing %d\n" % FORMAT
+TIMING_HEADER = b"tmuxmcp timing %d\n" % TIMING_FORMAT
 
 _ANY_HEADER = re.compile(rb"tmuxmcp timing ([0-9]{1,9})\n")
 
 BLOCK_MARK = b"\xf5"
 """First byte of each block."""
 
-BODY_BYTES = 1024
+BLOCK_BODY_BYTES = 1024
 """Longest body; a quarter of a second has 25 steps of at most ten bytes."""
 
 NUMBER_BYTES = 9
 """Longest number: 63 bits."""
 
-BLOCK_BYTES = len(BLOCK_MARK) + 2 + 4 + BODY_BYTES
+BLOCK_BYTES = len(BLOCK_MARK) + 2 + 4 + BLOCK_BODY_BYTES
 """Longest block."""
 
 
@@ -52,7 +52,7 @@ class TimingStep:
     """The bytes since the step before came just then; False: at some time between the two, nobody knows when."""
 
 
-BEGINNING = TimingStep(0, 0)
+FIRST_STEP = TimingStep(0, 0)
 """Nothing was printed before a session was made."""
 
 
@@ -86,7 +86,7 @@ def encode(start: TimingStep, steps: Sequence[TimingStep]) -> bytes:
         body += _number((step.ms - before.ms) << 1 | (not step.known))
         body += _number(step.offset - before.offset)
         before = step
-    assert len(body) <= BODY_BYTES
+    assert len(body) <= BLOCK_BODY_BYTES
     sized = _number(len(body)) + body
     return BLOCK_MARK + _number(len(body)) + zlib.crc32(sized).to_bytes(4, "little") + body
 
@@ -97,7 +97,7 @@ def decode(data: bytes, at: int) -> Block | None:
         return None
     size, begin = _read(data, at + 1)
     end = begin + 4 + size
-    if not 0 < size <= BODY_BYTES or end > len(data):
+    if not 0 < size <= BLOCK_BODY_BYTES or end > len(data):
         return None
     body = data[begin + 4 : end]
     if zlib.crc32(data[at + 1 : begin] + body) != int.from_bytes(data[begin : begin + 4], "little"):

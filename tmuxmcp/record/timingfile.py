@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.timingcodec import BLOCK_BYTES, FORMAT, Block, blocks_in, format_of
+from tmuxmcp.record.timingcodec import BLOCK_BYTES, TIMING_FORMAT, Block, blocks_in, format_of
 
 WINDOW_BYTES = 16 << 10
 """Bytes read at once, when one block after the other is."""
@@ -26,7 +26,7 @@ class TimingFile:
         self.fd = fd
         self.format = format_of(os.pread(fd, PROBE_BYTES, 0))
         """None: it is no index, or its beginning is damaged."""
-        self.size = os.fstat(fd).st_size if self.format == FORMAT else 0
+        self.size = os.fstat(fd).st_size if self.format == TIMING_FORMAT else 0
 
     def blocks(self, start: int = 0, stop: int | None = None, window: int = WINDOW_BYTES) -> Iterator[Placed]:
         """All blocks that begin between two places of the file, each with its place."""

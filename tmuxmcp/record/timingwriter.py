@@ -17,7 +17,7 @@ from pathlib import Path
 from tmuxmcp.errors import Unsupported
 from tmuxmcp.machine import locks
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.timingcodec import BEGINNING, FORMAT, HEADER, TimingStep, encode
+from tmuxmcp.record.timingcodec import FIRST_STEP, TIMING_FORMAT, TIMING_HEADER, TimingStep, encode
 from tmuxmcp.record.timingfile import TimingFile, timing_files
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ TIMING_STEP_BYTES = 24
 HELD_UP_MS = 50
 """Bytes that came within so long before a step have its time."""
 
-STEPS = 48
+MAX_BLOCK_STEPS = 48
 """Most steps of one block: so many fit, however far they are apart."""
 
 
@@ -53,7 +53,7 @@ class TimingWriter:
         self._size = self._before = 0
         """Bytes of that file, and of the one before it."""
         self._steps: list[TimingStep] = []
-        self._start = self._last = BEGINNING
+        self._start = self._last = FIRST_STEP
         """The moment before the steps that are to be written; the last that was noted."""
         self._seen = 0
         self._skipped = False
@@ -81,17 +81,17 @@ class TimingWriter:
     def _open(self) -> None:
         with timing_files(self._directory) as files:
             there = [file for file in files if file.format is not None]
-            if any(file.format != FORMAT for file in there):
+            if any(file.format != TIMING_FORMAT for file in there):
                 raise Unsupported(f"The times of {self._directory.name} are written by a newer tmuxmcp.")
             ends = [found for file in there if (found := file.final())]
-        self._last = ends[0][1].end if ends else BEGINNING
+        self._last = ends[0][1].end if ends else FIRST_STEP
         with self._opened() as fd:
             now = TimingFile(fd)
             if now.format is None:
                 self._put_aside()
             else:
                 found = now.final()
-                self._cut(fd, found[0] + found[1].length if found else len(HEADER))
+                self._cut(fd, found[0] + found[1].length if found else len(TIMING_HEADER))
         self._start, self._seen = self._last, self._last.offset
 
     @contextmanager
@@ -106,7 +106,7 @@ class TimingWriter:
                     raise FileNotFoundError(errno.ENOENT, "Another session has its place")
                 self._file, self._size, self._before = (state.st_dev, state.st_ino), state.st_size, 0
                 if not self._size:
-                    self._size = os.write(fd, HEADER)
+                    self._size = os.write(fd, TIMING_HEADER)
                 with suppress(FileNotFoundError):
                     self._before = os.stat(self._directory.timing_before).st_size
             elif self._file != (state.st_dev, state.st_ino):
@@ -154,9 +154,9 @@ class TimingWriter:
         with self._opened() as fd:
             found = TimingFile(fd).last(lambda block: block.start.offset <= offset)
             if found is None:
-                self._cut(fd, len(HEADER))
+                self._cut(fd, len(TIMING_HEADER))
                 self._directory.timing_before.unlink(missing_ok=True)
-                self._start = self._last = BEGINNING
+                self._start = self._last = FIRST_STEP
                 return
             place, block = found
             whole = block.end.offset <= offset
@@ -176,7 +176,7 @@ class TimingWriter:
             self._skipped = True
             return
         self._add(offset, ms, known and not self._skipped)
-        if len(self._steps) >= STEPS:
+        if len(self._steps) >= MAX_BLOCK_STEPS:
             self.flush()
 
     def _add(self, offset: int, ms: int, known: bool) -> None:

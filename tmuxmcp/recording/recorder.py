@@ -47,7 +47,7 @@ INDEXED_S = 0.6
 FILE_MOST_TRIES = 3
 """So often a file is tried to be made that nobody waits for."""
 
-COARSE = "No server that stays writes down when what is printed: times are those of commands and of input."
+COARSE_TIMES_NOTE = "No server that stays writes down when what is printed: times are those of commands and of input."
 
 
 class Recorder:
@@ -101,7 +101,7 @@ class Recorder:
             bytes=0,
             duration_s=0.0,
             events=0,
-            note=None if _is_timed(session.directory) else COARSE,
+            note=None if _is_timed(session.directory) else COARSE_TIMES_NOTE,
         )
 
     async def stop(self, session: Session, call: Call) -> r.StopRecordingResult:

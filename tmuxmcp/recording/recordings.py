@@ -35,7 +35,7 @@ EXPORT_SAID_BYTES = 1 << 16
 SHORTER_TRIES = 6
 """How often a recording is made anew that became too long; each time of less than half of the log."""
 
-MAIN = "import sys; sys.path[:] = sys.argv[1:]; from tmuxmcp.record import exporting; exporting.main()"
+EXPORT_CODE = "import sys; sys.path[:] = sys.argv[1:]; from tmuxmcp.record import exporting; exporting.main()"
 
 
 async def export(
@@ -105,7 +105,7 @@ async def made(
     Raises:
         TimedOut, TmuxMcpError
     """
-    argv = [sys.executable, "-I", "-S", "-c", MAIN, *filter(None, sys.path)]
+    argv = [sys.executable, "-I", "-S", "-c", EXPORT_CODE, *filter(None, sys.path)]
     ended = await process.run(
         process.Program(sys.executable, argv, home(), "/"),
         stdin=exporting.request(session.directory, stretch, options, to, start),

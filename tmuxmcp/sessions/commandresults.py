@@ -18,7 +18,7 @@ from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.prompts import may_be_prompt
 
-_SIGN = re.compile(r"[^\w\s]|λ")
+_PROMPT_SIGN = re.compile(r"[^\w\s]|λ")
 """What a prompt may end in."""
 
 MOST_LINES = 10
@@ -110,7 +110,7 @@ def seem_typed(session: Session, look: Look, found: r.SearchResult) -> str | Non
     for match in found.matches:
         around = match.text.split("\n")
         line = around[min(found.context, match.line, len(around) - 1)]
-        ends = [sign.end() for sign in _SIGN.finditer(line)]
+        ends = [sign.end() for sign in _PROMPT_SIGN.finditer(line)]
         if any(line[end:].strip() in texts and may_be_prompt(line[:end]) for end in ends):
             lines.append(match.line)
     if not lines:

@@ -326,7 +326,7 @@ class Commands:
             return None
         lines: list[str] = []
         col = self._places.at(start, self._size()[0]).col
-        for part in _CONTINUATION.split(self._log.read(start, end - start)):
+        for part in _CONTINUATION_PROMPT.split(self._log.read(start, end - start)):
             text = plain(part[: behind_echo(part)] or part, *self._size(), col=0 if lines else col).text.rstrip("\n")
             if lines and not text.startswith(PROMPT_2):
                 return None  # a prompt of the user's own: nothing says where it ends
@@ -337,7 +337,7 @@ class Commands:
 PROMPT_2 = "> "
 """What bash shows before each further line of a command, unless the user has another PS2."""
 
-_CONTINUATION = re.compile(rb"\x1b\]133;P;k=s[^\x07\x1b]*(?:\x07|\x1b\\)")
+_CONTINUATION_PROMPT = re.compile(rb"\x1b\]133;P;k=s[^\x07\x1b]*(?:\x07|\x1b\\)")
 
 
 def shell_is_back(look: Look) -> bool:

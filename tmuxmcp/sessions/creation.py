@@ -66,7 +66,7 @@ CREATION_LOCK_S = 10
 SPARE_DESCRIPTORS = 64
 """What tmux server and broker need beside those of their sessions."""
 
-RAISED = {"PROGRAM_NOT_FOUND": ProgramNotFound, "CWD_NOT_FOUND": CwdNotFound, "UNSUPPORTED": Unsupported}
+START_ERRORS = {"PROGRAM_NOT_FOUND": ProgramNotFound, "CWD_NOT_FOUND": CwdNotFound, "UNSUPPORTED": Unsupported}
 """What the launcher's step says when it cannot start the program."""
 
 
@@ -451,7 +451,7 @@ class Creation:
             if session.directory.is_there:  # nobody has given the name to another one
                 await self.registry.forget(session)
                 shutil.rmtree(session.directory.path, ignore_errors=True)
-        raised = RAISED.get(code, TmuxFailed)
+        raised = START_ERRORS.get(code, TmuxFailed)
         hint = "Check program and cwd."
         if session.bounds.sandbox != "none":
             hint += " In its sandbox, what lies in /tmp or the state directory is not to be seen, but for the cwd."

@@ -16,7 +16,7 @@ from tmuxmcp.machine.processes import Census, Counting
 from tmuxmcp.readiness.witness import foreground_group, session_members
 from tmuxmcp.sessions.session import Session
 
-KILLS = 5
+KILL_ROUNDS = 5
 """Rounds of killing: a process that dies may leave a child behind that was just being born."""
 
 ENDED_FIRST_LOOK_S, ENDED_LONGEST_LOOK_S = 0.002, 0.05
@@ -96,7 +96,7 @@ async def end_processes(session: Session, counting: Counting, name: str, grace_m
         each.signal("HUP" if name == "TERM" and _ignores(each.pid, name) else name)
         each.signal("CONT")
     await _gone(processes, grace_ms / 1000)
-    for _ in range(KILLS):  # what was born meanwhile, too
+    for _ in range(KILL_ROUNDS):  # what was born meanwhile, too
         left = _held(process_tree(session, await counting.now())) + [each for each in processes if each.lives]
         if not left:
             return []

@@ -32,7 +32,7 @@ CHECKPOINT_CPU_S = 0.7
 ENOUGH_BYTES = 512 * 1024
 """Worth a start of the process: less takes a second to replay even where every cell has its colour."""
 
-TURN = 8
+TURN_CHECKPOINTS = 8
 """Checkpoints of one session before it is another one's turn."""
 
 ASIDE_S = 0.1
@@ -165,7 +165,7 @@ class Making:
         """
         end, checkpoints = session.log.size(), Checkpoints(session.directory)
         story = Story.of(session.events, checkpoints, end)
-        for _ in range(TURN):
+        for _ in range(TURN_CHECKPOINTS):
             start = _begin(session, checkpoints, story, reached, end)
             if start is None or start.offset >= end:
                 break

@@ -16,7 +16,7 @@ from tmuxmcp.terminal.looked import SCREEN_STATE_FORMAT, looked
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import Pane
 
-PAUSES_S = (0, 0.005, 0.01, 0.02)
+SIZE_RETRY_PAUSES_S = (0, 0.005, 0.01, 0.02)
 """Between attempts to find a moment in which nothing is printed."""
 
 LOCK_PAUSES_S = (0, 0.002, 0.005, 0.01, 0.02)
@@ -44,7 +44,7 @@ async def resize(session: Session, pane: Pane, cols: int, rows: int) -> bool:
 
 async def _at_rest(session: Session, pane: Pane) -> tuple[list[str] | None, int]:
     """What tmux shows of everything that the log holds, and how much that is; None: it prints all the time."""
-    for pause_s in PAUSES_S:
+    for pause_s in SIZE_RETRY_PAUSES_S:
         await anyio.sleep(pause_s)
         size = session.log.size()
         shown = await panes.capture_both_screens(session.tmux, pane, SCREEN_STATE_FORMAT)

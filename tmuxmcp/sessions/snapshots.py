@@ -10,7 +10,7 @@ from tmuxmcp.terminal.looked import SCREEN_STATE_FORMAT, looked
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.tmux import panes
 
-PAUSES_S = (0, 0.005, 0.01, 0.02, 0.04, 0.08)
+SNAPSHOT_RETRY_PAUSES_S = (0, 0.005, 0.01, 0.02, 0.04, 0.08)
 """Between attempts to find a moment in which nothing is printed."""
 
 REBUILT_BYTES = 64 * 1024
@@ -23,7 +23,7 @@ async def snapshot_of(session: Session) -> Snapshot:
     tmux tells the screen but not which bytes made it: it is asked until nothing was printed around its answer. The
     screen of a session that prints without a pause, or whose pane is gone, is drawn from the end of its log.
     """
-    for pause_s in PAUSES_S:
+    for pause_s in SNAPSHOT_RETRY_PAUSES_S:
         await anyio.sleep(pause_s)
         if session.pane is None:
             break
