@@ -24,7 +24,7 @@ from tmuxmcp.config import VARIABLE_PREFIX, Settings, home
 from tmuxmcp.contract import results
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import Operation, Seldom
-from tmuxmcp.contract.settings import DEFAULTS, TOOL_SETS
+from tmuxmcp.contract.settings import DEFAULT_SETTINGS, TOOL_SETS
 from tmuxmcp.faces import rpc
 from tmuxmcp.faces.mcp import select
 from tmuxmcp.faces.metrics import METRICS
@@ -325,7 +325,7 @@ def _operation(operation: Operation) -> Iterator[str]:
 
 
 def _arguments(operation: Operation) -> Iterator[tuple[str, ...]]:
-    properties = operation.schema(DEFAULTS)["properties"]
+    properties = operation.schema(DEFAULT_SETTINGS)["properties"]
     for name, field in operation.arguments.items():
         schema = properties[name]
         default = "required" if field.is_required() else code(json.dumps(schema["default"]))

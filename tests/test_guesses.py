@@ -102,12 +102,12 @@ def test_a_guess_is_understood(agent: Agent, tool: str, arguments: dict[str, Any
 
 def test_what_is_advised_exists():
     known = {name for row in OPERATIONS.values() for name in row.arguments}
-    assert {*guesses.EVERYWHERE.values()} <= known
+    assert {*guesses.COMMON_SYNONYMS.values()} <= known
     assert {*guesses.OTHER_TOOL_NAMES.values()} <= OPERATIONS.keys()
     for name, others in guesses.ARGUMENT_NAMES.items():
         assert {*others.values()} <= OPERATIONS[name].arguments.keys()
         assert not others.keys() & OPERATIONS[name].arguments.keys()
-    for name, others in guesses.INSTEAD.items():
+    for name, others in guesses.INSTEAD_OF_ARGUMENT.items():
         assert not others.keys() & OPERATIONS[name].arguments.keys()
-    for name in guesses.CHOICES.values():
+    for name in guesses.WAIT_FOR_SYNONYMS.values():
         assert name in ("ready", "command", "pattern", "idle", "exit")

@@ -21,7 +21,7 @@ import anyio.lowlevel
 from tmuxmcp import latedataclass
 from tmuxmcp.config import Settings, home, load_settings
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.contract.words import TRACE
+from tmuxmcp.contract.words import TRACE_LEVEL
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError, shortage
 from tmuxmcp.gate.redact import Redactor
 from tmuxmcp.machine import ourselves
@@ -406,7 +406,7 @@ def setup_logging(level: str = "info", form: str = "text") -> None:
         handler.setFormatter(JsonFormatter())
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.addLevelName(TRACE, "TRACE")
+    logging.addLevelName(TRACE_LEVEL, "TRACE")
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)
 

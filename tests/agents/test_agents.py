@@ -23,7 +23,7 @@ from tests.clients import NODE, program
 from tests.conftest import SLOW, end_server
 from tests.service import TOKENS, a_service
 from tmuxmcp.contract.operations import OPERATIONS
-from tmuxmcp.contract.settings import DEFAULTS
+from tmuxmcp.contract.settings import DEFAULT_SETTINGS
 from tmuxmcp.faces.mcp import select
 
 pytestmark = pytest.mark.slow
@@ -222,7 +222,7 @@ def test_model_is_shown_each_text_once_and_all_tools(person: Person, agent: str)
     for name, tool in model.tools.items():
         if name in OPERATIONS:
             assert tool["description"].startswith(OPERATIONS[name].description[:60])
-            offered = OPERATIONS[name].schema(DEFAULTS, whole=False)["properties"]
+            offered = OPERATIONS[name].schema(DEFAULT_SETTINGS, whole=False)["properties"]
             assert set(offered) <= set(tool["schema"].get("properties", {})), name  # Gemini CLI adds one of its own
 
 

@@ -15,7 +15,7 @@ from tests.sandbox.test_sandbox import BEST
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.operations import OPERATIONS
-from tmuxmcp.contract.request import BESIDE, MADE, Acts, Request, operation
+from tmuxmcp.contract.request import ACTS_BESIDE_SESSIONS, REGISTERED, Acts, Request, operation
 from tmuxmcp.contract.results import WriteFileResult
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, PathOutsideRoot, PolicyDenied, TmuxMcpError
@@ -69,7 +69,7 @@ async def test_what_acts_beside_sessions_acts_inside(state_dir: Path, places: Pa
     }
     # These go on with the very file or process of another.
     follow = {"stop_recording", "r2_cmd", "r2_cmdj", "r2_close", "gdb_cmd", "gdb_close"}
-    assert {*attacks, *follow} == {row.name for row in OPERATIONS.values() if row.acts in BESIDE}
+    assert {*attacks, *follow} == {row.name for row in OPERATIONS.values() if row.acts in ACTS_BESIDE_SESSIONS}
     settings = confined(state_dir, sandbox_roots=(str(places / "root"),))
     async with Broker.open(settings) as broker:
         ran = await broker.perform(OPERATIONS["run_process"], attacks.pop("run_process"), Call("agent"))
@@ -80,7 +80,7 @@ async def test_what_acts_beside_sessions_acts_inside(state_dir: Path, places: Pa
     assert BEST == "limits" or not made.exists()
 
 
-@pytest.mark.parametrize("acts", BESIDE)
+@pytest.mark.parametrize("acts", ACTS_BESIDE_SESSIONS)
 async def test_an_operation_that_nobody_brought_inside_is_refused(state_dir: Path, places: Path, acts: Acts) -> None:
     @operation("Probe", WriteFileResult, acts=acts, repeatable=False)
     class Probe(Request[WriteFileResult]):
@@ -91,7 +91,7 @@ async def test_an_operation_that_nobody_brought_inside_is_refused(state_dir: Pat
             with pytest.raises(PolicyDenied, match="outside the sandbox"):
                 await broker.do(Probe())
     finally:
-        MADE.pop("probe")
+        REGISTERED.pop("probe")
 
 
 # ---- where ---------------------------------------------------------------------------------------

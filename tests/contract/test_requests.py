@@ -10,7 +10,7 @@ from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import Seldom
 from tmuxmcp.contract.requests import CreateSession, Read, Run
-from tmuxmcp.contract.settings import DEFAULTS, BrokerSettings
+from tmuxmcp.contract.settings import DEFAULT_SETTINGS, BrokerSettings
 from tmuxmcp.errors import InvalidArgument
 
 pytestmark = pytest.mark.anyio
@@ -104,7 +104,7 @@ def test_a_schema_has_the_defaults_of_the_settings():
         "auto",
     ]
     assert (run["max_bytes"]["default"], run["timeout_ms"]["default"]) == (99, 2000)
-    assert OPERATIONS["run"].schema(DEFAULTS)["properties"]["max_bytes"]["default"] == 8192
+    assert OPERATIONS["run"].schema(DEFAULT_SETTINGS)["properties"]["max_bytes"]["default"] == 8192
 
 
 def test_what_is_left_out_is_what_the_settings_say():
@@ -169,7 +169,7 @@ def test_what_is_like_no_argument_is_taken_for_none(name, wrong):
 
 def test_rare_arguments_are_understood_and_listed_only_when_all_is():
     send = OPERATIONS["send"]
-    whole, short = (send.schema(DEFAULTS, whole=whole)["properties"] for whole in (True, False))
+    whole, short = (send.schema(DEFAULT_SETTINGS, whole=whole)["properties"] for whole in (True, False))
     assert list(whole) == list(send.arguments)
     assert whole.keys() - short.keys() == set(send.marks(Seldom))
     assert send.parse({"text": "x", "idle_ms": 5}).idle_ms == 5

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.faces.double import EXAMPLES, Double
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.operations import OPERATIONS
-from tmuxmcp.contract.settings import DEFAULTS
+from tmuxmcp.contract.settings import DEFAULT_SETTINGS
 from tmuxmcp.faces.rpc import Rpc
 
 JSON = st.recursive(
@@ -73,7 +73,7 @@ def least(schema: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_operation_is_a_method(name: str):
-    schema = OPERATIONS[name].schema(DEFAULTS)
+    schema = OPERATIONS[name].schema(DEFAULT_SETTINGS)
     params = {each: least(schema["properties"][each]) for each in schema.get("required", ())}
     got = answer(json.dumps({"jsonrpc": "2.0", "id": 1, "method": name, "params": params}).encode())
     assert got["result"] == EXAMPLES[name].model_dump(mode="json")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tmuxmcp.gate.audit import AUDIT_LINE_BYTES, FILES, Audit, as_line
+from tmuxmcp.gate.audit import AUDIT_LINE_BYTES, KEPT_FILES, Audit, as_line
 
 
 def lines(path: Path) -> list[dict[str, object]]:
@@ -48,7 +48,7 @@ def test_full_file_is_put_aside_and_the_oldest_goes(tmp_path: Path):
     for number in range(205):
         audit.write({"n": number, "text": "x" * 90})
     kept = sorted(tmp_path.glob("audit.jsonl*"))
-    assert [path.name for path in kept] == ["audit.jsonl", *(f"audit.jsonl.{n}" for n in range(1, FILES))]
+    assert [path.name for path in kept] == ["audit.jsonl", *(f"audit.jsonl.{n}" for n in range(1, KEPT_FILES))]
     numbers = [each["n"] for path in [*kept[:0:-1], kept[0]] for each in lines(path)]
     assert numbers == list(range(205 - len(numbers), 205))
     assert all(path.stat().st_size < 1200 for path in kept)

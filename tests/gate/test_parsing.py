@@ -249,7 +249,7 @@ async def test_nonsense_is_no_answer(
 async def test_parser_that_never_gets_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     program = tmp_path / "parser.py"
     program.write_text("import sys; sys.stdin.read()")
-    monkeypatch.setattr(module, "PARSER", program)
+    monkeypatch.setattr(module, "PARSER_PATH", program)
     monkeypatch.setattr(helper, "HELPER_START_S", 0.5)
     before = parser_processes()
     with closing(Parsing()) as parsing:

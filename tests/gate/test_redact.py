@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tmuxmcp.gate.redact import MOST_SECRETS, REDACTED, Redactor, hide_arguments, hide_options
+from tmuxmcp.gate.redact import MOST_SECRETS, REDACTED_TEXT, Redactor, hide_arguments, hide_options
 
 SECRET = "s3cr3t.value+/="
 
@@ -19,12 +19,12 @@ def redactor() -> Redactor:
 @pytest.mark.parametrize(
     ("text", "clean"),
     [
-        (SECRET, REDACTED),
-        (f"a{SECRET}b {SECRET}", f"a{REDACTED}b {REDACTED}"),
+        (SECRET, REDACTED_TEXT),
+        (f"a{SECRET}b {SECRET}", f"a{REDACTED_TEXT}b {REDACTED_TEXT}"),
         ("s3cr3t.value", "s3cr3t.value"),
-        ("s3cr3t\n.value+/=", REDACTED),
-        ("s3cr3t.va\r\n   lue+/=", REDACTED),
-        ("s3cr3t.va\\\nlue+/=", REDACTED),
+        ("s3cr3t\n.value+/=", REDACTED_TEXT),
+        ("s3cr3t.va\r\n   lue+/=", REDACTED_TEXT),
+        ("s3cr3t.va\\\nlue+/=", REDACTED_TEXT),
         ("/home/me true abc /srv/dir", "/home/me true abc /srv/dir"),
     ],
 )
@@ -35,46 +35,46 @@ def test_known_values_are_taken_out(redactor: Redactor, text: str, clean: str):
 def test_values_inside_of_other_values(redactor: Redactor):
     value = {"argv": ["x", f"--token={SECRET}"], SECRET: 1, "n": None, "deep": ({"a": SECRET},)}
     assert redactor.value(value) == {
-        "argv": ["x", f"--token={REDACTED}"],
-        REDACTED: 1,
+        "argv": ["x", f"--token={REDACTED_TEXT}"],
+        REDACTED_TEXT: 1,
         "n": None,
-        "deep": [{"a": REDACTED}],
+        "deep": [{"a": REDACTED_TEXT}],
     }
 
 
 def test_longer_secret_goes_first():
     redactor = Redactor()
     redactor.learn(["secret", "secret-and-more"])
-    assert redactor.text("secret-and-more secret") == f"{REDACTED} {REDACTED}"
+    assert redactor.text("secret-and-more secret") == f"{REDACTED_TEXT} {REDACTED_TEXT}"
 
 
 def test_long_secret_goes_whole():
     long = "".join(chr(97 + number % 26) + str(number) for number in range(200))
     redactor = Redactor({"PRIVATE_KEY": long})
-    assert redactor.text(f"<{long}>").replace(REDACTED, "") == "<>"
+    assert redactor.text(f"<{long}>").replace(REDACTED_TEXT, "") == "<>"
 
 
 def test_secret_in_json_text():
     redactor = Redactor({"A_TOKEN": 'a"b\\cdef'})
-    assert redactor.text(json.dumps({"x": 'a"b\\cdef'})) == json.dumps({"x": REDACTED})
+    assert redactor.text(json.dumps({"x": 'a"b\\cdef'})) == json.dumps({"x": REDACTED_TEXT})
 
 
 def test_only_so_many_are_kept():
     redactor = Redactor()
     redactor.learn(f"secret-{number}" for number in range(MOST_SECRETS + 10))
     assert redactor.text("<secret-0>") == "<secret-0>"
-    assert redactor.text(f"<secret-{MOST_SECRETS + 9}>") == f"<{REDACTED}>"
+    assert redactor.text(f"<secret-{MOST_SECRETS + 9}>") == f"<{REDACTED_TEXT}>"
 
 
 @pytest.mark.parametrize(
     ("text", "clean"),
     [
-        ("x --password=hunter2 y", f"x --password={REDACTED} y"),
-        ("x --api-key 'a b' y", f"x --api-key {REDACTED} y"),
-        ("GITHUB_TOKEN=abc make", f"GITHUB_TOKEN={REDACTED} make"),
-        ("export MY_KEY=abc; ls", f"export MY_KEY={REDACTED}; ls"),
-        ("git clone https://me:pw@host/x", f"git clone https://me:{REDACTED}@host/x"),
-        ("curl -H 'Authorization: Bearer abc' x", f"curl -H 'Authorization: Bearer {REDACTED}' x"),
+        ("x --password=hunter2 y", f"x --password={REDACTED_TEXT} y"),
+        ("x --api-key 'a b' y", f"x --api-key {REDACTED_TEXT} y"),
+        ("GITHUB_TOKEN=abc make", f"GITHUB_TOKEN={REDACTED_TEXT} make"),
+        ("export MY_KEY=abc; ls", f"export MY_KEY={REDACTED_TEXT}; ls"),
+        ("git clone https://me:pw@host/x", f"git clone https://me:{REDACTED_TEXT}@host/x"),
+        ("curl -H 'Authorization: Bearer abc' x", f"curl -H 'Authorization: Bearer {REDACTED_TEXT}' x"),
         ("x --token-file f; cat token; echo TOKEN x", "x --token-file f; cat token; echo TOKEN x"),
         ("ls http://host:80/a@b", "ls http://host:80/a@b"),
     ],
@@ -84,8 +84,8 @@ def test_what_a_command_line_itself_calls_a_secret(text: str, clean: str):
 
 
 def test_arguments_behind_their_option():
-    assert hide_arguments(["x", "--token", "abc", "-v", "y"]) == ["x", "--token", REDACTED, "-v", "y"]
-    assert hide_arguments(["x", "--token=abc", "--token"]) == ["x", f"--token={REDACTED}", "--token"]
+    assert hide_arguments(["x", "--token", "abc", "-v", "y"]) == ["x", "--token", REDACTED_TEXT, "-v", "y"]
+    assert hide_arguments(["x", "--token=abc", "--token"]) == ["x", f"--token={REDACTED_TEXT}", "--token"]
 
 
 @given(st.text(alphabet="abc.*(\\\n ", min_size=5), st.text(), st.text())
@@ -93,4 +93,4 @@ def test_no_secret_stays_whatever_it_holds(secret: str, before: str, after: str)
     redactor = Redactor()
     redactor.learn([secret])
     if len(secret.strip()) >= 5:
-        assert secret.strip() not in redactor.text(before + secret + after).replace(REDACTED, "\0")
+        assert secret.strip() not in redactor.text(before + secret + after).replace(REDACTED_TEXT, "\0")

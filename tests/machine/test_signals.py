@@ -6,11 +6,11 @@ import signal
 
 import pytest
 
-from tmuxmcp.contract.words import SIGNALS
+from tmuxmcp.contract.words import SIGNAL_NAMES
 from tmuxmcp.machine.signals import signal_name
 
 
-@pytest.mark.parametrize("name", SIGNALS)
+@pytest.mark.parametrize("name", SIGNAL_NAMES)
 def test_signal_is_called_what_callers_call_it(name: str):
     assert signal_name(signal.Signals[f"SIG{name}"]) == name
 

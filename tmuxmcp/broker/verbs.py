@@ -19,7 +19,7 @@ from tmuxmcp.broker.waiting import Waiting
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
-from tmuxmcp.contract.request import BESIDE, Request
+from tmuxmcp.contract.request import ACTS_BESIDE_SESSIONS, Request
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import ms_since
 from tmuxmcp.contract.words import Adopt
@@ -186,7 +186,7 @@ class Verbs:
                 return await recordings.export(await self._settled(target, call), request, self._machine, call)
             case q.GdbOpen() | q.GdbCmd() | q.GdbClose():
                 return await self._debuggers.act(request, call)
-            case _ if request.operation.acts in BESIDE:
+            case _ if request.operation.acts in ACTS_BESIDE_SESSIONS:
                 return await self._machine.act(request, call)
             case q.Health():
                 uptime_s = time.monotonic() - self._started

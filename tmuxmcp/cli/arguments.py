@@ -16,7 +16,7 @@ from typing import Any, NoReturn, get_args
 from tmuxmcp import __version__
 from tmuxmcp.cli.helptext import help_of, usage_of
 from tmuxmcp.cli.point import age, point
-from tmuxmcp.contract.words import FILM_FORMATS, SIGNALS, WAITS, Adopt, RecordedAs, signal_name
+from tmuxmcp.contract.words import FILM_FORMATS, SIGNAL_NAMES, WAIT_FOR_WORDS, Adopt, RecordedAs, signal_name
 from tmuxmcp.errors import InvalidArgument
 
 ALIKE_WORD = 0.7
@@ -91,7 +91,7 @@ class Parser(argparse.ArgumentParser):
 
         verb = self.prog.rpartition(" ")[2]
         own = [guesses.ARGUMENT_NAMES.get(operation, {}) for operation, each in wording.VERB_OF.items() if each == verb]
-        names = [each[name] for each in (OTHER_NAMES, *own, guesses.EVERYWHERE) if name in each]
+        names = [each[name] for each in (OTHER_NAMES, *own, guesses.COMMON_SYNONYMS) if name in each]
         options = ["--" + each.replace("_", "-") for each in names]
         return next((each for each in options if each in self._option_string_actions), "")
 
@@ -236,7 +236,9 @@ def _add_timeout(parser: Parser, text: str) -> None:
 
 
 def _add_wait(parser: Parser, text: str) -> None:
-    parser.add_argument("--wait", "--wait-for", choices=sorted(WAITS, key="none".__eq__), dest="wait_for", help=text)
+    parser.add_argument(
+        "--wait", "--wait-for", choices=sorted(WAIT_FOR_WORDS, key="none".__eq__), dest="wait_for", help=text
+    )
     parser.add_argument("--pattern", metavar="REGEX", help="what --wait pattern waits for")
     parser.add_argument("--idle-ms", type=_count, metavar="MS", help="silence that counts as idle (300)")
     _add_timeout(parser, "longest wait; exit status 124 if a --wait ends so")
@@ -629,7 +631,7 @@ def _kill(verbs: Verbs, name: str, chosen: bool) -> None:
     parser = _verb(verbs, name, "end a session and every process in it", "sessions.kill")
     _add_session(parser, "session id")
     parser.add_argument("--force", action="store_true", default=None, help="kill at once")
-    parser.add_argument("--signal", type=signal_name, choices=SIGNALS, help="what to ask it with (TERM)")
+    parser.add_argument("--signal", type=signal_name, choices=SIGNAL_NAMES, help="what to ask it with (TERM)")
     parser.add_argument("--grace-ms", type=_count, metavar="MS", help="time to end before it is killed (2000)")
     _add_settings(parser, False)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tmuxmcp.latedataclass import dataclass
 
-ASCIICAST = "rpc.asciicast"
+ASCIICAST_METHOD = "rpc.asciicast"
 """The method of JSON-RPC that gives one: no operation, but what the resource `.../recording` of MCP is made of."""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 REPEATED_CHARS = 200
 """Characters of what was given that an answer repeats."""
 
-EVERYWHERE = {
+COMMON_SYNONYMS = {
     "session": "session_id", "session_name": "session_id", "sessionid": "session_id", "id": "session_id",
     "name": "session_id", "terminal_id": "session_id", "pane": "session_id", "target": "session_id",
     "timeout": "timeout_ms", "timeout_s": "timeout_ms", "timeout_sec": "timeout_ms", "timeout_seconds": "timeout_ms",
@@ -45,9 +45,9 @@ ARGUMENT_NAMES: Mapping[str, Mapping[str, str]] = {
     "request_user_input": {"prompt": "message", "question": "message", "text": "message", "password": "secret"},
     "screenshot": {"type": "format"},
 }  # fmt: skip
-"""Other names of an operation's own arguments; before those of `EVERYWHERE`."""
+"""Other names of an operation's own arguments; before those of `COMMON_SYNONYMS`."""
 
-INSTEAD: Mapping[str, Mapping[str, str]] = {
+INSTEAD_OF_ARGUMENT: Mapping[str, Mapping[str, str]] = {
     "run": {
         "cwd": 'run has no cwd: give command="cd DIR && ..."; cd persists.',
         "env": 'run has no env: give command="NAME=value ..."; export persists.',
@@ -86,10 +86,15 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
 }
 """What to do instead of giving an argument that there is not, by operation."""
 
-SAME = {"run_in_background": "background", "lines_count": "lines", "last_n_lines": "lines", "num_lines": "lines"}
-"""Other names of what `INSTEAD` has."""
+INSTEAD_SYNONYMS = {
+    "run_in_background": "background",
+    "lines_count": "lines",
+    "last_n_lines": "lines",
+    "num_lines": "lines",
+}
+"""Other names of what `INSTEAD_OF_ARGUMENT` has."""
 
-CHOICES = {
+WAIT_FOR_SYNONYMS = {
     "prompt": "ready", "input": "ready", "completion": "command", "done": "command", "finished": "command",
     "exit_code": "command", "text": "pattern", "regex": "pattern", "output": "pattern", "match": "pattern",
     "silence": "idle", "quiet": "idle", "stable": "idle", "ended": "exit", "exited": "exit",
@@ -125,7 +130,7 @@ def right_tool(name: str) -> str:
 def meant(operation: str, arguments: Mapping[str, Any], name: str) -> str:
     """The argument of an operation that is known by `name` elsewhere; empty: none is."""
     word = name.lower().replace("-", "_")
-    found = ARGUMENT_NAMES.get(operation, {}).get(word) or EVERYWHERE.get(word, "")
+    found = ARGUMENT_NAMES.get(operation, {}).get(word) or COMMON_SYNONYMS.get(word, "")
     return found if found in arguments else ""
 
 
@@ -135,7 +140,7 @@ def advice(operation: str, arguments: Mapping[str, Any], name: str, value: Any) 
     right = meant(operation, arguments, name)
     if operation in ("create_session", "run_process") and word in ("command", "cmd", "argv", "program"):
         return _words(operation, value)
-    if said := INSTEAD.get(operation, {}).get(SAME.get(word, word)):
+    if said := INSTEAD_OF_ARGUMENT.get(operation, {}).get(INSTEAD_SYNONYMS.get(word, word)):
         return said
     return did_you_mean(right, name, value) if right else ""
 
@@ -160,8 +165,8 @@ def of_value(operation: str, name: str, value: Any, kind: str) -> str:
         if all(isinstance(each, str) for each in value):
             return f"Give command={_shown(shlex.join(value))}; run_process takes an argv."
         return ""
-    if name == "wait_for" and isinstance(value, str) and value.lower() in CHOICES:
-        return f"Did you mean wait_for={CHOICES[value.lower()]}?"
+    if name == "wait_for" and isinstance(value, str) and value.lower() in WAIT_FOR_SYNONYMS:
+        return f"Did you mean wait_for={WAIT_FOR_SYNONYMS[value.lower()]}?"
     if name == "wait_for" and isinstance(value, bool):
         return f"Give wait_for={'ready' if value else 'none'}."
     if name == "env" and isinstance(value, list | tuple):

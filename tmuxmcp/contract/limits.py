@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 SandboxLevel = Literal["none", "limits", "landlock", "bubblewrap"]
 """The sandbox that a session runs in."""
 
-WRAPPED: frozenset[SandboxLevel] = frozenset({"bubblewrap"})
+WRAPPER_LEVELS: frozenset[SandboxLevel] = frozenset({"bubblewrap"})
 """Levels in which a wrapper runs the program: process ids and a terminal of its own, deaths told as exit codes."""
 
 SHORTCOMINGS: dict[SandboxLevel, str] = {

@@ -17,11 +17,11 @@ from pydantic.dataclasses import rebuild_dataclass
 
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.call import Call
-from tmuxmcp.contract.request import MADE, Operation, R, Request
+from tmuxmcp.contract.request import REGISTERED, Operation, R, Request
 
 P = ParamSpec("P")
 
-OPERATIONS: Mapping[str, Operation] = MADE
+OPERATIONS: Mapping[str, Operation] = REGISTERED
 """All operations by name, in the order of `requests`."""
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Acts = Literal["pane", "process", "file", "network", "nothing"]
 """What an operation touches: a session's terminal, processes beside it, files, the network; or it only looks."""
 
-BESIDE: tuple[Acts, ...] = ("process", "file", "network")
+ACTS_BESIDE_SESSIONS: tuple[Acts, ...] = ("process", "file", "network")
 """What acts beside sessions touches."""
 
 Whose = Literal["default", "named", "none"]
@@ -42,14 +42,14 @@ T = TypeVar("T")
 UNSET = -1
 """A number that is left out: the setting's is taken."""
 
-PROBLEMS = {
+ARGUMENT_PROBLEMS = {
     "unexpected_keyword_argument": "Extra inputs are not permitted",
     "sequence_str": "Input should be a valid list",
     "is_instance_of": "Input should be a valid list",
 }
 """What is said of wrong arguments where pydantic speaks of Python's types."""
 
-ITSELF = "__dataclass_self__"
+PYDANTIC_SELF = "__dataclass_self__"
 """By which name pydantic hands a request to its own constructor: as an argument it would be a TypeError."""
 
 ALIKE_NAME = 0.7
@@ -221,8 +221,10 @@ class Operation:
         Raises:
             InvalidArgument: naming every argument that is wrong, and why.
         """
-        if ITSELF in arguments:
-            raise InvalidArgument(f"{ITSELF}: {PROBLEMS['unexpected_keyword_argument']}.", hint=self.takes)
+        if PYDANTIC_SELF in arguments:
+            raise InvalidArgument(
+                f"{PYDANTIC_SELF}: {ARGUMENT_PROBLEMS['unexpected_keyword_argument']}.", hint=self.takes
+            )
         if wrong := [name for name, value in arguments.items() if not _is_sound(value)]:
             problem = "Input should hold no half of a surrogate pair, NaN or infinity"
             problems = [{"argument": name, "problem": problem} for name in wrong]
@@ -242,7 +244,10 @@ class Operation:
         """What a caller is told whose arguments are wrong."""
         names = list(self.arguments)
         problems = [
-            {"argument": _argument(item["loc"], names) or "(all)", "problem": PROBLEMS.get(item["type"], item["msg"])}
+            {
+                "argument": _argument(item["loc"], names) or "(all)",
+                "problem": ARGUMENT_PROBLEMS.get(item["type"], item["msg"]),
+            }
             for item in error.errors(include_url=False, include_input=False)
         ][:MOST_PROBLEMS]
         return InvalidArgument(
@@ -323,7 +328,7 @@ def _argument(loc: tuple[str | int, ...], names: list[str]) -> str:
 
 _LOCK = threading.Lock()
 
-MADE: dict[str, Operation] = {}
+REGISTERED: dict[str, Operation] = {}
 """The operations whose requests were imported, by name."""
 
 
@@ -361,7 +366,7 @@ def operation(
             request.__init__(__dataclass_self__, *args, **named)
 
         request.__init__ = __init__
-        request.operation = MADE[row.name] = row
+        request.operation = REGISTERED[row.name] = row
         return cls
 
     return made

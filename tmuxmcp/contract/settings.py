@@ -67,5 +67,5 @@ class BrokerSettings:
     """Settings, tokens and secrets: no sandbox lets anybody write to them."""
 
 
-DEFAULTS = BrokerSettings(state_dir=Path())
+DEFAULT_SETTINGS = BrokerSettings(state_dir=Path())
 """As they are where nothing is set; they name no state directory."""

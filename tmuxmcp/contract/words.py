@@ -8,7 +8,7 @@ from typing import Literal, get_args
 WaitFor = Literal["none", "ready", "command", "idle", "pattern", "changed", "exit"]
 """What a call waits for."""
 
-WAITS: tuple[str, ...] = get_args(WaitFor)
+WAIT_FOR_WORDS: tuple[str, ...] = get_args(WaitFor)
 
 EVERY_SESSION = 100_000
 """As `limit` of a list: more than any machine has sessions."""
@@ -16,15 +16,15 @@ EVERY_SESSION = 100_000
 SignalName = Literal["INT", "TERM", "HUP", "KILL", "QUIT", "TSTP", "CONT", "USR1", "USR2"]
 """Signals that a caller may send, without SIG."""
 
-SIGNALS: tuple[str, ...] = get_args(SignalName)
+SIGNAL_NAMES: tuple[str, ...] = get_args(SignalName)
 
 
 def signal_name(given: object) -> object:
     """A signal as we name it, however it was written: `SIGTERM`, `sigterm`, `15`; anything else as it is."""
     word = str(given).strip().upper().removeprefix("SIG") if isinstance(given, str | int) else ""
     if word.isdecimal():
-        return next((name for name in SIGNALS if getattr(signal, f"SIG{name}") == int(word)), given)
-    return word if word in SIGNALS else given
+        return next((name for name in SIGNAL_NAMES if getattr(signal, f"SIG{name}") == int(word)), given)
+    return word if word in SIGNAL_NAMES else given
 
 
 Adopt = Literal["auto", "yes", "no", "undo"]
@@ -52,11 +52,11 @@ FILM_FORMATS: tuple[str, ...] = get_args(FilmFormat)
 FileKind = Literal["file", "directory", "symlink", "fifo", "socket", "char_device", "block_device", "other"]
 """What a name in a directory is."""
 
-PAUSE = "pause"
+PAUSE_HOLDER = "pause"
 """Who holds what was paused."""
 
 Where = Literal["own", "nested", "remote"]
 """The session's own program; another process of this machine; one that no process here is known to be."""
 
-TRACE = 5
+TRACE_LEVEL = 5
 """The number of the `log_level` trace: each command to tmux and each look of a wait, by name and size alone."""

@@ -23,7 +23,7 @@ from starlette.routing import Route
 
 from tmuxmcp import __version__
 from tmuxmcp.contract.call import ALL_SCOPES, Call
-from tmuxmcp.contract.settings import DEFAULTS, BrokerSettings
+from tmuxmcp.contract.settings import DEFAULT_SETTINGS, BrokerSettings
 from tmuxmcp.errors import LOOK_BEFORE, Cancelled, InvalidArgument, TmuxMcpError, Unauthorized
 from tmuxmcp.faces.entrance import GONE, MAX_BODY, PROOF_HEADER, TOKEN, Entrance
 from tmuxmcp.faces.mcp import Context, Results, build_server
@@ -72,7 +72,7 @@ class Service:
         tokens: Tokens | None,
         hosts: Iterable[str],
         page: Page,
-        settings: BrokerSettings = DEFAULTS,
+        settings: BrokerSettings = DEFAULT_SETTINGS,
         tools: Sequence[str] = ("core",),
         results: Results = "both",
         fleet_secret: str = "",

@@ -44,7 +44,7 @@ from tmuxmcp.contract.guesses import right_tool
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import Operation
 from tmuxmcp.contract.results import Result, ScreenshotResult
-from tmuxmcp.contract.settings import DEFAULTS, BrokerSettings
+from tmuxmcp.contract.settings import DEFAULT_SETTINGS, BrokerSettings
 from tmuxmcp.errors import Internal, InvalidArgument, TmuxMcpError
 from tmuxmcp.faces.answered import RecentAnswers
 from tmuxmcp.faces.elicit import NeedsInput, OpenQuestions
@@ -142,7 +142,7 @@ def stdio_identity() -> str:
 def build_server(
     broker: BrokerSource,
     *,
-    settings: BrokerSettings = DEFAULTS,
+    settings: BrokerSettings = DEFAULT_SETTINGS,
     tools: Sequence[str] = ("core", "process", "human"),
     results: Results = "both",
     caller: Caller = "mcp",
@@ -262,7 +262,7 @@ def only_waits(request: JSONRPCRequest) -> bool:
 
 
 def as_tool(
-    operation: Operation, results: ResultForm, settings: BrokerSettings = DEFAULTS, *, whole: bool = True
+    operation: Operation, results: ResultForm, settings: BrokerSettings = DEFAULT_SETTINGS, *, whole: bool = True
 ) -> Tool:
     """An operation as MCP lists it, with the defaults that these settings make.
 

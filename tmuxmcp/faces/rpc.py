@@ -20,11 +20,11 @@ from pydantic.json_schema import models_json_schema
 
 from tmuxmcp import __version__
 from tmuxmcp.contract.call import Call, CallAgain
-from tmuxmcp.contract.cast import ASCIICAST
+from tmuxmcp.contract.cast import ASCIICAST_METHOD
 from tmuxmcp.contract.guesses import right_tool
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import NamesCall, Operation
-from tmuxmcp.contract.settings import DEFAULTS, BrokerSettings
+from tmuxmcp.contract.settings import DEFAULT_SETTINGS, BrokerSettings
 from tmuxmcp.errors import Internal, InvalidArgument, ResourceLimit, TmuxMcpError, all_errors
 from tmuxmcp.faces.portable import portable
 from tmuxmcp.faces.requestid import with_request_id
@@ -66,7 +66,7 @@ class Rpc:
         self,
         broker: AnyBroker,
         measure: Callable[[str], AbstractContextManager[None]],
-        settings: BrokerSettings = DEFAULTS,
+        settings: BrokerSettings = DEFAULT_SETTINGS,
     ) -> None:
         self._broker, self._measure, self._settings = broker, measure, settings
 
@@ -113,7 +113,7 @@ class Rpc:
     async def _call(self, method: str, params: Any, call: Call) -> Json:
         if method == DISCOVER:
             return {"result": openrpc(self._settings)}
-        if method == ASCIICAST:
+        if method == ASCIICAST_METHOD:
             return await self._answered(method, call, partial(self._cast, params, call))
         operation = OPERATIONS.get(method)
         if operation is None:

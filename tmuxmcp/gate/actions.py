@@ -29,7 +29,7 @@ LEAD_TO_SHELLS = TEXT_SHELLS | frozenset(
 """Programs behind which a shell may read what is typed."""
 
 RUNS_LINE_KEYS = frozenset({"Enter", "KPEnter", "C-m", "C-j", "C-o"})
-CLEARS = frozenset({"C-c", "C-u", "C-d", "C-z"})
+CLEARING_KEYS = frozenset({"C-c", "C-u", "C-d", "C-z"})
 HALF_TYPED_CHARS = 64 * 1024
 
 
@@ -188,7 +188,7 @@ def typed(pending: str | None, text: str, keys: Sequence[str]) -> TypedLine:
     for key in keys:
         if key in RUNS_LINE_KEYS:
             done, line, entered = _end(done, line), "", True
-        elif key in CLEARS:
+        elif key in CLEARING_KEYS:
             line = ""
         else:
             # Other keys edit, complete, or fetch a line of the history.

@@ -16,7 +16,7 @@ from typing import Any
 from tmuxmcp.machine import locks
 
 AUDIT_FILE_BYTES = 10 * 1024 * 1024
-FILES = 5
+KEPT_FILES = 5
 """So many files of that size are kept: `audit.jsonl`, `audit.jsonl.1` ..."""
 
 VALUE_CHARS = 4096
@@ -72,7 +72,7 @@ class Audit:
         with locks.if_free(self.path.with_suffix(".lock")) as free:
             if not free or not self._is_full():
                 return  # another broker does it at this moment, or has just done it
-            for number in range(FILES - 1, 0, -1):
+            for number in range(KEPT_FILES - 1, 0, -1):
                 older = self._numbered(number - 1)
                 if older.exists():
                     older.replace(self._numbered(number))

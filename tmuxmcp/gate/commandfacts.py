@@ -15,7 +15,7 @@ NOT_FILES = words_of(
 )
 """Programs whose words are no files: an expansion among them is no reason to ask."""
 
-NETWORK = words_of(
+NETWORK_PROGRAMS = words_of(
     "ssh scp sftp rsync mosh telnet ftp nc ncat netcat socat curl wget ping dig host nslookup git lftp http https xh "
     "openssl rclone kubectl"
 )
@@ -24,10 +24,10 @@ NETWORK = words_of(
 FIRST_OPERAND = words_of("ssh mosh telnet ftp sftp nc ncat netcat ping")
 """Programs whose first operand is a host, perhaps as USER@HOST."""
 
-OPERANDS = words_of("curl wget http https xh dig host nslookup")
+URL_OPERAND_PROGRAMS = words_of("curl wget http https xh dig host nslookup")
 """Programs whose operands are URLs, where the scheme may be left out."""
 
-VALUED = words_of("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -P -Q -R -S -W -w -B -H -d -X -u -A -x")
+OPTIONS_WITH_VALUE = words_of("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -P -Q -R -S -W -w -B -H -d -X -u -A -x")
 """Options of these programs that take the next word."""
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/@\s]*@)?(\[[^\]]+\]|[^/:?#\s]+)")
@@ -74,7 +74,7 @@ def hosts_of(command: SimpleCommand) -> Iterator[Word]:
         return
     for word in (*command.files, *command.argv[1:]):
         if word is None:
-            if name in NETWORK:
+            if name in NETWORK_PROGRAMS:
                 yield None
             continue
         for found in (URL.match(word), URL.search(word.partition("=")[2]), NETWORK_DEVICE.match(word)):
@@ -90,7 +90,7 @@ def _named_hosts(name: str, words: tuple[Word, ...]) -> Iterator[str]:
     elif name in ("scp", "rsync", "git", "sftp"):
         yield from (found[1] for word in operands if (found := REMOTE_PATH.match(word)))
         return
-    elif name not in OPERANDS:
+    elif name not in URL_OPERAND_PROGRAMS:
         return
     for word in operands:
         if not URL.match(word):
@@ -102,7 +102,7 @@ def _operands(words: tuple[Word, ...]) -> list[str]:
     for word in words:
         if skip or word is None:
             skip = False
-        elif word in VALUED:
+        elif word in OPTIONS_WITH_VALUE:
             skip = True
         elif not word.startswith(("-", "+", "@")):
             found.append(word)

@@ -21,7 +21,7 @@ GIT_VALUED = words_of("-C -c --git-dir --work-tree --namespace --super-prefix --
 PUSH_VALUED = words_of("-o --push-option --repo --receive-pack --exec")
 """Options of `git push` that take the next word."""
 
-DOWNLOADS = words_of(
+DOWNLOADERS = words_of(
     "curl wget wget2 fetch http https httpie xh aria2c axel lynx links elinks w3m GET lwp-request lwp-download "
     "nc ncat netcat socat telnet ftp lftp"
 )
@@ -35,14 +35,14 @@ INTERPRETERS: Mapping[str, str] = {
 }
 """Programs that run what they read, and the letters of options by which they get their program elsewhere."""
 
-STANDARD_INPUT = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+STANDARD_INPUT_PATHS = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
 
 def match_meaning(name: str, command: SimpleCommand) -> Match:
     """Whether a command does what a meaning says; None when that hangs on what cannot be known."""
     if command.program is None:
         return None
-    return DOES[name](basename(command.program) or "", command)
+    return MEANINGS[name](basename(command.program) or "", command)
 
 
 # ---- rm, recursive and forced --------------------------------------------------------------------
@@ -128,17 +128,17 @@ def _gets_download(command: SimpleCommand) -> Match:
 
 def _downloads(command: SimpleCommand) -> bool:
     read = any(file is not None and NETWORK_DEVICE.match(file) is not None for file in command.files)
-    return read or basename(command.program) in DOWNLOADS
+    return read or basename(command.program) in DOWNLOADERS
 
 
 def _reads_program(name: str, words: Sequence[Word]) -> Match:
     """Whether what such a command gets from elsewhere is its program, and not data for one that is written out."""
     if name in ("eval", "source", "."):
-        return any(word is None or word in STANDARD_INPUT for word in words)
+        return any(word is None or word in STANDARD_INPUT_PATHS for word in words)
     at = 0
     while at < len(words):
         word = words[at]
-        if word is None or word in STANDARD_INPUT:
+        if word is None or word in STANDARD_INPUT_PATHS:
             return True  # a substitution, or standard input by its name
         if name in TEXT_SHELLS:
             if re.match(r"-\w*c\w*\Z", word) or word in ("--command", "--init-command"):
@@ -213,7 +213,7 @@ def _both(one: Match, other: Match) -> Match:
     return False if one is False or other is False else (None if one is None or other is None else True)
 
 
-DOES: dict[str, Callable[[str, SimpleCommand], Match]] = {
+MEANINGS: dict[str, Callable[[str, SimpleCommand], Match]] = {
     "remove-tree": _removes_tree,
     "force-push": _pushes_by_force,
     "run-download": _runs_download,

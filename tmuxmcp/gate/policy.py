@@ -157,7 +157,7 @@ def _apply(rule: Rule, action: Action, command: SimpleCommand) -> Ruling | None:
 def matches(rule: Rule, action: Action, command: SimpleCommand) -> Match:
     """Whether every condition of a rule is met; None when that hangs on what cannot be told."""
     verdict: Match = True
-    for name, check in CHECKS.items():
+    for name, check in CONDITION_CHECKS.items():
         if getattr(rule, name):
             match = check(rule, action, command)
             if match is False:
@@ -285,7 +285,7 @@ def _one(value: Word, patterns: Sequence[str], match: Callable[[str, str], bool]
     return None if value is None else any(match(value, pattern) for pattern in patterns)
 
 
-CHECKS: dict[str, Callable[[Rule, Action, SimpleCommand], Match]] = {
+CONDITION_CHECKS: dict[str, Callable[[Rule, Action, SimpleCommand], Match]] = {
     "tool": _tool,
     "mode": _mode,
     "program": _program,

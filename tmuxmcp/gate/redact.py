@@ -22,7 +22,7 @@ VALUE_PIECE_CHARS = 100
 MOST_SECRETS = 300
 """So many pieces are known; the oldest go first."""
 
-REDACTED = "[redacted]"
+REDACTED_TEXT = "[redacted]"
 
 SECRET_OPTION = re.compile(
     r"(?i)(?P<name>--?[\w-]*(?:passw(?:or)?d|passphrase|token|secret|api-?key)|\b\w*(?:PASSW(?:OR)?D|TOKEN|SECRET|_KEY))"
@@ -33,7 +33,7 @@ SECRET_OPTION = re.compile(
 USER_INFO = re.compile(r"(?P<scheme>\b[A-Za-z][\w+.-]*://[^/\s:@]*):(?P<value>[^/\s@]+)@")
 BEARER = re.compile(r"(?i)(?P<name>\bAuthorization:\s*\w+\s+)(?P<value>[^\s'\"]+)")
 
-BREAK = r"(?:\\?\r?\n[ \t]*)?"
+LINE_BREAK = r"(?:\\?\r?\n[ \t]*)?"
 """Where a terminal or a shell has broken a long line inside of a secret."""
 
 
@@ -65,11 +65,11 @@ class Redactor:
             del self._secrets[old]
         # The longest first: one secret may be the beginning of another.
         longest = sorted(self._secrets, key=len, reverse=True)
-        self._pattern = re.compile("|".join(BREAK.join(map(re.escape, each)) for each in longest))
+        self._pattern = re.compile("|".join(LINE_BREAK.join(map(re.escape, each)) for each in longest))
 
     def text(self, text: str) -> str:
         """The text without secrets, also those that a line break has split."""
-        return self._pattern.sub(REDACTED, text) if self._pattern else text
+        return self._pattern.sub(REDACTED_TEXT, text) if self._pattern else text
 
     def value(self, value: Any) -> Any:
         """The same of a value as JSON has it, its keys included."""
@@ -97,10 +97,10 @@ def hide_options(text: str) -> str:
 
     def hidden(found: re.Match[str]) -> str:
         assigned = found["sign"] == "=" or found["name"].startswith("-")
-        return f"{found['name']}{found['sign']}{REDACTED}" if assigned else found[0]
+        return f"{found['name']}{found['sign']}{REDACTED_TEXT}" if assigned else found[0]
 
     text = SECRET_OPTION.sub(hidden, text)
-    return BEARER.sub(rf"\g<name>{REDACTED}", USER_INFO.sub(rf"\g<scheme>:{REDACTED}@", text))
+    return BEARER.sub(rf"\g<name>{REDACTED_TEXT}", USER_INFO.sub(rf"\g<scheme>:{REDACTED_TEXT}@", text))
 
 
 def hide_arguments(argv: Sequence[str]) -> list[str]:
@@ -108,5 +108,5 @@ def hide_arguments(argv: Sequence[str]) -> list[str]:
     found = [hide_options(each) for each in argv]
     for at, each in enumerate(argv[:-1]):
         if each.startswith("-") and "=" not in each and hide_options(f"{each} x") != f"{each} x":
-            found[at + 1] = REDACTED
+            found[at + 1] = REDACTED_TEXT
     return found

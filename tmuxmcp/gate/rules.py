@@ -10,7 +10,7 @@ from typing import Any
 
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.errors import InvalidArgument
-from tmuxmcp.gate.meanings import DOES
+from tmuxmcp.gate.meanings import MEANINGS
 from tmuxmcp.gate.policy import STRICTNESS, Policy, Rule
 from tmuxmcp.gate.shelltext import words_of
 
@@ -23,7 +23,7 @@ RULE_MODES = words_of("shell_prompt running line_input password pager editor ful
 
 SYSTEM_DIRECTORIES = ("bin", "boot", "dev", "etc", "lib", "opt", "root", "sbin", "usr", "var")
 
-STANDARD: list[dict[str, Any]] = [
+STANDARD_RULES: list[dict[str, Any]] = [
     {
         "program": ["sudo", "su", "doas", "pkexec", "run0", "runuser", "machinectl"],
         "action": "deny",
@@ -91,7 +91,7 @@ def _rules_of(tier: str) -> tuple[Rule, ...]:
     if tier not in ("standard", "careful"):
         return ()
     action = {} if tier == "standard" else {"action": "confirm"}
-    return tuple(_rule(0, tier, entry | action) for entry in STANDARD)
+    return tuple(_rule(0, tier, entry | action) for entry in STANDARD_RULES)
 
 
 def _wrong(number: int, problem: str, hint: str = "") -> InvalidArgument:
@@ -114,8 +114,8 @@ def _rule(number: int, label: str, entry: Mapping[str, Any]) -> Rule:
     _check_regex(number, command)
     lists = {name: _patterns(number, name, entry[name]) for name in CONDITIONS if name in entry and name != "command"}
     for pattern in lists.get("does", ()):
-        if pattern not in DOES:
-            raise _wrong(number, f"nothing is known that does {pattern!r}", f"There are: {', '.join(DOES)}.")
+        if pattern not in MEANINGS:
+            raise _wrong(number, f"nothing is known that does {pattern!r}", f"There are: {', '.join(MEANINGS)}.")
     for name, known in (("tool", RULE_TOOLS), ("mode", RULE_MODES)):
         for pattern in lists.get(name, ()):
             if not any(fnmatch.fnmatchcase(each, pattern) for each in known):

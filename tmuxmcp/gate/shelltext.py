@@ -38,18 +38,18 @@ EXPANDED_WORD = re.compile(r"(?<!\\)\{[^}]*(?:,|\.\.)|^=")
 """Words that are not what they say: braces with alternatives, and `=name`, which is a path in zsh."""
 
 GLOB = re.compile(r"(?<!\\)[*?\[]")
-HISTORY = re.compile(r"(?<!\\)!(?=[\w!$?#*^:{-])")
+HISTORY_EXPANSION = re.compile(r"(?<!\\)!(?=[\w!$?#*^:{-])")
 """What an interactive shell replaces by an earlier command."""
 
 LINE_GOES_ON = re.compile(r"(?<!\\)((?:\\\\)*)\\\n")
 """A line that goes on: an odd number of backslashes at its end."""
 
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 """Characters that do something in a line editor instead of standing in the text."""
 
-ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
+ANSI_C_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
 
-DECLARES = {"declaration_command": "", "unset_command": "unset", "test_command": "["}
+GRAMMAR_COMMANDS = {"declaration_command": "", "unset_command": "unset", "test_command": "["}
 """Commands for which the grammar has types of their own; without a name it is their first word."""
 
 MOST_CWDS = 16
@@ -118,7 +118,7 @@ def _parse(text: str, cwds: tuple[str | None, ...], home: str) -> list[SimpleCom
     root = _parser().parse(text.encode("utf-8", "surrogateescape")).root_node
     walk = _Walk(cwds, home)
     walk.visit(root)
-    if root.has_error or walk.too_deep or CONTROL.search(text):
+    if root.has_error or walk.too_deep or CONTROL_CHARACTER.search(text):
         walk.found.append(UNKNOWN_COMMAND)
     return walk.found
 
@@ -146,8 +146,8 @@ class _Walk:
         before = len(self.found)
         if node.type == "command":
             self._command(node)
-        elif node.type in DECLARES:
-            self.found.append(SimpleCommand((DECLARES[node.type] or _text(node.children[0]),), cwds=self.cwds))
+        elif node.type in GRAMMAR_COMMANDS:
+            self.found.append(SimpleCommand((GRAMMAR_COMMANDS[node.type] or _text(node.children[0]),), cwds=self.cwds))
         elif node.type == "variable_assignment":
             value = self._word(node.named_children[1]) if len(node.named_children) > 1 else ""
             self.found.append(SimpleCommand((_text(node.named_children[0]) + "=",), cwds=self.cwds, assigned=value))
@@ -255,7 +255,7 @@ class _Walk:
         return None if None in parts or not parts else "".join(part or "" for part in parts)
 
     def _plain(self, text: str) -> Word:
-        if EXPANDED_WORD.search(text) or HISTORY.search(text):
+        if EXPANDED_WORD.search(text) or HISTORY_EXPANSION.search(text):
             return None
         if text.startswith("~"):
             name, slash, rest = text[1:].partition("/")
@@ -266,7 +266,7 @@ class _Walk:
 
     def _string(self, node: Node) -> Word:
         inside = _text(node)[1:-1]
-        if HISTORY.search(inside) or any(child.type != "string_content" for child in node.named_children):
+        if HISTORY_EXPANSION.search(inside) or any(child.type != "string_content" for child in node.named_children):
             return None
         return re.sub(r'\\([\\$`"\n])', lambda found: "" if found[1] == "\n" else found[1], inside)
 
@@ -291,7 +291,7 @@ def _ansi_c(text: str) -> Word:
             return chr(int(escape, 8) & 0xFF)
         if escape[0] == "c":
             return chr(ord(escape[1]) & 0x1F)
-        return ESCAPES.get(escape, escape)
+        return ANSI_C_ESCAPES.get(escape, escape)
 
     hexadecimal = r"x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}"
     return re.sub(rf"\\({hexadecimal}|[0-7]{{1,3}}|c.|.)", one, text, flags=re.DOTALL)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from tmuxmcp.gate.shelltext import UNKNOWN_COMMAND, SimpleCommand, Word, parse, words_of
 
-TEXT = words_of(
+SHELL_TEXT_VARIABLES = words_of(
     "PROMPT_COMMAND EDITOR VISUAL FCEDIT SUDO_EDITOR PAGER MANPAGER SYSTEMD_PAGER GIT_PAGER BROWSER LESSOPEN LESSCLOSE "
     "GIT_EDITOR GIT_SEQUENCE_EDITOR GIT_EXTERNAL_DIFF GIT_SSH GIT_SSH_COMMAND GIT_PROXY_COMMAND GIT_ASKPASS "
     "SSH_ASKPASS SUDO_ASKPASS RSYNC_RSH CVS_RSH FZF_DEFAULT_COMMAND"
@@ -23,7 +23,7 @@ TEXT = words_of(
 PROMPT_VARIABLES = words_of("PS0 PS1 PS2 PS3 PS4 PROMPT PROMPT2 RPROMPT RPS1 SPROMPT")
 """Prompts: shells run the substitutions in them."""
 
-CODE = words_of(
+CODE_FILE_VARIABLES = words_of(
     "BASH_ENV ZDOTDIR LD_PRELOAD LD_AUDIT DYLD_INSERT_LIBRARIES DYLD_FRAMEWORK_PATH DYLD_LIBRARY_PATH GCONV_PATH "
     "OPENSSL_CONF PYTHONSTARTUP PERL5OPT PERL5DB RUBYOPT INPUTRC FPATH VIMINIT EXINIT GIT_CONFIG GIT_CONFIG_GLOBAL "
     "GIT_CONFIG_SYSTEM GIT_CONFIG_COUNT GIT_CONFIG_PARAMETERS GIT_EXEC_PATH GIT_TEMPLATE_DIR SHELLOPTS BASHOPTS"
@@ -38,10 +38,12 @@ OPTION_VARIABLES = {
 OPTION_VARIABLES |= dict.fromkeys(("_JAVA_OPTIONS", "JDK_JAVA_OPTIONS"), OPTION_VARIABLES["JAVA_TOOL_OPTIONS"])
 """Options, some of which load code."""
 
-STARTS = words_of("HOME XDG_CONFIG_HOME XDG_CONFIG_DIRS XDG_DATA_HOME XDG_DATA_DIRS")
+STARTUP_VARIABLES = words_of("HOME XDG_CONFIG_HOME XDG_CONFIG_DIRS XDG_DATA_HOME XDG_DATA_DIRS")
 """Where programs that are started look for their start-up files."""
 
-FINDS = words_of("PATH LD_LIBRARY_PATH PYTHONPATH PYTHONHOME PERL5LIB PERLLIB RUBYLIB NODE_PATH CLASSPATH SHELL")
+SEARCH_PATH_VARIABLES = words_of(
+    "PATH LD_LIBRARY_PATH PYTHONPATH PYTHONHOME PERL5LIB PERLLIB RUBYLIB NODE_PATH CLASSPATH SHELL"
+)
 """They change which program or code a name stands for."""
 
 POSIX_SHELLS = words_of("sh dash ash ksh mksh yash busybox")
@@ -56,7 +58,7 @@ def run_by(name: str, value: Word, command: SimpleCommand) -> list[SimpleCommand
         command: where it would run.
     """
     name = name.removesuffix("+")
-    if name in TEXT:
+    if name in SHELL_TEXT_VARIABLES:
         return _text(None if value is None else value.lstrip("|-") if name.startswith("LESS") else value, command)
     if name in PROMPT_VARIABLES:
         if value is None or not re.search(r"\$[({]|`", value):
@@ -66,7 +68,7 @@ def run_by(name: str, value: Word, command: SimpleCommand) -> list[SimpleCommand
         return [UNKNOWN_COMMAND] if value is None or re.search(r"[/$`~]", value) else []
     if name in OPTION_VARIABLES:
         return [UNKNOWN_COMMAND] if value is None or OPTION_VARIABLES[name].search(value) else []
-    if name in CODE or name.startswith(("BASH_FUNC_", "GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_")):
+    if name in CODE_FILE_VARIABLES or name.startswith(("BASH_FUNC_", "GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_")):
         return [UNKNOWN_COMMAND] if value != "" else []
     return []
 
@@ -85,8 +87,8 @@ def of_environment(env: Mapping[str, str], program: Word, cwd: str | None) -> It
     where = SimpleCommand((), cwds=(cwd,))
     for name, value in env.items():
         found = run_by(name, value, where)
-        if name in STARTS or (name == "ENV" and os.path.basename(program or "") in POSIX_SHELLS):
+        if name in STARTUP_VARIABLES or (name == "ENV" and os.path.basename(program or "") in POSIX_SHELLS):
             found = [UNKNOWN_COMMAND]
-        if found or name in FINDS:
+        if found or name in SEARCH_PATH_VARIABLES:
             yield SimpleCommand((name + "=",), cwds=(cwd,))
         yield from found

@@ -28,7 +28,7 @@ from tmuxmcp import __version__
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
-from tmuxmcp.contract.cast import ASCIICAST, Cast
+from tmuxmcp.contract.cast import ASCIICAST_METHOD, Cast
 from tmuxmcp.contract.follow import Change, Destroyed, Exit, Gap, Lost, Output
 from tmuxmcp.contract.request import R, Request
 from tmuxmcp.errors import (
@@ -303,7 +303,7 @@ class Remote:
         """One JSON-RPC call."""
         broker = await self._known(node)
         params = {"session_id": session_id, "most_bytes": most_bytes}
-        body = {"jsonrpc": "2.0", "id": 1, "method": ASCIICAST, "params": params}
+        body = {"jsonrpc": "2.0", "id": 1, "method": ASCIICAST_METHOD, "params": params}
         with _broken(broker):
             asked = _post(broker.client, "/rpc", body, self._headers(call, None), LONG_S)
             answer = _result(node, *await _exchange(broker.client, asked))

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 
 from tmuxmcp.contract.call import Progress, no_progress
-from tmuxmcp.contract.limits import WRAPPED, SandboxLevel
+from tmuxmcp.contract.limits import WRAPPER_LEVELS, SandboxLevel
 from tmuxmcp.errors import FileMissing, InvalidArgument, PathOutsideRoot, PermissionDenied
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.launch import launch, shells
@@ -175,7 +175,7 @@ def reached(boundary: Boundary, writable: list[str], path: str, writes: bool) ->
 
 def terminal_within(level: SandboxLevel, path: str) -> str:
     """What a terminal that is lent to a sandbox is called in it."""
-    return bubblewrap.CONSOLE if level in WRAPPED else path
+    return bubblewrap.CONSOLE if level in WRAPPER_LEVELS else path
 
 
 def plan(

@@ -20,7 +20,7 @@ from anyio.abc import TaskGroup
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
-from tmuxmcp.contract.limits import WRAPPED, Limits, SandboxLevel
+from tmuxmcp.contract.limits import WRAPPER_LEVELS, Limits, SandboxLevel
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import iso
@@ -295,7 +295,7 @@ def _left(ended: process.ProcessEnd, level: SandboxLevel) -> list[str]:
     if ended.left:
         notes.append(f"{ended.left} processes that it left running were ended; what should live on needs a session.")
     if ended.survivors:
-        numbers = " (as they are numbered in its sandbox)" if level in WRAPPED else ""
+        numbers = " (as they are numbered in its sandbox)" if level in WRAPPER_LEVELS else ""
         notes.append(f"Processes that could not be ended{numbers}: {', '.join(map(str, ended.survivors[:20]))}.")
     return notes
 

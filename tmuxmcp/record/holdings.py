@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tmuxmcp.contract.times import seconds_of
-from tmuxmcp.contract.words import PAUSE
+from tmuxmcp.contract.words import PAUSE_HOLDER
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.events import GivenBack, Taken
 
@@ -50,7 +50,7 @@ def holdings(events: Iterable[Taken | GivenBack]) -> list[Holding]:
     """The times in which persons held it, in the order in which they were written down."""
     found: list[Holding] = []
     for event in events:
-        if event.by == PAUSE:
+        if event.by == PAUSE_HOLDER:
             continue
         if isinstance(event, Taken):
             found.append(Holding(event.by, event.time, event.offset))

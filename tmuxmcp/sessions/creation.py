@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from tmuxmcp.contract.limits import WRAPPED, Limits, SandboxLevel
+from tmuxmcp.contract.limits import WRAPPER_LEVELS, Limits, SandboxLevel
 from tmuxmcp.contract.requests import CreateSession
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import iso
@@ -445,7 +445,7 @@ class Creation:
             return
         code, _, reason = session.start.report.partition("\n")
         if not reason:
-            said = (await session.scan()).last_text.strip() if session.bounds.sandbox in WRAPPED else ""
+            said = (await session.scan()).last_text.strip() if session.bounds.sandbox in WRAPPER_LEVELS else ""
             code, reason = "TMUX_ERROR", said or "its launcher did not start the program"
         async with self.lock():
             if session.directory.is_there:  # nobody has given the name to another one

@@ -18,7 +18,7 @@ import signal
 import time
 from enum import StrEnum
 
-from tmuxmcp.contract.limits import WRAPPED
+from tmuxmcp.contract.limits import WRAPPER_LEVELS
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.signals import signal_name
 from tmuxmcp.terminal.modes import PROMPT_SHELLS
@@ -281,6 +281,6 @@ def _exit_status(pane: Pane, program: str, sandbox: str) -> tuple[int | None, st
         return code, None
     # The wrapper tells every death by a signal as a shell does.
     ambiguous = {128 + signal.SIGINT, 128 + signal.SIGPIPE}
-    if code in ambiguous or (sandbox in WRAPPED and 128 < code < 192):
+    if code in ambiguous or (sandbox in WRAPPER_LEVELS and 128 < code < 192):
         return None, signal_name(code - 128)
     return code, None

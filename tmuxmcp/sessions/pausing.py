@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tmuxmcp.contract.times import iso
-from tmuxmcp.contract.words import PAUSE
+from tmuxmcp.contract.words import PAUSE_HOLDER
 from tmuxmcp.errors import SessionNotFound
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Events, GivenBack, Taken
@@ -28,11 +28,11 @@ def pause(state_dir: Path, session_id: str, via: str = "cli") -> list[str]:
         SessionNotFound, TmuxUnavailable, PermissionDenied, InvalidArgument, TmuxFailed
     """
     tmux, now_s = _running(state_dir), int(time.time() * 1000) / 1000
-    lease = Lease(PAUSE, via, now_s)
+    lease = Lease(PAUSE_HOLDER, via, now_s)
     before = [pauses.pause(tmux, session_id, lease)] if session_id else pauses.pause_all(tmux, lease)
     for each in before:
         if not each.lease:
-            _note(state_dir, each.session_id, Taken(iso(now_s), 0, PAUSE, via))
+            _note(state_dir, each.session_id, Taken(iso(now_s), 0, PAUSE_HOLDER, via))
     return [each.session_id for each in before]
 
 
@@ -48,7 +48,7 @@ def resume(state_dir: Path, session_id: str) -> list[str]:
     for each in resumed:
         if each.lease:
             since = each.lease.since or ""
-            _note(state_dir, each.session_id, GivenBack(now, 0, PAUSE, since, now, "release"))
+            _note(state_dir, each.session_id, GivenBack(now, 0, PAUSE_HOLDER, since, now, "release"))
     return [each.session_id for each in resumed]
 
 

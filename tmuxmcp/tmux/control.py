@@ -24,7 +24,7 @@ from itertools import count
 import anyio
 from anyio.abc import TaskGroup
 
-from tmuxmcp.contract.words import TRACE
+from tmuxmcp.contract.words import TRACE_LEVEL
 from tmuxmcp.errors import TmuxFailed
 from tmuxmcp.latedataclass import dataclass
 
@@ -293,9 +293,9 @@ class ControlClient:
             await pending.answered.wait()
             if pending.lost:
                 raise TmuxFailed("tmux went away before it answered.", lost=True)
-            if log.isEnabledFor(TRACE):
+            if log.isEnabledFor(TRACE_LEVEL):
                 name, lines = line.split(None, 1)[0].strip(b"'").decode(errors="replace"), len(pending.reply.lines)
-                log.log(TRACE, "tmux %s: %d lines, %d ms", name, lines, (time.monotonic() - begun) * 1000)
+                log.log(TRACE_LEVEL, "tmux %s: %d lines, %d ms", name, lines, (time.monotonic() - begun) * 1000)
             return pending.reply
         self.close()
         raise TmuxFailed(f"tmux did not answer within {timeout_s:g} s.", hint="Look at it with `tmuxmcp doctor`.")

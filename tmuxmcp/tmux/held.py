@@ -11,7 +11,7 @@ import re
 from contextlib import suppress
 
 from tmuxmcp.contract.times import iso
-from tmuxmcp.contract.words import PAUSE
+from tmuxmcp.contract.words import PAUSE_HOLDER
 from tmuxmcp.errors import SessionTaken
 from tmuxmcp.latedataclass import dataclass
 
@@ -45,7 +45,7 @@ class Lease:
     @property
     def paused(self) -> bool:
         """No person holds it: it was paused."""
-        return self.by == PAUSE
+        return self.by == PAUSE_HOLDER
 
     @property
     def page(self) -> int:

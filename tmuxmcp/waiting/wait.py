@@ -11,7 +11,7 @@ import time
 
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress, no_progress
 from tmuxmcp.contract.results import Evidence, Outcome
-from tmuxmcp.contract.words import TRACE
+from tmuxmcp.contract.words import TRACE_LEVEL
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.searching import CompiledPattern
 from tmuxmcp.readiness.facts import NO_TIME, Conclusion
@@ -182,7 +182,7 @@ async def wait_for(session: Session, wait: Wait) -> Answer:
         async for scan in seen:
             found = await _check(session, scan, wait, watch)
             ended = found[0] if found else "goes on"
-            log.log(TRACE, "%s: wait for %s at %d bytes: %s", session.id, wait.want, scan.size, ended)
+            log.log(TRACE_LEVEL, "%s: wait for %s at %d bytes: %s", session.id, wait.want, scan.size, ended)
             if found:
                 return _answer(found, watch)
             if session.lease not in (None, held):
