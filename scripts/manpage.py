@@ -8,7 +8,7 @@ from typing import Any
 
 import tmuxmcp
 from tmuxmcp.cli import arguments
-from tmuxmcp.cli.helptext import COMMON, row, word_of
+from tmuxmcp.cli.helptext import COMMON_OPTIONS, row, word_of
 from tmuxmcp.config import VARIABLE_PREFIX, Settings
 
 HANGING = 24
@@ -29,7 +29,7 @@ def page() -> str:
     ]
     for name, verb in made.items():
         lines += _verb(name, verb)
-    common = {action.dest: action for action in made["list"]._actions if action.dest in COMMON}
+    common = {action.dest: action for action in made["list"]._actions if action.dest in COMMON_OPTIONS}
     lines += [".SH OPTIONS OF EVERY COMMAND", *(line for action in common.values() for line in _item(*row(action)))]
     lines += [".SH SETTINGS", *_paragraphs(SETTINGS)]
     for name, field in Settings.model_fields.items():
@@ -52,7 +52,7 @@ def _verb(name: str, verb: Any) -> Iterator[str]:
     for action in words:
         yield from _item(word_of(action), action.help or "")
     for action in verb._actions:
-        if action.option_strings and action.dest not in COMMON:
+        if action.option_strings and action.dest not in COMMON_OPTIONS:
             yield from _item(*row(action))
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tmuxmcp.contract.operations import Operations
     from tmuxmcp.errors import TmuxMcpError
 
-_HOMES = {
+_DEFINED_IN = {
     "open_broker": "tmuxmcp.app",
     "open_fleet": "tmuxmcp.app",
     "Broker": "tmuxmcp.broker.broker",
@@ -50,6 +50,6 @@ def __getattr__(name: str) -> Any:
 
     if name in _MODULES:
         return import_module(_MODULES[name])
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+    if name in _DEFINED_IN:
+        return getattr(import_module(_DEFINED_IN[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -227,12 +227,12 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
     from tmuxmcp.page.servers import told
 
     host, port = parse_address(settings.http)
-    given = ourselves.environment().get(tokens.VARIABLE)
+    given = ourselves.environment().get(tokens.TOKEN_VARIABLE)
     accepted = None if no_token else tokens.load_tokens(settings.token_file, given)
     if accepted is None and not no_token:
         raise InvalidArgument(
             "HTTP wants a token, and there is none.",
-            hint=f"Write one into a file of mode 600 and give --token-file FILE, or set {tokens.VARIABLE}.",
+            hint=f"Write one into a file of mode 600 and give --token-file FILE, or set {tokens.TOKEN_VARIABLE}.",
         )
     for token in accepted or ():
         if token.short:

@@ -35,7 +35,7 @@ URL_KEYS = ("url", "httpUrl", "serverUrl", "uri")
 
 EVERY_VARIABLE = ("*",)
 """Stands for every variable."""
-SDK = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+SDK_VARIABLES = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 """What the protocol's own libraries give a server they start."""
 
 
@@ -182,7 +182,7 @@ CLIENTS: dict[str, McpClient] = {
     "claude-desktop": McpClient(
         "Claude Desktop",
         {"user": "~/.config/Claude/claude_desktop_config.json"},
-        environment=SDK,
+        environment=SDK_VARIABLES,
         darwin="~/Library/Application Support/Claude/claude_desktop_config.json",
         then="Quit Claude Desktop and open it again",
     ),

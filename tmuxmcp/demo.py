@@ -31,7 +31,7 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.tmux.server import find_tmux
 
 DEMO_ROWS = 40
-SLOW = f"(for i in $(seq {DEMO_ROWS}); do echo line $i; sleep 0.05; done; exit 5)"
+SLOW_COMMAND = f"(for i in $(seq {DEMO_ROWS}); do echo line $i; sleep 0.05; done; exit 5)"
 """Two seconds of output, and an exit code that nothing else has."""
 
 POEM = ["Broker gone, the shell stays on;", "lines still come at break of dawn."]
@@ -232,8 +232,8 @@ class Demo:
     async def _killed_in_the_middle(self, tools: Tools) -> int:
         """Start something long and kill the server while it runs; return where its output begins."""
         self.show.heading("kill -9 in the middle")
-        self.show.said(f"$ {SLOW}")
-        ran = await tools.call("run", command=SLOW, session_id="demo", timeout_ms=600)
+        self.show.said(f"$ {SLOW_COMMAND}")
+        ran = await tools.call("run", command=SLOW_COMMAND, session_id="demo", timeout_ms=600)
         seen = ran["output"].split("\n")[-2:-1]
         running = not ran["completed"] and ran["outcome"] == "timeout" and seen != [f"line {DEMO_ROWS}"]
         self.show.check(f"it runs; so far: {''.join(seen)}", running, tools.took_ms)

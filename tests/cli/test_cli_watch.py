@@ -15,7 +15,7 @@ import pytest
 
 from tests.cli.test_cli import COMMAND, SOON_S, CommandLine, Terminal, own_command_line
 from tests.conftest import until_exists
-from tmuxmcp.cli.watch import FRAME_S
+from tmuxmcp.cli.watch import WATCH_FRAME_S
 from tmuxmcp.terminal.capture import clip
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.stream import Stream
@@ -146,7 +146,7 @@ def test_watch_of_a_flood_draws_now_and_then(cli):
         cli("send", "x", "--enter", "--wait", "none")
         viewer.shows(lambda rows: viewer.seen.count(first_row) >= before + 40)
         drawn = viewer.seen.count(first_row) - before
-        assert drawn <= (time.monotonic() - begun) / FRAME_S + 3
+        assert drawn <= (time.monotonic() - begun) / WATCH_FRAME_S + 3
         viewer.type("q")
         assert viewer.end() == 0
 

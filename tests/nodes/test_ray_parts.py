@@ -24,7 +24,7 @@ from tmuxmcp.page.routes import page_of
 def test_a_secret_is_made_once_and_is_private(tmp_path: Path) -> None:
     file = tmp_path / "new" / "secret"
     made = secret.make(file)
-    assert len(made) >= secret.SHORTEST
+    assert len(made) >= secret.MIN_SECRET_CHARS
     assert secret.make(file) == secret.read(file) == made
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [each.name for each in file.parent.iterdir()] == ["secret"]

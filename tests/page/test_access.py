@@ -145,8 +145,8 @@ def test_a_token_outlives_its_server(state_dir: Path):
 
 def test_number_of_tokens_is_bounded(tmp_path: Path):
     keys = codes.Keys(tmp_path, 1)
-    tokens = [keys.enter(codes.make_code(tmp_path, 1)).token for _ in range(codes.MOST + 1)]
-    assert len(list((tmp_path / "page" / "tokens").iterdir())) == codes.MOST
+    tokens = [keys.enter(codes.make_code(tmp_path, 1)).token for _ in range(codes.MAX_CODES + 1)]
+    assert len(list((tmp_path / "page" / "tokens").iterdir())) == codes.MAX_CODES
     assert keys.knows(tokens[-1])
 
 

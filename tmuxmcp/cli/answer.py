@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tmuxmcp.gate.confirmations import Confirmation
     from tmuxmcp.people.answering import WaitingRequest
 
-LATER = "it waits on"
+STILL_WAITS = "it waits on"
 
 
 def answer(options: argparse.Namespace) -> int:
@@ -90,7 +90,7 @@ async def _decide(broker: Broker, question: Confirmation, options: argparse.Name
     said = _said(f"Allow it once? [y/n{more}; Enter: later] ")
     for_session = bool(question.scope) and said in ("s", "session")
     if not for_session and said not in ("y", "yes", "n", "no"):
-        output.note(LATER)
+        output.note(STILL_WAITS)
         return 0
     return await _agreed(broker, question, for_session or said in ("y", "yes"), options, for_session=for_session)
 
@@ -203,7 +203,7 @@ async def _by_hand(broker: Broker, what: WaitingRequest, options: argparse.Names
     key = broker.people.key
     output.note(f"{key}: done. C-b d: leave it open. Enter goes to the session.")
     if not await anyio.to_thread.run_sync(sys.stdin.readline):
-        output.note(LATER)
+        output.note(STILL_WAITS)
         return 0
     elsewhere = ""
 
@@ -221,5 +221,5 @@ async def _by_hand(broker: Broker, what: WaitingRequest, options: argparse.Names
         return 0
     if done:
         return await _settled(broker, what, "done", options, "attach")
-    output.note(LATER)
+    output.note(STILL_WAITS)
     return 0

@@ -28,7 +28,7 @@ OTHER_NAMES = {
 }  # fmt: skip
 """Other names of options; before those that callers give to arguments."""
 
-PAIRS = ("env", "limits")
+TABLE_SETTINGS = ("env", "limits")
 """Settings that are tables: a flag gives one entry."""
 
 DESCRIPTION = """\
@@ -215,7 +215,7 @@ def _add_settings(parser: Parser, everything: bool, leave_out: Sequence[str] = (
     for name, field in Settings.model_fields.items():
         if name in leave_out:
             continue
-        pairs: dict[str, Any] = {"type": _pair, "action": "append"} if name in PAIRS else {}
+        pairs: dict[str, Any] = {"type": _pair, "action": "append"} if name in TABLE_SETTINGS else {}
         metavar = "NAME=VALUE" if pairs else name.rsplit("_", 1)[-1].upper()
         flag, text = "--" + name.replace("_", "-"), (field.description or "").replace("%", "%%")
         group.add_argument(flag, dest=f"set_{name}", metavar=metavar, help=text, **pairs)

@@ -317,7 +317,7 @@ def _described(flag: Flag) -> str:
 
 # ---- fish ----------------------------------------------------------------------------------------
 
-FISH = {
+FISH_COMPLETERS = {
     "@sessions": "-x -a '(command tmuxmcp completion --sessions 2>/dev/null)'",
     "@logs": "-x -a '(command tmuxmcp completion --logs 2>/dev/null)'",
     "@directories": "-x -a '(__fish_complete_directories)'",
@@ -347,7 +347,7 @@ def _fish(verbs: list[Verb]) -> str:
 
 
 def _fish_follows(what: str) -> str:
-    return FISH.get(what) or f"-x -a {_fish_quoted(what)}"
+    return FISH_COMPLETERS.get(what) or f"-x -a {_fish_quoted(what)}"
 
 
 def _fish_quoted(text: str) -> str:

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.contract import results as r
 
-ASKING = ("line_input", "password", "pager", "editor", "fullscreen")
+ASKING_MODES = ("line_input", "password", "pager", "editor", "fullscreen")
 """Modes in which a command waits for a person's keys."""
 
 
 async def wanted(result: r.RunResult) -> bool:
     """Whether the command waits for input and the person at this terminal wants to give it."""
-    if result.completed or result.outcome != "ready" or result.mode not in ASKING:
+    if result.completed or result.outcome != "ready" or result.mode not in ASKING_MODES:
         return False
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)) or in_a_session():
         return False

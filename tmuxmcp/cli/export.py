@@ -19,7 +19,7 @@ from tmuxmcp.record.exporting import FORMATS, Export, Exported, ExportOptions, f
 from tmuxmcp.record.recordings import Recorded, WantedStretch
 from tmuxmcp.sessions import kept
 
-BAR = 30
+BAR_COLUMNS = 30
 """Columns of the bar."""
 
 NO_BAR_S = 0.5
@@ -88,8 +88,8 @@ class Bar:
         if not self._seen or time.monotonic() - self._begun < NO_BAR_S:
             return
         self._shown = True
-        filled = percent(done, whole) * BAR // 100
-        line = f"[{'#' * filled}{' ' * (BAR - filled)}] {percent(done, whole):3} %  {done >> 20} of {whole >> 20} MiB"
+        bar = ("#" * (percent(done, whole) * BAR_COLUMNS // 100)).ljust(BAR_COLUMNS)
+        line = f"[{bar}] {percent(done, whole):3} %  {done >> 20} of {whole >> 20} MiB"
         self._write(f"\r{line[: os.get_terminal_size(2).columns - 1]}\x1b[K")
 
     def erase(self) -> None:

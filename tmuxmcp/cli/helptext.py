@@ -8,14 +8,14 @@ import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
 
-INDENT = 22
+INDENT_COLUMNS = 22
 """Columns of an option; its text stands beside it."""
 
 MOST_COLS, HELP_LEAST_COLS = 100, 40
 LONGEST_CHOICES = 24
 """Choices longer than this are told in the text."""
 
-COMMON = ("help", "json", "config", "version", "set_state_dir", "set_log_level", "help_all")
+COMMON_OPTIONS = ("help", "json", "config", "version", "set_state_dir", "set_log_level", "help_all")
 """Options of every command."""
 
 
@@ -30,8 +30,8 @@ def help_of(parser: argparse.ArgumentParser, *, everything: bool = False) -> str
     words = [action for action in actions if not action.option_strings and action not in verbs]
     options = [action for action in actions if action.option_strings]
     settings = [each for each in options if each.dest.startswith("set_")]
-    settings = settings if len(settings) > len(COMMON) else []
-    common = [each for each in options if each.dest in COMMON and each not in settings]
+    settings = settings if len(settings) > len(COMMON_OPTIONS) else []
+    common = [each for each in options if each.dest in COMMON_OPTIONS and each not in settings]
     own = [each for each in options if each not in common and each not in settings]
     pieces = [usage_of(parser), filled(parser.description or "")]
     pieces.append(_table((word_of(each), each.help or "") for each in words))
@@ -98,11 +98,11 @@ def _table(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def _entry(left: str, text: str) -> Sequence[str]:
-    beside = textwrap.wrap(text, _cols() - INDENT - 2, break_on_hyphens=False, break_long_words=False) or [""]
-    if len(left) + 2 > INDENT:
-        return [f"  {left}", *(f"{' ' * (INDENT + 2)}{line}" for line in beside)]
-    first = f"  {left.ljust(INDENT)}{beside[0]}".rstrip()
-    return [first, *(f"{' ' * (INDENT + 2)}{line}" for line in beside[1:])]
+    beside = textwrap.wrap(text, _cols() - INDENT_COLUMNS - 2, break_on_hyphens=False, break_long_words=False) or [""]
+    if len(left) + 2 > INDENT_COLUMNS:
+        return [f"  {left}", *(f"{' ' * (INDENT_COLUMNS + 2)}{line}" for line in beside)]
+    first = f"  {left.ljust(INDENT_COLUMNS)}{beside[0]}".rstrip()
+    return [first, *(f"{' ' * (INDENT_COLUMNS + 2)}{line}" for line in beside[1:])]
 
 
 def _cols() -> int:

@@ -23,7 +23,17 @@ from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import parse
 from tmuxmcp.cli.service import effective
 from tmuxmcp.cli.trying import Tried, try_command, try_url
-from tmuxmcp.clients import CLIENTS, EVERY_VARIABLE, SDK, HttpServer, McpClient, StartedServer, edited, masked, read
+from tmuxmcp.clients import (
+    CLIENTS,
+    EVERY_VARIABLE,
+    SDK_VARIABLES,
+    HttpServer,
+    McpClient,
+    StartedServer,
+    edited,
+    masked,
+    read,
+)
 from tmuxmcp.config import Settings
 from tmuxmcp.errors import InvalidArgument, IoError
 from tmuxmcp.faces.tokens import only_token
@@ -129,7 +139,7 @@ def _plan(client: McpClient, start: StartedServer | None, at: HttpServer | None)
 
 def _cwd_of(client: McpClient) -> Path:
     """Where a client starts its servers: one that a desktop starts knows nothing of our directory."""
-    return Path.home() if client.environment == SDK else Path.cwd()
+    return Path.home() if client.environment == SDK_VARIABLES else Path.cwd()
 
 
 def _next(client: McpClient) -> str:

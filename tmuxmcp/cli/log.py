@@ -37,7 +37,7 @@ SEEN_ALL_S = 0.1
 MOST_TAIL_BYTES = 16 << 20
 """How far back lines are looked for that have times."""
 
-GUESSED = "`~`: printed then or before, nobody noted when; `?`: not known at all"
+TIMES_LEGEND = "`~`: printed then or before, nobody noted when; `?`: not known at all"
 
 
 def log(options: argparse.Namespace) -> int:
@@ -199,7 +199,7 @@ class _Printer:
         if gaps:
             output.note(f"output was lost at offset {', '.join(map(str, gaps))}: its recording was interrupted")
         if self._lines.guessed:
-            output.note(GUESSED)
+            output.note(TIMES_LEGEND)
 
     async def follow(self, broker: Broker, _: argparse.Namespace) -> int:
         """Print what comes until the session ends."""

@@ -16,7 +16,7 @@ from tmuxmcp.cli.arguments import session_id
 from tmuxmcp.cli.calling import CLI_CALLER, with_broker
 from tmuxmcp.cli.history import took, with_commands
 from tmuxmcp.cli.logpart import ms_of, offset_of, part_of
-from tmuxmcp.cli.logtimes import WIDTH
+from tmuxmcp.cli.logtimes import STAMP_COLUMNS
 from tmuxmcp.cli.service import effective
 from tmuxmcp.contract import follow
 from tmuxmcp.contract.times import iso, seconds_of
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 EVENTS_COMMANDS = 1000
 """The newest of them are told."""
 
-NEWS = follow.Command | follow.ModeChange | follow.End
+MAY_END_COMMAND = follow.Command | follow.ModeChange | follow.End
 """What may mean that a command has ended; a mode is told when the following begins."""
 
 EVENTS_LOOK_S = 0.2
@@ -59,8 +59,8 @@ class Happening:
 
     def as_line(self) -> str:
         """The same for a person."""
-        words = _WORDS.get(self.kind, json.dumps)(self.facts)
-        return f"{self.time or '?':<{WIDTH}}  @{self.offset:<10}  {self.kind:<12}  {output.visible(words)}\n"
+        words = _DETAIL_BY_KIND.get(self.kind, json.dumps)(self.facts)
+        return f"{self.time or '?':<{STAMP_COLUMNS}}  @{self.offset:<10}  {self.kind:<12}  {output.visible(words)}\n"
 
 
 # ---- in words ----------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def _exit(facts: dict[str, Any]) -> str:
     return f"SIG{name}" if name else f"exit code {'?' if code is None else code}"
 
 
-_WORDS = {
+_DETAIL_BY_KIND = {
     "input": _input,
     "resize": lambda facts: f"{facts['cols']}x{facts['rows']}",
     "size_unknown": lambda facts: f"somebody changed the size unnoticed, before offset {facts['until']}",
@@ -216,7 +216,7 @@ class _EventPrinter:
         if (await broker.get_session(name)).created_at != self._session.meta.created_at:
             return  # another one has its name
         async for event in broker.follow(name, output=False):
-            if isinstance(event, NEWS):
+            if isinstance(event, MAY_END_COMMAND):
                 self._print_new()
                 for each in self._ended(await broker.list_commands(name, limit=EVENTS_COMMANDS)):
                     self.print(each)

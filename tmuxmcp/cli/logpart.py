@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tmuxmcp.contract import results as r
     from tmuxmcp.sessions.session import Session
 
-CONFLICTS = (
+CONFLICTING_OPTIONS = (
     ("command", "since", "It has a beginning and an end of its own."),
     ("command", "until", "It has a beginning and an end of its own."),
     ("command", "tail", "It has a beginning and an end of its own."),
@@ -46,7 +46,7 @@ def check(options: argparse.Namespace) -> None:
     Raises:
         InvalidArgument
     """
-    for one, other, why in CONFLICTS:
+    for one, other, why in CONFLICTING_OPTIONS:
         if all(getattr(options, name) not in (None, False) for name in (one, other)):
             raise InvalidArgument(f"--{one} and --{other} do not go together: {why}", hint="Leave one of them out.")
     if options.follow and options.json and not options.events:

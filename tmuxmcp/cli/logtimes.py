@@ -9,7 +9,7 @@ from tmuxmcp.contract.times import iso
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.recordings import Recorded
 
-WIDTH = len("2026-01-31T12:00:00.000Z")
+STAMP_COLUMNS = len("2026-01-31T12:00:00.000Z")
 
 SOON_S = 0.3
 """What is seen so soon after it was printed is dated by the moment at which it was seen."""
@@ -28,7 +28,7 @@ class PrintedAt:
     def text(self) -> str:
         """For a person: `~` is "then or before"."""
         if self.at_s is None:
-            return f"{'?':<{WIDTH}}  "
+            return f"{'?':<{STAMP_COLUMNS}}  "
         return f"{iso(self.at_s)}{' ' if self.exact else '~'} "
 
 

@@ -9,7 +9,7 @@ from tmuxmcp.latedataclass import dataclass
 
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
-AGO = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
+AGO_TEXT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def age(word: str) -> float:
     Raises:
         ValueError: it is none of these.
     """
-    found = AGO.fullmatch(word)
+    found = AGO_TEXT.fullmatch(word)
     if not found:
         raise ValueError
     return float(found[1]) * UNITS_S[found[2]]
@@ -46,7 +46,7 @@ def point(word: str) -> Point:
     """
     if re.fullmatch(r"\d{1,18}", word):
         return Point(word, offset=int(word))
-    if AGO.fullmatch(word):
+    if AGO_TEXT.fullmatch(word):
         return Point(word, ago_s=age(word))
     try:
         return Point(word, at_s=datetime.fromisoformat(word).astimezone().timestamp())

@@ -31,7 +31,7 @@ from tmuxmcp.terminal.player import Player
 from tmuxmcp.terminal.render import ansi_row
 from tmuxmcp.terminal.snapshot import Cells, Snapshot, runs
 
-FRAME_S = 0.04
+REPLAY_FRAME_S = 0.04
 """The screen is drawn at most so often."""
 
 STATUS_TIME_S = 0.5
@@ -45,7 +45,7 @@ IDLE_LIMIT_MS = 2000
 MOST_CAST_BYTES = 256 << 20
 """Of a file: all of it is in memory."""
 
-HELP = "space . ←→ +- i n p f q"
+KEYS_HELP = "space . ←→ +- i n p f q"
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ class Playback:
             await self.stage.wait(0)
             return
         due = self.player.due_s()
-        await self.stage.wait(STATUS_TIME_S if due is None else min(max(due, FRAME_S), STATUS_TIME_S))
+        await self.stage.wait(STATUS_TIME_S if due is None else min(max(due, REPLAY_FRAME_S), STATUS_TIME_S))
 
     def paint(self) -> None:
         """Draw the screen, and below it how things stand, where there is room or the film does not move."""
@@ -245,7 +245,7 @@ class Playback:
         words += [f"idle {player.idle_limit_ms / 1000:g} s"] if player.skips_idle else []
         words += [self.note or _command(player)]
         text = "  ".join(filter(None, words))
-        return f"{text}  {HELP}" if len(text) + len(HELP) + 3 < cols else text
+        return f"{text}  {KEYS_HELP}" if len(text) + len(KEYS_HELP) + 3 < cols else text
 
 
 def _state(player: Player) -> str:

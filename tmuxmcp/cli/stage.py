@@ -21,7 +21,7 @@ LEAVE_STAGE = "\x1b[0m\x1b[?25h\x1b[?7h\x1b[?1049l"
 LEAVE_KEYS = (b"q", b"Q", b"\x03")
 """Keys that end it; C-c comes as a key, because it may not end us half-way."""
 
-SUSPEND = b"\x1a"
+SUSPEND_KEY = b"\x1a"
 
 MOST_KEYS = 256
 """Keys that wait to be asked for."""
@@ -34,7 +34,7 @@ KEY_SEQUENCES = {
 }
 """What terminals send for keys that have names here; other keys are their own characters."""
 
-_KEY = re.compile(rb"\x1b\[[0-9;]*[ -~]|\x1bO.|[^\x1b]|\x1b(?!\Z|\[[0-9;]*\Z|O\Z)", re.DOTALL)
+_KEY_SEQUENCE = re.compile(rb"\x1b\[[0-9;]*[ -~]|\x1bO.|[^\x1b]|\x1b(?!\Z|\[[0-9;]*\Z|O\Z)", re.DOTALL)
 
 
 class Stage:
@@ -169,15 +169,15 @@ class Stage:
                 return self._leave(128 + signal.SIGHUP)
             if any(key in keys for key in LEAVE_KEYS):
                 return self._leave()
-            if SUSPEND in keys:
+            if SUSPEND_KEY in keys:
                 self._suspend(whole_job=True)
             if self._keeps_keys:
-                self._keys = [*self._keys, *self._parsed(keys.replace(SUSPEND, b""))][-MOST_KEYS:]
+                self._keys = [*self._keys, *self._parsed(keys.replace(SUSPEND_KEY, b""))][-MOST_KEYS:]
             self._wake()
 
     def _parsed(self, data: bytes) -> list[str]:
         data = self._unread + data
-        found = [*_KEY.finditer(data)]
+        found = [*_KEY_SEQUENCE.finditer(data)]
         self._unread = data[found[-1].end() if found else 0 :][-MOST_KEYS:]
         return [KEY_SEQUENCES.get(each[0]) or each[0].decode("latin-1") for each in found]
 

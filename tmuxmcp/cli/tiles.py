@@ -10,7 +10,7 @@ from tmuxmcp.terminal.capture import clip
 from tmuxmcp.terminal.sgr import SGR
 from tmuxmcp.terminal.widths import text_width
 
-WANTED = (80, 25)
+WANTED_SIZE = (80, 25)
 """Columns and rows that show most sessions whole."""
 
 LEAST_ROWS = 2
@@ -49,7 +49,7 @@ def _grid(across: int, count: int, cols: int, lines: int) -> TileGrid:
 
 def _shown(each: TileGrid) -> float:
     """How much of a common screen is seen, in tenths."""
-    return round(10 * min(each.cols / WANTED[0], 1) * min(each.rows / WANTED[1], 1))
+    return round(10 * min(each.cols / WANTED_SIZE[0], 1) * min(each.rows / WANTED_SIZE[1], 1))
 
 
 def tile(heading: str, content: str, cursor_row: int, size: tuple[int, int]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import anyio
 
-from tmuxmcp.clients import SDK
+from tmuxmcp.clients import SDK_VARIABLES
 from tmuxmcp.errors import IoError, TimedOut, TmuxMcpError, Unauthorized
 from tmuxmcp.latedataclass import dataclass
 
@@ -91,7 +91,7 @@ async def _start(command: Sequence[str], environment: Mapping[str, str], cwd: Pa
     from mcp.client.stdio import stdio_client
 
     # The library adds these of our environment; those that the client does not hand on go again.
-    unset = [word for name in SDK if name in os.environ and name not in environment for word in ("-u", name)]
+    unset = [word for name in SDK_VARIABLES if name in os.environ and name not in environment for word in ("-u", name)]
     words = ["env", *unset, *command] if unset else list(command)
     server = StdioServerParameters(command=words[0], args=words[1:], env=dict(environment), cwd=cwd)
     with anyio.fail_after(TRIAL_S):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tmuxmcp.contract import results as r
     from tmuxmcp.contract.operations import Operations
 
-ENDED = ("outcome", "evidence", "matched", "mode", "command")
+WAIT_END_FIELDS = ("outcome", "evidence", "matched", "mode", "command")
 """What the end of a wait tells."""
 
 
@@ -75,6 +75,6 @@ async def _wait(
 
 def _as_ended(seen: r.ReadResult, ended: r.ReadResult, began: float) -> r.ReadResult:
     """What was read, with how the wait before has ended."""
-    changes = {name: getattr(ended, name) for name in ENDED if getattr(ended, name) is not None}
+    changes = {name: getattr(ended, name) for name in WAIT_END_FIELDS if getattr(ended, name) is not None}
     waited_ms = round((time.monotonic() - began) * 1000)
     return seen.model_copy(update={**changes, "waited_ms": waited_ms, "effective_timeout_ms": None})

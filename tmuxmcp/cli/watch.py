@@ -19,7 +19,7 @@ from tmuxmcp.cli.calling import with_any, with_broker
 from tmuxmcp.cli.service import effective
 from tmuxmcp.cli.stage import Stage
 from tmuxmcp.cli.table import table_of
-from tmuxmcp.cli.watched import FRAME_S, SessionView, Watched, ended, print_view
+from tmuxmcp.cli.watched import WATCH_FRAME_S, SessionView, Watched, ended, print_view
 from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.gate.confirmations import Confirmations
@@ -81,7 +81,7 @@ async def _watch_live(broker: Broker, options: argparse.Namespace) -> int:
             last = view
             _paint(stage, view)
             await stage.wait(math.inf, watched.change)
-            await stage.wait(max(FRAME_S - (time.monotonic() - begun), 0))
+            await stage.wait(max(WATCH_FRAME_S - (time.monotonic() - begun), 0))
     if stage.left.is_set():
         return stage.status
     for each in (view, last):  # what it showed at the end stays to be read
@@ -119,7 +119,7 @@ async def _watch_plain(broker: Broker, options: argparse.Namespace) -> int:
             return 0
         if view is None or view.result.exited or watched.over:
             break
-        await anyio.sleep(FRAME_S)
+        await anyio.sleep(WATCH_FRAME_S)
     output.note(ended(name, view))
     return 0
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tmuxmcp.contract import results as r
     from tmuxmcp.sessions.follow import Event
 
-FRAME_S = 0.05
+WATCH_FRAME_S = 0.05
 """The screen is drawn at most so often; programs draw in many small steps."""
 
 

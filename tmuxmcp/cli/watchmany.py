@@ -15,7 +15,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from tmuxmcp.cli import output
 from tmuxmcp.cli.stage import Stage
 from tmuxmcp.cli.tiles import grid, joined, tile
-from tmuxmcp.cli.watched import FRAME_S, SessionView, Watched, ended, print_view
+from tmuxmcp.cli.watched import WATCH_FRAME_S, SessionView, Watched, ended, print_view
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
@@ -40,7 +40,7 @@ class Panel:
             self.view = view or self.view
             with suppress(anyio.WouldBlock):  # then it will be drawn anyway
                 changed.send_nowait(None)
-            await anyio.sleep(max(FRAME_S - (time.monotonic() - begun), 0))
+            await anyio.sleep(max(WATCH_FRAME_S - (time.monotonic() - begun), 0))
 
     @property
     def heading(self) -> str:
@@ -68,7 +68,7 @@ async def live(broker: Broker, names: Sequence[str]) -> int:
             if all(panel.over for panel in panels):
                 break
             await stage.wait(math.inf, receive.receive)
-            await stage.wait(FRAME_S)
+            await stage.wait(WATCH_FRAME_S)
         task_group.cancel_scope.cancel()
     if not stage.left.is_set():
         for panel in panels:

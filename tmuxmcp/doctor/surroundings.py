@@ -20,7 +20,7 @@ from tmuxmcp.contract.secrets import Secret
 from tmuxmcp.doctor.check import Check
 from tmuxmcp.errors import TmuxMcpError, Unsupported
 from tmuxmcp.faces.address import is_loopback, parse_address
-from tmuxmcp.faces.tokens import VARIABLE, load_tokens
+from tmuxmcp.faces.tokens import TOKEN_VARIABLE, load_tokens
 from tmuxmcp.machine.filesystem import file_system_of
 from tmuxmcp.machine.secretvalue import check_source
 from tmuxmcp.sandbox import sandbox
@@ -42,7 +42,7 @@ CONTAINER_GROUPS = {"docker": "docker", "libpod": "podman", "kubepods": "kuberne
 
 def check_tokens(settings: Settings, environ: Mapping[str, str]) -> Check:
     """What HTTP clients have to send."""
-    given = environ.get(VARIABLE)
+    given = environ.get(TOKEN_VARIABLE)
     try:
         tokens = load_tokens(settings.token_file, given)
     except TmuxMcpError as error:
@@ -50,7 +50,7 @@ def check_tokens(settings: Settings, environ: Mapping[str, str]) -> Check:
     if tokens is None and settings.http == "off":
         return Check("token", True, "none")
     if tokens is None:
-        fix = f"Write one into a file of mode 600 and set token_file, or set {VARIABLE}."
+        fix = f"Write one into a file of mode 600 and set token_file, or set {TOKEN_VARIABLE}."
         return Check("token", False, "there is none, and HTTP wants one", fix)
     if short := [token.name for token in tokens if token.short]:
         return Check("token", False, f"short enough to be guessed: {', '.join(short)}", "Use `openssl rand -hex 32`.")

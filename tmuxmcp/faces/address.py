@@ -7,7 +7,7 @@ import re
 
 from tmuxmcp.errors import InvalidArgument
 
-WHERE = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:]+):)?(?P<port>\d{1,5})\Z")
+HOST_AND_PORT = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:]+):)?(?P<port>\d{1,5})\Z")
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -16,7 +16,7 @@ def parse_address(text: str) -> tuple[str, int]:
     Raises:
         InvalidArgument: it is neither.
     """
-    match = WHERE.match(text)
+    match = HOST_AND_PORT.match(text)
     if not match or int(match["port"]) > 65535:
         raise InvalidArgument(f"{text!r} is no address to listen on.", hint="Give HOST:PORT, such as 127.0.0.1:7433.")
     return (match["host"] or "127.0.0.1").strip("[]"), int(match["port"])

@@ -20,7 +20,7 @@ from tmuxmcp.page.routes import Page
 
 log = logging.getLogger(__name__)
 
-HOST = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
 
 
 async def page_beside(broker: AnyBroker, state_dir: Path) -> None:
@@ -35,7 +35,7 @@ async def page_beside(broker: AnyBroker, state_dir: Path) -> None:
         app = Entrance(
             Starlette(routes=page.routes()),
             Tokens([]),
-            listener.hosts_of(opened, HOST),
+            listener.hosts_of(opened, LOOPBACK),
             lambda status, received, sent: None,
             knows_person=page.knows,
             open_paths=page.open_paths,
@@ -56,10 +56,10 @@ def _bound(state_dir: Path) -> socket.socket:
     last = servers.last_port(state_dir)
     if last:
         try:
-            return listener.bind(HOST, last, only_loopback=True)
+            return listener.bind(LOOPBACK, last, only_loopback=True)
         except IoError:
             pass
-    opened = listener.bind(HOST, 0, only_loopback=True)
+    opened = listener.bind(LOOPBACK, 0, only_loopback=True)
     if last not in [each.port for each in servers.running(state_dir)]:
         servers.keep_port(state_dir, opened.getsockname()[1])
     return opened

@@ -34,7 +34,7 @@ PERSON_THINKS_S = 300
 
 OPEN_IN_CLIENTS = 1000
 CONFIRM_FIELD = "confirm"
-SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
+EMPTY_SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
 """Nothing is to be filled in: the person accepts or declines."""
 
 FIRST_MODERN = "2026-07-28"
@@ -119,7 +119,7 @@ class OpenQuestions:
         if question.url:
             params = ElicitRequestURLParams(message=question.message, url=question.url)
         else:
-            params = ElicitRequestFormParams(message=question.message, requested_schema=SCHEMA)
+            params = ElicitRequestFormParams(message=question.message, requested_schema=EMPTY_SCHEMA)
         return InputRequiredResult(input_requests={CONFIRM_FIELD: ElicitRequest(params=params)}, request_state=state)
 
 
@@ -138,4 +138,4 @@ async def _elicit(question: Question, ctx: ServerRequestContext[Any, Any]) -> El
     message, session = question.message, ctx.session
     if question.url:
         return await session.elicit_url(message, question.url, question.digest, ctx.request_id)
-    return await session.elicit_form(message, SCHEMA, related_request_id=ctx.request_id)
+    return await session.elicit_form(message, EMPTY_SCHEMA, related_request_id=ctx.request_id)

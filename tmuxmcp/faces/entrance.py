@@ -51,7 +51,7 @@ OPEN_PATHS = frozenset({"/healthz"})
 PROOF_HEADER = "tmuxmcp-fleet"
 """By which a gateway shows that it knows the fleet's secret: good together with the token beside it alone."""
 
-PAGE = "/page/"
+PAGE_PREFIX = "/page/"
 """What the page asks for: by a person's token, which is good for nothing else."""
 
 MAX_REFUSAL = 1000
@@ -121,7 +121,7 @@ class Entrance:
         body = bytearray()
         try:
             scope[TOKEN] = token = self._check(scope)
-            known = token is not None or (self._tokens is None and not scope["path"].startswith(PAGE))
+            known = token is not None or (self._tokens is None and not scope["path"].startswith(PAGE_PREFIX))
             if known and not scope.get(KNOW, _room)():
                 raise RefusedRequest(
                     503, ResourceLimit("There are too many connections.", hint="Try again in a moment.")
@@ -156,7 +156,7 @@ class Entrance:
             hint = "Only pages of this server's own hosts may call it (allowed_hosts)."
             raise RefusedRequest(403, PermissionDenied("This server does not answer to that Origin.", hint=hint))
         authorization = _only(headers, "authorization")
-        if scope["path"].startswith(PAGE):
+        if scope["path"].startswith(PAGE_PREFIX):
             return self._check_person(scope["path"], authorization, host, origin, _only(headers, PROOF_HEADER) or "")
         if self._tokens is None:
             return None

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ANYBODY = "anybody"
+ANONYMOUS = "anybody"
 """The identity of all clients where no token is asked for."""
 
 CALLER_HEADER, CLIENT_HEADER, SCOPES_HEADER = "tmuxmcp-caller", "tmuxmcp-client", "tmuxmcp-scopes"
@@ -92,7 +92,7 @@ class Service:
         self._stopping = anyio.Event()
         self._callers: dict[str, str] = {}
         for name in (
-            [token.name for token in tokens if PERSON_TOKEN not in token.scopes] if tokens is not None else [ANYBODY]
+            [token.name for token in tokens if PERSON_TOKEN not in token.scopes] if tokens is not None else [ANONYMOUS]
         ):
             self._callers[name] = broker.claim_identity(f"http:{name}")
             log.info("the client %s is the caller %s", name, self._callers[name])
@@ -159,7 +159,7 @@ class Service:
 
     def _caller(self, scope: Any) -> str:
         token = cast("Token | None", scope[TOKEN])
-        return self._callers[token.name if token else ANYBODY]
+        return self._callers[token.name if token else ANONYMOUS]
 
     # ---- what answers --------------------------------------------------------------------------
 
@@ -314,7 +314,7 @@ def _scopes(scope: Any) -> frozenset[str]:
 def _client(scope: Any) -> str:
     """Whose `request_id`s are meant: the same in every broker that takes this token."""
     token = cast("Token | None", scope[TOKEN])
-    return token.name if token else ANYBODY
+    return token.name if token else ANONYMOUS
 
 
 @asynccontextmanager

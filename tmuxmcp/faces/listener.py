@@ -63,7 +63,7 @@ The token of the first is seen some four rounds later. By then far fewer than `M
 none is ended unread.
 """
 
-QUEUE = 1024
+LISTEN_BACKLOG = 1024
 """Connections that wait in the kernel to be taken up."""
 
 QUICK_S = 0.5
@@ -192,7 +192,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for each in sockets or []:  # asyncio takes one number for this queue and for what it takes up at once
-            each.listen(QUEUE)
+            each.listen(LISTEN_BACKLOG)
 
 
 async def _on_signal(

@@ -80,7 +80,7 @@ DURATION_META = "tmuxmcp/duration_ms"
 MAX_RESULT_CHARS = 500_000
 """What Claude Code may show of a result that was asked for with a large `max_bytes`: the most it accepts."""
 
-WIDE = 1000
+USELESS_MAXIMUM = 1000
 """An upper bound from here on is no news to a model."""
 
 ICON = Icon(
@@ -326,7 +326,7 @@ def brief(schema: dict[str, Any]) -> dict[str, Any]:
 def _goes_without_saying(key: str, value: Any) -> bool:
     if key == "default":
         return value in ("", [], {})
-    return (key == "minimum" and value in (0, 1)) or (key == "maximum" and value >= WIDE)
+    return (key == "minimum" and value in (0, 1)) or (key == "maximum" and value >= USELESS_MAXIMUM)
 
 
 def as_result(result: Result, results: ResultForm, call_id: str) -> CallToolResult:

@@ -16,7 +16,7 @@ from tmuxmcp.errors import TmuxMcpError
 if TYPE_CHECKING:
     from tmuxmcp.nodes.anybroker import AnyBroker
 
-SECONDS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50)
+DURATION_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50)
 """Upper bounds of the durations: from a call that waits for nothing to the longest wait."""
 
 
@@ -52,7 +52,7 @@ class Metrics:
             self._of["tmuxmcp_http_bytes_total"].labels(direction)
 
     def _made(self, row: Metric) -> Any:
-        more: dict[str, Any] = {"buckets": SECONDS} if row.kind is Histogram else {}
+        more: dict[str, Any] = {"buckets": DURATION_BUCKETS_S} if row.kind is Histogram else {}
         return row.kind(row.name, row.counts, row.labels, registry=self._registry, **more)
 
     @contextmanager

@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 from tmuxmcp.errors import Internal, InvalidArgument, ResourceLimit
 
-HINTS = {
+HINT_BY_STATUS = {
     400: "The request has to be whole HTTP/1.1, its Content-Type application/json.",
     404: "Paths are /mcp, /rpc, /metrics, /healthz and /.",
     405: "The header Allow names the methods that are taken.",
@@ -27,5 +27,5 @@ def refusal(status: int, said: str = "") -> bytes:
     """
     message = said.strip().rstrip(".") or HTTPStatus(status).phrase
     kind = ResourceLimit if status in (413, 431, 503) else InvalidArgument if status < 500 else Internal
-    error = kind(f"{message}.", hint=HINTS.get(status, ""))
+    error = kind(f"{message}.", hint=HINT_BY_STATUS.get(status, ""))
     return json.dumps({"error": error.as_dict()}).encode()

@@ -42,7 +42,7 @@ BrokerSource = Callable[[], Awaitable["AnyBroker"]]
 """Gives the broker, which may still be opening; raises `TmuxMcpError` if it cannot."""
 
 SESSIONS = "tmux://sessions"
-PARTS = {
+SESSION_PARTS = {
     "screen": ("Screen", "What the session's terminal shows now"),
     "history": ("History", "The commands that the session's shell ran: text, exit code, time, who typed it"),
     "recording": ("Recording", "What the session did, as an asciicast of version 3: the newest MiB"),
@@ -51,7 +51,7 @@ MIME_TYPES = {"screen": "text/plain", "history": "application/json", "recording"
 ID_IN_URI = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(?:@[a-z0-9][a-z0-9-]{0,31})?"
 """A session's id; of many machines with the machine's name."""
 
-URI = re.compile(rf"{SESSIONS}(?:/({ID_IN_URI})/({'|'.join(PARTS)}))?\Z")
+URI = re.compile(rf"{SESSIONS}(?:/({ID_IN_URI})/({'|'.join(SESSION_PARTS)}))?\Z")
 
 RESOURCE_MAX_BYTES = 1 << 20
 """Most bytes of text in one resource."""
@@ -97,7 +97,7 @@ class Resources:
         found = [Resource(name="sessions", title="Sessions", uri=SESSIONS, mime_type="application/json",
                           description="All sessions, with what each is doing")]  # fmt: skip
         for session_id in await self._session_ids(ctx):
-            for part, (title, description) in PARTS.items():
+            for part, (title, description) in SESSION_PARTS.items():
                 uri, name = f"{SESSIONS}/{session_id}/{part}", f"{session_id}/{part}"
                 found.append(Resource(name=name, title=f"{title} of {session_id}", uri=uri, mime_type=MIME_TYPES[part],
                                       description=description))  # fmt: skip
@@ -114,7 +114,7 @@ class Resources:
                     description=description,
                     mime_type=MIME_TYPES[part],
                 )
-                for part, (title, description) in PARTS.items()
+                for part, (title, description) in SESSION_PARTS.items()
             ]
         )
 

@@ -43,7 +43,7 @@ MAX_BATCH = 100
 
 MOST_CAST = 1 << 20
 """Bytes of an asciicast."""
-DISCOVER = "rpc.discover"
+DISCOVER_METHOD = "rpc.discover"
 
 Json = dict[str, Any]
 
@@ -111,14 +111,14 @@ class Rpc:
         return {"jsonrpc": "2.0", "id": asked["id"], **answer}
 
     async def _call(self, method: str, params: Any, call: Call) -> Json:
-        if method == DISCOVER:
+        if method == DISCOVER_METHOD:
             return {"result": openrpc(self._settings)}
         if method == ASCIICAST_METHOD:
             return await self._answered(method, call, partial(self._cast, params, call))
         operation = OPERATIONS.get(method)
         if operation is None:
             meant = right_tool(method)
-            hint = f"{DISCOVER} describes all." + (f" Did you mean {meant}?" if meant else "")
+            hint = f"{DISCOVER_METHOD} describes all." + (f" Did you mean {meant}?" if meant else "")
             error = InvalidArgument(f"There is no method {method[:100]!r}.", hint=hint)
             return {"error": error_object(METHOD_NOT_FOUND, error)}
         return await self._answered(method, call, partial(self._do, operation, params, call))

@@ -49,12 +49,12 @@ log = logging.getLogger(__name__)
 
 SERVER_ERROR = -32000
 MAX_LINE = 16 * 1024 * 1024
-PIPE_BYTES = 64 * 1024
+READ_BYTES = 64 * 1024
 """Bytes read at once: what a pipe holds."""
-BACKLOG = 8 * 1024 * 1024
+MAX_BACKLOG_BYTES = 8 * 1024 * 1024
 """Bytes of answers that may wait while another is written; then no long answer joins them."""
 LONG_LINE_BYTES = 64 * 1024
-FULL = BACKLOG // 2
+PAUSE_READING_BYTES = MAX_BACKLOG_BYTES // 2
 """Bytes that wait when no more requests are taken in."""
 CLIENT_LOOK_S = 0.05
 """How often a client that does not read, or said its last word, is looked at."""
@@ -247,7 +247,7 @@ class MessageReader:
             await anyio.wait_readable(self._fd)
         else:
             await anyio.lowlevel.checkpoint()
-        data = os.read(self._fd, PIPE_BYTES)
+        data = os.read(self._fd, READ_BYTES)
         if not data:
             await self._ended()
             raise anyio.EndOfStream
@@ -354,7 +354,7 @@ class Writer:
 
     def full(self) -> bool:
         """Whether so much waits that no more should be asked for."""
-        return self._waiting > FULL
+        return self._waiting > PAUSE_READING_BYTES
 
     def end(self) -> None:
         """From now on write only what does not block, and be gone within `WIRE_GRACE_S`."""
@@ -396,7 +396,7 @@ class Writer:
         if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id in self._given_up:
             return  # answered already
         data = _line(message)
-        if self._waiting > BACKLOG and len(data) > LONG_LINE_BYTES and isinstance(message, JSONRPCResponse):
+        if self._waiting > MAX_BACKLOG_BYTES and len(data) > LONG_LINE_BYTES and isinstance(message, JSONRPCResponse):
             data = _line(_unread(message.id, self._waiting))
         self._waiting += len(data)
         try:

@@ -19,7 +19,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.words import SCREEN_VIEWS
 from tmuxmcp.terminal.plain import sanitize
 
-UNQUOTED = re.compile(r"[A-Za-z0-9_./:@%+,~-]+")
+UNQUOTED_VALUE = re.compile(r"[A-Za-z0-9_./:@%+,~-]+")
 """Values that need no quotes in a footer."""
 
 COMMAND_CHARS = 80
@@ -322,6 +322,6 @@ def _lines(result: r.Result) -> Iterator[str]:
 
 def _value(value: Any) -> str:
     """A value on one line: as it is if that is unmistakable, else as JSON."""
-    if isinstance(value, str) and UNQUOTED.fullmatch(value):
+    if isinstance(value, str) and UNQUOTED_VALUE.fullmatch(value):
         return value
     return json.dumps(value, ensure_ascii=True, separators=(",", ":"))

@@ -26,10 +26,10 @@ from pathlib import Path
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
 from tmuxmcp.latedataclass import dataclass
 
-VARIABLE = "TMUXMCP_TOKEN"
+TOKEN_VARIABLE = "TMUXMCP_TOKEN"
 TOKEN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
 PERSON_TOKEN = "person"
-IMPLIED = {
+IMPLIED_SCOPES = {
     "read": frozenset({"read"}),
     "write": frozenset({"read", "write"}),
     "admin": frozenset({"read", "write", "admin"}),
@@ -102,7 +102,7 @@ def load_tokens(file: Path | None, variable: str | None) -> Tokens | None:
     """
     found = [*parse_tokens(_read(file), str(file))] if file else []
     if variable:
-        found += parse_tokens(variable, VARIABLE)
+        found += parse_tokens(variable, TOKEN_VARIABLE)
     if file and not found:
         raise InvalidArgument(f"{file} holds no token.", hint="A line is a token, or: NAME SCOPES TOKEN.")
     return Tokens(found) if found else None
@@ -144,12 +144,12 @@ def _parse(words: list[str], where: str) -> Token:
     )
     name, scopes, token = words if len(words) == 3 else ("default", "admin", words[0])
     given = scopes.split(",")
-    known = given == [PERSON_TOKEN] or set(given) <= IMPLIED.keys() - {PERSON_TOKEN}
+    known = given == [PERSON_TOKEN] or set(given) <= IMPLIED_SCOPES.keys() - {PERSON_TOKEN}
     if len(words) not in (1, 3) or not TOKEN_NAME.match(name) or not known:
         raise InvalidArgument(f"{where}, is not understood.", hint=hint)
     if not token.isascii() or not token.isprintable():
         raise InvalidArgument(f"{where}: a token is printable ASCII.", hint=hint)
-    allowed = frozenset().union(*(IMPLIED[scope] for scope in given))
+    allowed = frozenset().union(*(IMPLIED_SCOPES[scope] for scope in given))
     return Token(name, allowed, _digest(token), short=len(token) < SHORT_CHARS)
 
 

@@ -24,7 +24,7 @@ CALLS_AT_ONCE = 32
 PUT, GET = 512 << 10, 4 << 20
 """Bytes of a file that one call carries there, and back: a broker takes a MiB at once, unless it is set otherwise."""
 
-GATHER = 'umask 077; p=$1; shift; cat -- "$@" >"$p.tmuxmcp-new" && mv -- "$p.tmuxmcp-new" "$p" && rm -f -- "$@"'
+JOIN_PIECES = 'umask 077; p=$1; shift; cat -- "$@" >"$p.tmuxmcp-new" && mv -- "$p.tmuxmcp-new" "$p" && rm -f -- "$@"'
 """For `sh -c`: makes a file of its pieces."""
 
 
@@ -117,7 +117,7 @@ class Fleet(Gateway):
         for part, piece in zip(parts, pieces, strict=True):
             await self._write(f"{node}:{part}", piece, None)
         where = f"{node}:{os.path.dirname(path)}"
-        done = await self.run_process(["sh", "-c", GATHER, "sh", path, *parts], cwd=where)
+        done = await self.run_process(["sh", "-c", JOIN_PIECES, "sh", path, *parts], cwd=where)
         if done.rc != 0:
             raise IoError(f"{path} could not be put together on {node}: {done.stderr.strip()[:500]}", node=node)
         if mode is not None:

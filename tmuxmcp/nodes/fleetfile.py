@@ -33,7 +33,7 @@ Said = Literal["open", "drained", "forgotten"]
 MAX_FILE = 1 << 20
 MOST_MACHINES = 1000
 
-KEYS = {"name", "url", "token_file", "person_token_file", "labels", "ssh"}
+MACHINE_KEYS = {"name", "url", "token_file", "person_token_file", "labels", "ssh"}
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def _tables(values: Mapping[str, Any], name: str, path: Path) -> list[dict[str, 
 
 def _entry(table: Mapping[str, Any], where: str, directory: Path) -> Entry:
     hint = "A broker has name, url, and as you like token_file, person_token_file, labels and ssh."
-    if unknown := sorted(table.keys() - KEYS):
+    if unknown := sorted(table.keys() - MACHINE_KEYS):
         raise InvalidArgument(f"{where}: there is no {unknown[0]!r}.", hint=hint)
     labels = table.get("labels", {})
     texts = [table.get(name, "") for name in ("name", "url", "token_file", "person_token_file", "ssh")]

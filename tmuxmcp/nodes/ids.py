@@ -31,7 +31,7 @@ ASKED_AT = "_at_"
 PAGE_PART = re.compile(r"session=([\w-]+)&request=([\w-]+)", re.ASCII)
 """What the page's address says of a request that is to be answered there."""
 
-PATHS = ("path", "cwd", "core")
+PATH_ARGUMENTS = ("path", "cwd", "core")
 """Arguments that can say on which machine they are meant, as scp has it: `NODE:PATH`."""
 
 
@@ -58,7 +58,7 @@ def local(request: Request[R]) -> tuple[Request[R], str]:
             values[name], node = split(value)
         elif name == "request_id" and isinstance(request, q.RequestUserInput):
             values[name], node = _asked(value)
-        elif name in PATHS and request.operation.session == "none":
+        elif name in PATH_ARGUMENTS and request.operation.session == "none":
             node, values[name] = path_of(value)
         else:
             continue

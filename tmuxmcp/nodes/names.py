@@ -11,13 +11,13 @@ from tmuxmcp.errors import InvalidArgument
 
 AT = "@"
 
-NODE = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+NODE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 """A machine's own name for itself."""
 
 
 def is_node(name: str) -> bool:
     """Whether a machine can have this name."""
-    return NODE.fullmatch(name) is not None
+    return NODE_NAME.fullmatch(name) is not None
 
 
 def check_node(name: str) -> str:

@@ -83,7 +83,7 @@ MOST_REFUSAL = 1 << 16
 LOOK_BYTES = 1 << 20
 """Bytes that one look gives."""
 
-LONG = frozenset({"export_recording", "stop_recording"})
+LONG_OPERATIONS = frozenset({"export_recording", "stop_recording"})
 """Operations whose work may take long, beside what they wait."""
 
 
@@ -548,7 +548,7 @@ def _bound_s(request: Request[Any], max_wait_ms: int) -> float:
     waits = [getattr(request, name, 0) or 0 for name in ("timeout_ms", "ready_timeout_ms", "grace_ms")]
     waits += [(getattr(request, "timeout_s", 0) or 0) * 1000]
     steps = len(getattr(request, "steps", ()) or ()) or 1
-    longest = LONG_S if request.operation.name in LONG else GRACE_S
+    longest = LONG_S if request.operation.name in LONG_OPERATIONS else GRACE_S
     return min(max(waits), max_wait_ms) * steps / 1000 + longest
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
 
-SHORTEST = 32
+MIN_SECRET_CHARS = 32
 """Characters of a secret."""
 
 FLEET_SECRET_BYTES = 4096
@@ -39,8 +39,10 @@ def read(file: Path) -> str:
         raise IoError(f"There is no secret of the fleet in {file}.", hint=hint) from None
     except OSError as error:
         raise IoError(f"The fleet's secret {file} cannot be read: {error.strerror}.") from error
-    if len(found) < SHORTEST:
-        raise InvalidArgument(f"The secret in {file} has fewer than {SHORTEST} characters.", hint="Remove the file.")
+    if len(found) < MIN_SECRET_CHARS:
+        raise InvalidArgument(
+            f"The secret in {file} has fewer than {MIN_SECRET_CHARS} characters.", hint="Remove the file."
+        )
     return found
 
 

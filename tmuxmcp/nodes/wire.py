@@ -95,12 +95,12 @@ def answer_received(request: Request[R], sent: Mapping[str, Any]) -> R:
     return cast("R", request.operation.result.model_validate(fields))
 
 
-CLASSES = {cls.code: cls for cls in all_errors()}
+ERROR_BY_CODE = {cls.code: cls for cls in all_errors()}
 
 
 def error_of(told: Mapping[str, Any]) -> TmuxMcpError:
     """The error that another machine's broker told."""
-    cls = CLASSES.get(told["code"])
+    cls = ERROR_BY_CODE.get(told["code"])
     if cls is None:
         return Internal(f"{told['code']}: {told['message']}", hint=told.get("hint", ""), **told.get("details", {}))
     return cls(told["message"], hint=told.get("hint", ""), **told.get("details", {}))

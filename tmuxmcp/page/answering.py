@@ -19,7 +19,7 @@ from tmuxmcp.people.answering import WaitingRequest
 Settled = Literal["done", "declined"]
 Agreed = Literal["once", "session", "declined"]
 
-VIA = "page"
+ANSWERED_VIA = "page"
 
 
 class Answering:
@@ -44,7 +44,7 @@ class Answering:
         if self._people.became(what):
             return self._told(what, False)
         try:
-            first = await self._people.type_line(what, line, VIA)
+            first = await self._people.type_line(what, line, ANSWERED_VIA)
         finally:
             self._overview.changed(what.session.id)
         return self._told(what, first, typed=True)
@@ -53,7 +53,7 @@ class Answering:
         what, outcome = await self._what(asked), text_of(asked, "outcome")
         if outcome not in get_args(Settled):
             raise InvalidArgument(f"outcome is one of {', '.join(get_args(Settled))}.")
-        first = await self._people.settle(what, outcome, VIA)  # type: ignore[arg-type]  # looked at above
+        first = await self._people.settle(what, outcome, ANSWERED_VIA)  # type: ignore[arg-type]  # looked at above
         self._overview.changed(what.session.id)
         return self._told(what, first)
 
@@ -78,7 +78,7 @@ class Answering:
         if agreed == "session" and question and not question.scope:
             raise InvalidArgument("This question is about one action alone.")
         first = question is not None and await self._people.agree(
-            question, agreed != "declined", for_session=agreed == "session", via=VIA
+            question, agreed != "declined", for_session=agreed == "session", via=ANSWERED_VIA
         )
         self._overview.changed("")
         return answer({"first": first})

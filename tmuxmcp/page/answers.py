@@ -19,10 +19,10 @@ Asked = dict[str, Any]
 
 Give = Callable[[Asked], Awaitable[Response]]
 
-BODY_BYTES = 64 * 1024
+MAX_BODY_BYTES = 64 * 1024
 """Of a request's body."""
 
-POLICY = "; ".join(
+CONTENT_POLICY = "; ".join(
     (
         "default-src 'none'",
         "script-src 'self'",
@@ -38,8 +38,8 @@ POLICY = "; ".join(
 )
 """Trusted types: what makes HTML of a text is refused by the browser itself."""
 
-HEADERS = {
-    "content-security-policy": POLICY,
+PAGE_HEADERS = {
+    "content-security-policy": CONTENT_POLICY,
     "cache-control": "no-store",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
@@ -53,7 +53,7 @@ HEADERS = {
 def answer(value: Any, status: int = 200) -> Response:
     """A value as JSON."""
     body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-    return Response(body, status, HEADERS, "application/json")
+    return Response(body, status, PAGE_HEADERS, "application/json")
 
 
 def refused(error: TmuxMcpError) -> Response:
@@ -61,7 +61,7 @@ def refused(error: TmuxMcpError) -> Response:
     return answer({"error": error.as_dict()}, error.http_status)
 
 
-def routes_of(named: Mapping[str, Give], most_bytes: int = BODY_BYTES) -> list[Route]:
+def routes_of(named: Mapping[str, Give], most_bytes: int = MAX_BODY_BYTES) -> list[Route]:
     """A route for each question: it answers with what is made of a request's body, or with why nothing is."""
     return [Route(f"/page/{name}", _endpoint(give, most_bytes), methods=["POST"]) for name, give in named.items()]
 
@@ -79,7 +79,7 @@ def _endpoint(give: Give, most_bytes: int) -> Callable[[Request], Awaitable[Resp
     return endpoint
 
 
-async def body_of(request: Request, most_bytes: int = BODY_BYTES) -> Asked:
+async def body_of(request: Request, most_bytes: int = MAX_BODY_BYTES) -> Asked:
     """The object that a request brings.
 
     Raises:

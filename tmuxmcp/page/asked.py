@@ -20,7 +20,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.words import FilmFormat
 from tmuxmcp.errors import InvalidArgument
-from tmuxmcp.page.answers import HEADERS, Asked, Give, answer, integer_of, routes_of, session_of, text_of
+from tmuxmcp.page.answers import PAGE_HEADERS, Asked, Give, answer, integer_of, routes_of, session_of, text_of
 from tmuxmcp.page.cells import encoded_screen
 from tmuxmcp.reading.sight import Seeing
 
@@ -109,7 +109,7 @@ class _Once(FileResponse):
     """A file that is removed when it was sent: it was made for this."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(path, headers=HEADERS, media_type="application/octet-stream")
+        super().__init__(path, headers=PAGE_HEADERS, media_type="application/octet-stream")
 
     async def __call__(self, *asgi: Any) -> None:
         try:

@@ -8,16 +8,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tmuxmcp.page.answers import HEADERS
+from tmuxmcp.page.answers import PAGE_HEADERS
 
-KINDS = {
+CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-DIRECTORY = Path(__file__).parent / "static"
-FIRST = "index.html"
+ASSETS = Path(__file__).parent / "static"
+INDEX_FILE = "index.html"
 
 
 def paths() -> frozenset[str]:
@@ -31,17 +31,17 @@ def routes() -> list[Route]:
 
 
 def _files() -> list[Path]:
-    return [file for file in sorted(DIRECTORY.iterdir()) if file.suffix in KINDS]
+    return [file for file in sorted(ASSETS.iterdir()) if file.suffix in CONTENT_TYPES]
 
 
 def _path(file: Path) -> str:
-    return "/" if file.name == FIRST else f"/page/{file.name}"
+    return "/" if file.name == INDEX_FILE else f"/page/{file.name}"
 
 
 def _route(file: Path) -> Route:
-    body, kind = file.read_bytes(), KINDS[file.suffix]
+    body, kind = file.read_bytes(), CONTENT_TYPES[file.suffix]
 
     async def give(request: Request) -> Response:
-        return Response(body, headers=HEADERS | {"content-type": kind})
+        return Response(body, headers=PAGE_HEADERS | {"content-type": kind})
 
     return Route(_path(file), give, methods=["GET"])

@@ -31,7 +31,7 @@ TOKEN_S = 30 * 86_400
 NOTED_S = 3600
 """That a token is used is written down at most so often."""
 
-MOST = 64
+MAX_CODES = 64
 """Codes and tokens, of each so many."""
 
 SECRET = re.compile(r"[A-Za-z0-9_-]{43}\Z")
@@ -58,7 +58,7 @@ def make_code(state_dir: Path, port: int) -> str:
         OSError: it cannot be written.
     """
     kept = _Kept(_directory(state_dir, "codes"), CODE_S)
-    if len(kept.names()) >= MOST:
+    if len(kept.names()) >= MAX_CODES:
         raise ResourceLimit("Too many codes are open.", hint=f"Each is good for {CODE_S} s: try again then.")
     return kept.make(port)
 
@@ -84,7 +84,7 @@ class Keys:
         """
         if self._codes.port_of(code) != self._port or not self._codes.drop(code):
             raise Unauthorized("This code is not good, or not any more.", hint="Make another: tmuxmcp page")
-        self._tokens.bound(MOST - 1)
+        self._tokens.bound(MAX_CODES - 1)
         seal = secrets.token_urlsafe(32)
         return Entered(self._tokens.make(self._port, seal), seal)
 

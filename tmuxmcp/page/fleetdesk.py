@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from tmuxmcp.errors import NodeUnreachable, OutcomeUnknown, TmuxMcpError
 from tmuxmcp.nodes.gateway import LIST_S, Gateway
 from tmuxmcp.nodes.transport import Visited
-from tmuxmcp.page.answers import HEADERS, Asked, Give, answer, refused, routes_of, text_of
+from tmuxmcp.page.answers import PAGE_HEADERS, Asked, Give, answer, refused, routes_of, text_of
 from tmuxmcp.page.fleetids import local, local_asked, named
 from tmuxmcp.page.gathering import MACHINE_AGAIN_S, Gathering
 from tmuxmcp.page.hands import TYPED_BODY_BYTES
@@ -28,19 +28,19 @@ from tmuxmcp.page.listing import Listing
 from tmuxmcp.page.stream import Stream, Wish, as_json
 from tmuxmcp.page.visiting import lines, visit, whole
 
-LOOKS = ("commands", "output", "search", "past", "activity", "generations")
-HANDS = ("take", "give-back", "type", "paste")
-ANSWERS = ("answer", "settle", "became", "agree")
+READ_ENDPOINTS = ("commands", "output", "search", "past", "activity", "generations")
+INPUT_ENDPOINTS = ("take", "give-back", "type", "paste")
+ANSWER_ENDPOINTS = ("answer", "settle", "became", "agree")
 """What is about one session, or one question, and goes to its machine as it is."""
 
-PAUSES = {"pause": "paused", "resume": "resumed"}
+PAUSE_ENDPOINTS = {"pause": "paused", "resume": "resumed"}
 """What may be about all sessions, and where the answer has the ids of those that it was done to."""
 
 HANDS_S, ANSWER_S, FILE_S = 15.0, 60.0, 600.0
 """Longest time without a byte of an answer: machines search long logs, and make films of them."""
 
 NOT_SENT = "Nothing was done. Try again later."
-PERHAPS = "It may have been done: look before you do it again."
+MAYBE_DONE_HINT = "It may have been done: look before you do it again."
 
 
 class FleetDesk:
@@ -60,9 +60,11 @@ class FleetDesk:
 
     def routes(self) -> list[Route]:
         """A route for each thing that a page asks for, or does."""
-        asks: dict[str, Give] = {name: partial(self._pass, name, ANSWER_S) for name in LOOKS + ANSWERS}
-        asks |= {name: partial(self._pass, name, HANDS_S) for name in HANDS}
-        asks |= {name: partial(self._pause, name) for name in PAUSES}
+        asks: dict[str, Give] = {
+            name: partial(self._pass, name, ANSWER_S) for name in READ_ENDPOINTS + ANSWER_ENDPOINTS
+        }
+        asks |= {name: partial(self._pass, name, HANDS_S) for name in INPUT_ENDPOINTS}
+        asks |= {name: partial(self._pause, name) for name in PAUSE_ENDPOINTS}
         asks["export"] = partial(self._pass, "export", FILE_S)
         return routes_of(asks, TYPED_BODY_BYTES)
 
@@ -144,7 +146,7 @@ class FleetDesk:
             failed[node] = f"{node} did not answer within {LIST_S:g} s"
             with anyio.move_on_after(LIST_S):
                 try:
-                    found.extend((await self._paused(name, node, ""))[PAUSES[name]])
+                    found.extend((await self._paused(name, node, ""))[PAUSE_ENDPOINTS[name]])
                     del failed[node]
                 except TmuxMcpError as error:
                     failed[node] = error.message.rstrip(".")
@@ -153,12 +155,13 @@ class FleetDesk:
             for node in await self._gateway.transport.names():
                 tasks.start_soon(one, node)
         if failed:
+            where, why = ", ".join(sorted(failed)), "; ".join(failed.values())
             raise NodeUnreachable(
-                f"Agents may not be {PAUSES[name]} on {', '.join(sorted(failed))}: {'; '.join(failed.values())}.",
+                f"Agents may not be {PAUSE_ENDPOINTS[name]} on {where}: {why}.",
                 hint="All other machines have done it. Try again.",
                 missing=sorted(failed),
             )
-        return answer({PAUSES[name]: sorted(found)})
+        return answer({PAUSE_ENDPOINTS[name]: sorted(found)})
 
     async def _paused(self, name: str, node: str, session: str) -> dict[str, list[str]]:
         async with visit(self._gateway, node, name, {"session": session}, ANSWER_S) as visited:
@@ -195,7 +198,7 @@ class Passed(Response):
             if begun:
                 raise  # the connection is cut: a part of a file must not look like a file
             if not error.hint and isinstance(error, NodeUnreachable | OutcomeUnknown):
-                error.hint = NOT_SENT if isinstance(error, NodeUnreachable) else PERHAPS
+                error.hint = NOT_SENT if isinstance(error, NodeUnreachable) else MAYBE_DONE_HINT
             told = refused(error)
         await told(scope, receive, send)
 
@@ -206,7 +209,7 @@ class Passed(Response):
 
 
 async def _pass(visited: Visited, length: int, send: Send) -> None:
-    head = Response(headers=HEADERS | {"content-length": str(length)}, media_type="application/octet-stream")
+    head = Response(headers=PAGE_HEADERS | {"content-length": str(length)}, media_type="application/octet-stream")
     await send({"type": "http.response.start", "status": 200, "headers": head.raw_headers})
     async for piece in visited.pieces:
         await send({"type": "http.response.body", "body": piece, "more_body": True})

@@ -13,7 +13,7 @@ from tmuxmcp.nodes.ids import ASKED_AT, SESSION_FIELDS
 from tmuxmcp.nodes.names import check_node, joined, split
 from tmuxmcp.page.answers import Asked
 from tmuxmcp.page.listing import Row
-from tmuxmcp.page.stream import TAIL, as_json
+from tmuxmcp.page.stream import TAIL_FIELD, as_json
 from tmuxmcp.page.waits import Wait
 
 
@@ -77,7 +77,7 @@ def named(value: Any, node: str) -> Any:
 
 def named_row(row: Mapping[str, Any], node: str) -> Row:
     """A row of a machine's list, in the form that `Stream` tells."""
-    ours = {"session_id": joined(row["session_id"], node), "node": node, TAIL: [*map(as_json, row[TAIL])]}
+    ours = {"session_id": joined(row["session_id"], node), "node": node, TAIL_FIELD: [*map(as_json, row[TAIL_FIELD])]}
     held = row["taken_over"]
     return {**row, **ours, "taken_over": held and {**held, "page": int(held["page"])}}
 

@@ -33,7 +33,7 @@ MACHINE_AGAIN_S = 1.0
 MACHINES_FIRST_S = 1.0
 """So long all machines have to begin before a page is told anything."""
 
-TOGETHER_S = 0.1
+FLEET_COALESCE_S = 0.1
 """What changes within this time is told at once."""
 
 
@@ -92,7 +92,7 @@ class Gathering(Listing):
         while True:
             self._news = anyio.Event()
             self._gather()
-            await anyio.sleep(TOGETHER_S)
+            await anyio.sleep(FLEET_COALESCE_S)
             await self._news.wait()
 
     def _gather(self) -> None:

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 SESSIONS_LOOK_S = 1.0
 """Time between two looks for sessions that came and went."""
 
-TOGETHER_S = 0.25
+LIST_COALESCE_S = 0.25
 """What changes within this time is told at once: at most so often a session is looked at for the list."""
 
 DESTROYED_S = 30.0
@@ -93,7 +93,7 @@ class Overview(Listing):
                 await self._news.wait()
             if anyio.current_time() >= end:
                 return
-            await anyio.sleep(TOGETHER_S)
+            await anyio.sleep(LIST_COALESCE_S)
 
     async def _follow(self, name: str, followed: dict[str, anyio.CancelScope]) -> None:
         """Say that a session has changed, whenever it has."""
@@ -113,7 +113,7 @@ class Overview(Listing):
             follow = self._broker.follow(name, output=False, longest_look_s=QUIET_LOOK_S)
             while await follow.batch():
                 self.changed(name)
-                await anyio.sleep(TOGETHER_S)
+                await anyio.sleep(LIST_COALESCE_S)
         except (TmuxMcpError, OSError) as error:
             log.debug("session %s cannot be followed: %s", name, error)
 

@@ -14,7 +14,7 @@ from tmuxmcp.reading.sight import Seeing, SessionSight, ShapeSeen
 
 log = logging.getLogger(__name__)
 
-FRAME_S = 0.05
+PAGE_FRAME_S = 0.05
 """Least time between two frames of a screen."""
 
 
@@ -39,7 +39,7 @@ async def show(broker: Broker, session_id: str, stream: Stream) -> None:
             await stream.say("screen", frame)
             if not await follow.batch():
                 break
-            await anyio.sleep(max(begun + FRAME_S - anyio.current_time(), 0))
+            await anyio.sleep(max(begun + PAGE_FRAME_S - anyio.current_time(), 0))
     except TmuxMcpError as error:
         return await last(f'"error":{as_json(error.as_dict())}')
     await last('"over":true')

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.page.answers import HEADERS, Asked, integer_of, text_of
+from tmuxmcp.page.answers import PAGE_HEADERS, Asked, integer_of, text_of
 from tmuxmcp.page.listing import Listing, Missing, Row
 from tmuxmcp.page.waits import Wait
 
@@ -29,7 +29,7 @@ PAGE_BEAT_S = 10
 LEAST_PAGE, MOST_PAGE = 10**9, 10**10 - 1
 """Numbers of pages: above all process ids, and with as many digits as a lease takes."""
 
-TAIL = "tail"
+TAIL_FIELD = "tail"
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Stream(Response):
         Args:
             show: tells it of the session that it shows.
         """
-        super().__init__(headers=HEADERS)
+        super().__init__(headers=PAGE_HEADERS)
         del self.headers["content-length"]
         self._listing, self.wish, self._show = listing, wish, show
         self._lock = anyio.Lock()
@@ -139,8 +139,8 @@ class Stream(Response):
 
 def _row(row: Row) -> str:
     """A row of the list; the last rows of its screen are JSON already."""
-    rest = {name: value for name, value in row.items() if name != TAIL}
-    return f'{as_json(rest)[:-1]},"tail":[{",".join(row[TAIL])}]}}'
+    rest = {name: value for name, value in row.items() if name != TAIL_FIELD}
+    return f'{as_json(rest)[:-1]},"tail":[{",".join(row[TAIL_FIELD])}]}}'
 
 
 def as_json(value: Any) -> str:

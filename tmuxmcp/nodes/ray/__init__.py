@@ -15,10 +15,10 @@ from tmuxmcp.errors import Unsupported
 NAMESPACE = "tmuxmcp"
 """Of actors, and of records in Ray's key-value store."""
 
-LABEL = "tmuxmcp/node"
+NODE_LABEL = "tmuxmcp/node"
 """The label of a Ray node that names its machine. Ray's own id of a node is another one after each start."""
 
-PREFIX = "door-"
+DOOR_PREFIX = "door-"
 """In front of the machine's name, in the name of its door."""
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from tmuxmcp.nodes.ray import NAMESPACE, PREFIX, doors, kv
+from tmuxmcp.nodes.ray import DOOR_PREFIX, NAMESPACE, doors, kv
 from tmuxmcp.nodes.ray.frames import MOST_HEAD, Head, frame, head_of
 
 DOOR_LOOK_S = 5.0
@@ -104,7 +104,7 @@ class Line:
     async def _ask(self) -> None:
         try:
             if self._door is None:
-                self._door = await asyncio.to_thread(ray.get_actor, PREFIX + self.node, NAMESPACE)
+                self._door = await asyncio.to_thread(ray.get_actor, DOOR_PREFIX + self.node, NAMESPACE)
             ref = self._send("here", b"")
         except (ValueError, RayError) as error:
             raise Gone(_first_line(error), sent=False) from None

@@ -15,7 +15,7 @@ from ray.exceptions import RayError
 
 from tmuxmcp import __version__
 from tmuxmcp.contract.call import Call
-from tmuxmcp.nodes.ray import LABEL, NAMESPACE, PREFIX, kv
+from tmuxmcp.nodes.ray import DOOR_PREFIX, NAMESPACE, NODE_LABEL, kv
 from tmuxmcp.nodes.ray.door import Door, Opens
 from tmuxmcp.nodes.wire import call_sent
 
@@ -56,14 +56,14 @@ def machines() -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for node in ray.nodes():
         labels = node.get("Labels") or {}
-        if name := labels.get(LABEL):
+        if name := labels.get(NODE_LABEL):
             other = found.setdefault(name, {"labels": labels, "alive": False, "hung": False})
             if node["Alive"]:
                 other.update(labels=labels, alive=True)
     for actor in ray.util.list_named_actors(all_namespaces=True):
-        if actor["namespace"] == NAMESPACE and actor["name"].startswith(PREFIX):
-            name = actor["name"].removeprefix(PREFIX)
-            found.setdefault(name, {"labels": {LABEL: name}, "alive": False})["hung"] = True
+        if actor["namespace"] == NAMESPACE and actor["name"].startswith(DOOR_PREFIX):
+            name = actor["name"].removeprefix(DOOR_PREFIX)
+            found.setdefault(name, {"labels": {NODE_LABEL: name}, "alive": False})["hung"] = True
     return found
 
 
@@ -76,8 +76,8 @@ def make(node: str, opens: Opens) -> Any:
     """
     actor: Any = ray.remote(Door)
     options = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": 0, "max_concurrency": PENDING_CALLS}
-    names = {"name": PREFIX + node, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True}
-    return actor.options(**options, **names, label_selector={LABEL: node}).remote(node, opens)
+    names = {"name": DOOR_PREFIX + node, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True}
+    return actor.options(**options, **names, label_selector={NODE_LABEL: node}).remote(node, opens)
 
 
 def take_away(node: str) -> None:
@@ -93,7 +93,7 @@ def take_away(node: str) -> None:
 
 def _door(node: str) -> Any:
     try:
-        return ray.get_actor(PREFIX + node, namespace=NAMESPACE)
+        return ray.get_actor(DOOR_PREFIX + node, namespace=NAMESPACE)
     except ValueError:
         return None
 

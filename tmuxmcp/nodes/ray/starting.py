@@ -7,10 +7,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tmuxmcp.nodes.ray import LABEL
+from tmuxmcp.nodes.ray import NODE_LABEL
 from tmuxmcp.nodes.secret import environment
 
-PORT = 6379
+RAY_PORT = 6379
 """Ray's own port of a head."""
 
 
@@ -21,8 +21,8 @@ def start_argv(node: str, labels: Mapping[str, str], address: str = "", more: Se
         address: of the head; empty: this machine becomes the head.
         more: arguments that `ray start` gets as they are.
     """
-    where = [f"--address={address}"] if address else ["--head", f"--port={PORT}", "--include-dashboard=false"]
-    named = ",".join(f"{name}={value}" for name, value in {**labels, LABEL: node}.items())
+    where = [f"--address={address}"] if address else ["--head", f"--port={RAY_PORT}", "--include-dashboard=false"]
+    named = ",".join(f"{name}={value}" for name, value in {**labels, NODE_LABEL: node}.items())
     return [_ray(), "start", *where, f"--labels={named}", "--disable-usage-stats", *more]
 
 

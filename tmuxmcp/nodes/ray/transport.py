@@ -24,7 +24,7 @@ from tmuxmcp.errors import InvalidArgument, NodeUnreachable, OutcomeUnknown, Tmu
 from tmuxmcp.machine import ourselves
 from tmuxmcp.nodes import wire
 from tmuxmcp.nodes.hearing import Again, Hearing
-from tmuxmcp.nodes.ray import LABEL, cluster_of, need_ray
+from tmuxmcp.nodes.ray import NODE_LABEL, cluster_of, need_ray
 from tmuxmcp.nodes.ray.child import Bridge, Watcher
 from tmuxmcp.nodes.ray.door import change_received
 from tmuxmcp.nodes.secret import environment
@@ -44,7 +44,7 @@ HELLO_COST_S = 0.01
 
 DOOR_RETRY_S = 0.2
 
-OWN_LABELS = (LABEL, "ray.io/node-id")
+OWN_LABELS = (NODE_LABEL, "ray.io/node-id")
 """Labels that say nothing to anybody: the name once more, and Ray's own id, another one after each start."""
 
 
