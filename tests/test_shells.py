@@ -12,7 +12,7 @@ import pytest
 from tests.agent import Agent, ToolFailed, an_agent, eventually, refused_for_good
 from tests.conftest import SLOW, no_first_run, until_exists
 from tests.exactness import FISH, ZSH
-from tmuxmcp.launch.shells import KEY
+from tmuxmcp.launch.shells import COMMAND_KEY
 
 SHELLS = [
     pytest.param(name, marks=pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed"))
@@ -271,14 +271,14 @@ def test_a_command_that_came_in_pieces_is_not_run(agent: Agent, shell: Run, prog
 
     for pieces in (b"j1\x008 8\x00echo lost more\x00", b"x\x00j1\x008 8\x00echo all\x00"):
         agent.call("read", session_id=session, wait_for="ready")
-        type_raw(KEY, b"g")
+        type_raw(COMMAND_KEY, b"g")
         type_raw(pieces, b"r")
         agent.call("send", session_id=session, key="C-c", read="new")
         assert shell("echo next")["output"] == "next\n"
     if program == "zsh":
         agent.call("send", session_id=session, text="echo 'open", enter=True, read="new")
         asked = len(log.read_bytes())
-        type_raw(KEY, b"r")
+        type_raw(COMMAND_KEY, b"r")
         assert b"P;k=g" not in log.read_bytes()[asked:]
     assert b"\r\nlost" not in log.read_bytes()
     assert shell("echo next")["output"] == "next\n"

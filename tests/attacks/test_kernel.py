@@ -264,7 +264,7 @@ async def test_namespaces_are_its_own_and_the_kernels_files_are_masked(boxed: Br
         ran = await run(boxed, f"readlink /proc/self/ns/{kind}")
         assert ran.output.strip() != os.readlink(f"/proc/self/ns/{kind}"), kind
     assert (await run(boxed, "cat /proc/self/uid_map")).output.split()[2] == "1"
-    masked = [path for path in bubblewrap.MASKED if os.path.exists(path)]  # noqa: ASYNC240
+    masked = [path for path in bubblewrap.MASKED_PATHS if os.path.exists(path)]  # noqa: ASYNC240
     assert masked
     for path in masked:
         look = "ls -A" if os.path.isdir(path) else "cat"  # noqa: ASYNC240

@@ -25,7 +25,7 @@ for name in set(sys.modules) - before:
 
 @pytest.mark.parametrize(
     ("directory", "names"),
-    [(launch.PACKAGE, "step, confine"), (process.SUPERVISOR.parent, "supervisor")],
+    [(launch.LAUNCH_ROOM, "step, confine"), (process.SUPERVISOR_PATH.parent, "supervisor")],
     ids=["step", "supervisor"],
 )
 def test_scripts_of_each_start_import_nothing_but_c_and_os(directory: object, names: str) -> None:
@@ -35,6 +35,6 @@ def test_scripts_of_each_start_import_nothing_but_c_and_os(directory: object, na
 
 
 def test_nothing_beside_the_step_hides_a_module_of_pythons_own() -> None:
-    beside = {path.stem for path in launch.PACKAGE.iterdir() if path.suffix == ".py"}
+    beside = {path.stem for path in launch.LAUNCH_ROOM.iterdir() if path.suffix == ".py"}
     assert "step" in beside
     assert not beside & sys.stdlib_module_names

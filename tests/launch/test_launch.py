@@ -145,4 +145,4 @@ def test_scripts_are_posix_shell() -> None:
     """dash, where there is one, takes them."""
     shell = shutil.which("dash") or "/bin/sh"
     for name in ("launcher.sh", "sink.sh"):
-        assert os.spawnv(os.P_WAIT, shell, [shell, "-n", str(launch.PACKAGE / name)]) == 0
+        assert os.spawnv(os.P_WAIT, shell, [shell, "-n", str(launch.LAUNCH_ROOM / name)]) == 0

@@ -19,7 +19,7 @@ import pytest
 
 from tests.conftest import SLOW, eventually
 from tests.tmux.conftest import SENTINEL, launch_pane
-from tmuxmcp.launch.launch import PACKAGE
+from tmuxmcp.launch.launch import LAUNCH_ROOM
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import Gap, decode, encode
 from tmuxmcp.record.log import RawLog
@@ -47,7 +47,7 @@ class Sink:
     def __init__(self, directory: Path, env: dict[str, str], max_bytes: int = MAX) -> None:
         self.log = RawLog(SessionDirectory(directory))
         self.directory = directory
-        argv = ["/bin/sh", str(PACKAGE / "sink.sh"), str(directory), str(max_bytes), "1"]
+        argv = ["/bin/sh", str(LAUNCH_ROOM / "sink.sh"), str(directory), str(max_bytes), "1"]
         self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, env={**os.environ, **env})
         self.fed = self.log.size()
 

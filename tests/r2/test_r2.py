@@ -22,7 +22,7 @@ from tmuxmcp.r2 import pipe
 from tmuxmcp.sandbox import sandbox
 
 needs_r2 = pytest.mark.skipif(
-    not any(map(shutil.which, pipe.PROGRAMS)), reason="needs radare2 or rizin, which Debian 12 does not have"
+    not any(map(shutil.which, pipe.ECHO_COMMANDS)), reason="needs radare2 or rizin, which Debian 12 does not have"
 )
 
 

@@ -14,14 +14,23 @@ from tmuxmcp.latedataclass import dataclass
 
 RecordType = Literal["result", "exec", "status", "notify", "console", "target", "log", "prompt", "other"]
 
-BEGINNINGS: dict[str, RecordType] = {"^": "result", "*": "exec", "+": "status", "=": "notify"}
+RECORD_KINDS: dict[str, RecordType] = {"^": "result", "*": "exec", "+": "status", "=": "notify"}
 STREAMS: dict[str, RecordType] = {"~": "console", "@": "target", "&": "log"}
 
 RECORD = re.compile(r"(?P<token>\d*)(?P<mark>[\^*+=])(?P<name>[\w-]+)(?P<rest>,.*)?", re.DOTALL)
 FIELD_NAME = re.compile(r"[^=,{}\[\]\"]+(?==)")
-STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
-ESCAPE = re.compile(rb"\\([0-7]{1,3}|.)", re.DOTALL)
-LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f", b"v": b"\v", b"a": b"\a", b"e": b"\x1b"}
+C_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+C_ESCAPE = re.compile(rb"\\([0-7]{1,3}|.)", re.DOTALL)
+ESCAPED_LETTERS = {
+    b"n": b"\n",
+    b"t": b"\t",
+    b"r": b"\r",
+    b"b": b"\b",
+    b"f": b"\f",
+    b"v": b"\v",
+    b"a": b"\a",
+    b"e": b"\x1b",
+}
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,7 @@ def parse(line: str) -> MiRecord:
             results, end = _results(line, found.end("name"))
             if end == len(line):
                 token = int(found["token"]) if found["token"] else None
-                return MiRecord(BEGINNINGS[found["mark"]], found["name"], token, results)
+                return MiRecord(RECORD_KINDS[found["mark"]], found["name"], token, results)
     except (ValueError, RecursionError):
         pass
     return MiRecord("other", text=line)
@@ -129,13 +138,13 @@ def _items(line: str, at: int, close: str) -> tuple[Any, int]:
 
 
 def _string(line: str, at: int) -> tuple[str, int]:
-    found = STRING.match(line, at)
+    found = C_STRING.match(line, at)
     if not found:
         raise ValueError(f"no string at {at}")
-    data = ESCAPE.sub(_unescaped, found[1].encode("utf-8", "surrogateescape"))
+    data = C_ESCAPE.sub(_unescaped, found[1].encode("utf-8", "surrogateescape"))
     return data.decode("utf-8", "backslashreplace"), found.end()
 
 
 def _unescaped(found: re.Match[bytes]) -> bytes:
     what = found[1]
-    return bytes([int(what, 8) & 0xFF]) if what.isdigit() else LETTERS.get(what, what)
+    return bytes([int(what, 8) & 0xFF]) if what.isdigit() else ESCAPED_LETTERS.get(what, what)

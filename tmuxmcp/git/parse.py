@@ -14,8 +14,8 @@ STATES = {
     "U": "unmerged",
 }
 
-FIELDS = ("commit", "parents", "author", "email", "date", "subject", "body")
-FORMAT = "%H%x00%P%x00%an%x00%ae%x00%aI%x00%s%x00%b%x00"
+COMMIT_FIELDS = ("commit", "parents", "author", "email", "date", "subject", "body")
+COMMIT_FORMAT = "%H%x00%P%x00%an%x00%ae%x00%aI%x00%s%x00%b%x00"
 """The fields of a commit, each with a NUL behind it."""
 
 
@@ -49,13 +49,13 @@ def status(data: bytes) -> dict[str, Any]:
 
 
 def commits(data: bytes) -> list[dict[str, Any]]:
-    """What `git log` prints in `FORMAT`; one that was cut off is left out."""
+    """What `git log` prints in `COMMIT_FORMAT`; one that was cut off is left out."""
     words = _words(data)
-    count = len(FIELDS)
+    count = len(COMMIT_FIELDS)
     found = []
     for start in range(0, len(words) - count + 1, count):
         # A newline ends the commit before it.
-        values = dict(zip(FIELDS, (words[start].lstrip("\n"), *words[start + 1 : start + count]), strict=True))
+        values = dict(zip(COMMIT_FIELDS, (words[start].lstrip("\n"), *words[start + 1 : start + count]), strict=True))
         found.append(values | {"parents": values["parents"].split()})
     return found
 

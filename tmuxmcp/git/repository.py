@@ -15,7 +15,7 @@ import stat
 from tmuxmcp.errors import FileMissing, InvalidArgument, IoError, PathOutsideRoot, PermissionDenied
 from tmuxmcp.latedataclass import dataclass
 
-SMALL = 4096
+SMALL_FILE_BYTES = 4096
 """Bytes of a file that holds one path or one reference."""
 
 TREE_FILES = ("index", "shallow", "ORIG_HEAD", "MERGE_HEAD", "FETCH_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD")
@@ -24,7 +24,7 @@ TREE_FILES = ("index", "shallow", "ORIG_HEAD", "MERGE_HEAD", "FETCH_HEAD", "CHER
 REPOSITORY_FILES = ("refs", "packed-refs", "info", "shallow")
 """Of all working trees of a repository."""
 
-KEPT = {
+KEPT_CONFIGURATION = {
     "core.filemode": "true|false",
     "core.ignorecase": "true|false",
     "core.symlinks": "true|false",
@@ -111,7 +111,7 @@ def configuration(listed: bytes) -> dict[str, str]:
     kept = {}
     for entry in listed.split(b"\0"):
         name, _, value = entry.decode(errors="replace").partition("\n")
-        if name in KEPT and re.fullmatch(KEPT[name], value.lower()):
+        if name in KEPT_CONFIGURATION and re.fullmatch(KEPT_CONFIGURATION[name], value.lower()):
             kept[name] = value.lower()
     return kept
 
@@ -179,7 +179,7 @@ def _small(path: str) -> bytes:
     """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        return os.read(fd, SMALL) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+        return os.read(fd, SMALL_FILE_BYTES) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
     finally:
         os.close(fd)
 

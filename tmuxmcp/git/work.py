@@ -32,7 +32,7 @@ EMPTY_TREE = {
 }
 """What a repository without a commit is compared with (gitglossary(7), empty tree)."""
 
-DIFF = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty", "--submodule=short")
+DIFF_OPTIONS = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty", "--submodule=short")
 
 
 def main() -> None:
@@ -181,7 +181,7 @@ def _status(git: _Git) -> dict[str, Any]:
 def _log(git: _Git, ref: str, limit: int, most: int) -> dict[str, Any]:
     if not ref and not _has_commit(git):
         return {"commits": [], "truncated": False}
-    words = ["log", f"--format=tformat:{parse.FORMAT}", f"--max-count={limit}", "--encoding=UTF-8", "--no-color"]
+    words = ["log", f"--format=tformat:{parse.COMMIT_FORMAT}", f"--max-count={limit}", "--encoding=UTF-8", "--no-color"]
     words += ["--no-show-signature", "--no-decorate", "--no-mailmap", "--no-ext-diff", "--no-textconv"]
     data, cut = git.run(*words, "--end-of-options", *([ref] if ref else []), *git.pathspec, most=most)
     return {"commits": parse.commits(data), "truncated": cut}
@@ -192,8 +192,8 @@ def _diff(git: _Git, ref: str, most: int) -> dict[str, Any]:
         _need_tree(git)
     base = ref or ("HEAD" if _has_commit(git) else EMPTY_TREE[git.object_format])
     rest = ["--end-of-options", base, *git.pathspec]
-    data, cut = git.run("diff", *DIFF, *rest, most=most)
-    names, _ = git.run("diff", "--name-only", "-z", *DIFF, *rest, most=LIST_BYTES)
+    data, cut = git.run("diff", *DIFF_OPTIONS, *rest, most=most)
+    names, _ = git.run("diff", "--name-only", "-z", *DIFF_OPTIONS, *rest, most=LIST_BYTES)
     changed = [os.fsdecode(each) for each in names.split(b"\0")[:-1]] if git.found.top else []
     notes = [_unfiltered(git, changed)]
     try:

@@ -34,7 +34,7 @@ def confine(things: list[tuple[str, str]]) -> None:
     """
     for name, value in things:
         try:
-            DO[name](value)
+            CONFINE_STEPS[name](value)
         except (OSError, ValueError) as error:
             raise NotConfined(f"{name} {value[:80]}: {error}") from None
 
@@ -184,7 +184,7 @@ def seccomp(value: str) -> None:
     _checked(_libc().prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0))
 
 
-DO: "dict[str, Callable[[str], None]]" = {
+CONFINE_STEPS: "dict[str, Callable[[str], None]]" = {
     "group": join_group,
     "limit": limit,
     "hand": hand,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tmuxmcp.errors import InvalidArgument
 
-PACKAGE = Path(__file__).parent
+LAUNCH_ROOM = Path(__file__).parent
 
 
 def write_spec(
@@ -75,7 +75,7 @@ def write_wrapped_spec(
     write_spec(path_within, executable=executable, argv=argv, env=env, cwd=cwd, umask=umask, confine=within)
     outer = [*confine, ("report", str(report)), ("keep_report", ""), ("hand", str(path_within))]
     # Nothing of the caller's variables: by LD_PRELOAD the wrapper would run his code, outside.
-    whole = [*wrapper, sys.executable, "-I", "-S", str(PACKAGE / "begin.py"), "inside"]
+    whole = [*wrapper, sys.executable, "-I", "-S", str(LAUNCH_ROOM / "begin.py"), "inside"]
     write_spec(path, executable=whole[0], argv=whole, env=mark, cwd="/", umask=umask, confine=outer)
 
 
@@ -94,9 +94,16 @@ def session_mark(directory: Path) -> dict[str, str]:
 
 def launcher_argv(directory: Path, token: str) -> list[str]:
     """Word one of a pane and its arguments."""
-    return ["/bin/sh", str(PACKAGE / "launcher.sh"), sys.executable, str(PACKAGE / "begin.py"), str(directory), token]
+    return [
+        "/bin/sh",
+        str(LAUNCH_ROOM / "launcher.sh"),
+        sys.executable,
+        str(LAUNCH_ROOM / "begin.py"),
+        str(directory),
+        token,
+    ]
 
 
 def sink_argv(directory: Path, log_max_bytes: int, number: int = 1) -> list[str]:
     """The command behind pipe-pane; every sink of a session but the first writes down that there was a gap."""
-    return ["exec", "/bin/sh", str(PACKAGE / "sink.sh"), str(directory), str(log_max_bytes), str(number)]
+    return ["exec", "/bin/sh", str(LAUNCH_ROOM / "sink.sh"), str(directory), str(log_max_bytes), str(number)]

@@ -26,7 +26,7 @@ FILE_WORK_S = 60.0
 WORK_ANSWER_BYTES = 64 * 1024 * 1024
 """Of an answer: 10,000 names, each of 255 bytes that JSON writes as six, or the 16 MiB that are read at most."""
 
-PACKAGE = Path(__file__).parents[1]
+PACKAGE_ROOT = Path(__file__).parents[1]
 
 WORKER_CODE = """
 import sys
@@ -41,7 +41,7 @@ import_module(sys.argv[2]).main()
 
 def argv(module: str = __name__) -> list[str]:
     """What is run: `main` of a module of ours, which reads the request on its standard input."""
-    return [sys.executable, "-I", "-S", "-c", WORKER_CODE, str(PACKAGE), module]
+    return [sys.executable, "-I", "-S", "-c", WORKER_CODE, str(PACKAGE_ROOT), module]
 
 
 def request(files: Files, work: Work, *arguments: Any, data: bytes = b"") -> bytes:

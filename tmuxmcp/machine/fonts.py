@@ -11,12 +11,12 @@ from pathlib import Path
 from tmuxmcp.drawing.picture import FontFile, Fonts
 from tmuxmcp.errors import Unsupported
 
-FOLDERS = (
+FONT_FOLDERS = (
     *("/usr/share/fonts", "/usr/local/share/fonts", "/System/Library/Fonts", "/Library/Fonts"),
     *("~/.local/share/fonts", "~/.fonts", "~/Library/Fonts"),
 )
 
-MONOSPACED = (
+MONOSPACED_FONTS = (
     ("DejaVuSansMono", "-Bold", "-Oblique", "-BoldOblique"),
     ("LiberationMono-Regular", "LiberationMono-Bold", "LiberationMono-Italic", "LiberationMono-BoldItalic"),
     ("NotoSansMono-Regular", "NotoSansMono-Bold", "", ""),
@@ -25,10 +25,10 @@ MONOSPACED = (
 )
 """Names of regular, bold, italic and bold italic, without endings; a name with a hyphen first is added to the first."""
 
-PACKAGED = ("fontpkg_jetbrains_mono", "JetBrainsMono[wght].ttf", "JetBrainsMono-Italic[wght].ttf")
+PACKAGED_FONTS = ("fontpkg_jetbrains_mono", "JetBrainsMono[wght].ttf", "JetBrainsMono-Italic[wght].ttf")
 """The package that brings a font with every installation; both files have all weights."""
 
-OTHERS = (
+FALLBACK_FONTS = (
     *("DejaVuSans", "NotoSansMonoCJK-VF", "NotoSansMonoCJK-Regular", "NotoSansCJK-Regular"),
     *("wqy-microhei", "wqy-zenhei", "DroidSansFallbackFull", "DroidSansFallback", "unifont"),
     *("NotoColorEmoji", "NotoEmoji-Regular", "Symbola"),
@@ -49,7 +49,7 @@ def find() -> Fonts:
         Unsupported: there is none that is monospaced.
     """
     files = _installed()
-    for names in MONOSPACED:
+    for names in MONOSPACED_FONTS:
         wanted = [names[0] + name if name.startswith("-") else name for name in names]
         if wanted[0] in files:
             more = [_file(files[name]) if name in files else None for name in wanted[1:]]
@@ -65,17 +65,17 @@ def find() -> Fonts:
 
 
 def _packaged() -> Iterator[FontFile]:
-    spec = find_spec(PACKAGED[0])
+    spec = find_spec(PACKAGED_FONTS[0])
     if spec and spec.submodule_search_locations:
         folder = Path(spec.submodule_search_locations[0], "files")
-        regular, italic = folder / PACKAGED[1], folder / PACKAGED[2]
+        regular, italic = folder / PACKAGED_FONTS[1], folder / PACKAGED_FONTS[2]
         if regular.is_file() and italic.is_file():
             for path, weight in ((regular, 400), (regular, 700), (italic, 400), (italic, 700)):
                 yield FontFile(str(path), path.read_bytes, weight)
 
 
 def _others(files: dict[str, Path]) -> Iterator[FontFile]:
-    yield from (_file(files[name]) for name in OTHERS if name in files)
+    yield from (_file(files[name]) for name in FALLBACK_FONTS if name in files)
     yield from list(_packaged())[:1]
 
 
@@ -87,7 +87,7 @@ def _installed() -> dict[str, Path]:
     """Paths of font files, by their names without endings."""
     found: dict[str, Path] = {}
     left = FONT_FILES
-    for folder in FOLDERS:
+    for folder in FONT_FOLDERS:
         for path in _files_below(Path(folder).expanduser()):
             left -= 1
             if left < 0:

@@ -36,7 +36,7 @@ from tmuxmcp.machine.output import PIPE_BYTES, HeadAndTail
 from tmuxmcp.machine.signals import signal_name
 from tmuxmcp.sandbox.sandbox import NO_SANDBOX, Sandbox
 
-SUPERVISOR = Path(__file__).with_name("supervisor.py")
+SUPERVISOR_PATH = Path(__file__).with_name("supervisor.py")
 
 TERM_GRACE_S = 2.0
 """Time that a program has between TERM and KILL."""
@@ -59,7 +59,7 @@ SUPERVISOR_LINE_BYTES = 64 * 1024
 AHEAD_S = 60.0
 """How long a supervisor waits for work."""
 
-KILLED = "Something killed the supervisor of this process, so its status is not known; it was ended."
+SUPERVISOR_KILLED = "Something killed the supervisor of this process, so its status is not known; it was ended."
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ async def run(
     try:
         return _ended(report, timed_out, out, err)
     except (ValueError, OverflowError):
-        raise IoError(KILLED) from None
+        raise IoError(SUPERVISOR_KILLED) from None
 
 
 def _ended(report: list[str], timed_out: bool, out: HeadAndTail, err: HeadAndTail) -> ProcessEnd:
@@ -291,7 +291,7 @@ def _spawn(stack: ExitStack, has_stdin: bool, box: Sandbox) -> SupervisorChild:
     """Start a supervisor; the stack closes our ends of its pipes."""
     ours, theirs = socket.socketpair()
     stack.callback(ours.close)
-    argv = [*box.wrapper, sys.executable, "-I", "-S", str(SUPERVISOR), str(theirs.fileno())]
+    argv = [*box.wrapper, sys.executable, "-I", "-S", str(SUPERVISOR_PATH), str(theirs.fileno())]
     with theirs:
         process = subprocess.Popen(
             argv,
@@ -354,7 +354,7 @@ class SupervisorChild:
         with suppress(OSError):
             said = os.read(self.stderr, PIPE_BYTES) if self.wrapped else b""
         if not said:
-            return IoError(KILLED)
+            return IoError(SUPERVISOR_KILLED)
         text = said.decode(errors="replace").strip()[-500:]
         return Unsupported(f"The sandbox could not be made: {text}.", hint="`tmuxmcp doctor` says what can be had.")
 

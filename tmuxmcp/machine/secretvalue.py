@@ -67,16 +67,18 @@ def _check(name: str, value: bytearray) -> None:
     """Take the end of the line away, and refuse what cannot be typed as one line."""
     ends = 2 if value.endswith(b"\r\n") else 1 if value.endswith(b"\n") else 0
     if len(value) - ends > SECRET_BYTES:
-        raise InvalidArgument(f"The value of secret {name} is longer than {SECRET_BYTES:,} bytes.", hint=_HINT)
+        raise InvalidArgument(f"The value of secret {name} is longer than {SECRET_BYTES:,} bytes.", hint=_SOURCE_HINT)
     if ends:
         del value[-ends:]
     if not value:
-        raise InvalidArgument(f"The value of secret {name} is empty.", hint=_HINT)
+        raise InvalidArgument(f"The value of secret {name} is empty.", hint=_SOURCE_HINT)
     if _UNTYPABLE.search(value):
-        raise InvalidArgument(f"The value of secret {name} has several lines, or control characters.", hint=_HINT)
+        raise InvalidArgument(
+            f"The value of secret {name} has several lines, or control characters.", hint=_SOURCE_HINT
+        )
 
 
-_HINT = "Nothing was typed. The person who wrote the settings has to mend its source."
+_SOURCE_HINT = "Nothing was typed. The person who wrote the settings has to mend its source."
 
 
 def check_source(name: str, secret: Secret, env: Mapping[str, str]) -> None:
@@ -99,7 +101,7 @@ def _read_file(name: str, path: str, value: bytearray) -> None:
         try:
             _take(fd, value)
         except OSError as error:
-            raise IoError(f"The file of secret {name} cannot be read: {error.strerror}.", hint=_HINT) from None
+            raise IoError(f"The file of secret {name} cannot be read: {error.strerror}.", hint=_SOURCE_HINT) from None
 
 
 @contextmanager
@@ -113,10 +115,10 @@ def _private_file(name: str, path: str) -> Iterator[int]:
         finally:
             os.close(root)
     except FileNotFoundError:
-        raise FileMissing(f"The file of secret {name} is not there.", hint=_HINT) from None
+        raise FileMissing(f"The file of secret {name} is not there.", hint=_SOURCE_HINT) from None
     except OSError as error:
         why = error.strerror if error.errno != errno.EXDEV else "a link on the way has an absolute target"
-        raise IoError(f"The file of secret {name} cannot be opened: {why}.", hint=_HINT) from None
+        raise IoError(f"The file of secret {name} cannot be opened: {why}.", hint=_SOURCE_HINT) from None
     try:
         _check_private(name, os.fstat(fd))
         yield fd
@@ -127,12 +129,14 @@ def _private_file(name: str, path: str) -> Iterator[int]:
 def _check_private(name: str, state: os.stat_result) -> None:
     """Raises PermissionDenied unless it is a regular file of the user's that nobody else may read or write."""
     if not stat.S_ISREG(state.st_mode):
-        raise PermissionDenied(f"The source of secret {name} is no regular file.", hint=_HINT)
+        raise PermissionDenied(f"The source of secret {name} is no regular file.", hint=_SOURCE_HINT)
     if state.st_uid != os.geteuid():
-        raise PermissionDenied(f"The file of secret {name} belongs to another user.", hint=_HINT)
+        raise PermissionDenied(f"The file of secret {name} belongs to another user.", hint=_SOURCE_HINT)
     if state.st_mode & 0o077:
         mode = stat.S_IMODE(state.st_mode)
-        raise PermissionDenied(f"Others may use the file of secret {name} (mode {mode:o}): chmod 600.", hint=_HINT)
+        raise PermissionDenied(
+            f"Others may use the file of secret {name} (mode {mode:o}): chmod 600.", hint=_SOURCE_HINT
+        )
 
 
 def _take(fd: int, value: bytearray) -> None:
@@ -151,7 +155,9 @@ def _find(name: str, argv: Sequence[str], env: Mapping[str, str]) -> str:
     try:
         return find_program(argv[0], env.get("PATH", ""), "/")
     except (ProgramNotFound, InvalidArgument):
-        raise ProgramNotFound(f"The command of secret {name} is not there, or cannot be run.", hint=_HINT) from None
+        raise ProgramNotFound(
+            f"The command of secret {name} is not there, or cannot be run.", hint=_SOURCE_HINT
+        ) from None
 
 
 async def _run(name: str, argv: Sequence[str], env: Mapping[str, str], value: bytearray) -> None:
@@ -170,7 +176,7 @@ async def _run(name: str, argv: Sequence[str], env: Mapping[str, str], value: by
         )
     except OSError as error:
         why = error.strerror
-        raise ProgramNotFound(f"The command of secret {name} cannot be run: {why}.", hint=_HINT) from None
+        raise ProgramNotFound(f"The command of secret {name} cannot be run: {why}.", hint=_SOURCE_HINT) from None
     assert process.stdout
     try:
         fd = process.stdout.fileno()
@@ -180,11 +186,11 @@ async def _run(name: str, argv: Sequence[str], env: Mapping[str, str], value: by
             while process.poll() is None and len(value) <= SECRET_BYTES + 2:
                 await anyio.sleep(0.002)
     except TimeoutError:
-        raise TimedOut(f"The command of secret {name} did not end within {COMMAND_S:g} s.", hint=_HINT) from None
+        raise TimedOut(f"The command of secret {name} did not end within {COMMAND_S:g} s.", hint=_SOURCE_HINT) from None
     finally:
         _end(process)
     if process.returncode and len(value) <= SECRET_BYTES + 2:
-        raise IoError(f"The command of secret {name} failed with status {process.returncode}.", hint=_HINT)
+        raise IoError(f"The command of secret {name} failed with status {process.returncode}.", hint=_SOURCE_HINT)
 
 
 async def _take_all(fd: int, value: bytearray) -> None:

@@ -22,10 +22,10 @@ LOOKUP_S = 5
 MOST_TYPES = 64
 """Types that are remembered: a program may give itself any."""
 
-_TYPE = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
-_SEQUENCE = re.compile(rb"\x1b[\x20-\x7e]{1,8}")
+_TERMINAL_TYPE = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+_KEY_SEQUENCE = re.compile(rb"\x1b[\x20-\x7e]{1,8}")
 # A process of its own: curses reads one type in its life.
-_PROGRAM = """\
+_CURSES_CODE = """\
 import curses, sys
 curses.setupterm(sys.argv[1], 1)
 for name in ("khome", "kend"):
@@ -45,7 +45,7 @@ def type_of(pid: int) -> bytes:
 
 async def home_and_end(term: bytes) -> Mapping[str, bytes]:
     """The sequences of Home and End that differ from what tmux sends, by tmux's names of the keys."""
-    if not _TYPE.fullmatch(term):
+    if not _TERMINAL_TYPE.fullmatch(term):
         return {}
     if term not in _known:
         found = await _looked_up(term.decode())
@@ -56,7 +56,7 @@ async def home_and_end(term: bytes) -> Mapping[str, bytes]:
 
 
 async def _looked_up(term: str) -> Mapping[str, bytes]:
-    words = [sys.executable, "-I", "-c", _PROGRAM, term]
+    words = [sys.executable, "-I", "-c", _CURSES_CODE, term]
     try:
         with anyio.fail_after(LOOKUP_S):
             done = await anyio.run_process(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
@@ -64,4 +64,4 @@ async def _looked_up(term: str) -> Mapping[str, bytes]:
         return {}
     lines = done.stdout.decode().split("\n")[:2] if done.returncode == 0 else []
     named = dict(zip(TMUX_SENDS, map(bytes.fromhex, lines), strict=False))
-    return {key: data for key, data in named.items() if data != TMUX_SENDS[key] and _SEQUENCE.fullmatch(data)}
+    return {key: data for key, data in named.items() if data != TMUX_SENDS[key] and _KEY_SEQUENCE.fullmatch(data)}

@@ -76,7 +76,7 @@ GDB_SETUP = (
     "history save off",
     "mi-async on",  # so that gdb listens while the program runs
 )
-HOLD = """\
+HOLD_TERMINAL_CODE = """\
 trap '' INT QUIT TSTP
 n=0
 until [ -p "$1" ]; do n=$((n + 1)); [ $n -lt 100 ] || exit; sleep 0.1; done
@@ -383,7 +383,7 @@ class Debuggers:
             self._open[debugger.gdb_id] = debugger
         finally:
             self._opening -= 1
-        note = inside.ALIKE if level == "limits" else None
+        note = inside.NO_FILES_APART_NOTE if level == "limits" else None
         return r.GdbOpenResult(
             gdb_id=debugger.gdb_id, session_id=session.id, sandbox=session.bounds.sandbox, note=note, text=text
         )
@@ -393,7 +393,7 @@ class Debuggers:
         name = f"sess_{secrets.token_hex(4)}"
         directory, confined = self._directory(name).resolved(), self._machine.is_inside
         pipe = (directory.within if confined else directory.path) / HELD_BY
-        asked = q.CreateSession("sh", ["-c", HOLD, "sh", str(pipe)], name=name, wait_ready=False)
+        asked = q.CreateSession("sh", ["-c", HOLD_TERMINAL_CODE, "sh", str(pipe)], name=name, wait_ready=False)
         session = await self._make_terminal(asked.filled(self._settings), call)
         try:
             os.mkfifo(pipe, 0o600)
@@ -414,7 +414,9 @@ class Debuggers:
             if "set startup-with-shell on" in argv:
                 env |= {"SHELL": "/bin/sh"}
             limits = rlimits(Limits().within(self._settings.limits))
-            program = replace(process.find(argv, cwd=cwd, env=env, rlimits=limits), box=box, code=str(launch.PACKAGE))
+            program = replace(
+                process.find(argv, cwd=cwd, env=env, rlimits=limits), box=box, code=str(launch.LAUNCH_ROOM)
+            )
             async with process.started(program) as child:
                 yield child
 

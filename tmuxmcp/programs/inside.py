@@ -25,9 +25,9 @@ from tmuxmcp.sandbox.project import Identity
 from tmuxmcp.sandbox.sandbox import NO_SANDBOX, Around, Sandbox
 from tmuxmcp.sessions.boundary import Boundary
 
-WRITES: tuple[filework.Work, ...] = ("write", "check_new", "reserve", "release", "create")
+WRITING_WORK: tuple[filework.Work, ...] = ("write", "check_new", "reserve", "release", "create")
 
-ALIKE = "The best sandbox here keeps no files apart: it can read and write what you can."
+NO_FILES_APART_NOTE = "The best sandbox here keeps no files apart: it can read and write what you can."
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Inside:
     box: Sandbox = NO_SANDBOX
     cwd: str = ""
     note: str = ""
-    code: str = str(launch.PACKAGE)
+    code: str = str(launch.LAUNCH_ROOM)
     """Where `confine.py` lies."""
 
     @property
@@ -64,7 +64,10 @@ async def project(boundary: Boundary, given: str, where: str) -> AsyncIterator[I
     async with _workplace(boundary) as place:
         found = await anyio.to_thread.run_sync(boundary.project, given, find_cwd(where), str(place.work))
         cwd, writable, notice = found
-        notes = [f"{notice} What it left there is gone." if notice else "", ALIKE if level == "limits" else ""]
+        notes = [
+            f"{notice} What it left there is gone." if notice else "",
+            NO_FILES_APART_NOTE if level == "limits" else "",
+        ]
         box = plan(boundary, level, writable, place)
         yield Inside(box, cwd, " ".join(note for note in notes if note))
 
@@ -79,10 +82,10 @@ async def files(boundary: Boundary, work: filework.Work, path: str, *arguments: 
     """
     level = await anyio.to_thread.run_sync(boundary.level)
     writable = await anyio.to_thread.run_sync(boundary.everywhere)
-    files, real = await anyio.to_thread.run_sync(reached, boundary, list(writable), path, work in WRITES)
+    files, real = await anyio.to_thread.run_sync(reached, boundary, list(writable), path, work in WRITING_WORK)
     async with _workplace(boundary) as place:
         box = plan(boundary, level, writable, place)
-        program = process.Program(sys.executable, filework.argv(), home(), "/", box=box, code=str(launch.PACKAGE))
+        program = process.Program(sys.executable, filework.argv(), home(), "/", box=box, code=str(launch.LAUNCH_ROOM))
         ended = await process.run(
             program,
             stdin=filework.request(files, work, real, *arguments, data=data),
@@ -122,7 +125,7 @@ async def work(
 ) -> process.ProcessEnd:
     """Run `main` of a module of ours in a process of its own."""
     argv = filework.argv(module)
-    program = process.Program(sys.executable, argv, home(), "/", box=box, code=str(launch.PACKAGE))
+    program = process.Program(sys.executable, argv, home(), "/", box=box, code=str(launch.LAUNCH_ROOM))
     return await process.run(program, stdin=stdin, timeout_s=timeout_s, max_output_bytes=most, progress=progress)
 
 
@@ -150,7 +153,7 @@ def reached(boundary: Boundary, writable: list[str], path: str, writes: bool) ->
     real = os.path.realpath(os.path.join(base, os.path.expanduser(path)))
     above = next((each for each in writable if Path(real).is_relative_to(each)), None)
     ours: tuple[str | Path, ...] = (
-        *bubblewrap.OWN,
+        *bubblewrap.EMPTY_DIRECTORIES,
         boundary.state_dir,
         *settings.own_files,
         *boundary.hidden(writable),
@@ -188,7 +191,7 @@ def plan(
         state_dir=str(boundary.state_dir),
         own=str(place.path),
         temporary=str(place.temporary),
-        code=(str(launch.PACKAGE.parent),),
+        code=(str(launch.LAUNCH_ROOM.parent),),
         hidden=boundary.hidden(writable),
         network=settings.sandbox_network,
         terminal=False,

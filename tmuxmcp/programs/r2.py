@@ -37,7 +37,7 @@ from tmuxmcp.sessions.boundary import Boundary
 
 MOST_R2 = 4
 
-INSTALL = "Install radare2 (https://www.radare.org) or rizin (https://rizin.re)."
+INSTALL_HINT = "Install radare2 (https://www.radare.org) or rizin (https://rizin.re)."
 
 
 @dataclass
@@ -113,7 +113,7 @@ class R2:
                 name, executable = _program(env["PATH"])
                 argv = [name, *pipe.R2_OPTIONS, *request.args, path]
                 program = process.Program(
-                    executable, argv, {**env, **box.env}, os.path.dirname(path), box=box, code=str(launch.PACKAGE)
+                    executable, argv, {**env, **box.env}, os.path.dirname(path), box=box, code=str(launch.LAUNCH_ROOM)
                 )
                 opened = pipe.Pipe(await stack.enter_async_context(process.started(program)), name)
                 allowed_ms, _ = clamp(self._settings, request.timeout_ms)
@@ -164,12 +164,12 @@ class R2:
 
 def _program(path: str) -> tuple[str, str]:
     """Name and executable of what there is."""
-    for name in pipe.PROGRAMS:
+    for name in pipe.ECHO_COMMANDS:
         try:
             return name, find_program(name, path, "/")
         except ProgramNotFound:
             continue
-    raise ProgramNotFound("There is no radare2 and no rizin in the PATH.", hint=INSTALL, program="radare2")
+    raise ProgramNotFound("There is no radare2 and no rizin in the PATH.", hint=INSTALL_HINT, program="radare2")
 
 
 def _file(settings: BrokerSettings, path: str) -> str:

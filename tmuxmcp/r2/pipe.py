@@ -21,7 +21,7 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import process
 from tmuxmcp.machine.output import PIPE_BYTES, HeadAndTail
 
-PROGRAMS = {"radare2": "?e", "rizin": "echo"}
+ECHO_COMMANDS = {"radare2": "?e", "rizin": "echo"}
 """Names in the order in which they are looked for, and the command of each that prints a word."""
 
 R2_OPTIONS = ("-q0", "-N", "-e", "scr.color=0", "-e", "scr.prompt=false", "-e", "scr.interactive=false")
@@ -36,7 +36,7 @@ R2_SAID_BYTES = 4096
 MOST_STALE = 1024 * 1024
 """Bytes of what programs in the background have printed between two commands; they are dropped."""
 
-DEEPEST = 100
+MAX_JSON_DEPTH = 100
 """Lists and objects within each other."""
 
 
@@ -56,7 +56,7 @@ class Pipe:
     """One that runs. Commands go in one at a time; whoever gives up on one has to end it."""
 
     def __init__(self, child: process.SupervisorChild, name: str) -> None:
-        self._child, self._prints, self.name = child, PROGRAMS[name], name
+        self._child, self._prints, self.name = child, ECHO_COMMANDS[name], name
 
     async def ask(self, command: str, most: int) -> R2Answer:
         """Have one command done; `most` bytes of its answer are kept.
@@ -159,7 +159,7 @@ def parsed(data: bytes) -> Any:
     level, depth = [value], 0
     while level := [each for above in level for each in _within(above)]:
         depth += 1
-        if depth > DEEPEST:
+        if depth > MAX_JSON_DEPTH:
             raise _too_deep()
     return value
 
@@ -175,4 +175,4 @@ def _no_number(name: str) -> Any:
 
 
 def _too_deep() -> InvalidArgument:
-    return InvalidArgument(f"The answer is JSON of more than {DEEPEST} levels.", hint="Use r2_cmd.")
+    return InvalidArgument(f"The answer is JSON of more than {MAX_JSON_DEPTH} levels.", hint="Use r2_cmd.")

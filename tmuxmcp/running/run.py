@@ -486,7 +486,7 @@ async def _show_prompt(session: Session, pane: Pane) -> None:
             if session.proves(scan.level):  # an earlier version's shell shows its prompt, and says nothing
                 await _marked(session, lambda _: not session.is_asked(nonce), limit_s=nextprompt.UNMARKED_MS / 1000)
             return
-        asked = await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, shells.KEY)])
+        asked = await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, shells.COMMAND_KEY)])
         if asked and await _answers(session, nonce, asked_at):
             await _listen_no_more(session, scan, pane)  # else it asks a question of its own, which nothing may answer
 
@@ -635,7 +635,7 @@ async def _give(session: Session, pane: Pane, job: Job, data: bytes, noting: One
 
 async def _tell(session: Session, pane: Pane, job: Job, data: bytes, noting: OneCall | None) -> bool:
     """Type the command for a shell that says that it listens; false: its prompt is another broker's."""
-    given = adoption.Giving(shells.KEY, shells.command_keys(job.name, data, job.proof or ""))
+    given = adoption.Giving(shells.COMMAND_KEY, shells.command_keys(job.name, data, job.proof or ""))
     if job.level.number:
         given = adoption.give(_kind(job.level), job.name, data, job.proof)
     still = await _shown_prompt(session) if job.level.reads_lines else ""

@@ -16,13 +16,13 @@ from glob import glob
 from pathlib import Path
 
 PROBE_S = 5.0
-OWN = ("/tmp", "/var/tmp", "/run")
+EMPTY_DIRECTORIES = ("/tmp", "/var/tmp", "/run")
 """Directories that are empty in a sandbox: others' files and sockets lie there."""
 
 CONSOLE = "/dev/console"
 """Where programs within find the terminal that they were given: those of the machine are not to be seen."""
 
-MASKED = (
+MASKED_PATHS = (
     *("/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats"),
     *("/proc/sched_debug", "/proc/scsi", "/proc/sysrq-trigger", "/proc/timer_list", "/proc/timer_stats"),
     *("/sys/devices/system/cpu/cpu*/thermal_throttle", "/sys/devices/virtual/powercap", "/sys/firmware"),
@@ -61,7 +61,7 @@ def argv(
     # Read-only: for /proc/sys the kernel looks at the user id, and root's is root's without any capability. Of a
     # /proc that is locked read-only, a user namespace within gets none that can be written to (mount_too_revealing).
     words += ["--proc", "/proc", *_masks(), "--remount-ro", "/proc"]
-    mounts = {path: ["--tmpfs", path] for path in OWN if os.path.isdir(path) and not os.path.islink(path)}
+    mounts = {path: ["--tmpfs", path] for path in EMPTY_DIRECTORIES if os.path.isdir(path) and not os.path.islink(path)}
     mounts |= {path: ["--tmpfs", path] for path in hidden}
     mounts |= {path: ["--ro-bind-try", path, path] for path in (*readable, *_name_service())}
     mounts |= {path: ["--bind", path, path] for path in writable}
@@ -80,7 +80,7 @@ def _name_service() -> list[str]:
 
 def _masks() -> list[str]:
     words = []
-    for path in (each for pattern in MASKED for each in sorted(glob(pattern))):
+    for path in (each for pattern in MASKED_PATHS for each in sorted(glob(pattern))):
         words += ["--tmpfs", path, "--remount-ro", path] if os.path.isdir(path) else ["--dev-bind", "/dev/null", path]
     return words
 

@@ -21,9 +21,9 @@ CREATE_RULESET, VERSION = 444, 1
 # Rights (linux/landlock.h), as bits.
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 REFER, TRUNCATE, IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
-READ = EXECUTE | READ_FILE | READ_DIR
+READ_RIGHTS = EXECUTE | READ_FILE | READ_DIR
 DEVICE_RIGHTS = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEVICE
-SIZES = {1: 8, 4: 16, 6: 24}
+RULESET_BYTES = {1: 8, 4: 16, 6: 24}
 """Bytes that the kernel takes of what a ruleset governs, by the version from which on it does."""
 
 ABSTRACT_SOCKETS, SIGNAL_SCOPES = 1 << 0, 1 << 1
@@ -32,8 +32,8 @@ ABSTRACT_SOCKETS, SIGNAL_SCOPES = 1 << 0, 1 << 1
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 
-TRY_S = 5.0
-TRY = """
+TRIAL_S = 5.0
+TRIAL_CODE = """
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
 def checked(result):
@@ -61,7 +61,7 @@ def refusal() -> str:
     if not version():
         return "the kernel has no Landlock, or it is switched off"
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", TRY], capture_output=True, text=True, timeout=TRY_S, check=False
+        [sys.executable, "-I", "-S", "-c", TRIAL_CODE], capture_output=True, text=True, timeout=TRIAL_S, check=False
     )
     if done.stdout == "confined\n":
         return ""
@@ -85,7 +85,7 @@ def all_rights(abi: int) -> int:
 
 def ruleset(abi: int, files: bool = True) -> tuple[str, str]:
     """The word that begins a ruleset; without `files` it only keeps signals and abstract sockets in."""
-    size = max(bytes_ for since, bytes_ in SIZES.items() if abi >= since)
+    size = max(bytes_ for since, bytes_ in RULESET_BYTES.items() if abi >= since)
     scopes = ABSTRACT_SOCKETS | SIGNAL_SCOPES if abi >= 6 else 0
     return "landlock", f"{all_rights(abi) if files else 0} 0 {scopes} {size}"
 
@@ -112,9 +112,9 @@ def words(
     """
     rights = all_rights(abi)
     holes = sorted({"/dev", *hidden})
-    allowed = [(READ, path) for path in around("/", holes)]
+    allowed = [(READ_RIGHTS, path) for path in around("/", holes)]
     for path in readable:
-        allowed += [(READ, each) for each in around(path, [hole for hole in holes if hole != path])]
+        allowed += [(READ_RIGHTS, each) for each in around(path, [hole for hole in holes if hole != path])]
     for path in writable:
         # Not beneath itself what is hidden: of a home directory, everything but the state directory.
         allowed += [(rights, each) for each in around(path, holes)]

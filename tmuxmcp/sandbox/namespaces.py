@@ -20,27 +20,27 @@ class Obstacle:
     """What the person does to allow them."""
 
 
-SWITCHES = (
+PROC_SWITCHES = (
     ("user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=10000", False),
     ("kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1", True),
     ("kernel/apparmor_restrict_unprivileged_userns", "1", "give bwrap an AppArmor profile that allows userns", True),
 )
 """Of /proc/sys: the value that forbids, what allows it, and whether root is exempt."""
 
-CONTAINER = "start the container with --security-opt seccomp=unconfined --security-opt systempaths=unconfined"
+CONTAINER_FIX = "start the container with --security-opt seccomp=unconfined --security-opt systempaths=unconfined"
 """For Docker and Podman: their filter of system calls and their masks over /proc are in the way."""
 
 
 def obstacles() -> list[Obstacle]:
     """What is seen to forbid them; empty: nothing, which does not say that they can be made."""
     found = []
-    for name, forbids, allow, root_is_exempt in SWITCHES:
+    for name, forbids, allow, root_is_exempt in PROC_SWITCHES:
         if _text(f"/proc/sys/{name}").strip() == forbids and not (root_is_exempt and os.geteuid() == 0):
             found.append(Obstacle(f"{name.replace('/', '.')} is {forbids}", allow))
     if "\nSeccomp:\t2" in _text("/proc/self/status"):
-        found.append(Obstacle("a filter of system calls is in force here", CONTAINER))
+        found.append(Obstacle("a filter of system calls is in force here", CONTAINER_FIX))
     if _mounted_beneath_proc():
-        found.append(Obstacle("parts of /proc are masked here", CONTAINER))
+        found.append(Obstacle("parts of /proc are masked here", CONTAINER_FIX))
     return found
 
 

@@ -29,7 +29,7 @@ CLOSED_SYSTEM = (
 OPEN_IN_SYSTEM = ("/var/tmp", "/var/www")
 """In those of the system, but for everybody's own files."""
 
-HOMES = ("/home", "/Users")
+HOME_PARENTS = ("/home", "/Users")
 """Each directory in them is somebody's home."""
 
 
@@ -123,7 +123,7 @@ def directories_to_hide(files: Iterable[str]) -> list[str]:
             continue
         for directory in sorted({os.path.realpath(os.path.dirname(file)), os.path.dirname(real)}):
             if directory in {
-                os.path.realpath(each) for each in ("/", *CLOSED_SYSTEM, *HOMES, *_homes(directory + "/x"))
+                os.path.realpath(each) for each in ("/", *CLOSED_SYSTEM, *HOME_PARENTS, *_homes(directory + "/x"))
             }:
                 raise InvalidArgument(
                     f"{file} cannot be kept from a sandbox: it lies in {directory}, with what is needed there.",
@@ -159,7 +159,7 @@ def _places(homes: list[str]) -> Iterator[_ClosedPlace]:
         for name in _names(top):
             if name.startswith((".", "tmux-", "ssh-")):
                 yield _ClosedPlace(os.path.join(top, name), "where sockets of other programs lie")
-    for top in HOMES:
+    for top in HOME_PARENTS:
         yield _ClosedPlace(top, "where home directories lie", whole=False)
     for path in os.get_exec_path():
         yield _ClosedPlace(os.path.abspath(path), "where programs are looked for (PATH)")
@@ -177,7 +177,7 @@ def _homes(real: str) -> Iterator[str]:
     yield "/root"
     while len(real) > 1:
         real, below = os.path.dirname(real), real
-        if real in HOMES:
+        if real in HOME_PARENTS:
             yield below
 
 

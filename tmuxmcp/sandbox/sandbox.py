@@ -171,7 +171,7 @@ def plan(level: SandboxLevel, around: Around) -> Sandbox:
         inner += [landlock.ruleset(abi, files=False), ("enforce", "")]
     inner += _filter(True, True, attach=True)
     hidden = [around.state_dir, *around.hidden]
-    hide = [*bubblewrap.OWN, *hidden]
+    hide = [*bubblewrap.EMPTY_DIRECTORIES, *hidden]
     wrapper = bubblewrap.argv(
         bubblewrap.find() or "bwrap",
         hidden=hidden,
@@ -184,7 +184,7 @@ def plan(level: SandboxLevel, around: Around) -> Sandbox:
 
 
 def _landlock(around: Around, readable: list[str]) -> Sandbox:
-    hidden = [os.path.realpath(path) for path in (around.state_dir, *bubblewrap.OWN, *around.hidden)]
+    hidden = [os.path.realpath(path) for path in (around.state_dir, *bubblewrap.EMPTY_DIRECTORIES, *around.hidden)]
     words = [("no_new_privs", ""), ("drop_capabilities", "")]
     words += landlock.words(
         landlock.version(),

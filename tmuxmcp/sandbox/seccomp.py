@@ -52,13 +52,15 @@ class CallNumbers:
 # bpf perf_event_open userfaultfd; add_key request_key keyctl; open_by_handle_at process_vm_readv process_vm_writev
 # kcmp; swapon swapoff reboot acct quotactl; syslog. Then, the same everywhere: io_uring_*, open_tree to fspick,
 # pidfd_getfd, mount_setattr, quotactl_fd, open_tree_attr.
-_EVERYWHERE = (425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442, 443, 467)
+_COMMON_CALLS = (425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442, 443, 467)
 _X86_64 = (165, 166, 155, 161, 272, 308, 246, 320, 175, 313, 176, 321, 298, 323, 248, 249, 250, 304, 310, 311, 312)
-_AARCH64 = (40, 39, 41, 51, 97, 268, 104, 294, 105, 273, 106, 280, 241, 282, 217, 218, 219, 265, 270, 271, 272)
+_AARCH64_CALLS = (40, 39, 41, 51, 97, 268, 104, 294, 105, 273, 106, 280, 241, 282, 217, 218, 219, 265, 270, 271, 272)
 MACHINES = {
-    "x86_64": CallNumbers(0xC000003E, 41, 16, 56, 101, 76, 302, (*_X86_64, 167, 168, 169, 163, 179, 103, *_EVERYWHERE)),
+    "x86_64": CallNumbers(
+        0xC000003E, 41, 16, 56, 101, 76, 302, (*_X86_64, 167, 168, 169, 163, 179, 103, *_COMMON_CALLS)
+    ),
     "aarch64": CallNumbers(
-        0xC00000B7, 198, 29, 220, 117, 45, 261, (*_AARCH64, 224, 225, 142, 89, 60, 116, *_EVERYWHERE)
+        0xC00000B7, 198, 29, 220, 117, 45, 261, (*_AARCH64_CALLS, 224, 225, 142, 89, 60, 116, *_COMMON_CALLS)
     ),
 }
 CLONE3 = 435

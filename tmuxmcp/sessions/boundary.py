@@ -56,7 +56,7 @@ class Boundary:
 
     def _ours(self) -> list[str]:
         settings = self.settings
-        return [str(path) for path in (settings.state_dir, launch.PACKAGE.parent, *settings.own_files)]
+        return [str(path) for path in (settings.state_dir, launch.LAUNCH_ROOM.parent, *settings.own_files)]
 
     def level(self, wish: SandboxWish = "none") -> SandboxLevel:
         """The level of what a caller wants confined so much at least.

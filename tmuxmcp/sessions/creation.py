@@ -193,7 +193,7 @@ class Creation:
             )
         program, args = request.program, request.args
         if destination:
-            program, args = ssh.PROGRAM, [str(destination), *([program] if program else []), *args]
+            program, args = ssh.SSH_PROGRAM, [str(destination), *([program] if program else []), *args]
         if not program:
             program = settings.program or user_shell()
             args = args or list(settings.program_args)
@@ -351,7 +351,7 @@ class Creation:
             state_dir=os.path.realpath(self.settings.state_dir),
             own=str(directory.within),
             temporary=str(directory.temporary_within),
-            code=(str(launch.PACKAGE),),
+            code=(str(launch.LAUNCH_ROOM),),
             hidden=self._boundary.hidden(writable),
             network=self.settings.sandbox_network,
             temporary_prefixes=shells.temporary_prefixes(),

@@ -13,14 +13,14 @@ from pathlib import Path
 from tmuxmcp.readiness.far import facts_of
 from tmuxmcp.readiness.kernel import KernelFacts, Verdict, Waiting, judge
 from tmuxmcp.ssh.channel import Channel
-from tmuxmcp.ssh.client import PROGRAM
+from tmuxmcp.ssh.client import SSH_PROGRAM
 
 
 class FarEnd:
     """What this broker knows of one session's far end."""
 
     def __init__(self, control: str) -> None:
-        self._channel = Channel(PROGRAM, Path(control))
+        self._channel = Channel(SSH_PROGRAM, Path(control))
 
     @property
     def open(self) -> bool:
@@ -76,7 +76,7 @@ def _leads_there(facts: KernelFacts | None, verdict: Verdict) -> bool:
     """
     if facts is None or facts.canonical or facts.unread or facts.writing or facts.changing:
         return False
-    works = verdict.waiting is Waiting.BUSY and verdict.process is not None and verdict.process.name == PROGRAM
+    works = verdict.waiting is Waiting.BUSY and verdict.process is not None and verdict.process.name == SSH_PROGRAM
     return works or (verdict.waiting is Waiting.UNKNOWN and verdict.hidden)
 
 

@@ -19,9 +19,9 @@ import anyio
 
 from tmuxmcp.ssh.client import channel_argv
 
-WITNESS = Path(__file__).with_name("witness.sh")
+WITNESS_PATH = Path(__file__).with_name("witness.sh")
 
-HELLO = re.compile(rb"(?:\A|\n)tmuxmcp-witness 1 (\S+) (\S+)\n")
+WITNESS_GREETING = re.compile(rb"(?:\A|\n)tmuxmcp-witness 1 (\S+) (\S+)\n")
 
 CHANNEL_QUESTION_S, MOST_PATIENCE_S = 0.5, 2.0
 """How long a question is waited for: more only where answers have taken long before."""
@@ -39,7 +39,7 @@ CHANNEL_ANSWER_BYTES = 256 * 1024
 @cache
 def script() -> str:
     """The witness without its comments."""
-    lines = (line.strip() for line in WITNESS.read_text().splitlines())
+    lines = (line.strip() for line in WITNESS_PATH.read_text().splitlines())
     return "\n".join(line for line in lines if line and not line.startswith("#"))
 
 
@@ -157,7 +157,7 @@ class Channel:
         except OSError:
             data = b""
         self._heard += data
-        if not self.machine and (hello := HELLO.search(self._heard)):
+        if not self.machine and (hello := WITNESS_GREETING.search(self._heard)):
             self._greeted(hello[1].decode("ascii", "replace"), hello[2].decode("ascii", "replace"))
             del self._heard[: hello.end()]
         if len(self._heard) > CHANNEL_ANSWER_BYTES:

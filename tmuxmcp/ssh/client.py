@@ -21,7 +21,7 @@ import anyio
 from tmuxmcp.errors import HostUnreachable, InvalidArgument, ProgramNotFound
 from tmuxmcp.ssh.destination import Destination
 
-PROGRAM = "ssh"
+SSH_PROGRAM = "ssh"
 
 ASKED_S = 5.0
 """How long the person's configuration may take: it can run programs of its own (`Match exec`)."""
@@ -32,7 +32,7 @@ CONFIGURATION_BYTES = 256 * 1024
 SSH_FAILED = 255
 """Exit status of ssh when it is the connection that ended; and when a far program ended with just that."""
 
-CLOSED = re.compile(r"(?:Shared )?[Cc]onnection to \S+ closed\.")
+CONNECTION_CLOSED = re.compile(r"(?:Shared )?[Cc]onnection to \S+ closed\.")
 CLOSED_THERE = re.compile(r"[Cc]onnection to \S+ closed by remote host\.")
 """What ssh says last, on a terminal, when it ends in order; and before that, where the host had not."""
 
@@ -42,7 +42,7 @@ SOCKET_BYTES = 107
 SSH_ADDS = 17
 """Bytes that ssh puts behind the path of its socket while it makes it."""
 
-OFF = {
+OPTIONS_TURNED_OFF = {
     "forkafterauthentication": ("yes", "ForkAfterAuthentication=no"),
     "stdinnull": ("yes", "StdinNull=no"),
     "sessiontype": ("none", "SessionType=default"),
@@ -50,13 +50,13 @@ OFF = {
 }
 """Options with which there would be no terminal, or no word of why a connection ended; each is switched off."""
 
-PASSED = ("SSH_AUTH_SOCK",)
+PASSED_VARIABLES = ("SSH_AUTH_SOCK",)
 """Variables that ssh is given beside a session's: the person's agent."""
 
 
 def passed(own: Mapping[str, str]) -> dict[str, str]:
     """What ssh needs of our environment."""
-    return {name: own[name] for name in PASSED if own.get(name)}
+    return {name: own[name] for name in PASSED_VARIABLES if own.get(name)}
 
 
 async def configuration(executable: str, destination: Destination, environment: Mapping[str, str]) -> dict[str, str]:
@@ -100,11 +100,11 @@ def terminal_argv(
         # As the configuration says, and nothing that it does not say.
         f"ForwardAgent={_one_word(said.get('forwardagent', 'no'))}",
     ]
-    options += [option for name, (values, option) in OFF.items() if said.get(name) in values.split()]
+    options += [option for name, (values, option) in OPTIONS_TURNED_OFF.items() if said.get(name) in values.split()]
     if command and said.get("remotecommand", "none") != "none":
         options.append("RemoteCommand=none")
     words = [word for option in options for word in ("-o", option)]
-    return [PROGRAM, "-t", *words, *destination.words, *([quoted(command)] if command else [])]
+    return [SSH_PROGRAM, "-t", *words, *destination.words, *([quoted(command)] if command else [])]
 
 
 def channel_argv(executable: str, control: Path, script: str) -> list[str]:
@@ -146,7 +146,9 @@ def was_cut(status: int | None, said: str) -> bool:
         said: the end of what its terminal shows.
     """
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    in_order = bool(lines and CLOSED.fullmatch(lines[-1])) and not CLOSED_THERE.fullmatch("".join(lines[-2:-1]))
+    in_order = bool(lines and CONNECTION_CLOSED.fullmatch(lines[-1])) and not CLOSED_THERE.fullmatch(
+        "".join(lines[-2:-1])
+    )
     return status == SSH_FAILED and not in_order
 
 

@@ -14,12 +14,12 @@ THIS_MACHINE = ("", "local")
 LONGEST_DESTINATION = 320
 """Characters: a user of 64, a name of 255."""
 
-_USER = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*\Z")
-_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*\Z")
+_USER_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*\Z")
+_HOST_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*\Z")
 _IPV6 = re.compile(r"[0-9A-Fa-f:.]*\Z")
-_KIND = re.compile(r"([A-Za-z][A-Za-z0-9+-]*):(?![-\d]*\Z)")
+_URL_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+-]*):(?![-\d]*\Z)")
 
-HINT = "Write user@box, user@box:port or user@[IPv6]:port; all else stands in ~/.ssh/config."
+DESTINATION_HINT = "Write user@box, user@box:port or user@[IPv6]:port; all else stands in ~/.ssh/config."
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,17 @@ def parse(text: str) -> Destination:
         InvalidArgument: no host can be called so.
     """
     user, at, rest = text.rpartition("@")
-    kind = _KIND.match(text)
+    kind = _URL_SCHEME.match(text)
     if kind and "::" not in text:
         raise Unsupported(
             f"Sessions cannot be made on hosts of the kind {kind[1]!r}: only behind ssh.",
             hint="Write user@box[:port], or make a local session whose program leads there.",
             host=text,
         )
-    if len(text) > LONGEST_DESTINATION or (at and not _USER.match(user)):
+    if len(text) > LONGEST_DESTINATION or (at and not _USER_NAME.match(user)):
         raise _wrong(text)
     host, port = _split(rest)
-    named = _is_ipv6(host) if ":" in host else _NAME.match(host)
+    named = _is_ipv6(host) if ":" in host else _HOST_NAME.match(host)
     if not named or (port and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536)):
         raise _wrong(text)
     return Destination(host, user, int(port) if port else None)
@@ -106,4 +106,4 @@ def _is_ipv6(text: str) -> bool:
 
 
 def _wrong(text: str) -> InvalidArgument:
-    return InvalidArgument(f"{text[:LONGEST_DESTINATION]!r} cannot be a host.", hint=HINT)
+    return InvalidArgument(f"{text[:LONGEST_DESTINATION]!r} cannot be a host.", hint=DESTINATION_HINT)

@@ -13,14 +13,14 @@ from pathlib import Path
 
 from tmuxmcp.launch.shells.bash import BASH
 from tmuxmcp.launch.shells.fish import FISH
-from tmuxmcp.launch.shells.record import KEY as KEY
+from tmuxmcp.launch.shells.record import COMMAND_KEY as COMMAND_KEY
 from tmuxmcp.launch.shells.record import Integration, Shell
 from tmuxmcp.launch.shells.zsh import ZSH
 
 SHELLS = {shell.name: shell for shell in (BASH, ZSH, FISH)}
 """By name, in the order in which a person is told of them."""
 
-OTHER = Shell("", lambda args, environment: None)
+OTHER_PROGRAM = Shell("", lambda args, environment: None)
 """A program for which we have no start-up file."""
 
 SHOW_PROMPT = b"\x1b[7778~"
@@ -28,21 +28,21 @@ SHOW_PROMPT = b"\x1b[7778~"
 
 
 def shell_of(program: str) -> Shell:
-    """What we know of a program as a shell; `OTHER` where that is nothing."""
-    return SHELLS.get(os.path.basename(program), OTHER)
+    """What we know of a program as a shell; `OTHER_PROGRAM` where that is nothing."""
+    return SHELLS.get(os.path.basename(program), OTHER_PROGRAM)
 
 
-ADOPTED = {
-    "bash": Shell("bash", OTHER.integrate, prompt_hook="PROMPT_COMMAND", editor_on="set -o emacs"),
-    "zsh": replace(ZSH, integrate=OTHER.integrate, temporary_prefix=""),
-    "fish": replace(FISH, integrate=OTHER.integrate),
+ADOPTED_SHELLS = {
+    "bash": Shell("bash", OTHER_PROGRAM.integrate, prompt_hook="PROMPT_COMMAND", editor_on="set -o emacs"),
+    "zsh": replace(ZSH, integrate=OTHER_PROGRAM.integrate, temporary_prefix=""),
+    "fish": replace(FISH, integrate=OTHER_PROGRAM.integrate),
 }
 """The shells that listen for commands when they are adopted, by their dialect: none of them reads a file."""
 
 
 def adopted(dialect: str, kind: str) -> Shell:
     """What we know of a shell that was adopted; `kind`: its name."""
-    return ADOPTED.get(dialect) or Shell(kind, OTHER.integrate, prompt_hook="PS1")
+    return ADOPTED_SHELLS.get(dialect) or Shell(kind, OTHER_PROGRAM.integrate, prompt_hook="PS1")
 
 
 def integrate(
@@ -105,7 +105,7 @@ def file_keys(job: str, proof: str = "") -> bytes:
     The key comes twice: the first one ends a search or half a key, and may be taken for text. The proof is not in the
     file, which other processes of the same user can read.
     """
-    return KEY * 2 + proof.encode() + job.encode() + b"\0"
+    return COMMAND_KEY * 2 + proof.encode() + job.encode() + b"\0"
 
 
 def refused_keys(job: str) -> bytes:

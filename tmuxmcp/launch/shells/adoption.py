@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.launch.shells.record import KEY, START_UP
+from tmuxmcp.launch.shells.record import COMMAND_KEY, START_UP
 
 ADOPTED_TEXTS = START_UP / "adopted"
 """Where the texts lie that only an adopted shell gets."""
@@ -30,7 +30,7 @@ GIVE_UP_S = 10.0
 """Seconds without input after which a shell that waits for more goes on as if `stop` or `refuse` had come."""
 
 
-_LINE = (
+_QUESTION_LINE = (
     # sh assigns a backslash and runs what follows up to the next bare quote; to fish that is one string. `$?` is kept.
     r""" _tm_a='\'$((_tm_s=$?));{ case $- in *e*)_tm_s=0;;esac;"""
     # No echo, no signals, no limit of a line. Reading gives up: at the end of `time`, in tenths of a second; busybox,
@@ -108,7 +108,7 @@ def line(nonce: str) -> bytes:
     sh and fish read different halves of it: in sh a backslash does not keep a quote from closing, in fish it does. Most
     other programs report an error and run nothing; it is for those that are proved to be shells.
     """
-    return "".join(_LINE).replace("NONCE", nonce).encode()
+    return "".join(_QUESTION_LINE).replace("NONCE", nonce).encode()
 
 
 def who(said: str) -> ShellKind:
@@ -163,14 +163,14 @@ def body(kind: ShellKind, nonce: str, first_number: int) -> bytes:
     return b": '%b' :\n" % loader.encode() + _lines(text.encode()) + (b"\0" if kind.dialect is Dialect.FISH else b"")
 
 
-_CLOSED = [(">/dev/null 2>&1", ">&- 2>&-"), ("2>/dev/null", "2>&-"), (" </dev/null", " <&-")]
-_STANDARD_INPUT = [*_CLOSED, (" </dev/tty", ""), (">/dev/tty 2>&1", ">&0 2>&0"), (">/dev/tty", ">&0")]
+_NULL_REPLACEMENTS = [(">/dev/null 2>&1", ">&- 2>&-"), ("2>/dev/null", "2>&-"), (" </dev/null", " <&-")]
+_DEVICE_REPLACEMENTS = [*_NULL_REPLACEMENTS, (" </dev/tty", ""), (">/dev/tty 2>&1", ">&0 2>&0"), (">/dev/tty", ">&0")]
 _WITHOUT_DEVICES = {
-    Dialect.BASH: _STANDARD_INPUT,
-    Dialect.FISH: _STANDARD_INPUT,
-    Dialect.POSIX: _STANDARD_INPUT,
+    Dialect.BASH: _DEVICE_REPLACEMENTS,
+    Dialect.FISH: _DEVICE_REPLACEMENTS,
+    Dialect.POSIX: _DEVICE_REPLACEMENTS,
     # The standard input of its widgets is another one.
-    Dialect.ZSH: [*_CLOSED, ("what=PROMPT", "what=TTY"), ("/dev/tty", "$TTY")],
+    Dialect.ZSH: [*_NULL_REPLACEMENTS, ("what=PROMPT", "what=TTY"), ("/dev/tty", "$TTY")],
 }
 
 
@@ -192,11 +192,11 @@ def give(kind: ShellKind, job: str, text: bytes, proof: str | None = "") -> Givi
         case Dialect.POSIX:
             return Giving(b" __tmuxmcp\r", _lines(name + text))
         case Dialect.BASH:
-            return Giving(KEY, _lines(name + text))
+            return Giving(COMMAND_KEY, _lines(name + text))
         case _:
             characters = len(text.decode("utf-8", "surrogateescape"))
             told = (proof or "").encode() + job.encode()
-            return Giving(KEY, b"%b\0%d %d\0%b\0" % (told, characters, len(text), text))
+            return Giving(COMMAND_KEY, b"%b\0%d %d\0%b\0" % (told, characters, len(text), text))
 
 
 def refuse(kind: ShellKind, job: str) -> bytes:

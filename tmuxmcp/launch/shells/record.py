@@ -12,7 +12,7 @@ from tmuxmcp.latedataclass import dataclass
 START_UP = Path(__file__).parents[1] / "shell"
 """Where our start-up files lie."""
 
-KEY = b"\x1b[7777~"
+COMMAND_KEY = b"\x1b[7777~"
 """The private key of our start-up files: the shell takes a command. Those that listen for it answer with `P;k=g`."""
 
 
@@ -39,7 +39,7 @@ class Shell:
     integrate: Callable[[Sequence[str], Mapping[str, str]], Integration | None]
     """`integrate(args, environment)`: how it loads our start-up file; None when it would not be interactive."""
     reads_files: bool = False
-    """After `KEY` it reads the command from a file; otherwise it listens for it at the terminal."""
+    """After `COMMAND_KEY` it reads the command from a file; otherwise it listens for it at the terminal."""
     reads_from: Callable[[bytes, str], bytes] = braced
     """`reads_from(command, path)`: the command, given a file to read; what it changes in the shell stays."""
     draws_after_mark: bool = False
