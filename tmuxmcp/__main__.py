@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
+import os
 import sys
+from typing import NoReturn
 
 INTERRUPTED = 130
+
+
+def run() -> NoReturn:
+    """Run the command line as a program of its own, and end it without freeing what it holds, object by object.
+
+    Taking half a thousand modules apart is a twelfth of what a short command costs.
+    """
+    ended: list[int] = []
+    atexit.register(_end_at_once, ended)  # before all others, so that it is called after them
+    ended.append(main())
+    sys.exit(ended[0])
+
+
+def _end_at_once(ended: list[int]) -> None:
+    """End the process, whose threads and other handlers are done, if it has a status; else Python ends it."""
+    if ended:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(ended[0])
 
 
 def main() -> int:
@@ -40,4 +62,4 @@ def _stay_interrupted() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()
