@@ -14,6 +14,7 @@ import pytest
 
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract import results as r
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.record.commands import CommandFile, EndedCommand
 from tmuxmcp.terminal import capture, marks
@@ -282,6 +283,12 @@ def test_what_verbs_of_the_command_line_load(state_dir: Path):
         if status != 0 or counted[0] > modules or counted[1] > classes:
             over[words[0]] = counted, done.stderr
     assert not over
+
+
+def test_annotations_of_results_need_not_be_compiled():
+    results = [each for each in vars(r).values() if isinstance(each, type) and issubclass(each, r.Result)]
+    assert len(results) > 50
+    assert not [each for each in results if any(isinstance(kind, str) for kind in each.__annotations__.values())]
 
 
 COLLECTIONS = """

@@ -3,9 +3,9 @@
 Small fields first, big text last: clients that cut a long result keep its head. A field that is
 named here is always present; what is not known is `None`, never guessed. Sizes are bytes, times
 milliseconds, offsets byte offsets into the session's raw log, rows and columns 0-based but in sizes.
-"""
 
-from __future__ import annotations
+Annotations are no texts here: pydantic would compile each of some five hundred at every start.
+"""
 
 import warnings
 from typing import Any, ClassVar, Literal
@@ -48,7 +48,7 @@ class Result(BaseModel):
     """Names of the fields that hold what a program printed, or what a file holds."""
 
     @property
-    def parts(self) -> list[Result]:
+    def parts(self) -> "list[Result]":
         """Results inside of this one that have such fields."""
         return []
 
