@@ -11,7 +11,6 @@ import os
 import re
 import shlex
 import stat
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -362,6 +361,8 @@ def read_file(path: Path | None) -> dict[str, Any]:
     where = path or default_config_file()
     try:
         with where.open("rb") as file:
+            import tomllib  # there is seldom a file
+
             _check_owner(where, os.fstat(file.fileno()))
             values = tomllib.load(file)
     except FileNotFoundError:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tmuxmcp.cli.arguments import verb_of
-from tmuxmcp.cli.wording import in_cli_words
 from tmuxmcp.errors import Internal, TmuxMcpError
 
 if TYPE_CHECKING:
@@ -97,6 +96,8 @@ def visible(text: str) -> str:
 def note(text: str | None) -> None:
     """Tell the person something; stdout is the program's."""
     if text:
+        from tmuxmcp.cli.wording import in_cli_words
+
         sys.stdout.flush()  # on a terminal, the order counts
         print(f"tmuxmcp: {visible(in_cli_words(text))}", file=sys.stderr)
 
@@ -113,6 +114,8 @@ def bold(text: str, stream: TextIO, style: str = "1") -> str:
 
 def report(error: TmuxMcpError, words: Sequence[str]) -> int:
     """One line on stderr, with --json the error object on stdout; return the exit status."""
+    from tmuxmcp.cli.wording import in_cli_words
+
     print("tmuxmcp: " + " ".join(in_cli_words(str(error)).split("\n")), file=sys.stderr)
     if "--json" in words:
         try:

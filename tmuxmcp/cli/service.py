@@ -32,10 +32,13 @@ def config_file(options: argparse.Namespace) -> Path | None:
 
 
 def effective(options: argparse.Namespace) -> tuple[Settings, dict[str, str]]:
-    """The settings, and where each came from."""
-    from tmuxmcp.config import load_with_origins
+    """The settings, and where each came from; read once for each command."""
+    known: tuple[Settings, dict[str, str]] | None = getattr(options, "effective", None)
+    if known is None:
+        from tmuxmcp.config import load_with_origins
 
-    return load_with_origins(flags(options), config_file(options))
+        known = options.effective = load_with_origins(flags(options), config_file(options))
+    return known
 
 
 def serve(options: argparse.Namespace) -> int:
