@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "machine": MACHINE,
     "launch": {"errors"},
     "tmux": VALUES | {"machine", "terminal"},
-    "readiness": VALUES | {"machine", "terminal"},
+    "readiness": VALUES | {"launch", "machine", "terminal"},
     "record": VALUES | {"drawing", "machine", "terminal"},
     "ssh": {"errors"},
     "sessions": SESSIONS - {"drawing"},

@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import eventually
 from tests.sources import FILES, PACKAGE, nodes
+from tmuxmcp.launch.shells import KNOWN
 from tmuxmcp.readiness.front import Front, not_interactive
 from tmuxmcp.readiness.proven import Proven
 from tmuxmcp.readiness.stack import Stack, stack_of
@@ -50,12 +51,12 @@ RUNS = [
 
 @pytest.mark.parametrize(("kind", "options"), SHOWS_PROMPT)
 def test_arguments_of_a_shell_with_a_prompt(kind: str, options: list[str]):
-    assert not_interactive(kind, options) == ""
+    assert not_interactive(KNOWN[kind], options) == ""
 
 
 @pytest.mark.parametrize(("kind", "options"), RUNS)
 def test_arguments_of_a_shell_that_runs_something(kind: str, options: list[str]):
-    assert not_interactive(kind, options)
+    assert not_interactive(KNOWN[kind], options)
 
 
 def test_a_stack_fits_by_its_depth_and_most_of_its_returns():
@@ -81,7 +82,7 @@ def test_a_program_that_is_not_of_the_system_is_not_started(tmp_path: Path):
 
             async def ask(pid: int = shell.pid) -> bool | None:
                 await eventually(waits)
-                return await Proven().is_at_prompt(Front(pid, 0.0, "dash", "dash", (), True, "sh"))
+                return await Proven().is_at_prompt(Front(pid, 0.0, KNOWN["dash"], "dash", (), True, "sh"))
 
             found = anyio.run(ask)
             assert found is (False if known else None)

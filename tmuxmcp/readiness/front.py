@@ -10,37 +10,13 @@ import os
 from contextlib import suppress
 
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.launch.shells import BY_APPLET, BY_FILE
+from tmuxmcp.launch.shells.record import Shell
 from tmuxmcp.machine import proc
 from tmuxmcp.readiness.kernel import MANY_IN_ONE, KernelFacts, Process, Waiting, judge
 
-SHELL_KINDS = {
-    "bash": "bash",
-    "rbash": "bash",
-    "zsh": "zsh",
-    "zsh5": "zsh",
-    "rzsh": "zsh",
-    "fish": "fish",
-    "dash": "dash",
-    "ash": "ash",
-    "hush": "",
-    "mksh": "mksh",
-    "lksh": "mksh",
-    "mksh-static": "mksh",
-    "ksh": "ksh93",
-    "ksh93": "ksh93",
-    "rksh93": "ksh93",
-}
-"""Names of executable files, and of applets, and the kind of shell that each is."""
-
 LINE_READERS = frozenset({"bash", "zsh", "dash", "mksh", "ksh93"})
 """Kinds that read whole lines at their prompt: dash always, the others with their line editor switched off."""
-
-_VALUED = {
-    "bash": ("--rcfile", "--init-file", "-o", "+o", "-O", "+O"),
-    "zsh": ("-o", "+o", "--emulate"),
-    "fish": ("-C", "--init-command", "-d", "--debug", "-o", "--debug-output", "-f", "--features", "--profile"),
-}
-_OTHERWISE_VALUED = ("-o", "+o")
 
 
 @dataclass(frozen=True)
@@ -50,8 +26,7 @@ class Front:
     pid: int
     born_s: float
     """When it began, by the clock CLOCK_BOOTTIME, to a hundredth of a second below."""
-    kind: str
-    """`bash zsh fish dash ash mksh ksh93`."""
+    shell: Shell
     called: str
     """The name by which its program was called, without a directory."""
     applet: tuple[str, ...]
@@ -94,57 +69,56 @@ def front_of(facts: KernelFacts | None, terminal: int) -> Front | NoFront:
 def shows_prompts(pid: int) -> bool:
     """Whether a process is a shell that was started without a script or a command."""
     with suppress(OSError, IndexError):
-        kind, _, _, options = _kind(pid, proc.words(pid))
-        return bool(kind) and not not_interactive(kind, options)
+        shell, _, _, options = _shell(pid, proc.words(pid))
+        return shell is not None and not not_interactive(shell, options)
     return False
 
 
 def _front(facts: KernelFacts, process: Process, waiting: Waiting, terminal: int) -> Front | NoFront:
     words = proc.words(process.pid)
     title = " ".join(words).strip()[:200] or process.name
-    kind, called, applet, options = _kind(process.pid, words)
-    if not kind:
+    shell, called, applet, options = _shell(process.pid, words)
+    if shell is None:
         return NoFront(f"`{title}` is no shell that can be adopted")
     # fish has helpers in its group, which do not read.
     others = [each for each in facts.processes if each.state not in "ZX" and each.pid != process.pid]
-    if facts.foreground != process.pid or any(kind != "fish" or each.on_terminal for each in others):
+    if facts.foreground != process.pid or any(shell.name != "fish" or each.on_terminal for each in others):
         return NoFront(f"`{title}` is not alone in front", is_shell=True)
     if process.on_terminal is not True or not process.main:
         return NoFront(f"`{title}` may wait for something else than its terminal", is_shell=True)
     if os.stat(f"/proc/{process.pid}/fd/0").st_rdev != terminal:
         return NoFront(f"`{title}` does not read its commands from the terminal", is_shell=True, certain=True)
-    if why := not_interactive(kind, options):
+    if why := not_interactive(shell, options):
         return NoFront(f"`{title}` {why}, and waits for input", is_shell=True, certain=True)
     if _forked(process.pid):
         return NoFront(f"a subshell of `{title}`, ( ... ), waits for input", is_shell=True, certain=True)
     if waiting is Waiting.SECRET:
         return NoFront(f"`{title}` waits for a line that is not shown", is_shell=True, certain=True)
-    if facts.canonical and (kind not in LINE_READERS or not facts.echo):
+    if facts.canonical and (shell.name not in LINE_READERS or not facts.echo):
         why = f"`{title}` waits for a line, as it does not at its prompt"
-        return NoFront(why, is_shell=True, certain=kind == "ash")
-    if not facts.canonical and (kind == "dash" or facts.echo):
+        return NoFront(why, is_shell=True, certain=shell.name == "ash")
+    if not facts.canonical and (shell.name == "dash" or facts.echo):
         return NoFront(f"`{title}` waits for a key, as it does not at its prompt", is_shell=True)
-    return Front(process.pid, proc.stat(f"/proc/{process.pid}").born_s, kind, called, applet, facts.canonical, title)
+    return Front(process.pid, proc.stat(f"/proc/{process.pid}").born_s, shell, called, applet, facts.canonical, title)
 
 
-def _kind(pid: int, words: list[str]) -> tuple[str, str, tuple[str, ...], list[str]]:
-    """What kind of shell a process is (empty: none), how it was called, as which applet, and its arguments."""
+def _shell(pid: int, words: list[str]) -> tuple[Shell | None, str, tuple[str, ...], list[str]]:
+    """Which shell a process is (None: none), how it was called, as which applet, and its arguments."""
     file = os.path.basename(os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)"))
     if file not in MANY_IN_ONE:
-        return SHELL_KINDS.get(file, ""), file, (), words[1:]
+        return BY_FILE.get(file), file, (), words[1:]
     called = os.path.basename(words[0]).removeprefix("-")
     applet = (words[1],) if called in MANY_IN_ONE else ()
     name = applet[0] if applet else called
-    return "ash" if name in ("ash", "sh") else "", called, applet, words[1 + len(applet) :]
+    return BY_APPLET.get(name), called, applet, words[1 + len(applet) :]
 
 
-def not_interactive(kind: str, options: list[str]) -> str:
+def not_interactive(shell: Shell, options: list[str]) -> str:
     """Why a shell with these arguments shows no prompt: it runs a script or a command; empty: it shows one."""
-    valued = _VALUED.get(kind, _OTHERWISE_VALUED)
     words = iter(options)
     from_input = False
     for word in words:
-        if word in valued:
+        if word in shell.valued:
             next(words, None)
         elif word in ("-", "--"):
             rest = next(words, None)
@@ -154,10 +128,10 @@ def not_interactive(kind: str, options: list[str]) -> str:
                 return "runs a command"
         elif word[:1] in ("-", "+") and len(word) > 1:
             letters = word[1:]
-            if "c" in letters and word[0] == "-" and not (kind == "fish" and letters[0] in "Cdof"):
+            if "c" in letters and word[0] == "-" and letters[0] not in shell.getopt:
                 return "runs a command"
             from_input = from_input or "s" in letters
-            if kind != "fish" and letters.endswith(("o", "O")):
+            if not shell.getopt and letters.endswith(("o", "O")):
                 next(words, None)
         elif not from_input:
             return "runs a script"

@@ -98,7 +98,7 @@ class Proven:
             return None
         told = set[bool | None]()
         for way in ways:
-            place = await self._place(way, fish=front.kind == "fish")
+            place = await self._place(way, fish=front.shell.name == "fish")
             told.add(place.fits(seen) if place else None)
             if True in told:
                 return True
@@ -136,7 +136,7 @@ def _ways(front: Front) -> Iterator[_Way]:
 
 
 def _options(front: Front) -> list[tuple[str, ...]]:
-    match front.kind:
+    match front.shell.name:
         case "bash":
             plain = ("--norc", "--noprofile")
             return [(*plain, "--noediting", "-i") if front.canonical else (*plain, "-i")]

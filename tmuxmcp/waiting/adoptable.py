@@ -138,7 +138,7 @@ async def may_adopt(session: Session, look: Look) -> Adoptable | NotAdopted:
     if why:
         return why
     await _keep(session, line, now)
-    return Adoptable(front.pid, front.kind, unmoved(line))
+    return Adoptable(front.pid, front.shell.name, unmoved(line))
 
 
 async def still_at_prompt(session: Session, look: Look) -> Adoptable | NotAdopted:
@@ -278,7 +278,7 @@ def _is_continuation(text: str) -> bool:
 def _unknown(front: Front, line: LineOfCursor, now: _Learnt) -> NotAdopted | None:
     """What is not known for a shell that waits where it waits at its prompt; None: nothing is missing."""
     name, last = front.title, line.last_input
-    if last is None or last.left is Typed.OPEN or (last.left is Typed.BROKEN and front.kind == "fish"):
+    if last is None or last.left is Typed.OPEN or (last.left is Typed.BROKEN and front.shell.name == "fish"):
         return NotAdopted(f"something was typed to `{name}` and not entered", EMPTY_THEN_ENTER)
     known = _Learnt.parse(line.front)
     if known and (known.shell, known.depth) != (now.shell, now.depth):

@@ -1,7 +1,8 @@
-"""The shells that we start: how each tells where commands begin and end, and how a command is given to it.
+"""What we know of shells: how each tells where commands begin and end, and how a command is given to it.
 
-A shell has a file here with its record, which `SHELLS` lists, and a start-up file in `shell/`. Shells are told apart by
-the name of their program, which a session knows as long as it lives.
+A shell has a record here, and one that we start (`SHELLS`) a start-up file in `shell/`. Shells that we start are told
+apart by the name of their program, which a session knows as long as it lives; those that others started by the name of
+their program's file.
 """
 
 from __future__ import annotations
@@ -13,12 +14,22 @@ from pathlib import Path
 
 from tmuxmcp.launch.shells.bash import BASH
 from tmuxmcp.launch.shells.fish import FISH
+from tmuxmcp.launch.shells.posix import ASH, DASH, KSH93, MKSH, SH
 from tmuxmcp.launch.shells.record import COMMAND_KEY as COMMAND_KEY
 from tmuxmcp.launch.shells.record import Integration, Shell
 from tmuxmcp.launch.shells.zsh import ZSH
 
 SHELLS = {shell.name: shell for shell in (BASH, ZSH, FISH)}
-"""By name, in the order in which a person is told of them."""
+"""Those that we start, by name, in the order in which a person is told of them."""
+
+KNOWN = SHELLS | {shell.name: shell for shell in (SH, DASH, ASH, MKSH, KSH93)}
+"""All that there is a record of, by name."""
+
+BY_FILE = {file: shell for shell in KNOWN.values() for file in shell.files}
+"""By the name of the program's file."""
+
+BY_APPLET = {name: shell for shell in KNOWN.values() for name in shell.applets}
+"""By the name of an applet."""
 
 OTHER_PROGRAM = Shell("", lambda args, environment: None)
 """A program for which we have no start-up file."""

@@ -66,5 +66,12 @@ def _options(args: Sequence[str]) -> _Options | None:
 
 
 BASH = Shell(
-    "bash", _integrate, reads_files=True, prompt_hook="PROMPT_COMMAND", editor_on="set -o emacs", oldest_version=(4, 4)
+    "bash",
+    _integrate,
+    reads_files=True,
+    prompt_hook="PROMPT_COMMAND",
+    editor_on="set -o emacs",
+    oldest_version=(4, 4),
+    files=("bash", "rbash"),
+    valued=_WITH_VALUE,
 )

@@ -40,4 +40,13 @@ def _reads_from(command: bytes, path: str) -> bytes:
     return b"begin\n%b\nend < %b" % (command, os.fsencode(_quoted(path)))
 
 
-FISH = Shell("fish", _integrate, reads_from=_reads_from, draws_after_mark=True, status_variable="$status")
+FISH = Shell(
+    "fish",
+    _integrate,
+    reads_from=_reads_from,
+    draws_after_mark=True,
+    status_variable="$status",
+    files=("fish",),
+    valued=_WITH_VALUE,
+    getopt="Cdof",
+)

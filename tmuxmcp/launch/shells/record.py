@@ -56,3 +56,12 @@ class Shell:
     """Variable with which its temporary files' paths begin, if it takes no notice of TMPDIR."""
     oldest_version: tuple[int, ...] = ()
     """With an older one `run` cannot work; empty: none is known."""
+    files: tuple[str, ...] = ()
+    """Names of its program's file."""
+    applets: tuple[str, ...] = ()
+    """Its names as an applet of a program that is many, such as busybox."""
+    valued: tuple[str, ...] = ("-o", "+o")
+    """Options that a word with their value follows."""
+    getopt: str = ""
+    """Letters of options whose value may stand in the same word, as getopt(3) has it; empty: a shell as POSIX has it,
+    in which the value of `o` follows a word of several letters that ends with it."""

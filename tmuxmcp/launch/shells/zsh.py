@@ -68,4 +68,6 @@ ZSH = Shell(
     prompt_hook="precmd_functions",
     editor_on="setopt zle",
     temporary_prefix="TMPPREFIX",
+    files=("zsh", "zsh5"),
+    valued=("-o", "+o", "--emulate"),
 )

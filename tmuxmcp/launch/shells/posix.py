@@ -1,0 +1,24 @@
+"""Shells that we never start with marks, and adopt where somebody started them: dash, busybox's ash, mksh, ksh93."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tmuxmcp.launch.shells.record import Integration, Shell
+
+
+def _no_file(args: Sequence[str], environment: Mapping[str, str]) -> Integration | None:
+    """There is no start-up file of ours for it."""
+    return None
+
+
+SH = Shell("sh", _no_file, files=("sh",))
+"""One that goes by no other name."""
+
+DASH = Shell("dash", _no_file, files=("dash",))
+
+ASH = Shell("ash", _no_file, files=("ash",), applets=("ash", "sh"))
+
+MKSH = Shell("mksh", _no_file, files=("mksh", "lksh", "mksh-static"))
+
+KSH93 = Shell("ksh93", _no_file, files=("ksh", "ksh93", "rksh", "rksh93"))
