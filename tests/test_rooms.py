@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "record": VALUES | {"drawing", "machine", "terminal"},
     "ssh": {"errors"},
     "sessions": SESSIONS - {"drawing"},
-    "waiting": SESSIONS - {"drawing", "launch", "record", "sandbox"},
+    "waiting": SESSIONS - {"drawing", "record", "sandbox"},
     "running": SESSIONS - {"drawing", "sandbox"} | {"waiting"},
     "reading": SESSIONS - {"launch", "sandbox"} | {"running", "waiting"},
     "input": ACTS - {"drawing", "launch", "sandbox"},

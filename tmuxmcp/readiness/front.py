@@ -15,9 +15,6 @@ from tmuxmcp.launch.shells.record import Shell
 from tmuxmcp.machine import proc
 from tmuxmcp.readiness.kernel import MANY_IN_ONE, KernelFacts, Process, Waiting, judge
 
-LINE_READERS = frozenset({"bash", "zsh", "dash", "mksh", "ksh93"})
-"""Kinds that read whole lines at their prompt: dash always, the others with their line editor switched off."""
-
 
 @dataclass(frozen=True)
 class Front:
@@ -80,9 +77,8 @@ def _front(facts: KernelFacts, process: Process, waiting: Waiting, terminal: int
     shell, called, applet, options = _shell(process.pid, words)
     if shell is None:
         return NoFront(f"`{title}` is no shell that can be adopted")
-    # fish has helpers in its group, which do not read.
     others = [each for each in facts.processes if each.state not in "ZX" and each.pid != process.pid]
-    if facts.foreground != process.pid or any(shell.name != "fish" or each.on_terminal for each in others):
+    if facts.foreground != process.pid or any(not shell.has_helpers or each.on_terminal for each in others):
         return NoFront(f"`{title}` is not alone in front", is_shell=True)
     if process.on_terminal is not True or not process.main:
         return NoFront(f"`{title}` may wait for something else than its terminal", is_shell=True)
@@ -94,10 +90,10 @@ def _front(facts: KernelFacts, process: Process, waiting: Waiting, terminal: int
         return NoFront(f"a subshell of `{title}`, ( ... ), waits for input", is_shell=True, certain=True)
     if waiting is Waiting.SECRET:
         return NoFront(f"`{title}` waits for a line that is not shown", is_shell=True, certain=True)
-    if facts.canonical and (shell.name not in LINE_READERS or not facts.echo):
+    if facts.canonical and (not shell.reads_lines or not facts.echo):
         why = f"`{title}` waits for a line, as it does not at its prompt"
-        return NoFront(why, is_shell=True, certain=shell.name == "ash")
-    if not facts.canonical and (shell.name == "dash" or facts.echo):
+        return NoFront(why, is_shell=True, certain=shell.lines_ask)
+    if not facts.canonical and (not shell.edits or facts.echo):
         return NoFront(f"`{title}` waits for a key, as it does not at its prompt", is_shell=True)
     return Front(process.pid, proc.stat(f"/proc/{process.pid}").born_s, shell, called, applet, facts.canonical, title)
 

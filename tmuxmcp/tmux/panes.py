@@ -94,7 +94,7 @@ class Typed(StrEnum):
     LINES = "lines"
     """Nothing: it ended with Enter. Who read which line of it is not known."""
     BROKEN = "broken"
-    """Nothing, but in fish: it ended with C-c."""
+    """Nothing, but in a shell that keeps its line: it ended with C-c."""
     OPEN = "open"
     """Perhaps half a line, a search, a mode of the line editor."""
 

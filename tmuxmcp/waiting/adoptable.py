@@ -278,7 +278,7 @@ def _is_continuation(text: str) -> bool:
 def _unknown(front: Front, line: LineOfCursor, now: _Learnt) -> NotAdopted | None:
     """What is not known for a shell that waits where it waits at its prompt; None: nothing is missing."""
     name, last = front.title, line.last_input
-    if last is None or last.left is Typed.OPEN or (last.left is Typed.BROKEN and front.shell.name == "fish"):
+    if last is None or last.left is Typed.OPEN or (last.left is Typed.BROKEN and front.shell.keeps_broken_line):
         return NotAdopted(f"something was typed to `{name}` and not entered", EMPTY_THEN_ENTER)
     known = _Learnt.parse(line.front)
     if known and (known.shell, known.depth) != (now.shell, now.depth):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from tmuxmcp.launch.shells import BY_FILE
 from tmuxmcp.readiness.far import FarFacts
 from tmuxmcp.readiness.kernel import Waiting
 from tmuxmcp.sessions.logged import all_logged
@@ -18,15 +19,6 @@ from tmuxmcp.terminal.prompts import PROMPT_SIGNS, may_be_prompt
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import Typed
 from tmuxmcp.waiting.adoptable import Adoptable, NotAdopted, before_cursor, unmoved
-
-EDITS = frozenset({"bash", "zsh", "fish", "mksh", "ksh93", "ksh"})
-"""Shells that edit their command lines: one that waits for a whole line asks something."""
-
-READS_LINES = frozenset({"sh", "dash", "ash"})
-"""Shells that may read commands as whole lines."""
-
-KEEPS_FILE = frozenset({"mksh", "ksh93", "ksh", "fish"})
-"""Shells that have a regular file open at their prompt as well: their history."""
 
 _BEHIND_SIGN = re.compile(rf"[{re.escape(PROMPT_SIGNS)}]\s+\S")
 """Text behind a prompt's sign: a person may have typed it."""
@@ -62,15 +54,16 @@ def _not_at_prompt(look: Look) -> NotAdopted | None:
     if look.level.number or look.alternate_screen or process is None:
         return NotAdopted("another program is in front there", LOOK)
     name = process.name.lstrip("-")
-    if name not in EDITS | READS_LINES:
+    shell = BY_FILE.get(name)
+    if shell is None:
         return NotAdopted(f"`{name}` is in front there, which is no shell that can be adopted", "Use send for it.")
     edits = look.waiting is Waiting.EDITOR
-    if not edits and not (look.waiting is Waiting.LINE and name in READS_LINES):
+    if not edits and not (look.waiting is Waiting.LINE and shell.reads_lines_afar):
         return NotAdopted(f"`{name}` is not at its prompt there", ANSWER_FIRST)
     alone = [each for each in far.processes if each.state not in "ZX"] == [process]
     if not alone or process.pid != far.leader or far.foreground != far.leader or look.verdict.weak:
         return NotAdopted(f"`{name}` is not the login shell there, or not alone", LOOK, passes=True)
-    if far.reads_file and name not in KEEPS_FILE:
+    if far.reads_file and not shell.keeps_file:
         return NotAdopted(f"`{name}` is still reading a file of commands there", ANSWER_FIRST)
     return None
 

@@ -74,4 +74,5 @@ BASH = Shell(
     oldest_version=(4, 4),
     files=("bash", "rbash"),
     valued=_WITH_VALUE,
+    reads_lines=True,
 )

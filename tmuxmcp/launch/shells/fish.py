@@ -49,4 +49,7 @@ FISH = Shell(
     files=("fish",),
     valued=_WITH_VALUE,
     getopt="Cdof",
+    keeps_file=True,
+    has_helpers=True,
+    keeps_broken_line=True,
 )

@@ -12,13 +12,14 @@ def _no_file(args: Sequence[str], environment: Mapping[str, str]) -> Integration
     return None
 
 
-SH = Shell("sh", _no_file, files=("sh",))
+SH = Shell("sh", _no_file, files=("sh",), reads_lines=True, reads_lines_afar=True)
 """One that goes by no other name."""
 
-DASH = Shell("dash", _no_file, files=("dash",))
+DASH = Shell("dash", _no_file, files=("dash",), edits=False, reads_lines=True, reads_lines_afar=True)
 
-ASH = Shell("ash", _no_file, files=("ash",), applets=("ash", "sh"))
+ASH = Shell("ash", _no_file, files=("ash",), applets=("ash", "sh"), lines_ask=True, reads_lines_afar=True)
+"""Busybox's has a line editor; one of another system may have none."""
 
-MKSH = Shell("mksh", _no_file, files=("mksh", "lksh", "mksh-static"))
+MKSH = Shell("mksh", _no_file, files=("mksh", "lksh", "mksh-static"), reads_lines=True, keeps_file=True)
 
-KSH93 = Shell("ksh93", _no_file, files=("ksh", "ksh93", "rksh", "rksh93"))
+KSH93 = Shell("ksh93", _no_file, files=("ksh", "ksh93", "rksh", "rksh93"), reads_lines=True, keeps_file=True)

@@ -65,3 +65,17 @@ class Shell:
     getopt: str = ""
     """Letters of options whose value may stand in the same word, as getopt(3) has it; empty: a shell as POSIX has it,
     in which the value of `o` follows a word of several letters that ends with it."""
+    edits: bool = True
+    """It has a line editor."""
+    reads_lines: bool = False
+    """Its prompt may be a read of a whole line: it has no line editor, or that is switched off."""
+    lines_ask: bool = False
+    """It certainly has no such prompt: when it waits for a whole line, that is a question."""
+    reads_lines_afar: bool = False
+    """Its prompt may be such a read where only the name of its process is known, which others may have as well."""
+    keeps_file: bool = False
+    """It has a regular file open at its prompt, its history; others then read commands from it."""
+    has_helpers: bool = False
+    """Processes of its own are in its group, which do not read."""
+    keeps_broken_line: bool = False
+    """What was typed in its line editor may still stand there after C-c."""

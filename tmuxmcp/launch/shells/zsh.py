@@ -70,4 +70,5 @@ ZSH = Shell(
     temporary_prefix="TMPPREFIX",
     files=("zsh", "zsh5"),
     valued=("-o", "+o", "--emulate"),
+    reads_lines=True,
 )
