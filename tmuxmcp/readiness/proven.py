@@ -20,6 +20,7 @@ import anyio
 import anyio.to_thread
 
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.launch.shells.record import BARE_PROMPT
 from tmuxmcp.machine import proc
 from tmuxmcp.readiness.front import Front
 from tmuxmcp.readiness.stack import Stack, stack_of
@@ -35,26 +36,6 @@ FAILED_AGAIN_S = 60.0
 
 MOST_KNOWN = 64
 """Programs that are remembered, in all their ways."""
-
-PROMPT = "tmuxmcp# "
-"""mksh shows root no prompt without `#`."""
-
-_ENTERED = (
-    b"",
-    b"\r",
-    b"f() { x=$(:); }; f; for i in 1 2; do eval :; done; : | :\r",
-    b"read x </dev/null; cd /; [ a = b ] || alias a=b; unalias a; trap : USR1; kill -USR1 $$\r",
-    b")\r",
-    b"case $(echo /*) in *) set -- a b; echo ~ $* ${x:-$((1 + 1))} >/dev/null;; esac; f\r",
-)
-_ENTERED_IN_FISH = (
-    b"",
-    b"\r",
-    b"function f; set x (true); end; f; for i in 1 2; eval true; end; true | true\r",
-    b"read x </dev/null; cd /; test a = b; or string match -q a b\r",
-    b"switch (echo /*); case '*'; echo ~ $x (math 1 + 1) >/dev/null; end; f\r",
-)
-"""What is done between its prompts, so that what calls leave behind on the stack differs from one to the next."""
 
 _CONTROL = re.compile(
     rb"\x1b\[[0-9;:?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|\x1b[=>]|[\x08\r]"
@@ -98,18 +79,18 @@ class Proven:
             return None
         told = set[bool | None]()
         for way in ways:
-            place = await self._place(way, fish=front.shell.name == "fish")
+            place = await self._place(way, front.shell.exercise)
             told.add(place.fits(seen) if place else None)
             if True in told:
                 return True
         return None if None in told else False
 
-    async def _place(self, way: _Way, *, fish: bool) -> Stack | None:
+    async def _place(self, way: _Way, exercise: tuple[bytes, ...]) -> Stack | None:
         async with self._measuring:
             now = time.monotonic()
             known = self._known.get(way)
             if known is None or (known[0] is None and now - known[1] > FAILED_AGAIN_S):
-                found = await anyio.to_thread.run_sync(_measure, way, fish, abandon_on_cancel=True)
+                found = await anyio.to_thread.run_sync(_measure, way, exercise, abandon_on_cancel=True)
                 while len(self._known) >= MOST_KNOWN:
                     del self._known[next(iter(self._known))]
                 known = self._known[way] = found, now
@@ -131,32 +112,8 @@ def _ways(front: Front) -> Iterator[_Way]:
         return
     file = (own.st_dev, own.st_ino, own.st_mtime_ns)
     environment = _environment(front.pid)
-    for options in _options(front):
-        yield _Way(path, front.called, file, options, environment)
-
-
-def _options(front: Front) -> list[tuple[str, ...]]:
-    match front.shell.name:
-        case "bash":
-            plain = ("--norc", "--noprofile")
-            return [(*plain, "--noediting", "-i") if front.canonical else (*plain, "-i")]
-        case "zsh":
-            return [("-f", "+Z") if front.canonical else ("-f", "-i")]
-        case "fish":
-            prompt = f"function fish_prompt; echo -n '{PROMPT}'; end; function fish_right_prompt; end"
-            return [("--no-config", "--private", "-i", "-C", prompt)]
-        case "dash":
-            return [("-i",)]
-        case "ash":
-            return [(*front.applet, "-i")]
-        case "mksh" | "ksh93" if front.canonical:
-            return [("-i", "+o", "emacs", "+o", "gmacs", "+o", "vi")]
-        case "mksh":
-            return [("-i",), ("-i", "-o", "vi")]
-        case "ksh93":
-            return [("-i", "-o", "emacs"), ("-i", "-o", "vi"), ("-i", "-o", "gmacs")]
-        case _:
-            return []
+    for options in front.shell.bare(front.canonical):
+        yield _Way(path, front.called, file, (*front.applet, *options), environment)
 
 
 def _environment(pid: int) -> tuple[tuple[str, str], ...]:
@@ -169,10 +126,10 @@ def _environment(pid: int) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(kept.items()))
 
 
-def _measure(way: _Way, fish: bool) -> Stack | None:
+def _measure(way: _Way, exercise: tuple[bytes, ...]) -> Stack | None:
     """Start the shell, and see where it waits at several prompts."""
     deadline = time.monotonic() + PROOF_S
-    own = {"PATH": os.defpath, "HOME": "/dev/null", "PS1": PROMPT, "ENV": "", "HISTFILE": "/dev/null"}
+    own = {"PATH": os.defpath, "HOME": "/dev/null", "PS1": BARE_PROMPT, "ENV": "", "HISTFILE": "/dev/null"}
     controller, terminal = os.openpty()
     try:
         with tempfile.TemporaryDirectory(prefix="tmuxmcp-") as directory:
@@ -190,7 +147,7 @@ def _measure(way: _Way, fish: bool) -> Stack | None:
                 start_new_session=True,
             )
             try:
-                return _prompts(shell.pid, controller, fish, deadline)
+                return _prompts(shell.pid, controller, exercise, deadline)
             finally:
                 shell.kill()
                 shell.wait()
@@ -201,9 +158,9 @@ def _measure(way: _Way, fish: bool) -> Stack | None:
         os.close(controller)
 
 
-def _prompts(pid: int, controller: int, fish: bool, deadline: float) -> Stack | None:
+def _prompts(pid: int, controller: int, exercise: tuple[bytes, ...], deadline: float) -> Stack | None:
     place: Stack | None = None
-    for keys in _ENTERED_IN_FISH if fish else _ENTERED:
+    for keys in exercise:
         if keys:
             os.write(controller, keys)
         found = _rests(pid, controller, len(keys) > 0, deadline)
@@ -228,7 +185,7 @@ def _rests(pid: int, controller: int, after_enter: bool, deadline: float) -> Sta
             before = None
             continue
         text = _CONTROL.sub(b"", printed)
-        shown = text.rstrip().rpartition(b"\n")[2].strip().endswith(PROMPT.strip().encode())
+        shown = text.rstrip().rpartition(b"\n")[2].strip().endswith(BARE_PROMPT.strip().encode())
         if not shown or (after_enter and b"\n" not in text):
             continue
         found = stack_of(pid)

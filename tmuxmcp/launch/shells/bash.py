@@ -65,6 +65,11 @@ def _options(args: Sequence[str]) -> _Options | None:
     return _Options(plain, rc_file, rest)
 
 
+def _bare(lines: bool) -> list[tuple[str, ...]]:
+    plain = ("--norc", "--noprofile")
+    return [(*plain, "--noediting", "-i") if lines else (*plain, "-i")]
+
+
 BASH = Shell(
     "bash",
     _integrate,
@@ -75,4 +80,5 @@ BASH = Shell(
     files=("bash", "rbash"),
     valued=_WITH_VALUE,
     reads_lines=True,
+    bare=_bare,
 )

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from tmuxmcp.launch.shells.record import START_UP, Integration, Shell
+from tmuxmcp.launch.shells.record import BARE_PROMPT, START_UP, Integration, Shell, options
 
 _WITH_VALUE = ("-C", "--init-command", "-d", "--debug", "-o", "--debug-output", "-f", "--features", "--profile")
 _NOT_INTERACTIVE = ("--command", "--no-execute", "--help", "--version", "--print-")
+
+
+_PROMPT = f"function fish_prompt; echo -n '{BARE_PROMPT}'; end; function fish_right_prompt; end"
 
 
 def _integrate(args: Sequence[str], environment: Mapping[str, str]) -> Integration | None:
@@ -52,4 +55,12 @@ FISH = Shell(
     keeps_file=True,
     has_helpers=True,
     keeps_broken_line=True,
+    bare=options("--no-config", "--private", "-i", "-C", _PROMPT),
+    exercise=(
+        b"",
+        b"\r",
+        b"function f; set x (true); end; f; for i in 1 2; eval true; end; true | true\r",
+        b"read x </dev/null; cd /; test a = b; or string match -q a b\r",
+        b"switch (echo /*); case '*'; echo ~ $x (math 1 + 1) >/dev/null; end; f\r",
+    ),
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from tmuxmcp.launch.shells.record import Integration, Shell
+from tmuxmcp.launch.shells.record import Integration, Shell, options
 
 
 def _no_file(args: Sequence[str], environment: Mapping[str, str]) -> Integration | None:
@@ -15,11 +15,42 @@ def _no_file(args: Sequence[str], environment: Mapping[str, str]) -> Integration
 SH = Shell("sh", _no_file, files=("sh",), reads_lines=True, reads_lines_afar=True)
 """One that goes by no other name."""
 
-DASH = Shell("dash", _no_file, files=("dash",), edits=False, reads_lines=True, reads_lines_afar=True)
+DASH = Shell(
+    "dash", _no_file, files=("dash",), edits=False, reads_lines=True, reads_lines_afar=True, bare=options("-i")
+)
 
-ASH = Shell("ash", _no_file, files=("ash",), applets=("ash", "sh"), lines_ask=True, reads_lines_afar=True)
+ASH = Shell(
+    "ash",
+    _no_file,
+    files=("ash",),
+    applets=("ash", "sh"),
+    lines_ask=True,
+    reads_lines_afar=True,
+    bare=options("-i"),
+)
 """Busybox's has a line editor; one of another system may have none."""
 
-MKSH = Shell("mksh", _no_file, files=("mksh", "lksh", "mksh-static"), reads_lines=True, keeps_file=True)
 
-KSH93 = Shell("ksh93", _no_file, files=("ksh", "ksh93", "rksh", "rksh93"), reads_lines=True, keeps_file=True)
+def _bare(*editors: tuple[str, ...]) -> Callable[[bool], list[tuple[str, ...]]]:
+    """With the options for each of its line editors."""
+    lines = ("-i", "+o", "emacs", "+o", "gmacs", "+o", "vi")
+    return lambda reads_lines: [lines] if reads_lines else [("-i", *editor) for editor in editors]
+
+
+MKSH = Shell(
+    "mksh",
+    _no_file,
+    files=("mksh", "lksh", "mksh-static"),
+    reads_lines=True,
+    keeps_file=True,
+    bare=_bare((), ("-o", "vi")),
+)
+
+KSH93 = Shell(
+    "ksh93",
+    _no_file,
+    files=("ksh", "ksh93", "rksh", "rksh93"),
+    reads_lines=True,
+    keeps_file=True,
+    bare=_bare(("-o", "emacs"), ("-o", "vi"), ("-o", "gmacs")),
+)

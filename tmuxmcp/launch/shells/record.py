@@ -16,6 +16,20 @@ COMMAND_KEY = b"\x1b[7777~"
 """The private key of our start-up files: the shell takes a command. Those that listen for it answer with `P;k=g`."""
 
 
+BARE_PROMPT = "tmuxmcp# "
+"""What a shell shows that was started bare. mksh shows root no prompt without `#`."""
+
+
+def never_bare(lines: bool) -> list[tuple[str, ...]]:
+    """Of a shell of which it is not known how."""
+    return []
+
+
+def options(*words: str) -> Callable[[bool], list[tuple[str, ...]]]:
+    """How to start a shell bare, whether or not it reads whole lines."""
+    return lambda lines: [words]
+
+
 @dataclass(frozen=True)
 class Integration:
     """How a shell comes to send marks."""
@@ -79,3 +93,17 @@ class Shell:
     """Processes of its own are in its group, which do not read."""
     keeps_broken_line: bool = False
     """What was typed in its line editor may still stand there after C-c."""
+    bare: Callable[[bool], list[tuple[str, ...]]] = never_bare
+    """`bare(lines)`: arguments with which it reads no file of a user's and shows `BARE_PROMPT`, which `PS1` has too.
+
+    Those for all ways in which it may edit lines, or those with which it reads whole ones.
+    """
+    exercise: tuple[bytes, ...] = (
+        b"",
+        b"\r",
+        b"f() { x=$(:); }; f; for i in 1 2; do eval :; done; : | :\r",
+        b"read x </dev/null; cd /; [ a = b ] || alias a=b; unalias a; trap : USR1; kill -USR1 $$\r",
+        b")\r",
+        b"case $(echo /*) in *) set -- a b; echo ~ $* ${x:-$((1 + 1))} >/dev/null;; esac; f\r",
+    )
+    """What is done between its prompts, so that what calls leave behind on the stack differs from one to the next."""

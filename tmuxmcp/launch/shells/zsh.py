@@ -71,4 +71,5 @@ ZSH = Shell(
     files=("zsh", "zsh5"),
     valued=("-o", "+o", "--emulate"),
     reads_lines=True,
+    bare=lambda lines: [("-f", "+Z") if lines else ("-f", "-i")],
 )
