@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.sources import FILES, PACKAGE, nodes
+from tmuxmcp.launch.shells import ADOPTABLE, BY_FILE
 
 PAGE = Path(__file__).parents[1] / "docs" / "project" / "contributing.md"
 
@@ -25,6 +26,29 @@ WORDS = {
     "A sandbox level": (("landlock", "bubblewrap"), ()),
     "A file of the session directory": (("out.raw", "events.jsonl"), ()),
 }
+
+
+SHELL_NAMES = re.compile(r"(?<![\w.-])(?:" + "|".join(sorted({*BY_FILE, *ADOPTABLE} - {"sh"})) + r")(?![\w-])")
+"""`sh` is what starts our scripts."""
+
+NAMED_SHELLS = {
+    "cli/arguments.py": "completes words in three of them",
+    "cli/completion.py": "writes a script for each of these",
+    "config.py": "a setting is about two of them",
+    "contract/guesses.py": "what a model may call `run`",
+    "demo.py": "shows a session in one",
+    "doctor/__init__.py": "says what to write into the settings",
+    "gate/shelltext.py": "reads what they are given, in a process of its own",
+    "gate/variables.py": "which of them run the file that ENV names",
+    "gate/wrapped.py": "runs the command of its arguments",
+    "readiness/kernel.py": "is many programs, most of them no shells",
+    "record/directory.py": "says what a file is for",
+    "running/typed.py": "gives `exec` an example",
+    "terminal/keys.py": "a word for `-`",
+    "terminal/modes.py": "pure, and knows programs that are in no record",
+    "terminal/shellscript.py": "pure: in which of them a script is written",
+}
+"""Files outside `launch/` that name shells, and why."""
 
 
 def files_of(section: str) -> list[str]:
@@ -57,6 +81,18 @@ def test_words_of_a_thing_stand_where_the_page_says(section: str):
         assert found, f"{word!r} is spelled otherwise now: choose another word of {section}"
         odd = [file for file in found if not file.startswith(named)]
         assert not odd, f"{word!r} stands in {odd} too: {section} in {PAGE.name} does not say so"
+
+
+def names_shells(file: Path) -> bool:
+    """Whether a string does, other than a docstring."""
+    described = {node.value for node in nodes(file) if isinstance(node, ast.Expr)}
+    strings = (node for node in nodes(file) if isinstance(node, ast.Constant) and node not in described)
+    return any(isinstance(node.value, str) and SHELL_NAMES.search(node.value) for node in strings)
+
+
+def test_shells_are_named_in_their_records_and_where_there_is_a_reason():
+    found = {file.relative_to(PACKAGE).as_posix() for file in FILES if names_shells(file)}
+    assert {each for each in found if not each.startswith("launch/")} == NAMED_SHELLS.keys()
 
 
 def test_an_operation_is_written_where_the_page_says():

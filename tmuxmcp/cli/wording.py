@@ -48,7 +48,7 @@ _WORDING: list[tuple[str, str]] = [
     (r"\bOnly a person can resume it\b", "`tmuxmcp resume` ends that"),
     (r"\bdestroy it first\b", "end it with `tmuxmcp kill ID` first"),
     (r"\blist_directory shows what is there\b", "Check the path"),
-    (r"\bmake a session with program bash, zsh or fish\b", "make a session by `tmuxmcp new bash`, zsh or fish"),
+    (r"\bmake a session with program (\w+)", r"make a session by `tmuxmcp new \1`"),
     # The arguments.
     (r"\barguments go into args\b", "arguments are words of their own"),
     (r"\bOne key an element, as in `C-c`", "One key for each --key, as in `--key C-c`"),

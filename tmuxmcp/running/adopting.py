@@ -53,10 +53,10 @@ import anyio
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import AdoptionFailed, SessionBusy, SessionTaken, TmuxMcpError
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.launch.shells import adoption
+from tmuxmcp.launch.shells import ADOPTABLE, SHELLS, adoption
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.locks import held, open_lock, take
-from tmuxmcp.readiness.kernel import Waiting
+from tmuxmcp.readiness.kernel import MANY_IN_ONE, Waiting
 from tmuxmcp.record.events import Adopted
 from tmuxmcp.record.levels import AdoptionStage, Level
 from tmuxmcp.sessions.levels import identity
@@ -83,11 +83,6 @@ OTHER_ADOPTS_S = 3.0
 
 SCREEN_CHARS = 400
 """Characters of the screen's end that an error shows."""
-
-ADOPTABLE_SHELLS = frozenset(
-    {"bash", "rbash", "zsh", "fish", "sh", "dash", "ash", "busybox", "ksh", "ksh93", "rksh", "mksh", "lksh"}
-)
-"""Programs that the marks can be typed into."""
 
 END_AS_INNER = frozenset({"su", "sudo", "doas", "runuser"})
 """Programs between two shells that end with the exit code of the inner one."""
@@ -129,7 +124,7 @@ def may_by_consent(look: Look) -> Refusal | None:
         return Refusal(
             "its last command is not over: it waits for input", "Answer it with send, or end it with key C-c."
         )
-    if name not in ADOPTABLE_SHELLS:
+    if name not in ADOPTABLE:
         return Refusal(f"{_called(name)} is in front, which is no shell that can be adopted", "Use send for it.")
     if look.ready or look.waiting is Waiting.UNKNOWN:
         return None
@@ -416,11 +411,11 @@ def leads_to_one_shell(text: str | None) -> bool:
         return False
     words = text.split()
     name, rest = os.path.basename(words[0]), words[1:]
-    if name == "busybox" and rest:
+    if name in MANY_IN_ONE and rest:
         name, rest = rest[0], rest[1:]
     if name == "fg":
         return len(rest) <= 1
-    if name in ADOPTABLE_SHELLS:
+    if name in ADOPTABLE:
         return all(word.startswith("--") or (word[0] in "-+" and "c" not in word) for word in rest)
     if name in END_AS_INNER:
         return not any(word.startswith(("-c", "--command", "--session-command")) for word in rest)
@@ -462,7 +457,7 @@ def _calls_itself(pid: int, number: int) -> bool:
 def _is_called(pid: int, kind: adoption.ShellKind) -> bool:
     with suppress(OSError):
         name = proc.name(pid).lstrip("-")
-        return name in ADOPTABLE_SHELLS and (name == kind.name or kind.name not in ("bash", "zsh", "fish"))
+        return name in ADOPTABLE and (name == kind.name or kind.name not in SHELLS)
     return False
 
 

@@ -552,7 +552,7 @@ async def _type(session: Session, look: Look, text: str, data: bytes, noting: On
         with anyio.CancelScope(shield=True):
             proof = new_proof() if job.proof is not None else ""
             # The marks of some shells tell that it is ours, and not what it is.
-            if proof or by_file or look.level.dialect in ("bash", "posix"):
+            if proof or by_file or not look.knows.tells_commands:
                 promise = promise_of(proof) if proof else None
                 if session.commands.typing(TypedInput(look.size, text, True, job.name, promise)) and proof:
                     job.proof = proof  # else nobody could tell what proves it
@@ -1028,7 +1028,9 @@ def _obstacle(session: Session, look: Look) -> tuple[str, str]:
     """The same, and what to do where nothing can be adopted."""
     shell = look.knows
     if not look.marks and look.facts and look.facts.foreground == look.pid:
-        hint = "Use send for it, or make a session with program bash, zsh or fish: their commands can be told apart."
+        hint = (
+            f"Use send for it, or make a session with program {shells.names('or')}: their commands can be told apart."
+        )
         return "its program sends no command marks", hint
     if not (look.facts and look.own_shell_in_front):
         name = f"`{look.foreground.command}`" if look.foreground else "another program"

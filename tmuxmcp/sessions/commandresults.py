@@ -10,6 +10,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import InvalidArgument, NotRetained
+from tmuxmcp.launch.shells import names
 from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.record.told import Told
 from tmuxmcp.sessions.commands import Command, shell_is_back
@@ -35,7 +36,7 @@ def listed(request: q.ListCommands, session: Session, look: Look) -> r.ListComma
     return r.ListCommandsResult(
         session_id=session.id,
         count=len(chosen),
-        note=None if look.marks or chosen else "Its program tells of no commands: only bash, zsh and fish do.",
+        note=None if look.marks or chosen else f"Its program tells of no commands: only {names('and')} do.",
         commands=[row(each) for each in chosen],
     )
 

@@ -28,6 +28,9 @@ KNOWN = SHELLS | {shell.name: shell for shell in (SH, DASH, ASH, MKSH, KSH93)}
 BY_FILE = {file: shell for shell in KNOWN.values() for file in shell.files}
 """By the name of the program's file."""
 
+ADOPTABLE = frozenset(BY_FILE).union(*(shell.called for shell in KNOWN.values()))
+"""Names of processes that the marks can be typed into."""
+
 BY_APPLET = {name: shell for shell in KNOWN.values() for name in shell.applets}
 """By the name of an applet."""
 
@@ -36,6 +39,12 @@ OTHER_PROGRAM = Shell("", lambda args, environment: None)
 
 SHOW_PROMPT = b"\x1b[7778~"
 """Another private key, in bash: it draws the prompt anew, with its marks, and changes nothing."""
+
+
+def names(last: str) -> str:
+    """The shells that we start, for a sentence; `last`: the word before the last one."""
+    *first, end = SHELLS
+    return f"{', '.join(first)} {last} {end}"
 
 
 def shell_of(program: str) -> Shell:

@@ -23,6 +23,7 @@ ASH = Shell(
     "ash",
     _no_file,
     files=("ash",),
+    called=("busybox",),
     applets=("ash", "sh"),
     lines_ask=True,
     reads_lines_afar=True,

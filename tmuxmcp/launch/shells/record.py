@@ -56,6 +56,8 @@ class Shell:
     """After `COMMAND_KEY` it reads the command from a file; otherwise it listens for it at the terminal."""
     reads_from: Callable[[bytes, str], bytes] = braced
     """`reads_from(command, path)`: the command, given a file to read; what it changes in the shell stays."""
+    tells_commands: bool = False
+    """Its marks tell the text of its commands."""
     draws_after_mark: bool = False
     """Its B mark comes before its prompt is drawn."""
     leaves_refused: bool = False
@@ -72,6 +74,8 @@ class Shell:
     """With an older one `run` cannot work; empty: none is known."""
     files: tuple[str, ...] = ()
     """Names of its program's file."""
+    called: tuple[str, ...] = ()
+    """Other names of its processes, which processes that are no shells have as well."""
     applets: tuple[str, ...] = ()
     """Its names as an applet of a program that is many, such as busybox."""
     valued: tuple[str, ...] = ("-o", "+o")
