@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from tests.agent import eventually
@@ -23,6 +26,10 @@ async def read(source: str | list[str], **variables: str) -> bytes:
         kept, found = value, bytes(value)
     assert not any(kept)  # overwritten
     return found
+
+
+def ended(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text()
 
 
 def private(path: Path, data: bytes, mode: int = 0o600) -> str:
@@ -105,9 +112,31 @@ async def test_a_command_that_takes_too_long_or_prints_too_much_is_ended_with_it
         await read(["sh", "-c", f"sleep 61 & echo $! > {tmp_path}/pid; echo word; wait"])
     monkeypatch.setattr(secretvalue, "COMMAND_S", 10.0)
     child = int((tmp_path / "pid").read_text())
-    eventually(lambda: not Path(f"/proc/{child}").exists() or " Z " in Path(f"/proc/{child}/stat").read_text())
+    eventually(lambda: ended(child))
     with pytest.raises(TmuxMcpError, match="INVALID_ARGUMENT"):
         await read(["yes"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing ends it")
+async def test_a_command_ends_with_a_killed_broker(tmp_path: Path):
+    code = (
+        "import anyio, sys; from tests.machine.test_secretvalue import read\n"
+        "anyio.run(read, ['sh', '-c', 'sleep 61 & echo $! > $0.new; mv $0.new $0; wait', sys.argv[1]])"
+    )
+    argv = [sys.executable, "-c", code, str(tmp_path / "pid")]
+    broker = await anyio.open_process(argv, cwd=Path(__file__).parents[2])
+    eventually((tmp_path / "pid").exists, 20)
+    child = int((tmp_path / "pid").read_text())
+    broker.kill()
+    await broker.aclose()
+    eventually(lambda: ended(child))
+
+
+async def test_what_a_command_leaves_running_goes_on(tmp_path: Path):
+    assert await read(["sh", "-c", f"sleep 61 >/dev/null & echo $! > {tmp_path}/pid; echo word"]) == b"word"
+    child = int((tmp_path / "pid").read_text())
+    assert not ended(child)
+    os.kill(child, signal.SIGKILL)
 
 
 # ---- the setting ---------------------------------------------------------------------------------

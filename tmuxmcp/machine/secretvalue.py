@@ -21,6 +21,7 @@ from tmuxmcp.contract.secrets import Secret
 from tmuxmcp.errors import FileMissing, InvalidArgument, IoError, PermissionDenied, ProgramNotFound, TimedOut
 from tmuxmcp.machine.beneath import open_beneath
 from tmuxmcp.machine.environment import find_program
+from tmuxmcp.machine.lifeline import Lifeline
 
 SECRET_BYTES = 1024
 """Longest value: twice what PAM takes (PAM_MAX_RESP_SIZE), a quarter of what a terminal keeps of one line."""
@@ -162,7 +163,7 @@ def _find(name: str, argv: Sequence[str], env: Mapping[str, str]) -> str:
 
 async def _run(name: str, argv: Sequence[str], env: Mapping[str, str], value: bytearray) -> None:
     """Append what a command prints. What it says on stderr goes nowhere: it may repeat the secret."""
-    program = _find(name, argv, env)
+    program, lifeline = _find(name, argv, env), Lifeline()
     try:
         # ASYNC220: fork and exec take a millisecond or two; the pipe is read with the event loop.
         process = subprocess.Popen(  # noqa: ASYNC220
@@ -173,8 +174,11 @@ async def _run(name: str, argv: Sequence[str], env: Mapping[str, str], value: by
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
+            pass_fds=lifeline.inherited,
         )
+        lifeline.tie(-process.pid)
     except OSError as error:
+        lifeline.close()
         why = error.strerror
         raise ProgramNotFound(f"The command of secret {name} cannot be run: {why}.", hint=_SOURCE_HINT) from None
     assert process.stdout
@@ -188,6 +192,7 @@ async def _run(name: str, argv: Sequence[str], env: Mapping[str, str], value: by
     except TimeoutError:
         raise TimedOut(f"The command of secret {name} did not end within {COMMAND_S:g} s.", hint=_SOURCE_HINT) from None
     finally:
+        lifeline.close()
         _end(process)
     if process.returncode and len(value) <= SECRET_BYTES + 2:
         raise IoError(f"The command of secret {name} failed with status {process.returncode}.", hint=_SOURCE_HINT)

@@ -6,12 +6,10 @@ Control mode is described in tmux(1), CONTROL MODE. This module never decides wh
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import re
 import secrets
-import signal
 import subprocess
 import sys
 import time
@@ -27,6 +25,7 @@ from anyio.abc import TaskGroup
 from tmuxmcp.contract.words import TRACE_LEVEL
 from tmuxmcp.errors import TmuxFailed
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine.lifeline import Lifeline
 
 log = logging.getLogger(__name__)
 
@@ -85,19 +84,6 @@ def command(*words: str | bytes) -> bytes:
 def sequence(*commands: bytes) -> bytes:
     """Several commands that the server runs one after the other with nothing in between; an error stops the rest."""
     return b" ; ".join(commands)
-
-
-def _kill_when_closed(pid: int, fd: int) -> None:
-    """Have the kernel kill a process that has the reading end of a pipe when nobody has the writing end any more.
-
-    tmux (3.3a) keeps a control client whose answers nobody can read any more, and `kill-server` waits for it for ever.
-    PR_SET_PDEATHSIG would need a step in Python before tmux, and goes by threads.
-    """
-    if sys.platform == "linux":
-        with suppress(OSError):
-            fcntl.fcntl(fd, fcntl.F_SETOWN, pid)
-            fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
-            fcntl.fcntl(fd, fcntl.F_SETFL, os.O_ASYNC)  # a signal when the pipe's state changes: fcntl(2)
 
 
 @dataclass
@@ -176,8 +162,8 @@ class ControlClient:
         self._memory: int | None = None
         """A file in memory that the client has open as well: the server may look into the client, and not into us."""
         self._memory_turn = anyio.Lock()
-        self._lifeline: int | None = None
-        """The end of a pipe that nobody else has: the kernel kills the client when it is closed."""
+        self._lifeline: Lifeline | None = None
+        """tmux (3.3a) keeps a client for ever whose answers nobody can read, and `kill-server` waits for it."""
         self._pending: deque[_Pending] = deque()
         self._numbers = count(1)
         self._token = b"tmuxmcp-" + secrets.token_hex(8).encode()
@@ -199,11 +185,10 @@ class ControlClient:
         Raises:
             TmuxFailed: it did not answer; the message holds what it said.
         """
-        far_end = None
         try:
             if sys.platform == "linux":
                 self._memory = os.memfd_create("tmuxmcp-input", os.MFD_CLOEXEC)
-                far_end, self._lifeline = os.pipe()
+            self._lifeline = Lifeline()
             # ASYNC220: fork and exec of tmux take 1-2 ms, and the pipes are read with the event loop.
             self._process = subprocess.Popen(  # noqa: ASYNC220
                 self._argv,
@@ -213,16 +198,12 @@ class ControlClient:
                 env=self._env,
                 cwd="/",
                 start_new_session=True,
-                pass_fds=[fd for fd in (self._memory, far_end) if fd is not None],
+                pass_fds=[*self._lifeline.inherited, *([] if self._memory is None else [self._memory])],
             )
-            if far_end is not None:
-                _kill_when_closed(self._process.pid, far_end)
+            self._lifeline.tie(self._process.pid)
         except BaseException:
             self._close_descriptors()
             raise
-        finally:
-            if far_end is not None:
-                os.close(far_end)
         assert self._process.stdin
         assert self._process.stdout
         os.set_blocking(self._process.stdin.fileno(), False)
@@ -266,9 +247,10 @@ class ControlClient:
                     os.ftruncate(self._memory, 0)
 
     def _close_descriptors(self) -> None:
-        for fd in (self._memory, self._lifeline):
-            if fd is not None:
-                os.close(fd)
+        if self._memory is not None:
+            os.close(self._memory)
+        if self._lifeline:
+            self._lifeline.close()
         self._memory = self._lifeline = None
 
     async def request(self, line: bytes, timeout_s: float = 5.0) -> Reply:
