@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
+from contextlib import closing
 
 import pytest
 
 from tmuxmcp.machine import delays as module
-from tmuxmcp.machine.delays import HELD_UP_S, Delays
+from tmuxmcp.machine.delays import HELD_UP_S, Delays, minding_stops
 
 
 def test_computing_for_long_is_a_delay() -> None:
@@ -35,3 +38,27 @@ def test_a_delay_is_remembered_for_a_while_and_sleeping_is_none(monkeypatch: pyt
     busy += 2 * HELD_UP_S
     assert delays.lately()
     delays.close()
+
+
+def test_every_broker_of_a_process_is_told_that_it_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by the program's own handler, and whichever of them ends first."""
+    heard: list[int] = []
+    program = signal.signal(signal.SIGCONT, lambda number, frame: heard.append(number))
+    try:
+        ours = signal.getsignal(signal.SIGCONT)
+        with closing(Delays()) as first, closing(Delays()) as second:
+            one, other = minding_stops(first), minding_stops(second)
+            one.__enter__()
+            other.__enter__()
+            os.kill(os.getpid(), signal.SIGCONT)
+            assert (first.lately(), second.lately(), heard) == (True, True, [signal.SIGCONT])
+            one.__exit__(None, None, None)
+            later = time.monotonic() + 2 * module.REMEMBERED_S
+            monkeypatch.setattr(time, "monotonic", lambda: later)
+            assert not second.lately()
+            os.kill(os.getpid(), signal.SIGCONT)
+            assert second.lately()
+            other.__exit__(None, None, None)
+        assert signal.getsignal(signal.SIGCONT) is ours
+    finally:
+        signal.signal(signal.SIGCONT, program)

@@ -6,8 +6,12 @@ What happens while a process is held up, it sees too late, and all at once; who 
 from __future__ import annotations
 
 import os
+import signal
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
 
 HELD_UP_S = 0.05
 """A delay below this is none."""
@@ -55,3 +59,36 @@ class Delays:
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1
+
+
+class _WentOn:
+    """The handler of SIGCONT, of which a process has one: it tells all who mind, and whoever had the signal before."""
+
+    def __init__(self, before: Any) -> None:
+        self.before = before
+        self.delays: set[Delays] = set()
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        for each in tuple(self.delays):
+            each.note()
+        if callable(self.before):
+            self.before(number, frame)
+
+
+@contextmanager
+def minding_stops(delays: Delays) -> Iterator[None]:
+    """While this is open, note when this process was stopped (SIGSTOP) and goes on; in the main thread.
+
+    A handler is told at once: a task that is told comes after whatever the process sees first as it goes on.
+    """
+    found = signal.getsignal(signal.SIGCONT)
+    handler = found if isinstance(found, _WentOn) else _WentOn(found)
+    signal.signal(signal.SIGCONT, handler)
+    handler.delays.add(delays)
+    try:
+        yield
+    finally:
+        handler.delays.discard(delays)
+        in_place = signal.getsignal(signal.SIGCONT) is handler  # the program may have put its own there meanwhile
+        if in_place and not handler.delays:
+            signal.signal(signal.SIGCONT, signal.SIG_DFL if handler.before is None else handler.before)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import math
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ import anyio.abc
 import anyio.lowlevel
 
 from tmuxmcp.errors import Unsupported
-from tmuxmcp.machine.delays import HELD_UP_S, Delays
+from tmuxmcp.machine.delays import HELD_UP_S, Delays, minding_stops
 from tmuxmcp.machine.filesystem import file_system_of
 from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.record.sink import sink_of
@@ -79,12 +78,8 @@ class Timekeeper:
         """Notice when this process was stopped (SIGSTOP) and goes on."""
         if threading.current_thread() is not threading.main_thread():
             await anyio.sleep_forever()  # signals come to the main thread alone; the group stays open for sessions
-        # Told at once: a task that is told comes after whatever saw the log, and dated it, as this process went on.
-        before = signal.signal(signal.SIGCONT, lambda *_: self._delays.note())
-        try:
+        with minding_stops(self._delays):
             await anyio.sleep_forever()
-        finally:
-            signal.signal(signal.SIGCONT, before)
 
     # ---- one session ---------------------------------------------------------------------------
 
