@@ -72,11 +72,15 @@ class Brokers:
         with self._lock:
             return [process.pid for _, process, _ in self._open]
 
-    def kill_one(self, number: int) -> None:
+    def kill(self, number: int) -> None:
         with self._lock:
-            stack, process, _ = self._open[number]
+            _, process, _ = self._open[number]
         process.kill()
         process.wait()
+
+    def start_again(self, number: int) -> None:
+        with self._lock:
+            stack, _, _ = self._open[number]
         with suppress(ValueError):  # its standard error is read elsewhere
             stack.close()
         with self._lock:
@@ -219,16 +223,20 @@ def _faults(brokers: Brokers, state_dir: Path, until: float, every_s: float, see
     rng, done = random.Random(seed), Counter[str]()
     while time.monotonic() < until:
         time.sleep(rng.uniform(0.5, 1.5) * every_s)
-        fault = rng.choice(["broker", "broker", "sink", "sink", "program", "tmux stalls"])
-        if fault == "broker":
-            brokers.kill_one(rng.randrange(BROKERS))
-        elif fault == "tmux stalls":
+        fault = rng.choice(["broker", "broker", "sink", "sink", "program", "tmux stalls", "broker while tmux stalls"])
+        number = rng.randrange(BROKERS)
+        if fault.endswith("tmux stalls"):
             with suppress(psutil.Error, OSError, ValueError):
                 tmux = int((state_dir / "tmux.pid").read_text())
                 os.kill(tmux, signal.SIGSTOP)
                 time.sleep(rng.uniform(0.1, 2))
+                if fault.startswith("broker"):  # nobody reads what tmux still answers
+                    brokers.kill(number)
                 os.kill(tmux, signal.SIGCONT)
-        else:
+        if fault.startswith("broker"):
+            brokers.kill(number)
+            brokers.start_again(number)
+        if fault in ("sink", "program"):
             found = [each for each in _ours(state_dir) if (each.info["name"] == "dd") == (fault == "sink")]
             sinks = [each for each in found if fault == "sink" or each.info["name"] == "bash"]
             if sinks:
