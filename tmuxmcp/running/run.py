@@ -39,7 +39,7 @@ Invariants:
 - Whoever gives up on a prompt frees its claim; a claim whose owner was killed is taken over only where the shell is
   seen at rest at that same prompt.
 
-`typed` judges what became of a command; `waiting/asking.py` whether it asks.
+`typed` judges what became of a command, `pacing` what time tells of it; `waiting/asking.py` whether it asks.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ from tmuxmcp.record.levels import Level
 from tmuxmcp.record.stdin import Stdin, remove_left
 from tmuxmcp.running import adopting, typed
 from tmuxmcp.running.adopting import Refusal
-from tmuxmcp.running.typed import Job, Ran, Rest
+from tmuxmcp.running.pacing import PutOff, Rest, Silence
+from tmuxmcp.running.typed import Job, Ran
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.noting import OneCall
@@ -114,15 +115,6 @@ ARRIVES_S = 0.1
 
 FAR_S = 4.0
 """How much longer one on another machine may take."""
-
-LOOKS_S, PUT_OFF_S = 0.02, 0.003
-"""Longest time between two looks while a command runs; and for how long the log must not grow for one before that."""
-
-FLOODS_BYTES, FLOOD_LOOKS_S = 1 << 16, 0.25
-"""A command that prints so much between two looks is looked at so seldom while it prints on: its own mark ends it.
-
-It prints on as long as it does not pause for `LOOKS_S`: on a busy machine the log grows by fits and starts.
-"""
 
 ABANDONED_S = 2.0
 """How long a shell may take to show a new prompt after C-c."""
@@ -720,7 +712,7 @@ async def _left_at_prompt(session: Session, number: int) -> bool:
     async for look in session.looks(0.01, time.monotonic() + LISTENS_S):
         if look.shell.number != number or look.shell.state is not ShellState.PROMPT or look.shell.listening:
             return False
-        if await rest.proven(session, look):
+        if await typed.rests(session, look, rest):
             return True
     return False
 
@@ -803,13 +795,13 @@ def _typed_at(session: Session) -> SessionBusy:
 
 async def _finish(session: Session, job: Job, deadline: float, until: Until, progress: Progress) -> Ran:
     told, questions, rest, silence = time.monotonic(), Questions(session), Rest(), Silence(until.idle_ms)
-    put_off = PutOff()
+    put_off = PutOff(time.monotonic())
     async for scan in session.scans(put_off.step_s, deadline):
         if job.stdin:
             job.stdin.remove_once_opened(job.level.pid if job.level.number else session.pid)
         session.throttle(scan.size - job.sent_at)
         ran = typed.done(session, scan, job)
-        if ran is None and (scan.exited or scan.replaced or not put_off.by(scan.size)):
+        if ran is None and (scan.exited or scan.replaced or not put_off.feed(scan.size, time.monotonic())):
             scan = look = await session.look()
             ran = typed.done(session, look, job) or _elsewhere(session, look, job)
             if ran is None and look.leaving:
@@ -817,7 +809,7 @@ async def _finish(session: Session, job: Job, deadline: float, until: Until, pro
             ran = ran or await _not_done(session, job, look, rest)
             if ran is None and until.asks:
                 ran = await _asks(session, job, look, questions)
-            if ran is None and silence.lasts(look.size):
+            if ran is None and silence.feed(look.size, time.monotonic()):
                 ran = _idle(session, look, job, until.idle_ms)
         if ran is None and (scan.exited or scan.replaced):
             ran = _exited(session, scan, job)
@@ -851,7 +843,7 @@ async def _not_done(session: Session, job: Job, look: Look, rest: Rest) -> Ran |
     why = _not_taken(look, job)
     alone = look.shell.number == job.number and not job.foreign
     wants_more = look.shell.state is ShellState.CONTINUATION and alone
-    rests = await rest.proven(session, look)
+    rests = await typed.rests(session, look, rest)
     # A program of before can print such a mark while the shell is about to run the command.
     said = bool(why or wants_more)
     if job.proof:
@@ -892,51 +884,6 @@ def _incomplete(session: Session) -> IncompleteCommand:
         hint="Close it and run the whole command again.",
         session_id=session.id,
     )
-
-
-class PutOff:
-    """Tells whether a look can wait: while the log grows, the next thing in it is likely to be the end.
-
-    A look at the kernel takes longer than a short command.
-    """
-
-    def __init__(self) -> None:
-        self._size, self._looked_at, self._waits = -1, time.monotonic(), False
-        self._floods = False
-        self._grown_at, self._looked_size = self._looked_at, -1
-        """When the log was first seen to have its size; what that was at the last look."""
-
-    def by(self, size: int) -> bool:
-        """Whether it waits, by the size that the log has now; else it is done now."""
-        now = time.monotonic()
-        self._looked_size = size if self._looked_size < 0 else self._looked_size
-        self._floods = size - self._looked_size >= FLOODS_BYTES
-        if size != self._size:
-            self._size, self._grown_at = size, now
-        pause_s, longest_s = (LOOKS_S, FLOOD_LOOKS_S) if self._floods else (0.0, LOOKS_S)
-        self._waits = now - self._grown_at <= pause_s and now - self._looked_at < longest_s
-        if not self._waits:
-            self._looked_at, self._looked_size = now, size
-        return self._waits
-
-    def step_s(self) -> float:
-        """Longest time until it is asked again."""
-        return PUT_OFF_S if self._waits and not self._floods else LOOKS_S
-
-
-class Silence:
-    """Tells when nothing was printed for so long."""
-
-    def __init__(self, idle_ms: int) -> None:
-        """`idle_ms`: 0: never."""
-        self._idle_ms, self._size, self._since = idle_ms, -1, 0.0
-
-    def lasts(self, size: int) -> bool:
-        """Whether it does, by the size that the log has now."""
-        now = time.monotonic()
-        if size != self._size:
-            self._size, self._since = size, now
-        return bool(self._idle_ms) and (now - self._since) * 1000 >= self._idle_ms
 
 
 def _idle(session: Session, look: Look, job: Job, idle_ms: int) -> Ran:

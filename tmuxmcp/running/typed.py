@@ -16,10 +16,12 @@ from tmuxmcp.contract.results import Evidence, Outcome
 from tmuxmcp.contract.times import ms_since
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.readiness.facts import Need
 from tmuxmcp.record.given import GivenCommand
 from tmuxmcp.record.levels import Level
 from tmuxmcp.record.sink import sink_of
 from tmuxmcp.record.stdin import Stdin
+from tmuxmcp.running.pacing import KeyWait, Rest
 from tmuxmcp.sessions.levels import identity, shell_at
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
@@ -27,9 +29,6 @@ from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.echo import ECHO_LIMIT, behind_echo
 from tmuxmcp.terminal.marks import UNNAMED_COMMAND, Finished, ShellState, ShellTrack
 from tmuxmcp.terminal.plain import plain
-
-RESTS_S = 0.03
-"""A shell that waits at its prompt for so long, before and after tmux said that nothing is on its way, rests."""
 
 STANDS_S = 1.0
 """What anybody can print, that a shell has not taken a command, counts after this long where it does not rest."""
@@ -133,31 +132,15 @@ class Job:
         self.prompt_end = track.prompt_end
 
 
-class Rest:
-    """Tells when a shell waits for keys and nothing is on its way: neither to it nor into the log.
-
-    For `RESTS_S` it waits and prints nothing, tmux and the log's writer say that they have passed on all they had,
-    and for `RESTS_S` more nothing changes.
-    """
-
-    def __init__(self) -> None:
-        self._seen: tuple[int, int] = (-1, 0)
-        self._since = 0.0
-        self._passed_on = False
-
-    async def proven(self, session: Session, look: Look) -> bool:
-        """Whether it is so, by this look and those before it."""
-        now = time.monotonic()
-        seen = (look.size, look.verdict.process.wakes) if look.at_editor and look.verdict.process else None
-        if seen is None or seen != self._seen:
-            self._seen, self._since, self._passed_on = seen or (-1, 0), now, False
-            return False
-        if now - self._since < RESTS_S:
-            return False
-        if self._passed_on:
-            return True
-        self._passed_on, self._since = await _passed_on(session, look.size), time.monotonic()
+async def rests(session: Session, look: Look, rest: Rest) -> bool:
+    """Whether the shell rests, by this look and those before it."""
+    process = look.verdict.process
+    waits = KeyWait(look.size, process.wakes) if look.at_editor and process else None
+    said = rest.feed(waits, time.monotonic())
+    if said is Need.LOGGED:
+        rest.logged(await _passed_on(session, look.size), time.monotonic())
         return False
+    return said
 
 
 async def _passed_on(session: Session, size: int) -> bool:
