@@ -124,7 +124,7 @@ def test_what_is_not_used_is_not_made():
     code = """
 import tmuxmcp.sessions.session, dataclasses
 late = vars(tmuxmcp.sessions.session)["Pane"]
-assert isinstance(vars(late)["__dataclass_fields__"], tmuxmcp.latedataclass._Told)
+assert isinstance(vars(late)["__dataclass_fields__"], tmuxmcp.latedataclass._DataclassMarker)
 assert len(dataclasses.fields(late)) > 20
 assert isinstance(vars(late)["__dataclass_fields__"], dict)
 """

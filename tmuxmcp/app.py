@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.nodes.anybroker import AnyBroker
     from tmuxmcp.nodes.fleet import Fleet
-    from tmuxmcp.nodes.ray.door import Home
+    from tmuxmcp.nodes.ray.door import DoorHome
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ async def open_served(
 
 
 @asynccontextmanager
-async def open_door() -> AsyncIterator[Home]:
+async def open_door() -> AsyncIterator[DoorHome]:
     """What this machine gives its door in a fleet, by the machine's own settings.
 
     Raises:
@@ -126,7 +126,7 @@ async def open_door() -> AsyncIterator[Home]:
         TmuxMcpError: as `open_broker`.
     """
     from tmuxmcp.nodes import secret
-    from tmuxmcp.nodes.ray.door import Home
+    from tmuxmcp.nodes.ray.door import DoorHome
     from tmuxmcp.page.desk import OwnDesk
     from tmuxmcp.page.routes import page_of
 
@@ -137,7 +137,7 @@ async def open_door() -> AsyncIterator[Home]:
     async with open_broker(settings.model_copy(update=own), "door", keeps_times=True) as broker:
         desk = OwnDesk(broker)
         async with desk.run():
-            yield Home(broker, settings.state_dir, secret.read(settings.fleet_secret), page_of(desk))
+            yield DoorHome(broker, settings.state_dir, secret.read(settings.fleet_secret), page_of(desk))
 
 
 def _only(error: BaseException) -> BaseException:
@@ -221,7 +221,7 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
     from tmuxmcp.faces import http, listener, tokens
     from tmuxmcp.faces.address import parse_address
     from tmuxmcp.nodes import secret
-    from tmuxmcp.page.codes import Keys
+    from tmuxmcp.page.codes import AccessSecrets
     from tmuxmcp.page.desk import desk_of
     from tmuxmcp.page.routes import Page
     from tmuxmcp.page.servers import told
@@ -242,7 +242,7 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
         async with open_served(settings, keeps_times=True) as broker:
             hosts = listener.hosts_of(opened, host) | set(settings.allowed_hosts)
             served = listener.served_at(opened)
-            page = Page(desk_of(broker), Keys(settings.state_dir, served.port), tokens.bearer)
+            page = Page(desk_of(broker), AccessSecrets(settings.state_dir, served.port), tokens.bearer)
             broker.shows_page(served.url)
             service = http.Service(
                 broker,

@@ -72,7 +72,7 @@ class _Late:
         return self._cls
 
 
-class _Told:
+class _DataclassMarker:
     """An attribute by which dataclasses are known, until somebody asks for it."""
 
     def __init__(self, late: _Late, name: str) -> None:
@@ -93,7 +93,7 @@ def _delayed(cls: Any, how: dict[str, Any]) -> Any:
 
     cls.__init__ = __init__
     for name in ("__dataclass_fields__", "__dataclass_params__"):
-        setattr(cls, name, _Told(late, name))
+        setattr(cls, name, _DataclassMarker(late, name))
     return cls
 
 

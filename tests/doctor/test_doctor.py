@@ -306,7 +306,7 @@ def test_check_that_hangs_holds_up_nobody(monkeypatch):
         fifo = Path(directory, "fifo")
         os.mkfifo(fifo)
         hanging, well = doctor._bounded(
-            [("hangs", lambda: doctor.Check("hangs", fifo.read_text() == "", "")), ("well", doctor.check_tmux)]
+            [("hangs", lambda: doctor.DoctorCheck("hangs", fifo.read_text() == "", "")), ("well", doctor.check_tmux)]
         )
         assert (hanging.ok, well.ok) == (False, True)
         fifo.open("w").close()

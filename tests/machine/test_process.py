@@ -357,7 +357,7 @@ async def test_more_children_than_can_be_counted_one_by_one_end(mark: str):
 
 
 async def test_supervisor_that_waited_does_what_one_of_its_own_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    ahead = process.Ahead()
+    ahead = process.PrestartedSupervisor()
 
     async def run_ahead(*argv: str, stdin: bytes = b"") -> tuple[int | None, bytes, psutil.Process]:
         (waiting,) = supervisors()

@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import SLOW
 from tmuxmcp.errors import InvalidPattern, TimedOut
-from tmuxmcp.machine.helper import Turns
+from tmuxmcp.machine.helper import AskerTurns
 from tmuxmcp.machine.searching import CompiledPattern, Searching
 from tmuxmcp.terminal.patterns import MOST_PATTERN
 
@@ -149,7 +149,7 @@ async def test_who_asks_much_waits_behind_who_asks_little(searching: Searching):
 
 
 async def test_turns_pass_on_when_those_who_wait_are_cancelled():
-    turns, order = Turns(), []
+    turns, order = AskerTurns(), []
 
     async def take(name: str, scope: anyio.CancelScope) -> None:
         with scope:

@@ -8,7 +8,7 @@ import pytest
 
 from tmuxmcp.config import load_settings
 from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied
-from tmuxmcp.nodes.fleetfile import Entry, FleetFile, parse
+from tmuxmcp.nodes.fleetfile import FleetFile, MachineEntry, parse
 
 ONE = '[[brokers]]\nname = "n1"\nurl = "https://n1.example:8443/"\n'
 
@@ -20,8 +20,10 @@ def test_entries_have_what_was_said_of_them(tmp_path: Path):
     )
     contents = parse(text.encode(), tmp_path / "f")
     assert list(contents.entries) == ["a", "n1"]
-    assert contents.entries["n1"] == Entry("n1", "https://n1.example:8443", tmp_path / "t", {"region": "eu"}, "me@n1")
-    assert contents.entries["a"] == Entry("a", "http://[::1]:1", person_token_file=tmp_path / "p")
+    assert contents.entries["n1"] == MachineEntry(
+        "n1", "https://n1.example:8443", tmp_path / "t", {"region": "eu"}, "me@n1"
+    )
+    assert contents.entries["a"] == MachineEntry("a", "http://[::1]:1", person_token_file=tmp_path / "p")
 
 
 @pytest.mark.parametrize(

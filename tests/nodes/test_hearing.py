@@ -13,8 +13,8 @@ from tests.conftest import SLOW
 from tmuxmcp.contract.call import Call, CallAgain, Question
 from tmuxmcp.errors import ConfirmationDeclined, NodeUnreachable
 from tmuxmcp.nodes import hearing as hearing_module
-from tmuxmcp.nodes.hearing import Again, Hearing
-from tmuxmcp.nodes.talks import AskedAgain, Talks
+from tmuxmcp.nodes.hearing import EndedForQuestion, RemoteCalls
+from tmuxmcp.nodes.talks import AskedAgain, GatewayCalls
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +23,7 @@ class Machine:
     """What is at the other end; the way to it breaks as often as it is told to."""
 
     def __init__(self) -> None:
-        self.talks = Talks()
+        self.talks = GatewayCalls()
         self.breaks = 0
         self.exchanges: list[str] = []
 
@@ -36,15 +36,15 @@ class Machine:
         return told
 
     @asynccontextmanager
-    async def heard(self) -> AsyncIterator[Hearing]:
-        hearing = Hearing(self.exchange)
+    async def heard(self) -> AsyncIterator[RemoteCalls]:
+        hearing = RemoteCalls(self.exchange)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(hearing.run)
             with anyio.fail_after(20 * SLOW):
                 yield hearing
             tasks.cancel_scope.cancel()
 
-    async def asks(self, hearing: Hearing, call: Call, question: Question) -> bool | None:
+    async def asks(self, hearing: RemoteCalls, call: Call, question: Question) -> bool | None:
         """A call that asks this."""
         async with hearing.of(call) as heard:
             assert heard.sent
@@ -52,7 +52,7 @@ class Machine:
                 try:
                     return await made.ask(question)
                 except AskedAgain:
-                    raise Again from None
+                    raise EndedForQuestion from None
 
 
 def person(answer: bool | BaseException | None, asked: list[Question] | None = None) -> Call:
@@ -124,7 +124,7 @@ async def test_an_error_of_asking_goes_back():
 
 async def test_who_never_comes_for_news_can_ask_nobody(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("tmuxmcp.nodes.talks.COMES_S", 0.01)
-    talks = Talks()
+    talks = GatewayCalls()
     with talks.of("line", {"key": "k", "asks": True, "tells": True}, Call(), asks=True) as made:
         assert await made.ask(Question("May it?", "digest")) is None
     with talks.of("line", {"key": "k", "asks": True, "tells": True}, Call(), asks=False) as made:

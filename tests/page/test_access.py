@@ -57,7 +57,7 @@ def test_what_is_no_code_is_refused(service: Service, code: str):
 
 def test_a_code_is_for_one_port(service: Service, state_dir: Path):
     assert enter(service, codes.make_code(state_dir, service.port + 1)).status_code == 401
-    token = codes.Keys(state_dir, service.port + 1).enter(codes.make_code(state_dir, service.port + 1)).token
+    token = codes.AccessSecrets(state_dir, service.port + 1).enter(codes.make_code(state_dir, service.port + 1)).token
     assert leave(service, {"Authorization": f"Bearer {token}"}) == 401
 
 
@@ -144,7 +144,7 @@ def test_a_token_outlives_its_server(state_dir: Path):
 
 
 def test_number_of_tokens_is_bounded(tmp_path: Path):
-    keys = codes.Keys(tmp_path, 1)
+    keys = codes.AccessSecrets(tmp_path, 1)
     tokens = [keys.enter(codes.make_code(tmp_path, 1)).token for _ in range(codes.MAX_CODES + 1)]
     assert len(list((tmp_path / "page" / "tokens").iterdir())) == codes.MAX_CODES
     assert keys.knows(tokens[-1])

@@ -22,12 +22,12 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import NodeUnreachable, OutcomeUnknown, TmuxMcpError
 from tmuxmcp.nodes.gateway import Gateway
 from tmuxmcp.nodes.ray.visits import Visits
-from tmuxmcp.nodes.transport import Transport, Visited
+from tmuxmcp.nodes.transport import Transport, VisitAnswer
 from tmuxmcp.page import hands
 from tmuxmcp.page.desk import OwnDesk
 from tmuxmcp.page.fleetdesk import FleetDesk
 from tmuxmcp.page.routes import page_of
-from tmuxmcp.page.stream import Wish
+from tmuxmcp.page.stream import PageSubscription
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +46,9 @@ class Beside:
         return sorted(self.pages)
 
     @asynccontextmanager
-    async def visit(self, node: str, name: str, asked: Mapping[str, Any], silence_s: float) -> AsyncIterator[Visited]:
+    async def visit(
+        self, node: str, name: str, asked: Mapping[str, Any], silence_s: float
+    ) -> AsyncIterator[VisitAnswer]:
         number = token_hex(4)
         told = await self.visits.do(self.pages[node], {"visit": number, "name": name, "asked": asked})
 
@@ -58,7 +60,7 @@ class Beside:
                 yield base64.b64decode(told["data"])
 
         try:
-            yield Visited(told["status"], told["kind"], told["length"], pieces())
+            yield VisitAnswer(told["status"], told["kind"], told["length"], pieces())
         finally:
             with suppress(OutcomeUnknown):
                 await self.visits.do(self.pages[node], {"visit": number, "end": True})
@@ -94,7 +96,7 @@ async def shown(desk: FleetDesk, session: str) -> AsyncIterator[list[bytes]]:
         told.append(message.get("body", b""))
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(desk.stream(Wish(session, PAGE)), {"type": "http"}, receive, send)
+        tasks.start_soon(desk.stream(PageSubscription(session, PAGE)), {"type": "http"}, receive, send)
         yield told
         tasks.cancel_scope.cancel()
 
@@ -161,7 +163,7 @@ async def test_machines_that_tell_something_odd_are_missing(broker: Broker, tmp_
 async def test_who_types_is_told_whether_it_may_have_arrived(error: type[TmuxMcpError], tmp_path: Path) -> None:
     class Broken(Beside):
         @asynccontextmanager
-        async def visit(self, *asked: Any) -> AsyncIterator[Visited]:
+        async def visit(self, *asked: Any) -> AsyncIterator[VisitAnswer]:
             raise error("The way broke.")
             yield
 

@@ -22,7 +22,7 @@ from tests.service import TOKENS, Service, bearer
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.results import HandedBack
 from tmuxmcp.page import codes, hands
-from tmuxmcp.page.hands import Handling
+from tmuxmcp.page.hands import InputEndpoints
 
 ONE, OTHER = 1_000_000_001, 5_294_967_295
 """Numbers of two pages."""
@@ -298,7 +298,7 @@ def test_a_secret_that_is_typed_or_pasted_is_nowhere(hand: Hand, service: Servic
 async def test_a_page_that_is_gone_gives_back(broker: Broker, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(hands, "PAGE_GONE_S", 0.2)
     await broker.create_session("bash", name="a")
-    handling = Handling(broker)
+    handling = InputEndpoints(broker)
     async with anyio.create_task_group() as task_group:
         task_group.start_soon(handling.run)
         await anyio.wait_all_tasks_blocked()

@@ -23,7 +23,7 @@ from tests.service import Service
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.faces.tokens import bearer
 from tmuxmcp.page import routes
-from tmuxmcp.page.codes import Keys
+from tmuxmcp.page.codes import AccessSecrets
 from tmuxmcp.page.desk import OwnDesk
 from tmuxmcp.page.overview import Overview
 
@@ -217,6 +217,6 @@ def test_what_is_no_request_is_refused(service: Service, headers: dict[str, str]
 
 @pytest.mark.anyio
 async def test_no_two_routes_have_one_path(broker: Broker, state_dir: Path):
-    page = routes.Page(OwnDesk(broker), Keys(state_dir, 1), bearer)
+    page = routes.Page(OwnDesk(broker), AccessSecrets(state_dir, 1), bearer)
     paths = [route.path for route in page.routes()]
     assert sorted(paths) == sorted(set(paths))

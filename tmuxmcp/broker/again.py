@@ -35,7 +35,7 @@ WAIT_ARGUMENTS = ("timeout_ms", "ready_timeout_ms")
 """Arguments that say how long a call may take."""
 
 
-class Again:
+class IdempotentCalls:
     """The calls with an id of one broker."""
 
     def __init__(

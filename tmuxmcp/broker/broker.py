@@ -17,7 +17,7 @@ import anyio
 import anyio.abc
 
 from tmuxmcp.broker.admission import Admission, only_waits
-from tmuxmcp.broker.again import Again
+from tmuxmcp.broker.again import IdempotentCalls
 from tmuxmcp.broker.prune import Prune, Pruned
 from tmuxmcp.broker.restoring import Restored, Restoring
 from tmuxmcp.broker.spans import span, tracer
@@ -35,8 +35,8 @@ from tmuxmcp.gate.target import Target, Targets
 from tmuxmcp.input import steps
 from tmuxmcp.machine import cgroup
 from tmuxmcp.machine.searching import Searching
-from tmuxmcp.people.answering import Answering
-from tmuxmcp.people.hands import Hands
+from tmuxmcp.people.answering import PersonAnswers
+from tmuxmcp.people.hands import PageInput
 from tmuxmcp.people.inclient import InClient
 from tmuxmcp.reading.sight import Seeing
 from tmuxmcp.record.directory import sessions_dir
@@ -110,7 +110,7 @@ class Broker(Operations):
             self.boundary,
             self._restoring,
         )
-        self._again = Again(settings, self.gate, self._admission, self._first, self._take_up)
+        self._again = IdempotentCalls(settings, self.gate, self._admission, self._first, self._take_up)
 
     @classmethod
     @asynccontextmanager
@@ -383,14 +383,14 @@ class Broker(Operations):
         self.gate.note({"tool": "release", **facts})
 
     @property
-    def people(self) -> Answering:
+    def people(self) -> PersonAnswers:
         """What agents wait for a person to do."""
-        return Answering(self.registry, self.settings, self.gate.note)
+        return PersonAnswers(self.registry, self.settings, self.gate.note)
 
     @property
-    def hands(self) -> Hands:
+    def hands(self) -> PageInput:
         """What a person does in a page."""
-        return Hands(self.registry, self.settings, self.gate.note)
+        return PageInput(self.registry, self.settings, self.gate.note)
 
     async def in_client(self, pid: int) -> InClient:
         """A person's terminal that shows a session, by the process id of its tmux client.

@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 from tmuxmcp.broker import creating, health, replays
 from tmuxmcp.broker.ends import ToldEnds
 from tmuxmcp.broker.restoring import Restoring
-from tmuxmcp.broker.waiting import Waiting
+from tmuxmcp.broker.waiting import SessionWaits
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
@@ -90,7 +90,7 @@ class Verbs:
         self._reading = Reading(registry, searching, settings)
         self._ends = ToldEnds(registry)
         self._restoring = restoring
-        self._waiting = Waiting(registry, searching, settings, self._ends)
+        self._waiting = SessionWaits(registry, searching, settings, self._ends)
         self._listing = Listing(registry)
         self._counting = Counting(launch.KEY_VARIABLE)
         self._started = time.monotonic()

@@ -46,7 +46,7 @@ NEVER_MS = 1_000_000_000
 
 
 @dataclass(frozen=True)
-class _Found:
+class _WaitOutcome:
     """What a session came up with."""
 
     session: Session
@@ -56,7 +56,7 @@ class _Found:
     pattern: str | None = None
 
 
-class Waiting:
+class SessionWaits:
     """Waits over several sessions."""
 
     def __init__(self, registry: Registry, searching: Searching, settings: BrokerSettings, ends: ToldEnds) -> None:
@@ -81,7 +81,7 @@ class Waiting:
         in_vain = limit > 0 and ms_since(begun) >= limit
         stands = await _all_standing(sessions, request, call)
         if not limit and not found:
-            told = (_Found(each.session, each.outcome, each.evidence) for each in stands if each.outcome)
+            told = (_WaitOutcome(each.session, each.outcome, each.evidence) for each in stands if each.outcome)
             found = next(told, None)
         return _result(found, stands, begun, "timeout" if in_vain else "immediate", effective)
 
@@ -95,7 +95,7 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class _Stands:
+class _FinalStanding:
     """How a session stands at the end."""
 
     session: Session
@@ -105,9 +105,9 @@ class _Stands:
     evidence: r.Evidence | None = None
 
 
-async def _all_standing(sessions: list[Session], request: q.Wait, call: Call) -> list[_Stands]:
+async def _all_standing(sessions: list[Session], request: q.Wait, call: Call) -> list[_FinalStanding]:
     """How the sessions stand, in their order."""
-    stands: dict[Session, _Stands] = {}
+    stands: dict[Session, _FinalStanding] = {}
 
     async def one(session: Session) -> None:
         stands[session] = await _standing(session, request, call)
@@ -118,16 +118,16 @@ async def _all_standing(sessions: list[Session], request: q.Wait, call: Call) ->
     return [stands[session] for session in sessions]
 
 
-async def _standing(session: Session, request: q.Wait, call: Call) -> _Stands:
+async def _standing(session: Session, request: q.Wait, call: Call) -> _FinalStanding:
     await session.refresh()
     look = await nextprompt.at_rest(session)
     if request.wait_for == "ready" and (look.ready or look.at_prompt):  # a single look proves nothing
         answer = await wait_for(session, Wait("ready", STANDS_MS, idle_ms=NEVER_MS))
         if answer.outcome == "ready":
             mode = answer.settled.mode if answer.settled else look.mode
-            return _Stands(session, mode, "ready", answer.evidence)
+            return _FinalStanding(session, mode, "ready", answer.evidence)
         look = await session.look()
-    return _Stands(session, look.mode, *_has(session, look, request, call))
+    return _FinalStanding(session, look.mode, *_has(session, look, request, call))
 
 
 def _has(session: Session, look: Look, request: q.Wait, call: Call) -> tuple[r.Outcome | None, r.Evidence | None]:
@@ -147,9 +147,9 @@ def _has(session: Session, look: Look, request: q.Wait, call: Call) -> tuple[r.O
 
 async def _first(
     sessions: list[Session], request: q.Wait, call: Call, limit_ms: int, patterns: dict[str, CompiledPattern]
-) -> _Found | None:
+) -> _WaitOutcome | None:
     """What comes first; None: nothing within the time."""
-    found: list[_Found] = []
+    found: list[_WaitOutcome] = []
     look_s = min(max(KERNEL_LOOK_S * len(sessions), 0.05), LONGEST_LOOK_S)
     async with anyio.create_task_group() as task_group:
 
@@ -185,7 +185,7 @@ async def _tell(call: Call, limit_ms: int) -> None:
 
 async def _one(
     session: Session, request: q.Wait, call: Call, limit_ms: int, look_s: float, patterns: dict[str, CompiledPattern]
-) -> _Found | None:
+) -> _WaitOutcome | None:
     deadline = time.monotonic() + limit_ms / 1000
     wait = Wait("ready", limit_ms, idle_ms=NEVER_MS, caller=call.caller, look_s=look_s)
     wait.start_offset, held = session.seen_to(call.caller), session.lease
@@ -198,7 +198,7 @@ async def _one(
             if not await _changed(session, wait.start_offset, deadline, look_s, lambda look: look.ready):
                 return None
             if session.lease not in (None, held):
-                return _Found(session, "taken")
+                return _WaitOutcome(session, "taken")
         case "pattern":
             return await _pattern(session, wait, patterns)
     wait.want = request.wait_for
@@ -206,7 +206,7 @@ async def _one(
     return _found(session, await wait_for(session, wait))
 
 
-async def _needs_you(session: Session, call: Call, offset: int, deadline: float, look_s: float) -> _Found | None:
+async def _needs_you(session: Session, call: Call, offset: int, deadline: float, look_s: float) -> _WaitOutcome | None:
     """Wait for what is new to the caller: something asked of a person, a secret that is asked for, a give-back."""
     held, changed = session.lease, False
     with session.watcher.waiting(session.log.path):
@@ -214,17 +214,17 @@ async def _needs_you(session: Session, call: Call, offset: int, deadline: float,
             asked = _asked(session)
             if asked - session.asks_told.get(call.caller, set()):
                 _told_of(session, call, asked)
-                return _Found(session, "needs_you")
+                return _WaitOutcome(session, "needs_you")
             if handed.is_news(session, call.caller):
-                return _Found(session, "needs_you")
+                return _WaitOutcome(session, "needs_you")
             asks = look.mode == "password"
             changed = changed or look.size > offset or look.exited or not asks
             if changed and asks:
-                return _Found(session, "needs_you", "kernel")
+                return _WaitOutcome(session, "needs_you", "kernel")
             if session.lease not in (None, held):
-                return _Found(session, "taken")
+                return _WaitOutcome(session, "taken")
             if look.exited:
-                return _Found(session, "exited")
+                return _WaitOutcome(session, "exited")
     return None
 
 
@@ -255,22 +255,24 @@ async def _changed(
     return False
 
 
-async def _until(session: Session, deadline: float, met: Callable[[Look], bool], outcome: r.Outcome) -> _Found | None:
+async def _until(
+    session: Session, deadline: float, met: Callable[[Look], bool], outcome: r.Outcome
+) -> _WaitOutcome | None:
     held = session.lease
     with session.watcher.waiting(session.log.path):
         async for look in session.looks(LONGEST_LOOK_S, deadline, shared=True):
             if met(look):
-                return _Found(session, outcome)
+                return _WaitOutcome(session, outcome)
             if session.lease not in (None, held):
-                return _Found(session, "taken")
+                return _WaitOutcome(session, "taken")
             if look.exited:
-                return _Found(session, "exited")
+                return _WaitOutcome(session, "exited")
     return None
 
 
-async def _pattern(session: Session, wait: Wait, patterns: dict[str, CompiledPattern]) -> _Found | None:
+async def _pattern(session: Session, wait: Wait, patterns: dict[str, CompiledPattern]) -> _WaitOutcome | None:
     """The first of several patterns: each is waited for, woken by the same growth of the log."""
-    found: list[_Found] = []
+    found: list[_WaitOutcome] = []
     async with anyio.create_task_group() as task_group:
 
         async def one(text: str, pattern: CompiledPattern) -> None:
@@ -286,15 +288,15 @@ async def _pattern(session: Session, wait: Wait, patterns: dict[str, CompiledPat
     return found[0] if found else None
 
 
-def _found(session: Session, answer: Answer, pattern: str | None = None) -> _Found | None:
+def _found(session: Session, answer: Answer, pattern: str | None = None) -> _WaitOutcome | None:
     if answer.outcome in ("timeout", "immediate", "idle"):
         return None
     told = pattern if answer.outcome == "matched" else None
-    return _Found(session, answer.outcome, answer.evidence, answer.matched, told)
+    return _WaitOutcome(session, answer.outcome, answer.evidence, answer.matched, told)
 
 
 def _result(
-    found: _Found | None, stands: list[_Stands], begun: float, otherwise: r.Outcome, effective: int | None
+    found: _WaitOutcome | None, stands: list[_FinalStanding], begun: float, otherwise: r.Outcome, effective: int | None
 ) -> r.WaitResult:
     rows = []
     for each in stands:

@@ -94,7 +94,7 @@ def with_broker(
 @contextmanager
 def telling(broker: AnyBroker) -> Iterator[Operations]:
     """Operations that tell a person at the terminal how they go; what they told is erased at the end."""
-    progress = output.Progress()
+    progress = output.ProgressLine()
     try:
         yield broker.by(Call(CLI_CALLER, progress=progress, person=True))
     finally:

@@ -23,7 +23,7 @@ DOOR_S = 60.0
 
 
 @dataclass(frozen=True)
-class Hung:
+class DoorOutcome:
     """What became of a machine's door."""
 
     node: str
@@ -118,11 +118,11 @@ def _hang(options: argparse.Namespace, settings: Settings, address: str, only: s
     os.environ.update(secret.environment(os.environ, settings.fleet_secret))  # before Ray looks there
     from tmuxmcp.nodes.ray import doors
 
-    found: list[Hung] = []
+    found: list[DoorOutcome] = []
     with doors.connected(address):
         for node, facts in sorted(doors.machines().items()):
             if only in ("", node) and facts["alive"]:
-                found.append(Hung(node, *doors.renew(node, open_door, known, DOOR_S)))
+                found.append(DoorOutcome(node, *doors.renew(node, open_door, known, DOOR_S)))
     if options.json:
         output.write_json({"doors": [asdict(each) for each in found]})
     else:

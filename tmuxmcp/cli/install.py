@@ -22,7 +22,7 @@ from urllib.parse import urlsplit, urlunsplit
 from tmuxmcp.cli import output
 from tmuxmcp.cli.arguments import parse
 from tmuxmcp.cli.service import effective
-from tmuxmcp.cli.trying import Tried, try_command, try_url
+from tmuxmcp.cli.trying import TrialOutcome, try_command, try_url
 from tmuxmcp.clients import (
     CLIENTS,
     EVERY_VARIABLE,
@@ -122,7 +122,7 @@ def _url(text: str) -> str:
     return urlunsplit(parts._replace(path="/mcp")) if parts.path in ("", "/") else text
 
 
-def _try(client: McpClient, start: StartedServer | None, at: HttpServer | None) -> Tried:
+def _try(client: McpClient, start: StartedServer | None, at: HttpServer | None) -> TrialOutcome:
     if at:
         return try_url(at.url, at.token)
     assert start

@@ -43,7 +43,7 @@ EVENTS_LOOK_S = 0.2
 
 
 @dataclass(frozen=True)
-class Happening:
+class PrintedEvent:
     """Something that happened."""
 
     kind: str
@@ -100,39 +100,39 @@ _DETAIL_BY_KIND = {
 # ---- what happened -----------------------------------------------------------------------------------
 
 
-def written_down(session: Session) -> Iterator[Happening]:
+def written_down(session: Session) -> Iterator[PrintedEvent]:
     """All that stands in its events, oldest first."""
     for event in session.events.read():
         if isinstance(event, Unknown):
             known = ("event", "time", "offset", "format")
             facts = {name: value for name, value in event.values.items() if name not in known}
             when, offset = event.values.get("time"), event.values.get("offset")
-            yield Happening(event.kind, when if isinstance(when, str) else None,
+            yield PrintedEvent(event.kind, when if isinstance(when, str) else None,
                             offset if isinstance(offset, int) else 0, facts)  # fmt: skip
         else:
             facts = {name: value for name, value in vars(event).items() if name not in ("time", "offset")}
-            yield Happening(event.kind, event.time or None, event.offset, facts)
+            yield PrintedEvent(event.kind, event.time or None, event.offset, facts)
 
 
-def of_command(command: r.ListedCommand) -> Happening:
+def of_command(command: r.ListedCommand) -> PrintedEvent:
     """The end of a command."""
     facts = command.model_dump()
     offset = facts.pop("end_offset")
     began = seconds_of(command.started_at or "")
     known = began is not None and command.duration_ms is not None
     ended = began + command.duration_ms / 1000 if known else None  # type: ignore[operator]  # both are known
-    return Happening("command", None if ended is None else iso(ended), offset, facts)
+    return PrintedEvent("command", None if ended is None else iso(ended), offset, facts)
 
 
-def _end(session: Session, running: bool) -> Iterator[Happening]:
+def _end(session: Session, running: bool) -> Iterator[PrintedEvent]:
     """Why it ended, where its events do not say that."""
     why = None if running else session.ended
     if why and why.reason not in ("exit", "signal"):
         facts = {"reason": why.reason, "by": why.by}
-        yield Happening("ended", why.at, session.log.size(), facts)
+        yield PrintedEvent("ended", why.at, session.log.size(), facts)
 
 
-def _in_order(happened: list[Happening]) -> list[Happening]:
+def _in_order(happened: list[PrintedEvent]) -> list[PrintedEvent]:
     return sorted(happened, key=lambda each: (each.offset, each.time or ""))
 
 
@@ -162,13 +162,13 @@ class _EventPrinter:
 
     def __init__(self, options: argparse.Namespace, session: Session, state_dir: Path) -> None:
         self._options, self._session, self._state_dir = options, session, state_dir
-        self._within = _Within(options, session)
+        self._within = _EventRange(options, session)
         self._seen = 0
         """How many of those that are written down were looked at."""
         self._commands: set[int] = set()
         """Numbers of the commands that were told."""
 
-    def first(self, running: bool) -> list[Happening]:
+    def first(self, running: bool) -> list[PrintedEvent]:
         """What has happened so far."""
         found = [*self._new(), *_end(self._session, running)]
         with_commands(self._options, {"limit": EVENTS_COMMANDS}, lambda _, result: found.extend(self._ended(result)))
@@ -176,19 +176,19 @@ class _EventPrinter:
         tail = self._options.tail
         return chosen if tail is None else chosen[len(chosen) - min(tail, len(chosen)) :]
 
-    def _new(self) -> list[Happening]:
+    def _new(self) -> list[PrintedEvent]:
         all_events = list(written_down(self._session))
         new = all_events[self._seen :]
         self._seen = len(all_events)
         return new
 
-    def _ended(self, result: r.ListCommandsResult) -> Iterator[Happening]:
+    def _ended(self, result: r.ListCommandsResult) -> Iterator[PrintedEvent]:
         for each in result.commands:
             if each.end_offset is not None and each.number not in self._commands:
                 self._commands.add(each.number)
                 yield of_command(each)
 
-    def print(self, event: Happening) -> None:
+    def print(self, event: PrintedEvent) -> None:
         """Print one of them."""
         output.write(json.dumps(event.as_json()) + "\n" if self._options.json else event.as_line())
         sys.stdout.flush()
@@ -231,7 +231,7 @@ class _EventPrinter:
             self.print(each)
 
 
-class _Within:
+class _EventRange:
     """Whether an event lies in the part that is asked for; one of an unknown time lies before and behind every time."""
 
     def __init__(self, options: argparse.Namespace, session: Session) -> None:
@@ -247,7 +247,7 @@ class _Within:
                 made = seconds_of(session.meta.created_at) or 0
                 self._times[place] = made + ms_of(point, name, session) / 1000
 
-    def __call__(self, event: Happening) -> bool:
+    def __call__(self, event: PrintedEvent) -> bool:
         at_s = seconds_of(event.time or "")
         in_time = at_s is None or self._times[0] <= at_s <= self._times[1]
         return in_time and self._offsets[0] <= event.offset <= self._offsets[1]

@@ -60,7 +60,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     return [bold(lines[0], sys.stdout), *lines[1:]]
 
 
-class Progress:
+class ProgressLine:
     """One dim line on stderr that says how a long wait goes; nothing where stderr is no terminal."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from tmuxmcp.cli.people import check_outside
 from tmuxmcp.cli.service import effective
 from tmuxmcp.errors import Unsupported
 from tmuxmcp.page import codes, servers
-from tmuxmcp.page.servers import Served
+from tmuxmcp.page.servers import ServedPage
 
 BROWSER_LOOK_S = 0.1
 """How often is looked whether the browser has come."""
@@ -41,7 +41,7 @@ def page(options: argparse.Namespace) -> int:
     return 0
 
 
-def _chosen(running: list[Served], port: int | None) -> Served:
+def _chosen(running: list[ServedPage], port: int | None) -> ServedPage:
     """The server that is meant.
 
     Raises:

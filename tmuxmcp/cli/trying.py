@@ -29,7 +29,7 @@ LAST_WORDS = 400
 
 
 @dataclass(frozen=True)
-class Tried:
+class TrialOutcome:
     """What answered."""
 
     version: str
@@ -37,7 +37,7 @@ class Tried:
     tmux: str
 
 
-def try_command(command: Sequence[str], environment: Mapping[str, str], cwd: Path) -> Tried:
+def try_command(command: Sequence[str], environment: Mapping[str, str], cwd: Path) -> TrialOutcome:
     """Start a server, greet it, list its tools, ask for its health, and let it go.
 
     Args:
@@ -64,7 +64,7 @@ def try_command(command: Sequence[str], environment: Mapping[str, str], cwd: Pat
             ) from None
 
 
-def try_url(url: str, token: str) -> Tried:
+def try_url(url: str, token: str) -> TrialOutcome:
     """Greet the server at a URL, list its tools and ask for its health.
 
     Raises:
@@ -86,7 +86,7 @@ def try_url(url: str, token: str) -> Tried:
         ) from None
 
 
-async def _start(command: Sequence[str], environment: Mapping[str, str], cwd: Path, said: IO[str]) -> Tried:
+async def _start(command: Sequence[str], environment: Mapping[str, str], cwd: Path, said: IO[str]) -> TrialOutcome:
     from mcp import Client, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
@@ -99,7 +99,7 @@ async def _start(command: Sequence[str], environment: Mapping[str, str], cwd: Pa
             return await _ask(client)
 
 
-async def _call(url: str, token: str) -> Tried:
+async def _call(url: str, token: str) -> TrialOutcome:
     import httpx2
     from mcp import Client
     from mcp.client.streamable_http import streamable_http_client
@@ -118,7 +118,7 @@ async def _call(url: str, token: str) -> Tried:
             return await _ask(await stack.enter_async_context(Client(streamable_http_client(url, http_client=http))))
 
 
-async def _ask(client: Client) -> Tried:
+async def _ask(client: Client) -> TrialOutcome:
     names = [tool.name for tool in (await client.list_tools()).tools]
     info = client.server_info
     told: Mapping[str, Any] = {}
@@ -128,7 +128,7 @@ async def _ask(client: Client) -> Tried:
             text = getattr(result.content[0], "text", "") if result.content else ""
             raise IoError(f"The server starts, and cannot work: {text}", hint="Nothing was changed. Mend that first.")
         told = result.structured_content or (result.meta or {}).get("tmuxmcp/result") or {}
-    return Tried(info.version if info else "", len(names), str(told.get("tmux_version") or ""))
+    return TrialOutcome(info.version if info else "", len(names), str(told.get("tmux_version") or ""))
 
 
 def _last_of(said: IO[str]) -> str:

@@ -19,7 +19,7 @@ from tmuxmcp.cli.calling import with_any, with_broker
 from tmuxmcp.cli.service import effective
 from tmuxmcp.cli.stage import Stage
 from tmuxmcp.cli.table import table_of
-from tmuxmcp.cli.watched import WATCH_FRAME_S, SessionView, Watched, ended, print_view
+from tmuxmcp.cli.watched import WATCH_FRAME_S, SessionView, WatchedSession, ended, print_view
 from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.gate.confirmations import Confirmations
@@ -69,7 +69,7 @@ async def _watched(broker: Broker, options: argparse.Namespace) -> str:
 
 async def _watch_live(broker: Broker, options: argparse.Namespace) -> int:
     name = await _watched(broker, options)
-    watched = Watched(broker, name, "ansi")
+    watched = WatchedSession(broker, name, "ansi")
     last: SessionView | None = None
     async with Stage.open() as stage:
         await stage.wait(math.inf, watched.change)
@@ -107,7 +107,7 @@ def _paint(stage: Stage, view: SessionView) -> None:
 
 async def _watch_plain(broker: Broker, options: argparse.Namespace) -> int:
     name = await _watched(broker, options)
-    watched = Watched(broker, name, "plain")
+    watched = WatchedSession(broker, name, "plain")
     shown: tuple[Any, ...] = ()
     while True:
         await watched.change()

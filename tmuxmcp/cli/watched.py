@@ -41,7 +41,7 @@ class SessionView:
         return "  ".join([*words, output.visible(result.title)] if result.title else words)
 
 
-class Watched:
+class WatchedSession:
     """A session that is watched, and how far that has come."""
 
     def __init__(self, broker: Broker, name: str, format: Literal["plain", "ansi"]) -> None:

@@ -15,7 +15,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from tmuxmcp.cli import output
 from tmuxmcp.cli.stage import Stage
 from tmuxmcp.cli.tiles import grid, joined, tile
-from tmuxmcp.cli.watched import WATCH_FRAME_S, SessionView, Watched, ended, print_view
+from tmuxmcp.cli.watched import WATCH_FRAME_S, SessionView, WatchedSession, ended, print_view
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
@@ -28,7 +28,7 @@ class Panel:
         self.name = name
         self.view: SessionView | None = None
         self.over = False
-        self._watched = Watched(broker, name, "ansi")
+        self._watched = WatchedSession(broker, name, "ansi")
 
     async def follow(self, changed: MemoryObjectSendStream[None]) -> None:
         """Look after each change, at most once a frame, until the session ends."""
@@ -88,7 +88,7 @@ def _paint(stage: Stage, panels: Sequence[Panel]) -> None:
 async def once(broker: Broker, options: argparse.Namespace, names: Sequence[str]) -> int:
     """Print the screen of each one time."""
     for name in names:
-        view = await Watched(broker, name, "plain").look()
+        view = await WatchedSession(broker, name, "plain").look()
         if view and not options.json:
             output.write(f"--- {view.facts}\n")
         if view:

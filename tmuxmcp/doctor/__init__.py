@@ -35,7 +35,7 @@ from tmuxmcp.config import VARIABLE_PREFIX, Settings, default_config_file, home,
 from tmuxmcp.contract.limits import SandboxWish
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.doctor import rayhere, surroundings
-from tmuxmcp.doctor.check import Check
+from tmuxmcp.doctor.check import DoctorCheck
 from tmuxmcp.errors import (
     InvalidArgument,
     PermissionDenied,
@@ -63,7 +63,7 @@ OWN_VARIABLES = ("SESSION", "KEY", "NONCE_FILE", "HISTFILE", "BASH", "RC", "FIRS
 """Variables with our prefix that are no settings: sessions have them."""
 
 
-def diagnose(flags: Mapping[str, object] | None = None, file: Path | None = None) -> list[Check]:
+def diagnose(flags: Mapping[str, object] | None = None, file: Path | None = None) -> list[DoctorCheck]:
     """Look at everything.
 
     Args:
@@ -74,7 +74,7 @@ def diagnose(flags: Mapping[str, object] | None = None, file: Path | None = None
     tmux = Tmux(settings.state_dir)
     with suppress(TmuxUnavailable):
         tmux.binary, tmux.version = find_tmux()
-    looks: list[tuple[str, Callable[[], Check]]] = [
+    looks: list[tuple[str, Callable[[], DoctorCheck]]] = [
         ("tmux", check_tmux),
         ("state directory", lambda: check_state_dir(settings.state_dir)),
         ("disk", lambda: check_disk(settings.state_dir)),
@@ -103,15 +103,15 @@ def diagnose(flags: Mapping[str, object] | None = None, file: Path | None = None
     return [check_python(), settings_check, *_bounded(looks), *probe_shells(broker_settings(settings), tmux)]
 
 
-def _bounded(looks: Sequence[tuple[str, Callable[[], Check]]]) -> list[Check]:
+def _bounded(looks: Sequence[tuple[str, Callable[[], DoctorCheck]]]) -> list[DoctorCheck]:
     """All checks at once; one that hangs (a dead network file system) holds up nobody."""
-    done: dict[str, Check] = {}
+    done: dict[str, DoctorCheck] = {}
 
-    def look(name: str, function: Callable[[], Check]) -> None:
+    def look(name: str, function: Callable[[], DoctorCheck]) -> None:
         try:
             done[name] = function()
         except Exception as error:
-            done[name] = Check(name, False, f"cannot be told: {error}", "See the message.")
+            done[name] = DoctorCheck(name, False, f"cannot be told: {error}", "See the message.")
 
     threads = [threading.Thread(target=look, args=pair, daemon=True) for pair in looks]
     for thread in threads:
@@ -120,13 +120,13 @@ def _bounded(looks: Sequence[tuple[str, Callable[[], Check]]]) -> list[Check]:
     for thread in threads:
         thread.join(max(deadline - time.monotonic(), 0))
     late = "Look at the disk and at tmux: something there does not answer."
-    return [done.get(name) or Check(name, False, f"no answer within {CHECK_S:g} s", late) for name, _ in looks]
+    return [done.get(name) or DoctorCheck(name, False, f"no answer within {CHECK_S:g} s", late) for name, _ in looks]
 
 
 # ---- Python and settings -------------------------------------------------------------------------
 
 
-def check_python() -> Check:
+def check_python() -> DoctorCheck:
     """The packages that are needed are there, in versions that are new enough."""
     wrong = []
     found = [f"Python {platform.python_version()}", f"tmuxmcp {__version__}"]
@@ -147,19 +147,19 @@ def check_python() -> Check:
         if match[2] and _numbers(version) < _numbers(match[2]):
             wrong.append(f"{match[1]} {version} is older than {match[2]}")
     fix = f"Install tmuxmcp again with {shlex.quote(sys.executable)} -m pip, or run scripts/run."
-    return Check("python", not wrong, "; ".join(wrong) or ", ".join(found), fix if wrong else None)
+    return DoctorCheck("python", not wrong, "; ".join(wrong) or ", ".join(found), fix if wrong else None)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
-def check_settings(flags: dict[str, object], file: Path | None) -> tuple[Check, Settings]:
+def check_settings(flags: dict[str, object], file: Path | None) -> tuple[DoctorCheck, Settings]:
     """The settings, and whether all of them mean something; where they do not, the defaults go on."""
     try:
         settings, origins = load_with_origins(flags, file)
     except TmuxMcpError as error:
-        check = Check("settings", False, error.message, error.hint or "See `tmuxmcp config`.")
+        check = DoctorCheck("settings", False, error.message, error.hint or "See `tmuxmcp config`.")
         where = flags.get("state_dir") or os.environ.get(VARIABLE_PREFIX + "STATE_DIR")
         given = {"state_dir": Path(os.path.abspath(Path(str(where)).expanduser()))} if where else {}
         return check, Settings.model_construct(**_defaults() | given)
@@ -173,11 +173,13 @@ def check_settings(flags: dict[str, object], file: Path | None) -> tuple[Check, 
     old = sorted(name for name, where in origins.items() if where != "default" and _deprecated(name))
     wrong = [f"{name} is no setting" for name in unknown] + [f"{name} is deprecated" for name in old]
     if wrong:
-        return Check("settings", False, "; ".join(wrong), "Remove it; `tmuxmcp config` lists the settings."), settings
+        return DoctorCheck(
+            "settings", False, "; ".join(wrong), "Remove it; `tmuxmcp config` lists the settings."
+        ), settings
     path = file or default_config_file()
     count = sum(where != "default" for where in origins.values())
     read = str(path) if path.exists() else f"no file {path}"
-    return Check("settings", True, f"{read}; {count} of {len(origins)} are set"), settings
+    return DoctorCheck("settings", True, f"{read}; {count} of {len(origins)} are set"), settings
 
 
 def _defaults() -> dict[str, Any]:
@@ -194,74 +196,78 @@ def _deprecated(name: str) -> bool:
 # ---- tmux ----------------------------------------------------------------------------------------
 
 
-def check_tmux() -> Check:
+def check_tmux() -> DoctorCheck:
     """There is a tmux, new enough."""
     try:
         path, version = find_tmux()
     except TmuxUnavailable as error:
-        return Check("tmux", False, error.message, error.hint)
-    return Check("tmux", True, f"{path}, version {version}")
+        return DoctorCheck("tmux", False, error.message, error.hint)
+    return DoctorCheck("tmux", True, f"{path}, version {version}")
 
 
-def check_socket(tmux: Tmux) -> Check:
+def check_socket(tmux: Tmux) -> DoctorCheck:
     """The socket's path is short enough, and who answers on it is our server, or nobody."""
     socket, running = tmux.socket, tmux.running_pid()
     length = len(os.fsencode(socket))
     if length > SOCKET_PATH_LIMIT:
         why = f"its path has {length} bytes, {SOCKET_PATH_LIMIT} are possible: {socket}"
-        return Check("socket", False, why, "Set state_dir (TMUXMCP_STATE_DIR) to a shorter path.")
+        return DoctorCheck("socket", False, why, "Set state_dir (TMUXMCP_STATE_DIR) to a shorter path.")
     try:
         kind = socket.lstat().st_mode
     except FileNotFoundError:
         if running is None:
-            return Check("socket", True, f"{socket}: no server runs; the first session starts one")
+            return DoctorCheck("socket", True, f"{socket}: no server runs; the first session starts one")
         why = f"{socket} was deleted, while its server (process {running}) lives on"
-        return Check("socket", False, why, f"Any command brings it back: `tmuxmcp list`, or `kill -USR1 {running}`.")
+        return DoctorCheck(
+            "socket", False, why, f"Any command brings it back: `tmuxmcp list`, or `kill -USR1 {running}`."
+        )
     if not stat.S_ISSOCK(kind):
-        return Check("socket", False, f"{socket} is not a socket", "Remove it, or set another state_dir.")
+        return DoctorCheck("socket", False, f"{socket} is not a socket", "Remove it, or set another state_dir.")
     if not tmux.binary:
-        return Check("socket", True, f"{socket}: without tmux, nobody can be asked")
+        return DoctorCheck("socket", True, f"{socket}: without tmux, nobody can be asked")
     return _ask(tmux, running)
 
 
-def _ask(tmux: Tmux, running: int | None) -> Check:
+def _ask(tmux: Tmux, running: int | None) -> DoctorCheck:
     """What the server on the socket says."""
     socket = tmux.socket
     try:
         if tmux.alive():
-            return Check("socket", True, f"{socket}: our server answers")
+            return DoctorCheck("socket", True, f"{socket}: our server answers")
         foreign = tmux.answers()
     except TmuxUnavailable:
-        return Check("socket", True, f"{socket}: a server of another version answers")  # see `server`
+        return DoctorCheck("socket", True, f"{socket}: a server of another version answers")  # see `server`
     except TmuxFailed as error:
-        return Check("socket", False, error.message, error.hint)
+        return DoctorCheck("socket", False, error.message, error.hint)
     if foreign:
         fix = f"End it with `tmux -S {shlex.quote(str(socket))} kill-server`, or set another state_dir."
-        return Check("socket", False, f"{socket}: another tmux server, not ours, answers", fix)
+        return DoctorCheck("socket", False, f"{socket}: another tmux server, not ours, answers", fix)
     if running is not None:
         why = f"{socket}: its server (process {running}) does not answer there"
-        return Check("socket", False, why, f"Have it make the socket again: `kill -USR1 {running}`.")
-    return Check("socket", True, f"{socket}: left over from a server that ended; the next session starts a new one")
+        return DoctorCheck("socket", False, why, f"Have it make the socket again: `kill -USR1 {running}`.")
+    return DoctorCheck(
+        "socket", True, f"{socket}: left over from a server that ended; the next session starts a new one"
+    )
 
 
-def check_server(tmux: Tmux) -> Check:
+def check_server(tmux: Tmux) -> DoctorCheck:
     """The server was started by the tmux that is found now: others often cannot talk to it."""
     if not tmux.binary or not tmux.socket.exists():
-        return Check("server", True, "none runs")
+        return DoctorCheck("server", True, "none runs")
     fix = "Put the tmux that started it first on PATH, or end its sessions with that one."
     try:
         answer = tmux.run("display-message", "-p", "#{version} #{pid}")
         if not answer.stdout:
             tmux.alive()  # tells other versions from no server
-            return Check("server", True, "none runs")
+            return DoctorCheck("server", True, "none runs")
     except TmuxMcpError as error:
-        return Check("server", False, error.message, error.hint or fix)
+        return DoctorCheck("server", False, error.message, error.hint or fix)
     version, _, pid = answer.stdout.strip().partition(" ")
     binary = _executable(pid)
     running = f"tmux {version}, process {pid}" + (f", {binary}" if binary else "")
     if version != tmux.version:
-        return Check("server", False, f"it is {running}; found is {tmux.binary}, tmux {tmux.version}", fix)
-    return Check("server", True, running)
+        return DoctorCheck("server", False, f"it is {running}; found is {tmux.binary}, tmux {tmux.version}", fix)
+    return DoctorCheck("server", True, running)
 
 
 def _executable(pid: str) -> str:
@@ -273,7 +279,7 @@ def _executable(pid: str) -> str:
 # ---- the state directory -------------------------------------------------------------------------
 
 
-def check_state_dir(path: Path) -> Check:
+def check_state_dir(path: Path) -> DoctorCheck:
     """It is the user's alone, and can be written to; one that is not there can be made."""
     name = "state directory"
     if not os.path.lexists(path):
@@ -282,38 +288,40 @@ def check_state_dir(path: Path) -> Check:
             Path(tempfile.mkdtemp(prefix=".tmuxmcp-", dir=parent)).rmdir()  # /proc, say, seems writable, and is not
         except OSError as error:
             fix = "Set state_dir to where you may write."
-            return Check(name, False, f"{path} cannot be made in {parent}: {error.strerror}", fix)
-        return Check(name, True, f"{path} is made with the first session")
+            return DoctorCheck(name, False, f"{path} cannot be made in {parent}: {error.strerror}", fix)
+        return DoctorCheck(name, True, f"{path} is made with the first session")
     try:
         check_private_directory(path)
     except PermissionDenied as error:
-        return Check(name, False, error.message, error.hint)
+        return DoctorCheck(name, False, error.message, error.hint)
     for each in (path, sessions_dir(path)):
         if each.exists() and not os.access(each, os.W_OK | os.X_OK):
-            return Check(name, False, f"{each} cannot be written to", f"Run `chmod 700 {shlex.quote(str(each))}`.")
-    return Check(name, True, f"{path}, yours alone")
+            return DoctorCheck(
+                name, False, f"{each} cannot be written to", f"Run `chmod 700 {shlex.quote(str(each))}`."
+            )
+    return DoctorCheck(name, True, f"{path}, yours alone")
 
 
-def check_disk(path: Path) -> Check:
+def check_disk(path: Path) -> DoctorCheck:
     """There is room for logs."""
     while not path.exists():
         path = path.parent
     usage = shutil.disk_usage(path)
     message = f"{_size(usage.free)} of {_size(usage.total)} free"
     if usage.free >= FREE_BYTES:
-        return Check("disk", True, message)
-    return Check("disk", False, message, f"Make room on the disk of {path}: output that does not fit is lost.")
+        return DoctorCheck("disk", True, message)
+    return DoctorCheck("disk", False, message, f"Make room on the disk of {path}: output that does not fit is lost.")
 
 
-def check_logs(settings: Settings) -> Check:
+def check_logs(settings: Settings) -> DoctorCheck:
     """What is kept is within its limit."""
     used, limit = disk_use(settings.state_dir), settings.state_max_bytes
     kept = f"logs of ended sessions go after {settings.retention_days:g} days" if settings.retention_days else ""
     message = ", ".join(part for part in (f"{_size(used)} of {_size(limit) if limit else 'any number'}", kept) if part)
     if not limit or used <= limit:
-        return Check("logs", True, message)
+        return DoctorCheck("logs", True, message)
     fix = "What is left belongs to sessions that still run: end some, or raise state_max_bytes."
-    return Check("logs", False, message, fix)
+    return DoctorCheck("logs", False, message, fix)
 
 
 def _size(number: float) -> str:
@@ -333,7 +341,7 @@ def _environment(settings: Settings) -> dict[str, str]:
     )
 
 
-def check_locale(settings: Settings) -> Check:
+def check_locale(settings: Settings) -> DoctorCheck:
     """Programs in sessions write UTF-8."""
     env = _environment(settings)
     name, value = next((each, env[each]) for each in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(each))
@@ -341,16 +349,16 @@ def check_locale(settings: Settings) -> Check:
     try:
         done = subprocess.run(["locale", "charmap"], env=env, capture_output=True, text=True, timeout=2, check=False)
     except (OSError, subprocess.TimeoutExpired):  # musl has no such program, and no other characters
-        return Check("locale", True, f"{name}={value}")
+        return DoctorCheck("locale", True, f"{name}={value}")
     charmap = done.stdout.strip()
     if done.stderr.strip() and not charmap.upper().startswith("UTF"):
-        return Check("locale", False, f"{name}={value} is not installed here", fix)
+        return DoctorCheck("locale", False, f"{name}={value} is not installed here", fix)
     if not re.fullmatch(r"(?i)utf-?8", charmap):
-        return Check("locale", False, f"{name}={value} means {charmap}, not UTF-8", fix)
-    return Check("locale", True, f"{name}={value}, {charmap}")
+        return DoctorCheck("locale", False, f"{name}={value} means {charmap}, not UTF-8", fix)
+    return DoctorCheck("locale", True, f"{name}={value}, {charmap}")
 
 
-def check_program(settings: Settings) -> Check:
+def check_program(settings: Settings) -> DoctorCheck:
     """The program of a default session exists, and is a shell that tells where commands end."""
     program = settings.program or user_shell()
     asked = "setting program" if settings.program else "login shell"
@@ -358,27 +366,27 @@ def check_program(settings: Settings) -> Check:
     try:
         path = find_program(program, _environment(settings)["PATH"], os.getcwd())
     except TmuxMcpError as error:
-        return Check("program", False, f"{asked}: {error.message}", fix)
+        return DoctorCheck("program", False, f"{asked}: {error.message}", fix)
     if os.path.basename(path) not in SHELLS and not settings.program:
         known = " or ".join(", ".join(SHELLS).rsplit(", ", 1))
-        return Check("program", False, f"{asked} {path}: `run` needs {known}", fix)
-    return Check("program", True, f"{asked} {path}")
+        return DoctorCheck("program", False, f"{asked} {path}: `run` needs {known}", fix)
+    return DoctorCheck("program", True, f"{asked} {path}")
 
 
-def check_tools() -> Check:
+def check_tools() -> DoctorCheck:
     """The programs that every session's launcher and log writer call."""
     path = os.environ.get("PATH") or SEARCH_PATH
     missing = [name for name in SCRIPT_PROGRAMS if shutil.which(name, path=path) is None]
     if not missing:
-        return Check("tools", True, ", ".join(SCRIPT_PROGRAMS))
+        return DoctorCheck("tools", True, ", ".join(SCRIPT_PROGRAMS))
     fix = f"Install them (Debian: coreutils, grep), or put them on PATH, which is {path}."
-    return Check("tools", False, f"sessions need programs that are not there: {', '.join(missing)}", fix)
+    return DoctorCheck("tools", False, f"sessions need programs that are not there: {', '.join(missing)}", fix)
 
 
-def check_kernel() -> Check:
+def check_kernel() -> DoctorCheck:
     """The kernel tells what a program sleeps in."""
     if sys.platform != "linux":
-        return Check("kernel", True, "not Linux: marks, prompt_pattern and silence tell when a program waits")
+        return DoctorCheck("kernel", True, "not Linux: marks, prompt_pattern and silence tell when a program waits")
     channel = ""
     with subprocess.Popen(["sleep", "9"], stdin=subprocess.DEVNULL) as child:
         try:
@@ -391,25 +399,25 @@ def check_kernel() -> Check:
         finally:
             child.kill()
     if re.fullmatch(r"\w{2,}", channel):
-        return Check("kernel", True, "/proc and wait channels can be read")
+        return DoctorCheck("kernel", True, "/proc and wait channels can be read")
     fix = "Give prompt_pattern for programs other than shells: waits for them go by silence here."
-    return Check("kernel", False, f"the wait channel of a sleeping program reads {channel or '0'!r}", fix)
+    return DoctorCheck("kernel", False, f"the wait channel of a sleeping program reads {channel or '0'!r}", fix)
 
 
-def check_descriptors(max_sessions: int) -> Check:
+def check_descriptors(max_sessions: int) -> DoctorCheck:
     """So many sessions may be open: the server takes two descriptors for each."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     wanted = 2 * max_sessions + 64
     message = f"{soft if soft != resource.RLIM_INFINITY else 'any number'}; {max_sessions} sessions need {wanted}"
     if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return Check("descriptors", True, message)
-    return Check("descriptors", False, message, f"Run `ulimit -n {wanted}` before, or lower max_sessions.")
+        return DoctorCheck("descriptors", True, message)
+    return DoctorCheck("descriptors", False, message, f"Run `ulimit -n {wanted}` before, or lower max_sessions.")
 
 
-def check_inotify() -> Check:
+def check_inotify() -> DoctorCheck:
     """The kernel tells at once that a log grows."""
     if sys.platform != "linux":
-        return Check("inotify", True, "not Linux: logs are polled")
+        return DoctorCheck("inotify", True, "not Linux: logs are polled")
     import inotify_simple
 
     limits = []
@@ -421,16 +429,16 @@ def check_inotify() -> Check:
             inotify.add_watch(home(), inotify_simple.flags.DELETE_SELF)
     except OSError as error:
         fix = "Raise it: `sysctl fs.inotify.max_user_instances=512 fs.inotify.max_user_watches=65536`."
-        return Check("inotify", False, f"{error.strerror} ({', '.join(limits)}): logs are polled", fix)
-    return Check("inotify", True, ", ".join(limits))
+        return DoctorCheck("inotify", False, f"{error.strerror} ({', '.join(limits)}): logs are polled", fix)
+    return DoctorCheck("inotify", True, ", ".join(limits))
 
 
-def check_cgroup() -> Check:
+def check_cgroup() -> DoctorCheck:
     """Who keeps the limits of sessions; nothing here has to be mended."""
-    return Check("cgroup", True, cgroup.describe(cgroup.places()))
+    return DoctorCheck("cgroup", True, cgroup.describe(cgroup.places()))
 
 
-def check_sandbox(wish: SandboxWish, own_files: Iterable[Path] = ()) -> Check:
+def check_sandbox(wish: SandboxWish, own_files: Iterable[Path] = ()) -> DoctorCheck:
     """The sandbox that sessions can have, and whether it is what the settings want.
 
     Args:
@@ -438,21 +446,21 @@ def check_sandbox(wish: SandboxWish, own_files: Iterable[Path] = ()) -> Check:
     """
     message = sandbox.describe()
     if wish == "none":
-        return Check("sandbox", True, f"{message}; not asked for: sessions read and write all that you can")
+        return DoctorCheck("sandbox", True, f"{message}; not asked for: sessions read and write all that you can")
     try:
         sandbox.choose(wish)
         directories_to_hide(map(str, own_files))
     except Unsupported as error:
-        return Check("sandbox", False, message, error.hint)
+        return DoctorCheck("sandbox", False, message, error.hint)
     except InvalidArgument as error:
-        return Check("sandbox", False, error.message, error.hint)
-    return Check("sandbox", True, message)
+        return DoctorCheck("sandbox", False, error.message, error.hint)
+    return DoctorCheck("sandbox", True, message)
 
 
 # ---- shells --------------------------------------------------------------------------------------
 
 
-def probe_shells(settings: BrokerSettings, tmux: Tmux) -> list[Check]:
+def probe_shells(settings: BrokerSettings, tmux: Tmux) -> list[DoctorCheck]:
     """Each shell's version, and whether its marks come: in sessions on a server of our own, which ends again."""
     env = session_environment(
         os.environ, allow=settings.env_allow, settings_env=settings.env, env={}, term=settings.term
@@ -461,11 +469,11 @@ def probe_shells(settings: BrokerSettings, tmux: Tmux) -> list[Check]:
     login = user_shell()
     if os.path.basename(login) in SHELLS:
         paths[os.path.basename(login)] = login
-    absent = [Check(name, True, "not installed") for name in SHELLS if name not in paths]
+    absent = [DoctorCheck(name, True, "not installed") for name in SHELLS if name not in paths]
     if not settings.integration:
-        return [Check(name, True, "not tried: integration is false") for name in paths] + absent
+        return [DoctorCheck(name, True, "not tried: integration is false") for name in paths] + absent
     if not tmux.binary:
-        return [Check(name, False, "not tried: there is no tmux", "Install tmux.") for name in paths] + absent
+        return [DoctorCheck(name, False, "not tried: there is no tmux", "Install tmux.") for name in paths] + absent
     directory = Path(tempfile.mkdtemp(prefix="tm-", dir=None if len(tempfile.gettempdir()) < 60 else "/tmp"))
     own = replace(settings, state_dir=directory, history="none", on_exit="destroy", max_sessions=len(paths) + 1, cwd="")
     try:
@@ -479,7 +487,7 @@ def probe_shells(settings: BrokerSettings, tmux: Tmux) -> list[Check]:
     return [_verdict(name, path, told.get(name, "no answer")) for name, path in paths.items()] + absent
 
 
-def _verdict(name: str, path: str, problem: str) -> Check:
+def _verdict(name: str, path: str, problem: str) -> DoctorCheck:
     try:
         said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=2, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):
@@ -487,13 +495,13 @@ def _verdict(name: str, path: str, problem: str) -> Check:
     number = re.search(r"\d+(?:\.\d+)+", said)
     what = f"{path} {number[0] if number else ''}".strip()
     if not problem:
-        return Check(name, True, f"{what}: its marks come")
+        return DoctorCheck(name, True, f"{what}: its marks come")
     oldest = SHELLS[name].oldest_version
     if number and _numbers(number[0]) < oldest:
         told = ".".join(map(str, oldest))
-        return Check(name, False, f"{what} is older than {told}: `run` cannot work", f"Install a newer {name}.")
+        return DoctorCheck(name, False, f"{what} is older than {told}: `run` cannot work", f"Install a newer {name}.")
     fix = f"Start it with `tmuxmcp new {path}` and look with `tmuxmcp view`: a start-up file may ask, fail or exec."
-    return Check(name, False, f"{what}: {problem}", fix)
+    return DoctorCheck(name, False, f"{what}: {problem}", fix)
 
 
 async def _probe_all(settings: BrokerSettings, paths: Mapping[str, str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from tmuxmcp.latedataclass import dataclass
 
 
 @dataclass(frozen=True)
-class Check:
+class DoctorCheck:
     """One thing that was looked at."""
 
     name: str

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import psutil
 
-from tmuxmcp.doctor.check import Check
+from tmuxmcp.doctor.check import DoctorCheck
 
 DOOR = "ray::Door"
 """What Ray calls the process of a door."""
@@ -16,16 +16,16 @@ DOOR = "ray::Door"
 SUBREAPER = "RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper"
 
 
-def check_ray() -> Check:
+def check_ray() -> DoctorCheck:
     """Doors and the tmux servers that they started are as nice as others, and Ray lets go of what doors start."""
     doors = [each for each in psutil.process_iter() if _is_door(each)]
     if not doors:
-        return Check("ray", True, "no door on this machine")
+        return DoctorCheck("ray", True, "no door on this machine")
     wrong = sorted({problem for door in doors for problem in _problems(door)})
     if not wrong:
-        return Check("ray", True, f"{len(doors)} {'door' if len(doors) == 1 else 'doors'}")
+        return DoctorCheck("ray", True, f"{len(doors)} {'door' if len(doors) == 1 else 'doors'}")
     fix = f"Start Ray with RAY_worker_niceness=0 and without {SUBREAPER}, as `tmuxmcp fleet join` does."
-    return Check("ray", False, "; ".join(wrong), fix)
+    return DoctorCheck("ray", False, "; ".join(wrong), fix)
 
 
 def _is_door(process: psutil.Process) -> bool:

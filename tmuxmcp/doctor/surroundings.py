@@ -17,7 +17,7 @@ from tmuxmcp.clients import CLIENTS, URL_KEYS, McpClient, servers
 from tmuxmcp.config import Settings
 from tmuxmcp.contract.limits import SandboxWish
 from tmuxmcp.contract.secrets import Secret
-from tmuxmcp.doctor.check import Check
+from tmuxmcp.doctor.check import DoctorCheck
 from tmuxmcp.errors import TmuxMcpError, Unsupported
 from tmuxmcp.faces.address import is_loopback, parse_address
 from tmuxmcp.faces.tokens import TOKEN_VARIABLE, load_tokens
@@ -40,29 +40,31 @@ CONTAINER_GROUPS = {"docker": "docker", "libpod": "podman", "kubepods": "kuberne
 """Words in the control group of a container's first process, and the engine that is called so."""
 
 
-def check_tokens(settings: Settings, environ: Mapping[str, str]) -> Check:
+def check_tokens(settings: Settings, environ: Mapping[str, str]) -> DoctorCheck:
     """What HTTP clients have to send."""
     given = environ.get(TOKEN_VARIABLE)
     try:
         tokens = load_tokens(settings.token_file, given)
     except TmuxMcpError as error:
-        return Check("token", False, error.message, error.hint or "Mend the file.")
+        return DoctorCheck("token", False, error.message, error.hint or "Mend the file.")
     if tokens is None and settings.http == "off":
-        return Check("token", True, "none")
+        return DoctorCheck("token", True, "none")
     if tokens is None:
         fix = f"Write one into a file of mode 600 and set token_file, or set {TOKEN_VARIABLE}."
-        return Check("token", False, "there is none, and HTTP wants one", fix)
+        return DoctorCheck("token", False, "there is none, and HTTP wants one", fix)
     if short := [token.name for token in tokens if token.short]:
-        return Check("token", False, f"short enough to be guessed: {', '.join(short)}", "Use `openssl rand -hex 32`.")
+        return DoctorCheck(
+            "token", False, f"short enough to be guessed: {', '.join(short)}", "Use `openssl rand -hex 32`."
+        )
     names = ", ".join(f"{token.name} ({'/'.join(sorted(token.scopes))})" for token in tokens)
     if any("write" in token.scopes and "admin" not in token.scopes for token in tokens) and not _keeps_files_apart(
         settings.sandbox
     ):
         names += "; without a sandbox that keeps files apart, who may write can do what admin can"
-    return Check("token", True, names)
+    return DoctorCheck("token", True, names)
 
 
-def check_secrets(secrets: Mapping[str, Secret], env: Mapping[str, str]) -> Check:
+def check_secrets(secrets: Mapping[str, Secret], env: Mapping[str, str]) -> DoctorCheck:
     """What `send` may type by name can be had: private files, and commands that are there. No value is read."""
     wrong = []
     for name, secret in secrets.items():
@@ -71,25 +73,27 @@ def check_secrets(secrets: Mapping[str, Secret], env: Mapping[str, str]) -> Chec
         except TmuxMcpError as error:
             wrong.append(error.message)
     if wrong:
-        return Check("secrets", False, " ".join(wrong), "Mend `source` of these in the setting secrets, or the files.")
-    return Check("secrets", True, ", ".join(secrets) or "none")
+        return DoctorCheck(
+            "secrets", False, " ".join(wrong), "Mend `source` of these in the setting secrets, or the files."
+        )
+    return DoctorCheck("secrets", True, ", ".join(secrets) or "none")
 
 
-def check_fleet(settings: Settings) -> Check:
+def check_fleet(settings: Settings) -> DoctorCheck:
     """The machines of the fleet answer, and have this version."""
     if settings.fleet == "off":
-        return Check("fleet", True, "off")
+        return DoctorCheck("fleet", True, "off")
     import anyio
 
     try:
         machines = anyio.run(_machines, settings)
     except TmuxMcpError as error:
-        return Check("fleet", False, error.message, error.hint or "Mend the setting fleet.")
+        return DoctorCheck("fleet", False, error.message, error.hint or "Mend the setting fleet.")
     wrong = [each for each in machines if not each.alive or each.note]
     said = "; ".join(f"{each.name}: {each.note or 'it does not answer'}" for each in wrong)
     fix = "Look there, or say what is to become of it: tmuxmcp fleet drain, tmuxmcp fleet forget."
     answer = f"{sum(each.alive for each in machines)} of {len(machines)} machines answer"
-    return Check("fleet", not wrong, f"{answer}; {said}" if said else answer, fix if wrong else None)
+    return DoctorCheck("fleet", not wrong, f"{answer}; {said}" if said else answer, fix if wrong else None)
 
 
 async def _machines(settings: Settings) -> list[Machine]:
@@ -106,26 +110,26 @@ def _keeps_files_apart(wish: SandboxWish) -> bool:
         return True
 
 
-def check_http(settings: Settings) -> Check:
+def check_http(settings: Settings) -> DoctorCheck:
     """Where the service listens, and who answers there."""
     if settings.http == "off":
-        return Check("http", True, "off")
+        return DoctorCheck("http", True, "off")
     try:
         host, port = parse_address(settings.http)
     except TmuxMcpError as error:
-        return Check("http", False, error.message, error.hint)
+        return DoctorCheck("http", False, error.message, error.hint)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except OSError as error:
-        return Check("http", False, f"{host} is no address of this machine: {error.strerror}", "Change http.")
+        return DoctorCheck("http", False, f"{host} is no address of this machine: {error.strerror}", "Change http.")
     address = str(found[4][0])
     if not is_loopback(address) and not settings.allowed_hosts:
         fix = "Set allowed_hosts to the names that clients use, each with its port."
-        return Check("http", False, f"{settings.http} can be reached from elsewhere and answers to no name", fix)
+        return DoctorCheck("http", False, f"{settings.http} can be reached from elsewhere and answers to no name", fix)
     return _who_answers(settings.http, found[0], found[4])
 
 
-def _who_answers(where: str, family: int, address: Any) -> Check:
+def _who_answers(where: str, family: int, address: Any) -> DoctorCheck:
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -133,36 +137,38 @@ def _who_answers(where: str, family: int, address: Any) -> Check:
         except OSError as error:
             free, why = False, str(error.strerror)
         else:
-            return Check("http", True, f"{where} is free: nothing is served there now")
+            return DoctorCheck("http", True, f"{where} is free: nothing is served there now")
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address[0], address[0])
     connection = http.client.HTTPConnection(host, address[1], timeout=SERVICE_ANSWER_S)
     try:
         connection.request("GET", "/healthz")
         said = json.loads(connection.getresponse().read(10_000))
-        return Check("http", True, f"{where}: tmuxmcp {said['version']} answers")
+        return DoctorCheck("http", True, f"{where}: tmuxmcp {said['version']} answers")
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
-        return Check("http", free, f"{where} cannot be had: {why}", "Another program is there: choose another port.")
+        return DoctorCheck(
+            "http", free, f"{where} cannot be had: {why}", "Another program is there: choose another port."
+        )
     finally:
         connection.close()
 
 
-def check_ssh(environ: Mapping[str, str]) -> Check:
+def check_ssh(environ: Mapping[str, str]) -> DoctorCheck:
     """What sessions on other hosts go by: the person's ssh and agent. Without them there are local sessions only."""
     path = shutil.which("ssh", path=environ.get("PATH"))
     if path is None:
-        return Check("ssh", True, "not there: no sessions on other hosts")
+        return DoctorCheck("ssh", True, "not there: no sessions on other hosts")
     try:
         asked = subprocess.run(
             [path, "-V"], capture_output=True, stdin=subprocess.DEVNULL, timeout=SERVICE_ANSWER_S, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
-        return Check("ssh", False, f"{path} does not run: {error}", "Install OpenSSH's client again.")
+        return DoctorCheck("ssh", False, f"{path} does not run: {error}", "Install OpenSSH's client again.")
     version = (asked.stderr or asked.stdout).decode(errors="replace").split(",")[0].strip()
     agent = environ.get("SSH_AUTH_SOCK")
     if agent and not os.path.exists(agent):
         fix = "Start the agent, and give SSH_AUTH_SOCK to whatever starts tmuxmcp."
-        return Check("ssh", False, f"{version}; the agent's socket {agent} is not there", fix)
-    return Check("ssh", True, f"{version}, {f'agent at {agent}' if agent else 'no agent in our environment'}")
+        return DoctorCheck("ssh", False, f"{version}; the agent's socket {agent} is not there", fix)
+    return DoctorCheck("ssh", True, f"{version}, {f'agent at {agent}' if agent else 'no agent in our environment'}")
 
 
 def container_kind(environ: Mapping[str, str], root: Path = Path("/")) -> str:
@@ -196,28 +202,28 @@ def _text(path: Path) -> str:
         return ""
 
 
-def check_user() -> Check:
+def check_user() -> DoctorCheck:
     """Whose rights sessions have."""
     if os.geteuid():
-        return Check("user", True, f"sessions run as {user_name()}")
+        return DoctorCheck("user", True, f"sessions run as {user_name()}")
     said = "sessions run as root: what an agent runs may change this whole machine, but in a sandbox"
-    return Check("user", True, said)
+    return DoctorCheck("user", True, said)
 
 
-def check_container(state_dir: Path) -> Check:
+def check_container(state_dir: Path) -> DoctorCheck:
     """Whether this is a container, and one that sessions can live in."""
     kind = container_kind(os.environ)
     if not kind:
-        return Check("container", True, "no sign of one")
+        return DoctorCheck("container", True, "no sign of one")
     remarks = [kind]
     if os.getuid() == 0:
         remarks.append("its user is root, which --user changes")
     if not _has_own_mount(state_dir):
         remarks.append(f"logs are gone with it unless {state_dir} is a volume")
     if _orphans_are_collected():
-        return Check("container", True, "; ".join(remarks))
+        return DoctorCheck("container", True, "; ".join(remarks))
     fix = "Start the container with --init, or put tini before its command."
-    return Check("container", False, f"{kind}: what sessions leave behind stays as zombies", fix)
+    return DoctorCheck("container", False, f"{kind}: what sessions leave behind stays as zombies", fix)
 
 
 def _orphans_are_collected() -> bool:
@@ -241,17 +247,17 @@ def _has_own_mount(path: Path) -> bool:
     return os.stat(there).st_dev != os.stat("/").st_dev
 
 
-def check_file_system(state_dir: Path) -> Check:
+def check_file_system(state_dir: Path) -> DoctorCheck:
     """Whether the state directory is on a file system of this machine alone."""
     there = next(each for each in (state_dir, *state_dir.parents) if each.exists())
     found = file_system_of(there)
     if found.local:
-        return Check("file system", True, "local")
+        return DoctorCheck("file system", True, "local")
     message = f"{there} is on {found.kind}: it is not written down when sessions print what"
-    return Check("file system", False, message, "Choose a state_dir on a local file system.")
+    return DoctorCheck("file system", False, message, "Choose a state_dir on a local file system.")
 
 
-def check_clients(home: Path, environ: Mapping[str, str]) -> Check:
+def check_clients(home: Path, environ: Mapping[str, str]) -> DoctorCheck:
     """The clients that start us, and whether what they start is there."""
     told, wrong, fixes = [], [], []
     for word, client, command, problem in _entries(home, environ):
@@ -261,8 +267,10 @@ def check_clients(home: Path, environ: Mapping[str, str]) -> Check:
             wrong.append(f"{client.title}: {problem or f'{command!r} is not there'}")
             fixes.append(f"`tmuxmcp install {word} --scope user`.")
     if wrong:
-        return Check("clients", False, "; ".join(wrong), " ".join(fixes))
-    return Check("clients", True, f"known to {', '.join(told)}" if told else "none knows us; see `tmuxmcp install`")
+        return DoctorCheck("clients", False, "; ".join(wrong), " ".join(fixes))
+    return DoctorCheck(
+        "clients", True, f"known to {', '.join(told)}" if told else "none knows us; see `tmuxmcp install`"
+    )
 
 
 def _entries(home: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, McpClient, str, str]]:

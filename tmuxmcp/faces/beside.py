@@ -14,7 +14,7 @@ from tmuxmcp.faces.entrance import Entrance
 from tmuxmcp.faces.tokens import Tokens, bearer
 from tmuxmcp.nodes.anybroker import AnyBroker
 from tmuxmcp.page import servers
-from tmuxmcp.page.codes import Keys
+from tmuxmcp.page.codes import AccessSecrets
 from tmuxmcp.page.desk import desk_of
 from tmuxmcp.page.routes import Page
 
@@ -31,7 +31,7 @@ async def page_beside(broker: AnyBroker, state_dir: Path) -> None:
     """
     with _bound(state_dir) as opened:
         served = listener.served_at(opened)
-        page = Page(desk_of(broker), Keys(state_dir, served.port), bearer)
+        page = Page(desk_of(broker), AccessSecrets(state_dir, served.port), bearer)
         app = Entrance(
             Starlette(routes=page.routes()),
             Tokens([]),

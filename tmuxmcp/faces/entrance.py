@@ -256,11 +256,11 @@ class _Response:
     def __init__(self, send: Send) -> None:
         self._send = send
         self.status, self.sent, self._complete = 0, 0, False
-        self._refusal: _Refusal | None = None
+        self._refusal: _LibraryRefusal | None = None
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start" and _is_plain_refusal(message):
-            self._refusal = _Refusal(message)
+            self._refusal = _LibraryRefusal(message)
         elif self._refusal is None:
             await self._pass(message)
         elif self._refusal.is_whole(message):
@@ -287,7 +287,7 @@ class _Response:
             await self._pass({"type": "http.response.body", "body": body, "more_body": False})
 
 
-class _Refusal:
+class _LibraryRefusal:
     """A refusal that a library words as plain text, or not at all."""
 
     def __init__(self, start: Message) -> None:

@@ -33,7 +33,7 @@ from tmuxmcp.faces.subscriptions import Subscriptions
 from tmuxmcp.faces.tokens import PERSON_TOKEN, Token, Tokens, bearer
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.nodes import secret
-from tmuxmcp.nodes.talks import Talks
+from tmuxmcp.nodes.talks import GatewayCalls
 from tmuxmcp.page.routes import Page
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Service:
             fleet_secret: who shows that they know it is a gateway of many machines; empty: nobody is.
         """
         self._broker, self._page = broker, page
-        self._secret, self._talks = fleet_secret, Talks()
+        self._secret, self._talks = fleet_secret, GatewayCalls()
         self._stopping = anyio.Event()
         self._callers: dict[str, str] = {}
         for name in (
@@ -194,7 +194,7 @@ class Service:
             return Response(status_code=204, headers=headers)
         return Response(reply.body, media_type="application/json", headers=headers)
 
-    def _said(self, request: Request) -> _Said:
+    def _said(self, request: Request) -> _GatewayHeaders:
         """What a gateway says of its call, as far as it is believed.
 
         Raises:
@@ -207,7 +207,7 @@ class Service:
             hint = "The file of the setting fleet_secret has to be the same on all machines of the fleet."
             raise Unauthorized("The call does not have the fleet's secret of this machine.", hint=hint)
         try:
-            return _Said.of(json.loads(request.headers.get(GATEWAY_HEADER, "{}")), proven)
+            return _GatewayHeaders.of(json.loads(request.headers.get(GATEWAY_HEADER, "{}")), proven)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise InvalidArgument(f"{GATEWAY_HEADER} is not understood.", hint="Gateways of tmuxmcp send it.") from None
 
@@ -237,7 +237,7 @@ class Service:
 
 
 @dataclass(frozen=True)
-class _Said:
+class _GatewayHeaders:
     """What a gateway says of its call, as far as it is believed."""
 
     proven: bool = False
@@ -249,7 +249,7 @@ class _Said:
     """What it wants to hear while the call goes on; empty: nothing."""
 
     @classmethod
-    def of(cls, told: Mapping[str, Any], proven: bool) -> _Said:
+    def of(cls, told: Mapping[str, Any], proven: bool) -> _GatewayHeaders:
         """Raises what comes of a value that is of another kind."""
         talk = told.get("talk", {})
         if talk:
@@ -262,7 +262,7 @@ class _Said:
         return cls(True, call_id, told.get("person") is True, str(told.get("answers", "")), talk)
 
     @contextmanager
-    def heard(self, talks: Talks, request: Request, call: Call) -> Iterator[Call]:
+    def heard(self, talks: GatewayCalls, request: Request, call: Call) -> Iterator[Call]:
         """The call as it is to be done."""
         # A token that may not write has nobody behind it who may do more.
         call = replace(call, person=self.person and "write" in call.scopes, answers=self.answers)

@@ -30,7 +30,7 @@ from tmuxmcp.errors import IoError, PermissionDenied
 from tmuxmcp.faces.address import is_loopback
 from tmuxmcp.faces.entrance import KNOW
 from tmuxmcp.faces.refusal import refusal
-from tmuxmcp.page.servers import Served
+from tmuxmcp.page.servers import ServedPage
 
 log = logging.getLogger(__name__)
 
@@ -121,12 +121,12 @@ def hosts_of(opened: socket.socket, host: str) -> set[str]:
     return {f"{name}:{port}" for name in names} | (names if port == 80 else set())
 
 
-def served_at(opened: socket.socket) -> Served:
+def served_at(opened: socket.socket) -> ServedPage:
     """Where a browser of this machine reaches what listens."""
     host, port = opened.getsockname()[:2]
     if ipaddress.ip_address(host.partition("%")[0]).is_unspecified:
         host = "127.0.0.1"
-    return Served(port, f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+    return ServedPage(port, f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
 
 
 async def serve(

@@ -34,7 +34,7 @@ MOST_ASKERS = 1000
 """Whose time is remembered."""
 
 
-class Turns:
+class AskerTurns:
     """Lets one ask at a time; of those that wait, the one who took the least time so far is next."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class Helper:
         self.started = False
         """The process has said that it listens; from then on it ends with us, also while it is stopped."""
         self.script, self._packages = script, packages
-        self._turns = Turns()
+        self._turns = AskerTurns()
 
     def close(self) -> None:
         """End the process; the next question would start another one."""

@@ -28,7 +28,7 @@ LIMIT_COLUMNS = 42
 """In which the two values stand."""
 
 
-class Runs(ValueError):
+class ThreadRuns(ValueError):
     """A thread runs at this moment: it sleeps in no call."""
 
 
@@ -139,7 +139,7 @@ def system_call(path: str) -> list[str]:
     """
     words = _record(path + "/syscall").decode().split()
     if words == ["running"]:
-        raise Runs(path)
+        raise ThreadRuns(path)
     return words
 
 
@@ -176,7 +176,7 @@ def waits_in(pid: int) -> tuple[int, int] | None:
     """The system call in which a process's main thread waits, and its stack pointer; None: it runs."""
     try:
         words = system_call(f"/proc/{pid}")
-    except Runs:
+    except ThreadRuns:
         return None
     if len(words) < 9 or int(words[0]) < 0:
         return None

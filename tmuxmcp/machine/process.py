@@ -111,7 +111,7 @@ def find(argv: Sequence[str], *, cwd: str, env: Mapping[str, str], rlimits: Sequ
     return Program(find_program(argv[0], env.get("PATH", ""), where), argv, env, where, rlimits)
 
 
-class Ahead:
+class PrestartedSupervisor:
     """A supervisor that was started ahead of its work, as the one before got its own: a start takes 10 ms."""
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ async def run(
     timeout_s: float,
     max_output_bytes: int,
     progress: Progress,
-    ahead: Ahead | None = None,
+    ahead: PrestartedSupervisor | None = None,
 ) -> ProcessEnd:
     """Run a program until it has ended, at most `timeout_s`; then it and all its descendants are ended.
 
@@ -248,7 +248,9 @@ async def started(program: Program) -> AsyncIterator[SupervisorChild]:
 
 
 @asynccontextmanager
-async def supervised(program: Program, has_stdin: bool, ahead: Ahead | None = None) -> AsyncIterator[SupervisorChild]:
+async def supervised(
+    program: Program, has_stdin: bool, ahead: PrestartedSupervisor | None = None
+) -> AsyncIterator[SupervisorChild]:
     """A supervisor at work; on leaving, it and all that it started are gone."""
     with ExitStack() as stack:
         waiting = ahead.take(stack) if ahead and program.box.level == "none" else None

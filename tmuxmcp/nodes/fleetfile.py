@@ -37,7 +37,7 @@ MACHINE_KEYS = {"name", "url", "token_file", "person_token_file", "labels", "ssh
 
 
 @dataclass(frozen=True)
-class Entry:
+class MachineEntry:
     """A machine as the file has it."""
 
     name: str
@@ -53,7 +53,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Mark:
+class OperatorMark:
     """What an operator said of a machine."""
 
     said: Said
@@ -62,11 +62,11 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Contents:
+class FleetContents:
     """What a file says."""
 
-    entries: Mapping[str, Entry]
-    marks: Mapping[str, Mark]
+    entries: Mapping[str, MachineEntry]
+    marks: Mapping[str, OperatorMark]
     """The last of each machine."""
 
 
@@ -76,9 +76,9 @@ class FleetFile:
     def __init__(self, path: Path) -> None:
         self.path = Path(os.path.abspath(path.expanduser()))
         self._seen: tuple[int, int, int] | None = None
-        self._contents = Contents({}, {})
+        self._contents = FleetContents({}, {})
 
-    def read(self) -> Contents:
+    def read(self) -> FleetContents:
         """What it says now.
 
         Raises:
@@ -98,7 +98,7 @@ class FleetFile:
             raise IoError(f"The file of brokers {self.path} cannot be read: {error.strerror}.") from error
         return self._contents
 
-    def mark(self, node: str, said: Said, machine_id: str = "") -> Mark:
+    def mark(self, node: str, said: Said, machine_id: str = "") -> OperatorMark:
         """Add what an operator says of a machine; it is on the disk when this returns.
 
         Raises:
@@ -122,10 +122,10 @@ class FleetFile:
                 os.close(fd)
         except OSError as error:
             raise IoError(f"The file of brokers {self.path} cannot be written: {error.strerror}.") from error
-        return Mark(said, Tombstone(node, machine_id, at))
+        return OperatorMark(said, Tombstone(node, machine_id, at))
 
 
-def parse(data: bytes, path: Path) -> Contents:
+def parse(data: bytes, path: Path) -> FleetContents:
     """What the text of a file says; other files are named relative to it.
 
     Raises:
@@ -139,7 +139,7 @@ def parse(data: bytes, path: Path) -> Contents:
         raise InvalidArgument(f"{path} is not TOML: {error}.") from None
     if unknown := sorted(values.keys() - {"brokers", "marks"}):
         raise InvalidArgument(f"{path}: there is no {unknown[0]!r}.", hint="It has [[brokers]], and [[marks]] of ours.")
-    entries: dict[str, Entry] = {}
+    entries: dict[str, MachineEntry] = {}
     for number, table in enumerate(_tables(values, "brokers", path), 1):
         entry = _entry(table, f"{path}, broker {number}", path.parent)
         if entry.name in entries:
@@ -148,7 +148,7 @@ def parse(data: bytes, path: Path) -> Contents:
     if len(entries) > MOST_MACHINES:
         raise InvalidArgument(f"{path} has {len(entries)} brokers; {MOST_MACHINES} are the most.")
     marks = {mark.tombstone.node: mark for mark in (_mark(each, path) for each in _tables(values, "marks", path))}
-    return Contents(dict(sorted(entries.items())), marks)
+    return FleetContents(dict(sorted(entries.items())), marks)
 
 
 def _tables(values: Mapping[str, Any], name: str, path: Path) -> list[dict[str, Any]]:
@@ -158,7 +158,7 @@ def _tables(values: Mapping[str, Any], name: str, path: Path) -> list[dict[str, 
     return tables
 
 
-def _entry(table: Mapping[str, Any], where: str, directory: Path) -> Entry:
+def _entry(table: Mapping[str, Any], where: str, directory: Path) -> MachineEntry:
     hint = "A broker has name, url, and as you like token_file, person_token_file, labels and ssh."
     if unknown := sorted(table.keys() - MACHINE_KEYS):
         raise InvalidArgument(f"{where}: there is no {unknown[0]!r}.", hint=hint)
@@ -172,15 +172,15 @@ def _entry(table: Mapping[str, Any], where: str, directory: Path) -> Entry:
     if ssh.startswith("-"):
         raise InvalidArgument(f"{where}: {ssh[:200]!r} is no host for ssh.", hint="Such as me@n1.example.")
     token, person = (directory / os.path.expanduser(each) if each else None for each in token_files)
-    return Entry(check_node(name), url.rstrip("/"), token, labels, ssh, person)
+    return MachineEntry(check_node(name), url.rstrip("/"), token, labels, ssh, person)
 
 
-def _mark(table: Mapping[str, Any], path: Path) -> Mark:
+def _mark(table: Mapping[str, Any], path: Path) -> OperatorMark:
     node = table.get("node")
     said: Said | None = next((each for each in get_args(Said) if each == table.get("is")), None)
     if said is None or not isinstance(node, str):
         raise InvalidArgument(f"{path}: a mark is not understood.", hint="Marks are written by `tmuxmcp fleet`.")
-    return Mark(said, Tombstone(check_node(node), str(table.get("machine_id", "")), str(table.get("at", ""))))
+    return OperatorMark(said, Tombstone(check_node(node), str(table.get("machine_id", "")), str(table.get("at", ""))))
 
 
 def _check_owner(path: Path, state: os.stat_result) -> None:

@@ -46,7 +46,7 @@ from tmuxmcp.gate.gate import authorize
 from tmuxmcp.nodes import ids, placing
 from tmuxmcp.nodes.names import check_node, joined, split
 from tmuxmcp.nodes.repeating import may_repeat
-from tmuxmcp.nodes.transport import Machine, Transport, Visited
+from tmuxmcp.nodes.transport import Machine, Transport, VisitAnswer
 from tmuxmcp.reading.listing import spell
 from tmuxmcp.sessions import identity
 
@@ -561,7 +561,9 @@ class Gateway(Operations):
             raise ids.told_error(error, node) from None
 
     @asynccontextmanager
-    async def visit(self, node: str, name: str, asked: Mapping[str, Any], silence_s: float) -> AsyncIterator[Visited]:
+    async def visit(
+        self, node: str, name: str, asked: Mapping[str, Any], silence_s: float
+    ) -> AsyncIterator[VisitAnswer]:
         """Ask a machine's page for something, as `Transport.visit`: for a person whom the gateway's page has let in.
 
         Raises:

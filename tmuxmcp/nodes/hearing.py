@@ -37,12 +37,12 @@ Exchange = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """`await exchange(what, asked)`: one of `news`, `answer` and `enough` of the machine's `talks`. Raises TmuxMcpError."""
 
 
-class Again(Exception):
+class EndedForQuestion(Exception):
     """The machine ended the call because its question is one to make the call again for."""
 
 
 @dataclass(frozen=True)
-class News:
+class CallNews:
     """How a call stands at its machine."""
 
     progress: tuple[float, str] | None
@@ -51,7 +51,7 @@ class News:
     question: Question | None
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> News:
+    def of(cls, told: Mapping[str, Any]) -> CallNews:
         """Raises what comes of a value that is of another kind."""
         elapsed_s, last_line = told["progress"] or (0, "")
         progress = (float(elapsed_s), str(last_line)) if told["progress"] else None
@@ -63,7 +63,7 @@ class News:
         return cls(progress, int(asked["number"]), question)
 
 
-class Heard:
+class RemoteCall:
     """A call, as its machine told last."""
 
     def __init__(self, call: Call, bound_s: float = math.inf) -> None:
@@ -73,7 +73,7 @@ class Heard:
         self.bound = anyio.CancelScope()
         """Its answer is waited for inside: that ends after `bound_s`, later where a person is asked."""
         self.bound_s = bound_s
-        self.news = News(None, 0, None)
+        self.news = CallNews(None, 0, None)
         self.changed = anyio.Event()
         self.number = 0
         """Of the question that is being asked; 0: none."""
@@ -84,19 +84,19 @@ class Heard:
         """From now on the answer may take so much longer than usual."""
         self.bound.deadline = anyio.current_time() + self.bound_s + longer_s
 
-    def hear(self, news: News) -> None:
+    def hear(self, news: CallNews) -> None:
         """Take note of what is new."""
         self.news = news
         self.changed.set()
 
 
-class Hearing:
+class RemoteCalls:
     """Hears the calls of one machine."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self._line = secrets.token_hex(16)
-        self._calls: dict[str, Heard] = {}
+        self._calls: dict[str, RemoteCall] = {}
         """Those that go on: news of a new one can come while others are heard."""
         self._lasting: set[str] = set()
         """Those of them whose machine is asked."""
@@ -111,7 +111,7 @@ class Hearing:
                 await self._wanted.wait()
             try:
                 told = await self._exchange("news", {"line": self._line, "epoch": epoch, "after": after})
-                news = {key: News.of(each) for key, each in told["news"].items()}
+                news = {key: CallNews.of(each) for key, each in told["news"].items()}
                 epoch, after, pause = str(told["epoch"]), int(told["number"]), PAUSE_S
             except (TmuxMcpError, LookupError, TypeError, ValueError, AttributeError) as error:
                 log.debug("no news of the calls of %s: %s", self._line, error)
@@ -123,16 +123,16 @@ class Hearing:
             await anyio.sleep(pause)
 
     @asynccontextmanager
-    async def of(self, call: Call, bound_s: float = math.inf) -> AsyncIterator[Heard]:
+    async def of(self, call: Call, bound_s: float = math.inf) -> AsyncIterator[RemoteCall]:
         """Tell and ask who calls while this is open.
 
         Args:
             bound_s: so long the answer may take if nobody is asked.
 
         Raises:
-            CallAgain: what asking who calls came to, in place of an `Again`.
+            CallAgain: what asking who calls came to, in place of an `EndedForQuestion`.
         """
-        heard = Heard(call, bound_s)
+        heard = RemoteCall(call, bound_s)
         heard.wait_on(0.0)
         asks, tells = call.ask is not nobody, call.progress is not no_progress
         if not asks and not tells and call.enough is None:
@@ -152,12 +152,12 @@ class Hearing:
             except Exception as error:  # not through the task group, which would wrap it
                 failed = error
             tasks.cancel_scope.cancel()
-        if isinstance(failed, Again) and heard.again:
+        if isinstance(failed, EndedForQuestion) and heard.again:
             raise heard.again
         if failed:
             raise failed
 
-    async def _hear(self, key: str, heard: Heard) -> None:
+    async def _hear(self, key: str, heard: RemoteCall) -> None:
         try:
             with anyio.move_on_after(QUIET_S):
                 await heard.changed.wait()
@@ -172,7 +172,7 @@ class Hearing:
             self._lasting.discard(key)
             del self._calls[key]
 
-    async def _pass_on(self, key: str, heard: Heard, tasks: anyio.abc.TaskGroup) -> None:
+    async def _pass_on(self, key: str, heard: RemoteCall, tasks: anyio.abc.TaskGroup) -> None:
         """Tell what is new, and ask what is asked; a question that was answered elsewhere is taken back."""
         news = heard.news
         if heard.number != news.number:
@@ -186,7 +186,9 @@ class Hearing:
         if news.progress:
             await heard.call.progress(*news.progress)
 
-    async def _ask(self, key: str, heard: Heard, number: int, question: Question, scope: anyio.CancelScope) -> None:
+    async def _ask(
+        self, key: str, heard: RemoteCall, number: int, question: Question, scope: anyio.CancelScope
+    ) -> None:
         with scope:
             told: dict[str, Any]
             try:

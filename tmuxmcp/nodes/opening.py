@@ -35,7 +35,7 @@ async def open_transport(where: str, token_of: Callable[[Path], str], fleet_secr
         async with RayTransport.open(where, secret.read(fleet_secret), fleet_secret) as ray:
             yield ray
         return
-    from tmuxmcp.nodes.remote import Remote
+    from tmuxmcp.nodes.remote import HttpTransport
 
-    async with Remote.open(Path(where), token_of, secret.known(fleet_secret)) as remote:
+    async with HttpTransport.open(Path(where), token_of, secret.known(fleet_secret)) as remote:
         yield remote

@@ -42,10 +42,10 @@ from tmuxmcp.errors import (
 )
 from tmuxmcp.nodes import secret as fleet_secret
 from tmuxmcp.nodes import wire
-from tmuxmcp.nodes.fleetfile import Entry, FleetFile
-from tmuxmcp.nodes.hearing import Again, Hearing
+from tmuxmcp.nodes.fleetfile import FleetFile, MachineEntry
+from tmuxmcp.nodes.hearing import EndedForQuestion, RemoteCalls
 from tmuxmcp.nodes.talks import TALK_HELD_S
-from tmuxmcp.nodes.transport import Machine, Tombstone, Visited
+from tmuxmcp.nodes.transport import Machine, Tombstone, VisitAnswer
 
 BROKER_BACK_S = 5.0
 """A broker that is started again is back in a second or two."""
@@ -88,12 +88,12 @@ LONG_OPERATIONS = frozenset({"export_recording", "stop_recording"})
 
 
 @dataclass
-class _Broker:
+class _RemoteBroker:
     """A machine's broker, and what it said of itself."""
 
-    entry: Entry
+    entry: MachineEntry
     client: httpx2.AsyncClient
-    hearing: Hearing
+    hearing: RemoteCalls
     believes: bool = False
     """It knows the fleet's secret, as we do."""
     machine_id: str = ""
@@ -102,7 +102,7 @@ class _Broker:
     """It said how long it waits at most."""
 
 
-class Remote:
+class HttpTransport:
     """The brokers of a file."""
 
     patience_s = BROKER_BACK_S
@@ -111,13 +111,13 @@ class Remote:
         self, file: FleetFile, token_of: Callable[[Path], str], secret: str, tasks: anyio.abc.TaskGroup
     ) -> None:
         self._file, self._token_of, self._secret, self._tasks = file, token_of, secret, tasks
-        self._brokers: dict[str, _Broker] = {}
-        self._left: list[_Broker] = []
+        self._brokers: dict[str, _RemoteBroker] = {}
+        self._left: list[_RemoteBroker] = []
         """Of entries that the file has no longer; calls may still go on there."""
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, path: Path, token_of: Callable[[Path], str], secret: str = "") -> AsyncIterator[Remote]:
+    async def open(cls, path: Path, token_of: Callable[[Path], str], secret: str = "") -> AsyncIterator[HttpTransport]:
         """The way to the brokers of a file, while this is open.
 
         Args:
@@ -156,7 +156,7 @@ class Remote:
         """All of them, asked at once."""
         found: dict[str, Machine] = {}
 
-        async def one(entry: Entry) -> None:
+        async def one(entry: MachineEntry) -> None:
             machine = await self._described(entry)
             if not self._given_up(entry.name):  # now it is known which machine it is
                 found[entry.name] = machine
@@ -167,7 +167,7 @@ class Remote:
                     tasks.start_soon(one, entry)
         return [found[name] for name in sorted(found)]
 
-    async def _described(self, entry: Entry) -> Machine:
+    async def _described(self, entry: MachineEntry) -> Machine:
         mark = self._file.read().marks.get(entry.name)
         drained = mark is not None and mark.said == "drained"
         machine = Machine(entry.name, entry.labels, drained=drained, ssh=entry.ssh)
@@ -191,7 +191,7 @@ class Remote:
             )
         return replace(machine, alive=False, note=f"it did not answer within {ASK_S:g} s")
 
-    async def _health(self, broker: _Broker) -> r.HealthResult:
+    async def _health(self, broker: _RemoteBroker) -> r.HealthResult:
         health = await self._ask(broker, q.Health(), Call("fleet", person=True), ASK_S)
         broker.machine_id, broker.known = health.machine_id or "", True
         broker.max_wait_ms = health.limits.get("max_wait_ms", MAX_WAIT_MS)
@@ -206,7 +206,7 @@ class Remote:
         known = broker.machine_id if broker else ""
         return not (mark.tombstone.machine_id and known and known != mark.tombstone.machine_id)
 
-    def _broker(self, entry: Entry) -> _Broker:
+    def _broker(self, entry: MachineEntry) -> _RemoteBroker:
         """What speaks to a machine.
 
         Raises:
@@ -216,12 +216,12 @@ class Remote:
         if broker is None or broker.entry != entry:
             self._left += [broker] if broker else []
             client = self._client(entry)
-            hearing = Hearing(partial(_say, client))
-            self._brokers[entry.name] = broker = _Broker(entry, client, hearing)
+            hearing = RemoteCalls(partial(_say, client))
+            self._brokers[entry.name] = broker = _RemoteBroker(entry, client, hearing)
             self._tasks.start_soon(hearing.run)
         return broker
 
-    def _client(self, entry: Entry) -> httpx2.AsyncClient:
+    def _client(self, entry: MachineEntry) -> httpx2.AsyncClient:
         headers, token = {"content-type": "application/json"}, ""
         if entry.token_file:
             token = self._read_token(entry, entry.token_file)
@@ -237,7 +237,7 @@ class Remote:
             follow_redirects=False,
         )
 
-    def _read_token(self, entry: Entry, file: Path) -> str:
+    def _read_token(self, entry: MachineEntry, file: Path) -> str:
         """
         Raises:
             NodeUnreachable: it cannot be read: nothing can be sent.
@@ -254,7 +254,7 @@ class Remote:
         broker = await self._known(node)
         return await self._ask(broker, request, call, _bound_s(request, broker.max_wait_ms))
 
-    async def _known(self, node: str) -> _Broker:
+    async def _known(self, node: str) -> _RemoteBroker:
         """What speaks to a machine.
 
         Raises:
@@ -271,7 +271,7 @@ class Remote:
                 raise LookupError(node)
         return broker
 
-    async def _ask(self, broker: _Broker, request: Request[R], call: Call, bound_s: float) -> R:
+    async def _ask(self, broker: _RemoteBroker, request: Request[R], call: Call, bound_s: float) -> R:
         node = broker.entry.name
         sent = wire.request_sent(request)
         body = {"jsonrpc": "2.0", "id": 1, "method": sent["operation"], "params": sent["arguments"]}
@@ -284,9 +284,9 @@ class Remote:
                         status, answer = await _exchange(broker.client, asked, headers)
                         broker.believes = "tmuxmcp-fleet" in headers
                         if isinstance(answer, dict) and answer.get("again") is True:
-                            raise Again
+                            raise EndedForQuestion
                         return _received(node, request, status, answer)
-            except Again:
+            except EndedForQuestion:
                 raise ValueError("it asks a question that nobody has heard") from None
             raise ValueError("no answer in time")
 
@@ -317,7 +317,9 @@ class Remote:
         return bool(self._secret and entry and entry.person_token_file)
 
     @asynccontextmanager
-    async def visit(self, node: str, name: str, asked: Mapping[str, Any], silence_s: float) -> AsyncIterator[Visited]:
+    async def visit(
+        self, node: str, name: str, asked: Mapping[str, Any], silence_s: float
+    ) -> AsyncIterator[VisitAnswer]:
         """A request to the machine's page, with the token that lets a person in by this gateway."""
         broker = await self._known(node)
         token = self._person_token(broker.entry)
@@ -330,7 +332,7 @@ class Remote:
             if response.status_code == 401:
                 raise await _not_let_in(broker, response)
             length = response.headers.get("content-length", "")
-            yield Visited(
+            yield VisitAnswer(
                 response.status_code,
                 response.headers.get("content-type", ""),
                 int(length) if length.isdigit() else None,
@@ -340,7 +342,7 @@ class Remote:
             with anyio.CancelScope(shield=True):
                 await response.aclose()
 
-    def _person_token(self, entry: Entry) -> str:
+    def _person_token(self, entry: MachineEntry) -> str:
         """
         Raises:
             PermissionDenied: there is none.
@@ -411,7 +413,7 @@ class Remote:
 
 
 @contextmanager
-def _broken(broker: _Broker) -> Iterator[None]:
+def _broken(broker: _RemoteBroker) -> Iterator[None]:
     """Say what it means when the way breaks while this is open.
 
     Raises:
@@ -430,7 +432,7 @@ def _broken(broker: _Broker) -> Iterator[None]:
         raise OutcomeUnknown(f"The way to {node} broke {after}: {_why(error)}.", url=url) from None
 
 
-async def _not_let_in(broker: _Broker, response: httpx2.Response) -> PermissionDenied:
+async def _not_let_in(broker: _RemoteBroker, response: httpx2.Response) -> PermissionDenied:
     """Why a machine's page is not open to a gateway."""
     node = broker.entry.name
     with _broken(broker):
@@ -445,7 +447,7 @@ async def _not_let_in(broker: _Broker, response: httpx2.Response) -> PermissionD
     return PermissionDenied(f"{node} does not take the person's token of this gateway.", hint=hint)
 
 
-async def _pieces(broker: _Broker, response: httpx2.Response) -> AsyncIterator[bytes]:
+async def _pieces(broker: _RemoteBroker, response: httpx2.Response) -> AsyncIterator[bytes]:
     """The bytes of an answer as they come."""
     with _broken(broker):
         async for piece in response.aiter_bytes():

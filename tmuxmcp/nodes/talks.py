@@ -32,7 +32,7 @@ class AskedAgain(CallAgain):
 
 
 @dataclass
-class _Open:
+class _OpenQuestion:
     """A question that waits for its answer."""
 
     number: int
@@ -42,7 +42,7 @@ class _Open:
 
 
 @dataclass
-class _Line:
+class _GatewayConnection:
     """One gateway."""
 
     epoch: str = field(default_factory=lambda: secrets.token_hex(4))
@@ -50,7 +50,7 @@ class _Line:
     number: int = 0
     """Of the last news."""
     changed: anyio.Event = field(default_factory=anyio.Event)
-    talks: dict[str, _Talk] = field(default_factory=dict)
+    talks: dict[str, _GatewayCall] = field(default_factory=dict)
     listeners: int = 0
     came: anyio.Event = field(default_factory=anyio.Event)
     """It has asked for news."""
@@ -63,15 +63,15 @@ class _Line:
         return self.number
 
 
-class _Talk:
+class _GatewayCall:
     """One call."""
 
-    def __init__(self, line: _Line) -> None:
+    def __init__(self, line: _GatewayConnection) -> None:
         self._line = line
         self.number = 0
         """Of its last news; 0: it has none."""
         self.progress: tuple[float, str] | None = None
-        self.open: _Open | None = None
+        self.open: _OpenQuestion | None = None
         self.enough = anyio.Event()
         self._asking = anyio.Lock()
 
@@ -86,7 +86,7 @@ class _Talk:
         """
         async with self._asking:
             self.number = self._line.tell()
-            self.open = mine = _Open(self.number, question)
+            self.open = mine = _OpenQuestion(self.number, question)
             try:
                 with anyio.move_on_after(COMES_S) as comes:
                     await self._line.came.wait()
@@ -112,11 +112,11 @@ class _Talk:
         return {"progress": self.progress, "question": question}
 
 
-class Talks:
+class GatewayCalls:
     """The calls of all gateways."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, _GatewayConnection] = {}
 
     @contextmanager
     def of(self, line: str, asked: Mapping[str, Any], call: Call, *, asks: bool) -> Iterator[Call]:
@@ -128,7 +128,7 @@ class Talks:
         """
         key = str(asked["key"])
         ours = self._line(line)
-        talk = ours.talks[key] = _Talk(ours)
+        talk = ours.talks[key] = _GatewayCall(ours)
         try:
             yield replace(
                 call,
@@ -180,10 +180,10 @@ class Talks:
             talk.enough.set()
         return {"known": talk is not None}
 
-    def _line(self, line: str) -> _Line:
-        return self._lines.get(line) or self._lines.setdefault(line, _Line())
+    def _line(self, line: str) -> _GatewayConnection:
+        return self._lines.get(line) or self._lines.setdefault(line, _GatewayConnection())
 
-    def _talk(self, line: str, asked: Mapping[str, Any]) -> _Talk | None:
+    def _talk(self, line: str, asked: Mapping[str, Any]) -> _GatewayCall | None:
         ours = self._lines.get(line)
         return ours.talks.get(str(asked["key"])) if ours else None
 

@@ -53,7 +53,7 @@ class Tombstone:
 
 
 @dataclass(frozen=True)
-class Visited:
+class VisitAnswer:
     """What a machine's page answers."""
 
     status: int
@@ -123,7 +123,7 @@ class Transport(Protocol):
 
     def visit(
         self, node: str, name: str, asked: Mapping[str, Any], silence_s: float
-    ) -> AbstractAsyncContextManager[Visited]:
+    ) -> AbstractAsyncContextManager[VisitAnswer]:
         """Ask a machine's page for something, once, in the name of a person whom the gateway's own page has let in.
 
         Args:

@@ -22,7 +22,7 @@ Agreed = Literal["once", "session", "declined"]
 ANSWERED_VIA = "page"
 
 
-class Answering:
+class AnswerEndpoints:
     """Settles requests and questions for the pages of one server."""
 
     def __init__(self, broker: Broker, overview: Overview) -> None:

@@ -34,7 +34,7 @@ FILMS_AT_ONCE = 4
 """Past screens and recordings that are made at once, for all pages."""
 
 
-class Asking:
+class QueryEndpoints:
     """Answers pages of one server."""
 
     def __init__(self, broker: Broker) -> None:

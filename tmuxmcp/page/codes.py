@@ -42,7 +42,7 @@ FILE_CHARS = 100
 
 
 @dataclass(frozen=True)
-class Entered:
+class AccessGrant:
     """What a page is given for its code."""
 
     token: str
@@ -57,7 +57,7 @@ def make_code(state_dir: Path, port: int) -> str:
         ResourceLimit: too many are open.
         OSError: it cannot be written.
     """
-    kept = _Kept(_directory(state_dir, "codes"), CODE_S)
+    kept = _SecretDirectory(_directory(state_dir, "codes"), CODE_S)
     if len(kept.names()) >= MAX_CODES:
         raise ResourceLimit("Too many codes are open.", hint=f"Each is good for {CODE_S} s: try again then.")
     return kept.make(port)
@@ -65,18 +65,18 @@ def make_code(state_dir: Path, port: int) -> str:
 
 def is_open(state_dir: Path, code: str) -> bool:
     """Whether nobody has used a code yet, and its time is not up."""
-    return _Kept(_directory(state_dir, "codes"), CODE_S).port_of(code) is not None
+    return _SecretDirectory(_directory(state_dir, "codes"), CODE_S).port_of(code) is not None
 
 
-class Keys:
+class AccessSecrets:
     """The codes and tokens of one server."""
 
     def __init__(self, state_dir: Path, port: int) -> None:
         self._port = port
-        self._codes = _Kept(_directory(state_dir, "codes"), CODE_S)
-        self._tokens = _Kept(_directory(state_dir, "tokens"), TOKEN_S)
+        self._codes = _SecretDirectory(_directory(state_dir, "codes"), CODE_S)
+        self._tokens = _SecretDirectory(_directory(state_dir, "tokens"), TOKEN_S)
 
-    def enter(self, code: str) -> Entered:
+    def enter(self, code: str) -> AccessGrant:
         """Exchange a code for a token.
 
         Raises:
@@ -86,7 +86,7 @@ class Keys:
             raise Unauthorized("This code is not good, or not any more.", hint="Make another: tmuxmcp page")
         self._tokens.bound(MAX_CODES - 1)
         seal = secrets.token_urlsafe(32)
-        return Entered(self._tokens.make(self._port, seal), seal)
+        return AccessGrant(self._tokens.make(self._port, seal), seal)
 
     def prove(self, digest: str, nonce: str) -> str:
         """Show a page that this server has what it was given.
@@ -115,7 +115,7 @@ class Keys:
         self._tokens.drop(token)
 
 
-class _Kept:
+class _SecretDirectory:
     """A directory with a file for each secret: named by its digest, holding its port, as old as its last use."""
 
     def __init__(self, directory: Path, lifetime_s: float) -> None:

@@ -11,12 +11,12 @@ from starlette.routing import Route
 
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.page import screens
-from tmuxmcp.page.answering import Answering
-from tmuxmcp.page.asked import Asking
-from tmuxmcp.page.hands import Handling
-from tmuxmcp.page.listing import Listing
+from tmuxmcp.page.answering import AnswerEndpoints
+from tmuxmcp.page.asked import QueryEndpoints
+from tmuxmcp.page.hands import InputEndpoints
+from tmuxmcp.page.listing import PageListing
 from tmuxmcp.page.overview import Overview
-from tmuxmcp.page.stream import Stream, Wish
+from tmuxmcp.page.stream import PageStream, PageSubscription
 
 if TYPE_CHECKING:
     from tmuxmcp.nodes.anybroker import AnyBroker
@@ -26,7 +26,7 @@ class Desk(Protocol):
     """Answers pages."""
 
     @property
-    def listing(self) -> Listing:
+    def listing(self) -> PageListing:
         """What pages are told of all sessions."""
 
     def run(self) -> AbstractAsyncContextManager[None]:
@@ -35,7 +35,7 @@ class Desk(Protocol):
     def routes(self) -> list[Route]:
         """A route for each thing that a page asks for, or does."""
 
-    def stream(self, wish: Wish) -> Stream:
+    def stream(self, wish: PageSubscription) -> PageStream:
         """What tells a page of what it wants to know."""
 
 
@@ -45,8 +45,8 @@ class OwnDesk:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self.listing = Overview(broker)
-        self._asking, self._handling = Asking(broker), Handling(broker)
-        self._answering = Answering(broker, self.listing)
+        self._asking, self._handling = QueryEndpoints(broker), InputEndpoints(broker)
+        self._answering = AnswerEndpoints(broker, self.listing)
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -61,11 +61,11 @@ class OwnDesk:
         """Questions, hands, answers."""
         return [*self._asking.routes(), *self._handling.routes(), *self._answering.routes()]
 
-    def stream(self, wish: Wish) -> Stream:
+    def stream(self, wish: PageSubscription) -> PageStream:
         """The list and a screen."""
-        return Stream(self.listing, wish, self._show)
+        return PageStream(self.listing, wish, self._show)
 
-    async def _show(self, stream: Stream) -> None:
+    async def _show(self, stream: PageStream) -> None:
         """Show the session, and know that the page is there, until cancelled."""
         session_id, page = stream.wish.session_id, stream.wish.page
         with self._handling.connected(page):

@@ -19,13 +19,13 @@ from starlette.types import Receive, Scope, Send
 
 from tmuxmcp.errors import NodeUnreachable, OutcomeUnknown, TmuxMcpError
 from tmuxmcp.nodes.gateway import LIST_S, Gateway
-from tmuxmcp.nodes.transport import Visited
+from tmuxmcp.nodes.transport import VisitAnswer
 from tmuxmcp.page.answers import PAGE_HEADERS, Asked, Give, answer, refused, routes_of, text_of
 from tmuxmcp.page.fleetids import local, local_asked, named
-from tmuxmcp.page.gathering import MACHINE_AGAIN_S, Gathering
+from tmuxmcp.page.gathering import MACHINE_AGAIN_S, FleetListing
 from tmuxmcp.page.hands import TYPED_BODY_BYTES
-from tmuxmcp.page.listing import Listing
-from tmuxmcp.page.stream import Stream, Wish, as_json
+from tmuxmcp.page.listing import PageListing
+from tmuxmcp.page.stream import PageStream, PageSubscription, as_json
 from tmuxmcp.page.visiting import lines, visit, whole
 
 READ_ENDPOINTS = ("commands", "output", "search", "past", "activity", "generations")
@@ -48,7 +48,7 @@ class FleetDesk:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self.listing: Listing = Gathering(gateway)
+        self.listing: PageListing = FleetListing(gateway)
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -70,22 +70,22 @@ class FleetDesk:
 
     async def _pass(self, name: str, silence_s: float, asked: Asked) -> Response:
         there, node = local_asked(asked)
-        return Passed(self._gateway, node, name, there, silence_s)
+        return ForwardedAnswer(self._gateway, node, name, there, silence_s)
 
     # ---- streams ---------------------------------------------------------------------------------
 
-    def stream(self, wish: Wish) -> Stream:
+    def stream(self, wish: PageSubscription) -> PageStream:
         """The list of all machines, and the screen of one session."""
-        return Stream(self.listing, wish, self._show)
+        return PageStream(self.listing, wish, self._show)
 
-    async def _show(self, stream: Stream) -> None:
+    async def _show(self, stream: PageStream) -> None:
         async with anyio.create_task_group() as tasks:
             if stream.wish.page:
                 tasks.start_soon(self._stay, stream)
             if stream.wish.session_id:
                 tasks.start_soon(self._screen, stream)
 
-    async def _screen(self, stream: Stream) -> None:
+    async def _screen(self, stream: PageStream) -> None:
         """Show what its machine shows of a session; a machine that is away is waited for."""
         session_id, said = stream.wish.session_id, ""
         while True:
@@ -106,7 +106,7 @@ class FleetDesk:
                     await stream.say("screen", partial(_text, session_id, message))
             await anyio.sleep(MACHINE_AGAIN_S)
 
-    async def _stay(self, stream: Stream) -> None:
+    async def _stay(self, stream: PageStream) -> None:
         """Have machines know that a page is there which holds a session of theirs, and shows another one."""
         staying: dict[str, anyio.CancelScope] = {}
         version, page = 0, stream.wish.page
@@ -175,7 +175,7 @@ async def _text(session_id: str, message: Mapping[str, Any]) -> str:
     return as_json(told | {"session": session_id})[1:-1]
 
 
-class Passed(Response):
+class ForwardedAnswer(Response):
     """The answer of a machine, passed on: a value with ids that name the machine, or a file as it is."""
 
     def __init__(self, gateway: Gateway, node: str, name: str, asked: Asked, silence_s: float) -> None:
@@ -202,13 +202,13 @@ class Passed(Response):
             told = refused(error)
         await told(scope, receive, send)
 
-    def _length(self, visited: Visited) -> int:
+    def _length(self, visited: VisitAnswer) -> int:
         if visited.length is None:
             raise OutcomeUnknown(f"{self._node} does not say how long its file is.", node=self._node)
         return visited.length
 
 
-async def _pass(visited: Visited, length: int, send: Send) -> None:
+async def _pass(visited: VisitAnswer, length: int, send: Send) -> None:
     head = Response(headers=PAGE_HEADERS | {"content-length": str(length)}, media_type="application/octet-stream")
     await send({"type": "http.response.start", "status": 200, "headers": head.raw_headers})
     async for piece in visited.pieces:

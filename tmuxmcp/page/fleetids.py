@@ -14,7 +14,7 @@ from tmuxmcp.nodes.names import check_node, joined, split
 from tmuxmcp.page.answers import Asked
 from tmuxmcp.page.listing import Row
 from tmuxmcp.page.stream import TAIL_FIELD, as_json
-from tmuxmcp.page.waits import Wait
+from tmuxmcp.page.waits import PageWait
 
 
 def local(session: str) -> tuple[str, str]:
@@ -82,7 +82,7 @@ def named_row(row: Mapping[str, Any], node: str) -> Row:
     return {**row, **ours, "taken_over": held and {**held, "page": int(held["page"])}}
 
 
-def named_wait(wait: Mapping[str, Any], node: str, ahead_ms: int) -> Wait:
+def named_wait(wait: Mapping[str, Any], node: str, ahead_ms: int) -> PageWait:
     """What waits for a person on a machine.
 
     Args:

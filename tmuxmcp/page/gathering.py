@@ -18,9 +18,9 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.nodes.gateway import Gateway
 from tmuxmcp.nodes.names import joined
 from tmuxmcp.page.fleetids import named_row, named_wait
-from tmuxmcp.page.listing import Listing, Missing, Row
+from tmuxmcp.page.listing import Missing, PageListing, Row
 from tmuxmcp.page.visiting import lines, other_form
-from tmuxmcp.page.waits import Wait
+from tmuxmcp.page.waits import PageWait
 
 log = logging.getLogger(__name__)
 
@@ -38,24 +38,24 @@ FLEET_COALESCE_S = 0.1
 
 
 @dataclass
-class _Told:
+class _MachineListing:
     """What a machine has told."""
 
     rows: dict[str, Row] = field(default_factory=dict)
-    waits: list[Wait] = field(default_factory=list)
+    waits: list[PageWait] = field(default_factory=list)
     missing: Missing | None = None
     """Why nothing is known of it."""
     began: bool = False
     """It has told something, or is known to be missing."""
 
 
-class Gathering(Listing):
+class FleetListing(PageListing):
     """The sessions of all machines."""
 
     def __init__(self, gateway: Gateway) -> None:
         super().__init__()
         self._gateway = gateway
-        self._machines: dict[str, _Told] = {}
+        self._machines: dict[str, _MachineListing] = {}
         self._news = anyio.Event()
 
     def _forget(self) -> None:
@@ -72,14 +72,14 @@ class Gathering(Listing):
                 except TmuxMcpError as error:
                     log.debug("the machines cannot be listed: %s", error)
                     names = set(kept)
-                    self._machines.setdefault("", _Told(began=True)).missing = _missing("", error)
+                    self._machines.setdefault("", _MachineListing(began=True)).missing = _missing("", error)
                 else:
                     self._machines.pop("", None)
                 for name in kept.keys() - names:
                     kept.pop(name).cancel()
                     del self._machines[name]
                 for name in names - kept.keys():
-                    kept[name], self._machines[name] = anyio.CancelScope(), _Told()
+                    kept[name], self._machines[name] = anyio.CancelScope(), _MachineListing()
                     tasks.start_soon(self._listen, name, self._machines[name], kept[name])
                 self._news.set()
                 await anyio.sleep(MACHINES_LOOK_S)
@@ -105,7 +105,7 @@ class Gathering(Listing):
         self.missing = self.missing if missing == self.missing else missing
         self._tell()
 
-    async def _listen(self, node: str, told: _Told, scope: anyio.CancelScope) -> None:
+    async def _listen(self, node: str, told: _MachineListing, scope: anyio.CancelScope) -> None:
         """Take what a machine tells, again and again."""
         with scope:
             while True:
@@ -122,7 +122,7 @@ class Gathering(Listing):
                 await anyio.sleep(MACHINE_AGAIN_S)
 
 
-def _take(told: _Told, node: str, message: Mapping[str, Any]) -> None:
+def _take(told: _MachineListing, node: str, message: Mapping[str, Any]) -> None:
     """Take in what has changed; a machine that begins anew tells all.
 
     Raises:
@@ -141,7 +141,7 @@ def _take(told: _Told, node: str, message: Mapping[str, Any]) -> None:
     told.rows, told.waits, told.missing, told.began = rows, waits, None, True
 
 
-def _order(wait: Wait) -> tuple[bool, int]:
+def _order(wait: PageWait) -> tuple[bool, int]:
     """Who asked first first, what the person holds last."""
     return wait["kind"] == "held", wait["asked_ms"] or 0
 

@@ -41,7 +41,7 @@ TYPED_BODY_BYTES = 512 * 1024
 """Bytes of a request: JSON writes some characters of a paste with six."""
 
 
-class Handling:
+class InputEndpoints:
     """The hands of the pages of one server."""
 
     def __init__(self, broker: Broker) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from tmuxmcp.page.waits import Wait
+from tmuxmcp.page.waits import PageWait
 
 Row = dict[str, Any]
 
@@ -16,12 +16,12 @@ Missing = dict[str, str]
 """A machine of which nothing is told, and why: `node`, `code`, `message`, `hint`; without a name: it is the fleet."""
 
 
-class Listing:
+class PageListing:
     """What is told to pages, who may be as slow as they like. Who fills it in says how."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
-        self.waits: list[Wait] = []
+        self.waits: list[PageWait] = []
         self.missing: list[Missing] = []
         self.version = 0
         self.lookers = 0

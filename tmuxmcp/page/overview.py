@@ -15,7 +15,7 @@ import anyio
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.page.cells import encoded_rows
-from tmuxmcp.page.listing import Listing, Row
+from tmuxmcp.page.listing import PageListing, Row
 from tmuxmcp.page.waits import waits
 from tmuxmcp.people.answering import WaitingRequest
 
@@ -38,7 +38,7 @@ TAIL_ROWS = 5
 """Rows of a screen that the list shows."""
 
 
-class Overview(Listing):
+class Overview(PageListing):
     """The sessions of one broker."""
 
     def __init__(self, broker: Broker) -> None:

@@ -19,9 +19,9 @@ from starlette.types import ASGIApp
 from tmuxmcp.errors import ResourceLimit, TmuxMcpError
 from tmuxmcp.page import assets
 from tmuxmcp.page.answers import answer, body_of, refused, text_of
-from tmuxmcp.page.codes import Keys
+from tmuxmcp.page.codes import AccessSecrets
 from tmuxmcp.page.desk import Desk
-from tmuxmcp.page.stream import Stream, Wish
+from tmuxmcp.page.stream import PageStream, PageSubscription
 
 ENTER, PROVE, LEAVE = "/page/enter", "/page/prove", "/page/leave"
 
@@ -35,10 +35,10 @@ MOST_STREAMS = 8 * MOST_PAGES
 class Page:
     """The page of one server."""
 
-    def __init__(self, desk: Desk, keys: Keys, bearer: Callable[[str | None], str]) -> None:
+    def __init__(self, desk: Desk, keys: AccessSecrets, bearer: Callable[[str | None], str]) -> None:
         """`bearer` gives the token in an Authorization header."""
         self._desk, self._keys, self._bearer = desk, keys, bearer
-        self._streams: WeakKeyDictionary[Stream, str] = WeakKeyDictionary()
+        self._streams: WeakKeyDictionary[PageStream, str] = WeakKeyDictionary()
         """With the token of each."""
 
     @asynccontextmanager
@@ -90,7 +90,7 @@ class Page:
 
     async def _stream(self, request: Request) -> Response:
         try:
-            wish = Wish.of(await body_of(request))
+            wish = PageSubscription.of(await body_of(request))
             if self._desk.listing.lookers >= MOST_PAGES or len(self._streams) >= MOST_STREAMS:
                 return _too_many()
         except TmuxMcpError as error:
@@ -108,7 +108,7 @@ def page_of(desk: Desk) -> ASGIApp:
 
     async def stream(request: Request) -> Response:
         try:
-            wish = Wish.of(await body_of(request))
+            wish = PageSubscription.of(await body_of(request))
         except TmuxMcpError as error:
             return refused(error)
         return _too_many() if desk.listing.lookers >= MOST_PAGES else desk.stream(wish)

@@ -9,7 +9,7 @@ import anyio
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.page.cells import encoded_rows
-from tmuxmcp.page.stream import Stream, as_json
+from tmuxmcp.page.stream import PageStream, as_json
 from tmuxmcp.reading.sight import Seeing, SessionSight, ShapeSeen
 
 log = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ PAGE_FRAME_S = 0.05
 """Least time between two frames of a screen."""
 
 
-async def show(broker: Broker, session_id: str, stream: Stream) -> None:
+async def show(broker: Broker, session_id: str, stream: PageStream) -> None:
     """Show a page what a session shows, until that ends."""
     seeing = broker.seeing()
     frames, shape = Frames(session_id), ShapeSeen()

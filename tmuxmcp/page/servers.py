@@ -16,7 +16,7 @@ FILE_BYTES = 4096
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedPage:
     """A page that a server shows."""
 
     port: int
@@ -25,7 +25,7 @@ class Served:
 
 
 @contextmanager
-def told(state_dir: Path, served: Served) -> Iterator[None]:
+def told(state_dir: Path, served: ServedPage) -> Iterator[None]:
     """Tell command lines of a page while this is open."""
     path = _directory(state_dir) / str(served.port)
     fd = locks.open_lock(path)
@@ -55,12 +55,12 @@ def keep_port(state_dir: Path, port: int) -> None:
         write_atomically(_directory(state_dir).parent / "port", f"{port}\n")
 
 
-def running(state_dir: Path) -> list[Served]:
+def running(state_dir: Path) -> list[ServedPage]:
     """The pages that are served now, the newest first."""
     found = []
     for path in sorted(_directory(state_dir).iterdir(), key=_made, reverse=True):
         if path.name.isdigit() and (url := _url(path)):
-            found.append(Served(int(path.name), url))
+            found.append(ServedPage(int(path.name), url))
     return found
 
 

@@ -20,8 +20,8 @@ from starlette.types import Receive, Scope, Send
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.page.answers import PAGE_HEADERS, Asked, integer_of, text_of
-from tmuxmcp.page.listing import Listing, Missing, Row
-from tmuxmcp.page.waits import Wait
+from tmuxmcp.page.listing import Missing, PageListing, Row
+from tmuxmcp.page.waits import PageWait
 
 PAGE_BEAT_S = 10
 """A page hears something so often: silence means that the connection is gone."""
@@ -33,7 +33,7 @@ TAIL_FIELD = "tail"
 
 
 @dataclass(frozen=True)
-class Wish:
+class PageSubscription:
     """What a page wants to be told."""
 
     session_id: str
@@ -45,7 +45,7 @@ class Wish:
     beat_s: int = PAGE_BEAT_S
 
     @classmethod
-    def of(cls, asked: Asked) -> Wish:
+    def of(cls, asked: Asked) -> PageSubscription:
         """The wish in a request.
 
         Raises:
@@ -57,12 +57,14 @@ class Wish:
         return cls(text_of(asked, "session"), number_of(asked), asked.get("lists") is not False, beat_s)
 
 
-class Stream(Response):
+class PageStream(Response):
     """What a page is told, until it leaves."""
 
     media_type = "application/x-ndjson"
 
-    def __init__(self, listing: Listing, wish: Wish, show: Callable[[Stream], Coroutine[Any, Any, None]]) -> None:
+    def __init__(
+        self, listing: PageListing, wish: PageSubscription, show: Callable[[PageStream], Coroutine[Any, Any, None]]
+    ) -> None:
         """Begin to tell a page.
 
         Args:
@@ -117,7 +119,7 @@ class Stream(Response):
 
     async def _list(self) -> None:
         sent: dict[str, Row] | None = None
-        told: list[Wait] | None = None
+        told: list[PageWait] | None = None
         missing: list[Missing] = []
         version = 0
         while True:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tmuxmcp.errors import Internal, NodeUnreachable, OutcomeUnknown, PermissionDenied, TmuxMcpError, Unauthorized
 from tmuxmcp.nodes.gateway import Gateway
-from tmuxmcp.nodes.transport import Visited
+from tmuxmcp.nodes.transport import VisitAnswer
 from tmuxmcp.nodes.wire import error_of
 from tmuxmcp.page.fleetids import named
 
@@ -26,7 +26,7 @@ VISITED_BYTES = 64 << 20
 @asynccontextmanager
 async def visit(
     gateway: Gateway, node: str, name: str, asked: Mapping[str, Any], silence_s: float
-) -> AsyncIterator[Visited]:
+) -> AsyncIterator[VisitAnswer]:
     """What a machine's page answers, where that is no refusal.
 
     Raises:
@@ -42,7 +42,7 @@ async def visit(
         yield visited
 
 
-async def whole(visited: Visited, node: str) -> Any:
+async def whole(visited: VisitAnswer, node: str) -> Any:
     """The value that an answer is, with ids that name the machine.
 
     Raises:
@@ -70,7 +70,7 @@ async def lines(gateway: Gateway, node: str, wish: Mapping[str, Any]) -> AsyncIt
         yield messages
 
 
-async def _messages(visited: Visited, node: str) -> AsyncGenerator[dict[str, Any]]:
+async def _messages(visited: VisitAnswer, node: str) -> AsyncGenerator[dict[str, Any]]:
     rest = b""
     async for piece in visited.pieces:
         *found, rest = (rest + piece).split(b"\n")

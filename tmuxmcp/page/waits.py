@@ -14,12 +14,12 @@ from tmuxmcp.gate.confirmations import Confirmation
 from tmuxmcp.people.answering import WaitingRequest
 from tmuxmcp.people.userinput import shown
 
-Wait = dict[str, Any]
+PageWait = dict[str, Any]
 
 
 def waits(
     asked: Iterable[WaitingRequest], questions: Iterable[Confirmation], rows: Iterable[dict[str, Any]]
-) -> list[Wait]:
+) -> list[PageWait]:
     """All that waits, in the order in which it is needed: who asked first first, what the person holds last.
 
     Args:
@@ -30,29 +30,29 @@ def waits(
     return sorted(asking, key=_asked_ms) + sorted(held, key=_asked_ms)
 
 
-def _asked_ms(wait: Wait) -> int:
+def _asked_ms(wait: PageWait) -> int:
     return wait["asked_ms"] or 0
 
 
-def _request(what: WaitingRequest) -> Wait:
+def _request(what: WaitingRequest) -> PageWait:
     request = what.request
     kind = "secret" if request.secret else "input"
     return _wait(request.id, kind, what.session.id, what.message, request.asked_at, request.until)
 
 
-def _question(question: Confirmation) -> Wait:
+def _question(question: Confirmation) -> PageWait:
     found = _wait(
         question.id, "policy", question.session_id, shown(question.message), question.asked_at, question.until
     )
     return found | {"for_session": bool(question.scope)}
 
 
-def _held(row: dict[str, Any]) -> Wait:
+def _held(row: dict[str, Any]) -> PageWait:
     name, since = row["session_id"], row["taken_over"]["since"]
     return _wait(f"held {name}", "held", name, "", seconds_of(since) if since else None, None)
 
 
-def _wait(id: str, kind: str, session_id: str, message: str, asked_at: float | None, until: float | None) -> Wait:
+def _wait(id: str, kind: str, session_id: str, message: str, asked_at: float | None, until: float | None) -> PageWait:
     return {
         "id": id,
         "kind": kind,

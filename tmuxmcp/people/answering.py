@@ -50,7 +50,7 @@ class WaitingRequest:
         return max(self.request.until - time.time(), 0)
 
 
-class Answering:
+class PersonAnswers:
     """What a person does with the requests of all sessions."""
 
     def __init__(self, registry: Registry, settings: BrokerSettings, note: Callable[[Mapping[str, str]], None]) -> None:

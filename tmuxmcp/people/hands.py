@@ -28,7 +28,7 @@ TOUCH_S = 30.0
 """That a person types is written down at most so often: tmux then draws the screens of all who are attached."""
 
 
-class Hands:
+class PageInput:
     """What the pages of one broker do."""
 
     def __init__(self, registry: Registry, settings: BrokerSettings, note: Callable[[Mapping[str, str]], None]) -> None:

@@ -6,7 +6,7 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import PermissionDenied, SessionNotFound
 from tmuxmcp.gate.confirmations import Confirmation
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.people.answering import Answering, WaitingRequest
+from tmuxmcp.people.answering import PersonAnswers, WaitingRequest
 from tmuxmcp.sessions import inputrequests, lease
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
@@ -20,7 +20,7 @@ from tmuxmcp.tmux.leases import AttachedClient
 class InClient:
     """A person's client, which may type into a session of ours."""
 
-    people: Answering
+    people: PersonAnswers
     session: Session
     client: AttachedClient
     take_key: str
@@ -28,7 +28,7 @@ class InClient:
     """What they have been typing for; None: nothing."""
 
     @classmethod
-    async def of(cls, people: Answering, registry: Registry, settings: BrokerSettings, pid: int) -> InClient:
+    async def of(cls, people: PersonAnswers, registry: Registry, settings: BrokerSettings, pid: int) -> InClient:
         """The client by its process id.
 
         Raises:

@@ -35,7 +35,7 @@ REQUEST_DIGEST = "request "
 
 
 @dataclass(frozen=True)
-class Waited:
+class AwaitedRequest:
     """A request for which a call waits."""
 
     session: Session
@@ -44,7 +44,7 @@ class Waited:
     """The caller knows its id: another call can take it up."""
 
 
-def taken_up(registry: Registry, asked: q.RequestUserInput, call: Call) -> Waited | None:
+def taken_up(registry: Registry, asked: q.RequestUserInput, call: Call) -> AwaitedRequest | None:
     """The request that a call goes on waiting for; None: it is a new one.
 
     Raises:
@@ -64,7 +64,7 @@ def taken_up(registry: Registry, asked: q.RequestUserInput, call: Call) -> Waite
                 f"Request {request_id} asks something else.",
                 hint="To go on waiting, give its request_id alone; to ask anew, leave request_id out.",
             )
-        return Waited(session, found, known=not answered)
+        return AwaitedRequest(session, found, known=not answered)
     if not asked.message:
         raise InvalidArgument(
             f"There is no request {request_id!r} of yours.",
@@ -73,7 +73,7 @@ def taken_up(registry: Registry, asked: q.RequestUserInput, call: Call) -> Waite
     return None
 
 
-def put(session: Session, asked: q.RequestUserInput, call: Call) -> Waited:
+def put(session: Session, asked: q.RequestUserInput, call: Call) -> AwaitedRequest:
     """Ask anew.
 
     Raises:
@@ -86,10 +86,10 @@ def put(session: Session, asked: q.RequestUserInput, call: Call) -> Waited:
     request_id = asked.request_id or f"ask_{secrets.token_hex(6)}"
     request = InputRequest(request_id, asked.message, asked.secret, call.caller, time.time(), asked.timeout_s)
     inputrequests.put(session, request)
-    return Waited(session, request, known=bool(asked.request_id))
+    return AwaitedRequest(session, request, known=bool(asked.request_id))
 
 
-async def reach(waited: Waited, settings: BrokerSettings) -> None:
+async def reach(waited: AwaitedRequest, settings: BrokerSettings) -> None:
     """Tell the people who may be there that something waits for them: its id and kind, none of its words."""
     session, request = waited.session, waited.request
     kind = "secret" if request.secret else "input"
@@ -98,7 +98,7 @@ async def reach(waited: Waited, settings: BrokerSettings) -> None:
 
 
 async def wait(
-    waited: Waited, settings: BrokerSettings, call: Call, page_url: str = ""
+    waited: AwaitedRequest, settings: BrokerSettings, call: Call, page_url: str = ""
 ) -> tuple[RequestAnswer | None, int | None]:
     """Wait for what becomes of a request, as long as one call may, and ask by the client meanwhile.
 
@@ -214,7 +214,7 @@ OUTCOME_NOTES = {
 
 
 async def result(
-    waited: Waited, answer: RequestAnswer | None, effective_ms: int | None, attach_command: str
+    waited: AwaitedRequest, answer: RequestAnswer | None, effective_ms: int | None, attach_command: str
 ) -> r.RequestUserInputResult:
     """What the agent is told."""
     session, request = waited.session, waited.request

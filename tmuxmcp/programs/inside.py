@@ -22,7 +22,7 @@ from tmuxmcp.machine.files import Files
 from tmuxmcp.programs.workplace import Workplace, workplace
 from tmuxmcp.sandbox import bubblewrap, sandbox
 from tmuxmcp.sandbox.project import Identity
-from tmuxmcp.sandbox.sandbox import NO_SANDBOX, Around, Sandbox
+from tmuxmcp.sandbox.sandbox import NO_SANDBOX, Sandbox, SandboxScope
 from tmuxmcp.sessions.boundary import Boundary
 
 WRITING_WORK: tuple[filework.Work, ...] = ("write", "check_new", "reserve", "release", "create")
@@ -31,7 +31,7 @@ NO_FILES_APART_NOTE = "The best sandbox here keeps no files apart: it can read a
 
 
 @dataclass(frozen=True)
-class Inside:
+class Confinement:
     """How a process is confined, and where it works."""
 
     box: Sandbox = NO_SANDBOX
@@ -47,7 +47,7 @@ class Inside:
 
 
 @asynccontextmanager
-async def project(boundary: Boundary, given: str, where: str) -> AsyncIterator[Inside]:
+async def project(boundary: Boundary, given: str, where: str) -> AsyncIterator[Confinement]:
     """What a process gets that works in a directory as a session would; it is over when this ends.
 
     Args:
@@ -59,7 +59,7 @@ async def project(boundary: Boundary, given: str, where: str) -> AsyncIterator[I
     """
     level = await anyio.to_thread.run_sync(boundary.level)
     if level == "none":
-        yield Inside(cwd=where)
+        yield Confinement(cwd=where)
         return
     async with _workplace(boundary) as place:
         found = await anyio.to_thread.run_sync(boundary.project, given, find_cwd(where), str(place.work))
@@ -69,7 +69,7 @@ async def project(boundary: Boundary, given: str, where: str) -> AsyncIterator[I
             NO_FILES_APART_NOTE if level == "limits" else "",
         ]
         box = plan(boundary, level, writable, place)
-        yield Inside(box, cwd, " ".join(note for note in notes if note))
+        yield Confinement(box, cwd, " ".join(note for note in notes if note))
 
 
 async def files(boundary: Boundary, work: filework.Work, path: str, *arguments: Any, data: bytes = b"") -> Any:
@@ -186,7 +186,7 @@ def plan(
 ) -> Sandbox:
     """What is done for a process that has no terminal of its own; it may be lent one."""
     settings = boundary.settings
-    around = Around(
+    around = SandboxScope(
         writable=writable,
         state_dir=str(boundary.state_dir),
         own=str(place.path),

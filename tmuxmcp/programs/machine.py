@@ -45,7 +45,7 @@ class MachineWork:
     def __init__(self, settings: BrokerSettings, boundary: Boundary, tasks: TaskGroup | None = None) -> None:
         """`tasks`: where the start of what a later call needs goes on; None: nothing is started ahead."""
         self._settings, self._boundary, self._tasks = settings, boundary, tasks
-        self._ahead = process.Ahead()
+        self._ahead = process.PrestartedSupervisor()
         self._r2 = R2(settings, boundary)
 
     async def close(self) -> None:

@@ -42,7 +42,7 @@ def of(path: str) -> float | None:
         for calls, a_second in ((_BY_TIMESPEC, 1e9), (_BY_TIMEVAL, 1e6)):
             if call in calls:
                 return _time_s(path, arguments[calls[call]], a_second)
-    except proc.Runs:
+    except proc.ThreadRuns:
         raise
     except (OSError, ValueError, IndexError, struct.error):
         pass  # refused

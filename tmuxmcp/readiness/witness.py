@@ -251,7 +251,7 @@ def _thread(process: Process, path: str, terminal: int) -> Process:
     wakes = _wakes(path)
     state, channel = _sleep(path)
     if state == "S":
-        with suppress(proc.Runs):
+        with suppress(proc.ThreadRuns):
             waits = on_terminal(process.pid, path, channel, terminal)
             time_out_s = time_outs.of(path) if channel in POLLING and waits is not False else None
             if _wakes(path) == wakes:
@@ -300,7 +300,7 @@ def on_terminal(pid: int, path: str, channel: str | None, terminal: int) -> bool
         fds = waited_for(pid, path)
         if fds is not None:
             return any(_is_terminal(pid, fd, terminal) for fd in fds)
-    except proc.Runs:
+    except proc.ThreadRuns:
         raise
     except (OSError, ValueError, IndexError):
         pass  # refused
@@ -389,7 +389,7 @@ def _sleep(path: str) -> tuple[str, str | None]:
         wakes = _wakes(path) if wakes is None else wakes
         try:
             proc.system_call(path)
-        except proc.Runs:
+        except proc.ThreadRuns:
             return "R", None
         except OSError:
             pass

@@ -20,7 +20,7 @@ WISHES: tuple[SandboxWish, ...] = ("none", "auto", "required")
 
 
 @dataclass(frozen=True)
-class Around:
+class SandboxScope:
     """What a sandbox is put around; paths are absolute."""
 
     writable: Mapping[str, Identity]
@@ -153,7 +153,7 @@ def _remedy(level: SandboxLevel) -> str:
     return f"{' and '.join(todo) or 'allow user namespaces'}, or "
 
 
-def plan(level: SandboxLevel, around: Around) -> Sandbox:
+def plan(level: SandboxLevel, around: SandboxScope) -> Sandbox:
     """What has to be done."""
     if level == "none":
         return NO_SANDBOX
@@ -183,7 +183,7 @@ def plan(level: SandboxLevel, around: Around) -> Sandbox:
     return Sandbox(level, inner, [*wrapper, "--"], {"TMPDIR": "/tmp"})
 
 
-def _landlock(around: Around, readable: list[str]) -> Sandbox:
+def _landlock(around: SandboxScope, readable: list[str]) -> Sandbox:
     hidden = [os.path.realpath(path) for path in (around.state_dir, *bubblewrap.EMPTY_DIRECTORIES, *around.hidden)]
     words = [("no_new_privs", ""), ("drop_capabilities", "")]
     words += landlock.words(

@@ -44,7 +44,7 @@ from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.recordingnote import Keep, begun
 from tmuxmcp.sandbox import sandbox
 from tmuxmcp.sandbox.project import Identity
-from tmuxmcp.sandbox.sandbox import Around, Sandbox
+from tmuxmcp.sandbox.sandbox import Sandbox, SandboxScope
 from tmuxmcp.sessions.boundary import Boundary, allows
 from tmuxmcp.sessions.bounds import BY_BROKER, bind
 from tmuxmcp.sessions.registry import SESSION_ID, Registry
@@ -346,7 +346,7 @@ class Creation:
         directory = directory.resolved()
         for path in (directory.within, directory.temporary_within, directory.work_within):
             path.mkdir(mode=0o700)
-        around = Around(
+        around = SandboxScope(
             writable=writable,
             state_dir=os.path.realpath(self.settings.state_dir),
             own=str(directory.within),

@@ -35,7 +35,7 @@ DOOR_FIRST_S = 5.0
 """So long a door has to say that it is there, before it is sent anything."""
 
 
-class Gone(Exception):
+class NoDoorAnswer(Exception):
     """Why a call has no answer."""
 
     def __init__(self, said: str, *, sent: bool) -> None:
@@ -43,7 +43,7 @@ class Gone(Exception):
         self.sent = sent
 
 
-class Line:
+class DoorConnection:
     """One door: whether it was heard of lately, and its calls."""
 
     def __init__(self, node: str) -> None:
@@ -77,11 +77,11 @@ class Line:
         except asyncio.CancelledError:
             ray.cancel(ref)  # who gives up an await alone leaves the call running there
             if mine in self._given_up:
-                raise Gone(f"{self.node} did not answer for {DOOR_SILENT_S:g} s", sent=True) from None
+                raise NoDoorAnswer(f"{self.node} did not answer for {DOOR_SILENT_S:g} s", sent=True) from None
             raise
         except RayError as error:
             self._trusted, self._door = False, None
-            raise Gone(_first_line(error), sent=True) from None
+            raise NoDoorAnswer(_first_line(error), sent=True) from None
         finally:
             self._calls.discard(mine)
             self._given_up.discard(mine)
@@ -107,15 +107,15 @@ class Line:
                 self._door = await asyncio.to_thread(ray.get_actor, DOOR_PREFIX + self.node, NAMESPACE)
             ref = self._send("here", b"")
         except (ValueError, RayError) as error:
-            raise Gone(_first_line(error), sent=False) from None
+            raise NoDoorAnswer(_first_line(error), sent=False) from None
         try:
             await asyncio.wait_for(ref, DOOR_FIRST_S)
         except TimeoutError:
             ray.cancel(ref)
-            raise Gone(f"{self.node} did not answer within {DOOR_FIRST_S:g} s", sent=False) from None
+            raise NoDoorAnswer(f"{self.node} did not answer within {DOOR_FIRST_S:g} s", sent=False) from None
         except RayError as error:
             self._door = None
-            raise Gone(_first_line(error), sent=False) from None
+            raise NoDoorAnswer(_first_line(error), sent=False) from None
         self._trusted, self._heard_at = True, time.monotonic()
 
     async def _check(self) -> None:
@@ -137,12 +137,12 @@ class Line:
                     each.cancel()
 
 
-class Bridge:
+class BridgeServer:
     """What the frames say, done."""
 
     def __init__(self, out: int) -> None:
         self._out = out
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, DoorConnection] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     async def serve(self, reader: asyncio.StreamReader) -> None:
@@ -161,7 +161,7 @@ class Bridge:
         answer = b""
         try:
             answer = await self._do(head, body)
-        except Gone as gone:
+        except NoDoorAnswer as gone:
             told |= {"fault": str(gone), "sent": gone.sent}
         except asyncio.CancelledError:
             told |= {"fault": "cancelled", "sent": True}
@@ -175,7 +175,7 @@ class Bridge:
         match head["do"]:
             case "call":
                 node = head["node"]
-                line = self._lines.get(node) or self._lines.setdefault(node, Line(node))
+                line = self._lines.get(node) or self._lines.setdefault(node, DoorConnection(node))
                 return await line.call(head["method"], body)
             case "put":
                 await asyncio.to_thread(kv.put, head["key"], head["record"])
@@ -199,7 +199,7 @@ def _first_line(error: BaseException) -> str:
 async def _serve(out: int) -> None:
     reader = asyncio.StreamReader(limit=MOST_HEAD)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    bridge = Bridge(out)
+    bridge = BridgeServer(out)
     bridge.tell({"id": 0})
     await bridge.serve(reader)
 

@@ -92,7 +92,7 @@ class Child:
                         log.debug("%s: %s", self._argv[3].rpartition(".")[2], self._said)
 
 
-class Asked:
+class BridgeCall:
     """What a child was asked, until it answers."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Asked:
         """A byte of it may have left."""
 
 
-class Bridge(Child):
+class BridgeChild(Child):
     """The child that calls doors."""
 
     def __init__(self, address: str, env: Mapping[str, str]) -> None:
@@ -111,9 +111,9 @@ class Bridge(Child):
         self.ready = anyio.Event()
         self.why = ""
         """Why the last one has ended."""
-        self._waiting: dict[int, Asked] = {}
+        self._waiting: dict[int, BridgeCall] = {}
         self._last = 0
-        self._todo, self._done = anyio.create_memory_object_stream[tuple[Asked | None, bytes]](math.inf)
+        self._todo, self._done = anyio.create_memory_object_stream[tuple[BridgeCall | None, bytes]](math.inf)
 
     async def write(self) -> None:
         """Write what is asked, one frame after the other, until cancelled."""
@@ -134,7 +134,7 @@ class Bridge(Child):
             make: the head of the frame, without `id`.
         """
         self._last += 1
-        number, asked = self._last, Asked()
+        number, asked = self._last, BridgeCall()
         self._waiting[number] = asked
         try:
             self._todo.send_nowait((asked, frame({**make, "id": number}, body)))
@@ -161,12 +161,12 @@ class Bridge(Child):
         for asked in self._waiting.values():
             self._answer(asked, {"fault": f"the bridge has ended: {why}", "sent": asked.sent})
 
-    def _answer(self, asked: Asked, head: Head, body: bytes = b"") -> None:
+    def _answer(self, asked: BridgeCall, head: Head, body: bytes = b"") -> None:
         asked.head, asked.body = head, body
         asked.answered.set()
 
 
-class Watcher(Child):
+class WatcherChild(Child):
     """The child that watches the machines."""
 
     def __init__(self, address: str, env: Mapping[str, str]) -> None:

@@ -32,7 +32,7 @@ from tmuxmcp.machine import signals
 from tmuxmcp.machine.stateid import state_id
 from tmuxmcp.nodes import wire
 from tmuxmcp.nodes.ray.visits import Visits
-from tmuxmcp.nodes.talks import Talks
+from tmuxmcp.nodes.talks import GatewayCalls
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ MACHINE_ID = Path("/etc/machine-id")
 
 
 @dataclass(frozen=True)
-class Home:
+class DoorHome:
     """What a machine gives its door."""
 
     broker: Broker
@@ -54,10 +54,10 @@ class Home:
     """What answers a person's page, for who knows the secret."""
 
 
-Opens = Callable[[], AbstractAsyncContextManager[Home]]
+Opens = Callable[[], AbstractAsyncContextManager[DoorHome]]
 """Opens the broker of the machine that it runs on."""
 
-Act = Callable[[Home, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+Act = Callable[[DoorHome, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class Door:
@@ -69,9 +69,9 @@ class Door:
             signals.reset()
         self._node, self._opens = node, opens
         self._visits = Visits()
-        self._opened: asyncio.Future[Home] | None = None
+        self._opened: asyncio.Future[DoorHome] | None = None
         self._holding: asyncio.Task[None] | None = None
-        self._talks = Talks()
+        self._talks = GatewayCalls()
 
     async def call(self, sent: bytes) -> bytes:
         """Do one call of an operation."""
@@ -103,7 +103,7 @@ class Door:
 
     # ---- the broker ----------------------------------------------------------------------------
 
-    async def _open(self) -> Home:
+    async def _open(self) -> DoorHome:
         """The broker and what belongs to it; whoever asks while it opens waits for the same."""
         if self._opened is None:
             self._opened = asyncio.get_running_loop().create_future()
@@ -111,7 +111,7 @@ class Door:
             self._holding = asyncio.create_task(self._hold(self._opened))  # noqa: TID251
         return await asyncio.shield(self._opened)
 
-    async def _hold(self, opened: asyncio.Future[Home]) -> None:
+    async def _hold(self, opened: asyncio.Future[DoorHome]) -> None:
         try:
             async with self._opens() as home:
                 await anyio.to_thread.run_sync(self._claim, home.state_dir)
@@ -180,24 +180,24 @@ class Door:
         log.exception("a call failed")
         return Internal(f"Something unexpected failed inside tmuxmcp on {self._node}.", hint="The door's log has it.")
 
-    async def _call(self, home: Home, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def _call(self, home: DoorHome, asked: Mapping[str, Any]) -> dict[str, Any]:
         request, call = wire.request_received(asked["request"]), wire.call_received(asked["call"])
         if talk := asked.get("talk"):
             with self._talks.of(talk["line"], talk, call, asks=True) as heard:
                 return wire.answer_sent(await home.broker.do(request, heard))
         return wire.answer_sent(await home.broker.do(request, call))
 
-    async def _talk(self, home: Home, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def _talk(self, home: DoorHome, asked: Mapping[str, Any]) -> dict[str, Any]:
         return await self._talks.do(asked["what"], asked["asked"]["line"], asked["asked"])
 
-    async def _visit(self, home: Home, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def _visit(self, home: DoorHome, asked: Mapping[str, Any]) -> dict[str, Any]:
         return await self._visits.do(home.page, asked)
 
-    async def _asciicast(self, home: Home, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def _asciicast(self, home: DoorHome, asked: Mapping[str, Any]) -> dict[str, Any]:
         call = wire.call_received(asked["call"])
         return {"result": (await home.broker.asciicast(asked["session_id"], asked["most_bytes"], call)).sent()}
 
-    async def _changes(self, home: Home, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def _changes(self, home: DoorHome, asked: Mapping[str, Any]) -> dict[str, Any]:
         call = wire.call_received(asked["call"])
         follow = home.broker.follow(asked["session_id"], asked["since"], call=call)
         told: list[dict[str, Any]] = []
@@ -206,7 +206,7 @@ class Door:
                 told = [sent for change in batch if (sent := change_sent(change))]
         return {"changes": told}
 
-    async def _hello(self, home: Home, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def _hello(self, home: DoorHome, asked: Mapping[str, Any]) -> dict[str, Any]:
         health = await home.broker.do(q.Health(), wire.call_received(asked["call"]))
         live = health.sessions
         return {

@@ -23,12 +23,12 @@ from tmuxmcp.contract.request import R, Request
 from tmuxmcp.errors import InvalidArgument, NodeUnreachable, OutcomeUnknown, TmuxMcpError
 from tmuxmcp.machine import ourselves
 from tmuxmcp.nodes import wire
-from tmuxmcp.nodes.hearing import Again, Hearing
+from tmuxmcp.nodes.hearing import EndedForQuestion, RemoteCalls
 from tmuxmcp.nodes.ray import NODE_LABEL, cluster_of, need_ray
-from tmuxmcp.nodes.ray.child import Bridge, Watcher
+from tmuxmcp.nodes.ray.child import BridgeChild, WatcherChild
 from tmuxmcp.nodes.ray.door import change_received
 from tmuxmcp.nodes.secret import environment
-from tmuxmcp.nodes.transport import Machine, Tombstone, Visited
+from tmuxmcp.nodes.transport import Machine, Tombstone, VisitAnswer
 
 DOOR_BACK_S = 20.0
 """So long a look is asked for again: a door that died is back after 3 s, on a busy machine after 10."""
@@ -51,12 +51,12 @@ OWN_LABELS = (NODE_LABEL, "ray.io/node-id")
 class RayTransport:
     """The way to the doors of a Ray cluster."""
 
-    def __init__(self, bridge: Bridge, watcher: Watcher, secret: str, tasks: anyio.abc.TaskGroup) -> None:
+    def __init__(self, bridge: BridgeChild, watcher: WatcherChild, secret: str, tasks: anyio.abc.TaskGroup) -> None:
         self.patience_s = DOOR_BACK_S
         self._bridge, self._watcher, self._secret = bridge, watcher, secret
         self._tasks = tasks
         self._hellos: dict[str, tuple[float, dict[str, Any]]] = {}
-        self._hearings: dict[str, Hearing] = {}
+        self._hearings: dict[str, RemoteCalls] = {}
 
     @classmethod
     @asynccontextmanager
@@ -68,7 +68,7 @@ class RayTransport:
         """
         need_ray()
         address, env = cluster_of(fleet), environment(ourselves.environment(), secret_file)
-        bridge, watcher = Bridge(address, env), Watcher(address, env)
+        bridge, watcher = BridgeChild(address, env), WatcherChild(address, env)
         try:
             async with anyio.create_task_group() as tasks:
                 for each in (bridge.run, bridge.write, watcher.run):
@@ -143,19 +143,19 @@ class RayTransport:
             async with self._hearing(node).of(call) as heard:
                 answer = await self._ask(node, "call", asked | ({"talk": heard.sent} if heard.sent else {}))
                 if "again" in answer:
-                    raise Again
+                    raise EndedForQuestion
                 return wire.answer_received(request, answer)
-        except Again:
+        except EndedForQuestion:
             raise OutcomeUnknown(f"{node} asks a question that nobody has heard.", node=node) from None
 
-    def _hearing(self, node: str) -> Hearing:
+    def _hearing(self, node: str) -> RemoteCalls:
         """What hears the calls at a door."""
         if node not in self._hearings:
 
             async def exchange(what: str, asked: Mapping[str, Any]) -> Mapping[str, Any]:
                 return _received(await self._ask(node, "talk", {"what": what, "asked": asked}))
 
-            self._hearings[node] = Hearing(exchange)
+            self._hearings[node] = RemoteCalls(exchange)
             self._tasks.start_soon(self._hearings[node].run)
         return self._hearings[node]
 
@@ -196,14 +196,16 @@ class RayTransport:
         return True
 
     @asynccontextmanager
-    async def visit(self, node: str, name: str, asked: Mapping[str, Any], silence_s: float) -> AsyncIterator[Visited]:
+    async def visit(
+        self, node: str, name: str, asked: Mapping[str, Any], silence_s: float
+    ) -> AsyncIterator[VisitAnswer]:
         """A call of the door that begins it, and others that read on."""
         await self._check(node)
         visit = {"visit": token_hex(8)}
         first = await self._read_on(node, visit | {"name": name, "asked": asked}, silence_s)
         pieces = self._pieces(node, visit, first, silence_s)
         try:
-            yield Visited(first["status"], first["kind"], first["length"], pieces)
+            yield VisitAnswer(first["status"], first["kind"], first["length"], pieces)
         finally:
             with anyio.move_on_after(HELLO_S, shield=True), suppress(TmuxMcpError):
                 await pieces.aclose()
