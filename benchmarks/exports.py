@@ -13,7 +13,7 @@ from benchmarks.common import Row, workshop
 from tmuxmcp.record.directory import SessionDirectory, sessions_dir
 from tmuxmcp.record.exporting import FORMATS, Export, ExportOptions
 from tmuxmcp.record.meta import Meta
-from tmuxmcp.record.recordings import Recorded, WantedStretch
+from tmuxmcp.record.recordings import RecordedSession, WantedStretch
 from tmuxmcp.record.timingwriter import TimingWriter
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.stream import Stream
@@ -61,7 +61,7 @@ def exports(quick: bool) -> list[Row]:
         parsed_s = _parsed_s(directory.log.read_bytes())
         for name in FORMATS:
             begun = time.process_time()
-            recorded = Recorded(directory)
+            recorded = RecordedSession(directory)
             export = Export(recorded, recorded.stretch(WantedStretch()), ExportOptions(name))
             written = sum(map(len, export))
             took_s = time.process_time() - begun

@@ -20,7 +20,7 @@ from tests.conftest import SLOW
 from tests.terminal.films import film_of
 from tests.terminal.test_corpora import NAMES, Recording
 from tmuxmcp.terminal import asciicast
-from tmuxmcp.terminal.film import Film, FilmEvent, Printed, Resized
+from tmuxmcp.terminal.film import Film, FilmEvent, FilmOutput, FilmResize
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.terminal.stream import Stream
@@ -75,9 +75,9 @@ def recorded(recording: Recording, number: int) -> tuple[Film, Snapshot]:
     done, moments = 0, list[FilmEvent]()
     for at, event in enumerate(recording.events[: number + 1]):
         told = recording.told(event)
-        moments.append(Printed(at * 100, recording.raw[done : event["offset"]]))
+        moments.append(FilmOutput(at * 100, recording.raw[done : event["offset"]]))
         if event["kind"] == "resize":
-            moments.append(Resized(at * 100, event["cols"], event["rows"], told))
+            moments.append(FilmResize(at * 100, event["cols"], event["rows"], told))
         done = event["offset"]
     return film_of(moments, number * 100, recording.cols, recording.rows), told
 

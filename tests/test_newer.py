@@ -11,7 +11,7 @@ from tests.conftest import end_server
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import SessionExited
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.events import Gap, Unknown
+from tmuxmcp.record.events import GapEvent, UnknownEvent
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +60,11 @@ async def test_session_of_a_newer_version_can_be_used_and_destroyed(broker: Brok
         assert "before" in read.content
         assert "lost at offset 1:" in (read.note or "")
         assert (await other.read("screen", "a")).content.count("after") >= 1
-        assert [type(each) for each in other.registry.sessions["a"].events.read()][1:4] == [Gap, Unknown, Unknown]
+        assert [type(each) for each in other.registry.sessions["a"].events.read()][1:4] == [
+            GapEvent,
+            UnknownEvent,
+            UnknownEvent,
+        ]
         await other.destroy_session("a")
         assert (await ids(other), await ids(broker)) == ([], [])
         with pytest.raises(SessionExited, match="was destroyed"):

@@ -86,7 +86,7 @@ async def test_lease_of_somebody_gone_is_given_back(broker: Broker) -> None:
     session = await started(broker)
     pane = session.live()
     old = Lease("somebody", "attach", time.time() - 2 * lease.ATTACHES_S, pid=2**22 - 1)
-    how = leases.GivesBack(session.log.path, "", "")
+    how = leases.GiveBackRule(session.log.path, "", "")
     assert await leases.take(broker.tmux, pane, old, None, how=how, now_s=old.since_s or 0)
     assert session.lease is None
     ran = await broker.run("echo given back", "a")
@@ -96,7 +96,7 @@ async def test_lease_of_somebody_gone_is_given_back(broker: Broker) -> None:
 async def test_taken_session_gets_no_command(broker: Broker) -> None:
     session = await started(broker)
     held = Lease("somebody", "cli", time.time())
-    how = leases.GivesBack(session.log.path, "", "")
+    how = leases.GiveBackRule(session.log.path, "", "")
     assert await leases.take(broker.tmux, session.live(), held, None, how=how, now_s=time.time())
     assert session.lease is None
     with pytest.raises(SessionTaken):

@@ -13,7 +13,7 @@ from tests.cli.test_cli import CommandLine, own_command_line
 from tests.cli.test_cli_log import begun
 from tmuxmcp.cli import export
 from tmuxmcp.terminal import asciicast
-from tmuxmcp.terminal.film import Printed
+from tmuxmcp.terminal.film import FilmOutput
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def cli():
 
 def text_of(cast: bytes) -> bytes:
     moments = asciicast.read(cast.splitlines(keepends=True)).moments
-    return b"".join(each.data for each in moments if isinstance(each, Printed))
+    return b"".join(each.data for each in moments if isinstance(each, FilmOutput))
 
 
 def test_a_session_is_written_as_each_format_and_nothing_is_overwritten(cli: CommandLine, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.cli.test_cli_log import Following
 from tmuxmcp.cli.logtimes import SOON_S, TIME_UNKNOWN, PrintedAt, SeenUntil, stretches
 from tmuxmcp.contract.times import iso, seconds_of
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.recordings import Recorded
+from tmuxmcp.record.recordings import RecordedSession
 from tmuxmcp.record.timing import TimingStep
 
 
@@ -185,7 +185,7 @@ class Noted:
 
 def test_stamps_say_what_the_index_knows(tmp_path: Path):
     (tmp_path / "out.raw").write_bytes(b"x" * 20)
-    recorded = Recorded(SessionDirectory(tmp_path), Noted())
+    recorded = RecordedSession(SessionDirectory(tmp_path), Noted())
     assert [*stretches(recorded, 1000.0, 0, 20)] == [(10, PrintedAt(1001.5, True)), (20, PrintedAt(1001.7, False))]
     assert [*stretches(recorded, None, 0, 20)] == [(10, TIME_UNKNOWN), (20, TIME_UNKNOWN)]
     assert PrintedAt(1001.5, True).text == "1970-01-01T00:16:41.500Z  "

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.test_cli import CommandLine, own_command_line
 from tmuxmcp.terminal import asciicast
-from tmuxmcp.terminal.film import Printed
+from tmuxmcp.terminal.film import FilmOutput
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_a_person_records_a_session(cli: CommandLine, tmp_path: Path) -> None:
     told = json.loads(cli.out("record", "x", "--stop", "--json"))
     assert (told["path"], told["bytes"], told["times_known"]) == (str(path), path.stat().st_size, False)
     film = asciicast.read(path.read_bytes().splitlines(keepends=True))
-    assert b"one\r\n" in b"".join(each.data for each in film.moments if isinstance(each, Printed))
+    assert b"one\r\n" in b"".join(each.data for each in film.moments if isinstance(each, FilmOutput))
     assert cli.error("record", "x", "--stop", status=1).startswith("RECORDING_STATE: ")
 
 

@@ -15,7 +15,7 @@ from tmuxmcp.drawing.picture import Painter
 from tmuxmcp.drawing.reel import LAST_MS, reel
 from tmuxmcp.drawing.theme import DARK_THEME
 from tmuxmcp.machine import fonts
-from tmuxmcp.terminal.film import Film, Printed, Resized
+from tmuxmcp.terminal.film import Film, FilmOutput, FilmResize
 
 SMOOTH = 40
 """How far a colour of a letter's smooth edge may be from what it is in a PNG."""
@@ -62,7 +62,7 @@ def test_a_frame_holds_what_has_changed(painter: Painter) -> None:
 
 
 def test_a_smaller_screen_leaves_nothing_of_the_larger(painter: Painter) -> None:
-    film = film_of([Printed(0, b"one\r\ntwo\r\nthree"), Resized(1000, 8, 2)], end_ms=2000)
+    film = film_of([FilmOutput(0, b"one\r\ntwo\r\nthree"), FilmResize(1000, 8, 2)], end_ms=2000)
     (large, _), (small, _) = drawn(film, painter)
     assert large.size == small.size
     width, height = painter.cell
@@ -77,7 +77,7 @@ def test_a_long_pause_is_as_long(painter: Painter) -> None:
 
 def test_more_colours_than_there_is_room_for(painter: Painter) -> None:
     cells = b"".join(b"\x1b[48;2;%d;%d;%dm " % (n % 256, n * 7 % 256, n * 3 % 256) for n in range(0, 2000, 2))
-    film = Film(film_of([], 0, 50, 20).start, 0, 100, [Printed(0, cells)])
+    film = Film(film_of([], 0, 50, 20).start, 0, 100, [FilmOutput(0, cells)])
     found = reel(film, 10)
     assert len(palette_of(found, DARK_THEME).colours) == 255
     image, painted = drawn(film, painter)[0][0], painter.draw(made(film)[0].snapshot)

@@ -16,7 +16,7 @@ from tests.terminal.test_frames import made
 from tmuxmcp.drawing.markup import svg, svg_size
 from tmuxmcp.drawing.moving import moving_svg
 from tmuxmcp.drawing.reel import reel
-from tmuxmcp.terminal.film import Film, Printed, Resized
+from tmuxmcp.terminal.film import Film, FilmOutput, FilmResize
 from tmuxmcp.terminal.frames import Frame
 
 NAME = "{http://www.w3.org/2000/svg}"
@@ -87,7 +87,9 @@ def test_a_browser_shows_the_screen_of_the_time(page: browser.Page, tmp_path: Pa
 
 def test_a_browser_shows_a_smaller_screen_and_begins_again(page: browser.Page, tmp_path: Path) -> None:
     file = tmp_path / "moving.svg"
-    film = film_of([Printed(0, b"one\r\ntwo\r\n\r\nfour"), Resized(1000, 8, 2), Printed(2000, b"\x1b[2J")], end_ms=3000)
+    film = film_of(
+        [FilmOutput(0, b"one\r\ntwo\r\n\r\nfour"), FilmResize(1000, 8, 2), FilmOutput(2000, b"\x1b[2J")], end_ms=3000
+    )
     file.write_text(moving(film))
     page.open(file)
     shown = """[...document.querySelectorAll("svg > use")].map(

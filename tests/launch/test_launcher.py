@@ -19,7 +19,7 @@ from tests.conftest import SLOW, eventually, stop_with_children
 from tests.tmux.conftest import ENVIRONMENT, Launched, launch_pane
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.times import iso
-from tmuxmcp.record.events import Exited, decode, encode
+from tmuxmcp.record.events import ExitedEvent, decode, encode
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.server import Tmux
 
@@ -59,7 +59,7 @@ async def test_end_is_written_down_as_an_event(
     await launched.ended()
     (line,) = (launched.directory / "events.jsonl").read_bytes().splitlines(keepends=True)
     event = decode(line)
-    assert isinstance(event, Exited)
+    assert isinstance(event, ExitedEvent)
     assert (event.offset, event.exit_code, event.exit_signal) == (len(launched.log()), code, name)
     assert event.time.startswith("20")
     assert not MILLISECONDS or before <= event.time <= iso(time.time())

@@ -21,7 +21,7 @@ from tests.conftest import SLOW, eventually
 from tests.tmux.conftest import SENTINEL, launch_pane
 from tmuxmcp.launch.launch import LAUNCH_ROOM
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.events import Gap, decode, encode
+from tmuxmcp.record.events import GapEvent, decode, encode
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.sink import sink_of
 from tmuxmcp.tmux import panes
@@ -194,7 +194,7 @@ async def test_killed_copier_is_replaced_and_told(directory: Path) -> None:
     await sink.kept_is_true()
     lines = (directory / "events.jsonl").read_bytes().splitlines(keepends=True)
     events = [decode(line) for line in lines]
-    assert events == [Gap(event.time, offset) for event, offset in zip(events, (1000, 6000, 11_000), strict=True)]
+    assert events == [GapEvent(event.time, offset) for event, offset in zip(events, (1000, 6000, 11_000), strict=True)]
     assert [encode(event) for event in events] == lines
     assert all(event.time.startswith("20") for event in events)
     assert sink.end() == 0

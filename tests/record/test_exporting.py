@@ -16,13 +16,13 @@ from tmuxmcp.errors import IoError, ResourceLimit
 from tmuxmcp.record import exporting
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.exporting import FORMATS, Export, Exported, ExportOptions, answered, free_path, request, staged
-from tmuxmcp.record.recordings import Recorded, Stretch, WantedStretch
+from tmuxmcp.record.recordings import RecordedSession, Stretch, WantedStretch
 from tmuxmcp.record.timing import TimingStep
 
 __all__ = ["directory"]
 
 
-def export_of(recorded: Recorded, options: ExportOptions) -> Export:
+def export_of(recorded: RecordedSession, options: ExportOptions) -> Export:
     return Export(recorded, recorded.stretch(WantedStretch()), options)
 
 
@@ -35,21 +35,21 @@ def test_every_format_is_in_the_table_and_writes(directory: SessionDirectory) ->
     printed(directory, b"one\r\ntwo\r\n")
     assert set(FORMATS) == set(get_args(FilmFormat))
     for name in FORMATS:
-        written = b"".join(export_of(Recorded(directory, Index(TimingStep(10, 50))), ExportOptions(name)))
+        written = b"".join(export_of(RecordedSession(directory, Index(TimingStep(10, 50))), ExportOptions(name)))
         assert written.startswith(b"GIF89a") if name == "gif" else b"two" in written
 
 
 def test_an_export_tells_what_came_of_it(directory: SessionDirectory) -> None:
     printed(directory, b"one\r\ntwo\r\n")
-    recorded = Recorded(directory, Index(TimingStep(5, 1_000), TimingStep(10, 61_000)))
+    recorded = RecordedSession(directory, Index(TimingStep(5, 1_000), TimingStep(10, 61_000)))
     export = export_of(recorded, ExportOptions("cast", speed=2, idle_limit_ms=3_000))
     data = b"".join(export)
     assert data.splitlines()[1:] == [b'[0.500, "o", "one\\r\\n"]', b'[1.500, "o", "two\\r\\n"]']
     assert export.exported == Exported(len(data), 2_000, 2, times_known=True, approximate=False, begin=0)
-    text = export_of(Recorded(directory), ExportOptions("txt"))
+    text = export_of(RecordedSession(directory), ExportOptions("txt"))
     assert b"".join(text) == b"one\ntwo\n"
     assert text.exported.times_known  # it has none
-    cast = export_of(Recorded(directory), ExportOptions("cast"))
+    cast = export_of(RecordedSession(directory), ExportOptions("cast"))
     assert b"".join(cast)
     assert not cast.exported.times_known
 
@@ -59,7 +59,7 @@ def test_merged_pictures_are_told(
     directory: SessionDirectory, monkeypatch: pytest.MonkeyPatch, name: str, interval_ms: int
 ) -> None:
     printed(directory, b"".join(b"\r%04d" % number for number in range(100)))
-    recorded = Recorded(directory, Index(*(TimingStep(5 * number + 5, 100 * number) for number in range(100))))
+    recorded = RecordedSession(directory, Index(*(TimingStep(5 * number + 5, 100 * number) for number in range(100))))
     few = export_of(recorded, ExportOptions(name))
     assert b"".join(few)
     assert (few.exported.merged_ms, few.exported.merged_note) == (None, None)
@@ -74,13 +74,13 @@ def test_a_file_is_bounded(directory: SessionDirectory, monkeypatch: pytest.Monk
     printed(directory, b"x" * 5000)
     monkeypatch.setattr(exporting, "EXPORT_BYTES", 1000)
     with pytest.raises(ResourceLimit):
-        list(export_of(Recorded(directory), ExportOptions("cast")))
+        list(export_of(RecordedSession(directory), ExportOptions("cast")))
 
 
 @pytest.mark.parametrize("format", ["cast", "cast2", "jsonl"])
 def test_a_file_that_is_full_ends_where_it_is_full_and_says_so(directory: SessionDirectory, format: FilmFormat) -> None:
     printed(directory, b"x" * 200_000)
-    recorded = Recorded(directory, Index(*(TimingStep(at, at) for at in range(1000, 200_001, 1000))))
+    recorded = RecordedSession(directory, Index(*(TimingStep(at, at) for at in range(1000, 200_001, 1000))))
     export = export_of(recorded, ExportOptions(format, full_at=50_000))
     data = b"".join(export)
     lines = [json.loads(line) for line in data.splitlines()]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tmuxmcp.contract.times import iso
-from tmuxmcp.record.events import GivenBack, Taken
+from tmuxmcp.record.events import GivenBackEvent, TakenEvent
 from tmuxmcp.record.holdings import Holding, handed_back, holdings
 
 NOON = 1_800_000_000.0
-TAKEN = Taken(iso(NOON), 100, "ann", "cli")
-GIVEN = GivenBack(iso(NOON + 60), 200, "ann", iso(NOON), iso(NOON + 60), "release")
+TAKEN = TakenEvent(iso(NOON), 100, "ann", "cli")
+GIVEN = GivenBackEvent(iso(NOON + 60), 200, "ann", iso(NOON), iso(NOON + 60), "release")
 HELD = Holding("ann", iso(NOON), 100, iso(NOON + 60), 200, "release")
 
 
@@ -22,12 +22,12 @@ def test_what_was_taken_and_given_back_is_one_holding():
 
 def test_what_two_brokers_wrote_down_counts_once():
     assert holdings([TAKEN, GIVEN, GIVEN]) == [HELD]
-    unknown = GivenBack(iso(NOON + 60), 200, "unknown", "", iso(NOON + 60), "key")
+    unknown = GivenBackEvent(iso(NOON + 60), 200, "unknown", "", iso(NOON + 60), "key")
     assert len(holdings([unknown, unknown])) == 1
 
 
 def test_a_pause_is_no_holding():
-    assert not holdings([Taken(iso(NOON), 100, "pause", "cli")])
+    assert not holdings([TakenEvent(iso(NOON), 100, "pause", "cli")])
 
 
 def test_without_its_beginning_it_goes_by_the_clock():

@@ -13,8 +13,8 @@ from tmuxmcp.record import passed as module
 from tmuxmcp.record import replayer
 from tmuxmcp.record.checkpoints import screen_of
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.passed import Passed
-from tmuxmcp.record.replaying import Blank, ReplayStretch, SizeAt, request
+from tmuxmcp.record.passed import PassedScreens
+from tmuxmcp.record.replaying import BlankScreen, ReplayStretch, SizeAt, request
 from tmuxmcp.terminal.replay import blank
 from tmuxmcp.terminal.snapshot import Snapshot
 
@@ -27,7 +27,7 @@ def at(offset: int, cols: int = 10) -> Snapshot:
 
 
 def test_the_nearest_one_behind_the_begin_is_taken() -> None:
-    passed = Passed()
+    passed = PassedScreens()
     for offset in (10, 20, 30):
         passed.keep("a", at(offset), 0)
     passed.keep("b", at(25), 0)
@@ -38,7 +38,7 @@ def test_the_nearest_one_behind_the_begin_is_taken() -> None:
 
 
 def test_one_is_wrong_once_more_is_known_to_have_happened_before_it() -> None:
-    passed = Passed()
+    passed = PassedScreens()
     passed.keep("a", at(10), 0)
     passed.keep("a", at(20), 1)
     assert passed.nearest("a", 0, 30, [15]) == at(20)
@@ -48,7 +48,7 @@ def test_one_is_wrong_once_more_is_known_to_have_happened_before_it() -> None:
 
 def test_they_take_so_much_room_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PASSED_CELLS", 350)
-    passed = Passed()
+    passed = PassedScreens()
     for offset in (10, 20, 30, 40, 40):
         passed.keep("a", at(offset), 0)
     assert passed.nearest("a", 0, 19, []) is None
@@ -62,13 +62,13 @@ def test_a_look_that_begins_at_one_shows_the_same(seed: int, tmp_path: Path, mon
     monkeypatch.setattr(module, "APART_S", 0)
     monkeypatch.setattr(replayer, "LEAST_PIECE", 64)
     monkeypatch.setattr(replayer, "MOST_PIECE", 256)
-    directory, passed, chosen = SessionDirectory(tmp_path), Passed(), Random(seed)
+    directory, passed, chosen = SessionDirectory(tmp_path), PassedScreens(), Random(seed)
     directory.log.write_bytes(DATA)
     gap = len(DATA) // 2
     happened = [*(each.offset for each in SIZES_AT), gap]
 
     def look(offset: int, name: str | None) -> dict[str, Any]:
-        known = ReplayStretch(Blank(20, 6), offset, SIZES_AT, [gap], happened)
+        known = ReplayStretch(BlankScreen(20, 6), offset, SIZES_AT, [gap], happened)
         answer = replayer.stretch(request(directory, known, 60, name), passed)
         assert answer
         return answer

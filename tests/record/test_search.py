@@ -160,14 +160,14 @@ def test_out_of_time_tells_how_far_it_came(log: RawLog, monkeypatch: pytest.Monk
 
 def test_cancelled_search_stops(log: RawLog, monkeypatch: pytest.MonkeyPatch):
     jobs: list[Any] = []
-    begun = module._Search._search
+    begun = module._LogSearch._search
 
     def slow(self: Any, *args: Any) -> None:
         jobs.append(self)
         begun(self, *args)
 
     monkeypatch.setattr(module, "SEARCH_PIECE_BYTES", 1000)
-    monkeypatch.setattr(module._Search, "_search", slow)
+    monkeypatch.setattr(module._LogSearch, "_search", slow)
     log.path.write_bytes(b"0123456789\r\n" * 500_000)
 
     async def cancelled() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.agent import Agent, ToolFailed, an_agent
 from tmuxmcp.terminal import asciicast
-from tmuxmcp.terminal.film import Marked, Printed
+from tmuxmcp.terminal.film import FilmMarker, FilmOutput
 from tmuxmcp.terminal.player import Player
 
 
@@ -31,7 +31,7 @@ def test_history_and_recording_are_resources(tmp_path: Path, mode: str) -> None:
     (command,) = json.loads(history.text)["commands"]
     assert (command["text"], command["exit_code"], command["by"]) == ("echo one; (exit 3)", 3, "agent")
     moments = list(asciicast.read(cast.text.encode().splitlines(keepends=True)).moments)
-    assert [each.label for each in moments if isinstance(each, Marked)] == ["echo one; (exit 3): exit 3"]
+    assert [each.label for each in moments if isinstance(each, FilmMarker)] == ["echo one; (exit 3): exit 3"]
 
 
 def test_an_agent_exports_its_session(agent: Agent, tmp_path: Path) -> None:
@@ -43,8 +43,11 @@ def test_an_agent_exports_its_session(agent: Agent, tmp_path: Path) -> None:
     assert made.stat().st_mode & 0o777 == 0o600
     film = asciicast.read(made.read_bytes().splitlines(keepends=True))
     moments = list(film.moments)
-    assert [each.label for each in moments if isinstance(each, Marked)] == ["echo one: exit 0", "seq 3; false: exit 1"]
-    assert b"1\r\n2\r\n3\r\n" in b"".join(each.data for each in moments if isinstance(each, Printed))
+    assert [each.label for each in moments if isinstance(each, FilmMarker)] == [
+        "echo one: exit 0",
+        "seq 3; false: exit 1",
+    ]
+    assert b"1\r\n2\r\n3\r\n" in b"".join(each.data for each in moments if isinstance(each, FilmOutput))
     for path, code in ((made, "INVALID_ARGUMENT"), (tmp_path / "no" / "x", "FILE_NOT_FOUND")):
         with pytest.raises(ToolFailed) as failed:
             agent.call("export_recording", path=str(path))

@@ -13,7 +13,7 @@ from tests.agent import Agent, ToolFailed, an_agent, eventually
 from tests.conftest import until_exists
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.terminal import asciicast
-from tmuxmcp.terminal.film import Exited, Film, Marked, Printed, Typed
+from tmuxmcp.terminal.film import Film, FilmExit, FilmInput, FilmMarker, FilmOutput
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +37,11 @@ def film_of(path: str | Path) -> Film:
 
 
 def printed(film: Film) -> bytes:
-    return b"".join(each.data for each in film.moments if isinstance(each, Printed))
+    return b"".join(each.data for each in film.moments if isinstance(each, FilmOutput))
 
 
 def labels(film: Film) -> list[str]:
-    return [each.label for each in film.moments if isinstance(each, Marked)]
+    return [each.label for each in film.moments if isinstance(each, FilmMarker)]
 
 
 def code_of(agent: Agent, tool: str, **arguments: Any) -> str:
@@ -181,7 +181,7 @@ def test_without_being_wanted_nothing_typed_is_written_down(agent: Agent) -> Non
     agent.call("start_recording", session_id=name)
     agent.run("echo two", session_id=name)
     film = film_of(agent.call("stop_recording", session_id=name)["path"])
-    assert not [each for each in film.moments if isinstance(each, Typed)]
+    assert not [each for each in film.moments if isinstance(each, FilmInput)]
     assert "shown" not in directory_of(agent, name).events.read_text()
 
 
@@ -196,7 +196,7 @@ def test_a_session_that_ends_closes_its_recording(agent: Agent, tmp_path: Path) 
     assert (recording["state"], recording["path"], recording["bytes"]) == ("saved", str(path), path.stat().st_size)
     film = film_of(path)
     assert b"last\r\n" in printed(film)
-    assert [each.exit_code for each in film.moments if isinstance(each, Exited)] == [3]
+    assert [each.exit_code for each in film.moments if isinstance(each, FilmExit)] == [3]
     assert agent.call("stop_recording", session_id=name)["path"] == str(path)  # what became of it can be asked for
     assert code_of(agent, "start_recording", session_id=name) == "SESSION_EXITED"
     told = [json.loads(line) for line in directory_of(agent, name).events.read_text().splitlines()]
@@ -263,7 +263,7 @@ def test_a_killed_broker_loses_nothing_of_a_recording(state_dir: Path, tmp_path:
     with Agent(state_dir, "bash", "--tools", "all") as agent:
         recording = closed(agent, "two")  # it ended while nobody was there
         assert recording["state"] == "saved"
-        assert [each.exit_code for each in film_of(recording["path"]).moments if isinstance(each, Exited)] == [4]
+        assert [each.exit_code for each in film_of(recording["path"]).moments if isinstance(each, FilmExit)] == [4]
         agent.run("echo second", session_id="one")
         made = agent.call("stop_recording", session_id="one")
         assert made["path"] == str(path)

@@ -11,10 +11,10 @@ import pytest
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.times import iso
 from tmuxmcp.machine import locks
-from tmuxmcp.record.events import Events, GivenBack
+from tmuxmcp.record.events import Events, GivenBackEvent
 from tmuxmcp.sessions import lease
 from tmuxmcp.tmux import leases, panes
-from tmuxmcp.tmux.held import Given
+from tmuxmcp.tmux.held import NotedGiveBack
 
 pytestmark = pytest.mark.anyio
 
@@ -28,11 +28,11 @@ async def test_of_brokers_that_notice_a_give_back_together_one_writes_it_down(br
     assert await leases.release(session.tmux, session.live(), taken, "release", time.time())
     pane = await panes.find_pane(session.tmux, session.live().pane_id, session.id)
     assert pane
-    [given] = Given.parse(pane.given)
+    [given] = NotedGiveBack.parse(pane.given)
     async with anyio.create_task_group() as task_group:
         task_group.start_soon(session.refresh)
         await anyio.sleep(0.1)  # time to do it wrongly
-        written = GivenBack(iso(time.time()), 0, taken.by, taken.since or "", iso(given.until_s), "release")
+        written = GivenBackEvent(iso(time.time()), 0, taken.by, taken.since or "", iso(given.until_s), "release")
         Events(session.directory).append(written)
         os.close(fd)
-    assert [each for each in session.events.leases() if isinstance(each, GivenBack)] == [written]
+    assert [each for each in session.events.leases() if isinstance(each, GivenBackEvent)] == [written]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tmuxmcp.config import Settings
 from tmuxmcp.sessions.lease import ATTACHES_S, lapsed
-from tmuxmcp.tmux.held import Given, Lease
+from tmuxmcp.tmux.held import Lease, NotedGiveBack
 from tmuxmcp.tmux.leases import AttachedClient
 
 NOW = 1_800_000_000.0
@@ -58,9 +58,9 @@ def test_an_option_read_is_the_same_option(since_ms: int, lease: Lease):
 
 def test_give_backs_are_read_in_their_order():
     option = f"{BY_HAND.option} 1800000000 key;by hand 1800000001.250 release;torn"
-    assert Given.parse(option) == [
-        Given(BY_HAND, NOW, "key"),
-        Given(Lease("unknown", "cli", None), NOW + 1.25, "release"),
+    assert NotedGiveBack.parse(option) == [
+        NotedGiveBack(BY_HAND, NOW, "key"),
+        NotedGiveBack(Lease("unknown", "cli", None), NOW + 1.25, "release"),
     ]
 
 

@@ -14,18 +14,18 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.sessions.life import (
     OVER_STATES,
     TRANSITIONS,
-    Begun,
-    Destroyed,
-    Ended,
-    Ending,
+    DestroyedOnDisk,
+    EndCause,
+    EndRequested,
     Event,
-    Gone,
     ImpossibleEvent,
     Life,
-    Reason,
-    Runs,
-    RunsAnother,
-    Starts,
+    OtherProgramRuns,
+    PaneDied,
+    PaneGone,
+    ProgramRuns,
+    ProgramStarted,
+    SessionStarting,
     State,
     Told,
 )
@@ -36,25 +36,25 @@ from tmuxmcp.sessions.session import Session
 EVENTS: dict[type, Event] = {
     type(event): event
     for event in (
-        Starts(),
-        Begun(),
-        Runs(),
-        RunsAnother(),
-        Ended(3),
-        Gone(),
-        Ending(Reason.IDLE),
-        Destroyed(),
+        SessionStarting(),
+        ProgramStarted(),
+        ProgramRuns(),
+        OtherProgramRuns(),
+        PaneDied(3),
+        PaneGone(),
+        EndRequested(EndCause.IDLE),
+        DestroyedOnDisk(),
     )
 }
 
 WAYS: dict[State, list[Event]] = {
     State.UNSEEN: [],
-    State.STARTING: [Starts()],
-    State.RUNNING: [Runs()],
-    State.REPLACED: [RunsAnother()],
-    State.ENDED: [Ended(0)],
-    State.LOST: [Gone()],
-    State.DESTROYED: [Runs(), Destroyed()],
+    State.STARTING: [SessionStarting()],
+    State.RUNNING: [ProgramRuns()],
+    State.REPLACED: [OtherProgramRuns()],
+    State.ENDED: [PaneDied(0)],
+    State.LOST: [PaneGone()],
+    State.DESTROYED: [ProgramRuns(), DestroyedOnDisk()],
 }
 """How a session comes into each state."""
 
@@ -96,43 +96,55 @@ def test_what_is_over_has_an_end_and_nothing_else_has(state: State) -> None:
     assert (lived.end is not None) == lived.over == (state in OVER_STATES)
 
 
-ENDS: dict[str, tuple[list[Event], tuple[Reason, str] | None]] = {
-    "a status": ([Runs(), Ended(3)], (Reason.EXIT, "")),
-    "a signal": ([Runs(), Ended(None, "KILL")], (Reason.SIGNAL, "")),
-    "tmux learns of the signal later": ([Runs(), Ended(), Ended(None, "KILL")], (Reason.SIGNAL, "")),
-    "the pane is gone": ([Runs(), Gone()], (Reason.LOST, "")),
-    "the pane goes after the end": ([Runs(), Ended(3), Gone()], (Reason.EXIT, "")),
-    "destroyed": ([Runs(), Ending(Reason.DESTROYED, "c"), Ended(None, "HUP"), Destroyed()], (Reason.DESTROYED, "c")),
-    "for being idle": ([Runs(), Ending(Reason.IDLE), Gone(), Destroyed()], (Reason.IDLE, "")),
-    "destroyed after its end": ([Runs(), Ended(3), Ending(Reason.DESTROYED, "c"), Destroyed()], (Reason.EXIT, "")),
-    "by another broker": ([Runs(), Destroyed()], (Reason.DESTROYED, "")),
-    "by another broker, told late": ([Runs(), Gone(), Destroyed()], (Reason.DESTROYED, "")),
-    "lives again": ([Runs(), Ended(3), RunsAnother()], None),
-    "ends again": ([Runs(), Ending(Reason.IDLE), Ended(3), RunsAnother(), Ended(4)], (Reason.EXIT, "")),
+ENDS: dict[str, tuple[list[Event], tuple[EndCause, str] | None]] = {
+    "a status": ([ProgramRuns(), PaneDied(3)], (EndCause.EXIT, "")),
+    "a signal": ([ProgramRuns(), PaneDied(None, "KILL")], (EndCause.SIGNAL, "")),
+    "tmux learns of the signal later": ([ProgramRuns(), PaneDied(), PaneDied(None, "KILL")], (EndCause.SIGNAL, "")),
+    "the pane is gone": ([ProgramRuns(), PaneGone()], (EndCause.LOST, "")),
+    "the pane goes after the end": ([ProgramRuns(), PaneDied(3), PaneGone()], (EndCause.EXIT, "")),
+    "destroyed": (
+        [ProgramRuns(), EndRequested(EndCause.DESTROYED, "c"), PaneDied(None, "HUP"), DestroyedOnDisk()],
+        (EndCause.DESTROYED, "c"),
+    ),
+    "for being idle": (
+        [ProgramRuns(), EndRequested(EndCause.IDLE), PaneGone(), DestroyedOnDisk()],
+        (EndCause.IDLE, ""),
+    ),
+    "destroyed after its end": (
+        [ProgramRuns(), PaneDied(3), EndRequested(EndCause.DESTROYED, "c"), DestroyedOnDisk()],
+        (EndCause.EXIT, ""),
+    ),
+    "by another broker": ([ProgramRuns(), DestroyedOnDisk()], (EndCause.DESTROYED, "")),
+    "by another broker, told late": ([ProgramRuns(), PaneGone(), DestroyedOnDisk()], (EndCause.DESTROYED, "")),
+    "lives again": ([ProgramRuns(), PaneDied(3), OtherProgramRuns()], None),
+    "ends again": (
+        [ProgramRuns(), EndRequested(EndCause.IDLE), PaneDied(3), OtherProgramRuns(), PaneDied(4)],
+        (EndCause.EXIT, ""),
+    ),
 }
 
 
 @pytest.mark.parametrize(("events", "expected"), ENDS.values(), ids=ENDS.keys())
-def test_the_reason_of_its_end(events: list[Event], expected: tuple[Reason, str] | None) -> None:
+def test_the_reason_of_its_end(events: list[Event], expected: tuple[EndCause, str] | None) -> None:
     end = life(*events).end
     assert (end and (end.reason, end.by)) == expected
 
 
 def test_the_time_of_its_end_is_when_it_was_first_told() -> None:
-    lived = life(Runs(), Ended())
+    lived = life(ProgramRuns(), PaneDied())
     first = lived.end
-    lived.apply(Ended(3))
+    lived.apply(PaneDied(3))
     assert first
     assert lived.end
     assert lived.end.at_s == first.at_s
 
 
 def test_a_status_is_known_while_tmux_knows_it() -> None:
-    assert life(Runs(), Ended(3)).exit_status == (3, None)
-    assert life(Runs(), Ended(3), Destroyed()).exit_status == (3, None)
-    for later in (Gone(), RunsAnother()):
-        assert life(Runs(), Ended(3), later).exit_status == (None, None)
-    assert life(Gone(), Ended(3)).exit_status == (None, None)  # an answer that was on its way
+    assert life(ProgramRuns(), PaneDied(3)).exit_status == (3, None)
+    assert life(ProgramRuns(), PaneDied(3), DestroyedOnDisk()).exit_status == (3, None)
+    for later in (PaneGone(), OtherProgramRuns()):
+        assert life(ProgramRuns(), PaneDied(3), later).exit_status == (None, None)
+    assert life(PaneGone(), PaneDied(3)).exit_status == (None, None)  # an answer that was on its way
 
 
 # ---- with tmux -----------------------------------------------------------------------------------
@@ -151,7 +163,7 @@ def script(broker: Broker, words: str) -> None:
     subprocess.run(["tmux", "-S", str(broker.settings.state_dir / "tmux.sock"), *shlex.split(words)], check=True)
 
 
-async def told(session: Session) -> tuple[State, Reason | None]:
+async def told(session: Session) -> tuple[State, EndCause | None]:
     await session.refresh()
     return session.life.state, session.life.end.reason if session.life.end else None
 
@@ -159,7 +171,7 @@ async def told(session: Session) -> tuple[State, Reason | None]:
 @pytest.mark.anyio
 async def test_a_program_that_exits_has_ended(broker: Broker, session: Session) -> None:
     await broker.send(key="C-d", session_id="a", wait_for="exit", timeout_ms=int(20_000 * SLOW))
-    assert await told(session) == (State.ENDED, Reason.EXIT)
+    assert await told(session) == (State.ENDED, EndCause.EXIT)
     assert session.life.exit_status == (0, None)
 
 
@@ -168,7 +180,7 @@ async def test_a_program_that_a_signal_ends_has_ended(broker: Broker, session: S
     await broker.signal("KILL", session_id="a")
 
     async def ended() -> bool:
-        return await told(session) == (State.ENDED, Reason.SIGNAL)
+        return await told(session) == (State.ENDED, EndCause.SIGNAL)
 
     await eventually(ended)
     assert session.life.exit_status == (None, "KILL")
@@ -177,7 +189,7 @@ async def test_a_program_that_a_signal_ends_has_ended(broker: Broker, session: S
 @pytest.mark.anyio
 async def test_a_session_whose_pane_was_killed_is_lost(broker: Broker, session: Session) -> None:
     script(broker, "kill-pane -t =a:")
-    assert await told(session) == (State.LOST, Reason.LOST)
+    assert await told(session) == (State.LOST, EndCause.LOST)
     assert session.pane is None
     await broker.list_sessions()
     assert broker.registry.sessions["a"].life.state is State.LOST
@@ -197,7 +209,7 @@ async def test_a_pane_that_a_script_respawns_has_another_program(broker: Broker,
     script(broker, "respawn-pane -k -t =a: 'exit 4'")
 
     async def ended() -> bool:
-        return await told(session) == (State.ENDED, Reason.EXIT)
+        return await told(session) == (State.ENDED, EndCause.EXIT)
 
     await eventually(ended)
     assert session.life.exit_status == (4, None)
@@ -210,7 +222,7 @@ async def test_a_destroyed_session_knows_who_wanted_it(broker: Broker, session: 
     await broker.by("c").destroy_session("a")
     assert session.life.state is State.DESTROYED
     assert session.life.end
-    assert (session.life.end.reason, session.life.end.by) == (Reason.DESTROYED, "c")
+    assert (session.life.end.reason, session.life.end.by) == (EndCause.DESTROYED, "c")
 
 
 @pytest.mark.anyio
@@ -220,7 +232,7 @@ async def test_a_session_that_another_broker_destroys_is_not_lost(broker: Broker
     assert not (await broker.list_sessions(include_exited=False)).sessions
     assert session.life.state is State.DESTROYED
     assert session.life.end
-    assert session.life.end.reason is Reason.DESTROYED
+    assert session.life.end.reason is EndCause.DESTROYED
 
 
 @pytest.mark.anyio

@@ -15,7 +15,7 @@ from tests.sources import FILES, PACKAGE, nodes
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.readiness.kernel import KernelFacts
 from tmuxmcp.readiness.witness import TtyWitness
-from tmuxmcp.sessions.look import Look, Scan, Wakes
+from tmuxmcp.sessions.look import Look, Looks, Scan
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
 
@@ -111,8 +111,8 @@ class Growing:
         self.seen.append(time.monotonic())
         return None  # type: ignore[return-value]
 
-    def wakes(self, step_s: float, deadline: float) -> Wakes[Scan]:
-        return Wakes(lambda: self.event, self.see, step_s, deadline)
+    def wakes(self, step_s: float, deadline: float) -> Looks[Scan]:
+        return Looks(lambda: self.event, self.see, step_s, deadline)
 
 
 async def test_a_change_wakes_at_once() -> None:
@@ -137,7 +137,7 @@ async def test_a_change_while_it_is_looked_at_is_not_missed() -> None:
         return await growing.see()
 
     with anyio.fail_after(60):
-        async for _ in Wakes(lambda: growing.event, see, 3600):
+        async for _ in Looks(lambda: growing.event, see, 3600):
             if len(growing.seen) == 5:
                 break
 

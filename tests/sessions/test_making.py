@@ -17,7 +17,7 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.machine.locks import if_free
 from tmuxmcp.record.checkpoints import Checkpoints, RecordKind, ScreenRecord
 from tmuxmcp.sessions import making as module
-from tmuxmcp.sessions.making import Making
+from tmuxmcp.sessions.making import CheckpointMaker
 from tmuxmcp.sessions.past import Past
 
 pytestmark = pytest.mark.anyio
@@ -26,8 +26,8 @@ VIM = (Path(__file__).parents[1] / "corpora" / "vim.raw").read_bytes()
 
 
 @asynccontextmanager
-async def making(broker: Broker) -> AsyncIterator[Making]:
-    made = Making(broker.registry)
+async def making(broker: Broker) -> AsyncIterator[CheckpointMaker]:
+    made = CheckpointMaker(broker.registry)
     async with anyio.create_task_group() as task_group:
         task_group.start_soon(made.run)
         yield made
@@ -153,8 +153,8 @@ async def test_it_stands_aside_while_a_call_is_answered(vim: Broker, monkeypatch
 
 
 async def test_every_call_has_it_stand_aside(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    aside: list[Making] = []
-    monkeypatch.setattr(Making, "aside", lambda made: nullcontext(aside.append(made)))
+    aside: list[CheckpointMaker] = []
+    monkeypatch.setattr(CheckpointMaker, "aside", lambda made: nullcontext(aside.append(made)))
     async with Broker.open(BrokerSettings(state_dir=state_dir), keeps_times=True) as broker:
         await broker.list_sessions()
         assert aside == [broker._making]

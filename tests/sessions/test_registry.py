@@ -10,9 +10,9 @@ import pytest
 from tests.conftest import SLOW, end_server
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.record.meta import Meta
-from tmuxmcp.record.told import Told
-from tmuxmcp.sessions.life import Reason
-from tmuxmcp.sessions.reap import Bounds, end_idle
+from tmuxmcp.record.told import ToldCommands
+from tmuxmcp.sessions.life import EndCause
+from tmuxmcp.sessions.reap import AgeLimits, end_idle
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import Pane
@@ -71,11 +71,11 @@ async def test_only_what_is_there_still_is_ended_for_its_age(broker: Broker):
     await broker.destroy_session("a")
     ended = []
 
-    async def end(session: Session, reason: Reason) -> None:
+    async def end(session: Session, reason: EndCause) -> None:
         ended.append(session.id)
 
     await anyio.sleep(0.01)
-    await end_idle([session], broker.settings.state_dir, Bounds(0, 0.001), set(), end)
+    await end_idle([session], broker.settings.state_dir, AgeLimits(0, 0.001), set(), end)
     assert ended == []
 
 
@@ -90,8 +90,8 @@ async def test_a_broker_leaves_the_directory_of_a_later_session_alone(broker: Br
         await other.create_session("bash", name="a")
         files = {path: path.read_bytes() for path in before.directory.path.glob("*.json*")}
         before.move_cursor("library", 7)
-        before.told.tell("library", Told(3))
-        before.will_end(Reason.IDLE)
+        before.told.tell("library", ToldCommands(3))
+        before.will_end(EndCause.IDLE)
         before.write_input(bytes=1, keys=0)
         before.mark_destroyed()
         assert (await broker.list_commands("a")).commands == []

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from tmuxmcp.sessions.screens import Screens, Shown, change
+from tmuxmcp.sessions.screens import Screens, ShownScreen, change
 
 
-def shown(*lines: str, cursor: tuple[int, int, bool] = (0, 0, True), rows: int = 4) -> Shown:
-    return Shown(20, rows, list(lines), cursor)
+def shown(*lines: str, cursor: tuple[int, int, bool] = (0, 0, True), rows: int = 4) -> ShownScreen:
+    return ShownScreen(20, rows, list(lines), cursor)
 
 
 def test_equal_screens_have_equal_ids_and_others_do_not():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.events import Events, Shown
+from tmuxmcp.record.events import Events, ShownEvent
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.sessions.showninput import INPUT_CHARS, MOST_WAITING, ShownInput, is_in, one_line
 from tmuxmcp.terminal.echo import ECHO_LIMIT
@@ -26,7 +26,7 @@ def printed(directory: SessionDirectory, data: bytes) -> None:
 
 
 def texts(directory: SessionDirectory) -> list[tuple[int, str]]:
-    return [(each.offset, each.text) for each in Events(directory).read() if isinstance(each, Shown)]
+    return [(each.offset, each.text) for each in Events(directory).read() if isinstance(each, ShownEvent)]
 
 
 def test_it_waits_for_the_terminal_to_show_it(directory: SessionDirectory) -> None:

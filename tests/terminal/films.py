@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.terminal.test_corpora import Recording
-from tmuxmcp.terminal.film import Film, FilmEvent, Printed
+from tmuxmcp.terminal.film import Film, FilmEvent, FilmOutput
 from tmuxmcp.terminal.replay import blank
 
 
@@ -16,7 +16,7 @@ def film_of(moments: Sequence[FilmEvent], end_ms: int, cols: int = 20, rows: int
 
 def printed(*pieces: tuple[int, bytes], end_ms: int = 10_000, begin_ms: int = 0) -> Film:
     """A film of bytes at times."""
-    return film_of([Printed(ms, data) for ms, data in pieces], end_ms, begin_ms=begin_ms)
+    return film_of([FilmOutput(ms, data) for ms, data in pieces], end_ms, begin_ms=begin_ms)
 
 
 def recorded(name: str, step: int = 200, every_ms: int = 50) -> Film:
@@ -24,6 +24,6 @@ def recorded(name: str, step: int = 200, every_ms: int = 50) -> Film:
     recording = Recording(name)
     starts = range(0, len(recording.raw), step)
     moments = [
-        Printed(1000 + number * every_ms, recording.raw[start : start + step]) for number, start in enumerate(starts)
+        FilmOutput(1000 + number * every_ms, recording.raw[start : start + step]) for number, start in enumerate(starts)
     ]
     return film_of(moments, moments[-1].ms + 500, recording.cols, recording.rows)

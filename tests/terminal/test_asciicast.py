@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tmuxmcp.terminal.asciicast import Version, read, written
-from tmuxmcp.terminal.film import Exited, Film, FilmEvent, Marked, Printed, Resized, Typed
+from tmuxmcp.terminal.film import Film, FilmEvent, FilmExit, FilmInput, FilmMarker, FilmOutput, FilmResize
 from tmuxmcp.terminal.pacing import paced
 from tmuxmcp.terminal.replay import blank
 from tmuxmcp.terminal.screen import Screen
@@ -28,12 +28,12 @@ def lines(of: Film, version: Version = 3) -> list[object]:
 
 
 ALL = (
-    Printed(10, b"one\r\n"),
-    Typed(20, b"ls\r"),
-    Resized(1020, 100, 30),
-    Marked(1020, "make test: exit 2", 2),
-    Printed(2500, b"\x1b[1mtwo"),
-    Exited(2501, 3),
+    FilmOutput(10, b"one\r\n"),
+    FilmInput(20, b"ls\r"),
+    FilmResize(1020, 100, 30),
+    FilmMarker(1020, "make test: exit 2", 2),
+    FilmOutput(2500, b"\x1b[1mtwo"),
+    FilmExit(2501, 3),
 )
 
 
@@ -61,7 +61,7 @@ def test_version_2_tells_times_and_no_exit() -> None:
 
 
 def test_times_count_from_the_films_beginning() -> None:
-    assert lines(film(Printed(5_000, b"x"), begin_ms=4_000, created_at=100.0)) == [
+    assert lines(film(FilmOutput(5_000, b"x"), begin_ms=4_000, created_at=100.0)) == [
         {"version": 3, "term": {"cols": 80, "rows": 24}, "timestamp": 104},
         [1.0, "o", "x"],
     ]
@@ -83,7 +83,7 @@ PIECES = st.lists(st.one_of(st.binary(max_size=8), st.text(max_size=4).map(lambd
 def test_any_bytes_cut_anywhere_give_the_text_of_all(pieces: list[bytes], cuts: list[int], version: Version) -> None:
     data = b"".join(pieces)
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    moments = [Printed(7 * number, data[a:b]) for number, (a, b) in enumerate(pairwise(edges))]
+    moments = [FilmOutput(7 * number, data[a:b]) for number, (a, b) in enumerate(pairwise(edges))]
     told = "".join(event[2] for event in lines(film(*moments), version)[1:])  # type: ignore[index]  # an event
     whole = data.decode("utf-8", "replace")
     assert told == whole or (whole.endswith("\ufffd") and told == whole[:-1])  # its end may begin a character
@@ -93,22 +93,22 @@ def test_any_bytes_cut_anywhere_give_the_text_of_all(pieces: list[bytes], cuts: 
 @given(st.lists(st.tuples(st.integers(0, 100_000), st.binary(min_size=1, max_size=5)), max_size=30))
 def test_times_add_up_whatever_the_intervals(steps: list[tuple[int, bytes]]) -> None:
     times = list(accumulate(step for step, _ in steps))
-    moments = [Marked(ms, "m") for ms in times]
+    moments = [FilmMarker(ms, "m") for ms in times]
     assert [each.ms for each in read(written(film(*moments))).moments] == times
 
 
 def test_a_character_over_a_change_of_size_is_whole() -> None:
-    of = film(Printed(0, b"\xe6\x97"), Resized(1, 90, 20), Printed(2, b"\xa5"))
+    of = film(FilmOutput(0, b"\xe6\x97"), FilmResize(1, 90, 20), FilmOutput(2, b"\xa5"))
     assert lines(of)[1:] == [[0.001, "r", "90x20"], [0.001, "o", "日"]]
 
 
 def test_a_film_from_the_middle_begins_with_its_screen() -> None:
     before = Stream(Screen(80, 24))
     before.feed(b"\x1b[31mred\r\n\x1b[?1049hover\xe6\x97")
-    of = Film(before.snapshot(99), 5_000, 6_000, [Printed(6_000, b"\xa5!")])
+    of = Film(before.snapshot(99), 5_000, 6_000, [FilmOutput(6_000, b"\xa5!")])
     again = Stream(Screen(80, 24))
     for each in read(written(of)).moments:
-        assert isinstance(each, Printed)
+        assert isinstance(each, FilmOutput)
         again.feed(each.data)
     before.feed(b"\xa5!")
     assert again.snapshot().grid == before.snapshot().grid
@@ -118,12 +118,12 @@ def test_a_film_from_the_middle_begins_with_its_screen() -> None:
 def test_a_told_screen_is_drawn_behind_a_change_of_size() -> None:
     told = Stream(Screen(10, 3))
     told.feed(b"wrapped anew")
-    of = film(Printed(0, b"rubbish\x1b[5"), Resized(1, 10, 3, told.snapshot()), Printed(2, b"!"))
+    of = film(FilmOutput(0, b"rubbish\x1b[5"), FilmResize(1, 10, 3, told.snapshot()), FilmOutput(2, b"!"))
     again = Stream(Screen(80, 24))
     for each in read(written(of)).moments:
-        if isinstance(each, Resized):
+        if isinstance(each, FilmResize):
             again._screen.resize(each.rows, each.cols)
-        elif isinstance(each, Printed):
+        elif isinstance(each, FilmOutput):
             again.feed(each.data)
     assert again.snapshot().text_rows() == ["wrapped an", "ew!", ""]
 
@@ -150,7 +150,7 @@ def test_what_is_no_cast_is_refused(cast: bytes, problem: str) -> None:
 
 def test_comments_unknown_codes_and_a_torn_end_are_passed_over() -> None:
     cast = b'{"version":3,"term":{"cols":80,"rows":24}}\n# hello\n[1,"o","a"]\n\n[1,"z","?"]\n[1,"o","b"]\n[1,"o","c'
-    assert list(read(cast.splitlines(keepends=True)).moments) == [Printed(1000, b"a"), Printed(3000, b"b")]
+    assert list(read(cast.splitlines(keepends=True)).moments) == [FilmOutput(1000, b"a"), FilmOutput(3000, b"b")]
 
 
 @given(st.binary(max_size=200))
@@ -162,7 +162,7 @@ def test_reading_any_bytes_never_fails_otherwise(data: bytes) -> None:
 
 
 def test_pauses_are_shortened_and_the_rest_goes_faster() -> None:
-    of = film(Printed(500, b"a"), Printed(60_500, b"b"), Marked(60_600, "m"), begin_ms=400, created_at=100)
+    of = film(FilmOutput(500, b"a"), FilmOutput(60_500, b"b"), FilmMarker(60_600, "m"), begin_ms=400, created_at=100)
     made = paced(of, [each.ms for each in of.moments], speed=2, idle_limit_ms=1000)
     assert [each.ms for each in made.moments] == [50, 550, 600]
     assert (made.begin_ms, made.end_ms, made.created_at) == (0, 600, 100.4)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tmuxmcp.drawing.textpage import as_html
 from tmuxmcp.terminal.ansi import ansi
-from tmuxmcp.terminal.film import Exited, Film, FilmEvent, Marked, Printed, Resized, Typed
+from tmuxmcp.terminal.film import Film, FilmEvent, FilmExit, FilmInput, FilmMarker, FilmOutput, FilmResize
 from tmuxmcp.terminal.filmjsonl import as_jsonl
 from tmuxmcp.terminal.logtext import as_ansi, as_txt
 from tmuxmcp.terminal.plain import plain
@@ -28,7 +28,7 @@ def film(*moments: FilmEvent, created_at: float = 0.0) -> Film:
 
 def in_pieces(data: bytes, cuts: list[int]) -> Film:
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    return film(*[Printed(number, data[a:b]) for number, (a, b) in enumerate(pairwise(edges))])
+    return film(*[FilmOutput(number, data[a:b]) for number, (a, b) in enumerate(pairwise(edges))])
 
 
 STYLED = st.lists(
@@ -59,7 +59,9 @@ def test_any_bytes_make_text_without_sequences_and_a_sound_page(data: bytes, cut
 
 
 def test_a_page_has_the_text_with_its_colours_and_nothing_of_a_program_s_own() -> None:
-    page = b"".join(as_html(film(Printed(0, b"a<script>\x1b[31mred</pre>\x1b[0m\r\n"), Printed(9, b"&amp;")))).decode()
+    page = b"".join(
+        as_html(film(FilmOutput(0, b"a<script>\x1b[31mred</pre>\x1b[0m\r\n"), FilmOutput(9, b"&amp;")))
+    ).decode()
     body = page.partition("<pre>")[2].partition("</pre></body>")[0]
     assert body == 'a&lt;script&gt;<span style="color:#e05561">red&lt;/pre&gt;</span>\n&amp;amp;'
     assert unescape(re.sub(r"<[^>]*>", "", body)) == "a<script>red</pre>\n&amp;"
@@ -69,7 +71,7 @@ def test_a_page_has_the_text_with_its_colours_and_nothing_of_a_program_s_own() -
 def test_a_full_screen_program_is_one_line_also_from_its_middle() -> None:
     before = Stream(Screen(20, 4))
     before.feed(b"\x1b[32mgreen\x1b[?1049hdrawn")
-    of = Film(before.snapshot(), 5, 9, [Printed(9, b"more\x1b[2;2Hdrawn\x1b[?1049lleft\r\n")])
+    of = Film(before.snapshot(), 5, 9, [FilmOutput(9, b"more\x1b[2;2Hdrawn\x1b[?1049lleft\r\n")])
     assert b"".join(as_txt(of)) == b"left\n"
     assert b"".join(as_ansi(of)) == b"\x1b[32mleft\x1b[0m\n"
 
@@ -80,13 +82,13 @@ def lines(of: Film) -> list[dict[str, Any]]:
 
 def test_jsonl_tells_what_happened_and_the_screen_once_a_second() -> None:
     of = film(
-        Printed(10, b"one\r\n\xe6\x97"),
-        Printed(500, b"\xa5\r\n"),
-        Typed(600, b"ls"),
-        Printed(1500, b"\x1b[2J\x1b[H"),
-        Resized(1600, 30, 5),
-        Marked(1600, "ls: exit 2", 2),
-        Exited(1700, 2),
+        FilmOutput(10, b"one\r\n\xe6\x97"),
+        FilmOutput(500, b"\xa5\r\n"),
+        FilmInput(600, b"ls"),
+        FilmOutput(1500, b"\x1b[2J\x1b[H"),
+        FilmResize(1600, 30, 5),
+        FilmMarker(1600, "ls: exit 2", 2),
+        FilmExit(1700, 2),
         created_at=1_000_000.0,
     )
     made = lines(of)
@@ -108,7 +110,7 @@ def test_jsonl_tells_what_happened_and_the_screen_once_a_second() -> None:
 
 
 def test_screens_of_a_flood_are_bounded_in_number() -> None:
-    made = lines(film(*[Printed(ms, b"%d\r\n" % ms) for ms in range(0, 10_000, 10)]))
+    made = lines(film(*[FilmOutput(ms, b"%d\r\n" % ms) for ms in range(0, 10_000, 10)]))
     assert 9 <= sum(each.get("event") == "screen" for each in made) <= 12
 
 

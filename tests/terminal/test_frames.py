@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.terminal.films import film_of, printed, recorded
-from tmuxmcp.terminal.film import Film, Marked, Printed, Resized, Typed
+from tmuxmcp.terminal.film import Film, FilmInput, FilmMarker, FilmOutput, FilmResize
 from tmuxmcp.terminal.frames import Frame, Projector, Rate, frames
 from tmuxmcp.terminal.replay import blank
 
@@ -37,13 +37,15 @@ def test_times_count_from_the_beginning_of_the_film() -> None:
 
 
 def test_what_is_typed_or_marked_shows_nothing() -> None:
-    film = film_of([Printed(0, b"a"), Typed(5000, b"x"), Marked(6000, "ls"), Printed(9000, b"b")], end_ms=9000)
+    film = film_of(
+        [FilmOutput(0, b"a"), FilmInput(5000, b"x"), FilmMarker(6000, "ls"), FilmOutput(9000, b"b")], end_ms=9000
+    )
     assert [frame.ms for frame in made(film)] == [0, 9000]
 
 
 def test_screens_change_their_size() -> None:
     told = blank(30, 3)
-    film = film_of([Printed(0, b"a"), Resized(1000, 10, 5), Resized(2000, 30, 3, told)], end_ms=3000)
+    film = film_of([FilmOutput(0, b"a"), FilmResize(1000, 10, 5), FilmResize(2000, 30, 3, told)], end_ms=3000)
     assert [(frame.snapshot.cols, frame.snapshot.rows) for frame in made(film)] == [(20, 4), (10, 5), (30, 3)]
     assert [frame.snapshot.text_rows()[0] for frame in made(film)] == ["a", "a", ""]
 
@@ -66,7 +68,7 @@ PIECES = st.lists(st.tuples(st.integers(0, 400), st.sampled_from([b"a", b"\r", b
 @given(PIECES, st.sampled_from([2, 10, 50]))
 def test_frames_follow_one_another_and_show_what_was_there(gaps: list[tuple[int, bytes]], per_second: int) -> None:
     times = [sum(gap for gap, _ in gaps[: number + 1]) for number in range(len(gaps))]
-    moments = [Printed(ms, data) for ms, (_, data) in zip(times, gaps, strict=True)]
+    moments = [FilmOutput(ms, data) for ms, (_, data) in zip(times, gaps, strict=True)]
     found = made(film_of(moments, end_ms=10_000), per_second)
     assert found[0].ms == 0
     for one, other in pairwise(found):
@@ -76,7 +78,7 @@ def test_frames_follow_one_another_and_show_what_was_there(gaps: list[tuple[int,
         assert frame.snapshot.grid in screens_between(moments, frame.ms, frame.ms + 1000 // per_second)
 
 
-def screens_between(moments: list[Printed], first_ms: int, last_ms: int) -> list[object]:
+def screens_between(moments: list[FilmOutput], first_ms: int, last_ms: int) -> list[object]:
     projector, found = Projector(blank(20, 4)), []
     found.append(projector.snapshot().grid)
     for moment in moments:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.terminal.films import film_of, printed, recorded
 from tmuxmcp.terminal import player as players
-from tmuxmcp.terminal.film import Film, Marked, Printed, Resized, Typed
+from tmuxmcp.terminal.film import Film, FilmInput, FilmMarker, FilmOutput, FilmResize
 from tmuxmcp.terminal.frames import Projector
 from tmuxmcp.terminal.player import Player
 from tmuxmcp.terminal.snapshot import Snapshot
@@ -64,7 +64,13 @@ def test_silence_is_cut() -> None:
 
 
 def test_paused_it_stands_and_can_be_stepped() -> None:
-    moments = [Printed(0, b""), Typed(10, b"x"), Printed(20, b"\x1b[1m"), Printed(30, b"a"), Printed(40, b"b")]
+    moments = [
+        FilmOutput(0, b""),
+        FilmInput(10, b"x"),
+        FilmOutput(20, b"\x1b[1m"),
+        FilmOutput(30, b"a"),
+        FilmOutput(40, b"b"),
+    ]
     player = Player(film_of(moments, 50))
     player.paused = True
     player.pass_(10)
@@ -77,7 +83,12 @@ def test_paused_it_stands_and_can_be_stepped() -> None:
 
 
 def test_marks_are_found() -> None:
-    marks = [Marked(1000, "true: exit 0", 0), Marked(3000, "false: exit 1", 1), Marked(5000, "?"), Marked(7000, "x", 2)]
+    marks = [
+        FilmMarker(1000, "true: exit 0", 0),
+        FilmMarker(3000, "false: exit 1", 1),
+        FilmMarker(5000, "?"),
+        FilmMarker(7000, "x", 2),
+    ]
     player = Player(film_of(marks, end_ms=9000))
     player.paused = True
     went = []
@@ -95,7 +106,7 @@ def test_marks_are_found() -> None:
 
 
 def test_a_mark_just_passed_is_not_the_one_before() -> None:
-    player = Player(film_of([Marked(1000, "a"), Marked(5000, "b")], end_ms=9000))
+    player = Player(film_of([FilmMarker(1000, "a"), FilmMarker(5000, "b")], end_ms=9000))
     player.seek(5400)
     arrive(player).previous_mark()
     assert arrive(player).at_ms == 1000
@@ -153,9 +164,9 @@ def test_another_wish_on_the_way_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> N
 
 MOMENTS = st.lists(
     st.one_of(
-        st.builds(Printed, st.integers(0, 1000), st.sampled_from([b"a", b"b\r\n", "é".encode()[:1], b"\x1b[2J"])),
-        st.builds(Resized, st.integers(0, 1000), st.integers(1, 30), st.integers(1, 5)),
-        st.builds(Marked, st.integers(0, 1000), st.just("x"), st.integers(0, 1)),
+        st.builds(FilmOutput, st.integers(0, 1000), st.sampled_from([b"a", b"b\r\n", "é".encode()[:1], b"\x1b[2J"])),
+        st.builds(FilmResize, st.integers(0, 1000), st.integers(1, 30), st.integers(1, 5)),
+        st.builds(FilmMarker, st.integers(0, 1000), st.just("x"), st.integers(0, 1)),
     ),
     max_size=12,
 ).map(lambda moments: sorted(moments, key=lambda moment: moment.ms))

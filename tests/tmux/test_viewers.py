@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tmuxmcp.tmux.viewers import SHOWN_COLS, Viewer, parse, plain
+from tmuxmcp.tmux.viewers import SHOWN_COLS, TmuxViewer, parse, plain
 
 
 def test_a_line_of_tmux_is_a_viewer():
     tty = "/dev/pts/1"
-    assert parse(f"a|$2|@3|1|17|0|{tty}|{tty}") == Viewer("a", "$2", "@3", False, 17, "root", tty, tty)
+    assert parse(f"a|$2|@3|1|17|0|{tty}|{tty}") == TmuxViewer("a", "$2", "@3", False, 17, "root", tty, tty)
     nobody = 4_000_000_000
-    assert parse(f"a|$2|@3|1|17|{nobody}|{tty}|{tty}") == Viewer("a", "$2", "@3", False, 17, str(nobody), tty, tty)
-    assert parse(f"a|$2|@3|0|17||{tty}|{tty}") == Viewer("a", "$2", "@3", True, 17, "", tty, tty)
-    assert parse("|$0|@0|0|1|||client-7") == Viewer("", "$0", "@0", True, 1, "", "client-7", "client-7")
+    assert parse(f"a|$2|@3|1|17|{nobody}|{tty}|{tty}") == TmuxViewer("a", "$2", "@3", False, 17, str(nobody), tty, tty)
+    assert parse(f"a|$2|@3|0|17||{tty}|{tty}") == TmuxViewer("a", "$2", "@3", True, 17, "", tty, tty)
+    assert parse("|$0|@0|0|1|||client-7") == TmuxViewer("", "$0", "@0", True, 1, "", "client-7", "client-7")
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,9 @@ from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, NotRetained, TimedOut, TmuxMcpError
 from tmuxmcp.gate.gate import Gate
 from tmuxmcp.record.notedcalls import CallFile, NotedCall, NotedCalls
-from tmuxmcp.sessions.noting import NOTHING_RAN, OneCall, digest_of
+from tmuxmcp.sessions.noting import NOTHING_RAN, IdempotentCall, digest_of
 
-First = Callable[[Request[Any], Call, OneCall], Awaitable[Result]]
+First = Callable[[Request[Any], Call, IdempotentCall], Awaitable[Result]]
 TakeUp = Callable[[Request[Any], Call, NotedCall, bool], Awaitable[Result | None]]
 
 ASK_ENDED_S, ASK_SELDOM_S = 0.002, 0.05
@@ -71,7 +71,7 @@ class IdempotentCalls:
             return found or await self._do_first(file, request, request_id, call)
 
     async def _do_first(self, file: CallFile, request: Request[Any], request_id: str, call: Call) -> Result:
-        one = OneCall(file, request, request_id)
+        one = IdempotentCall(file, request, request_id)
         try:
             result = await self._first(request, call, one)
         except TmuxMcpError as error:
@@ -131,7 +131,7 @@ class IdempotentCalls:
             file.clear()
             return None
         with anyio.CancelScope(shield=True):
-            await OneCall.of(file, request).ended(result)
+            await IdempotentCall.of(file, request).ended(result)
         return result
 
     async def _replayed(self, request: Request[Any], call: Call, noted: NotedCall) -> Result:

@@ -38,7 +38,7 @@ from tmuxmcp.machine.searching import Searching
 from tmuxmcp.people.answering import PersonAnswers
 from tmuxmcp.people.hands import PageInput
 from tmuxmcp.people.inclient import InClient
-from tmuxmcp.reading.sight import Seeing
+from tmuxmcp.reading.sight import SessionSights
 from tmuxmcp.record.directory import sessions_dir
 from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.record.notedcalls import NotedCall
@@ -47,8 +47,8 @@ from tmuxmcp.sessions import identity, lease, reap
 from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.follow import LONGEST_LOOK_S, Follow
-from tmuxmcp.sessions.making import Making
-from tmuxmcp.sessions.noting import OneCall
+from tmuxmcp.sessions.making import CheckpointMaker
+from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.repair import Repair
 from tmuxmcp.sessions.restore import NotRestored, Restoration
@@ -98,7 +98,7 @@ class Broker(Operations):
         self._tracer = tracer() if settings.traces else None
         self._admission = Admission(settings.max_calls)
         self._searching = Searching()
-        self._making: Making | None = None
+        self._making: CheckpointMaker | None = None
         self._targets = Targets(self.registry, self.creation, self._searching, settings)
         self._restoring = Restoring(self.registry, settings, self.boundary)
         self._verbs = Verbs(
@@ -129,7 +129,7 @@ class Broker(Operations):
         """
         broker = cls(settings, caller)
         timekeeper = Timekeeper(broker.registry, broker.watcher) if keeps_times else None
-        making = broker._making = Making(broker.registry) if keeps_times else None
+        making = broker._making = CheckpointMaker(broker.registry) if keeps_times else None
         # tmux.sock first: two brokers that start at once must agree on one server.
         async with anyio.create_task_group() as task_group:
             try:
@@ -179,7 +179,7 @@ class Broker(Operations):
                 return cast("R", await self._again.do(request, request.request_id, asked))
             return await self._first(request, asked)
 
-    async def _first(self, request: Request[R], asked: Call, noting: OneCall | None = None) -> R:
+    async def _first(self, request: Request[R], asked: Call, noting: IdempotentCall | None = None) -> R:
         """Do it, whatever was done before."""
         restores = None
         if isinstance(request, Send) and request.steps:
@@ -195,7 +195,7 @@ class Broker(Operations):
         request: Request[R],
         asked: Call,
         restores: Restoration | NotRestored | None = None,
-        noting: OneCall | None = None,
+        noting: IdempotentCall | None = None,
     ) -> R:
         call = replace(asked, untold=[])
         filled = request.filled(self.settings)
@@ -230,7 +230,7 @@ class Broker(Operations):
         asked.untold[:] = call.untold
         return result
 
-    async def _send_steps(self, request: Send, asked: Call, noting: OneCall | None) -> SendResult:
+    async def _send_steps(self, request: Send, asked: Call, noting: IdempotentCall | None) -> SendResult:
         try:
             todo = steps.steps_of(request)
             filled = [step.filled(self.settings) for step in todo]
@@ -443,9 +443,9 @@ class Broker(Operations):
         """
         return self._verbs.pages.shown(session_id, page)
 
-    def seeing(self) -> Seeing:
+    def seeing(self) -> SessionSights:
         """A look at all sessions at once, for a person."""
-        return Seeing(self.registry)
+        return SessionSights(self.registry)
 
     @property
     def listeners(self) -> int:
@@ -477,7 +477,7 @@ class Broker(Operations):
     async def _reap(self) -> None:
         """End what nobody wants any more, now and then."""
         settings = self.settings
-        bounds = reap.Bounds(settings.idle_timeout_s, settings.max_duration_s, settings.take_timeout_s)
+        bounds = reap.AgeLimits(settings.idle_timeout_s, settings.max_duration_s, settings.take_timeout_s)
         wish = RetentionWish(settings.retention_days, settings.state_max_bytes)
         while True:
             with suppress(TmuxMcpError, OSError):
@@ -561,7 +561,7 @@ class Broker(Operations):
             minded = [session.mind_connection() for session in list(self.registry.sessions.values())]
             await anyio.sleep(MIND_S if any(minded) else MIND_FIRST_S)
 
-    async def _end_due(self, session: Session, due: reap.Due) -> None:
+    async def _end_due(self, session: Session, due: reap.DueEnd) -> None:
         await self._verbs.end(session, due.reason, "TERM", REAP_GRACE_MS, why=due.why)
 
     async def _destroy_own(self) -> None:

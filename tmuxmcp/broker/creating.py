@@ -19,7 +19,7 @@ from tmuxmcp.record import generations
 from tmuxmcp.record.notedcalls import NotedCall
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.life import State
-from tmuxmcp.sessions.noting import OneCall
+from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 
@@ -30,7 +30,7 @@ async def create(
     owner: str,
     env_names: Sequence[str] | None,
     call: Call,
-    noting: OneCall,
+    noting: IdempotentCall,
 ) -> Session:
     """Make a session; who calls holds the lock of creation.
 

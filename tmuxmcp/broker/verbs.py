@@ -33,8 +33,8 @@ from tmuxmcp.people import handed, userinput
 from tmuxmcp.reading import facts, past
 from tmuxmcp.reading.drawn import output_of
 from tmuxmcp.reading.facts import recording_of
-from tmuxmcp.reading.listing import Listing
-from tmuxmcp.reading.pages import Pages
+from tmuxmcp.reading.listing import SessionListing
+from tmuxmcp.reading.pages import OpenPages
 from tmuxmcp.reading.reading import Reading, clamp, has_read, notes
 from tmuxmcp.record import search
 from tmuxmcp.record.notedcalls import NotedCall
@@ -45,8 +45,8 @@ from tmuxmcp.sessions import commandresults, lease
 from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.end import drained, end_processes, signal_group, signal_session
-from tmuxmcp.sessions.life import Reason, State
-from tmuxmcp.sessions.noting import OneCall
+from tmuxmcp.sessions.life import EndCause, State
+from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.restore import NotRestored, Restoration
 from tmuxmcp.sessions.session import Session
@@ -91,10 +91,10 @@ class Verbs:
         self._ends = ToldEnds(registry)
         self._restoring = restoring
         self._waiting = SessionWaits(registry, searching, settings, self._ends)
-        self._listing = Listing(registry)
+        self._listing = SessionListing(registry)
         self._counting = Counting(launch.KEY_VARIABLE)
         self._started = time.monotonic()
-        self.pages = Pages()
+        self.pages = OpenPages()
         self.page_url = ""
         """Where the page is shown; empty: nowhere."""
         self.tasks: TaskGroup | None = None
@@ -224,7 +224,7 @@ class Verbs:
 
         async def end(session: Session) -> None:
             with suppress(TmuxMcpError):
-                await self.end(session, Reason.DESTROYED, "KILL", 0)
+                await self.end(session, EndCause.DESTROYED, "KILL", 0)
 
         return Debuggers(
             self._settings, self._machine, self._boundary, self.tasks, self._registry.directory, terminal, end
@@ -258,7 +258,7 @@ class Verbs:
         request: q.CreateSession,
         call: Call,
         restores: Restoration | NotRestored | None,
-        noting: OneCall | None = None,
+        noting: IdempotentCall | None = None,
     ) -> r.CreateSessionResult:
         if request.placement:
             hint = "Leave placement out, or ask a server that was started with the setting fleet."
@@ -325,10 +325,10 @@ class Verbs:
             await session.refresh()
             lease.refuse(session)
         signal, grace_ms = ("KILL", 0) if request.force else (request.signal, request.grace_ms)
-        return await self.end(session, Reason.DESTROYED, signal, grace_ms, by=call.caller)
+        return await self.end(session, EndCause.DESTROYED, signal, grace_ms, by=call.caller)
 
     async def end(
-        self, session: Session, reason: Reason, signal: str, grace_ms: int, by: str = "", why: str = ""
+        self, session: Session, reason: EndCause, signal: str, grace_ms: int, by: str = "", why: str = ""
     ) -> r.DestroySessionResult:
         """End a session and every process in it, for a reason.
 

@@ -16,7 +16,7 @@ from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.machine.files import Files
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.exporting import FORMATS, Export, Exported, ExportOptions, free_path, percent
-from tmuxmcp.record.recordings import Recorded, WantedStretch
+from tmuxmcp.record.recordings import RecordedSession, WantedStretch
 from tmuxmcp.sessions import kept
 
 BAR_COLUMNS = 30
@@ -34,7 +34,7 @@ def export(options: argparse.Namespace) -> int:
     directory = kept.find(settings.state_dir, session_id(options), CLI_CALLER).directory
     wanted = WantedStretch(options.begin, options.until, options.command)
     bar = Bar()
-    recorded = Recorded(directory)
+    recorded = RecordedSession(directory)
     try:
         made = Export(recorded, recorded.stretch(wanted), _options(options), bar.show)
         path = _write(made, options, directory)

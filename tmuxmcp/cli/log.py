@@ -21,7 +21,7 @@ from tmuxmcp.contract.follow import Gap, Output
 from tmuxmcp.contract.times import iso, seconds_of
 from tmuxmcp.errors import SessionNotFound, TmuxMcpError
 from tmuxmcp.record.place import Places
-from tmuxmcp.record.recordings import Recorded
+from tmuxmcp.record.recordings import RecordedSession
 from tmuxmcp.sessions import kept
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class _Printer:
 
     def _timed(self, end: int, *, ends: bool = False) -> Iterator[tuple[PrintedAt, str]]:
         """The lines up to an offset with their times; the last one too that has no end, if the text ends there."""
-        for until, stamp in stretches(Recorded(self.session.directory), self._made, self.at, end):
+        for until, stamp in stretches(RecordedSession(self.session.directory), self._made, self.at, end):
             self._stamp = stamp
             for piece in self._pieces(until):
                 yield from self._lines.feed(self._text.feed(piece), self._stamp)

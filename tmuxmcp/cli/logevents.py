@@ -22,7 +22,7 @@ from tmuxmcp.contract import follow
 from tmuxmcp.contract.times import iso, seconds_of
 from tmuxmcp.errors import SessionNotFound, TmuxMcpError
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.record.events import Unknown
+from tmuxmcp.record.events import UnknownEvent
 from tmuxmcp.sessions import kept
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ _DETAIL_BY_KIND = {
 def written_down(session: Session) -> Iterator[PrintedEvent]:
     """All that stands in its events, oldest first."""
     for event in session.events.read():
-        if isinstance(event, Unknown):
+        if isinstance(event, UnknownEvent):
             known = ("event", "time", "offset", "format")
             facts = {name: value for name, value in event.values.items() if name not in known}
             when, offset = event.values.get("time"), event.values.get("offset")

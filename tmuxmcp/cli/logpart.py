@@ -12,7 +12,7 @@ from tmuxmcp.cli.point import Point
 from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.errors import InvalidArgument, NotRetained
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.record.recordings import Recorded
+from tmuxmcp.record.recordings import RecordedSession
 
 if TYPE_CHECKING:
     from tmuxmcp.contract import results as r
@@ -76,7 +76,7 @@ def offset_of(point: Point, option: str, session: Session) -> int:
         if point.offset > size:
             raise InvalidArgument(f"--{option} {point.word} is behind the end of the log ({size}).")
         return point.offset
-    low, high = Recorded(session.directory).offsets_at(ms_of(point, option, session))
+    low, high = RecordedSession(session.directory).offsets_at(ms_of(point, option, session))
     if low < high:
         output.note(f"not known how much had been printed {point.word}: between offsets {low} and {high}")
     return low if option == "since" else high

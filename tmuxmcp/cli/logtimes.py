@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from tmuxmcp.contract.times import iso
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.record.recordings import Recorded
+from tmuxmcp.record.recordings import RecordedSession
 
 STAMP_COLUMNS = len("2026-01-31T12:00:00.000Z")
 
@@ -35,7 +35,7 @@ class PrintedAt:
 TIME_UNKNOWN = PrintedAt(None, False)
 
 
-def stretches(recorded: Recorded, made: float | None, begin: int, end: int) -> Iterator[tuple[int, PrintedAt]]:
+def stretches(recorded: RecordedSession, made: float | None, begin: int, end: int) -> Iterator[tuple[int, PrintedAt]]:
     """Pieces of a log: up to which offset, and when that had been printed.
 
     Args:

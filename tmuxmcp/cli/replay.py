@@ -22,7 +22,7 @@ from tmuxmcp.cli.service import effective
 from tmuxmcp.cli.stage import Stage
 from tmuxmcp.errors import FileMissing, InvalidArgument, ResourceLimit, SessionNotFound, Unsupported
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.record.recordings import Recorded, WantedStretch
+from tmuxmcp.record.recordings import RecordedSession, WantedStretch
 from tmuxmcp.sessions import kept
 from tmuxmcp.terminal import asciicast
 from tmuxmcp.terminal.capture import clip
@@ -93,7 +93,7 @@ def _player(options: argparse.Namespace, film: Film, marks: Iterable[FilmEvent] 
 
 def _of_session(name: str, options: argparse.Namespace) -> Source:
     settings, _ = effective(options)
-    recorded = Recorded(kept.find(settings.state_dir, name, CLI_CALLER).directory)
+    recorded = RecordedSession(kept.find(settings.state_dir, name, CLI_CALLER).directory)
     stretch = recorded.stretch(WantedStretch())
     happened = recorded.moments(stretch, lambda start, end: ())
     player = _player(options, recorded.film(stretch), happened)

@@ -15,7 +15,7 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.searching import Searching
 from tmuxmcp.sessions.creation import Creation
 from tmuxmcp.sessions.life import State
-from tmuxmcp.sessions.noting import OneCall
+from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.restore import NotRestored, Restoration
 from tmuxmcp.sessions.session import Session
@@ -40,7 +40,7 @@ class Target:
     """What the session that a call makes has from one that is over."""
     agreed: SecretReader | None = None
     """Who gets the secret that a call types, as a person agreed."""
-    noting: OneCall | None = None
+    noting: IdempotentCall | None = None
     """Writes down what a call with an id is about to do."""
     as_known: bool = False
     """The session is as tmux last told of it; whoever acts finds out whether it still is, or raises `PaneChanged`."""

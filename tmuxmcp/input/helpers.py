@@ -21,11 +21,11 @@ from tmuxmcp.errors import InvalidArgument, Unsupported, WrongMode
 from tmuxmcp.input.sending import not_typed, typed
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.reading.reading import Reading
-from tmuxmcp.sessions.screens import Shown, shown_by
+from tmuxmcp.sessions.screens import ShownScreen, shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command
-from tmuxmcp.tmux.panes import Typed
+from tmuxmcp.tmux.panes import InputLeftover
 
 OPENS_S, LOOK_EVERY_S = 2.0, 0.02
 """How long a program may take to open its command line or a question, and how often that is looked for."""
@@ -36,7 +36,7 @@ AFTER_MS = 5000
 PROGRAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Names of programs that may enter a tmux command."""
 
-ShownCheck = Callable[[Shown], bool]
+ShownCheck = Callable[[ShownScreen], bool]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def _vim_insert(text: str) -> str:
     return f"let w:tmuxmcp=&paste|try|{insert}|finally|let &paste=w:tmuxmcp|unlet w:tmuxmcp|endtry"
 
 
-def _vim_command_line(shown: Shown) -> bool:
+def _vim_command_line(shown: ShownScreen) -> bool:
     row, col, _ = shown.cursor
     return col == 1 and _row(shown, row) == ":"
 
@@ -90,12 +90,12 @@ def nano_steps(request: q.EditorAction) -> list[HelperStep]:
             return [HelperStep(b"\x1b[200~" + _typed_text(request.text) + b"\x1b[201~")]
 
 
-def nano_rests(shown: Shown) -> bool:
+def nano_rests(shown: ShownScreen) -> bool:
     """The help of its main window is shown: it edits text, and asks nothing."""
     return _row(shown, shown.rows - 1).startswith("^X")
 
 
-def _nano_asks(shown: Shown) -> bool:
+def _nano_asks(shown: ShownScreen) -> bool:
     return shown.cursor[0] == shown.rows - 3 and not _row(shown, shown.rows - 1).startswith("^X")
 
 
@@ -115,7 +115,7 @@ def pager_steps(request: q.PagerAction) -> list[HelperStep]:
             return [HelperStep(b"/", _pager_asks), HelperStep(_typed_text(text) + b"\r")]
 
 
-def pager_rests(shown: Shown) -> bool:
+def pager_rests(shown: ShownScreen) -> bool:
     """Its prompt is shown, a colon or reverse video, and no question of its own."""
     row, _, _ = shown.cursor
     text = _row(shown, row).strip()
@@ -123,12 +123,12 @@ def pager_rests(shown: Shown) -> bool:
     return text == ":" or (bool(text) and text == reversed_)
 
 
-def _pager_asks(shown: Shown) -> bool:
+def _pager_asks(shown: ShownScreen) -> bool:
     row, col, _ = shown.cursor
     return col == 1 and _row(shown, row) == "/"
 
 
-def _row(shown: Shown, row: int) -> str:
+def _row(shown: ShownScreen, row: int) -> str:
     texts = shown.texts
     return texts[row].rstrip() if 0 <= row < len(texts) else ""
 
@@ -260,7 +260,7 @@ async def _type(
             look = await session.look()
             wait.start_offset = wait.sent_at = session.typed_at = look.size
             wait.types_after(look)
-            if not await panes.type_input(session.tmux, pane, step.data, condition=condition, left=Typed.OPEN):
+            if not await panes.type_input(session.tmux, pane, step.data, condition=condition, left=InputLeftover.OPEN):
                 await not_typed(session)
             session.write_input(bytes=len(step.data), keys=0)
             await typed(session.tmux)

@@ -10,7 +10,7 @@ from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.mouse import encode
 from tmuxmcp.terminal.widths import text_width
 from tmuxmcp.tmux import panes
-from tmuxmcp.tmux.panes import Typed
+from tmuxmcp.tmux.panes import InputLeftover
 
 MOST_PLACES = 20
 """Places that an error names."""
@@ -35,7 +35,7 @@ async def act(session: Session, event: Mouse) -> CellPlace:
     data = encode(event.action, *place, event.button or "")
     async with session.input_lock:
         # Not in another program that came in between.
-        if not await panes.type_input(session.tmux, pane, data, condition="#{mouse_sgr_flag}", left=Typed.OPEN):
+        if not await panes.type_input(session.tmux, pane, data, condition="#{mouse_sgr_flag}", left=InputLeftover.OPEN):
             await not_typed(session)
     session.write_input(bytes=len(data), keys=0)
     await typed(session.tmux)

@@ -24,7 +24,7 @@ from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.running import adopting, run
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
-from tmuxmcp.sessions.noting import OneCall
+from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import unseen
 from tmuxmcp.waiting import nextprompt
@@ -103,7 +103,7 @@ async def send(
     call: Call,
     agreed: SecretReader | None,
     env: Mapping[str, str],
-    noting: OneCall | None = None,
+    noting: IdempotentCall | None = None,
 ) -> r.SendResult:
     """Type it and Enter, then wait and read.
 

@@ -22,12 +22,12 @@ from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.running import adopting, run
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
-from tmuxmcp.sessions.noting import OneCall
+from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.sessions.showninput import one_line
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command as tmux_command
-from tmuxmcp.tmux.panes import Pane, Stamp, Typed
+from tmuxmcp.tmux.panes import InputLeftover, Pane, Stamp
 from tmuxmcp.tmux.server import Tmux
 from tmuxmcp.waiting import nextprompt
 from tmuxmcp.waiting.adoptable import learn_prompt
@@ -68,15 +68,15 @@ class Typing:
         last = self.items[-1] if self.items else Text(self.text)
         return last.names[-1] in ENDS_LINE_KEYS if isinstance(last, KeySequence) else last.text.endswith(("\n", "\r"))
 
-    def left(self, waited: bool) -> Typed:
+    def left(self, waited: bool) -> InputLeftover:
         """What it leaves behind, typed where a program waited for input or did not."""
         if self.ends_with("C-c"):
-            return Typed.BROKEN
+            return InputLeftover.BROKEN
         quoted = self.texts.rstrip("\r\n").endswith("\x16")  # C-v: what follows is no Enter
         if not self.entered or quoted or (self.bracketed_paste == "always" and not self.items):
-            return Typed.OPEN
+            return InputLeftover.OPEN
         ends = len(re.findall(r"\r\n|[\r\n]", self.texts)) + sum(name in ENDS_LINE_KEYS for name in self.names)
-        return Typed.LINE if waited and ends == 1 else Typed.LINES
+        return InputLeftover.LINE if waited and ends == 1 else InputLeftover.LINES
 
     @property
     def names(self) -> list[str]:
@@ -141,7 +141,7 @@ async def send(
     asked: q.Send,
     wait: Wait,
     call: Call,
-    noting: OneCall | None = None,
+    noting: IdempotentCall | None = None,
 ) -> r.SendResult:
     """Type it, then wait and read.
 
@@ -237,7 +237,7 @@ async def _type(
     bracketed: bool,
     newlines: bytes,
     own: Mapping[str, bytes],
-    left: Typed,
+    left: InputLeftover,
     stamp: Stamp | None,
 ) -> None:
     """Type text, newlines and keys in one step; in two when Escape follows, so that the text is dealt with before.
@@ -250,7 +250,7 @@ async def _type(
     if data and what.starts_with("Escape"):
         first = stamp.first if stamp else None
         if await panes.type_input(
-            session.tmux, pane, data, after=behind, bracketed=bracketed, left=Typed.OPEN, stamp=first
+            session.tmux, pane, data, after=behind, bracketed=bracketed, left=InputLeftover.OPEN, stamp=first
         ):
             stamp = stamp.second if stamp else None
             await typed(session.tmux)

@@ -18,7 +18,7 @@ from tmuxmcp.contract.requests import Send
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError
 from tmuxmcp.input import sending
-from tmuxmcp.sessions.noting import OneCall
+from tmuxmcp.sessions.noting import IdempotentCall
 
 MOST_STEPS = 32
 """Steps of one call."""
@@ -99,7 +99,7 @@ def _of_step(number: int, error: TmuxMcpError) -> TmuxMcpError:
 
 
 async def send(
-    do: Do, steps: Sequence[Send], settings: BrokerSettings, call: Call, noting: OneCall | None = None
+    do: Do, steps: Sequence[Send], settings: BrokerSettings, call: Call, noting: IdempotentCall | None = None
 ) -> r.SendResult:
     """Do one step after the other.
 

@@ -22,7 +22,7 @@ from tmuxmcp.contract.words import FilmFormat
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.page.answers import PAGE_HEADERS, Asked, Give, answer, integer_of, routes_of, session_of, text_of
 from tmuxmcp.page.cells import encoded_screen
-from tmuxmcp.reading.sight import Seeing
+from tmuxmcp.reading.sight import SessionSights
 
 PAGE_CALLER = "page"
 
@@ -40,7 +40,7 @@ class QueryEndpoints:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._mine = broker.by(Call(PAGE_CALLER, person=True))
-        self._seeing: Seeing = broker.seeing()
+        self._seeing: SessionSights = broker.seeing()
         self._turn = anyio.Semaphore(FILMS_AT_ONCE)
 
     def routes(self) -> list[Route]:

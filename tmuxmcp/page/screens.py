@@ -10,7 +10,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.page.cells import encoded_rows
 from tmuxmcp.page.stream import PageStream, as_json
-from tmuxmcp.reading.sight import Seeing, SessionSight, ShapeSeen
+from tmuxmcp.reading.sight import SessionSight, SessionSights, ShapeSeen
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ async def show(broker: Broker, session_id: str, stream: PageStream) -> None:
     await last('"over":true')
 
 
-async def _sight(seeing: Seeing, session_id: str, shape: ShapeSeen) -> SessionSight | None:
+async def _sight(seeing: SessionSights, session_id: str, shape: ShapeSeen) -> SessionSight | None:
     try:
         return await seeing.sight(session_id, shape)
     except (TmuxMcpError, OSError) as error:

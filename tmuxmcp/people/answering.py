@@ -26,7 +26,7 @@ from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import answerkey, panes, unseen
 from tmuxmcp.tmux.held import taken_error, user_name
-from tmuxmcp.tmux.panes import Typed
+from tmuxmcp.tmux.panes import InputLeftover
 
 TERMINAL_LINE_BYTES = 4095
 """Bytes of a line that a terminal takes (termios(3), MAX_CANON)."""
@@ -250,7 +250,7 @@ class PersonAnswers:
             typed = await unseen.type_secret(session.tmux, pane, bytearray(data), program, ends=ends)
         else:
             after = [*panes.raw_pieces(pane, data), panes.keys(pane, ["Enter"])]
-            left = Typed.LINE if look.ready else Typed.LINES
+            left = InputLeftover.LINE if look.ready else InputLeftover.LINES
             typed = await panes.type_input(session.tmux, pane, b"", after=after, left=left, ends=ends)
         if not typed:
             await session.alive()

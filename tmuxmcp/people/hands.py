@@ -22,7 +22,7 @@ from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.held import Lease, taken_error, user_name
 from tmuxmcp.tmux.leases import held_as
-from tmuxmcp.tmux.panes import INLINE_BYTES, Pane, Typed
+from tmuxmcp.tmux.panes import INLINE_BYTES, InputLeftover, Pane
 
 TOUCH_S = 30.0
 """That a person types is written down at most so often: tmux then draws the screens of all who are attached."""
@@ -102,7 +102,7 @@ class PageInput:
             data,
             after=after,
             bracketed=True,
-            left=Typed.OPEN,  # between brackets a newline is no Enter
+            left=InputLeftover.OPEN,  # between brackets a newline is no Enter
             person=True,
             condition=held_as(pane.taken),
         )

@@ -12,7 +12,7 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness.facts import DRAWN
 from tmuxmcp.reading import views
 from tmuxmcp.running.typed import Ran
-from tmuxmcp.sessions.screens import Shown, shown_by
+from tmuxmcp.sessions.screens import ShownScreen, shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.plain import begun_full_screen
 from tmuxmcp.terminal.sanitize import sanitize
@@ -35,7 +35,7 @@ class CommandOutput:
     omitted_bytes: int
     sanitized: bool
     note: str | None = None
-    shown: Shown | None = None
+    shown: ShownScreen | None = None
     """The screen in it, if that is the session's of now."""
 
     @property
@@ -62,7 +62,7 @@ async def output_of(session: Session, ran: Ran, max_bytes: int) -> CommandOutput
     return CommandOutput(found.text, found.omitted_bytes, found.sanitized)
 
 
-async def _drawn_now(session: Session) -> Shown | None:
+async def _drawn_now(session: Session) -> ShownScreen | None:
     """The screen, if a program draws the whole of it."""
     look = await session.look()
     if not (look.alternate_screen or look.mode in DRAWN or session.reader.draws_at(look.size)):
@@ -97,7 +97,7 @@ def _left(session: Session, ran: Ran, begun: int, max_bytes: int) -> CommandOutp
 
 
 def _below(
-    session: Session, ran: Ran, begun: int, screen: views.ViewText, max_bytes: int, note: str, shown: Shown | None
+    session: Session, ran: Ran, begun: int, screen: views.ViewText, max_bytes: int, note: str, shown: ShownScreen | None
 ) -> CommandOutput:
     """A screen, below what the command printed before it began to draw."""
     room = max_bytes - len(screen.text.encode("utf-8", "replace")) - 1

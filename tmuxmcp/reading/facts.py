@@ -15,7 +15,7 @@ from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.tmux.held import user_name
-from tmuxmcp.tmux.viewers import Viewer
+from tmuxmcp.tmux.viewers import TmuxViewer
 from tmuxmcp.waiting.finding import certain
 
 
@@ -50,7 +50,7 @@ def of(
     session: Session,
     look: Look,
     attach_command: str,
-    viewers: Sequence[Viewer] = (),
+    viewers: Sequence[TmuxViewer] = (),
     pages: Sequence[PageViewer] = (),
     page_url: str = "",
 ) -> r.SessionFacts:
@@ -92,7 +92,7 @@ def of(
     )
 
 
-def _viewer(viewer: Viewer) -> r.Viewer:
+def _viewer(viewer: TmuxViewer) -> r.Viewer:
     user = viewer.user or user_name()  # tmux 3.2 lets nobody else in
     return r.Viewer(kind="tmux", name=f"{user} {viewer.terminal}", may_type=viewer.may_type, since=iso(viewer.since_s))
 

@@ -24,7 +24,7 @@ ListPlace = tuple[bool, str, str]
 """The order of the list. Sessions that run come first: one that ends moves on, to where no reader has been yet."""
 
 
-class Listing:
+class SessionListing:
     """Lists the sessions of one broker."""
 
     def __init__(self, registry: Registry) -> None:

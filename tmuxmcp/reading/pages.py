@@ -20,7 +20,7 @@ class PageViewer:
     """In seconds since 1970."""
 
 
-class Pages:
+class OpenPages:
     """The pages of one server."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.reading import views
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.past import screen_at
-from tmuxmcp.sessions.screens import NOTHING_SHOWN, Shown
+from tmuxmcp.sessions.screens import NOTHING_SHOWN, ShownScreen
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.doubts import Doubt
 from tmuxmcp.terminal.render import sgr
@@ -171,7 +171,7 @@ async def screen_of(session: Session, moment: Moment) -> Snapshot:
     return replace(snapshot, approximate=True) if moment.resized_later else snapshot
 
 
-async def last_shown(session: Session) -> tuple[Shown, str, bool]:
+async def last_shown(session: Session) -> tuple[ShownScreen, str, bool]:
     """What a session without a pane showed last, a sentence about that, and whether it may lack something."""
     try:
         snapshot = await screen_at(session, session.log.size())
@@ -180,12 +180,12 @@ async def last_shown(session: Session) -> tuple[Shown, str, bool]:
     return shown_of(snapshot), REBUILT_NOTE, snapshot.approximate
 
 
-def shown_of(snapshot: Snapshot) -> Shown:
+def shown_of(snapshot: Snapshot) -> ShownScreen:
     """A snapshot as tmux would have printed it."""
     cursor = snapshot.cursor
     col = cursor.col + cursor.wraps  # behind the last column, tmux says, once that was written
     lines = [_line(row) for row in snapshot.grid]
-    return Shown(snapshot.cols, snapshot.rows, lines, (cursor.row, col, cursor.visible))
+    return ShownScreen(snapshot.cols, snapshot.rows, lines, (cursor.row, col, cursor.visible))
 
 
 def _line(row: Cells) -> str:

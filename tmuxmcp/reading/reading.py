@@ -20,7 +20,7 @@ from tmuxmcp.reading.views import ViewText
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry
-from tmuxmcp.sessions.screens import NOTHING_SHOWN, Change, Screens, Shown, change, shown_by
+from tmuxmcp.sessions.screens import NOTHING_SHOWN, ScreenChange, Screens, ShownScreen, change, shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.waiting import nextprompt
@@ -122,12 +122,12 @@ class Reading:
         look = await session.look()
         await commandresults.settle(session, look)
         start = session.cursor_of(call.caller)
-        seen = _Seen("new", look, ViewText("", start), start, look.size > start)
+        seen = _ReadOutcome("new", look, ViewText("", start), start, look.size > start)
         # The next wait is for the next command.
         command = _command(session, answer, look, asked, call) if asked.wait_for == "command" else None
         return _result(session, answer, seen, command, None, notices=False)
 
-    async def _new_or_screen(self, session: Session, wait: Wait, asked: ReadRequest, call: Call) -> _Seen:
+    async def _new_or_screen(self, session: Session, wait: Wait, asked: ReadRequest, call: Call) -> _ReadOutcome:
         """A view of what was printed; for `auto` of the screen, if a program draws the whole of it."""
         view = _view(asked)
         assert view != "none", "who asks for none does not come here"
@@ -142,7 +142,7 @@ class Reading:
         self.screens.forget(session.id, call.caller)
         return self._log(session, look, "new", asked, call)
 
-    def _log(self, session: Session, look: Look, view: View, asked: ReadRequest, call: Call) -> _Seen:
+    def _log(self, session: Session, look: Look, view: View, asked: ReadRequest, call: Call) -> _ReadOutcome:
         """A view of what was printed."""
         if isinstance(asked, q.Read) and asked.command is not None:
             return _output(session, look, view, asked, asked.command)
@@ -151,16 +151,16 @@ class Reading:
         end = look.size
         if view == "scrollback" and isinstance(asked, q.Read):
             piece = views.scrollback(session, asked.offset, asked.limit, asked.max_bytes, end, asked.format)
-            return _Seen(view, look, piece, start, end > start)
+            return _ReadOutcome(view, look, piece, start, end > start)
         if view == "raw":
             piece = views.raw(session, start, end, asked.max_bytes)
         else:
             piece = views.text(session, start, end, asked.max_bytes, asked.format, contiguous=since is not None)
         if since is None:
             has_read(session, call, piece.next_offset)
-        return _Seen(view, look, piece, start, end > start)
+        return _ReadOutcome(view, look, piece, start, end > start)
 
-    async def _screen(self, session: Session, view: WantedView, asked: ReadRequest, call: Call) -> _Seen:
+    async def _screen(self, session: Session, view: WantedView, asked: ReadRequest, call: Call) -> _ReadOutcome:
         """A view of what is visible: all of it, or what has changed; of a session without a pane what was visible last.
 
         Args:
@@ -173,18 +173,18 @@ class Reading:
             shown, note, approximate = await past.last_shown(session)
         since = _screen_id(asked) or self.screens.last(session.id, call.caller)
         look = await session.look()
-        changed = Change(None) if view == "screen" else change(self.screens.find(since), shown, since)
+        changed = ScreenChange(None) if view == "screen" else change(self.screens.find(since), shown, since)
         self.screens.showed(session.id, call.caller, shown)
         session.saw_screen(call.caller, end)
         if changed.rows is not None:
             piece = views.diff(shown, changed.rows, asked.format, limit, end)
             note = _sentences(note, changed.note)
-            return _Seen("diff", look, piece, end, bool(changed.rows), shown, changed.rows, note, approximate)
+            return _ReadOutcome("diff", look, piece, end, bool(changed.rows), shown, changed.rows, note, approximate)
         piece = views.screen(shown, asked.format, limit, end)
         if view == "diff":
-            return _Seen(view, look, piece, end, True, shown, None, _sentences(note, changed.note), approximate)
+            return _ReadOutcome(view, look, piece, end, True, shown, None, _sentences(note, changed.note), approximate)
         news = end > session.cursor_of(call.caller)
-        return _Seen("screen", look, piece, end, news, shown, note=note, approximate=approximate)
+        return _ReadOutcome("screen", look, piece, end, news, shown, note=note, approximate=approximate)
 
 
 def has_read(session: Session, call: Call, offset: int) -> None:
@@ -237,14 +237,14 @@ def _check_command(asked: q.Read) -> None:
         )
 
 
-def _output(session: Session, look: Look, view: View, asked: q.Read, number: int) -> _Seen:
+def _output(session: Session, look: Look, view: View, asked: q.Read, number: int) -> _ReadOutcome:
     """A command's output; that moves no cursor."""
     start, end, note = commandresults.output_of(session, look, number)
     if view == "raw":
         piece = views.raw(session, start, end, asked.max_bytes)
     else:
         piece = views.text(session, start, end, asked.max_bytes, asked.format, contiguous=False)
-    return _Seen(view, look, piece, start, end > start, note=note)
+    return _ReadOutcome(view, look, piece, start, end > start, note=note)
 
 
 def _command(session: Session, answer: Answer, look: Look, asked: ReadRequest, call: Call) -> r.Command | None:
@@ -269,7 +269,7 @@ def _screen_id(asked: ReadRequest) -> str:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _ReadOutcome:
     """What a read gives."""
 
     view: View
@@ -278,7 +278,7 @@ class _Seen:
     start: int
     """Where in the log it begins."""
     has_new_content: bool
-    shown: Shown | None = None
+    shown: ShownScreen | None = None
     """The screen, in its views."""
     changed: list[int] | None = None
     note: str | None = None
@@ -293,7 +293,7 @@ def _sentences(*notes: str | None) -> str | None:
 def _result(
     session: Session,
     answer: Answer,
-    seen: _Seen,
+    seen: _ReadOutcome,
     command: r.Command | None,
     effective_timeout_ms: int | None,
     notices: bool = True,
@@ -333,7 +333,7 @@ def _result(
     )
 
 
-def _lines(seen: _Seen) -> int | None:
+def _lines(seen: _ReadOutcome) -> int | None:
     """How many lines there are to be read; None for bytes."""
     if seen.view == "raw":
         return None

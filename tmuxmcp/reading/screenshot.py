@@ -13,7 +13,7 @@ from tmuxmcp.errors import SessionExited, Unsupported
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import fonts
 from tmuxmcp.reading.past import Moment, screen_of
-from tmuxmcp.sessions.screens import Shown, shown_by
+from tmuxmcp.sessions.screens import ShownScreen, shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.doubts import Doubt
 from tmuxmcp.terminal.snapshot import Cursor, Snapshot
@@ -85,7 +85,7 @@ async def of_past(session: Session, moment: Moment, format: PictureFormat) -> r.
     return picture.result(session.id).model_copy(update={"approximate": approximate})
 
 
-def snapshot_of(shown: Shown, title: str, alive: bool) -> Snapshot:
+def snapshot_of(shown: ShownScreen, title: str, alive: bool) -> Snapshot:
     """What is shown, as cells."""
     from tmuxmcp.terminal.seed import grid  # late: it brings the emulator
 

@@ -20,7 +20,7 @@ from tmuxmcp.record import generations
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.sessions import commandresults, inputrequests
 from tmuxmcp.sessions.registry import SESSION_ID, Registry
-from tmuxmcp.sessions.screens import Shown, shown_by
+from tmuxmcp.sessions.screens import ShownScreen, shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.cursorshape import LONGEST_SEQUENCE, last_shape
 from tmuxmcp.terminal.snapshot import Snapshot
@@ -44,7 +44,7 @@ ENDED_LINE_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
-class Standing:
+class SessionStanding:
     """How a session stands."""
 
     sign: Hashable
@@ -77,7 +77,7 @@ class RunningFacts:
 class SessionSight:
     """What a session shows."""
 
-    shown: Shown
+    shown: ShownScreen
     title: str
     alive: bool
     cursor_shape: str
@@ -119,7 +119,7 @@ class Generation:
     created_at: str
 
 
-class Seeing:
+class SessionSights:
     """Looks at the sessions of one broker."""
 
     def __init__(self, registry: Registry) -> None:
@@ -148,7 +148,7 @@ class Seeing:
     def _find(self, session_id: str) -> Session | None:
         return self._registry.sessions.get(session_id) or self._destroyed.get(session_id)
 
-    async def standing(self, session_id: str) -> Standing | None:
+    async def standing(self, session_id: str) -> SessionStanding | None:
         """How a session stands; None: it is gone."""
         session = self._find(session_id)
         if session is None:
@@ -157,7 +157,7 @@ class Seeing:
         ran = commandresults.listed(q.ListCommands(limit=1), session, look).commands
         pane = None if session.exited else session.pane
         taken = pane.taken if pane else None
-        return Standing(
+        return SessionStanding(
             sign=self._sign(session),
             summary=facts.summary(session, look),
             taken=taken,

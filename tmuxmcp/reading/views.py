@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tmuxmcp.contract import results as r
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.excerpt import LogReader
-from tmuxmcp.sessions.screens import Shown
+from tmuxmcp.sessions.screens import ShownScreen
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.plain import unfinished_character
 from tmuxmcp.terminal.render import ansi_row, numbered, shortened
@@ -36,7 +36,7 @@ class ViewText:
         return self.omitted_bytes > 0
 
 
-def screen(shown: Shown, format: str, limit: int, end: int) -> ViewText:
+def screen(shown: ShownScreen, format: str, limit: int, end: int) -> ViewText:
     """The visible rows, without the blank ones at the end."""
     rows = _rows(shown, format)
     while rows and not rows[-1]:
@@ -44,7 +44,7 @@ def screen(shown: Shown, format: str, limit: int, end: int) -> ViewText:
     return _around_cursor(rows, range(len(rows)), shown, limit, end)
 
 
-def highlights(shown: Shown | None) -> list[r.Highlight]:
+def highlights(shown: ShownScreen | None) -> list[r.Highlight]:
     """What stands in reverse video."""
     stretches = shown.capture.reversed[:MOST_HIGHLIGHTS] if shown else []
     return [r.Highlight(row=each.row, col=each.col, text=each.text) for each in stretches]
@@ -55,18 +55,18 @@ def title(told: str) -> str:
     return "" if told == platform.node() else sanitize(told)[0]
 
 
-def diff(shown: Shown, changed: list[int], format: str, limit: int, end: int) -> ViewText:
+def diff(shown: ShownScreen, changed: list[int], format: str, limit: int, end: int) -> ViewText:
     """The changed rows, each with its number."""
     return _around_cursor(numbered(_rows(shown, format), changed), changed, shown, limit, end)
 
 
-def _rows(shown: Shown, format: str) -> list[str]:
+def _rows(shown: ShownScreen, format: str) -> list[str]:
     if format == "plain":
         return list(shown.capture.rows)
     return [ansi_row(row) for row in shown.styled]
 
 
-def _around_cursor(rows: list[str], numbers: Sequence[int], shown: Shown, limit: int, end: int) -> ViewText:
+def _around_cursor(rows: list[str], numbers: Sequence[int], shown: ShownScreen, limit: int, end: int) -> ViewText:
     """The rows as one text; of more than fit those around the cursor, where a program is at work.
 
     Args:

@@ -45,7 +45,7 @@ FOR_EVER = 2**62
 
 
 @dataclass(frozen=True)
-class Input:
+class InputEvent:
     """Something was typed; what it was is not said here."""
 
     kind: ClassVar = "input"
@@ -60,7 +60,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Noted:
+class NotedEvent:
     """What was typed there was a call's with this `request_id`."""
 
     kind: ClassVar = "noted"
@@ -73,7 +73,7 @@ class Noted:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownEvent:
     """What was typed there, which the terminal then showed; only while a recording wants what is typed."""
 
     kind: ClassVar = "shown"
@@ -86,7 +86,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class RecordingTold:
+class RecordingEvent:
     """A recording began, or came to its end."""
 
     kind: ClassVar = "recording"
@@ -100,7 +100,7 @@ class RecordingTold:
 
 
 @dataclass(frozen=True)
-class Resized:
+class ResizedEvent:
     """The terminal has another size from here on."""
 
     kind: ClassVar = "resize"
@@ -112,7 +112,7 @@ class Resized:
 
 
 @dataclass(frozen=True)
-class SizeUnknown:
+class SizeUnknownEvent:
     """Somebody changed the size in tmux itself, some time between two offsets, and nobody wrote that down."""
 
     kind: ClassVar = "size_unknown"
@@ -125,7 +125,7 @@ class SizeUnknown:
 
 
 @dataclass(frozen=True)
-class Gap:
+class GapEvent:
     """Output was lost here."""
 
     kind: ClassVar = "gap"
@@ -135,7 +135,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Exited:
+class ExitedEvent:
     """The program ended, by itself or by a signal: one of the two is None."""
 
     kind: ClassVar = "exit"
@@ -147,7 +147,7 @@ class Exited:
 
 
 @dataclass(frozen=True)
-class Adopted:
+class AdoptedEvent:
     """Our marks were typed into a shell."""
 
     kind: ClassVar = "adopted"
@@ -163,7 +163,7 @@ class Adopted:
 
 
 @dataclass(frozen=True)
-class LeftShell:
+class LeftShellEvent:
     """An adopted shell ended, or its marks were taken out."""
 
     kind: ClassVar = "left"
@@ -175,7 +175,7 @@ class LeftShell:
 
 
 @dataclass(frozen=True)
-class Taken:
+class TakenEvent:
     """A person took the session over, or it was paused."""
 
     kind: ClassVar = "taken"
@@ -189,7 +189,7 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class GivenBack:
+class GivenBackEvent:
     """It was given back. Two brokers may write the same one down."""
 
     kind: ClassVar = "given_back"
@@ -205,7 +205,7 @@ class GivenBack:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedEvent:
     """An agent asked a person to type something; what it said is not written down."""
 
     kind: ClassVar = "asked"
@@ -218,7 +218,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Answered:
+class AnsweredEvent:
     """What became of that."""
 
     kind: ClassVar = "answered"
@@ -235,25 +235,25 @@ class Answered:
 
 
 Event = (
-    Input
-    | Noted
-    | Shown
-    | RecordingTold
-    | Resized
-    | SizeUnknown
-    | Gap
-    | Exited
-    | Adopted
-    | LeftShell
-    | Taken
-    | GivenBack
-    | Asked
-    | Answered
+    InputEvent
+    | NotedEvent
+    | ShownEvent
+    | RecordingEvent
+    | ResizedEvent
+    | SizeUnknownEvent
+    | GapEvent
+    | ExitedEvent
+    | AdoptedEvent
+    | LeftShellEvent
+    | TakenEvent
+    | GivenBackEvent
+    | AskedEvent
+    | AnsweredEvent
 )
 
 
 @dataclass(frozen=True)
-class Unknown:
+class UnknownEvent:
     """An event of a newer version: of another kind, or of a format in which its kind cannot be read."""
 
     kind: str
@@ -265,7 +265,7 @@ _EVENT_FIELDS: dict[type[Event], dict[str, Any]] = {
     each: {name: hint for name, hint in get_type_hints(each).items() if name not in ("kind", "time")}
     for each in get_args(Event)
 }
-_ALWAYS_WRITTEN = Gap | Taken | GivenBack | Asked | Answered
+_ALWAYS_WRITTEN = GapEvent | TakenEvent | GivenBackEvent | AskedEvent | AnsweredEvent
 """What is written down however long the file is."""
 
 _EVENT_BY_KIND: dict[str, type[Event]] = {each.kind: each for each in _EVENT_FIELDS}
@@ -280,7 +280,7 @@ def encode(event: Event) -> bytes:
     return json.dumps(first | vars(event)).encode() + b"\n"
 
 
-def decode(line: bytes) -> Event | Unknown | None:
+def decode(line: bytes) -> Event | UnknownEvent | None:
     """The event of a line; None when it is torn, or no event."""
     try:
         values = json.loads(line)
@@ -293,14 +293,14 @@ def decode(line: bytes) -> Event | Unknown | None:
     if kind and all(name in values and _is(values[name], hint) for name, hint in fields.items()):
         time = values.get("time")
         return kind(time=time if isinstance(time, str) else "", **{name: values[name] for name in fields})
-    return None if kind and not is_newer(values, EVENT_FORMAT) else Unknown(values["event"], values)
+    return None if kind and not is_newer(values, EVENT_FORMAT) else UnknownEvent(values["event"], values)
 
 
 def _is(value: object, hint: Any) -> bool:
     return isinstance(value, hint) and not isinstance(value, bool)
 
 
-def _events_of(lines: Iterable[bytes]) -> Iterator[Event | Unknown]:
+def _events_of(lines: Iterable[bytes]) -> Iterator[Event | UnknownEvent]:
     for line in lines:
         # To a line that the full disk cut short, the next one was appended; events hold no objects.
         event = decode(line) or decode(line[max(line.rfind(b"{"), 0) :])
@@ -331,10 +331,10 @@ class Events:
         self._path = directory.events
         self._read_to = 0
         """Size of the file when it was read last, but for a line without an end."""
-        self._gaps_and_resizes: list[Gap | Resized] = []
+        self._gaps_and_resizes: list[GapEvent | ResizedEvent] = []
         """What readers ask for, oldest first."""
-        self._sizes_unknown: list[SizeUnknown] = []
-        self._leases: list[Taken | GivenBack] = []
+        self._sizes_unknown: list[SizeUnknownEvent] = []
+        self._leases: list[TakenEvent | GivenBackEvent] = []
 
     def append(self, event: Event) -> None:
         """Write down what happened; a failure is no reason to fail."""
@@ -369,20 +369,20 @@ class Events:
         """What is written down of an event in a file of this size; None: nothing."""
         if size < EVENTS_FILE_BYTES or isinstance(event, _ALWAYS_WRITTEN):
             return event
-        if not isinstance(event, Resized | SizeUnknown):
+        if not isinstance(event, ResizedEvent | SizeUnknownEvent):
             return None
         if size < SIZES_LIMIT_BYTES:
             return event
-        return None if self.size_unknown(FOR_EVER) else SizeUnknown(event.time, event.offset, FOR_EVER)
+        return None if self.size_unknown(FOR_EVER) else SizeUnknownEvent(event.time, event.offset, FOR_EVER)
 
-    def read(self) -> Iterator[Event | Unknown]:
+    def read(self) -> Iterator[Event | UnknownEvent]:
         """All that is written down, oldest first; torn lines are left out.
 
         No event is earlier than the one before: where date(1) tells whole seconds, the exit would be.
         """
         latest = ""
         for event in _events_of(self._lines(0).split(b"\n")):
-            if isinstance(event, Unknown | Shown) or not event.time:  # that it was shown is known later
+            if isinstance(event, UnknownEvent | ShownEvent) or not event.time:  # that it was shown is known later
                 yield event
                 continue
             latest = max(latest, event.time)  # ISO 8601 in one form: as texts they are in the order of time
@@ -391,13 +391,15 @@ class Events:
     def gaps(self, start: int, end: int) -> list[int]:
         """Offsets between `start` and `end` at which output was lost."""
         self._read_on()
-        return [each.offset for each in self._gaps_and_resizes if isinstance(each, Gap) and start <= each.offset <= end]
+        return [
+            each.offset for each in self._gaps_and_resizes if isinstance(each, GapEvent) and start <= each.offset <= end
+        ]
 
-    def resizes(self) -> list[Resized]:
+    def resizes(self) -> list[ResizedEvent]:
         """The changes of size, oldest first."""
-        return [each for each in self.gaps_and_resizes() if isinstance(each, Resized)]
+        return [each for each in self.gaps_and_resizes() if isinstance(each, ResizedEvent)]
 
-    def gaps_and_resizes(self, start: int = 0) -> list[Gap | Resized]:
+    def gaps_and_resizes(self, start: int = 0) -> list[GapEvent | ResizedEvent]:
         """Lost output and changes of size, oldest first; without the first `start` of them, which a reader has."""
         self._read_on()
         return self._gaps_and_resizes[start:]
@@ -407,7 +409,7 @@ class Events:
         self._read_on()
         return any(each.offset <= offset <= each.until for each in self._sizes_unknown)
 
-    def leases(self) -> list[Taken | GivenBack]:
+    def leases(self) -> list[TakenEvent | GivenBackEvent]:
         """When it was taken over or paused, and given back, oldest first."""
         self._read_on()
         return self._leases
@@ -425,9 +427,9 @@ class Events:
         data = self._lines(self._read_to)
         self._read_to += len(data)
         events = list(_events_of(_lines_with(_KEPT_EVENT, data)))
-        self._gaps_and_resizes += [event for event in events if isinstance(event, Gap | Resized)]
-        self._sizes_unknown += [event for event in events if isinstance(event, SizeUnknown)]
-        self._leases += [event for event in events if isinstance(event, Taken | GivenBack)]
+        self._gaps_and_resizes += [event for event in events if isinstance(event, GapEvent | ResizedEvent)]
+        self._sizes_unknown += [event for event in events if isinstance(event, SizeUnknownEvent)]
+        self._leases += [event for event in events if isinstance(event, TakenEvent | GivenBackEvent)]
 
     def _lines(self, start: int) -> bytes:
         """The whole lines from an offset of the file."""

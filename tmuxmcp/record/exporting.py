@@ -26,9 +26,9 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.filmpictures import Wound, as_gif, as_svg
 from tmuxmcp.record.recordingnote import new_names
-from tmuxmcp.record.recordings import Recorded, Stretch, times_of
+from tmuxmcp.record.recordings import RecordedSession, Stretch, times_of
 from tmuxmcp.terminal import asciicast
-from tmuxmcp.terminal.film import Film, FilmEvent, Marked, Printed, Typed
+from tmuxmcp.terminal.film import Film, FilmEvent, FilmInput, FilmMarker, FilmOutput
 from tmuxmcp.terminal.filmjsonl import as_jsonl
 from tmuxmcp.terminal.logtext import as_ansi, as_txt
 from tmuxmcp.terminal.pacing import paced
@@ -130,7 +130,7 @@ class Export:
 
     def __init__(
         self,
-        recorded: Recorded,
+        recorded: RecordedSession,
         stretch: Stretch,
         options: ExportOptions,
         told: TellProgress = untold,
@@ -143,9 +143,9 @@ class Export:
         """
         self._stretch = stretch
         self._format, self._options = FORMATS[options.format], options
-        self._count = _Progress(self._stretch, told)
+        self._count = _ExportProgress(self._stretch, told)
         film = recorded.film(self._stretch, start)
-        marks = [Marked(film.begin_ms, options.mark)] if options.mark else []
+        marks = [FilmMarker(film.begin_ms, options.mark)] if options.mark else []
         film = replace(film, moments=self._fitting(chain(marks, film.moments)))
         if options.speed != 1 or options.idle_limit_ms is not None:
             film = paced(film, times_of(recorded, self._stretch), options.speed, options.idle_limit_ms)
@@ -173,13 +173,13 @@ class Export:
     def _fitting(self, moments: Iterable[FilmEvent]) -> Iterator[FilmEvent]:
         """The moments that a file has room for, and a last one that says so if those are not all."""
         for each in moments:
-            size = len(each.data) if isinstance(each, Printed | Typed) else 0
+            size = len(each.data) if isinstance(each, FilmOutput | FilmInput) else 0
             if (
                 self._options.full_at is not None
                 and self._bytes + size * BYTES_PER_PRINTED_BYTE + LAST_LINES_BYTES > self._options.full_at
             ):
                 self._truncated = True
-                yield Marked(each.ms, f"the recording ends here: its file may have {self._options.full_at:,} bytes")
+                yield FilmMarker(each.ms, f"the recording ends here: its file may have {self._options.full_at:,} bytes")
                 return
             yield each
 
@@ -202,7 +202,7 @@ class Export:
         )
 
 
-class _Progress:
+class _ExportProgress:
     """How far it is."""
 
     def __init__(self, stretch: Stretch, told: TellProgress) -> None:
@@ -218,7 +218,7 @@ class _Progress:
             self.ms = each.ms
             yield each
             self.events += 1
-            if isinstance(each, Printed):
+            if isinstance(each, FilmOutput):
                 self._done += len(each.data)
                 if (now := time.monotonic()) > self._next:
                     self._next = now + TOLD_S
@@ -288,7 +288,7 @@ def main() -> None:
 
 def _do(asked: dict[str, Any]) -> Exported:
     options = ExportOptions(**asked["options"])
-    recorded = Recorded(SessionDirectory(Path(asked["directory"])), typed=options.typed)
+    recorded = RecordedSession(SessionDirectory(Path(asked["directory"])), typed=options.typed)
     start = from_data(asked["start"]) if asked["start"] else None
     export = Export(recorded, Stretch(**asked["stretch"]), options, _tell, start)
     try:

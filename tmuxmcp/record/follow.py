@@ -11,7 +11,7 @@ from collections import deque
 from tmuxmcp.contract.follow import Gap, Output, Resize
 from tmuxmcp.record import events
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.events import Events, Resized
+from tmuxmcp.record.events import Events, ResizedEvent
 from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
 
 FileEvent = Output | Gap | Resize
@@ -89,7 +89,7 @@ class FileFollower:
         return found
 
 
-def _told(event: events.Gap | Resized) -> Gap | Resize:
-    if isinstance(event, Resized):
+def _told(event: events.GapEvent | ResizedEvent) -> Gap | Resize:
+    if isinstance(event, ResizedEvent):
         return Resize(event.offset, event.cols, event.rows)
     return Gap(event.offset, event.offset)

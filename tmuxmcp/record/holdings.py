@@ -8,7 +8,7 @@ from dataclasses import replace
 from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.contract.words import PAUSE_HOLDER
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.record.events import GivenBack, Taken
+from tmuxmcp.record.events import GivenBackEvent, TakenEvent
 
 TMUX_TIME_S = 1.0
 """How exactly tmux tells the time of a give-back that no broker did."""
@@ -46,20 +46,20 @@ class Holding:
         return begins and ends and not late
 
 
-def holdings(events: Iterable[Taken | GivenBack]) -> list[Holding]:
+def holdings(events: Iterable[TakenEvent | GivenBackEvent]) -> list[Holding]:
     """The times in which persons held it, in the order in which they were written down."""
     found: list[Holding] = []
     for event in events:
         if event.by == PAUSE_HOLDER:
             continue
-        if isinstance(event, Taken):
+        if isinstance(event, TakenEvent):
             found.append(Holding(event.by, event.time, event.offset))
         else:
             _end(found, event)
     return found
 
 
-def _end(found: list[Holding], event: GivenBack) -> None:
+def _end(found: list[Holding], event: GivenBackEvent) -> None:
     for at, each in enumerate(found):
         same = (each.by, each.since) == (event.by, event.since)
         if same and each.end is None:

@@ -206,7 +206,7 @@ class Growth:
 
 
 @dataclass(eq=False)
-class _Watched:
+class _WatchedLog:
     growth: Growth
     wd: int
     """Watch descriptor of inotify; -1: has to be polled."""
@@ -232,7 +232,7 @@ class LogWatcher:
             self._flags = inotify_simple.flags
             with suppress(OSError):  # fs.inotify.max_user_instances
                 self._inotify = inotify_simple.INotify(nonblocking=True)
-        self._by_path: dict[Path, _Watched] = {}
+        self._by_path: dict[Path, _WatchedLog] = {}
         self._by_wd: dict[int, Path] = {}
         self._polled: set[Path] = set()
         self._poll_now = anyio.Event()
@@ -254,7 +254,7 @@ class LogWatcher:
         if self._inotify:
             with suppress(OSError):  # the log of a lost session may be gone; fs.inotify.max_user_watches
                 wd = self._inotify.add_watch(path, self._flags.CLOSE_WRITE)
-        watched = self._by_path[path] = _Watched(Growth(), wd, mends=mends)
+        watched = self._by_path[path] = _WatchedLog(Growth(), wd, mends=mends)
         if wd >= 0:
             self._by_wd[wd] = path
         elif path.exists():
@@ -281,7 +281,7 @@ class LogWatcher:
     @contextmanager
     def waiting(self, path: Path) -> Iterator[Growth]:
         """While this is open, growth of the log is told as well."""
-        watched = self._by_path.get(path) or _Watched(Growth(), -1)
+        watched = self._by_path.get(path) or _WatchedLog(Growth(), -1)
         growth = watched.growth
         growth.waiters += 1
         self.waits += 1
@@ -296,7 +296,7 @@ class LogWatcher:
                 growth.flood = False
                 self._watch(path, watched, modify=False)
 
-    def _watch(self, path: Path, watched: _Watched, modify: bool) -> None:
+    def _watch(self, path: Path, watched: _WatchedLog, modify: bool) -> None:
         if self._by_path.get(path) is not watched:
             return  # removed, or removed and added again: those who wait on the old one wait for nothing
         if watched.wd < 0:

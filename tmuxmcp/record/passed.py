@@ -17,7 +17,7 @@ APART_S = 0.03
 """Processor time from one to the next."""
 
 
-class Passed:
+class PassedScreens:
     """The screens passed last, of any session."""
 
     def __init__(self) -> None:

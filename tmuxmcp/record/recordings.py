@@ -24,7 +24,7 @@ from tmuxmcp.record.checkpoints import Checkpoints, screen_of
 from tmuxmcp.record.clock import Booted, SessionClock
 from tmuxmcp.record.commands import CommandFile, EndedCommand
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.events import Events, Exited, Gap, Input, Resized, Shown
+from tmuxmcp.record.events import Events, ExitedEvent, GapEvent, InputEvent, ResizedEvent, ShownEvent
 from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.replaying import request
@@ -73,7 +73,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class _Happened:
+class _EventAt:
     """Something that was written down beside the output."""
 
     offset: int
@@ -82,10 +82,10 @@ class _Happened:
 
     def is_between(self, begin: int, end: int) -> bool:
         """Whether it is part of a stretch; what is typed at its beginning is shown behind that."""
-        return begin - isinstance(self.moment, film.Typed) < self.offset <= end
+        return begin - isinstance(self.moment, film.FilmInput) < self.offset <= end
 
 
-class Recorded:
+class RecordedSession:
     """What the files of a session say."""
 
     def __init__(self, directory: SessionDirectory, times: Timing | None = None, *, typed: bool = False) -> None:
@@ -224,20 +224,20 @@ class Recorded:
             while waiting and waiting[0].offset < end:
                 happened = waiting.pop(0)
                 ms = max(ms, happened.ms if end_ms is None else min(happened.ms, end_ms))
-                yield from (film.Printed(ms, data) for data in read(at, happened.offset))
+                yield from (film.FilmOutput(ms, data) for data in read(at, happened.offset))
                 at = max(at, happened.offset)
                 assert happened.moment
                 yield replace(self._with_told(happened), ms=ms)
             if step:
                 ms = max(ms, step.ms if latest is None else min(step.ms, latest))
-                yield from (film.Printed(ms, data) for data in read(at, step.offset))
+                yield from (film.FilmOutput(ms, data) for data in read(at, step.offset))
                 at = max(at, step.offset)
 
-    def _with_told(self, happened: _Happened) -> FilmEvent:
+    def _with_told(self, happened: _EventAt) -> FilmEvent:
         """What happened; a change of size with what tmux showed right after it, where it told that."""
         moment = happened.moment
         assert moment
-        if not isinstance(moment, film.Resized):
+        if not isinstance(moment, film.FilmResize):
             return moment
         checkpoints = Checkpoints(self.directory)
         packed = Story.of(Events(self.directory), checkpoints, happened.offset).told_at(
@@ -277,7 +277,7 @@ class Recorded:
         return (before[-1].cols, before[-1].rows) if before else self._size
 
     @cached_property
-    def _happened(self) -> list[_Happened]:
+    def _happened(self) -> list[_EventAt]:
         """All but what was printed, in the order of the log."""
         found = [*filter(None, map(self._event, Events(self.directory).read())), *map(self._command, self._commands)]
         return sorted((each for each in found if each.moment), key=lambda each: (each.offset, each.ms))
@@ -286,8 +286,8 @@ class Recorded:
     def _anchors(self) -> list[TimingStep]:
         """Times that are known without the index: by the clock of the machine, which may have been set meanwhile."""
         events = filter(None, map(self._event, Events(self.directory).read()))
-        began = (_Happened(each.start, self._since(each.began)) for each in self._commands if each.began is not None)
-        ended = (_Happened(each.end, self._since(each.ended)) for each in self._commands if each.ended is not None)
+        began = (_EventAt(each.start, self._since(each.began)) for each in self._commands if each.began is not None)
+        ended = (_EventAt(each.end, self._since(each.ended)) for each in self._commands if each.ended is not None)
         found = sorted((each.offset, each.ms) for each in chain(events, began, ended) if each.ms > 0)
         return [TimingStep(offset, ms, known=False) for offset, ms in found]
 
@@ -296,27 +296,27 @@ class Recorded:
         self._file.read_on()
         return [self._file.ended[number] for number in self._file.numbers]
 
-    def _event(self, event: object) -> _Happened | None:
+    def _event(self, event: object) -> _EventAt | None:
         match event:
-            case Input(when, offset):
-                return _Happened(offset, self._ms_of(when))
-            case Shown(when, offset, text) if self._typed:
-                return _Happened(offset, self._ms_of(when), film.Typed(0, text.encode("utf-8", "surrogateescape")))
-            case Resized(when, offset, cols, rows):
-                return _Happened(offset, self._ms_of(when), moment=film.Resized(0, cols, rows))
-            case Gap(when, offset):
-                return _Happened(offset, self._ms_of(when), moment=film.Marked(0, "output was lost here"))
-            case Exited(when, offset, code, name):
+            case InputEvent(when, offset):
+                return _EventAt(offset, self._ms_of(when))
+            case ShownEvent(when, offset, text) if self._typed:
+                return _EventAt(offset, self._ms_of(when), film.FilmInput(0, text.encode("utf-8", "surrogateescape")))
+            case ResizedEvent(when, offset, cols, rows):
+                return _EventAt(offset, self._ms_of(when), moment=film.FilmResize(0, cols, rows))
+            case GapEvent(when, offset):
+                return _EventAt(offset, self._ms_of(when), moment=film.FilmMarker(0, "output was lost here"))
+            case ExitedEvent(when, offset, code, name):
                 status = code if name is None else _signalled(name)
                 ms = self._ms_of(when)
-                return _Happened(offset, ms, moment=None if status is None else film.Exited(0, status))
+                return _EventAt(offset, ms, moment=None if status is None else film.FilmExit(0, status))
         return None
 
-    def _command(self, command: EndedCommand) -> _Happened:
+    def _command(self, command: EndedCommand) -> _EventAt:
         text = (command.text or "").partition("\n")[0][:MARKER_CHARS] or f"command {command.number}"
         label = text if command.exit_code is None else f"{text}: exit {command.exit_code}"
         ms = 0 if command.ended is None else self._since(command.ended)
-        return _Happened(command.end, ms, moment=film.Marked(0, label, command.exit_code))
+        return _EventAt(command.end, ms, moment=film.FilmMarker(0, label, command.exit_code))
 
     def _ms_of(self, when: str) -> int:
         seconds = seconds_of(when)
@@ -336,14 +336,14 @@ class Recorded:
 class _Moments:
     """The moments of a stretch; each iteration reads them anew."""
 
-    def __init__(self, recorded: Recorded, stretch: Stretch) -> None:
+    def __init__(self, recorded: RecordedSession, stretch: Stretch) -> None:
         self._recorded, self._stretch = recorded, stretch
 
     def __iter__(self) -> Iterator[FilmEvent]:
         return self._recorded.moments(self._stretch, _LogBytes(self._recorded.log, self._stretch.end).between)
 
 
-def times_of(recorded: Recorded, stretch: Stretch) -> Iterator[int]:
+def times_of(recorded: RecordedSession, stretch: Stretch) -> Iterator[int]:
     """The times of a film's moments; what was printed is not read."""
     return (each.ms for each in recorded.moments(stretch, lambda start, end: [b""] if start < end else []))
 

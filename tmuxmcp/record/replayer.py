@@ -115,7 +115,7 @@ def told_screen(log: Any, offset: int, told: str | None) -> Any:
 if __name__ == "__main__":
     sys.path += sys.argv[1:]
     from tmuxmcp.machine.serving import serve
-    from tmuxmcp.record.passed import Passed
+    from tmuxmcp.record.passed import PassedScreens
 
-    passed = Passed()
+    passed = PassedScreens()
     serve(lambda request: stretch(request, passed), FIRST_REQUEST, REPLAY_CPU_S)

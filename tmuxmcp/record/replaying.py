@@ -28,7 +28,7 @@ class SizeAt:
 
 
 @dataclass(frozen=True)
-class Blank:
+class BlankScreen:
     """An empty screen with which a replay begins."""
 
     cols: int
@@ -40,7 +40,7 @@ class Blank:
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedScreen:
     """A screen at an offset, with all that the next bytes depend on."""
 
     offset: int
@@ -52,7 +52,7 @@ class Packed:
 class ReplayStretch:
     """A part of a log that is to be replayed."""
 
-    start: Packed | Blank
+    start: PackedScreen | BlankScreen
     """The screen at its begin."""
     end: int
     resizes: Sequence[SizeAt]
@@ -64,10 +64,10 @@ class ReplayStretch:
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayProgress:
     """How far a replay has come."""
 
-    reached: Packed
+    reached: PackedScreen
     approximate: bool
     cpu_s: float
     """Processor time that it took."""
@@ -86,7 +86,7 @@ class Replaying(Helper):
 
     async def replay(
         self, directory: SessionDirectory, stretch: ReplayStretch, cpu_s: float, passed: str | None = None
-    ) -> Replayed | None:
+    ) -> ReplayProgress | None:
         """The screen at the end of a stretch, or where so much processor time is over.
 
         Args:
@@ -102,8 +102,8 @@ class Replaying(Helper):
             answer = await self.ask(request(directory, stretch, cpu_s, passed), directory.name)
             if answer is None:
                 return None
-            reached = Packed(answer["offset"], b64decode(answer["screen"]))
-            return Replayed(reached, answer["approximate"], answer["cpu_s"], answer["whole"])
+            reached = PackedScreen(answer["offset"], b64decode(answer["screen"]))
+            return ReplayProgress(reached, answer["approximate"], answer["cpu_s"], answer["whole"])
         except (EOFError, OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             if shortage(error):
                 raise
@@ -120,8 +120,8 @@ def request(
     start = stretch.start
     return {
         "session": str(directory.path),
-        "start": _text(start.screen) if isinstance(start, Packed) else None,
-        "blank": _blank(start) if isinstance(start, Blank) else [],
+        "start": _text(start.screen) if isinstance(start, PackedScreen) else None,
+        "blank": _blank(start) if isinstance(start, BlankScreen) else [],
         "resizes": [
             (each.offset, each.cols, each.rows, _text(each.told))
             for each in stretch.resizes
@@ -136,7 +136,7 @@ def request(
     }
 
 
-def _blank(start: Blank) -> list[Any]:
+def _blank(start: BlankScreen) -> list[Any]:
     return [start.cols, start.rows, start.offset, start.approximate, start.size_known]
 
 

@@ -49,7 +49,7 @@ async def search(
     Raises:
         InvalidPattern, TimedOut: the pattern takes too long.
     """
-    job = _Search(log, cols, rows, pattern, limit, context)
+    job = _LogSearch(log, cols, rows, pattern, limit, context)
     try:
         await anyio.to_thread.run_sync(job.run, abandon_on_cancel=True)
     finally:
@@ -65,7 +65,7 @@ async def search(
 
 
 @dataclass
-class _Found:
+class _FoundLine:
     line: int
     offset: int
     lines: list[str]
@@ -74,7 +74,7 @@ class _Found:
 
 
 @dataclass
-class _Search:
+class _LogSearch:
     """One search; `run` in a thread, `stopped` set from outside."""
 
     log: RawLog
@@ -83,7 +83,7 @@ class _Search:
     pattern: CompiledPattern
     limit: int
     context: int
-    found: list[_Found] = field(default_factory=list)
+    found: list[_FoundLine] = field(default_factory=list)
     total: int = 0
     stopped: bool = False
     out_of_time_at: int | None = None
@@ -145,7 +145,7 @@ class _Search:
             if number in hits and not self._full:
                 before = [self._cut(each) for each in self.before]
                 shown = [*before, self._cut(line, hits[number])]
-                self.found.append(_Found(self.line + number, offsets.of(number), shown, self.context))
+                self.found.append(_FoundLine(self.line + number, offsets.of(number), shown, self.context))
             self.before.append(line)
 
     def _cut(self, line: str, match: int = 0) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.checkpoints import Checkpoints, RecordKind, ScreenRecord, unpack
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.events import Events, Resized
+from tmuxmcp.record.events import Events, ResizedEvent
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.meta import Meta
-from tmuxmcp.record.replaying import Blank, Packed, ReplayStretch, SizeAt
+from tmuxmcp.record.replaying import BlankScreen, PackedScreen, ReplayStretch, SizeAt
 
 NOTHING_KNOWN = (80, 24)
 """The size of a session of which nothing but a log is left."""
@@ -20,7 +20,7 @@ NOTHING_KNOWN = (80, 24)
 class Story:
     """What is written down of a session up to an offset."""
 
-    resizes: tuple[Resized, ...]
+    resizes: tuple[ResizedEvent, ...]
     gaps: tuple[int, ...]
     told: tuple[ScreenRecord, ...]
     checkpoints: Checkpoints
@@ -41,7 +41,7 @@ class Story:
         """Offsets of all that happened."""
         return [*(each.offset for each in self.resizes), *self.gaps]
 
-    def stretch(self, start: Packed | Blank, end: int) -> ReplayStretch:
+    def stretch(self, start: PackedScreen | BlankScreen, end: int) -> ReplayStretch:
         """The part of the log behind a screen, with all that happened there."""
         return ReplayStretch(start, end, tuple(self._sizes(start.offset)), self.gaps, self.happened)
 
@@ -72,8 +72,8 @@ def _told(checkpoints: Checkpoints, record: ScreenRecord) -> SizeAt | None:
 
 
 def beginning(
-    directory: SessionDirectory, checkpoints: Checkpoints, story: Story, offset: int, known: Packed | None = None
-) -> Packed | Blank | None:
+    directory: SessionDirectory, checkpoints: Checkpoints, story: Story, offset: int, known: PackedScreen | None = None
+) -> PackedScreen | BlankScreen | None:
     """The screen with which a replay up to an offset begins: the nearest one from which on the log is kept.
 
     Without one that is a blank one, at the log's begin or where the log is kept from; None: the offset is before that.
@@ -88,7 +88,7 @@ def beginning(
         if known and known.offset >= record.offset:
             break
         if value := checkpoints.value(record):
-            return Packed(record.offset, value)
+            return PackedScreen(record.offset, value)
     if known and (known.offset >= head or known.offset == offset):
         return known
     if head > offset:
@@ -96,4 +96,4 @@ def beginning(
     made = Meta.load(directory)
     first = (made.cols, made.rows) if made else NOTHING_KNOWN
     sizes = [first, *((each.cols, each.rows) for each in story.resizes if each.offset <= head)]
-    return Blank(*sizes[-1], head, approximate=head > 0 or made is None, size_known=made is not None)
+    return BlankScreen(*sizes[-1], head, approximate=head > 0 or made is None, size_known=made is not None)

@@ -15,7 +15,7 @@ MOST_BEYOND = 64
 
 
 @dataclass(frozen=True)
-class Told:
+class ToldCommands:
     """The commands that one caller was told of, by number."""
 
     through: int = 0
@@ -27,7 +27,7 @@ class Told:
         """Whether it was told of a command."""
         return number <= self.through or number in self.beyond
 
-    def also(self, number: int, ended: Iterable[int]) -> Told:
+    def also(self, number: int, ended: Iterable[int]) -> ToldCommands:
         """With one more; `ended`: the numbers of all that have ended behind `through`, rising."""
         beyond, through = {*self.beyond, number}, self.through
         for each in ended:
@@ -36,18 +36,18 @@ class Told:
             through = max(through, each)
         return _bounded(through, {each for each in beyond if each > through})
 
-    def without(self, numbers: Sequence[int], ended: Iterable[int]) -> Told:
+    def without(self, numbers: Sequence[int], ended: Iterable[int]) -> ToldCommands:
         """Without some, rising; `ended`: the numbers of all that have ended from the first of those on."""
         through = min(self.through, numbers[0] - 1)
         beyond = {*self.beyond, *(each for each in ended if each <= self.through)}
         return _bounded(through, beyond.difference(numbers))
 
 
-def _bounded(through: int, beyond: set[int]) -> Told:
+def _bounded(through: int, beyond: set[int]) -> ToldCommands:
     while len(beyond) > MOST_BEYOND:
         through = min(beyond)
         beyond.discard(through)
-    return Told(through, frozenset(beyond))
+    return ToldCommands(through, frozenset(beyond))
 
 
 class ToldCallers:
@@ -56,20 +56,20 @@ class ToldCallers:
     def __init__(self, directory: SessionDirectory) -> None:
         self._directory = directory
         self._path = directory.told
-        self._known: dict[str, Told] = {}
+        self._known: dict[str, ToldCommands] = {}
 
-    def of(self, caller: str) -> Told:
+    def of(self, caller: str) -> ToldCommands:
         """What this caller was told of; nothing, for one who never asked."""
         told = self._known.get(caller)
         if told is None:
-            told = Told()
+            told = ToldCommands()
             with suppress(OSError, ValueError, IndexError):
                 first, *beyond = map(int, (self._path / caller).read_text().splitlines()[0].split())
-                told = Told(first, frozenset(beyond))
+                told = ToldCommands(first, frozenset(beyond))
             self._known[caller] = told
         return told
 
-    def tell(self, caller: str, told: Told) -> None:
+    def tell(self, caller: str, told: ToldCommands) -> None:
         """Remember what this caller was told of; also after a kill, and without a rename's 0.2 ms."""
         if told == self.of(caller):
             return

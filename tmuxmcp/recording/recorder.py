@@ -26,7 +26,7 @@ from tmuxmcp.programs.machine import MOST_INSIDE, MachineWork
 from tmuxmcp.record import exporting, recordingnote
 from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.events import EVENTS_FILE_BYTES, RecordingTold
+from tmuxmcp.record.events import EVENTS_FILE_BYTES, RecordingEvent
 from tmuxmcp.record.exporting import ExportOptions
 from tmuxmcp.record.recordingnote import RecordingNote, begun, reserve_beside
 from tmuxmcp.record.recordings import Stretch
@@ -312,7 +312,7 @@ def _none_runs(session: Session, note: RecordingNote | None) -> RecordingState:
 
 def _tell(session: Session, note: RecordingNote) -> None:
     path = str(note.file(session.directory))
-    session.events.append(RecordingTold(iso(time.time()), session.log.size(), note.state, path))
+    session.events.append(RecordingEvent(iso(time.time()), session.log.size(), note.state, path))
 
 
 @asynccontextmanager

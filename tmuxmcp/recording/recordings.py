@@ -19,7 +19,7 @@ from tmuxmcp.programs.inside import home
 from tmuxmcp.programs.machine import MachineWork
 from tmuxmcp.record import exporting
 from tmuxmcp.record.exporting import Exported, ExportOptions
-from tmuxmcp.record.recordings import Recorded, Stretch, WantedStretch
+from tmuxmcp.record.recordings import RecordedSession, Stretch, WantedStretch
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.past import screen_at
 from tmuxmcp.sessions.session import Session
@@ -72,7 +72,7 @@ async def newest(session: Session, most_bytes: int, call: Call) -> Cast:
     await nextprompt.at_rest(session)
     session.save_checkpoint()
     end, first = session.log.size(), session.log.head()
-    begin, recorded = max(first, end - most_bytes), Recorded(session.directory, session.times)
+    begin, recorded = max(first, end - most_bytes), RecordedSession(session.directory, session.times)
     for _ in range(SHORTER_TRIES):
         mark = f"cut: the {begin:,} bytes of output before this are left out" if begin else ""
         stretch = await anyio.to_thread.run_sync(recorded.of_output, begin, end)
@@ -89,7 +89,7 @@ async def _stretch(session: Session, asked: q.ExportRecording) -> tuple[Stretch,
     """What is meant, and what is to be said of it; the commands that ended are written down."""
     look = await nextprompt.at_rest(session)
     session.save_checkpoint()
-    recorded = Recorded(session.directory, session.times)
+    recorded = RecordedSession(session.directory, session.times)
     wanted = WantedStretch(asked.from_ms, asked.to_ms, asked.command)
     if asked.command is None or asked.from_ms is not None or asked.to_ms is not None:
         return await anyio.to_thread.run_sync(recorded.stretch, wanted), None

@@ -57,7 +57,7 @@ from tmuxmcp.launch.shells import ADOPTABLE, SHELLS, adoption
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.locks import held, open_lock, take
 from tmuxmcp.readiness.kernel import MANY_IN_ONE, Waiting
-from tmuxmcp.record.events import Adopted
+from tmuxmcp.record.events import AdoptedEvent
 from tmuxmcp.record.levels import AdoptionStage, Level
 from tmuxmcp.sessions.levels import identity
 from tmuxmcp.sessions.look import Look, Scan
@@ -281,7 +281,7 @@ async def _from_body(session: Session, pane: Pane, level: Level) -> None:
     await _free(session, pane)
     session.put_level(replace(level, stage=AdoptionStage.ADOPTED))
     await session.scan()
-    session.events.append(Adopted(iso(time.time()), session.log.size(), level.number, level.kind, level.where))
+    session.events.append(AdoptedEvent(iso(time.time()), session.log.size(), level.number, level.kind, level.where))
     session.save_checkpoint()
 
 

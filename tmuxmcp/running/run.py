@@ -84,7 +84,7 @@ from tmuxmcp.running.pacing import PutOff, Rest, Silence
 from tmuxmcp.running.typed import Job, Ran
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
-from tmuxmcp.sessions.noting import OneCall
+from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.echo import ECHO_LIMIT
 from tmuxmcp.terminal.marks import ShellState
@@ -92,7 +92,7 @@ from tmuxmcp.terminal.modes import ASKS_SECRET
 from tmuxmcp.terminal.prompts import may_be_prompt
 from tmuxmcp.terminal.proofs import new_proof, promise_of
 from tmuxmcp.tmux import panes
-from tmuxmcp.tmux.panes import Pane, PaneChanged, Stamp, Typed
+from tmuxmcp.tmux.panes import InputLeftover, Pane, PaneChanged, Stamp
 from tmuxmcp.waiting import nextprompt
 from tmuxmcp.waiting.adoptable import Adoptable, NotAdopted, asks, still_at_prompt
 from tmuxmcp.waiting.asking import Questions
@@ -153,7 +153,7 @@ async def run(
     until: Until,
     progress: Progress,
     stdin: bytes | None = None,
-    noting: OneCall | None = None,
+    noting: IdempotentCall | None = None,
     *,
     as_known: bool = False,
 ) -> Ran:
@@ -252,7 +252,7 @@ async def _carry_out(
     deadline: float,
     until: Until,
     progress: Progress,
-    noting: OneCall | None,
+    noting: IdempotentCall | None,
     *,
     as_known: bool = False,
 ) -> Ran:
@@ -532,7 +532,9 @@ async def _is_silent(session: Session, size: int) -> bool:
     return await all_logged(session, size)
 
 
-async def _type(session: Session, look: Look, text: str, data: bytes, noting: OneCall | None, *, as_known: bool) -> Job:
+async def _type(
+    session: Session, look: Look, text: str, data: bytes, noting: IdempotentCall | None, *, as_known: bool
+) -> Job:
     pane = session.live()
     job = Job(text, time.monotonic(), look.size, secrets.token_hex(4), look.level, as_known=as_known)
     job.at(look.shell)
@@ -570,7 +572,7 @@ async def _type(session: Session, look: Look, text: str, data: bytes, noting: On
     return job
 
 
-async def _noted(session: Session, job: Job, noting: OneCall | None) -> Stamp | None:
+async def _noted(session: Session, job: Job, noting: IdempotentCall | None) -> Stamp | None:
     """Write down what tells of this command later, where its call has an id."""
     if noting is None:
         return None
@@ -598,7 +600,7 @@ async def take_up(session: Session, job: Job, until: Until, progress: Progress) 
     return replace(ran, level=job.level)
 
 
-async def _give(session: Session, pane: Pane, job: Job, data: bytes, noting: OneCall | None) -> bool:
+async def _give(session: Session, pane: Pane, job: Job, data: bytes, noting: IdempotentCall | None) -> bool:
     """Have the shell read the command from a file; false: its prompt is another broker's."""
     place = place_of(session.directory)
     if place is None:
@@ -625,7 +627,7 @@ async def _give(session: Session, pane: Pane, job: Job, data: bytes, noting: One
     return done
 
 
-async def _tell(session: Session, pane: Pane, job: Job, data: bytes, noting: OneCall | None) -> bool:
+async def _tell(session: Session, pane: Pane, job: Job, data: bytes, noting: IdempotentCall | None) -> bool:
     """Type the command for a shell that says that it listens; false: its prompt is another broker's."""
     given = adoption.Giving(shells.COMMAND_KEY, shells.command_keys(job.name, data, job.proof or ""))
     if job.level.number:
@@ -635,7 +637,7 @@ async def _tell(session: Session, pane: Pane, job: Job, data: bytes, noting: One
         if not await _press(session, pane, job, given.key, still):
             return False
         await _listening(session, pane, job, given.key)
-    return await _answer(session, pane, job, given.command, Typed.COMMAND, noting)
+    return await _answer(session, pane, job, given.command, InputLeftover.COMMAND, noting)
 
 
 async def _answer(
@@ -643,8 +645,8 @@ async def _answer(
     pane: Pane,
     job: Job,
     data: bytes,
-    left: Typed = Typed.LINE,
-    noting: OneCall | None = None,
+    left: InputLeftover = InputLeftover.LINE,
+    noting: IdempotentCall | None = None,
 ) -> bool:
     """Type what a shell listens for.
 

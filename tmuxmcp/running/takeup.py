@@ -15,7 +15,7 @@ from pathlib import Path
 from tmuxmcp.contract.call import Progress
 from tmuxmcp.errors import OutcomeUnknown, SessionNotFound, TmuxMcpError
 from tmuxmcp.record.commands import EndedCommand
-from tmuxmcp.record.events import Noted
+from tmuxmcp.record.events import NotedEvent
 from tmuxmcp.record.given import GivenCommand
 from tmuxmcp.record.notedcalls import NotedCall
 from tmuxmcp.running import run, typed
@@ -73,7 +73,7 @@ def is_open(noted: NotedCall) -> bool:
 def is_written_down(session: Session, noted: NotedCall) -> bool | None:
     """Whether the session's own events say that it was typed; None: they do not tell."""
     stamp = noted.acts["stamp"]
-    return True if any(isinstance(each, Noted) and each.stamp == stamp for each in session.events.read()) else None
+    return True if any(isinstance(each, NotedEvent) and each.stamp == stamp for each in session.events.read()) else None
 
 
 async def finish(session: Session, noted: NotedCall, text: str, until: Until, progress: Progress) -> Ran | None:

@@ -12,7 +12,7 @@ from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import InvalidArgument, NotRetained
 from tmuxmcp.launch.shells import names
 from tmuxmcp.record.commands import EndedCommand
-from tmuxmcp.record.told import Told
+from tmuxmcp.record.told import ToldCommands
 from tmuxmcp.sessions.commands import Command, shell_is_back
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
@@ -67,7 +67,7 @@ def tell(session: Session, call: Call, number: int) -> None:
         _now_told(session, call, told.also(number, ended), [number])
 
 
-def _now_told(session: Session, call: Call, now: Told, news: list[int]) -> None:
+def _now_told(session: Session, call: Call, now: ToldCommands, news: list[int]) -> None:
     """Remember what the caller is told of, and how to forget what is new of it."""
 
     def forget() -> None:
@@ -91,7 +91,7 @@ def newest(session: Session, look: Look, call: Call, *, keep: bool = False) -> r
         ended = session.commands.ended(look)
         first = min(session.running_numbers(), default=ended[-1] + 1)  # of the shell that is furthest out
         through = min(ended[-1], first - 1)
-        _now_told(session, call, Told(through, frozenset(each for each in ended if each > through)), numbers)
+        _now_told(session, call, ToldCommands(through, frozenset(each for each in ended if each > through)), numbers)
     return found(session, look, numbers[-1])
 
 

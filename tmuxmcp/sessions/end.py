@@ -123,7 +123,7 @@ async def drained(session: Session) -> None:
         step_s = min(step_s * 1.3, ENDED_LONGEST_LOOK_S)
 
 
-class _Held:
+class _HeldProcess:
     """A process, which is no other one that has its id later."""
 
     def __init__(self, pid: int) -> None:
@@ -156,15 +156,15 @@ def _born_s(pid: int) -> float | None:
     return None
 
 
-def _held(pids: list[int]) -> list[_Held]:
+def _held(pids: list[int]) -> list[_HeldProcess]:
     found = []
     for pid in pids:
         with suppress(psutil.Error):
-            found.append(_Held(pid))
+            found.append(_HeldProcess(pid))
     return found
 
 
-async def _gone(processes: list[_Held], timeout_s: float) -> None:
+async def _gone(processes: list[_HeldProcess], timeout_s: float) -> None:
     """Wait until all have ended; looked at the less often, the longer that takes."""
     begun, step_s = time.monotonic(), ENDED_FIRST_LOOK_S
     while any(each.lives for each in processes) and (left_s := begun + timeout_s - time.monotonic()) > 0:

@@ -9,9 +9,9 @@ from tmuxmcp.contract.times import iso, seconds_of
 from tmuxmcp.machine import cgroup
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.ending import WhyEnded
-from tmuxmcp.record.events import Events, Exited
+from tmuxmcp.record.events import Events, ExitedEvent
 from tmuxmcp.sessions.bounds import SessionBounds
-from tmuxmcp.sessions.life import Life, Reason, State
+from tmuxmcp.sessions.life import EndCause, Life, State
 
 ENDING_S = 120
 """Whoever ends a session needs less: time to end, which is a minute at most, and until its log holds everything."""
@@ -20,18 +20,18 @@ Status = tuple[int | None, str | None]
 """Exit code and signal name of a program that has ended; at most one of them is known."""
 
 
-class Left:
+class EndRecord:
     """What is written down of one session's end; read when it is first asked for, as an end does not change."""
 
     def __init__(self, directory: SessionDirectory) -> None:
         self._directory = directory
-        self._exit: Exited | None = None
+        self._exit: ExitedEvent | None = None
 
     @property
-    def exit(self) -> Exited | None:
+    def exit(self) -> ExitedEvent | None:
         """The launcher's word on how the program ended."""
         if self._exit is None:
-            ends = [event for event in Events(self._directory).read() if isinstance(event, Exited)]
+            ends = [event for event in Events(self._directory).read() if isinstance(event, ExitedEvent)]
             self._exit = ends[-1] if ends else None
         return self._exit
 
@@ -41,14 +41,14 @@ class Left:
         return WhyEnded.load(self._directory)
 
 
-def status_of(life: Life, left: Left) -> Status:
+def status_of(life: Life, left: EndRecord) -> Status:
     """Exit code and signal, as tmux tells or the launcher wrote down."""
     if not life.over or life.exit_status != (None, None) or left.exit is None:
         return life.exit_status
     return left.exit.exit_code, left.exit.exit_signal
 
 
-def ended(life: Life, left: Left, bounds: SessionBounds) -> Ended | None:
+def ended(life: Life, left: EndRecord, bounds: SessionBounds) -> Ended | None:
     """Why it ended; None: it has not."""
     if not life.over or life.end is None:
         return None
@@ -64,10 +64,10 @@ def ended(life: Life, left: Left, bounds: SessionBounds) -> Ended | None:
     return Ended(reason="signal" if name else "exit", by=None, at=at)
 
 
-def ending_of(life: Life, left: Left) -> WhyEnded | None:
+def ending_of(life: Life, left: EndRecord) -> WhyEnded | None:
     """Why somebody ended it, if somebody did; nothing of an ending that was begun and never came."""
     ending, over = left.ending, life.end
-    if ending is None or over is None or ending.reason == Reason.MEMORY:  # that is written down afterwards
+    if ending is None or over is None or ending.reason == EndCause.MEMORY:  # that is written down afterwards
         return ending
     if left.exit is None and life.state is not State.ENDED:
         # Whoever ends a session writes down that it is destroyed before its pane goes.

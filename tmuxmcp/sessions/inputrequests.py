@@ -12,7 +12,7 @@ import anyio
 
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import IoError
-from tmuxmcp.record.events import Answered, Asked
+from tmuxmcp.record.events import AnsweredEvent, AskedEvent
 from tmuxmcp.record.inputrequests import Became, InputRequest, InputRequests, RequestAnswer
 from tmuxmcp.record.log import wake
 from tmuxmcp.sessions.look import MIN_LOOK_INTERVAL_S
@@ -35,7 +35,7 @@ def put(session: Session, request: InputRequest) -> None:
         IoError
     """
     of(session).put(request)
-    session.events.append(Asked(iso(time.time()), session.log.size(), request.id, int(request.secret)))
+    session.events.append(AskedEvent(iso(time.time()), session.log.size(), request.id, int(request.secret)))
     wake(session.log.path)
 
 
@@ -52,7 +52,7 @@ def settle(session: Session, request_id: str, outcome: Became, by: str = "", via
     now = time.time()
     if not of(session).settle(request_id, RequestAnswer(outcome, by, via, now)):
         return False
-    session.events.append(Answered(iso(now), session.log.size(), request_id, outcome, by, via))
+    session.events.append(AnsweredEvent(iso(now), session.log.size(), request_id, outcome, by, via))
     wake(session.log.path)
     return True
 

@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from typing import Literal
 
 from tmuxmcp.errors import TmuxFailed
-from tmuxmcp.record.events import Taken
+from tmuxmcp.record.events import TakenEvent
 from tmuxmcp.record.log import wake
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import leases
 from tmuxmcp.tmux.held import Lease, taken_error, user_name
-from tmuxmcp.tmux.leases import AttachedClient, GivesBack
+from tmuxmcp.tmux.leases import AttachedClient, GiveBackRule
 
 ATTACHES_S = 10.0
 """How long a terminal client may take to attach, after it has taken a session."""
@@ -55,13 +55,13 @@ async def take(session: Session, via: str, pid: int = 0, *, tty: str = "", key: 
         raise taken_error(session.id, before)
     again = before and before.since_s
     lease = Lease(by, via, again or int(now_s * 1000) / 1000, pid)
-    how = GivesBack(session.log.path, tty, key)
+    how = GiveBackRule(session.log.path, tty, key)
     if not await leases.take(session.tmux, pane, lease, before, how=how, now_s=now_s):
         await session.alive()
         refuse(session)
         raise TmuxFailed(f"Session {session.id} was not taken: it changed at this moment.", hint="Try again.")
     if not again:
-        session.events.append(Taken(lease.since or "", session.log.size(), lease.by, lease.via))
+        session.events.append(TakenEvent(lease.since or "", session.log.size(), lease.by, lease.via))
     wake(session.log.path)
     await session.refresh()
     return lease

@@ -47,7 +47,7 @@ OVER_STATES = frozenset({State.ENDED, State.LOST, State.DESTROYED})
 """States in which nothing runs in it."""
 
 
-class Reason(StrEnum):
+class EndCause(StrEnum):
     """Why nothing runs in it any more."""
 
     EXIT = "exit"
@@ -68,27 +68,27 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True)
-class Starts:
+class SessionStarting:
     """This broker is making it."""
 
 
 @dataclass(frozen=True)
-class Begun:
+class ProgramStarted:
     """Its launcher has become the program."""
 
 
 @dataclass(frozen=True)
-class Runs:
+class ProgramRuns:
     """tmux tells: a program runs in its pane, under our launcher."""
 
 
 @dataclass(frozen=True)
-class RunsAnother:
+class OtherProgramRuns:
     """tmux tells: a program runs in its pane, but our launcher is not the pane's leader."""
 
 
 @dataclass(frozen=True)
-class Ended:
+class PaneDied:
     """tmux tells: the pane is dead."""
 
     exit_code: int | None = None
@@ -96,83 +96,83 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Gone:
+class PaneGone:
     """tmux tells: there is no such pane."""
 
 
 @dataclass(frozen=True)
-class Ending:
+class EndRequested:
     """A broker is about to end it; what is told of its end after that has this reason."""
 
-    reason: Reason
+    reason: EndCause
     by: str = ""
     """Which caller wanted it; empty: the broker itself, by a setting or a limit."""
 
 
 @dataclass(frozen=True)
-class Destroyed:
+class DestroyedOnDisk:
     """A broker has written down that it is destroyed, or has removed its files."""
 
 
-Told = Runs | RunsAnother | Ended | Gone
-Event = Starts | Begun | Told | Ending | Destroyed
+Told = ProgramRuns | OtherProgramRuns | PaneDied | PaneGone
+Event = SessionStarting | ProgramStarted | Told | EndRequested | DestroyedOnDisk
 
 TRANSITIONS: dict[State, dict[type[Event], State]] = {
     State.UNSEEN: {
-        Starts: State.STARTING,
-        Runs: State.RUNNING,
-        RunsAnother: State.REPLACED,
-        Ended: State.ENDED,
-        Gone: State.LOST,
+        SessionStarting: State.STARTING,
+        ProgramRuns: State.RUNNING,
+        OtherProgramRuns: State.REPLACED,
+        PaneDied: State.ENDED,
+        PaneGone: State.LOST,
     },
     State.STARTING: {
-        Begun: State.RUNNING,
-        Runs: State.STARTING,
-        RunsAnother: State.REPLACED,
-        Ended: State.ENDED,
-        Gone: State.LOST,
-        Ending: State.STARTING,
-        Destroyed: State.DESTROYED,
+        ProgramStarted: State.RUNNING,
+        ProgramRuns: State.STARTING,
+        OtherProgramRuns: State.REPLACED,
+        PaneDied: State.ENDED,
+        PaneGone: State.LOST,
+        EndRequested: State.STARTING,
+        DestroyedOnDisk: State.DESTROYED,
     },
     State.RUNNING: {
-        Runs: State.RUNNING,
-        RunsAnother: State.REPLACED,
-        Ended: State.ENDED,
-        Gone: State.LOST,
-        Ending: State.RUNNING,
-        Destroyed: State.DESTROYED,
+        ProgramRuns: State.RUNNING,
+        OtherProgramRuns: State.REPLACED,
+        PaneDied: State.ENDED,
+        PaneGone: State.LOST,
+        EndRequested: State.RUNNING,
+        DestroyedOnDisk: State.DESTROYED,
     },
     State.REPLACED: {
-        Runs: State.RUNNING,
-        RunsAnother: State.REPLACED,
-        Ended: State.ENDED,
-        Gone: State.LOST,
-        Ending: State.REPLACED,
-        Destroyed: State.DESTROYED,
+        ProgramRuns: State.RUNNING,
+        OtherProgramRuns: State.REPLACED,
+        PaneDied: State.ENDED,
+        PaneGone: State.LOST,
+        EndRequested: State.REPLACED,
+        DestroyedOnDisk: State.DESTROYED,
     },
     State.ENDED: {
-        Runs: State.RUNNING,  # a script can let anything run in the pane again
-        RunsAnother: State.REPLACED,
-        Ended: State.ENDED,
-        Gone: State.LOST,
-        Ending: State.ENDED,
-        Destroyed: State.DESTROYED,
+        ProgramRuns: State.RUNNING,  # a script can let anything run in the pane again
+        OtherProgramRuns: State.REPLACED,
+        PaneDied: State.ENDED,
+        PaneGone: State.LOST,
+        EndRequested: State.ENDED,
+        DestroyedOnDisk: State.DESTROYED,
     },
     State.LOST: {  # tmux never gives a pane's id away again: what else it tells was asked before
-        Runs: State.LOST,
-        RunsAnother: State.LOST,
-        Ended: State.LOST,
-        Gone: State.LOST,
-        Ending: State.LOST,
-        Destroyed: State.DESTROYED,
+        ProgramRuns: State.LOST,
+        OtherProgramRuns: State.LOST,
+        PaneDied: State.LOST,
+        PaneGone: State.LOST,
+        EndRequested: State.LOST,
+        DestroyedOnDisk: State.DESTROYED,
     },
     State.DESTROYED: {  # as above; and two callers may destroy it at once
-        Runs: State.DESTROYED,
-        RunsAnother: State.DESTROYED,
-        Ended: State.DESTROYED,
-        Gone: State.DESTROYED,
-        Ending: State.DESTROYED,
-        Destroyed: State.DESTROYED,
+        ProgramRuns: State.DESTROYED,
+        OtherProgramRuns: State.DESTROYED,
+        PaneDied: State.DESTROYED,
+        PaneGone: State.DESTROYED,
+        EndRequested: State.DESTROYED,
+        DestroyedOnDisk: State.DESTROYED,
     },
 }
 
@@ -185,7 +185,7 @@ class ImpossibleEvent(RuntimeError):
 class End:
     """How a session's program came to its end, as far as this broker knows."""
 
-    reason: Reason
+    reason: EndCause
     by: str
     """The caller who wanted it, if one did."""
     at_s: float
@@ -201,7 +201,7 @@ class Life:
         """None while something runs in it."""
         self.exit_status: tuple[int | None, str | None] = (None, None)
         """Exit code and signal name, while tmux knows them; at most one of them."""
-        self._ending: Ending | None = None
+        self._ending: EndRequested | None = None
 
     @property
     def over(self) -> bool:
@@ -215,9 +215,9 @@ class Life:
             ImpossibleEvent: it cannot have, in this state.
         """
         was_over, self.state = self.over, self._after(event)
-        if isinstance(event, Ending) and not self.over:
+        if isinstance(event, EndRequested) and not self.over:
             self._ending = event
-        if isinstance(event, Ended) and self.state is not State.LOST:
+        if isinstance(event, PaneDied) and self.state is not State.LOST:
             self.exit_status = (event.exit_code, event.exit_signal)
         elif isinstance(event, Told):
             self.exit_status = (None, None)
@@ -230,11 +230,11 @@ class Life:
     def _explains(self, event: Event) -> bool:
         """Whether it tells more of an end that is known already."""
         match event:
-            case Ended():
+            case PaneDied():
                 return self.state is State.ENDED  # tmux may learn the status a moment after the end
-            case Destroyed():
+            case DestroyedOnDisk():
                 # A pane that another broker takes away seems lost until what that has written is read.
-                return self.end is not None and self.end.reason is Reason.LOST
+                return self.end is not None and self.end.reason is EndCause.LOST
             case _:
                 return False
 
@@ -249,23 +249,23 @@ class Life:
         if self._ending:
             return End(self._ending.reason, self._ending.by, at_s)
         match event:
-            case Ended(exit_signal=None):
-                return End(Reason.EXIT, "", at_s)
-            case Ended():
-                return End(Reason.SIGNAL, "", at_s)
-            case Destroyed():
-                return End(Reason.DESTROYED, "", at_s)
+            case PaneDied(exit_signal=None):
+                return End(EndCause.EXIT, "", at_s)
+            case PaneDied():
+                return End(EndCause.SIGNAL, "", at_s)
+            case DestroyedOnDisk():
+                return End(EndCause.DESTROYED, "", at_s)
             case _:
-                return End(Reason.LOST, "", at_s)
+                return End(EndCause.LOST, "", at_s)
 
 
 def told_by(pane: Pane | None, program: str, sandbox: str) -> Told:
     """What tmux tells by the state of a session's pane; None: it knows no such pane."""
     if pane is None:
-        return Gone()
+        return PaneGone()
     if pane.dead:
-        return Ended(*_exit_status(pane, program, sandbox))
-    return RunsAnother() if pane.respawned else Runs()
+        return PaneDied(*_exit_status(pane, program, sandbox))
+    return OtherProgramRuns() if pane.respawned else ProgramRuns()
 
 
 def _exit_status(pane: Pane, program: str, sandbox: str) -> tuple[int | None, str | None]:

@@ -337,7 +337,7 @@ class Terminal:
 Seen = TypeVar("Seen", bound=Scan)
 
 
-class Wakes(Generic[Seen]):
+class Looks(Generic[Seen]):
     """Iterates over looks at a session: one now, one after each growth of its log or each step, until the deadline.
 
     The event of the next growth is taken before each look, so that no growth is missed. Growth is told only within
@@ -360,7 +360,7 @@ class Wakes(Generic[Seen]):
         self.told = -math.inf
         """When growth, or a writer's closing of the log, last woke it."""
 
-    def __aiter__(self) -> Wakes[Seen]:
+    def __aiter__(self) -> Looks[Seen]:
         return self
 
     async def __anext__(self) -> Seen:

@@ -19,7 +19,7 @@ from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.locks import if_free
 from tmuxmcp.record.checkpoints import Checkpoints, RecordKind
-from tmuxmcp.record.replaying import Blank, Packed, Replaying
+from tmuxmcp.record.replaying import BlankScreen, PackedScreen, Replaying
 from tmuxmcp.record.story import Story, beginning
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
@@ -46,12 +46,12 @@ MOST_FAILURES = 3
 
 
 @dataclass
-class Reached:
+class CheckpointProgress:
     """How far the checkpoints of a session have come."""
 
     size: int = -1
     """Of the log, to which all is replayed."""
-    screen: Packed | None = None
+    screen: PackedScreen | None = None
     """What it showed there."""
     happened: int = 0
     """How much was known to have happened up to there."""
@@ -60,13 +60,13 @@ class Reached:
     failures: int = 0
 
 
-class Making:
+class CheckpointMaker:
     """Makes the checkpoints of one broker's sessions."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._replaying = Replaying(idle=True)
-        self._reached: dict[tuple[str, int], Reached] = {}
+        self._reached: dict[tuple[str, int], CheckpointProgress] = {}
         """By path and number of a session's directory."""
         self._wanted: list[Session] = []
         self._work = anyio.Event()
@@ -80,7 +80,7 @@ class Making:
         for gone in self._reached.keys() - {_key(session) for session in sessions}:
             del self._reached[gone]
         for session in sessions:
-            reached = self._reached.setdefault(_key(session), Reached())
+            reached = self._reached.setdefault(_key(session), CheckpointProgress())
             grown = session.log.size() - max(reached.size, 0)
             if grown >= ENOUGH_BYTES and reached.failures < MOST_FAILURES and session not in self._wanted:
                 self._wanted.append(session)
@@ -140,7 +140,7 @@ class Making:
 
     async def _turn(self, session: Session) -> None:
         """Make some checkpoints of a session; its next turn comes behind the others."""
-        reached = self._reached.setdefault(_key(session), Reached())
+        reached = self._reached.setdefault(_key(session), CheckpointProgress())
         more = False
         try:
             with if_free(session.directory.screens_lock) as free:
@@ -157,7 +157,7 @@ class Making:
         if more:
             self._wanted.append(session)
 
-    async def _make(self, session: Session, reached: Reached) -> bool:
+    async def _make(self, session: Session, reached: CheckpointProgress) -> bool:
         """Whether there is more to do at once.
 
         Raises:
@@ -188,8 +188,8 @@ class Making:
 
 
 def _begin(
-    session: Session, checkpoints: Checkpoints, story: Story, reached: Reached, end: int
-) -> Packed | Blank | None:
+    session: Session, checkpoints: Checkpoints, story: Story, reached: CheckpointProgress, end: int
+) -> PackedScreen | BlankScreen | None:
     """Where to go on: what was reached, as long as it is right, else at the last checkpoint."""
     known = reached.screen
     if known and story.count(known.offset) == reached.happened and known.offset >= session.log.head():
@@ -198,7 +198,7 @@ def _begin(
     return beginning(session.directory, checkpoints, story, end)
 
 
-def _add(checkpoints: Checkpoints, reached: Reached) -> None:
+def _add(checkpoints: Checkpoints, reached: CheckpointProgress) -> None:
     assert reached.screen, "something was replayed"
     cost_ms, screen = round(reached.cost_s * 1000), reached.screen
     checkpoints.add(RecordKind.SCREEN, screen.offset, screen.screen, cost_ms=cost_ms, happened=reached.happened)

@@ -22,7 +22,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.request import Bound, Request
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import IncompleteCommand, SessionBusy, TmuxMcpError
-from tmuxmcp.record.events import Noted
+from tmuxmcp.record.events import NotedEvent
 from tmuxmcp.record.notedcalls import LONGEST_RESULT, CallFile
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
@@ -48,7 +48,7 @@ def digest_of(request: Request[Any]) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class OneCall:
+class IdempotentCall:
     """One call with an id, while it is carried out."""
 
     def __init__(self, file: CallFile, request: Request[Any], request_id: str) -> None:
@@ -63,7 +63,7 @@ class OneCall:
         """The session that it makes is there."""
 
     @classmethod
-    def of(cls, file: CallFile, request: Request[Any]) -> OneCall:
+    def of(cls, file: CallFile, request: Request[Any]) -> IdempotentCall:
         """One that has acted: only its result is to be written down."""
         one = cls(file, request, "")
         one.noted = True
@@ -97,7 +97,7 @@ class OneCall:
     def typed(self, session: Session, offset: int) -> None:
         """Note in the session's own events that what was typed there was this call's."""
         assert self._stamp
-        session.events.append(Noted(iso(time.time()), offset, self._id, self._stamp.after))
+        session.events.append(NotedEvent(iso(time.time()), offset, self._id, self._stamp.after))
 
     async def step_done(self, done: r.SendStep) -> None:
         """Write down what came of one of several steps."""

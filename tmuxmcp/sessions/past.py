@@ -14,7 +14,7 @@ import anyio
 
 from tmuxmcp.errors import InvalidArgument, IoError, NotRetained, TimedOut
 from tmuxmcp.record.checkpoints import Checkpoints, RecordKind, screen_of
-from tmuxmcp.record.replaying import Blank, Packed, Replaying
+from tmuxmcp.record.replaying import BlankScreen, PackedScreen, Replaying
 from tmuxmcp.record.story import Story, beginning
 from tmuxmcp.terminal.snapshot import Snapshot
 
@@ -54,7 +54,7 @@ class Past:
 
     def __init__(self) -> None:
         self._replaying = Replaying()
-        self._kept = Kept(REBUILT_KEPT_BYTES)
+        self._kept = RebuiltScreens(REBUILT_KEPT_BYTES)
 
     async def screen_at(self, session: Session, offset: int) -> Snapshot:
         """As the function `screen_at`."""
@@ -73,7 +73,7 @@ class Past:
                 return replace(snapshot, approximate=unsure)
         raise IoError(f"The log of session {session.id} is given back faster than it is read.", hint="Try again.")
 
-    async def _rebuilt(self, session: Session, offset: int, deadline: float) -> Packed | None:
+    async def _rebuilt(self, session: Session, offset: int, deadline: float) -> PackedScreen | None:
         """The screen at an offset; None: what it was to be made of was given back meanwhile.
 
         Raises:
@@ -85,7 +85,7 @@ class Past:
         start = beginning(session.directory, checkpoints, story, offset, begin)
         if start is None:
             raise _not_retained(session, offset)
-        while start.offset < offset or isinstance(start, Blank):
+        while start.offset < offset or isinstance(start, BlankScreen):
             if time.monotonic() > deadline:
                 raise TimedOut(
                     f"The screen at offset {offset} is not rebuilt yet: offset {start.offset} is.",
@@ -134,16 +134,16 @@ def _not_retained(session: Session, offset: int) -> NotRetained:
     )
 
 
-class Kept:
+class RebuiltScreens:
     """Screens that were rebuilt, the ones used last."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
         self._bytes = 0
-        self._screens: OrderedDict[tuple[Key, int, int], Packed] = OrderedDict()
+        self._screens: OrderedDict[tuple[Key, int, int], PackedScreen] = OrderedDict()
         """By session, offset, and how much had happened up to there: more may happen at the same offset."""
 
-    def nearest(self, key: Key, offset: int, story: Story) -> Packed | None:
+    def nearest(self, key: Key, offset: int, story: Story) -> PackedScreen | None:
         """The last one up to an offset."""
         fits = [
             each for each in self._screens if each[0] == key and each[1] <= offset and each[2] == story.count(each[1])
@@ -154,7 +154,7 @@ class Kept:
         self._screens.move_to_end(best)
         return self._screens[best]
 
-    def keep(self, key: Key, screen: Packed, story: Story) -> None:
+    def keep(self, key: Key, screen: PackedScreen, story: Story) -> None:
         """Keep one more; the ones that were not used for the longest time give way."""
         at = (key, screen.offset, story.count(screen.offset))
         before = self._screens.pop(at, None)

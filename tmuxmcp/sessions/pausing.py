@@ -10,7 +10,7 @@ from tmuxmcp.contract.times import iso
 from tmuxmcp.contract.words import PAUSE_HOLDER
 from tmuxmcp.errors import SessionNotFound
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.events import Events, GivenBack, Taken
+from tmuxmcp.record.events import Events, GivenBackEvent, TakenEvent
 from tmuxmcp.record.log import RawLog, wake
 from tmuxmcp.tmux import pauses
 from tmuxmcp.tmux.held import Lease
@@ -32,7 +32,7 @@ def pause(state_dir: Path, session_id: str, via: str = "cli") -> list[str]:
     before = [pauses.pause(tmux, session_id, lease)] if session_id else pauses.pause_all(tmux, lease)
     for each in before:
         if not each.lease:
-            _note(state_dir, each.session_id, Taken(iso(now_s), 0, PAUSE_HOLDER, via))
+            _note(state_dir, each.session_id, TakenEvent(iso(now_s), 0, PAUSE_HOLDER, via))
     return [each.session_id for each in before]
 
 
@@ -48,7 +48,7 @@ def resume(state_dir: Path, session_id: str) -> list[str]:
     for each in resumed:
         if each.lease:
             since = each.lease.since or ""
-            _note(state_dir, each.session_id, GivenBack(now, 0, PAUSE_HOLDER, since, now, "release"))
+            _note(state_dir, each.session_id, GivenBackEvent(now, 0, PAUSE_HOLDER, since, now, "release"))
     return [each.session_id for each in resumed]
 
 
@@ -60,7 +60,7 @@ def _running(state_dir: Path) -> Tmux:
     return tmux
 
 
-def _note(state_dir: Path, session_id: str, event: Taken | GivenBack) -> None:
+def _note(state_dir: Path, session_id: str, event: TakenEvent | GivenBackEvent) -> None:
     """Write down what happened, at the offset of now, and have every broker look."""
     directory = SessionDirectory.of(state_dir, session_id)
     log = RawLog(directory)

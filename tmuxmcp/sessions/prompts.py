@@ -10,7 +10,7 @@ MOST_PROGRAMS, REMEMBERED_PROMPTS = 4, 8
 """So many programs, and prompts of each, are remembered: those that were seen last."""
 
 
-class _Seen(NamedTuple):
+class _SeenPrompt(NamedTuple):
     line: str
     edits: bool
 
@@ -19,7 +19,7 @@ class SeenPrompts:
     """What the prompts of a session's programs look like."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, dict[str, _Seen]] = {}
+        self._seen: dict[int, dict[str, _SeenPrompt]] = {}
         """By process id: shapes, each with the line as it was last seen."""
 
     def learn(self, pid: int, line: str, edits: bool) -> None:
@@ -33,7 +33,7 @@ class SeenPrompts:
             return
         prompts = self._seen.pop(pid, {})
         prompts.pop(looks, None)
-        self._seen[pid] = prompts | {looks: _Seen(line, edits)}
+        self._seen[pid] = prompts | {looks: _SeenPrompt(line, edits)}
         _keep_last(self._seen, MOST_PROGRAMS)
         _keep_last(self._seen[pid], REMEMBERED_PROMPTS)
 
@@ -47,6 +47,6 @@ class SeenPrompts:
         return any(line.startswith(seen.line) for seen in self._seen.get(pid, {}).values())
 
 
-def _keep_last(found: dict[int, dict[str, _Seen]] | dict[str, _Seen], most: int) -> None:
+def _keep_last(found: dict[int, dict[str, _SeenPrompt]] | dict[str, _SeenPrompt], most: int) -> None:
     while len(found) > most:
         del found[next(iter(found))]  # type: ignore[arg-type]  # a key of its own

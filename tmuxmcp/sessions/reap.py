@@ -17,7 +17,7 @@ from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import cgroup
 from tmuxmcp.sessions import identity
-from tmuxmcp.sessions.life import Reason, State
+from tmuxmcp.sessions.life import EndCause, State
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 
@@ -28,7 +28,7 @@ ORPHAN_IDLE_S = 3600
 
 
 @dataclass(frozen=True)
-class Bounds:
+class AgeLimits:
     """How long a session may live; 0: for ever."""
 
     idle_timeout_s: float
@@ -38,7 +38,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Age:
+class SessionAge:
     """What is judged of one session; times in seconds."""
 
     age_s: float
@@ -61,33 +61,33 @@ class Age:
 
 
 @dataclass(frozen=True)
-class Due:
+class DueEnd:
     """Why a session is to be ended."""
 
-    reason: Reason
+    reason: EndCause
     why: str
 
 
-def due(session: Age, bounds: Bounds) -> Due | None:
+def due(session: SessionAge, bounds: AgeLimits) -> DueEnd | None:
     """Whether a session is to be ended; pure."""
     if session.cpu_seconds and session.cpu_s > session.cpu_seconds:
-        return Due(Reason.CPU, f"it has computed for longer than its limit cpu_seconds ({session.cpu_seconds:g})")
+        return DueEnd(EndCause.CPU, f"it has computed for longer than its limit cpu_seconds ({session.cpu_seconds:g})")
     if session.held:
         return None
     if bounds.max_duration_s and session.age_s > bounds.max_duration_s:
-        return Due(Reason.DURATION, f"it is older than max_duration_s ({bounds.max_duration_s:g})")
+        return DueEnd(EndCause.DURATION, f"it is older than max_duration_s ({bounds.max_duration_s:g})")
     if session.duration_s and session.age_s > session.duration_s:
-        return Due(Reason.DURATION, f"it is older than its limit duration_s ({session.duration_s:g})")
+        return DueEnd(EndCause.DURATION, f"it is older than its limit duration_s ({session.duration_s:g})")
     if not session.resting or session.watched:
         return None
     if bounds.idle_timeout_s and session.idle_s > bounds.idle_timeout_s:
-        return Due(Reason.IDLE, f"it was idle for longer than idle_timeout_s ({bounds.idle_timeout_s:g})")
+        return DueEnd(EndCause.IDLE, f"it was idle for longer than idle_timeout_s ({bounds.idle_timeout_s:g})")
     if session.orphan and session.idle_s > ORPHAN_IDLE_S:
-        return Due(Reason.IDLE, "its caller is gone")
+        return DueEnd(EndCause.IDLE, "its caller is gone")
     return None
 
 
-def interval_s(bounds: Bounds, sessions: Iterable[Session]) -> float:
+def interval_s(bounds: AgeLimits, sessions: Iterable[Session]) -> float:
     """Time between two looks."""
     limits = [bounds.idle_timeout_s, bounds.max_duration_s, bounds.take_timeout_s]
     for session in sessions:
@@ -95,7 +95,7 @@ def interval_s(bounds: Bounds, sessions: Iterable[Session]) -> float:
     return min([60.0, *(max(limit / 4, 0.1) for limit in limits if limit)])
 
 
-def age_of(session: Session, look: Look, state_dir: Path, watched: bool) -> Age:
+def age_of(session: Session, look: Look, state_dir: Path, watched: bool) -> SessionAge:
     """What is to be judged of a session."""
     now = time.time()
     created = _seconds(session.meta.created_at, now)
@@ -104,7 +104,7 @@ def age_of(session: Session, look: Look, state_dir: Path, watched: bool) -> Age:
         with suppress(OSError):
             active = max(active, path.stat().st_mtime)
     owner = session.meta.owner
-    return Age(
+    return SessionAge(
         age_s=now - created,
         idle_s=now - active,
         resting=look.exited or look.ready,
@@ -127,9 +127,9 @@ def _seconds(iso: str, otherwise: float) -> float:
 async def end_idle(
     sessions: Iterable[Session],
     state_dir: Path,
-    bounds: Bounds,
+    bounds: AgeLimits,
     watched: set[str],
-    end: Callable[[Session, Due], Awaitable[object]],
+    end: Callable[[Session, DueEnd], Awaitable[object]],
 ) -> list[str]:
     """End what has a reason to be ended; return what was."""
     ended = []

@@ -23,7 +23,7 @@ from tmuxmcp.record.directory import SessionDirectory, directories
 from tmuxmcp.record.log import LogWatcher
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.record.sink import sink_of
-from tmuxmcp.sessions.life import Destroyed, Gone, State
+from tmuxmcp.sessions.life import DestroyedOnDisk, PaneGone, State
 from tmuxmcp.sessions.past import Past
 from tmuxmcp.sessions.repair import Repair
 from tmuxmcp.sessions.session import Session
@@ -187,7 +187,7 @@ class Registry:
         session = Session.open(self.tmux, LogWatcher(inotify=False), directory, meta, None)
         session.past = self.past
         if meta.destroyed:
-            session.life.apply(Destroyed())
+            session.life.apply(DestroyedOnDisk())
         return session
 
     def over_in(self, directory: SessionDirectory) -> Session | None:
@@ -222,7 +222,7 @@ class Registry:
         meta = Meta.load(self.directory(session_id))
         destroyed = meta is None or meta.destroyed
         if known:
-            known.life.apply(Destroyed() if destroyed else Gone())
+            known.life.apply(DestroyedOnDisk() if destroyed else PaneGone())
             known.close()
         if meta is None or destroyed:
             return None
@@ -269,7 +269,7 @@ class Registry:
         """Forget a session whose name or files were given away."""
         session = self.sessions.pop(session_id, None)
         if session:
-            session.life.apply(Destroyed())
+            session.life.apply(DestroyedOnDisk())
             session.close()
 
     def close(self) -> None:

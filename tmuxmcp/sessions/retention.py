@@ -16,7 +16,7 @@ from pathlib import Path
 from tmuxmcp.errors import InvalidArgument, SessionNotFound
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.directory import SessionDirectory, sessions_dir
-from tmuxmcp.record.events import Events, Exited
+from tmuxmcp.record.events import Events, ExitedEvent
 from tmuxmcp.record.meta import Meta
 from tmuxmcp.sessions.kept import KEPT_NAME
 
@@ -54,7 +54,7 @@ class Removal:
 
 
 @dataclass(frozen=True)
-class Kept:
+class RetainedSession:
     """A session that is over, and when anything happened in it for the last time."""
 
     directory: SessionDirectory
@@ -97,7 +97,7 @@ def disk_use(path: Path) -> int:
     return total
 
 
-def _due(there: Sequence[Kept], wish: RetentionWish, total: int, look_only: bool) -> Iterator[Removal]:
+def _due(there: Sequence[RetainedSession], wish: RetentionWish, total: int, look_only: bool) -> Iterator[Removal]:
     """Of sessions that are over, oldest first, those that have to go."""
     now = time.time()
     for each in there:
@@ -122,7 +122,7 @@ def _why(age_s: float, total: int, wish: RetentionWish) -> str:
     return ""
 
 
-def _was_lost_just_now(kept: Kept, now: float, look_only: bool) -> bool:
+def _was_lost_just_now(kept: RetainedSession, now: float, look_only: bool) -> bool:
     """Whether nobody has noted that it was lost: it may have run, silent for months, until a moment ago.
 
     That is noted here, once; its files are kept from then on as those of one that has just ended.
@@ -142,7 +142,7 @@ def _is_told(directory: SessionDirectory) -> bool:
     meta = Meta.load(directory)
     if meta is None or meta.destroyed or directory.ended.exists():
         return True
-    return any(isinstance(event, Exited) for event in Events(directory).read())
+    return any(isinstance(event, ExitedEvent) for event in Events(directory).read())
 
 
 def _named(state_dir: Path, name: str, live: Collection[str]) -> Removal:
@@ -165,13 +165,13 @@ def _named(state_dir: Path, name: str, live: Collection[str]) -> Removal:
     return Removal(directory, _last_s(directory), disk_use(directory.path), "it was named")
 
 
-def _over(state_dir: Path, live: Collection[str]) -> Iterator[Kept]:
+def _over(state_dir: Path, live: Collection[str]) -> Iterator[RetainedSession]:
     """The sessions of which only files are left; what else lies there is nobody's."""
     with suppress(FileNotFoundError):
         for path in sessions_dir(state_dir).iterdir():
             if path.name not in live and KEPT_NAME.match(path.name) and not path.is_symlink():
                 directory = SessionDirectory(path).pinned()
-                yield Kept(directory, _last_s(directory))
+                yield RetainedSession(directory, _last_s(directory))
 
 
 def _last_s(directory: SessionDirectory) -> float:

@@ -26,7 +26,7 @@ KEPT_LOOKS = 1024
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownScreen:
     """What a terminal shows at one moment."""
 
     cols: int
@@ -66,11 +66,11 @@ class Shown:
         return 500 + sum(160 + 2 * len(line) for line in self.lines)
 
 
-NOTHING_SHOWN = Shown(0, 0, (), (0, 0, False))
+NOTHING_SHOWN = ShownScreen(0, 0, (), (0, 0, False))
 """What a lost session shows."""
 
 
-async def shown_by(session: Session) -> Shown | None:
+async def shown_by(session: Session) -> ShownScreen | None:
     """What a session shows now, and take in what tmux says of its pane; None when that is gone."""
     captured = await panes.capture_pane(session.tmux, session.pane) if session.pane else None
     if captured is None:
@@ -79,7 +79,7 @@ async def shown_by(session: Session) -> Shown | None:
     pane, lines = captured
     await session.take_in(pane)
     cursor = (pane.cursor_row, pane.cursor_col, pane.cursor_visible)
-    return Shown(pane.cols, pane.rows, lines, cursor, session.screen_rows)
+    return ShownScreen(pane.cols, pane.rows, lines, cursor, session.screen_rows)
 
 
 class Screens:
@@ -88,10 +88,10 @@ class Screens:
     def __init__(self, most_bytes: int = SHOWN_KEPT_BYTES) -> None:
         self._most_bytes = most_bytes
         self._bytes = 0
-        self._screens: OrderedDict[str, Shown] = OrderedDict()
+        self._screens: OrderedDict[str, ShownScreen] = OrderedDict()
         self._last: OrderedDict[tuple[str, str], str] = OrderedDict()
 
-    def find(self, screen_id: str) -> Shown | None:
+    def find(self, screen_id: str) -> ShownScreen | None:
         """The screen of this id, if it is still known."""
         return self._screens.get(screen_id)
 
@@ -99,7 +99,7 @@ class Screens:
         """Id of the screen that this caller saw last of a session; empty when that is not known."""
         return self._last.get((session_id, caller), "")
 
-    def showed(self, session_id: str, caller: str, shown: Shown) -> None:
+    def showed(self, session_id: str, caller: str, shown: ShownScreen) -> None:
         """Remember that this caller has seen it."""
         self._screens.setdefault(shown.id, shown)
         if self._screens[shown.id] is shown:
@@ -118,7 +118,7 @@ class Screens:
 
 
 @dataclass(frozen=True)
-class Change:
+class ScreenChange:
     """What has changed between a screen seen before and one seen now."""
 
     rows: list[int] | None
@@ -127,7 +127,7 @@ class Change:
     """Why it is the whole screen, or that nothing has changed."""
 
 
-def change(before: Shown | None, now: Shown, since: str) -> Change:
+def change(before: ShownScreen | None, now: ShownScreen, since: str) -> ScreenChange:
     """Compare.
 
     Args:
@@ -140,6 +140,6 @@ def change(before: Shown | None, now: Shown, since: str) -> Change:
     else:
         rows = changed_rows(before.styled, now.styled)
         if len(rows) * 2 <= now.rows:
-            return Change(rows, None if rows else "No row has changed.")
+            return ScreenChange(rows, None if rows else "No row has changed.")
         why = "most of it has changed"
-    return Change(None, f"This is the whole screen: {why}.")
+    return ScreenChange(None, f"This is the whole screen: {why}.")

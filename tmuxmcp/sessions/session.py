@@ -33,7 +33,7 @@ from tmuxmcp.record.clock import Booted, SessionClock
 from tmuxmcp.record.cursors import Cursors
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.ending import WhyEnded
-from tmuxmcp.record.events import Events, GivenBack, Input, LeftShell, Resized, SizeUnknown
+from tmuxmcp.record.events import Events, GivenBackEvent, InputEvent, LeftShellEvent, ResizedEvent, SizeUnknownEvent
 from tmuxmcp.record.excerpt import LogReader
 from tmuxmcp.record.generations import generation_of
 from tmuxmcp.record.holdings import Holding, holdings
@@ -51,10 +51,19 @@ from tmuxmcp.record.told import ToldCallers
 from tmuxmcp.sessions.bounds import SessionBounds
 from tmuxmcp.sessions.commands import Commands
 from tmuxmcp.sessions.distant import FarEnd
-from tmuxmcp.sessions.ended import Left, Status, ended, ending_of, sentence, status_of, took_too_much_memory
+from tmuxmcp.sessions.ended import EndRecord, Status, ended, ending_of, sentence, status_of, took_too_much_memory
 from tmuxmcp.sessions.levels import gone, identity
-from tmuxmcp.sessions.life import Begun, Destroyed, Ending, Life, Reason, Starts, State, told_by
-from tmuxmcp.sessions.look import LAST_TEXT_BYTES, Look, Scan, Seen, Terminal, Wakes
+from tmuxmcp.sessions.life import (
+    DestroyedOnDisk,
+    EndCause,
+    EndRequested,
+    Life,
+    ProgramStarted,
+    SessionStarting,
+    State,
+    told_by,
+)
+from tmuxmcp.sessions.look import LAST_TEXT_BYTES, Look, Looks, Scan, Seen, Terminal
 from tmuxmcp.sessions.past import Past
 from tmuxmcp.sessions.prompts import SeenPrompts
 from tmuxmcp.sessions.shellview import ShellView
@@ -64,7 +73,7 @@ from tmuxmcp.terminal.capture import KnownRows
 from tmuxmcp.terminal.marks import Mark, ShellState, ShellTrack
 from tmuxmcp.terminal.plain import plain
 from tmuxmcp.tmux import leases, panes
-from tmuxmcp.tmux.held import Given, Lease
+from tmuxmcp.tmux.held import Lease, NotedGiveBack
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
 
@@ -158,7 +167,7 @@ class Session:
         self._far = FarEnd(meta.control) if meta.control else None
         self._cut: bool | None = None
         self._pid: int | None = None
-        self._left = Left(directory)
+        self._left = EndRecord(directory)
         self._last_look: tuple[float, Look | None] = (-math.inf, None)
         """The last that was taken by one who waits, and when it began."""
         self._phase = zlib.crc32(meta.session_id.encode()) % 1000 / 1000
@@ -188,7 +197,7 @@ class Session:
         session = cls(tmux, watcher, directory, meta, log, watcher.add(log.path))
         session._shell.go_on()
         if made:
-            session.life.apply(Starts())
+            session.life.apply(SessionStarting())
         session.see(pane)
         return session
 
@@ -273,12 +282,12 @@ class Session:
         """Write down that a person has given it back, wherever that was done; first, so that no kill loses it."""
         async with self.events.alone():  # of several brokers one writes it
             written = {
-                (each.by, each.since, each.until) for each in self.events.leases() if isinstance(each, GivenBack)
+                (each.by, each.since, each.until) for each in self.events.leases() if isinstance(each, GivenBackEvent)
             }
-            for each in Given.parse(pane.given):
+            for each in NotedGiveBack.parse(pane.given):
                 by, since, until = each.lease.by, each.lease.since or "", iso(each.until_s)
                 if (by, since, until) not in written:
-                    self.events.append(GivenBack(iso(time.time()), self.log.size(), by, since, until, each.reason))
+                    self.events.append(GivenBackEvent(iso(time.time()), self.log.size(), by, since, until, each.reason))
                     self.given_back(self, each.lease, each.reason)
         await leases.forget_given(self.tmux, pane)
 
@@ -303,7 +312,7 @@ class Session:
     def _look_for_cause(self) -> None:
         """Write down what can be told of its end at this moment only: its group does not stay."""
         if ending_of(self.life, self._left) is None and took_too_much_memory(self.life, self.bounds):
-            self._note_ending(Reason.MEMORY)
+            self._note_ending(EndCause.MEMORY)
 
     async def alive(self) -> Pane:
         """The pane, with its program running, asked of tmux now.
@@ -392,25 +401,25 @@ class Session:
     def note_begun(self) -> None:
         """Note that its launcher has become the program, if it has not ended yet."""
         if self.life.state is State.STARTING:
-            self.life.apply(Begun())
+            self.life.apply(ProgramStarted())
 
-    def will_end(self, reason: Reason, by: str = "", why: str = "") -> None:
+    def will_end(self, reason: EndCause, by: str = "", why: str = "") -> None:
         """Note why it is about to be ended, which caller wants it, if one does, and by which setting or limit."""
         if not self.life.over:
             self._note_ending(reason, by, why)
-        self.life.apply(Ending(reason, by))
+        self.life.apply(EndRequested(reason, by))
 
     def lives_on(self) -> None:
         """Note that whoever was about to end it gave that up: what becomes of it later has another reason."""
         if not self.life.over and self.directory.is_there:
             self.directory.ended.unlink(missing_ok=True)
 
-    def _note_ending(self, reason: Reason, by: str = "", why: str = "") -> None:
+    def _note_ending(self, reason: EndCause, by: str = "", why: str = "") -> None:
         WhyEnded(reason.value, by, iso(time.time()), why).save(self.directory)
 
     def mark_destroyed(self) -> None:
         """Write down that it is destroyed, so that no broker takes it for lost."""
-        self.life.apply(Destroyed())
+        self.life.apply(DestroyedOnDisk())
         remove_left(self.directory)
         with suppress(OSError):
             self.meta.destroy(self.directory)
@@ -626,7 +635,7 @@ class Session:
             return False
         now = iso(time.time())
         for each in reversed(left):
-            self.events.append(LeftShell(now, self.log.size(), each.number, each.exit_code))
+            self.events.append(LeftShellEvent(now, self.log.size(), each.number, each.exit_code))
         return True
 
     @property
@@ -659,7 +668,7 @@ class Session:
 
     def looks(
         self, step_s: float | Callable[[], float], deadline: float = math.inf, *, shared: bool = False
-    ) -> Wakes[Look]:
+    ) -> Looks[Look]:
         """Look at once, whenever its log has grown, and after each step, until the deadline (`time.monotonic()`).
 
         When its launcher has gone, tmux is asked for its end before the look.
@@ -668,13 +677,13 @@ class Session:
             shared: who looks seldom does so together with others, and takes what one of them has just seen.
         """
         if not shared:
-            return Wakes(self.growth.next_change, lambda: self._at_end(self.look), step_s, deadline)
+            return Looks(self.growth.next_change, lambda: self._at_end(self.look), step_s, deadline)
         begun = time.monotonic()
 
         def step() -> float:
             return self._together(step_s if isinstance(step_s, (int, float)) else step_s())
 
-        return Wakes(self.growth.next_change, lambda: self._at_end(partial(self._look_since, begun)), step, deadline)
+        return Looks(self.growth.next_change, lambda: self._at_end(partial(self._look_since, begun)), step, deadline)
 
     def _together(self, step_s: float) -> float:
         """So much of a step is left that all who wait for the session take it at the same moment."""
@@ -698,9 +707,9 @@ class Session:
         """Time between two looks of one who waits, so that all who wait take a small part of the processor."""
         return min(self.watcher.waits * STEP_PER_WAIT_S, LONGEST_STEP_S)
 
-    def scans(self, step_s: float | Callable[[], float], deadline: float = math.inf) -> Wakes[Scan]:
+    def scans(self, step_s: float | Callable[[], float], deadline: float = math.inf) -> Looks[Scan]:
         """The same without the kernel's word: where the log alone decides."""
-        return Wakes(self.growth.next_change, lambda: self._at_end(self.scan), step_s, deadline)
+        return Looks(self.growth.next_change, lambda: self._at_end(self.scan), step_s, deadline)
 
     async def _at_end(self, see: Callable[[], Awaitable[Seen]]) -> Seen:
         if not self.leader_alive():
@@ -801,7 +810,7 @@ class Session:
 
     def write_input(self, *, bytes: int, keys: int) -> None:
         """Write down that so much was typed, here and now."""
-        self.events.append(Input(iso(time.time()), self.log.size(), bytes, keys))
+        self.events.append(InputEvent(iso(time.time()), self.log.size(), bytes, keys))
 
     @property
     def recording(self) -> RecordingNote | None:
@@ -828,16 +837,16 @@ class Session:
 
     def write_resize(self, cols: int, rows: int, offset: int | None = None) -> None:
         """Write down that it has another size, from an offset on; else from here on."""
-        self.events.append(Resized(iso(time.time()), self.log.size() if offset is None else offset, cols, rows))
+        self.events.append(ResizedEvent(iso(time.time()), self.log.size() if offset is None else offset, cols, rows))
 
     @property
-    def resized_unnoticed(self) -> SizeUnknown | None:
+    def resized_unnoticed(self) -> SizeUnknownEvent | None:
         """That somebody changed the size in tmux itself, since the last change that is written down."""
         changes = self.events.resizes()
         known = (changes[-1].cols, changes[-1].rows) if changes else (self.meta.cols, self.meta.rows)
         if self.pane is None or (self.cols, self.rows) == known:
             return None
-        return SizeUnknown(iso(time.time()), changes[-1].offset if changes else 0, self.log.size())
+        return SizeUnknownEvent(iso(time.time()), changes[-1].offset if changes else 0, self.log.size())
 
     def gaps(self, start: int, end: int) -> list[int]:
         """Offsets between `start` and `end` at which output was lost."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from tmuxmcp.contract.times import iso
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.record.events import Events, Shown
+from tmuxmcp.record.events import Events, ShownEvent
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.terminal.echo import ECHO_LIMIT
 from tmuxmcp.terminal.plain import plain
@@ -30,7 +30,7 @@ KEYS_SEND = _NAMED_KEYS | _CONTROL_KEYS
 
 
 @dataclass(frozen=True)
-class _Waits:
+class _AwaitedEcho:
     at_s: float
     offset: int
     text: str
@@ -54,7 +54,7 @@ class ShownInput:
 
     def __init__(self, log: RawLog, events: Events) -> None:
         self._log, self._events = log, events
-        self._waiting: deque[_Waits] = deque(maxlen=MOST_WAITING)
+        self._waiting: deque[_AwaitedEcho] = deque(maxlen=MOST_WAITING)
 
     def typed(self, offset: int, text: str) -> None:
         """Take note of what was typed just now, where the terminal shows what is typed.
@@ -63,7 +63,7 @@ class ShownInput:
             offset: size of the log before.
         """
         if text and len(text) <= INPUT_CHARS:
-            self._waiting.append(_Waits(time.time(), offset, text))
+            self._waiting.append(_AwaitedEcho(time.time(), offset, text))
 
     def look(self, cols: int, rows: int) -> None:
         """Write down what the terminal has shown by now; what it does not show is forgotten later."""
@@ -71,7 +71,7 @@ class ShownInput:
         for each in waiting:
             data = self._log.read(each.offset, ECHO_LIMIT)
             if is_in(each.text, plain(data, cols, rows).text):
-                self._events.append(Shown(iso(each.at_s), each.offset, each.text))
+                self._events.append(ShownEvent(iso(each.at_s), each.offset, each.text))
             elif len(data) < ECHO_LIMIT:
                 self._waiting.append(each)
 

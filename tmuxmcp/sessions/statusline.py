@@ -22,7 +22,7 @@ from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import viewers
-from tmuxmcp.tmux.viewers import Viewer
+from tmuxmcp.tmux.viewers import TmuxViewer
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class StatusLine:
     def __init__(self, registry: Registry) -> None:
         self._registry, self._tmux = registry, registry.tmux
         self._lock: int | None = None
-        self._viewers: list[Viewer] = []
+        self._viewers: list[TmuxViewer] = []
         self._following: dict[str, anyio.CancelScope] = {}
         self._texts: dict[str, str] = {}
         """By session, what is to be shown."""

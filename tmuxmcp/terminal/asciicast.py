@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from math import isfinite
 from typing import Any, Literal
 
-from tmuxmcp.terminal.film import Exited, Film, FilmEvent, Marked, Printed, Resized, Typed
+from tmuxmcp.terminal.film import Film, FilmEvent, FilmExit, FilmInput, FilmMarker, FilmOutput, FilmResize
 from tmuxmcp.terminal.redraw import redraw
 from tmuxmcp.terminal.replay import blank
 
@@ -84,20 +84,20 @@ def _events(film: Film) -> Iterator[tuple[int, str, str]]:
         yield film.begin_ms, "o", printed.text(redraw(film.start))
     for each in film.moments:
         match each:
-            case Printed(ms, data):
+            case FilmOutput(ms, data):
                 if text := printed.text(data):
                     yield ms, "o", text
-            case Typed(ms, data):
+            case FilmInput(ms, data):
                 if text := typed.text(data):
                     yield ms, "i", text
-            case Resized(ms, cols, rows, told):
+            case FilmResize(ms, cols, rows, told):
                 yield ms, "r", f"{cols}x{rows}"
                 if told:
                     printed.drop()
                     yield ms, "o", printed.text(redraw(told, emptied=True))
-            case Marked(ms, label):
+            case FilmMarker(ms, label):
                 yield ms, "m", label
-            case Exited(ms, exit_code):
+            case FilmExit(ms, exit_code):
                 yield ms, "x", str(exit_code)
 
 
@@ -193,18 +193,18 @@ def _read_event(line: str, number: int) -> tuple[float, str, str]:
 def _moment(ms: int, code: str, data: str, number: int) -> FilmEvent | None:
     match code:
         case "o":
-            return Printed(ms, data.encode("utf-8", "replace"))
+            return FilmOutput(ms, data.encode("utf-8", "replace"))
         case "i":
-            return Typed(ms, data.encode("utf-8", "replace"))
+            return FilmInput(ms, data.encode("utf-8", "replace"))
         case "m":
             status = _EXIT_STATUS.search(data)
-            return Marked(ms, data, int(status[1]) if status else None)
+            return FilmMarker(ms, data, int(status[1]) if status else None)
         case "x":
-            return Exited(ms, int(data)) if data.strip().lstrip("-").isdecimal() and len(data) < 12 else None
+            return FilmExit(ms, int(data)) if data.strip().lstrip("-").isdecimal() and len(data) < 12 else None
         case "r":
             cols, _, rows = data.partition("x")
             if all(each.isascii() and each.isdecimal() and 0 < int(each[:9]) <= MOST_SIZE for each in (cols, rows)):
-                return Resized(ms, int(cols), int(rows))
+                return FilmResize(ms, int(cols), int(rows))
             raise ValueError(f"line {number} has no size of a terminal")
     return None
 

@@ -13,7 +13,7 @@ from tmuxmcp.terminal.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
-class Printed:
+class FilmOutput:
     """The terminal printed this."""
 
     ms: int
@@ -23,7 +23,7 @@ class Printed:
 
 
 @dataclass(frozen=True)
-class Typed:
+class FilmInput:
     """Something was typed, and the terminal showed what is typed then."""
 
     ms: int
@@ -31,7 +31,7 @@ class Typed:
 
 
 @dataclass(frozen=True)
-class Resized:
+class FilmResize:
     """The terminal has another size from here on."""
 
     ms: int
@@ -42,7 +42,7 @@ class Resized:
 
 
 @dataclass(frozen=True)
-class Marked:
+class FilmMarker:
     """A command ended here; or something else that a viewer wants to find."""
 
     ms: int
@@ -53,7 +53,7 @@ class Marked:
 
 
 @dataclass(frozen=True)
-class Exited:
+class FilmExit:
     """The program ended."""
 
     ms: int
@@ -61,7 +61,7 @@ class Exited:
     """As a shell has it: 128 and the number of a signal that ended it."""
 
 
-FilmEvent = Printed | Typed | Resized | Marked | Exited
+FilmEvent = FilmOutput | FilmInput | FilmResize | FilmMarker | FilmExit
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tmuxmcp.terminal.asciicast import Utf8
-from tmuxmcp.terminal.film import Exited, Film, FilmEvent, Marked, Printed, Resized, Typed
+from tmuxmcp.terminal.film import Film, FilmEvent, FilmExit, FilmInput, FilmMarker, FilmOutput, FilmResize
 from tmuxmcp.terminal.frames import Projector
 from tmuxmcp.terminal.snapshot import Snapshot
 
@@ -40,17 +40,17 @@ def as_jsonl(film: Film) -> Iterator[bytes]:
 
 def _told(moment: FilmEvent, printed: Utf8, typed: Utf8) -> dict[str, Any] | None:
     match moment:
-        case Printed(_, data):
+        case FilmOutput(_, data):
             text = printed.text(data)
             return {"direction": "output", "data": text} if text else None
-        case Typed(_, data):
+        case FilmInput(_, data):
             text = typed.text(data)
             return {"direction": "input", "data": text} if text else None
-        case Resized(_, cols, rows):
+        case FilmResize(_, cols, rows):
             return {"event": "resize", "cols": cols, "rows": rows}
-        case Marked(_, label, exit_code):
+        case FilmMarker(_, label, exit_code):
             return {"event": "command", "data": label, "exit_code": exit_code}
-        case Exited(_, exit_code):
+        case FilmExit(_, exit_code):
             return {"event": "exit", "exit_code": exit_code}
 
 
@@ -64,7 +64,7 @@ class _FilmScreen:
 
     def take(self, moment: FilmEvent) -> None:
         """Go on by a moment."""
-        if isinstance(moment, Printed | Resized):
+        if isinstance(moment, FilmOutput | FilmResize):
             self._projector.show(moment)
             self.changed, self.changed_ms = True, moment.ms
 

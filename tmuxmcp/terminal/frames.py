@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.terminal.film import Film, FilmEvent, Printed, Resized
+from tmuxmcp.terminal.film import Film, FilmEvent, FilmOutput, FilmResize
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.snapshot import Snapshot
 from tmuxmcp.terminal.stream import Stream
@@ -33,11 +33,11 @@ class Projector:
     def show(self, moment: FilmEvent) -> None:
         """Do what happened at a moment; but for what was printed and another size, nothing is seen of it."""
         match moment:
-            case Printed(_, data):
+            case FilmOutput(_, data):
                 self.feed(data)
-            case Resized(_, _, _, Snapshot() as told):
+            case FilmResize(_, _, _, Snapshot() as told):
                 self._stream.restore(told)
-            case Resized(_, cols, rows):
+            case FilmResize(_, cols, rows):
                 self._screen.resize(rows, cols)
 
     def feed(self, data: bytes) -> None:
@@ -78,7 +78,7 @@ def frames(film: Film, rate: Rate, progress: FrameProgress | None = None) -> Ite
     """
     strip = _Strip(film.start)
     for moment in film.moments:
-        if not isinstance(moment, Printed | Resized):
+        if not isinstance(moment, FilmOutput | FilmResize):
             continue
         ms = moment.ms - film.begin_ms
         if ms >= strip.ms + rate.interval_ms:
@@ -105,14 +105,14 @@ class _Strip:
         self.ms = 0
         """When the frame begins that is being made."""
 
-    def add(self, moment: Printed | Resized) -> None:
-        if isinstance(moment, Printed):
+    def add(self, moment: FilmOutput | FilmResize) -> None:
+        if isinstance(moment, FilmOutput):
             self._gathered.append(moment.data)
             self._gathered_bytes += len(moment.data)
             if self._gathered_bytes < GATHERED_BYTES:
                 return
         self._feed()
-        if isinstance(moment, Resized):
+        if isinstance(moment, FilmResize):
             self._projector.show(moment)
 
     def _feed(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tmuxmcp.terminal.ansi import ansi, style_behind
-from tmuxmcp.terminal.film import Film, Printed, Resized
+from tmuxmcp.terminal.film import Film, FilmOutput, FilmResize
 from tmuxmcp.terminal.plain import MAX_HELD_BYTES, begun_full_screen, ends_full_screen, plain, unfinished
 from tmuxmcp.terminal.snapshot import PLAIN_STYLE, Snapshot
 
@@ -66,10 +66,10 @@ def film_text(film: Film, *, colours: bool = False) -> Iterator[str]:
     text = LogText(start.cols, start.rows, colours=colours, before=start)
     for each in film.moments:
         match each:
-            case Printed(_, data):
+            case FilmOutput(_, data):
                 if piece := text.feed(data):
                     yield piece
-            case Resized(_, cols, rows):
+            case FilmResize(_, cols, rows):
                 text.cols, text.rows = cols, rows
     if piece := text.end():
         yield piece

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from tmuxmcp.terminal.film import Film, FilmEvent, Marked, Printed
+from tmuxmcp.terminal.film import Film, FilmEvent, FilmMarker, FilmOutput
 from tmuxmcp.terminal.frames import Projector
 from tmuxmcp.terminal.snapshot import Snapshot
 
@@ -88,7 +88,7 @@ class Tape:
         """Take the next moment; how many bytes it printed."""
         assert self.next
         self._projector.show(self.next)
-        self.ms, size = self.next.ms, len(self.next.data) if isinstance(self.next, Printed) else 0
+        self.ms, size = self.next.ms, len(self.next.data) if isinstance(self.next, FilmOutput) else 0
         self._taken += 1
         self._fed += size
         if self._fed >= self._keep_bytes and self._taken > self._kept[-1].moments:
@@ -234,6 +234,6 @@ def _seen(snapshot: Snapshot) -> tuple[object, ...]:
     return snapshot.grid, snapshot.cursor
 
 
-def _marks(film: Film, moments: Iterable[FilmEvent]) -> Iterator[tuple[int, Marked]]:
-    marks = (each for each in moments if isinstance(each, Marked))
+def _marks(film: Film, moments: Iterable[FilmEvent]) -> Iterator[tuple[int, FilmMarker]]:
+    marks = (each for each in moments if isinstance(each, FilmMarker))
     yield from ((each.ms - film.begin_ms, each) for each in islice(marks, MOST_MARKS))

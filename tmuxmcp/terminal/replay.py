@@ -26,7 +26,7 @@ class SizeChange:
 
 
 @dataclass(frozen=True)
-class Gap:
+class ReplayGap:
     """Output was lost at this offset: what is shown from there on may lack something."""
 
     offset: int
@@ -61,7 +61,7 @@ class Replay:
             gaps: offsets at which output was lost.
         """
         self._go_on(start, doubts_of(start))
-        events: list[SizeChange | Gap] = [*resizes, *(Gap(each) for each in gaps)]
+        events: list[SizeChange | ReplayGap] = [*resizes, *(ReplayGap(each) for each in gaps)]
         self._events = sorted((each for each in events if each.offset > start.offset), key=lambda each: each.offset)
         self.offset = start.offset
         self._before = b""
@@ -111,8 +111,8 @@ class Replay:
             self._screen.doubts.discard(Doubt.PARSER)
         return data[end:]
 
-    def _happen(self, event: SizeChange | Gap) -> None:
-        if isinstance(event, Gap):
+    def _happen(self, event: SizeChange | ReplayGap) -> None:
+        if isinstance(event, ReplayGap):
             self._before = b""
             self._doubt(ALL_DOUBTS - {Doubt.SIZE})
             self._screen.end_links()  # the end of one may be lost

@@ -56,7 +56,7 @@ def _edited(data: bytes, cols: int, palette: StyleLetters, letter: str, indent: 
     data = _SGR_BYTES.sub(b"\0", data)
     data = _LINE_END.sub(rb"\1\n", data[:indent] + b"\0" + data[indent:])
     letters = [UNSTYLED, letter, *palette.after(letter, changes)]
-    return _Marked(letters).text(without_idle_erasing(data), cols), letters[-1]
+    return _MarkedBytes(letters).text(without_idle_erasing(data), cols), letters[-1]
 
 
 def _with_whole_characters(data: bytes) -> bytes:
@@ -66,7 +66,7 @@ def _with_whole_characters(data: bytes) -> bytes:
     return data
 
 
-class _Marked:
+class _MarkedBytes:
     """Turns bytes with marks into text, from their beginning to their end."""
 
     def __init__(self, letters: list[str]) -> None:

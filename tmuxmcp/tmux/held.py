@@ -74,7 +74,7 @@ class Lease:
 
 
 @dataclass(frozen=True)
-class Given:
+class NotedGiveBack:
     """That a pane was given back, as tmux keeps it until a broker writes it down."""
 
     lease: Lease
@@ -84,7 +84,7 @@ class Given:
     """`key`, `release`, `detach` or `timeout`."""
 
     @classmethod
-    def parse(cls, option: str) -> list[Given]:
+    def parse(cls, option: str) -> list[NotedGiveBack]:
         """From the option, oldest first."""
         found = _GIVEN_OPTION.findall(option)
         return [cls(lease, float(at), why) for text, at, why in found if (lease := Lease.parse(text))]

@@ -45,7 +45,7 @@ class AttachedClient:
 
 
 @dataclass(frozen=True)
-class GivesBack:
+class GiveBackRule:
     """How tmux gives back what is taken."""
 
     log: Path
@@ -68,7 +68,7 @@ async def clients(tmux: Tmux) -> list[AttachedClient]:
     ]
 
 
-async def take(tmux: Tmux, pane: Pane, lease: Lease, before: Lease | None, *, how: GivesBack, now_s: float) -> bool:
+async def take(tmux: Tmux, pane: Pane, lease: Lease, before: Lease | None, *, how: GiveBackRule, now_s: float) -> bool:
     """Have somebody hold a pane; False: it is held by another than before, or gone.
 
     Args:

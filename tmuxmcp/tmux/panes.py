@@ -84,7 +84,7 @@ RAW_BYTES = 200
 _numbers = count(1)
 
 
-class Typed(StrEnum):
+class InputLeftover(StrEnum):
     """What the last input of a pane left behind, as our variable `typed` says."""
 
     LINE = "line"
@@ -109,7 +109,7 @@ class LastInput:
 
     at_s: float
     """When, by the clock CLOCK_BOOTTIME; 0: there was none."""
-    left: Typed
+    left: InputLeftover
     option: str
     """What the pane's option says."""
 
@@ -117,9 +117,9 @@ class LastInput:
     def parse(cls, option: str) -> LastInput | None:
         """From the option; None: somebody else has set it."""
         if not option:
-            return cls(0.0, Typed.LINE, "")
+            return cls(0.0, InputLeftover.LINE, "")
         found = re.fullmatch(r"([0-9]{1,15})-(line|command|lines|broken|open)", option)
-        return cls(int(found[1]) / 1000, Typed(found[2]), option) if found else None
+        return cls(int(found[1]) / 1000, InputLeftover(found[2]), option) if found else None
 
 
 @dataclass(frozen=True)
@@ -545,7 +545,7 @@ async def type_input(
     after: Sequence[bytes] = (),
     bracketed: bool = False,
     condition: str = "",
-    left: Typed = Typed.LINE,
+    left: InputLeftover = InputLeftover.LINE,
     adopting: str = "",
     ends: bool = False,
     person: bool = False,

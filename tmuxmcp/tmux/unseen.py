@@ -10,7 +10,7 @@ import re
 
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command
-from tmuxmcp.tmux.panes import Pane, Stamp, Typed
+from tmuxmcp.tmux.panes import InputLeftover, Pane, Stamp
 from tmuxmcp.tmux.server import Tmux
 
 _PROGRAM_NAME = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
@@ -48,5 +48,5 @@ async def type_secret(
     await tmux.checked(command("set-option", "-s", "message-limit", "0"))
     after = [*panes.raw_pieces(pane, bytes(value)), panes.keys(pane, ["Enter"])]
     return await panes.type_input(
-        tmux, pane, b"", after=after, condition=condition, left=Typed.LINE, ends=ends, stamp=stamp
+        tmux, pane, b"", after=after, condition=condition, left=InputLeftover.LINE, ends=ends, stamp=stamp
     )

@@ -34,7 +34,7 @@ _UNSAFE_CHARACTER = re.compile(r"[^A-Za-z0-9 _./=:,@+~*\"'|&;<>()\[\]{}!?^$\\-]"
 
 
 @dataclass(frozen=True)
-class Viewer:
+class TmuxViewer:
     """A tmux client that shows one of our panes."""
 
     session_id: str
@@ -52,14 +52,14 @@ class Viewer:
     """What tmux calls it."""
 
 
-def parse(line: str) -> Viewer | None:
+def parse(line: str) -> TmuxViewer | None:
     """A line of what tmux tells of its clients; None: it is none. What a client says of itself is cleaned."""
     found = _VIEWER_LINE.fullmatch(line)
     if found is None:
         return None
     session_id, home, window_id, readonly, created, uid, *words = found.groups()
     tty, name = ("".join(char for char in word if char.isprintable()) for word in words)
-    return Viewer(session_id, home, window_id, readonly == "0", int(created), _user(uid), tty or name, name)
+    return TmuxViewer(session_id, home, window_id, readonly == "0", int(created), _user(uid), tty or name, name)
 
 
 @lru_cache(maxsize=64)
@@ -70,14 +70,14 @@ def _user(uid: str) -> str:
         return uid
 
 
-async def everybody(tmux: Tmux) -> list[Viewer]:
+async def everybody(tmux: Tmux) -> list[TmuxViewer]:
     """All who look at something, the first first."""
     reply = await tmux.query(command("list-clients", "-F", _VIEWER_FORMAT))
     found = [viewer for line in reply.lines if (viewer := parse(os.fsdecode(line)))]
     return sorted(found, key=lambda each: each.since_s)
 
 
-async def of_pane(tmux: Tmux, pane: Pane) -> list[Viewer]:
+async def of_pane(tmux: Tmux, pane: Pane) -> list[TmuxViewer]:
     """Who sees a pane's window, by whatever tmux session, the first first; tmux is not asked where it said nobody."""
     if not pane.viewers:
         return []
@@ -90,7 +90,7 @@ def plain(text: str) -> str:
     return text if len(text) <= SHOWN_COLS else text[: SHOWN_COLS - 3] + "..."
 
 
-async def show(tmux: Tmux, viewers: Iterable[Viewer], text: str) -> None:
+async def show(tmux: Tmux, viewers: Iterable[TmuxViewer], text: str) -> None:
     """Have the status lines of viewers say this, for as long as our connection to tmux lasts; empty: no more.
 
     The words lie in hidden variables of the tmux session, which unlike options redraw nobody's whole screen. tmux.conf

@@ -26,7 +26,7 @@ from tmuxmcp.terminal.plain import plain
 from tmuxmcp.terminal.prompts import shape
 from tmuxmcp.terminal.widths import clusters
 from tmuxmcp.tmux import panes
-from tmuxmcp.tmux.panes import LineOfCursor, Typed
+from tmuxmcp.tmux.panes import InputLeftover, LineOfCursor
 
 TICK_S = 0.01
 """By so much may a process have begun later than the kernel says."""
@@ -159,9 +159,9 @@ async def still_at_prompt(session: Session, look: Look) -> Adoptable | NotAdopte
     if line is None or end - start > LONGEST_PROMPT_BYTES:
         return NotAdopted(f"the prompt of `{name}` cannot be seen", LOOK)
     last = line.last_input
-    if last is None or last.left is Typed.OPEN:
+    if last is None or last.left is InputLeftover.OPEN:
         return NotAdopted(f"something was typed to `{name}` and not entered", EMPTY_THEN_ENTER)
-    untouched = proven and last.left is Typed.COMMAND and not _person_since(line, last.at_s)
+    untouched = proven and last.left is InputLeftover.COMMAND and not _person_since(line, last.at_s)
     # What was printed before it without a newline stands in the same line.
     start = max(session.log.head(), end - LONGEST_PROMPT_BYTES)
     prompt = plain(session.log.read(start, end - start), look.cols, look.rows).text.rpartition("\n")[2]
@@ -278,14 +278,18 @@ def _is_continuation(text: str) -> bool:
 def _unknown(front: Front, line: LineOfCursor, now: _Learnt) -> NotAdopted | None:
     """What is not known for a shell that waits where it waits at its prompt; None: nothing is missing."""
     name, last = front.title, line.last_input
-    if last is None or last.left is Typed.OPEN or (last.left is Typed.BROKEN and front.shell.keeps_broken_line):
+    if (
+        last is None
+        or last.left is InputLeftover.OPEN
+        or (last.left is InputLeftover.BROKEN and front.shell.keeps_broken_line)
+    ):
         return NotAdopted(f"something was typed to `{name}` and not entered", EMPTY_THEN_ENTER)
     known = _Learnt.parse(line.front)
     if known and (known.shell, known.depth) != (now.shell, now.depth):
         known = None
     if (
         known is None
-        and (last.left not in (Typed.LINE, Typed.COMMAND) or last.at_s > front.born_s + TICK_S)
+        and (last.left not in (InputLeftover.LINE, InputLeftover.COMMAND) or last.at_s > front.born_s + TICK_S)
         and last.option
     ):
         return NotAdopted(f"the prompt of `{name}` is not known: it was not seen when it began", LOOK)

@@ -17,7 +17,7 @@ from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.prompts import PROMPT_SIGNS, may_be_prompt
 from tmuxmcp.tmux import panes
-from tmuxmcp.tmux.panes import Typed
+from tmuxmcp.tmux.panes import InputLeftover
 from tmuxmcp.waiting.adoptable import Adoptable, NotAdopted, before_cursor, unmoved
 
 _BEHIND_SIGN = re.compile(rf"[{re.escape(PROMPT_SIGNS)}]\s+\S")
@@ -40,7 +40,11 @@ async def may_adopt_far(session: Session, look: Look) -> Adoptable | NotAdopted:
     text = before_cursor(line)
     if not may_be_prompt(text) or "".join((*line.above, line.row)).rstrip() != text.rstrip():
         return NotAdopted("its line does not look like a prompt", LOOK)
-    if line.last_input is None or line.last_input.left is Typed.OPEN or (line.person_at and _BEHIND_SIGN.search(text)):
+    if (
+        line.last_input is None
+        or line.last_input.left is InputLeftover.OPEN
+        or (line.person_at and _BEHIND_SIGN.search(text))
+    ):
         return NotAdopted("something was typed there and not entered", LOOK)
     process = again.verdict.process
     return Adoptable(process.pid if process else 0, process.name if process else "", unmoved(line))

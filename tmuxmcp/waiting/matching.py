@@ -11,7 +11,7 @@ import re
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.searching import CompiledPattern
 from tmuxmcp.sessions.look import Scan
-from tmuxmcp.sessions.screens import Shown, shown_by
+from tmuxmcp.sessions.screens import ShownScreen, shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.forward import column_behind
 from tmuxmcp.terminal.marks import ShellState
@@ -145,7 +145,7 @@ def _padded(text: str, width: int, col: int) -> str:
     return text + " " * (col - width)
 
 
-def screen_text(shown: Shown) -> str:
+def screen_text(shown: ShownScreen) -> str:
     """A screen's rows, that of the cursor with its blanks up to there."""
     rows, (row, col, _) = list(shown.capture.rows), shown.cursor
     if row < len(rows):
@@ -153,7 +153,7 @@ def screen_text(shown: Shown) -> str:
     return "\n".join(rows)
 
 
-def row_of_cursor(shown: Shown) -> str:
+def row_of_cursor(shown: ShownScreen) -> str:
     """The row that the cursor is in, with its blanks up to there."""
     row = shown.cursor[0]
     return "".join(screen_text(shown).split("\n")[row : row + 1])

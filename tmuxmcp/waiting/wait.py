@@ -18,7 +18,7 @@ from tmuxmcp.readiness.facts import NO_TIME, Conclusion
 from tmuxmcp.readiness.kernel import Process
 from tmuxmcp.readiness.settling import SETTLE_S, Settling, Terms
 from tmuxmcp.sessions import commandresults
-from tmuxmcp.sessions.look import Look, Scan, Wakes
+from tmuxmcp.sessions.look import Look, Looks, Scan
 from tmuxmcp.sessions.screens import shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
@@ -173,7 +173,7 @@ async def wait_for(session: Session, wait: Wait) -> Answer:
 
     # Nothing else needs the kernel's word.
     by_kernel = wait.want in ("ready", "command")
-    seen: Wakes[Look] | Wakes[Scan]
+    seen: Looks[Look] | Looks[Scan]
     if by_kernel:
         seen = session.looks(step_s, deadline, shared=wait.sent_at is None)
     else:
