@@ -177,7 +177,7 @@ async def measure(state: Path, quick: bool) -> Found:
         await printed(broker, session, file, size)
         found.printing_s, found.size = time.perf_counter() - begun, session.log.size()
 
-        making.look()
+        making.find_work()
         await until(lambda: making._replaying.process is not None, 60)
         assert making._replaying.process
         pid = making._replaying.process.pid
@@ -186,7 +186,7 @@ async def measure(state: Path, quick: bool) -> Found:
         found.floods_s = await paired(lambda: broker.run(flood, "b", timeout_ms=60_000), pid, 2 if quick else 4, 0.05)
 
         def made() -> bool:
-            making.look()
+            making.find_work()
             found.memory_mb = max(found.memory_mb, peak_mb(pid))
             return making._replaying.process is None
 

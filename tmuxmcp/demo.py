@@ -89,7 +89,7 @@ class Show:
         """Begin a part."""
         self._print(f"\n{self._style('1', text)}")
 
-    def said(self, text: str) -> None:
+    def request(self, text: str) -> None:
         """What is asked of the server."""
         self._print(f"  {self._style('36', text)}")
 
@@ -123,11 +123,11 @@ class Show:
         servers = {"mcpServers": {"tmuxmcp": {"command": command[0], "args": [*command[1:], "serve"]}}}
         if kept:
             self.heading("The session is still there")
-            self.said(self.attach_command)
+            self.request(self.attach_command)
             self._print(f"  End it with: tmux -S {shlex.quote(str(state_dir / 'tmux.sock'))} kill-server")
         else:
             self.heading("A person could have watched with")
-            self.said(self.attach_command)
+            self.request(self.attach_command)
             self._print("  Nothing is left of it now; `tmuxmcp demo --keep` leaves the session running.")
         self.heading("For your MCP client")
         self._print(json.dumps(servers, indent=2))
@@ -202,7 +202,7 @@ class Demo:
         await self._command(tools, "ls /nowhere/at/all || (exit 3)", 3)
 
     async def _command(self, tools: Tools, command: str, exit_code: int, expected: str | None = None) -> None:
-        self.show.said(f"$ {command}")
+        self.show.request(f"$ {command}")
         ran = await tools.call("run", command=command, session_id="demo")
         self.show.text(ran["output"])
         good = ran["completed"] and ran["exit_code"] == exit_code and expected in (None, ran["output"])
@@ -211,7 +211,7 @@ class Demo:
     async def _editor(self, tools: Tools) -> None:
         self.show.heading("A full-screen program, by keys")
         if not shutil.which("vim"):
-            self.show.said("vim is not installed: left out")
+            self.show.request("vim is not installed: left out")
             return
         opened = await self._keys(tools, "vim -u NONE -i NONE -N poem.txt", enter=True)
         self.show.check(f"vim waits for keys: mode {opened['mode']}", opened["mode"] == "editor", tools.took_ms)
@@ -224,7 +224,7 @@ class Demo:
 
     async def _keys(self, tools: Tools, text: str, **keys: Any) -> dict[str, Any]:
         named = [*keys.get("keys", []), *(["Enter"] if keys.get("enter") else [])]
-        self.show.said(" ".join(["send", *([json.dumps(text)] if text else []), *named]))
+        self.show.request(" ".join(["send", *([json.dumps(text)] if text else []), *named]))
         sent = await tools.call("send", text=text, session_id="demo", read="screen", **keys)
         result: dict[str, Any] = sent["result"]
         return result
@@ -232,13 +232,13 @@ class Demo:
     async def _killed_in_the_middle(self, tools: Tools) -> int:
         """Start something long and kill the server while it runs; return where its output begins."""
         self.show.heading("kill -9 in the middle")
-        self.show.said(f"$ {SLOW_COMMAND}")
+        self.show.request(f"$ {SLOW_COMMAND}")
         ran = await tools.call("run", command=SLOW_COMMAND, session_id="demo", timeout_ms=600)
         seen = ran["output"].split("\n")[-2:-1]
         running = not ran["completed"] and ran["outcome"] == "timeout" and seen != [f"line {DEMO_ROWS}"]
         self.show.check(f"it runs; so far: {''.join(seen)}", running, tools.took_ms)
         tools.process.kill()
-        self.show.said(f"kill -9 {tools.process.pid}")
+        self.show.request(f"kill -9 {tools.process.pid}")
         start: int = ran["start_offset"]
         return start
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tmuxmcp.drawing.markup import CELL_HEIGHT, CELL_WIDTH, SVG_MARGIN, html, svg
-from tmuxmcp.drawing.theme import DARK_THEME, drawable, look
+from tmuxmcp.drawing.theme import DARK_THEME, drawable, drawn_style
 from tmuxmcp.terminal.snapshot import BLANK, PLAIN_STYLE, Cell, Cursor, Snapshot, Style
 
 RED = Style(fg=(200, 0, 0))
@@ -114,11 +114,11 @@ def test_page_holds_the_text():
 
 
 def test_colours():
-    assert look(Style(fg=1, bg=None, reverse=True), DARK_THEME).ground == DARK_THEME.palette[1]
-    assert look(Style(fg=196), DARK_THEME).ink == (255, 0, 0)
-    assert look(Style(fg=244), DARK_THEME).ink == (128, 128, 128)
-    assert look(Style(fg=(10, 20, 30), bg=(20, 40, 50), faint=True), DARK_THEME).ink == (15, 30, 40)
-    assert look(Style(fg=1, bg=2, conceal=True), DARK_THEME).ink == DARK_THEME.palette[2]
+    assert drawn_style(Style(fg=1, bg=None, reverse=True), DARK_THEME).ground == DARK_THEME.palette[1]
+    assert drawn_style(Style(fg=196), DARK_THEME).ink == (255, 0, 0)
+    assert drawn_style(Style(fg=244), DARK_THEME).ink == (128, 128, 128)
+    assert drawn_style(Style(fg=(10, 20, 30), bg=(20, 40, 50), faint=True), DARK_THEME).ink == (15, 30, 40)
+    assert drawn_style(Style(fg=1, bg=2, conceal=True), DARK_THEME).ink == DARK_THEME.palette[2]
 
 
 COLOURS = st.none() | st.integers(0, 255) | st.tuples(*[st.integers(0, 255)] * 3)

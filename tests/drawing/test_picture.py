@@ -32,7 +32,7 @@ class Shot:
 
     def pixels(self, row: int, col: int) -> dict[Rgb, int]:
         """How many pixels of a cell have each colour."""
-        left, top = self.painter.place(row, col)
+        left, top = self.painter.corner_of(row, col)
         width, height = self.painter.cell
         found = self.image.crop((left, top, left + width, top + height)).getcolors(100_000)
         return {colour: count for count, colour in found}
@@ -61,7 +61,7 @@ def test_full_block_fills_its_cell(painter: Painter):
 
 def test_lines_of_a_box_meet(painter: Painter):
     shot = Shot(painter, screen(text("───"), cols=3))
-    left, top = painter.place(0, 0)
+    left, top = painter.corner_of(0, 0)
     width, height = painter.cell
     line = shot.image.crop((left, top, left + 3 * width, top + height))
     rows = [{line.getpixel((x, y)) for x in range(line.width)} for y in range(line.height)]

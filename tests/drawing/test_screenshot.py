@@ -81,7 +81,7 @@ async def test_png_has_the_colours_of_the_screen(broker: Broker):
 
     painter = Painter(fonts.find())
     for (row, col), colour in {(2, 3): False, (2, 4): (1, 2, 3), (2, 6): (1, 2, 3), (9, 0): (9, 8, 7)}.items():
-        left, top = painter.place(row, col)
+        left, top = painter.corner_of(row, col)
         middle = image.getpixel((left + painter.cell[0] // 2, top + painter.cell[1] // 2))
         assert middle == colour if colour else middle != (1, 2, 3)
 

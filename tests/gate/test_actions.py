@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import Parsed
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.requests import Send
-from tmuxmcp.gate.actions import ActionPlace, TypedLine, action_of, pending_after, typed
+from tmuxmcp.gate.actions import ActionPlace, TypedLine, action_of, line_after, pending_after
 from tmuxmcp.gate.policy import Action
 from tmuxmcp.gate.shelltext import UNKNOWN_COMMAND
 
@@ -36,7 +36,7 @@ SHELL = ActionPlace("a", "/w", "shell_prompt", "bash")
     ],
 )
 def test_what_a_shell_gets(pending: str | None, text: str, keys: list[str], result: TypedLine):
-    assert typed(pending, text, keys) == result
+    assert line_after(pending, text, keys) == result
 
 
 Acting = Callable[..., Action]

@@ -52,14 +52,14 @@ async def test_screens_are_kept_while_nobody_asks(vim: Broker, monkeypatch: pyte
     monkeypatch.setattr(module, "CHECKPOINT_CPU_S", 0.1)
     offset, live = await looked(vim)
     async with making(vim) as made:
-        made.look()
+        made.find_work()
         process = await eventually(lambda: made._replaying.process, 20)
         child = psutil.Process(process.pid)
         await eventually(lambda: child.nice() == 19, 20)
         await eventually(lambda: len(screens(vim)) > 2, 60)
         await eventually(lambda: made._replaying.process is None, 60)  # it is there only while there is work
         assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
-        made.look()
+        made.find_work()
         assert not made._wanted  # nothing was printed since
     kept = screens(vim)
     assert {each.kind for each in kept} == {RecordKind.SCREEN}
@@ -79,7 +79,7 @@ async def test_one_broker_makes_them(vim: Broker) -> None:
     with if_free(vim.registry.sessions["a"].directory.screens_lock) as free:
         assert free
         async with making(vim) as made:
-            made.look()
+            made.find_work()
             await eventually(lambda: not made._wanted, 20)
     assert screens(vim) == []
 
@@ -90,10 +90,10 @@ async def test_a_process_that_fails_makes_none_and_is_given_up(vim: Broker, tmp_
     async with making(vim) as made:
         made._replaying.script = crash
         for _ in range(module.MOST_FAILURES):
-            made.look()
+            made.find_work()
             assert made._wanted
             await eventually(lambda: not made._wanted, 20)
-        made.look()
+        made.find_work()
         assert not made._wanted
     assert screens(vim) == []
 
@@ -105,7 +105,7 @@ async def test_what_is_given_back_meanwhile_is_passed_over(vim: Broker, monkeypa
     await anyio.run_process(["fallocate", "-p", "-o", "0", "-l", str(1 << 20), str(session.log.path)])
     monkeypatch.setattr(session.log, "head", lambda: heads.pop(0) if heads else real())
     async with making(vim) as made:
-        made.look()
+        made.find_work()
         await eventually(lambda: screens(vim) and not made._wanted, 60)
     assert screens(vim)[0].offset > 1 << 20
 
@@ -135,7 +135,7 @@ async def test_it_stands_aside_while_a_call_is_answered(vim: Broker, monkeypatch
     monkeypatch.setattr(module, "ASIDE_S", 0.01)
     monkeypatch.setattr(module, "BETWEEN_S", 0)
     async with making(vim) as made:
-        made.look()
+        made.find_work()
         child = psutil.Process((await eventually(lambda: made._replaying.process, 20)).pid)
         with made.aside():
             assert made._stopped_at is None or made._replaying.started, "it would not end with us yet"

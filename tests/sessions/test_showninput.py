@@ -32,27 +32,27 @@ def texts(directory: SessionDirectory) -> list[tuple[int, str]]:
 def test_it_waits_for_the_terminal_to_show_it(directory: SessionDirectory) -> None:
     printed(directory, b"$ ")
     shown = ShownInput(RawLog(directory), Events(directory))
-    shown.typed(2, "ls /usr\r")
+    shown.note_typed(2, "ls /usr\r")
     for data in (b"l", b"s /u", b"s"):
         printed(directory, data)
-        shown.look(80, 24)
+        shown.write_shown(80, 24)
         assert texts(directory) == []
     printed(directory, b"r\r\n")
     for _ in range(2):
-        shown.look(80, 24)
+        shown.write_shown(80, 24)
         assert texts(directory) == [(2, "ls /usr\r")]
 
 
 def test_what_is_not_shown_is_never_written_down(directory: SessionDirectory) -> None:
     shown = ShownInput(RawLog(directory), Events(directory))
-    shown.typed(0, "hunter2\r")
+    shown.note_typed(0, "hunter2\r")
     printed(directory, b"\r\nwelcome\r\n" + b"x" * ECHO_LIMIT)
-    shown.look(80, 24)
+    shown.write_shown(80, 24)
     printed(directory, b"hunter2")  # much later, by something else
-    shown.look(80, 24)
-    shown.typed(0, "a" * (INPUT_CHARS + 1))
+    shown.write_shown(80, 24)
+    shown.note_typed(0, "a" * (INPUT_CHARS + 1))
     for _ in range(MOST_WAITING + 1):
-        shown.typed(0, "?")
+        shown.note_typed(0, "?")
     assert texts(directory) == []
     assert len(shown._waiting) == MOST_WAITING
 

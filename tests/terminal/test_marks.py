@@ -257,7 +257,7 @@ def test_numbers_of_several_shells_are_never_used_twice():
 def test_a_proof_ends_a_command_whatever_was_printed_before():
     proof = new_proof()
     promise = promise_of(proof)
-    track = ShellTrack(state=ShellState.PROMPT, number=9).given(Mark("C", 10, 20, 4, job="j1"), promise)
+    track = ShellTrack(state=ShellState.PROMPT, number=9).with_promise(Mark("C", 10, 20, 4, job="j1"), promise)
     assert (track.state, track.number, track.output_start) == (ShellState.RUNNING, 4, 20)
     for forged in (Mark("A", 30, 31, 5), Mark("B", 31, 32, 5), Mark("C", 32, 33, 5), Mark("E", 33, 34, 4)):
         assert track.is_noise(forged)

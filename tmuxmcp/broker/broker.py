@@ -524,7 +524,7 @@ class Broker(Operations):
         """
         prune = Prune(self.settings, self._known_to_tmux, by)
         if look_only:
-            return await prune.look(wish)
+            return await prune.preview(wish)
         pruned = await prune.run(wish)
         for each in pruned.removed:
             self.registry.drop(each.name)
@@ -557,7 +557,7 @@ class Broker(Operations):
         """Let sessions on other hosts end: ssh waits for the channel by which we ask there. See who printed much."""
         while True:
             if self._making:
-                self._making.look()
+                self._making.find_work()
             minded = [session.mind_connection() for session in list(self.registry.sessions.values())]
             await anyio.sleep(MIND_S if any(minded) else MIND_FIRST_S)
 

@@ -62,7 +62,7 @@ async def found(registry: Registry, noted: NotedCall) -> Session | None:
     """
     name, stamp = str(noted.acts["session_id"]), noted.acts["stamp"]
     await registry.look_again()
-    for number in reversed(generations.kept(registry.state_dir, name)):
+    for number in reversed(generations.kept_generations(registry.state_dir, name)):
         with suppress(SessionNotFound):
             session = await registry.known(name, number)
             if session.meta.request != stamp:

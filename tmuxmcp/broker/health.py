@@ -25,7 +25,7 @@ FREE_BYTES = 100 << 20
 """Less free space than this is too little: logs stop where the disk is full."""
 
 
-async def look(registry: Registry, settings: BrokerSettings, *, uptime_s: float) -> r.HealthResult:
+async def check_health(registry: Registry, settings: BrokerSettings, *, uptime_s: float) -> r.HealthResult:
     """Versions, limits and checks."""
     sessions, tmux = await _look_at_tmux(registry)
     return r.HealthResult(

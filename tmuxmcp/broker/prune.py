@@ -47,7 +47,7 @@ class Prune:
     def _state_dir(self) -> Path:
         return self._settings.state_dir
 
-    async def look(self, wish: RetentionWish) -> Pruned:
+    async def preview(self, wish: RetentionWish) -> Pruned:
         """What would go; nothing is changed.
 
         Raises:
@@ -62,7 +62,7 @@ class Prune:
         """Remove what has to go.
 
         Raises:
-            SessionNotFound, InvalidArgument: as `look`.
+            SessionNotFound, InvalidArgument: as `preview`.
             TimedOut: another broker has been making a session for too long.
             IoError: the audit is strict and cannot be written.
         """

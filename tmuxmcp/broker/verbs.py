@@ -190,7 +190,7 @@ class Verbs:
                 return await self._machine.act(request, call)
             case q.Health():
                 uptime_s = time.monotonic() - self._started
-                return await health.look(self._registry, self._settings, uptime_s=uptime_s)
+                return await health.check_health(self._registry, self._settings, uptime_s=uptime_s)
             case _:
                 raise NotImplementedError(request.operation.name)
 
@@ -458,7 +458,7 @@ class Verbs:
 
     async def _ran(self, session: Session, ran: Ran, request: q.Run, call: Call, effective: int | None) -> r.RunResult:
         """The result of a command, which the caller is told by that."""
-        session.shown.look(session.cols, session.rows)
+        session.shown.write_shown(session.cols, session.rows)
         output = await output_of(session, ran, request.max_bytes)
         if output.shown:
             self._reading.screens.showed(session.id, call.caller, output.shown)

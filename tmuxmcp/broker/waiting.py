@@ -136,7 +136,7 @@ def _has(session: Session, look: Look, request: q.Wait, call: Call) -> tuple[r.O
             return "needs_you", "kernel"
         case "needs_you" if handed.is_news(session, call.caller):
             return "needs_you", None
-        case "needs_you" if _asked(session):
+        case "needs_you" if _pending_ids(session):
             return "needs_you", None
         case "output" if look.size > session.seen_to(call.caller):
             return "output", None
@@ -211,7 +211,7 @@ async def _needs_you(session: Session, call: Call, offset: int, deadline: float,
     held, changed = session.lease, False
     with session.watcher.waiting(session.log.path):
         async for look in session.looks(lambda: max(look_s, session.crowd_step_s), deadline, shared=True):
-            asked = _asked(session)
+            asked = _pending_ids(session)
             if asked - session.asks_told.get(call.caller, set()):
                 _told_of(session, call, asked)
                 return _WaitOutcome(session, "needs_you")
@@ -228,7 +228,7 @@ async def _needs_you(session: Session, call: Call, offset: int, deadline: float,
     return None
 
 
-def _asked(session: Session) -> set[str]:
+def _pending_ids(session: Session) -> set[str]:
     """Ids of what waits for a person there: requests for input, and the policy's questions."""
     requests = {each.id for each in inputrequests.waiting(session)}
     return requests | {each.id for each in Confirmations(session.tmux.state_dir).about(session.id)}

@@ -87,7 +87,7 @@ async def _agree(broker: Broker, question: Confirmation, options: argparse.Names
 
 async def _decide(broker: Broker, question: Confirmation, options: argparse.Namespace) -> int:
     more = "/s: allow for this session, what the same rule asks about" if question.scope else ""
-    said = _said(f"Allow it once? [y/n{more}; Enter: later] ")
+    said = _read_word(f"Allow it once? [y/n{more}; Enter: later] ")
     for_session = bool(question.scope) and said in ("s", "session")
     if not for_session and said not in ("y", "yes", "n", "no"):
         output.note(STILL_WAITS)
@@ -142,10 +142,10 @@ def _as_dict(what: WaitingRequest) -> dict[str, Any]:
 
 
 def _wants(what: str) -> bool:
-    return _said(f"{what} [y/N] ") in ("y", "yes")
+    return _read_word(f"{what} [y/N] ") in ("y", "yes")
 
 
-def _said(prompt: str) -> str:
+def _read_word(prompt: str) -> str:
     try:
         return input(prompt).strip().lower()
     except EOFError:

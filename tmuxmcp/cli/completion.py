@@ -54,7 +54,7 @@ FIRST_WORDS = {
 def completion(options: argparse.Namespace) -> int:
     """`tmuxmcp completion`."""
     if options.sessions or options.logs:
-        output.write("".join(f"{name}\n" for name in sorted(_kept(_state_dir(options), options.logs))))
+        output.write("".join(f"{name}\n" for name in sorted(_session_ids(_state_dir(options), options.logs))))
         return 0
     if options.shell is None:
         options.parser.error("there is no SHELL")
@@ -80,7 +80,7 @@ def _state_dir(options: argparse.Namespace) -> Path:
     return Path(named).expanduser() if isinstance(named, str) else home / ".local" / "state" / "tmuxmcp"
 
 
-def _kept(state_dir: Path, gone: bool) -> Iterator[str]:
+def _session_ids(state_dir: Path, gone: bool) -> Iterator[str]:
     """Ids of sessions; with `gone` also of those of which only a log is left."""
     for directory in directories(state_dir, SessionDirectory.meta):
         meta = None if gone or directory.is_earlier else Meta.load(directory)

@@ -44,7 +44,7 @@ def _named(options: argparse.Namespace) -> str:
 def run(options: argparse.Namespace, words: Sequence[str]) -> int:
     """Become ssh, which runs the verb on the session's machine."""
     named = _named(options)
-    session_id, host, attach_command = anyio.run(_place, options, named)
+    session_id, host, attach_command = anyio.run(_way_to_session, options, named)
     name = split(session_id)[0]
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if options.verb == "attach" and not options.take:
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace, words: Sequence[str]) -> int:
     os.execv(ssh, argv)
 
 
-async def _place(options: argparse.Namespace, named: str) -> tuple[str, str, str]:
+async def _way_to_session(options: argparse.Namespace, named: str) -> tuple[str, str, str]:
     """The session's whole id, where ssh finds its machine, and the command that attaches there."""
     from tmuxmcp.app import open_fleet, setup_logging
     from tmuxmcp.contract import requests as q

@@ -42,15 +42,15 @@ def open_window(name: str, words: Sequence[str], environment: Mapping[str, str])
     if tmux is None or not environment.get("TMUX") or not pane or not sys.stdin.isatty():
         return False
     # The variable is inherited by terminals that are started in a tmux, and are no pane of it.
-    if _said(tmux, "display-message", "-p", "-t", pane, "#{pane_tty}") != os.ttyname(0):
+    if _output_of(tmux, "display-message", "-p", "-t", pane, "#{pane_tty}") != os.ttyname(0):
         return False
     command = ["env", "-u", "TMUX", "-u", "TMUX_PANE", *words]
     # A word that ends with ; would end tmux's command.
     exact = [f"{word[:-1]}\\;" if word.endswith(";") else word for word in command]
-    return _said(tmux, "new-window", "-P", "-F", "#{window_id}", "-n", name, *exact).startswith("@")
+    return _output_of(tmux, "new-window", "-P", "-F", "#{window_id}", "-n", name, *exact).startswith("@")
 
 
-def _said(*argv: str) -> str:
+def _output_of(*argv: str) -> str:
     try:
         done = subprocess.run(
             argv, capture_output=True, text=True, errors="replace", timeout=NESTING_ANSWER_S, check=False

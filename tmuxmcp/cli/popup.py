@@ -42,10 +42,10 @@ def popup(options: argparse.Namespace) -> int:
 async def _answer(broker: Broker, options: argparse.Namespace) -> int:
     here = await broker.in_client(options.client)
     if here.typing:
-        became = await here.typed(here.typing)
+        became = await here.finish_typing(here.typing)
         if became != "done":
             await _tell(f"the request was over: {became}")
-    elif what := await here.asked(options.id or ""):
+    elif what := await here.pending(options.id or ""):
         await _until_over(here, what)
     else:
         await _tell("nothing waits here any more")
@@ -75,7 +75,7 @@ async def _until_over(here: InClient, what: WaitingRequest | Confirmation) -> No
             if not isinstance(what, WaitingRequest):
                 await _decide(here, what)
             else:
-                await (_secret if what.request.secret else _typed)(here, what)
+                await (_secret if what.request.secret else _offer_to_type)(here, what)
         except TmuxMcpError as error:  # not through the task group, which would make a group of it
             await _tell(str(error))
         task_group.cancel_scope.cancel()
@@ -98,7 +98,7 @@ async def _secret(here: InClient, what: WaitingRequest) -> None:
         await here.people.settle(what, "done")
 
 
-async def _typed(here: InClient, what: WaitingRequest) -> None:
+async def _offer_to_type(here: InClient, what: WaitingRequest) -> None:
     key = here.people.key
     output.write(f"Enter: type it into the session yourself, then press {key} once more: done.\n")
     said = await read_line("n: you will not. C-c leaves it open. ", hidden=False)

@@ -31,7 +31,7 @@ TIDIES_NOTHING = {"retention_days": 0, "state_max_bytes": 0, "idle_timeout_s": 0
 def pin(options: argparse.Namespace) -> int:
     """`tmuxmcp pin`."""
     settings, _ = effective(options)
-    directory = kept.place(settings.state_dir, session_id(options), CLI_CALLER)
+    directory = kept.directory_of(settings.state_dir, session_id(options), CLI_CALLER)
     try:
         if options.remove:
             directory.pin.unlink(missing_ok=True)
@@ -73,7 +73,7 @@ async def _prune_without_server(options: argparse.Namespace) -> int:
 
     settings, _ = effective(options)
     removing = Prune(broker_settings(settings), live, CLI_CALLER)
-    return _tell(options, _rows(await (removing.look if options.dry_run else removing.run)(options.wish)))
+    return _tell(options, _rows(await (removing.preview if options.dry_run else removing.run)(options.wish)))
 
 
 def _rows(pruned: Pruned) -> dict[str, list[dict[str, Any]]]:

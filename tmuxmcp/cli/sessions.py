@@ -90,7 +90,7 @@ def attach(options: argparse.Namespace) -> int:
 
 async def _new(broker: AnyBroker, options: argparse.Namespace) -> int:
     program, *args = program_words(options) or [""]
-    given = _given(options, "name", "rows", "cols", "cwd", "sandbox", "host")
+    given = _given_options(options, "name", "rows", "cols", "cwd", "sandbox", "host")
     if options.record:
         given["record"] = "on_failure" if options.record == "on_failure" else True
     if options.node or options.label:
@@ -162,7 +162,7 @@ async def _send_words(broker: AnyBroker, options: argparse.Namespace) -> tuple[s
 
 async def _read(broker: AnyBroker, options: argparse.Namespace) -> int:
     waits = _wait_arguments(options)
-    given = _given(options, "command", "view", "since", "offset", "limit", "format")
+    given = _given_options(options, "command", "view", "since", "offset", "limit", "format")
     with telling(broker) as operations:
         if effective(options)[0].fleet != "off" and waits.get("wait_for", "none") != "none":
             result = await waiting.first(operations, session_id(options), waits, given)
@@ -197,7 +197,7 @@ async def _search(broker: AnyBroker, options: argparse.Namespace) -> int:
         raise InvalidArgument("There is one PATTERN to search for.", hint="Put it into quotes.")
     session = options.session if options.session is not None else words[0] if len(words) == 2 else ""
     with telling(broker) as operations:
-        result = await operations.search(words[-1], session, **_given(options, "limit", "context"))
+        result = await operations.search(words[-1], session, **_given_options(options, "limit", "context"))
     if options.json:
         output.write_result(result)
     else:
@@ -279,7 +279,7 @@ async def _attach_in_window(broker: Broker, options: argparse.Namespace) -> int:
 
 
 async def _kill(broker: AnyBroker, options: argparse.Namespace) -> int:
-    given = _given(options, "force", "signal", "grace_ms")
+    given = _given_options(options, "force", "signal", "grace_ms")
     result = await broker.destroy_session(session_id(options), **given)
     if options.json:
         output.write_result(result)
@@ -303,7 +303,7 @@ def _limits(words: dict[str, str]) -> Limits:
         ) from None
 
 
-def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+def _given_options(options: argparse.Namespace, *names: str) -> dict[str, Any]:
     """The options that were given: what was not gets the operation's default."""
     return {name: value for name in names if (value := getattr(options, name)) is not None}
 
@@ -311,7 +311,7 @@ def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
 def _wait_arguments(options: argparse.Namespace) -> dict[str, Any]:
     if options.pattern and options.wait_for is None:
         options.wait_for = "pattern"
-    given = _given(options, "wait_for", "pattern", "idle_ms", "timeout_ms", "max_bytes")
+    given = _given_options(options, "wait_for", "pattern", "idle_ms", "timeout_ms", "max_bytes")
     return {"max_bytes": UNCUT_BYTES} | given
 
 

@@ -96,7 +96,7 @@ async def _start(command: Sequence[str], environment: Mapping[str, str], cwd: Pa
     server = StdioServerParameters(command=words[0], args=words[1:], env=dict(environment), cwd=cwd)
     with anyio.fail_after(TRIAL_S):
         async with Client(stdio_client(server, said)) as client:  # type: ignore[arg-type]  # its own text file
-            return await _ask(client)
+            return await _try_client(client)
 
 
 async def _call(url: str, token: str) -> TrialOutcome:
@@ -115,10 +115,12 @@ async def _call(url: str, token: str) -> TrialOutcome:
                     f"{url} does not take this token (status {refused})." if token else f"{url} asks for a token.",
                     hint="Nothing was changed. Give --token-file FILE with a token that the server was given.",
                 )
-            return await _ask(await stack.enter_async_context(Client(streamable_http_client(url, http_client=http))))
+            return await _try_client(
+                await stack.enter_async_context(Client(streamable_http_client(url, http_client=http)))
+            )
 
 
-async def _ask(client: Client) -> TrialOutcome:
+async def _try_client(client: Client) -> TrialOutcome:
     names = [tool.name for tool in (await client.list_tools()).tools]
     info = client.server_info
     told: Mapping[str, Any] = {}

@@ -75,7 +75,7 @@ async def _watch_live(broker: Broker, options: argparse.Namespace) -> int:
         await stage.wait(math.inf, watched.change)
         while not stage.left.is_set():
             begun = time.monotonic()
-            view = await watched.look()
+            view = await watched.view()
             if view is None or view.result.exited or watched.over:
                 break
             last = view
@@ -111,7 +111,7 @@ async def _watch_plain(broker: Broker, options: argparse.Namespace) -> int:
     shown: tuple[Any, ...] = ()
     while True:
         await watched.change()
-        view = await watched.look()
+        view = await watched.view()
         if view and view.shown != shown:
             shown = view.shown
             print_view(view, options)

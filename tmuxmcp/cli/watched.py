@@ -59,7 +59,7 @@ class WatchedSession:
         """Nothing will change any more."""
         return isinstance(self._last, Exit | Lost | Destroyed)
 
-    async def look(self) -> SessionView | None:
+    async def view(self) -> SessionView | None:
         """What it shows now; None when it is gone."""
         if isinstance(self._last, Destroyed):
             return None

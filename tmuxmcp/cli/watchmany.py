@@ -35,7 +35,7 @@ class Panel:
         while not self.over:
             await self._watched.change()
             begun = time.monotonic()
-            view = await self._watched.look()
+            view = await self._watched.view()
             self.over = view is None or view.result.exited or self._watched.over
             self.view = view or self.view
             with suppress(anyio.WouldBlock):  # then it will be drawn anyway
@@ -88,7 +88,7 @@ def _paint(stage: Stage, panels: Sequence[Panel]) -> None:
 async def once(broker: Broker, options: argparse.Namespace, names: Sequence[str]) -> int:
     """Print the screen of each one time."""
     for name in names:
-        view = await WatchedSession(broker, name, "plain").look()
+        view = await WatchedSession(broker, name, "plain").view()
         if view and not options.json:
             output.write(f"--- {view.facts}\n")
         if view:

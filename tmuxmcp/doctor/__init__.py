@@ -225,10 +225,10 @@ def check_socket(tmux: Tmux) -> DoctorCheck:
         return DoctorCheck("socket", False, f"{socket} is not a socket", "Remove it, or set another state_dir.")
     if not tmux.binary:
         return DoctorCheck("socket", True, f"{socket}: without tmux, nobody can be asked")
-    return _ask(tmux, running)
+    return _server_check(tmux, running)
 
 
-def _ask(tmux: Tmux, running: int | None) -> DoctorCheck:
+def _server_check(tmux: Tmux, running: int | None) -> DoctorCheck:
     """What the server on the socket says."""
     socket = tmux.socket
     try:

@@ -98,7 +98,7 @@ class _Brush:
         width, height = self._painter.cell
         image = self._new(((right - left) * width, (bottom - top) * height), TRANSPARENT_INDEX)
         self._put(image, shot, spans, (-left * width, -top * height))
-        return image, self._painter.place(top, left)
+        return image, self._painter.corner_of(top, left)
 
     def _spans(self, before: Shot, shot: Shot) -> Iterator[tuple[int, tuple[int, int]]]:
         """The rows that differ, and from which column to which."""

@@ -7,7 +7,7 @@ from html import escape
 from itertools import groupby
 from typing import NamedTuple
 
-from tmuxmcp.drawing.theme import DARK_THEME, DrawnStyle, Rgb, Theme, drawable, look
+from tmuxmcp.drawing.theme import DARK_THEME, DrawnStyle, Rgb, Theme, drawable, drawn_style
 from tmuxmcp.terminal.snapshot import Cell, Cells, Cursor, Snapshot, Style, StyleRun, runs
 
 CELL_WIDTH, CELL_HEIGHT, SVG_FONT_SIZE, BASELINE, SVG_MARGIN = 9, 18, 15, 14, 10
@@ -76,7 +76,7 @@ def svg_ground(cols: int, theme: Theme) -> str:
 def svg_row(row: Cells, top: int, theme: Theme) -> Iterator[str]:
     """The elements of a row."""
     for run in runs(row):
-        yield from _svg_run(run, top, look(run.style, theme), theme)
+        yield from _svg_run(run, top, drawn_style(run.style, theme), theme)
 
 
 def _svg_run(run: StyleRun, top: int, seen: DrawnStyle, theme: Theme) -> Iterator[str]:
@@ -175,7 +175,7 @@ def html(snapshot: Snapshot, theme: Theme = DARK_THEME) -> str:
 
 def _html_run(run: StyleRun, theme: Theme) -> str:
     text = "".join([_html_cell(cell) for cell in run.cells])
-    rules = css(run.style, look(run.style, theme), theme)
+    rules = css(run.style, drawn_style(run.style, theme), theme)
     return f'<span style="{rules}">{text}</span>' if rules else text
 
 

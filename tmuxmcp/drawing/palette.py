@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from tmuxmcp.drawing.reel import Reel
-from tmuxmcp.drawing.theme import DrawnStyle, Rgb, Theme, look
+from tmuxmcp.drawing.theme import DrawnStyle, Rgb, Theme, drawn_style
 from tmuxmcp.terminal.snapshot import Style, runs
 
 TRANSPARENT_INDEX = 255
@@ -70,8 +70,8 @@ def _weights(reel: Reel, theme: Theme) -> list[DrawnStyle]:
             counted[run.style] += len(run.cells)
     looks: Counter[DrawnStyle] = Counter()
     for style, count in counted.items():
-        looks[look(style, theme)] += count
-    plain = look(Style(), theme)
+        looks[drawn_style(style, theme)] += count
+    plain = drawn_style(Style(), theme)
     return [plain, DrawnStyle(theme.bg, theme.fg, theme.bg), *(seen for seen, _ in looks.most_common())]
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from tmuxmcp.drawing.markup import with_cursor, words
-from tmuxmcp.drawing.theme import DARK_THEME, Rgb, Theme, look
+from tmuxmcp.drawing.theme import DARK_THEME, Rgb, Theme, drawn_style
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.snapshot import Snapshot, Style, StyleRun, runs
 
@@ -115,13 +115,13 @@ class Painter:
                 self._run(image, canvas, run, number)
         return image
 
-    def place(self, row: int, col: int) -> tuple[int, int]:
+    def corner_of(self, row: int, col: int) -> tuple[int, int]:
         """The left upper corner of a cell."""
         return PICTURE_MARGIN + col * self.cell[0], PICTURE_MARGIN + row * self.cell[1]
 
     def _run(self, image: Any, canvas: Any, run: StyleRun, row: int) -> None:
-        seen = look(run.style, self.theme)
-        left, top = self.place(row, run.col)
+        seen = drawn_style(run.style, self.theme)
+        left, top = self.corner_of(row, run.col)
         right, bottom = left + len(run.cells) * self.cell[0], top + self.cell[1]
         if seen.ground != self.theme.bg:
             canvas.rectangle((left, top, right - 1, bottom - 1), fill=seen.ground)
@@ -138,7 +138,7 @@ class Painter:
         self, image: Any, canvas: Any, text: str, style: Style, place: tuple[int, int], cols: int, ink: Rgb
     ) -> None:
         face = self._with(text[0], style)
-        left, top = self.place(*place)
+        left, top = self.corner_of(*place)
         if face is None:
             right, bottom = left + self.cell[0] * max(cols, 1) - 2, top + self.ascent
             canvas.rectangle((left + 1, top + 2, right, bottom), outline=ink)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 
 from tmuxmcp.drawing.markup import FONT_FAMILIES, SVG_POLICY, css
-from tmuxmcp.drawing.theme import DARK_THEME, Theme, drawable, look
+from tmuxmcp.drawing.theme import DARK_THEME, Theme, drawable, drawn_style
 from tmuxmcp.terminal.film import Film
 from tmuxmcp.terminal.logtext import film_text
 from tmuxmcp.terminal.sgr import SGR, restyled
@@ -41,7 +41,7 @@ def coloured(text: str, theme: Theme = DARK_THEME) -> str:
     parts = SGR.split(text)
     for part, params in zip(parts[::2], [*parts[1::2], ""], strict=True):
         if part:
-            rules = css(style, look(style, theme), theme)
+            rules = css(style, drawn_style(style, theme), theme)
             made.append(f'<span style="{rules}">{escape(part)}</span>' if rules else escape(part))
         style = restyled(style, params)
     return "".join(made)

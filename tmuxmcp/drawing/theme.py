@@ -62,7 +62,7 @@ class DrawnStyle:
 
 
 @lru_cache(maxsize=4096)
-def look(style: Style, theme: Theme) -> DrawnStyle:
+def drawn_style(style: Style, theme: Theme) -> DrawnStyle:
     """What colours a style is drawn with."""
     ink, ground = theme.rgb(style.fg, theme.fg), theme.rgb(style.bg, theme.bg)
     if style.reverse:

@@ -177,7 +177,7 @@ class Service:
         try:
             own = Call(caller=self._caller(scope), scopes=_scopes(scope), client=_client(scope))
             call = _behind(request, own)
-            said = self._said(request)
+            said = self._gateway_headers(request)
         except (InvalidArgument, Unauthorized) as error:
             return _refusal(error)
         try:
@@ -194,7 +194,7 @@ class Service:
             return Response(status_code=204, headers=headers)
         return Response(reply.body, media_type="application/json", headers=headers)
 
-    def _said(self, request: Request) -> _GatewayHeaders:
+    def _gateway_headers(self, request: Request) -> _GatewayHeaders:
         """What a gateway says of its call, as far as it is believed.
 
         Raises:
@@ -215,7 +215,7 @@ class Service:
         """What a gateway and its calls that go on have to say to each other."""
         what = request.path_params["what"]
         try:
-            said = self._said(request)
+            said = self._gateway_headers(request)
             if what == "answer" and not said.proven:
                 raise Unauthorized("Only who knows the fleet's secret answers for a person.")
             asked = json.loads(await request.body())

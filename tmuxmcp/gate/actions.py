@@ -137,13 +137,13 @@ async def _of_typing(
         return None, [SimpleCommand((place.foreground or None,))]
     text = _text(request)
     behind = keys[_controls(text) :]
-    done = typed(pending, text, behind)
+    done = line_after(pending, text, behind)
     if not done.entered:
         return None, []
     commands = await _of_text(done.submitted, place.cwd, parsing)
     if pending:
         # A signal or the person may have cleared the line meanwhile: then this is all that the shell gets.
-        commands += await _of_text(typed("", text, behind).submitted, place.cwd, parsing)
+        commands += await _of_text(line_after("", text, behind).submitted, place.cwd, parsing)
     return done.submitted, commands
 
 
@@ -178,7 +178,7 @@ def _controls(text: str) -> int:
     return sum(char < " " or char == "\x7f" for char in text)
 
 
-def typed(pending: str | None, text: str, keys: Sequence[str]) -> TypedLine:
+def line_after(pending: str | None, text: str, keys: Sequence[str]) -> TypedLine:
     """What a shell gets that already had `pending` in its line; None where editing makes that unknowable."""
     lines = text.replace("\r", "\n").split("\n")
     done: str | None = ""
@@ -209,7 +209,7 @@ def _add(line: str | None, text: str) -> str | None:
 def pending_after(pending: str | None, request: q.Send) -> str | None:
     """What a `send` leaves in a shell's line."""
     text = _text(request)
-    return typed(pending, text, _keys(request)[_controls(text) :]).pending
+    return line_after(pending, text, _keys(request)[_controls(text) :]).pending
 
 
 def place_of(session_id: str, look: Look) -> ActionPlace:

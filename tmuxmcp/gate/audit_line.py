@@ -170,11 +170,11 @@ def _key_names(request: q.Send) -> list[str]:
 
 
 def _bytes_in(request: Request[Any]) -> int:
-    return sum(_typed(value) if isinstance(value, Sequence) and not isinstance(value, str) else _size(value)
+    return sum(_bytes_of_texts(value) if isinstance(value, Sequence) and not isinstance(value, str) else _size(value)
                for _, value, _ in request.marked(Content))  # fmt: skip
 
 
-def _typed(keys: Sequence[Any]) -> int:
+def _bytes_of_texts(keys: Sequence[Any]) -> int:
     """Bytes of the texts among keys."""
     return sum(_size(each["text"]) for each in keys if isinstance(each, Mapping))
 

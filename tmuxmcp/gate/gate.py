@@ -139,7 +139,7 @@ class Gate:
         try:
             with _shortages_told():
                 target = await find()
-                place = await self._place(target) if self._sees_place(request) else None
+                place = await self._action_place(target) if self._sees_place(request) else None
         except BaseException:
             with self._recorded(record):  # writes the line, and lets the error go on
                 raise
@@ -347,7 +347,7 @@ class Gate:
             )
         target = await find()
         now = await self._asking(request, target)
-        judged = Judged(target, await self._place(target), now.reader if now else None)
+        judged = Judged(target, await self._action_place(target), now.reader if now else None)
         if digest_of(request, call, judged) != digest:
             raise ConfirmationDeclined(
                 f"{name} was not done: its session changed while the person was asked, so the answer is void.",
@@ -373,7 +373,7 @@ class Gate:
                 await reaching.reach(session, self.settings, opened)
         return opened
 
-    async def _place(self, target: Target) -> ActionPlace:
+    async def _action_place(self, target: Target) -> ActionPlace:
         from tmuxmcp.gate.actions import ActionPlace, place_of
 
         session = target.session

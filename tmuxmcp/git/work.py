@@ -40,7 +40,7 @@ def main() -> None:
     asked = json.loads(sys.stdin.buffer.read())
     try:
         with tempfile.TemporaryDirectory(prefix="git-", dir=asked["temporary"] or None) as place:
-            answer = _look(asked, place)
+            answer = _run(asked, place)
     except TmuxMcpError as error:
         answer = {"error": error.as_dict()}
     except OSError as error:
@@ -48,7 +48,7 @@ def main() -> None:
     sys.stdout.write(json.dumps(answer))
 
 
-def _look(asked: dict[str, Any], place: str) -> dict[str, Any]:
+def _run(asked: dict[str, Any], place: str) -> dict[str, Any]:
     found = repository.find(asked["path"], asked["root"])
     git = _prepared(found, asked["PATH"], place)
     answer: dict[str, Any]

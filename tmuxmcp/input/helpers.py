@@ -18,7 +18,7 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.errors import InvalidArgument, Unsupported, WrongMode
-from tmuxmcp.input.sending import not_typed, typed
+from tmuxmcp.input.sending import flush_input, not_typed
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.reading.reading import Reading
 from tmuxmcp.sessions.screens import ShownScreen, shown_by
@@ -263,7 +263,7 @@ async def _type(
             if not await panes.type_input(session.tmux, pane, step.data, condition=condition, left=InputLeftover.OPEN):
                 await not_typed(session)
             session.write_input(bytes=len(step.data), keys=0)
-            await typed(session.tmux)
+            await flush_input(session.tmux)
             if step.opens and not await _shows(session, step.opens):
                 raise WrongMode(
                     f"{front.program} did not open what the text was for; the text was not typed.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tmuxmcp.contract.requests import Mouse
 from tmuxmcp.errors import InvalidArgument, Unsupported, WrongMode
-from tmuxmcp.input.sending import not_typed, typed
+from tmuxmcp.input.sending import flush_input, not_typed
 from tmuxmcp.sessions.screens import shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.mouse import encode
@@ -31,14 +31,14 @@ async def act(session: Session, event: Mouse) -> CellPlace:
     pane = await session.alive()
     asked = await panes.mouse_modes(session.tmux, pane)
     _check_modes(event, asked)
-    place = await _text_place(session, event) if event.on_text else _place(session, event)
+    place = await _text_place(session, event) if event.on_text else _cell_of(session, event)
     data = encode(event.action, *place, event.button or "")
     async with session.input_lock:
         # Not in another program that came in between.
         if not await panes.type_input(session.tmux, pane, data, condition="#{mouse_sgr_flag}", left=InputLeftover.OPEN):
             await not_typed(session)
     session.write_input(bytes=len(data), keys=0)
-    await typed(session.tmux)
+    await flush_input(session.tmux)
     return place
 
 
@@ -60,7 +60,7 @@ def _check_modes(event: Mouse, asked: panes.MouseModes) -> None:
         )
 
 
-def _place(session: Session, event: Mouse) -> CellPlace:
+def _cell_of(session: Session, event: Mouse) -> CellPlace:
     if event.row is None or event.col is None:
         if event.action.startswith("scroll") and event.row is event.col is None:
             return session.rows // 2, session.cols // 2

@@ -15,7 +15,7 @@ from tmuxmcp.contract.secrets import Secret
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import ConfirmationDeclined, InvalidArgument, PermissionDenied
 from tmuxmcp.input.secretreader import SecretReader, reader_of
-from tmuxmcp.input.sending import not_typed, typed
+from tmuxmcp.input.sending import flush_input, not_typed
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.secretvalue import value_of
 from tmuxmcp.readiness.weak import entered_at
@@ -135,8 +135,8 @@ async def send(
                 await not_typed(session)
         session.write_input(bytes=size, keys=1)
         if noting:
-            noting.typed(session, now.look.size)
-        await typed(session.tmux)
+            noting.note_typed(session, now.look.size)
+        await flush_input(session.tmux)
         result = None if request.read == "none" else await reading.waited(session, request, wait, call)
         shown = await _was_shown(session, wait.start_offset, value)
     if shown:

@@ -175,16 +175,16 @@ async def send(
         stamp = await noting.types(session, look.size, bytes=what.size) if noting else None
         await _type(session, pane, data, what, bracketed, newlines, own, what.left(look.ready), stamp)
     if noting:
-        noting.typed(session, look.size)
+        noting.note_typed(session, look.size)
     if what.ends_with("Escape"):
         wait.settle_s = ESCAPE_S
     session.write_input(bytes=what.size - what.keys, keys=what.keys)
     session.write_shown(look.size, one_line(what.text, what.names) if _is_shown(look) and not what.between else None)
     if asked.read == "none":
         return r.SendResult(session_id=session.id, sent_bytes=what.size, note=session.take_notice(), result=None)
-    await typed(session.tmux)
+    await flush_input(session.tmux)
     result = await reading.waited(session, asked, wait, call)
-    session.shown.look(session.cols, session.rows)
+    session.shown.write_shown(session.cols, session.rows)
     return r.SendResult(session_id=session.id, sent_bytes=what.size, result=result)
 
 
@@ -253,7 +253,7 @@ async def _type(
             session.tmux, pane, data, after=behind, bracketed=bracketed, left=InputLeftover.OPEN, stamp=first
         ):
             stamp = stamp.second if stamp else None
-            await typed(session.tmux)
+            await flush_input(session.tmux)
             async for look in session.looks(0.001, time.monotonic() + ESCAPES_AFTER_S):
                 if look.ready:
                     break
@@ -274,7 +274,7 @@ async def not_typed(session: Session) -> None:
     raise TmuxFailed(f"Nothing was typed: session {session.id} changed at this moment.", hint="Look, try again.")
 
 
-async def typed(tmux: Tmux) -> None:
+async def flush_input(tmux: Tmux) -> None:
     """Two more answers of tmux: by then it has written what it was given to the terminal."""
     for _ in range(2):
         await tmux.query(tmux_command("display-message", "-p", ""))

@@ -56,13 +56,13 @@ def limit(value: str) -> None:
 
 def hand(path: str) -> None:
     """Open what the step within reads, for it alone."""
-    _place(os.open(path, os.O_RDONLY), 3, True)
+    _move_descriptor(os.open(path, os.O_RDONLY), 3, True)
     os.unlink(path)
 
 
 def report(path: str) -> None:
     """Open where failures are told: once confined we could not."""
-    _place(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), 4, False)
+    _move_descriptor(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), 4, False)
 
 
 def keep_report(_: str) -> None:
@@ -70,7 +70,7 @@ def keep_report(_: str) -> None:
     os.set_inheritable(4, True)
 
 
-def _place(fd: int, wanted: int, inheritable: bool) -> None:
+def _move_descriptor(fd: int, wanted: int, inheritable: bool) -> None:
     if fd == wanted:
         os.set_inheritable(fd, inheritable)
     else:

@@ -63,7 +63,7 @@ def _read(path: str) -> bytes:
         os.close(fd)
 
 
-def _record(path: str) -> bytes:
+def _read_whole(path: str) -> bytes:
     """All of a file that the kernel writes in one piece: of such a one a read gives as much as there is room for."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -79,7 +79,7 @@ def _record(path: str) -> bytes:
 def stat(path: str) -> Stat:
     """State and relations of a process or thread."""
     # Its name, in parentheses, may hold anything.
-    words = _record(path + "/stat").rpartition(b")")[2].split()
+    words = _read_whole(path + "/stat").rpartition(b")")[2].split()
     if len(words) < 20:
         raise ProcessLookupError(path)
     numbers = (int(words[1]), int(words[2]), int(words[3]), int(words[5]), int(words[17]))
@@ -115,7 +115,7 @@ def children(pid: int, of_threads: list[int]) -> list[int]:
 
 def name(pid: int) -> str:
     """What the kernel calls a process: 15 bytes of its program's name, or what it calls itself."""
-    return _record(f"/proc/{pid}/comm").decode("utf-8", "replace").rstrip("\n")
+    return _read_whole(f"/proc/{pid}/comm").decode("utf-8", "replace").rstrip("\n")
 
 
 def words(pid: int) -> list[str]:
@@ -126,7 +126,7 @@ def words(pid: int) -> list[str]:
 
 def wait_channel(path: str) -> str:
     """The kernel function that it sleeps in; `0` or empty: it runs, or the kernel does not tell."""
-    return _record(path + "/wchan").decode().strip()
+    return _read_whole(path + "/wchan").decode().strip()
 
 
 def system_call(path: str) -> list[str]:
@@ -137,7 +137,7 @@ def system_call(path: str) -> list[str]:
     Raises:
         Runs: it sleeps in none.
     """
-    words = _record(path + "/syscall").decode().split()
+    words = _read_whole(path + "/syscall").decode().split()
     if words == ["running"]:
         raise ThreadRuns(path)
     return words
@@ -145,7 +145,7 @@ def system_call(path: str) -> list[str]:
 
 def status(path: str, field: str) -> str:
     """A field of `status`, such as `SigIgn`."""
-    _, found, value = _record(path + "/status").partition(f"\n{field}:".encode())
+    _, found, value = _read_whole(path + "/status").partition(f"\n{field}:".encode())
     if not found:
         raise ProcessLookupError(path)
     return value.partition(b"\n")[0].strip().decode("utf-8", "replace")

@@ -205,7 +205,7 @@ class Gateway(Operations):
         return node
 
     async def _first_with_room(self, call: Call) -> str:
-        known = {each.name: each for each in await self._look()}
+        known = {each.name: each for each in await self._machines_lately()}
         for name in placing.ranked(sorted(known), call.caller):
             if not known[name].alive:
                 raise NodeUnreachable(
@@ -245,9 +245,9 @@ class Gateway(Operations):
 
     async def _at(self, node: str, request: Request[R], call: Call) -> R:
         ask = partial(self.transport.call, node, request)
-        return ids.told(await self._asked(node, request, call, ask), node, self._page_url)
+        return ids.told(await self._have_done(node, request, call, ask), node, self._page_url)
 
-    async def _asked(self, node: str, request: Request[Any], call: Call, ask: Callable[[Call], Awaitable[T]]) -> T:
+    async def _have_done(self, node: str, request: Request[Any], call: Call, ask: Callable[[Call], Awaitable[T]]) -> T:
         """Have a machine do it: once, if it changes something; a look again until the transport's patience is over."""
         until = time.monotonic() + self.transport.patience_s
         while True:
@@ -313,7 +313,7 @@ class Gateway(Operations):
             return await self._at(node, there, call)
         full: list[str] = []
         missing: list[str] = []
-        order = placing.in_turn(placing.fitting(await self._look(), placement.labels), SAMPLE.sample)
+        order = placing.in_turn(placing.fitting(await self._machines_lately(), placement.labels), SAMPLE.sample)
         for machine in order:
             if not machine.alive:
                 missing.append(machine.name)
@@ -339,7 +339,7 @@ class Gateway(Operations):
             FleetFull: it is drained, or has other labels.
         """
         node = check_node(placement.node)
-        machine = next((each for each in await self._look() if each.name == node), None)
+        machine = next((each for each in await self._machines_lately() if each.name == node), None)
         if machine is None:
             error = await self._no_such(node, "")
             raise error if isinstance(error, NodeLost) else InvalidArgument(error.message, hint=error.hint, node=node)
@@ -365,7 +365,7 @@ class Gateway(Operations):
     async def _list(self, request: q.ListSessions, call: Call) -> r.ListSessionsResult:
         found, missing = await self._everywhere(request, call)
         told = [(node, ids.told(each, node)) for node, each in found.items()]
-        rows = ((_place(row, node), row) for node, each in told for row in each.sessions)
+        rows = ((_list_order(row, node), row) for node, each in told for row in each.sessions)
         placed = sorted(rows, key=lambda each: each[0])
         shown = placed[: request.limit]
         # Rows of one place on several machines stay together: `after` is a place.
@@ -456,7 +456,7 @@ class Gateway(Operations):
                 tasks.start_soon(one, node, part)
 
     async def _health(self) -> r.HealthResult:
-        machines = await self._look(fresh=True)
+        machines = await self._machines_lately(fresh=True)
         return r.HealthResult(
             version=__version__,
             tmux_version=None,
@@ -471,9 +471,9 @@ class Gateway(Operations):
 
     async def machines(self) -> list[Machine]:
         """All machines of the fleet as they are now, also those that do not answer, by name."""
-        return await self._look(fresh=True)
+        return await self._machines_lately(fresh=True)
 
-    async def _look(self, *, fresh: bool = False) -> list[Machine]:
+    async def _machines_lately(self, *, fresh: bool = False) -> list[Machine]:
         """The machines, as they were a short time ago."""
         asked_at = time.monotonic()
         async with self._looking:  # who comes while somebody looks gets what that one sees
@@ -516,7 +516,7 @@ class Gateway(Operations):
     async def answers(self, timeout_s: float) -> bool:
         """Whether a machine answers within this time."""
         with anyio.move_on_after(timeout_s):
-            return any(each.alive for each in await self._look())
+            return any(each.alive for each in await self._machines_lately())
         return False
 
     async def asciicast(self, session_id: str = "", most_bytes: int = 1 << 20, call: Call | None = None) -> Cast:
@@ -529,7 +529,7 @@ class Gateway(Operations):
         asked = call or self._own
         there, node = await self._routed(q.Read("raw", session_id), asked)
         ask = partial(self.transport.asciicast, node, there.session, most_bytes)
-        return await self._asked(node, there, asked, ask)
+        return await self._have_done(node, there, asked, ask)
 
     async def pane(self, session_id: str) -> NoReturn:
         """Refuse: a pane can be used on the session's own machine alone.
@@ -667,7 +667,7 @@ def _digest(call: Call, request_id: str) -> str:
     return placing.digest(f"{call.client}\n{request_id}")
 
 
-def _place(row: r.SessionSummary, node: str) -> tuple[bool, str, str, str]:
+def _list_order(row: r.SessionSummary, node: str) -> tuple[bool, str, str, str]:
     """The order of the list: as on one machine, and then by machines."""
     return row.exited, row.created_at[:40], split(row.session_id)[0], node
 

@@ -182,11 +182,11 @@ class RemoteCalls:
             heard.wait_on(PERSON_ANSWERS_S if news.question else 0.0)
             if news.question:
                 heard.asking = anyio.CancelScope()
-                tasks.start_soon(self._ask, key, heard, news.number, news.question, heard.asking)
+                tasks.start_soon(self._put_question, key, heard, news.number, news.question, heard.asking)
         if news.progress:
             await heard.call.progress(*news.progress)
 
-    async def _ask(
+    async def _put_question(
         self, key: str, heard: RemoteCall, number: int, question: Question, scope: anyio.CancelScope
     ) -> None:
         with scope:

@@ -57,7 +57,7 @@ def local(request: Request[R]) -> tuple[Request[R], str]:
         if name in SESSION_FIELDS:
             values[name], node = split(value)
         elif name == "request_id" and isinstance(request, q.RequestUserInput):
-            values[name], node = _asked(value)
+            values[name], node = _split_request_id(value)
         elif name in PATH_ARGUMENTS and request.operation.session == "none":
             node, values[name] = path_of(value)
         else:
@@ -70,7 +70,7 @@ def local(request: Request[R]) -> tuple[Request[R], str]:
     return changed(request, **values), next(iter(nodes), "")
 
 
-def _asked(request_id: str) -> tuple[str, str]:
+def _split_request_id(request_id: str) -> tuple[str, str]:
     name, at, node = request_id.rpartition(ASKED_AT)
     return (name, check_node(node)) if at else (request_id, "")
 

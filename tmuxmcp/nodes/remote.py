@@ -192,7 +192,7 @@ class HttpTransport:
         return replace(machine, alive=False, note=f"it did not answer within {ASK_S:g} s")
 
     async def _health(self, broker: _RemoteBroker) -> r.HealthResult:
-        health = await self._ask(broker, q.Health(), Call("fleet", person=True), ASK_S)
+        health = await self._send(broker, q.Health(), Call("fleet", person=True), ASK_S)
         broker.machine_id, broker.known = health.machine_id or "", True
         broker.max_wait_ms = health.limits.get("max_wait_ms", MAX_WAIT_MS)
         return health
@@ -252,7 +252,7 @@ class HttpTransport:
     async def call(self, node: str, request: Request[R], call: Call) -> R:
         """One JSON-RPC call."""
         broker = await self._known(node)
-        return await self._ask(broker, request, call, _bound_s(request, broker.max_wait_ms))
+        return await self._send(broker, request, call, _bound_s(request, broker.max_wait_ms))
 
     async def _known(self, node: str) -> _RemoteBroker:
         """What speaks to a machine.
@@ -271,7 +271,7 @@ class HttpTransport:
                 raise LookupError(node)
         return broker
 
-    async def _ask(self, broker: _RemoteBroker, request: Request[R], call: Call, bound_s: float) -> R:
+    async def _send(self, broker: _RemoteBroker, request: Request[R], call: Call, bound_s: float) -> R:
         node = broker.entry.name
         sent = wire.request_sent(request)
         body = {"jsonrpc": "2.0", "id": 1, "method": sent["operation"], "params": sent["arguments"]}

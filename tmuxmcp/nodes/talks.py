@@ -169,7 +169,7 @@ class GatewayCalls:
         """Take what came of a question; the first answer to it counts."""
         talk = self._talk(line, asked)
         if talk and talk.open and talk.open.number == asked["number"] and not talk.open.answered.is_set():
-            talk.open.said = _said(asked)
+            talk.open.said = _parsed_answer(asked)
             talk.open.answered.set()
         return {"known": talk is not None}
 
@@ -193,7 +193,7 @@ class GatewayCalls:
             del self._lines[line]
 
 
-def _said(asked: Mapping[str, Any]) -> bool | TmuxMcpError | CallAgain | None:
+def _parsed_answer(asked: Mapping[str, Any]) -> bool | TmuxMcpError | CallAgain | None:
     if "error" in asked:
         return wire.error_of(asked["error"])
     if asked["said"] == "again":

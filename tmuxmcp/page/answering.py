@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import InvalidArgument
-from tmuxmcp.page.answers import Asked, Give, answer, routes_of, text_of
+from tmuxmcp.page.answers import Endpoint, PageArguments, answer, routes_of, text_of
 from tmuxmcp.page.overview import Overview
 from tmuxmcp.people.answering import WaitingRequest
 
@@ -30,7 +30,7 @@ class AnswerEndpoints:
 
     def routes(self) -> list[Route]:
         """A route for each way to settle something."""
-        named: dict[str, Give] = {
+        named: dict[str, Endpoint] = {
             "answer": self._type,
             "settle": self._settle,
             "became": self._became,
@@ -38,7 +38,7 @@ class AnswerEndpoints:
         }
         return routes_of(named)
 
-    async def _type(self, asked: Asked) -> Response:
+    async def _type(self, asked: PageArguments) -> Response:
         """Type a line and Enter, as long as the request waits."""
         what, line = await self._what(asked), text_of(asked, "line")
         if self._people.became(what):
@@ -49,7 +49,7 @@ class AnswerEndpoints:
             self._overview.changed(what.session.id)
         return self._told(what, first, typed=True)
 
-    async def _settle(self, asked: Asked) -> Response:
+    async def _settle(self, asked: PageArguments) -> Response:
         what, outcome = await self._what(asked), text_of(asked, "outcome")
         if outcome not in get_args(Settled):
             raise InvalidArgument(f"outcome is one of {', '.join(get_args(Settled))}.")
@@ -57,10 +57,10 @@ class AnswerEndpoints:
         self._overview.changed(what.session.id)
         return self._told(what, first)
 
-    async def _became(self, asked: Asked) -> Response:
+    async def _became(self, asked: PageArguments) -> Response:
         return self._told(await self._what(asked), False)
 
-    async def _what(self, asked: Asked) -> WaitingRequest:
+    async def _what(self, asked: PageArguments) -> WaitingRequest:
         return await self._people.known(text_of(asked, "session"), text_of(asked, "request"))
 
     def _told(self, what: WaitingRequest, first: bool, *, typed: bool = False) -> Response:
@@ -69,7 +69,7 @@ class AnswerEndpoints:
         told = {"outcome": became.outcome, "by": became.by, "via": became.via} if became else None
         return answer({"first": first, "typed": typed, "became": told})
 
-    async def _agree(self, asked: Asked) -> Response:
+    async def _agree(self, asked: PageArguments) -> Response:
         """Let an agent do what it asks about, or not."""
         question_id, agreed = text_of(asked, "question"), text_of(asked, "answer")
         if agreed not in get_args(Agreed):

@@ -14,10 +14,10 @@ from starlette.routing import Route
 
 from tmuxmcp.errors import InvalidArgument, ResourceLimit, TmuxMcpError
 
-Asked = dict[str, Any]
+PageArguments = dict[str, Any]
 """The object that a request brings."""
 
-Give = Callable[[Asked], Awaitable[Response]]
+Endpoint = Callable[[PageArguments], Awaitable[Response]]
 
 MAX_BODY_BYTES = 64 * 1024
 """Of a request's body."""
@@ -61,12 +61,12 @@ def refused(error: TmuxMcpError) -> Response:
     return answer({"error": error.as_dict()}, error.http_status)
 
 
-def routes_of(named: Mapping[str, Give], most_bytes: int = MAX_BODY_BYTES) -> list[Route]:
+def routes_of(named: Mapping[str, Endpoint], most_bytes: int = MAX_BODY_BYTES) -> list[Route]:
     """A route for each question: it answers with what is made of a request's body, or with why nothing is."""
     return [Route(f"/page/{name}", _endpoint(give, most_bytes), methods=["POST"]) for name, give in named.items()]
 
 
-def _endpoint(give: Give, most_bytes: int) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(give: Endpoint, most_bytes: int) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         try:
             return await give(await body_of(request, most_bytes))
@@ -79,7 +79,7 @@ def _endpoint(give: Give, most_bytes: int) -> Callable[[Request], Awaitable[Resp
     return endpoint
 
 
-async def body_of(request: Request, most_bytes: int = MAX_BODY_BYTES) -> Asked:
+async def body_of(request: Request, most_bytes: int = MAX_BODY_BYTES) -> PageArguments:
     """The object that a request brings.
 
     Raises:
@@ -100,7 +100,7 @@ async def body_of(request: Request, most_bytes: int = MAX_BODY_BYTES) -> Asked:
     return asked
 
 
-def text_of(asked: Asked, name: str) -> str:
+def text_of(asked: PageArguments, name: str) -> str:
     """A text that a request has to bring.
 
     Raises:
@@ -112,7 +112,7 @@ def text_of(asked: Asked, name: str) -> str:
     return value
 
 
-def session_of(asked: Asked) -> dict[str, Any]:
+def session_of(asked: PageArguments) -> dict[str, Any]:
     """The session that a request is about, as arguments of operations; `ID.N` is an earlier one of that name.
 
     Raises:
@@ -126,7 +126,7 @@ def session_of(asked: Asked) -> dict[str, Any]:
     return {"session_id": name, "generation": int(generation)}
 
 
-def integer_of(asked: Asked, name: str) -> int | None:
+def integer_of(asked: PageArguments, name: str) -> int | None:
     """A whole number that a request may bring.
 
     Raises:

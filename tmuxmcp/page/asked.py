@@ -20,7 +20,16 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.words import FilmFormat
 from tmuxmcp.errors import InvalidArgument
-from tmuxmcp.page.answers import PAGE_HEADERS, Asked, Give, answer, integer_of, routes_of, session_of, text_of
+from tmuxmcp.page.answers import (
+    PAGE_HEADERS,
+    Endpoint,
+    PageArguments,
+    answer,
+    integer_of,
+    routes_of,
+    session_of,
+    text_of,
+)
 from tmuxmcp.page.cells import encoded_screen
 from tmuxmcp.reading.sight import SessionSights
 
@@ -45,7 +54,7 @@ class QueryEndpoints:
 
     def routes(self) -> list[Route]:
         """A route for each question."""
-        named: dict[str, Give] = {
+        named: dict[str, Endpoint] = {
             "commands": self._commands,
             "output": self._output,
             "search": self._search,
@@ -56,7 +65,7 @@ class QueryEndpoints:
         }
         return routes_of(named)
 
-    async def _commands(self, asked: Asked) -> Response:
+    async def _commands(self, asked: PageArguments) -> Response:
         request = q.ListCommands(
             **session_of(asked),
             limit=integer_of(asked, "limit") or 100,
@@ -64,33 +73,33 @@ class QueryEndpoints:
         )
         return _told(await self._mine.do(request))
 
-    async def _output(self, asked: Asked) -> Response:
+    async def _output(self, asked: PageArguments) -> Response:
         number = integer_of(asked, "command")
         if number is None:
             raise InvalidArgument("command is missing.")
         request = q.Read(**session_of(asked), command=number, max_bytes=MOST_OUTPUT)
         return _told(await self._mine.do(request))
 
-    async def _search(self, asked: Asked) -> Response:
+    async def _search(self, asked: PageArguments) -> Response:
         request = q.Search(**session_of(asked), pattern=text_of(asked, "pattern"), limit=MOST_MATCHES)
         return _told(await self._mine.do(request))
 
-    async def _past(self, asked: Asked) -> Response:
+    async def _past(self, asked: PageArguments) -> Response:
         async with self._turn:
             snapshot, ms = await self._seeing.past(
                 **session_of(asked), at_ms=integer_of(asked, "ms"), line_at=integer_of(asked, "offset")
             )
         return answer(encoded_screen(snapshot) | {"ms": ms, "approximate": snapshot.approximate})
 
-    async def _activity(self, asked: Asked) -> Response:
+    async def _activity(self, asked: PageArguments) -> Response:
         found = await self._seeing.activity(**session_of(asked))
         return answer({"made_ms": round(found.made_s * 1000), "end_ms": found.end_ms, "moments": found.moments})
 
-    async def _generations(self, asked: Asked) -> Response:
+    async def _generations(self, asked: PageArguments) -> Response:
         found = self._seeing.generations(text_of(asked, "session"))
         return answer([asdict(each) for each in found])
 
-    async def _export(self, asked: Asked) -> Response:
+    async def _export(self, asked: PageArguments) -> Response:
         format = text_of(asked, "format")
         if format not in get_args(FilmFormat):
             raise InvalidArgument(f"There is no format {format!r}.")

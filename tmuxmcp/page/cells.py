@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from tmuxmcp.drawing.theme import DARK_THEME, Rgb, drawable, look
+from tmuxmcp.drawing.theme import DARK_THEME, Rgb, drawable, drawn_style
 from tmuxmcp.terminal.capture import clip
 from tmuxmcp.terminal.links import LINK_INTRODUCER, pieces
 from tmuxmcp.terminal.snapshot import BLANK, Cells, Snapshot, Style, StyleRun, runs
@@ -119,7 +119,7 @@ def _of_run(run: StyleRun) -> Iterator[Span]:
 
 @lru_cache(maxsize=4096)
 def _style(style: Style) -> Span:
-    seen = look(style, DARK_THEME)
+    seen = drawn_style(style, DARK_THEME)
     found: Span = {}
     if seen.ink != DARK_THEME.fg:
         found["f"] = _hex(seen.ink)

@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from tmuxmcp.errors import NodeUnreachable, OutcomeUnknown, TmuxMcpError
 from tmuxmcp.nodes.gateway import LIST_S, Gateway
 from tmuxmcp.nodes.transport import VisitAnswer
-from tmuxmcp.page.answers import PAGE_HEADERS, Asked, Give, answer, refused, routes_of, text_of
+from tmuxmcp.page.answers import PAGE_HEADERS, Endpoint, PageArguments, answer, refused, routes_of, text_of
 from tmuxmcp.page.fleetids import local, local_asked, named
 from tmuxmcp.page.gathering import MACHINE_AGAIN_S, FleetListing
 from tmuxmcp.page.hands import TYPED_BODY_BYTES
@@ -60,7 +60,7 @@ class FleetDesk:
 
     def routes(self) -> list[Route]:
         """A route for each thing that a page asks for, or does."""
-        asks: dict[str, Give] = {
+        asks: dict[str, Endpoint] = {
             name: partial(self._pass, name, ANSWER_S) for name in READ_ENDPOINTS + ANSWER_ENDPOINTS
         }
         asks |= {name: partial(self._pass, name, HANDS_S) for name in INPUT_ENDPOINTS}
@@ -68,7 +68,7 @@ class FleetDesk:
         asks["export"] = partial(self._pass, "export", FILE_S)
         return routes_of(asks, TYPED_BODY_BYTES)
 
-    async def _pass(self, name: str, silence_s: float, asked: Asked) -> Response:
+    async def _pass(self, name: str, silence_s: float, asked: PageArguments) -> Response:
         there, node = local_asked(asked)
         return ForwardedAnswer(self._gateway, node, name, there, silence_s)
 
@@ -134,7 +134,7 @@ class FleetDesk:
 
     # ---- all machines ----------------------------------------------------------------------------
 
-    async def _pause(self, name: str, asked: Asked) -> Response:
+    async def _pause(self, name: str, asked: PageArguments) -> Response:
         """Pause or resume agents in one session, or everywhere."""
         if session := text_of(asked, "session"):
             there, node = local(session)
@@ -178,7 +178,7 @@ async def _text(session_id: str, message: Mapping[str, Any]) -> str:
 class ForwardedAnswer(Response):
     """The answer of a machine, passed on: a value with ids that name the machine, or a file as it is."""
 
-    def __init__(self, gateway: Gateway, node: str, name: str, asked: Asked, silence_s: float) -> None:
+    def __init__(self, gateway: Gateway, node: str, name: str, asked: PageArguments, silence_s: float) -> None:
         super().__init__()
         self._visit = partial(visit, gateway, node, name, asked, silence_s)
         self._node = node

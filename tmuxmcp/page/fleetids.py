@@ -11,7 +11,7 @@ from typing import Any
 from tmuxmcp.errors import InvalidArgument, SessionNotFound
 from tmuxmcp.nodes.ids import ASKED_AT, SESSION_FIELDS
 from tmuxmcp.nodes.names import check_node, joined, split
-from tmuxmcp.page.answers import Asked
+from tmuxmcp.page.answers import PageArguments
 from tmuxmcp.page.listing import Row
 from tmuxmcp.page.stream import TAIL_FIELD, as_json
 from tmuxmcp.page.waits import PageWait
@@ -42,7 +42,7 @@ def local_wait(wait: str) -> tuple[str, str]:
     return name, check_node(node)
 
 
-def local_asked(asked: Asked) -> tuple[Asked, str]:
+def local_asked(asked: PageArguments) -> tuple[PageArguments, str]:
     """A request as the machine knows it that it is for, and the machine: that of the session, or of the question.
 
     Raises:

@@ -21,7 +21,7 @@ from starlette.routing import Route
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import InvalidArgument, InvalidKey, NoInput, ResourceLimit, TmuxMcpError
 from tmuxmcp.input.sequence import KeySequence, Text
-from tmuxmcp.page.answers import Asked, Give, answer, routes_of, text_of
+from tmuxmcp.page.answers import Endpoint, PageArguments, answer, routes_of, text_of
 from tmuxmcp.page.stream import number_of
 from tmuxmcp.people.hands import pasteable
 from tmuxmcp.terminal.keys import parse_key
@@ -91,7 +91,7 @@ class InputEndpoints:
 
     def routes(self) -> list[Route]:
         """A route for each thing that a page does."""
-        named: dict[str, Give] = {
+        named: dict[str, Endpoint] = {
             "take": self._take,
             "give-back": self._give_back,
             "type": self._type,
@@ -101,22 +101,22 @@ class InputEndpoints:
         }
         return routes_of(named, TYPED_BODY_BYTES)
 
-    async def _take(self, asked: Asked) -> Response:
+    async def _take(self, asked: PageArguments) -> Response:
         page = page_of(asked)
         taken = await self._broker.hands.take(text_of(asked, "session"), page)
         self._watch(page)
         return answer({"by": taken.by, "since": taken.since, "via": taken.via, "page": taken.page})
 
-    async def _give_back(self, asked: Asked) -> Response:
+    async def _give_back(self, asked: PageArguments) -> Response:
         return answer({"given_back": await self._broker.hands.give_back(text_of(asked, "session"), page_of(asked))})
 
-    async def _type(self, asked: Asked) -> Response:
+    async def _type(self, asked: PageArguments) -> Response:
         items = _items(asked.get("items"))
         if items:
             await self._broker.hands.press(text_of(asked, "session"), page_of(asked), items)
         return answer({"typed": len(items)})
 
-    async def _paste(self, asked: Asked) -> Response:
+    async def _paste(self, asked: PageArguments) -> Response:
         text = text_of(asked, "text")
         size = len(text.encode("utf-8", "replace"))
         if size > MOST_PASTE:
@@ -126,14 +126,14 @@ class InputEndpoints:
             raise NoInput("There is nothing to paste.")
         return answer({"left_out": await self._broker.hands.paste(text_of(asked, "session"), page_of(asked), text)})
 
-    async def _pause(self, asked: Asked) -> Response:
+    async def _pause(self, asked: PageArguments) -> Response:
         return answer({"paused": await self._broker.hands.pause(text_of(asked, "session"))})
 
-    async def _resume(self, asked: Asked) -> Response:
+    async def _resume(self, asked: PageArguments) -> Response:
         return answer({"resumed": await self._broker.hands.resume(text_of(asked, "session"))})
 
 
-def page_of(asked: Asked) -> int:
+def page_of(asked: PageArguments) -> int:
     """The number of the page that asks.
 
     Raises:
@@ -160,7 +160,7 @@ def _items(asked: Any) -> list[KeySequence | Text]:
     return found
 
 
-def _item(item: Asked) -> KeySequence | Text | None:
+def _item(item: PageArguments) -> KeySequence | Text | None:
     if "key" not in item:
         text = text_of(item, "text")
         if pasteable(text) != text or "\n" in text or "\t" in text:

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.page.answers import PAGE_HEADERS, Asked, integer_of, text_of
+from tmuxmcp.page.answers import PAGE_HEADERS, PageArguments, integer_of, text_of
 from tmuxmcp.page.listing import Missing, PageListing, Row
 from tmuxmcp.page.waits import PageWait
 
@@ -45,7 +45,7 @@ class PageSubscription:
     beat_s: int = PAGE_BEAT_S
 
     @classmethod
-    def of(cls, asked: Asked) -> PageSubscription:
+    def of(cls, asked: PageArguments) -> PageSubscription:
         """The wish in a request.
 
         Raises:
@@ -150,7 +150,7 @@ def as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def number_of(asked: Asked) -> int:
+def number_of(asked: PageArguments) -> int:
     """The number of the page that asks; 0: it has none.
 
     Raises:

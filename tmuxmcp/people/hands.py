@@ -79,7 +79,7 @@ class PageInput:
         done = await panes.type_input(
             session.tmux, pane, b"", after=after, left=what.left(look.ready), person=True, condition=held_as(pane.taken)
         )
-        await self._typed(session, page, done)
+        await self._check_typed(session, page, done)
 
     async def paste(self, session_id: str, page: int, text: str) -> bool:
         """Type text as a terminal pastes it; True: what a paste cannot hold was left out (control characters).
@@ -106,7 +106,7 @@ class PageInput:
             person=True,
             condition=held_as(pane.taken),
         )
-        await self._typed(session, page, done)
+        await self._check_typed(session, page, done)
         return len(lines) != len(text.replace("\r\n", "\n"))
 
     async def _of_page(self, session_id: str, page: int) -> tuple[Session, Pane]:
@@ -125,7 +125,7 @@ class PageInput:
             raise taken_error(session_id, pane.taken)
         return session, pane
 
-    async def _typed(self, session: Session, page: int, done: bool) -> None:
+    async def _check_typed(self, session: Session, page: int, done: bool) -> None:
         """See that it was typed, and that the person is there."""
         if not done:
             await self._of_page(session.id, page)

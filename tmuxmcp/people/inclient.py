@@ -45,7 +45,7 @@ class InClient:
         ours = typing if typing and typing.client_pid == pid else None
         return cls(people, session, found[0], settings.take_key, ours)
 
-    async def asked(self, asked_id: str) -> WaitingRequest | Confirmation | None:
+    async def pending(self, asked_id: str) -> WaitingRequest | Confirmation | None:
         """What waits in this session: the request or question of that id, else the first; None: nothing does."""
         found: dict[str, tuple[float, WaitingRequest | Confirmation]] = {}
         for each in await self.people.waiting():
@@ -75,7 +75,7 @@ class InClient:
         typing = PersonTypes(self.client.pid, what.request.id, own=before is not None)
         await answerkey.begin(self.session.tmux, self.session.live(), typing)
 
-    async def typed(self, typing: PersonTypes) -> str:
+    async def finish_typing(self, typing: PersonTypes) -> str:
         """The person has typed: what became of the request. The session is given back, if it was theirs for this."""
         await answerkey.begin(self.session.tmux, self.session.live(), None)
         if not typing.own:

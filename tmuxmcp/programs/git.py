@@ -29,7 +29,7 @@ ANSWER_ROOM = 8
 LEAST_ROOM = 16 * 1024 * 1024
 
 
-async def look(
+async def run_git(
     request: q.GitStatus | q.GitLog | q.GitDiff, settings: BrokerSettings, boundary: Boundary, path: str, call: Call
 ) -> r.Result:
     """Do what a request says.
@@ -41,7 +41,7 @@ async def look(
         TmuxMcpError: as the request's docstring has it.
     """
     most = getattr(request, "max_bytes", 0)
-    asked = _asked(request, settings, path)
+    asked = _work_arguments(request, settings, path)
     if await anyio.to_thread.run_sync(boundary.level) != "none":
         writable = await anyio.to_thread.run_sync(boundary.everywhere)
         await anyio.to_thread.run_sync(inside.reached, boundary, list(writable), request.path, False)
@@ -65,7 +65,7 @@ async def look(
     return request.operation.result.model_validate(answer)
 
 
-def _asked(request: q.GitStatus | q.GitLog | q.GitDiff, settings: BrokerSettings, path: str) -> dict[str, Any]:
+def _work_arguments(request: q.GitStatus | q.GitLog | q.GitDiff, settings: BrokerSettings, path: str) -> dict[str, Any]:
     if not request.path or "\0" in request.path:
         raise InvalidArgument("path must be a path.", hint="It is not empty and holds no NUL.")
     root = os.path.realpath(settings.files_root) if settings.files_root else ""

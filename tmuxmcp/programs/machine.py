@@ -70,7 +70,7 @@ class MachineWork:
             case q.ListDirectory():
                 return await self._list_directory(request)
             case q.GitStatus() | q.GitLog() | q.GitDiff():
-                return await git.look(request, self._settings, self._boundary, self.environment({})["PATH"], call)
+                return await git.run_git(request, self._settings, self._boundary, self.environment({})["PATH"], call)
             case q.R2Open() | q.R2Cmd() | q.R2Cmdj() | q.R2Close():
                 return await self._r2.act(request, self.environment({}))
             case _:
@@ -194,7 +194,7 @@ class MachineWork:
         """
         await self._on_files("release", path, reserved)
 
-    async def place(self, path: str, made: Path, reserved: FileId | None = None) -> str:
+    async def move_in(self, path: str, made: Path, reserved: FileId | None = None) -> str:
         """Make a new file of what lies elsewhere; where it lies then.
 
         Args:

@@ -73,13 +73,13 @@ class R2:
             case q.R2Open():
                 return await self._start(request, env)
             case q.R2Cmd():
-                answer = await self._ask(request)
+                answer = await self._run_command(request)
                 text, note = _decoded(answer)
                 return r.R2CmdResult(
                     truncated=answer.size > len(answer.data), note=note, text=text, messages=answer.said
                 )
             case q.R2Cmdj():
-                answer = await self._ask(request)
+                answer = await self._run_command(request)
                 if answer.size > len(answer.data):
                     text = f"The answer has {answer.size:,} bytes; max_bytes is {request.max_bytes:,}."
                     raise ResourceLimit(text, hint="Ask for less, or give a larger max_bytes.", limit="max_bytes")
@@ -118,7 +118,7 @@ class R2:
                 opened = pipe.Pipe(await stack.enter_async_context(process.started(program)), name)
                 allowed_ms, _ = clamp(self._settings, request.timeout_ms)
                 with anyio.move_on_after(allowed_ms / 1000) as waiting:
-                    answer = await opened.ask("", 0)
+                    answer = await opened.run("", 0)
                 if waiting.cancelled_caught:
                     text = f"{name} was not ready within {allowed_ms} ms; it was ended."
                     raise TimedOut(text, hint="Give fewer args, or a larger timeout_ms.")
@@ -128,7 +128,7 @@ class R2:
             self._starting -= 1
         return r.R2OpenResult(r2_id=r2_id, program=name, messages=answer.said)
 
-    async def _ask(self, request: q.R2Cmd | q.R2Cmdj) -> pipe.R2Answer:
+    async def _run_command(self, request: q.R2Cmd | q.R2Cmdj) -> pipe.R2Answer:
         """The answer to a command; who waits no longer for it has it ended, as it would answer the next one wrongly."""
         pipe.check_command(request.command)
         found = self._found(request.r2_id)
@@ -138,7 +138,7 @@ class R2:
         allowed_ms, _ = clamp(self._settings, request.timeout_ms)
         try:
             with anyio.move_on_after(allowed_ms / 1000):
-                answer = await found.pipe.ask(request.command, request.max_bytes)
+                answer = await found.pipe.run(request.command, request.max_bytes)
             ended = answer is None
         finally:
             found.busy = False

@@ -58,7 +58,7 @@ class Pipe:
     def __init__(self, child: process.SupervisorChild, name: str) -> None:
         self._child, self._prints, self.name = child, ECHO_COMMANDS[name], name
 
-    async def ask(self, command: str, most: int) -> R2Answer:
+    async def run(self, command: str, most: int) -> R2Answer:
         """Have one command done; `most` bytes of its answer are kept.
 
         Raises:

@@ -50,7 +50,7 @@ class SessionListing:
                 every += destroyed
             else:
                 every = [each for each in every if not each.exited]
-            placed = sorted(((_place(each), each) for each in every), key=lambda each: each[0])
+            placed = sorted(((_list_place(each), each) for each in every), key=lambda each: each[0])
             behind = [each for each in placed if after is None or each[0] > after]
             rows = []
             for _, session in behind[: request.limit]:
@@ -68,7 +68,7 @@ class SessionListing:
         )
 
 
-def _place(session: Session) -> ListPlace:
+def _list_place(session: Session) -> ListPlace:
     return session.exited, session.meta.created_at[:40], session.id
 
 

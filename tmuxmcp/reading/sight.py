@@ -231,7 +231,7 @@ class SessionSights:
         state_dir = self._registry.state_dir
         metas = {
             number: Meta.load(generations.find(state_dir, session_id, number))
-            for number in generations.kept(state_dir, session_id)
+            for number in generations.kept_generations(state_dir, session_id)
         }
         return [Generation(number, meta.created_at) for number, meta in metas.items() if meta]
 

@@ -133,7 +133,7 @@ class Checkpoints:
             os.ftruncate(fd, max(end, len(FILE_BEGINS)))
             if not end:
                 os.pwrite(fd, FILE_BEGINS, 0)
-            data = _record(kind, offset, value, cost_ms, happened)
+            data = _encoded_record(kind, offset, value, cost_ms, happened)
             return os.pwrite(fd, data, max(end, len(FILE_BEGINS))) == len(data)
         return False
 
@@ -154,7 +154,7 @@ class Checkpoints:
         self, fd: int, records: list[ScreenRecord], new: tuple[RecordKind, int, bytes, int, int], room: int
     ) -> bool:
         """Write all anew with one more, without those that are least needed."""
-        data = _record(*new)
+        data = _encoded_record(*new)
         kept = self._chosen(records)
         while kept and _size(kept) + len(data) > room:
             kept = _without_least(kept)
@@ -178,7 +178,7 @@ class Checkpoints:
                 file.write(FILE_BEGINS)
                 for each in kept:
                     value = os.pread(fd, each.size, each.position)
-                    file.write(_record(each.kind, each.offset, value, each.cost_ms, each.happened))
+                    file.write(_encoded_record(each.kind, each.offset, value, each.cost_ms, each.happened))
                 file.write(more)
             os.replace(beside, self._path)
         except BaseException:
@@ -213,7 +213,7 @@ def _records(fd: int, size: int) -> tuple[list[ScreenRecord], int]:
     return found, at
 
 
-def _record(kind: RecordKind, offset: int, value: bytes, cost_ms: int, happened: int) -> bytes:
+def _encoded_record(kind: RecordKind, offset: int, value: bytes, cost_ms: int, happened: int) -> bytes:
     data = _RECORD_HEAD.pack(0, len(value), offset, min(cost_ms, 2**32 - 1), happened, kind) + value
     return struct.pack("<I", zlib.crc32(data[4:])) + data[4:]
 

@@ -107,7 +107,7 @@ class CommandFile:
 
     def read_on(self) -> None:
         """Take in what anybody has written down since; mostly that is one look at the file."""
-        seen = _seen(self._path)
+        seen = _file_version(self._path)
         if seen == self._seen or not self._directory.is_there:
             return
         head = _head(self._path)
@@ -134,7 +134,7 @@ class CommandFile:
             return False
         return True
 
-    def given(self, job: str) -> TypedInput | None:
+    def input_of_job(self, job: str) -> TypedInput | None:
         """The input that was given to its shell under this name."""
         return next((each for each in reversed(self.typed) if each.job == job), None)
 
@@ -275,7 +275,7 @@ def _told(each: Field[Any], values: dict[str, Any]) -> bool:
     return each.default is MISSING or each.name in values
 
 
-def _seen(path: Path) -> tuple[int, int, int]:
+def _file_version(path: Path) -> tuple[int, int, int]:
     """Which file there is, when it was last written to, and its size."""
     try:
         state = os.stat(path)

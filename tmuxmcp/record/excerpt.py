@@ -118,7 +118,7 @@ class LogReader:
 
     def _both_ends(self, start: int, end: int, max_bytes: int, *, begins: bool = False) -> Excerpt:
         """`begins`: whatever was drawn before, at `start` a program begins to print."""
-        start, lost = self._kept(start, end)
+        start, lost = self._kept_begin(start, end)
         if begins and not lost:
             place, since = self._styled(Place(), start), start
         else:
@@ -138,7 +138,7 @@ class LogReader:
         return Excerpt(_with_lost(text, lost), True, omitted + lost, end, sanitized, start if lost else 0)
 
     def _from_start(self, start: int, end: int, max_bytes: int) -> Excerpt:
-        start, lost = self._kept(start, end)
+        start, lost = self._kept_begin(start, end)
         start, place = self._behind_drawing(start, end)
         whole = self._whole(start, end, max_bytes, place)
         if whole:
@@ -181,7 +181,7 @@ class LogReader:
             start = begin
         return start, found, b"".join(reversed(pieces))
 
-    def _kept(self, start: int, end: int) -> tuple[int, int]:
+    def _kept_begin(self, start: int, end: int) -> tuple[int, int]:
         """Where the stretch can begin, and how many bytes before that are gone."""
         head = min(self.log.head(), end)
         return (head, head - start) if head > start else (start, 0)

@@ -20,7 +20,7 @@ def generation_of(directory: SessionDirectory, meta: Meta | None) -> int:
     return max(meta.generation if meta else 0, kept + 1)
 
 
-def kept(state_dir: Path, session_id: str) -> list[int]:
+def kept_generations(state_dir: Path, session_id: str) -> list[int]:
     """The generations of which something is kept, oldest first."""
     directory = SessionDirectory.of(state_dir, session_id)
     meta = Meta.load(directory)

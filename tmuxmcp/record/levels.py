@@ -105,7 +105,7 @@ class LevelFile:
 
     def read(self) -> bool:
         """Read it if it has changed; whether it had. Mostly that is one look at the file."""
-        seen = _seen(self._path)
+        seen = _file_version(self._path)
         if seen == self._seen:
             return False
         self._seen = seen
@@ -154,7 +154,7 @@ def _levels(values: dict[str, Any]) -> Iterable[Level]:
             yield Level(**{**known, "stage": AdoptionStage(each["stage"])})
 
 
-def _seen(path: Path) -> tuple[int, int, int] | None:
+def _file_version(path: Path) -> tuple[int, int, int] | None:
     """Which file there is; None: there is none."""
     try:
         state = path.stat()

@@ -154,9 +154,9 @@ class NotedCalls:
             client: the name of the token that it came with; empty: it came with none.
         """
         assert NOTED_CALL_ID.match(request_id), "checked before"
-        return CallFile(self._place(client), request_id)
+        return CallFile(self._directory_of(client), request_id)
 
-    def _place(self, client: str) -> Path:
+    def _directory_of(self, client: str) -> Path:
         return self._path / (f"token-{client}" if client else PERSON_DIRECTORY)
 
     def tidy(self) -> None:

@@ -117,10 +117,10 @@ class RecordingNote:
             note = cls(**{each.name: there[each.name] for each in fields(cls) if each.name in there})
         except TypeError:
             return None
-        return replace(note, place=_place(note.place))
+        return replace(note, place=_file_id(note.place))
 
 
-def _place(given: Any) -> FileId | None:
+def _file_id(given: Any) -> FileId | None:
     match given:
         case [int() as device, int() as number] | (int() as device, int() as number):
             return device, number

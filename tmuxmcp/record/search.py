@@ -125,7 +125,7 @@ class _LogSearch:
         text = sanitize(part.text)[0]
         text += "" if text.endswith("\n") else "\n"
         if self._full and not any(found.wanted for found in self.found[-self.context - 1 :]):
-            self.total += sum(from_thread.run(self.pattern.count, lines) for lines in self._asked(text))
+            self.total += sum(from_thread.run(self.pattern.count, lines) for lines in self._pieces_until_stopped(text))
             return
         hits = self._hits(text)
         if hits or self.context:
@@ -160,12 +160,12 @@ class _LogSearch:
         """The lines that match, from 0, and the column of the match in each."""
         hits: dict[int, int] = {}
         line = 0
-        for lines in self._asked(text):
+        for lines in self._pieces_until_stopped(text):
             hits.update((line + number, column) for number, column in from_thread.run(self.pattern.lines, lines))
             line += lines.count("\n")
         return hits
 
-    def _asked(self, text: str) -> Iterator[str]:
+    def _pieces_until_stopped(self, text: str) -> Iterator[str]:
         """Text in pieces that are searched at once, until the search is over."""
         start = 0
         while start < len(text) and not self.stopped:

@@ -48,7 +48,7 @@ class TimingFile:
         found, start = None, self.size
         while found is None and start:
             start = max(start - WINDOW_BYTES, 0)
-            found = max(self.blocks(start, start + WINDOW_BYTES), key=_place, default=None)
+            found = max(self.blocks(start, start + WINDOW_BYTES), key=_position, default=None)
         return found
 
     def last(self, before: Callable[[Block], bool]) -> Placed | None:
@@ -68,7 +68,7 @@ class TimingFile:
         return found
 
 
-def _place(block: Placed) -> int:
+def _position(block: Placed) -> int:
     return block[0]
 
 

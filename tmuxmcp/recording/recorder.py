@@ -113,7 +113,7 @@ class Recorder:
         """
         await nextprompt.at_rest(session)
         session.save_checkpoint()
-        session.shown.look(session.cols, session.rows)
+        session.shown.write_shown(session.cols, session.rows)
         async with _alone(session.directory):
             note = RecordingNote.load(session.directory)
             if note and note.state == "saved" and note.with_session:
@@ -138,7 +138,7 @@ class Recorder:
             note = RecordingNote.load(session.directory)
             if note is None or not note.is_open:
                 return note
-            session.shown.look(session.cols, session.rows)
+            session.shown.write_shown(session.cols, session.rows)
             if note.state == "running":
                 note = replace(note, state="stopped", with_session=True)
                 note.save(session.directory)
@@ -208,7 +208,7 @@ class Recorder:
         directory = session.directory
         if note.path:
             try:
-                return replace(note, saved=await self._machine.place(note.path, made, note.place)), ""
+                return replace(note, saved=await self._machine.move_in(note.path, made, note.place)), ""
             except TmuxMcpError as error:
                 name = reserve_beside(directory, recordingnote.FILM_ENDINGS[note.film])
                 remark = f"It could not be put at {note.path}: {error.message} It is beside the log."

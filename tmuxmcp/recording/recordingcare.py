@@ -61,7 +61,7 @@ class RecordingCare:
         if session.exited:
             await self._finish(session)
         elif note.input:
-            session.shown.look(session.cols, session.rows)
+            session.shown.write_shown(session.cols, session.rows)
 
     async def _sweep(self, directory: SessionDirectory) -> None:
         """Those of sessions that were destroyed, or whose name another one has."""

@@ -55,7 +55,7 @@ async def export(
     with exporting.staged(session.directory, f".{secrets.token_hex(8)}.new") as file:
         exported = await made(session, stretch, options, file, start, call.progress)
         if asked.path:
-            path = await machine.place(asked.path, file)
+            path = await machine.move_in(asked.path, file)
         else:
             path = str(exporting.free_path(session.directory, exporting.FORMATS[asked.format]))
             os.link(file, path)

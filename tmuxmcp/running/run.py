@@ -472,7 +472,7 @@ async def _show_prompt(session: Session, pane: Pane) -> None:
     nonce = scan.level.nonce
     if scan.level.reads_lines:
         return  # all that it can be asked is a command
-    with session.asks(nonce) as asked_at:
+    with session.expecting_answer(nonce) as asked_at:
         if scan.knows.reads_files:
             await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, shells.SHOW_PROMPT)])
             if session.proves(scan.level):  # an earlier version's shell shows its prompt, and says nothing
@@ -565,7 +565,7 @@ async def _type(
     session.write_input(bytes=len(text.encode("utf-8", "surrogateescape")), keys=1)
     session.write_shown(look.size, f"{text}\r")
     if noting:
-        noting.typed(session, look.size)
+        noting.note_typed(session, look.size)
     # While the shell works:
     remove_left(session.directory, look.shell.number)
     session.save_commands()
@@ -633,7 +633,7 @@ async def _tell(session: Session, pane: Pane, job: Job, data: bytes, noting: Ide
     if job.level.number:
         given = adoption.give(_kind(job.level), job.name, data, job.proof)
     still = await _shown_prompt(session) if job.level.reads_lines else ""
-    with session.asks(job.level.nonce):
+    with session.expecting_answer(job.level.nonce):
         if not await _press(session, pane, job, given.key, still):
             return False
         await _listening(session, pane, job, given.key)

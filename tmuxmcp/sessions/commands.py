@@ -277,13 +277,13 @@ class Commands:
         if finished.job and told is not None:  # given by our key
             return _clean(told), "agent"
         self._file.read_on()
-        given = self._file.given(finished.job) if finished.job else None
+        given = self._file.input_of_job(finished.job) if finished.job else None
         if given and given.text and len(given.text) < LONGEST_TYPED:
             return _clean(given.text), "agent"
         shown = self._shown(finished) if told is None else told
         expanded = told is not None
         held = self._was_held(finished)
-        typed = self._typed(finished, shown, expanded=expanded, held=held)
+        typed = self._input_of_call(finished, shown, expanded=expanded, held=held)
         if typed is None:
             return _clean(shown), "agent" if finished.job else "person" if held else "other"
         exact = typed.whole and not expanded and (not shown or _echo(typed, shown) is not Echo.WITHIN)
@@ -294,7 +294,7 @@ class Commands:
         start = finished.echo_end if finished.output_start is None else finished.output_start
         return any(each.covers(start, finished.began) for each in self._holdings())
 
-    def _typed(self, finished: Finished, shown: str | None, *, expanded: bool, held: bool) -> TypedInput | None:
+    def _input_of_call(self, finished: Finished, shown: str | None, *, expanded: bool, held: bool) -> TypedInput | None:
         """The input of a call that gave the command to the shell.
 
         Args:

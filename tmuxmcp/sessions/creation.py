@@ -219,7 +219,7 @@ class Creation:
             environment |= ssh.passed(own)
             said = await ssh.configuration(executable, destination, environment)
         await self._make_room(session_id, spare is not None)
-        directory, generation = (spare.directory, 1) if spare else self._place(session_id)
+        directory, generation = (spare.directory, 1) if spare else self._make_directory(session_id)
         box = self._sandbox(level, writable, directory)
         nonce = secrets.token_hex(8)
         integration = Integration(list(args), {}, False)
@@ -332,7 +332,7 @@ class Creation:
         ssh.sweep_controls(self.settings.state_dir, [Path(each.meta.control) for each in live if each.meta.control])
         return ssh.make_control(self.settings.state_dir)
 
-    def _place(self, session_id: str) -> tuple[SessionDirectory, int]:
+    def _make_directory(self, session_id: str) -> tuple[SessionDirectory, int]:
         """Its empty directory, and which session of that name it will be."""
         there = self.registry.directory(session_id)
         before = Meta.load(there)

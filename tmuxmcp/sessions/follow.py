@@ -95,7 +95,7 @@ class Follow(AsyncIterator[Event]):
             self._session = await self._begin()
         while not self._events and not self._over:
             await self._pause()
-            await self._look(self._session)
+            await self._take_in(self._session)
             if not self._events and not self._over:
                 await self._wait(self._session)
         return bool(self._events)
@@ -124,7 +124,7 @@ class Follow(AsyncIterator[Event]):
 
     # ---- looking -------------------------------------------------------------------------------
 
-    async def _look(self, session: Session) -> None:
+    async def _take_in(self, session: Session) -> None:
         """Take in what has happened."""
         self._read_at = time.monotonic()
         known = self._registry.sessions.get(session.id)

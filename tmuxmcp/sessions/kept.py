@@ -41,13 +41,13 @@ def find(state_dir: Path, name: str, owner: str = "") -> Session:
     Raises:
         SessionNotFound: nothing is kept under this name.
     """
-    directory = place(state_dir, name, owner)
+    directory = directory_of(state_dir, name, owner)
     meta = Meta.load(directory) or Meta(directory.name, "", [], "", "", "", False, "/", 80, 24, 0)
     meta.cols, meta.rows = _last_size(directory, meta)
     return Session.open(Tmux(state_dir), LogWatcher(inotify=False), directory, meta, None)
 
 
-def place(state_dir: Path, name: str, owner: str = "") -> SessionDirectory:
+def directory_of(state_dir: Path, name: str, owner: str = "") -> SessionDirectory:
     """The directory of a session; arguments and errors as of `find`."""
     directory = SessionDirectory.of(state_dir, name) if name else _newest_of(state_dir, owner)
     if KEPT_NAME.match(name or directory.name) and directory.log.exists():

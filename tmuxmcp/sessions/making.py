@@ -74,7 +74,7 @@ class CheckpointMaker:
         self._stopped_at: float | None = None
         self._went_on_at = 0.0
 
-    def look(self) -> None:
+    def find_work(self) -> None:
         """See which sessions have printed enough since; called now and then, by who is awake."""
         sessions = list(self._registry.sessions.values())
         for gone in self._reached.keys() - {_key(session) for session in sessions}:

@@ -94,7 +94,7 @@ class IdempotentCall:
         await self._write(session_id=session_id, stamp=stamp)
         return stamp
 
-    def typed(self, session: Session, offset: int) -> None:
+    def note_typed(self, session: Session, offset: int) -> None:
         """Note in the session's own events that what was typed there was this call's."""
         assert self._stamp
         session.events.append(NotedEvent(iso(time.time()), offset, self._id, self._stamp.after))
@@ -108,7 +108,7 @@ class IdempotentCall:
         """Write down what came of it, unless more is to become of it."""
         if not self.noted or not is_final(result):
             return
-        await self._keep(result=_kept(result))
+        await self._keep(result=_stored_form(result))
 
     async def refused(self, error: TmuxMcpError) -> bool:
         """Whether nothing was done by a call that failed; then nothing of it stays."""
@@ -153,7 +153,7 @@ def is_final(result: r.Result) -> bool:
     return result.completed or result.outcome in OVER_OUTCOMES or refused
 
 
-def _kept(result: r.Result) -> dict[str, Any]:
+def _stored_form(result: r.Result) -> dict[str, Any]:
     """What is written down of a result: without its text where that is long."""
     values = result.model_dump(mode="json")
     if len(json.dumps(values)) > LONGEST_RESULT:

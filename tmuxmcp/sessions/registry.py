@@ -155,14 +155,14 @@ class Registry:
             SessionNotFound: nothing is kept of it.
         """
         if generation is not None and generation != self._newest(session_id):
-            found = self._kept(session_id, generation)
+            found = self._session_of_files(session_id, generation)
             if found is None:
                 raise self._no_generation(session_id, generation)
             return found
         try:
             return await self.existing(session_id)
         except SessionNotFound:
-            found = self._kept(session_id)
+            found = self._session_of_files(session_id)
             if found is None:
                 raise
             return found
@@ -171,7 +171,7 @@ class Registry:
         directory = self.directory(session_id)
         return generations.generation_of(directory, Meta.load(directory))
 
-    def _kept(self, session_id: str, generation: int = 0) -> Session | None:
+    def _session_of_files(self, session_id: str, generation: int = 0) -> Session | None:
         """A session of which only files are left, as they tell it; it is not watched."""
         if not SESSION_ID.match(session_id):
             return None
@@ -197,7 +197,11 @@ class Registry:
         return session if over else None
 
     def _no_generation(self, session_id: str, generation: int) -> SessionNotFound:
-        kept = ", ".join(map(str, generations.kept(self.state_dir, session_id))) if SESSION_ID.match(session_id) else ""
+        kept = (
+            ", ".join(map(str, generations.kept_generations(self.state_dir, session_id)))
+            if SESSION_ID.match(session_id)
+            else ""
+        )
         return SessionNotFound(
             f"Nothing is kept of generation {generation} of session {session_id!r}.",
             hint=f"Kept are: {kept}." if kept else "There is no session of that name.",

@@ -581,14 +581,14 @@ class Session:
         return self._shell.track_of(nonce)
 
     @contextmanager
-    def asks(self, nonce: str) -> Iterator[int]:
+    def expecting_answer(self, nonce: str) -> Iterator[int]:
         """While this is open, a shell that is asked is believed at which prompt it is; gives the size of the log."""
         asked_at = self.log.size()
-        self._shell.ask(nonce, asked_at)
+        self._shell.expect_answer(nonce, asked_at)
         try:
             yield asked_at
         finally:
-            self._shell.ask_no_more(nonce)
+            self._shell.expect_no_answer(nonce)
 
     def is_asked(self, nonce: str) -> bool:
         """Whether a shell was asked and has not answered."""
@@ -833,7 +833,7 @@ class Session:
         """
         note = self.recording
         if text and note and note.state == "running" and note.input:
-            self.shown.typed(offset, text)
+            self.shown.note_typed(offset, text)
 
     def write_resize(self, cols: int, rows: int, offset: int | None = None) -> None:
         """Write down that it has another size, from an offset on; else from here on."""

@@ -129,12 +129,15 @@ class ShellView:
         """What the marks say of each shell that is there, the session's own first."""
         return tuple(
             LevelScan(
-                each, self._seen(each), tuple(self._commands.get(each.nonce, ())), tuple(self._held.get(each.nonce, ()))
+                each,
+                self._track_with_echo(each),
+                tuple(self._commands.get(each.nonce, ())),
+                tuple(self._held.get(each.nonce, ())),
             )
             for each in self.standing
         )
 
-    def _seen(self, level: Level) -> ShellTrack:
+    def _track_with_echo(self, level: Level) -> ShellTrack:
         """What a shell does: by its marks, and where these tell of no command's begin, by the echo of a line."""
         track = self.track_of(level.nonce)
         typed_at = track.state in (ShellState.PROMPT, ShellState.CONTINUATION)
@@ -240,7 +243,7 @@ class ShellView:
         promised = self._promised(track, mark)
         if promised and promised.promise and mark.kind == "C":
             self._asked.pop(mark.nonce, None)
-            return track.given(changed(mark, job=promised.job), promised.promise), None
+            return track.with_promise(changed(mark, job=promised.job), promised.promise), None
         if promised:
             self._proven = max(self._proven, (promised.offset, promised.job))
             for nonce, other in self._tracks.items():
@@ -270,7 +273,7 @@ class ShellView:
         offset, job = self._proven
         return found if found and found.offset >= offset and found.job != job else None
 
-    def ask(self, nonce: str, asked_at: int) -> None:
+    def expect_answer(self, nonce: str, asked_at: int) -> None:
         """Take the next answer of this shell, printed from this offset on, for the prompt that it is at."""
         self._asked[nonce] = asked_at
 
@@ -278,7 +281,7 @@ class ShellView:
         """Whether such an answer is expected."""
         return nonce in self._asked
 
-    def ask_no_more(self, nonce: str) -> None:
+    def expect_no_answer(self, nonce: str) -> None:
         """Expect no such answer any more."""
         self._asked.pop(nonce, None)
 
@@ -305,7 +308,7 @@ class ShellView:
     def _take_what_has_ended(self) -> None:
         """Take note of what shells ended that nobody stands in front of any more, and of what ended with its shell."""
         for level in [*self._levels.values()]:
-            nonce, track = level.nonce, self._seen(level)
+            nonce, track = level.nonce, self._track_with_echo(level)
             if self._held and not any(each.number > level.number for each in self.standing):
                 for finished in self._held.pop(nonce, ()):
                     self._index.take(finished, level.number)

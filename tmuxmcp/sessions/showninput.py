@@ -56,7 +56,7 @@ class ShownInput:
         self._log, self._events = log, events
         self._waiting: deque[_AwaitedEcho] = deque(maxlen=MOST_WAITING)
 
-    def typed(self, offset: int, text: str) -> None:
+    def note_typed(self, offset: int, text: str) -> None:
         """Take note of what was typed just now, where the terminal shows what is typed.
 
         Args:
@@ -65,7 +65,7 @@ class ShownInput:
         if text and len(text) <= INPUT_CHARS:
             self._waiting.append(_AwaitedEcho(time.time(), offset, text))
 
-    def look(self, cols: int, rows: int) -> None:
+    def write_shown(self, cols: int, rows: int) -> None:
         """Write down what the terminal has shown by now; what it does not show is forgotten later."""
         waiting, self._waiting = self._waiting, deque(maxlen=MOST_WAITING)
         for each in waiting:

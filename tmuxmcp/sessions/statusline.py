@@ -58,7 +58,7 @@ class StatusLine:
                 while True:
                     news = self._tmux.client_news()
                     try:
-                        await self._look(task_group)
+                        await self._take_in_viewers(task_group)
                     except (TmuxMcpError, OSError) as error:
                         log.debug("who is attached cannot be told: %s", error)
                     with anyio.move_on_after(LOOK_AGAIN_S if self._viewers else math.inf):
@@ -67,7 +67,7 @@ class StatusLine:
         finally:
             self._let_go()
 
-    async def _look(self, task_group: anyio.abc.TaskGroup) -> None:
+    async def _take_in_viewers(self, task_group: anyio.abc.TaskGroup) -> None:
         """Take in who is attached, and follow what they look at."""
         self._viewers = [each for each in await viewers.everybody(self._tmux) if each.session_id]
         if self._by != self._tmux.client_name:  # what another connection wrote is shown no more

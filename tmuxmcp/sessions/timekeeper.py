@@ -140,7 +140,7 @@ class Timekeeper:
         flush_at = math.inf
         while self._lives(session):
             now = time.monotonic()
-            if self._look(session, writer):
+            if self._note_size(session, writer):
                 flush_at = min(flush_at, now + FLUSH_S)
                 await anyio.sleep(LOG_LOOKS_APART_S)
                 self._delays.woke(now + LOG_LOOKS_APART_S)
@@ -164,7 +164,7 @@ class Timekeeper:
         if scope.cancelled_caught:
             self._delays.woke(until)
 
-    def _look(self, session: Session, writer: TimingWriter) -> bool:
+    def _note_size(self, session: Session, writer: TimingWriter) -> bool:
         """Note how much has been printed now; whether it is more."""
         held_up = self._delays.lately()
         size, written_at = session.log.written()
@@ -179,7 +179,7 @@ class Timekeeper:
         """Note what the sink of a session that has ended still writes."""
         with anyio.move_on_after(LAST_BYTES_S):
             while sink_of(session.directory).alive and session.directory.is_there:
-                self._look(session, writer)
+                self._note_size(session, writer)
                 await anyio.sleep(LOG_LOOKS_APART_S)
 
     def _finish(self, session: Session) -> None:
@@ -187,7 +187,7 @@ class Timekeeper:
         if writer is None:
             return
         if session.directory.is_there:
-            self._look(session, writer)
+            self._note_size(session, writer)
         writer.close(session.now_ms())
 
     def close(self) -> None:

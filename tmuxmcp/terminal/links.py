@@ -29,7 +29,7 @@ def pieces(line: str) -> list[LinkedText]:
     return [*found, (line[at:], address)]
 
 
-def kept(command: str) -> str | None:
+def address_of_command(command: str) -> str | None:
     """The address behind the text after an operating system command; empty: none; None: the command is about others."""
     sets = _COMMAND_BODY.match(command)
     if sets is None:

@@ -278,7 +278,7 @@ class ShellTrack:
         track = handler(self, mark) if handler else self
         return track, self._finished(track, mark) if mark.kind == "D" and track is not self else None
 
-    def given(self, mark: Mark, promise: Promise) -> ShellTrack:
+    def with_promise(self, mark: Mark, promise: Promise) -> ShellTrack:
         """What the marks say with the C of a command that was promised, whatever they said before."""
         track = changed(self, state=ShellState.PROMPT, number=mark.number)._output_begins(mark)
         return changed(track, promise=promise)

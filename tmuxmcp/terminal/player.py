@@ -201,8 +201,8 @@ class Player:
         self.paused = True
         if self.seeks:
             return
-        before, left = _seen(self.snapshot), STEP_MOMENTS
-        while left and self._tape.next and _seen(self.snapshot) == before:
+        before, left = _visible_state(self.snapshot), STEP_MOMENTS
+        while left and self._tape.next and _visible_state(self.snapshot) == before:
             self._tape.take()
             left -= 1
             self.at_ms = max(float(self._tape.ms - self.film.begin_ms), self.at_ms)
@@ -230,7 +230,7 @@ class Player:
         return next((number for number, (ms, _) in enumerate(self.marks) if ms >= self.position_ms), None)
 
 
-def _seen(snapshot: Snapshot) -> tuple[object, ...]:
+def _visible_state(snapshot: Snapshot) -> tuple[object, ...]:
     return snapshot.grid, snapshot.cursor
 
 

@@ -42,8 +42,8 @@ def _main_screen(snapshot: Snapshot) -> Iterator[str]:
         under = tuple((*row[: snapshot.cols], *[BLANK] * (snapshot.cols - len(row))) for row in state.under)
         yield from _grid(under[: snapshot.rows], state.under_wrapped)
     if saved is not None:
-        yield _to(saved.row, saved.col) + _look(PLAIN_STYLE, saved.pen) + "\x1b[?1049h"
-        yield ("" if snapshot.alternate else "\x1b[?1049l") + _look(saved.pen, PLAIN_STYLE)
+        yield _to(saved.row, saved.col) + _style_change(PLAIN_STYLE, saved.pen) + "\x1b[?1049h"
+        yield ("" if snapshot.alternate else "\x1b[?1049l") + _style_change(saved.pen, PLAIN_STYLE)
     elif snapshot.alternate:
         yield "\x1b[?1047h"
 
@@ -67,13 +67,20 @@ def _going_on(number: int, row: Cells, after: Cells) -> str:
     """Write the end of a row again, and then what it goes on with: nothing else tells a terminal that it does."""
     col, first = len(row) - 1, after[0]
     if first.width == 2 and row[col].text == " ":  # a wide character found no room there
-        return _to(number, col) + _look(PLAIN_STYLE, first.style) + first.text + _look(first.style, PLAIN_STYLE)
+        return (
+            _to(number, col)
+            + _style_change(PLAIN_STYLE, first.style)
+            + first.text
+            + _style_change(first.style, PLAIN_STYLE)
+        )
     col -= row[col].width == 0
     last = row[col]
     return (
         _to(number, col)
-        + "".join([_look(PLAIN_STYLE, last.style), last.text, _look(last.style, first.style), first.text])
-        + _look(first.style, PLAIN_STYLE)
+        + "".join(
+            [_style_change(PLAIN_STYLE, last.style), last.text, _style_change(last.style, first.style), first.text]
+        )
+        + _style_change(first.style, PLAIN_STYLE)
     )
 
 
@@ -82,10 +89,10 @@ def _row(row: Cells) -> str:
     for col, cell in enumerate(row):
         if not placed and cell.width:
             made.append(f"\x1b[{col + 1}G")
-        made += [_look(style, cell.style), cell.text] if cell.width else []
+        made += [_style_change(style, cell.style), cell.text] if cell.width else []
         style = cell.style if cell.width else style
         placed = cell.width == 1 and len(cell.text) == 1 and cell.text.isascii()
-    return "".join([*made, _look(style, PLAIN_STYLE)])
+    return "".join([*made, _style_change(style, PLAIN_STYLE)])
 
 
 def _state(snapshot: Snapshot) -> Iterator[str]:
@@ -107,10 +114,10 @@ def _saved(saved: SavedCursor) -> Iterator[str]:
     """Have a cursor saved as `ESC 7` saved it; while the scroll region is the whole screen, it can be anywhere."""
     yield ("\x1b[?6h" if saved.origin else "") + _to(saved.row, saved.col)
     yield (
-        _look(PLAIN_STYLE, saved.pen)
+        _style_change(PLAIN_STYLE, saved.pen)
         + _charsets(saved.drawing, saved.shifted)
         + "\x1b7"
-        + _look(saved.pen, PLAIN_STYLE)
+        + _style_change(saved.pen, PLAIN_STYLE)
     )
     yield _charsets((False, False), 0, (saved.drawing, saved.shifted))
     yield "\x1b[?6l" if saved.origin else ""
@@ -121,15 +128,15 @@ def _cursor(snapshot: Snapshot) -> Iterator[str]:
     cursor, state = snapshot.cursor, snapshot.state
     charsets, modes = _charsets(state.drawing, state.shifted), _drawing_modes(state.modes)
     if (col := _repeated(snapshot)) is not None:
-        yield modes + _placed(snapshot, cursor.row, col) + _look(PLAIN_STYLE, state.pen) + charsets
+        yield modes + _placed(snapshot, cursor.row, col) + _style_change(PLAIN_STYLE, state.pen) + charsets
         yield ("\x1b[P" if _INSERT in state.modes else "") + state.last_char  # deleted, and inserted again
     elif cursor.wraps:  # written again: nothing else tells a terminal that the last column is full
         col = cursor.col - (snapshot.grid[cursor.row][cursor.col].width == 0 and cursor.col > 0)
         cell = snapshot.grid[cursor.row][col]
-        yield _placed(snapshot, cursor.row, col) + _look(PLAIN_STYLE, cell.style) + cell.text
+        yield _placed(snapshot, cursor.row, col) + _style_change(PLAIN_STYLE, cell.style) + cell.text
         yield _pen(cell.style, state.pen) + charsets + modes
     else:
-        yield _placed(snapshot, cursor.row, cursor.col) + _look(PLAIN_STYLE, state.pen) + charsets + modes
+        yield _placed(snapshot, cursor.row, cursor.col) + _style_change(PLAIN_STYLE, state.pen) + charsets + modes
 
 
 def _drawing_modes(modes: tuple[int, ...]) -> str:
@@ -149,10 +156,10 @@ def _repeated(snapshot: Snapshot) -> int | None:
 
 
 def _pen(before: Style, pen: Style) -> str:
-    return (RESET_STYLE if before != PLAIN_STYLE else "") + _look(PLAIN_STYLE._replace(link=before.link), pen)
+    return (RESET_STYLE if before != PLAIN_STYLE else "") + _style_change(PLAIN_STYLE._replace(link=before.link), pen)
 
 
-def _look(before: Style, after: Style) -> str:
+def _style_change(before: Style, after: Style) -> str:
     """What changes one style to another, and the address behind the text."""
     return sgr(before, after) + (f"\x1b]8;;{after.link}\x1b\\" if after.link != before.link else "")
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from tmuxmcp.terminal.links import kept
+from tmuxmcp.terminal.links import address_of_command
 from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.sgr import number, obeyed
 from tmuxmcp.terminal.snapshot import Snapshot
@@ -230,7 +230,7 @@ class Stream:
         )
         if found:
             self._screen.set_title(found[1])
-        elif self._string == "]" and (address := kept(self._body)) is not None:
+        elif self._string == "]" and (address := address_of_command(self._body)) is not None:
             self._screen.set_link(address)
         self._string = self._body = ""
 

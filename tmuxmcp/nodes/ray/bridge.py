@@ -98,10 +98,10 @@ class DoorConnection:
             Gone: it does not.
         """
         if self._knocking is None or self._knocking.done():
-            self._knocking = asyncio.create_task(self._ask())  # noqa: TID251 # as above
+            self._knocking = asyncio.create_task(self._connect())  # noqa: TID251 # as above
         await asyncio.shield(self._knocking)
 
-    async def _ask(self) -> None:
+    async def _connect(self) -> None:
         try:
             if self._door is None:
                 self._door = await asyncio.to_thread(ray.get_actor, DOOR_PREFIX + self.node, NAMESPACE)

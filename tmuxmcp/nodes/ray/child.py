@@ -127,7 +127,7 @@ class BridgeChild(Child):
                     if asked is not None:
                         self._answer(asked, {"fault": "the bridge has ended", "sent": asked.sent})
 
-    async def ask(self, make: Any, body: bytes = b"") -> tuple[Head, bytes]:
+    async def call(self, make: Any, body: bytes = b"") -> tuple[Head, bytes]:
         """What it answers; a call that is cancelled here is cancelled there.
 
         Args:

@@ -125,7 +125,7 @@ class RayTransport:
             return
         with anyio.move_on_after(HELLO_S), suppress(TmuxMcpError):
             try:
-                told = _received(await self._ask(node, "hello", {"call": wire.call_sent(Call(person=True))}))
+                told = _received(await self._call_door(node, "hello", {"call": wire.call_sent(Call(person=True))}))
             except TmuxMcpError as error:
                 told = {"note": str(error)} if not isinstance(error, NodeUnreachable | OutcomeUnknown) else {}
                 into[node] = told
@@ -141,7 +141,7 @@ class RayTransport:
         asked = {"request": wire.request_sent(request), "call": wire.call_sent(call)}
         try:
             async with self._hearing(node).of(call) as heard:
-                answer = await self._ask(node, "call", asked | ({"talk": heard.sent} if heard.sent else {}))
+                answer = await self._call_door(node, "call", asked | ({"talk": heard.sent} if heard.sent else {}))
                 if "again" in answer:
                     raise EndedForQuestion
                 return wire.answer_received(request, answer)
@@ -153,7 +153,7 @@ class RayTransport:
         if node not in self._hearings:
 
             async def exchange(what: str, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-                return _received(await self._ask(node, "talk", {"what": what, "asked": asked}))
+                return _received(await self._call_door(node, "talk", {"what": what, "asked": asked}))
 
             self._hearings[node] = RemoteCalls(exchange)
             self._tasks.start_soon(self._hearings[node].run)
@@ -166,7 +166,7 @@ class RayTransport:
         while True:
             asked = {"session_id": session_id, "since": since, "call": wire.call_sent(call)}
             try:
-                answer = _received(await self._ask(node, "changes", asked))
+                answer = _received(await self._call_door(node, "changes", asked))
             except (NodeUnreachable, OutcomeUnknown) as error:
                 broken_at = broken_at or time.monotonic()
                 if time.monotonic() - broken_at > self.patience_s:
@@ -189,7 +189,7 @@ class RayTransport:
         """One call of a door."""
         await self._check(node)
         asked = {"session_id": session_id, "most_bytes": most_bytes, "call": wire.call_sent(call)}
-        return Cast.received(_received(await self._ask(node, "asciicast", asked))["result"])
+        return Cast.received(_received(await self._call_door(node, "asciicast", asked))["result"])
 
     def shows_page(self, node: str) -> bool:
         """By a door, each is."""
@@ -210,7 +210,7 @@ class RayTransport:
             with anyio.move_on_after(HELLO_S, shield=True), suppress(TmuxMcpError):
                 await pieces.aclose()
                 if first["more"]:
-                    await self._ask(node, "visit", visit | {"end": True})
+                    await self._call_door(node, "visit", visit | {"end": True})
 
     async def _pieces(
         self, node: str, visit: dict[str, Any], told: dict[str, Any], silence_s: float
@@ -228,7 +228,7 @@ class RayTransport:
         """
         with anyio.move_on_after(silence_s):
             while True:
-                told = _received(await self._ask(node, "visit", asked))
+                told = _received(await self._call_door(node, "visit", asked))
                 if told["data"] or not told["more"]:
                     return told
                 asked = {"visit": asked["visit"]}
@@ -245,7 +245,7 @@ class RayTransport:
             if node not in await self._known():
                 raise LookupError(node)
 
-    async def _ask(self, node: str, method: str, asked: dict[str, Any]) -> dict[str, Any]:
+    async def _call_door(self, node: str, method: str, asked: dict[str, Any]) -> dict[str, Any]:
         """What a door answers.
 
         Raises:
@@ -254,7 +254,7 @@ class RayTransport:
         """
         await self._connected(node)
         body = json.dumps({"version": __version__, "secret": self._secret, **asked}).encode()
-        head, answer = await self._bridge.ask({"do": "call", "node": node, "method": method}, body)
+        head, answer = await self._bridge.call({"do": "call", "node": node, "method": method}, body)
         if "fault" in head:
             raise _broken(node, head)
         received: dict[str, Any] = json.loads(answer)
@@ -314,7 +314,7 @@ class RayTransport:
             NodeUnreachable, OutcomeUnknown: it is not known to be written.
         """
         await self._connected()
-        told, _ = await self._bridge.ask(head)
+        told, _ = await self._bridge.call(head)
         if "fault" in told:
             raise _broken("", told)
 

@@ -22,7 +22,7 @@ HEARTBEAT_S = 5.0
 """So often it says something, whatever happens."""
 
 
-def look() -> dict[str, Any]:
+def cluster_state() -> dict[str, Any]:
     """All machines and tombstones, as the cluster knows them now."""
     found = doors.machines()
     tombs = {}
@@ -43,7 +43,7 @@ def main() -> None:
     last, told_at = None, 0.0
     asked = True
     while True:
-        found = look()
+        found = cluster_state()
         if asked or found != last or time.monotonic() - told_at > HEARTBEAT_S:
             last, told_at = found, time.monotonic()
             rest = memoryview(frame(found))
