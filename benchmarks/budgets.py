@@ -181,6 +181,46 @@ def creating(quick: bool) -> list[Row]:
     return [Row("create_session bash, ready", made, "ms", bare, "<= 25 ms", made <= 25)]
 
 
+def first_run(quick: bool) -> list[Row]:
+    """The first `run` a second after `initialize`, which finds a pane made ahead, against the first call of a no-op."""
+    count = 3 if quick else 12
+    with workshop() as (_, env):
+        serve(env).close()
+
+        def bare() -> None:
+            bare_server.call("noop")
+
+        def run() -> None:
+            names.append(ours.call("run", command="true")["structuredContent"]["session_id"])
+
+        found: dict[Callable[[], None], list[float]] = {bare: [], run: []}
+        names: list[str] = []
+        for _ in range(count):
+            bare_server, ours = noop(env), serve(env)
+            time.sleep(1)
+            for call, taken in found.items():
+                begun = time.perf_counter()
+                call()
+                taken.append((time.perf_counter() - begun) * 1000)
+            # Else the next server of this client would get this session back.
+            ours.call("destroy_session", session_id=names[-1], force=True)
+            bare_server.close()
+            ours.close()
+    took, floor = Times(found[run]), statistics.median(found[bare])
+    return [
+        Row(
+            "first run, 1 s after initialize",
+            took.median,
+            "ms",
+            floor,
+            "<= 25 ms",
+            took.median <= 25,
+            "",
+            *took.spread,
+        )
+    ]
+
+
 def crowd(quick: bool) -> list[Row]:
     """Sessions that many callers make at once, and a second broker that takes all of them up."""
     count = 40 if quick else 200
@@ -347,6 +387,26 @@ def busy(quick: bool) -> list[Row]:
     return [Row(f"{sessions} sessions busy, p95 of run", slow, "ms", alone, "<= 5 x median alone", slow <= 5 * alone)]
 
 
+def fairness(quick: bool) -> list[Row]:
+    """`run true` beside sessions in which `yes` prints all it can, against the same alone."""
+    count, loud = 20 if quick else 100, 4
+    with workshop() as (_, env):
+        ours = serve(env)
+        ours.call("run", command="true")
+        alone = Times(times(lambda: ours.call("run", command="true"), count, 0.01))
+        for number in range(loud):
+            ours.call("create_session", name=f"y{number}", program="yes", wait_ready=False)
+        beside = Times(times(lambda: ours.call("run", command="true"), count, 0.01))
+        printed = [ours.call("read", session_id=f"y{number}")["structuredContent"] for number in range(loud)]
+        assert all("y" in each["content"] for each in printed), printed
+        ours.close()
+    name = f"run true beside {loud} yes"
+    return [
+        Row(name, beside.median, "ms", alone.median, "", True, "", *beside.spread),
+        Row(f"{name}, the slowest", max(beside.taken), "ms", alone.median, "", True),
+    ]
+
+
 def starting(quick: bool) -> list[Row]:
     """Process start to the first answer, against a bare server of the same SDK."""
     count = 3 if quick else 9
@@ -386,11 +446,13 @@ MEASURES: dict[str, Callable[[bool], list[Row]]] = {
     "calls": calls,
     "own-share": own_share,
     "creating": creating,
+    "first-run": first_run,
     "crowd": crowd,
     "processes": processes,
     "hundred-megabytes": hundred_megabytes,
     "idle": idle,
     "busy": busy,
+    "fairness": fairness,
     "starting": starting,
     "charged": charged,
     "command-line": verbs.verbs,
