@@ -248,7 +248,7 @@ def main() -> None:
     words = _fork_for_calls(socket.socket(fileno=int(sys.argv[1])))
     if words is not None:
         sys.argv = [program.__file__, *words]
-        sys.exit(program.main())
+        program.run()
 
 
 if __name__ == "__main__":
