@@ -57,6 +57,8 @@ LIKE_SH: list[Row] = [
 BASH: list[Row] = [
     *LIKE_SH,
     ("echo )", "bash: syntax error near unexpected token `)'\n", 2),
+    ("echo )\necho b", "bash: syntax error near unexpected token `)'\nb\n", 0),
+    ("echo )\necho )\nfalse", "bash: syntax error near unexpected token `)'\n" * 2, 1),
     ("-x", "bash: -x: command not found\n", 127),
     ("--help-me", "bash: --help-me: command not found\n", 127),
     ("nosuchcommand", "bash: nosuchcommand: command not found\n", 127),

@@ -18,7 +18,7 @@ from tmuxmcp.record.levels import Level, LevelFile
 from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
 from tmuxmcp.sessions.commands import Commands
 from tmuxmcp.sessions.levels import LevelScan
-from tmuxmcp.terminal.echo import ECHO_LIMIT
+from tmuxmcp.terminal.echo import ECHO_LIMIT, behind_paste_mode
 from tmuxmcp.terminal.marks import Finished, Mark, MarkScanner, Numbers, ShellState, ShellTrack
 from tmuxmcp.terminal.proofs import hash_of
 
@@ -289,6 +289,8 @@ class ShellView:
         """Take note of a command's end; while another shell is in front, that is only said to be one."""
         if level.reads_lines and finished.output_start is None:
             finished = self._with_echo(finished)
+        elif finished.proven and finished.output_start is not None and finished.text is None and not level.reads_lines:
+            finished = self._with_refused_lines(finished)
         known = self._commands[level.nonce]
         known.append(finished)
         if len(known) > REMEMBERED_COMMANDS:  # anybody can print many ends: those that are proven stay
@@ -304,6 +306,22 @@ class ShellView:
         if entered is None or not self._log.read(finished.echo_start, entered - finished.echo_start).strip():
             return finished
         return changed(finished, echo_end=entered, output_start=entered)
+
+    def _with_refused_lines(self, finished: Finished) -> Finished:
+        """A command of several lines with what bash said of the first ones, if it refused those: it runs line by line.
+
+        Of the shells with a line editor it alone does, and it alone does not tell the text of what it runs. The mark of
+        a command's beginning comes from the first line that runs.
+        """
+        typed = self._index.promised(job=finished.job)
+        if typed is None or "\n" not in (typed.text or ""):
+            return finished
+        start = max(finished.echo_start, finished.echo_end - ECHO_LIMIT)
+        shown = self._log.read(start, finished.echo_end - start)
+        taken = behind_paste_mode(shown)
+        if not taken or b"\n" not in shown[taken:]:
+            return finished
+        return changed(finished, echo_end=start + taken, output_start=start + taken)
 
     def _take_what_has_ended(self) -> None:
         """Take note of what shells ended that nobody stands in front of any more, and of what ended with its shell."""

@@ -63,5 +63,10 @@ def behind_echo(data: bytes) -> int:
 
     There it ends bracketed paste, if it had begun it; else the line's end tells.
     """
-    farewell = list(_PASTE_MODE_OFF.finditer(data))
-    return farewell[-1].end() if farewell else data.find(b"\n") + 1
+    return behind_paste_mode(data) or data.find(b"\n") + 1
+
+
+def behind_paste_mode(data: bytes) -> int:
+    """Where the line editor ended bracketed paste when it gave the terminal back; 0: it did not."""
+    ends = list(_PASTE_MODE_OFF.finditer(data))
+    return ends[-1].end() if ends else 0
