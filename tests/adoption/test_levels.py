@@ -162,6 +162,19 @@ async def ready(broker: Broker) -> bool:
     return (await broker.get_session("a")).ready
 
 
+@pytest.mark.parametrize("program", ["dash", "mksh", "ksh93"])
+async def test_what_ends_an_adopted_shell_and_its_session_shows_its_output(broker: Broker, program: str):
+    name, *words = program.split()
+    if shutil.which(name) is None:
+        pytest.skip("missing")
+    await broker.create_session(name, words, name="a")
+    assert (await broker.run("echo one", "a", adopt="yes")).output == "one\n"
+    ended = await broker.run("echo two; exit 3", "a")
+    assert (ended.outcome, ended.completed, ended.exit_code, ended.evidence) == ("exited", True, 3, "marks")
+    assert ended.output.splitlines()[0] == "two"
+    assert ended.command_number == 2
+
+
 @pytest.mark.parametrize(("program", "kind"), [("dash", "sh"), ("bash", "bash"), ("bash -l", "bash")])
 async def test_exec_of_the_session_s_own_shell(broker: Broker, program: str, kind: str):
     await broker.create_session("bash", name="a")

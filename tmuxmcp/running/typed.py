@@ -344,7 +344,8 @@ def _unknown(scan: Scan, job: Job) -> Ran:
 
 def unfinished(session: Session, scan: Scan, job: Job, outcome: Outcome) -> Ran:
     """What our command printed so far, if it runs; what is known of it, if that is not known."""
-    track, end = scan.shell, scan.size
+    found = scan.at(job.level.nonce)  # None: its shell has ended, and what it ran with it
+    track, end = found.shell if found else session.track_with_echo(job.level), scan.size
     start, note = end, foreign_note(job)
     evidence: Evidence | None = None
     number = None

@@ -580,6 +580,10 @@ class Session:
         """What the marks of one shell say, as far as the log was scanned."""
         return self._shell.track_of(nonce)
 
+    def track_with_echo(self, level: Level) -> ShellTrack:
+        """What one shell did last, also one that has ended: by its marks, else by the echo of a line."""
+        return self._shell.track_with_echo(level)
+
     @contextmanager
     def expecting_answer(self, nonce: str) -> Iterator[int]:
         """While this is open, a shell that is asked is believed at which prompt it is; gives the size of the log."""

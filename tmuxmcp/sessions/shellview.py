@@ -130,14 +130,14 @@ class ShellView:
         return tuple(
             LevelScan(
                 each,
-                self._track_with_echo(each),
+                self.track_with_echo(each),
                 tuple(self._commands.get(each.nonce, ())),
                 tuple(self._held.get(each.nonce, ())),
             )
             for each in self.standing
         )
 
-    def _track_with_echo(self, level: Level) -> ShellTrack:
+    def track_with_echo(self, level: Level) -> ShellTrack:
         """What a shell does: by its marks, and where these tell of no command's begin, by the echo of a line."""
         track = self.track_of(level.nonce)
         typed_at = track.state in (ShellState.PROMPT, ShellState.CONTINUATION)
@@ -326,7 +326,7 @@ class ShellView:
     def _take_what_has_ended(self) -> None:
         """Take note of what shells ended that nobody stands in front of any more, and of what ended with its shell."""
         for level in [*self._levels.values()]:
-            nonce, track = level.nonce, self._track_with_echo(level)
+            nonce, track = level.nonce, self.track_with_echo(level)
             if self._held and not any(each.number > level.number for each in self.standing):
                 for finished in self._held.pop(nonce, ()):
                     self._index.take(finished, level.number)
