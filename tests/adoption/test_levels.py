@@ -162,6 +162,28 @@ async def ready(broker: Broker) -> bool:
     return (await broker.get_session("a")).ready
 
 
+async def test_a_program_that_takes_a_shell_s_place_is_not_said_to_be_over(broker: Broker):
+    await begin(broker, "bash --norc")
+    result = await broker.run("echo one; exec cat", "a", adopt="yes")
+    assert (result.outcome, result.completed, result.exit_code) == ("left", False, None)
+    assert result.output == "one\n"
+    assert "exec" in (result.note or "")
+    assert "cat" in (result.note or "")
+    await broker.send("two", session_id="a", enter=True, wait_for="ready")
+    await broker.send(key="C-d", session_id="a", wait_for="command")
+    assert told(await broker.run("echo back", "a")) == ("back\n", 0, "ready")
+
+
+@needs("sqlite3")
+async def test_the_program_behind_a_shell_that_has_ended_is_named(broker: Broker):
+    await begin(broker, "sqlite3")
+    await broker.send(".shell bash --norc", session_id="a", enter=True, wait_for="ready")
+    assert (await broker.run("echo in", "a", adopt="yes")).output == "in\n"
+    left = await broker.run("exit 4", "a")
+    assert left.outcome == "left"
+    assert "`sqlite3`" in (left.note or "")
+
+
 @pytest.mark.parametrize("program", ["dash", "mksh", "ksh93"])
 async def test_what_ends_an_adopted_shell_and_its_session_shows_its_output(broker: Broker, program: str):
     name, *words = program.split()

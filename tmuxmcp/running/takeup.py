@@ -21,6 +21,7 @@ from tmuxmcp.record.notedcalls import NotedCall
 from tmuxmcp.running import run, typed
 from tmuxmcp.running.run import Until
 from tmuxmcp.running.typed import Job, Ran
+from tmuxmcp.sessions.levels import is_replaced
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
@@ -151,7 +152,7 @@ def _of_command(session: Session, look: Look, job: Job, command: EndedCommand) -
     return Ran(
         outcome=outcome,  # type: ignore[arg-type]  # one of three
         exit_code=look.exit_status[0] if outcome == "exited" else code,
-        completed=True,
+        completed=not (outcome == "left" and is_replaced(job.level)),
         evidence="marks",
         start=command.start,
         end=max(command.start, command.end),

@@ -22,7 +22,7 @@ from tmuxmcp.record.levels import Level
 from tmuxmcp.record.sink import sink_of
 from tmuxmcp.record.stdin import Stdin
 from tmuxmcp.running.pacing import KeyWait, Rest
-from tmuxmcp.sessions.levels import identity, shell_at
+from tmuxmcp.sessions.levels import identity, is_replaced, shell_at
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
@@ -59,6 +59,8 @@ MAY_BE_OVER = (
 """Of a shell whose prompt and hooks were both changed."""
 
 KILLED_FOR_MEMORY = "The kernel ended a process meanwhile: those of the session took more than its limit memory_mb."
+
+AFTER_IT = "Use send for it, or run if it shows a shell's prompt; once it has ended, run works here again."
 
 USE_SEND = "Use send for either; where another shell took its place (`exec bash`), run with adopt=yes."
 
@@ -289,20 +291,30 @@ def _over(session: Session, scan: Scan, job: Job) -> Ran:
     return Ran("ready", None, True, "marks", start, end, None, since(job), note)
 
 
-def left(session: Session, scan: Scan, job: Job) -> Ran:
+def left(session: Session, look: Look, job: Job) -> Ran:
     """The shell that our command was given to is no longer there: it was left, or ended."""
     level, track = session.level_of(job.level.nonce), session.track_of(job.level.nonce)
     ran = (track.job == job.name or track.number == job.number) and track.output_start >= job.sent_at
-    start = track.output_start if ran else scan.size
-    end = max(start, scan.size if level.output_end is None else level.output_end)
-    what = f"{level.kind} (level {level.number})"
-    note = f"{what} has ended. What is in front now is level {scan.level.number}."
-    if identity(level.pid or 0) and level.process:
+    start = track.output_start if ran else look.size
+    end = max(start, look.size if level.output_end is None else level.output_end)
+    what, goes_on = f"{level.kind} (level {level.number})", is_replaced(level)
+    note = f"{what} has ended. What is in front now is {_in_front(look)}."
+    if goes_on:
+        note = f"Not finished. {what} has put another program into its place (exec): {_in_front(look)}. {AFTER_IT}"
+    elif identity(level.pid or 0) and level.process:
         note = f"{what} does not have the terminal any more: it was stopped, or its marks were taken out."
     if not ran:
         note = f"{note} It cannot be told whether it took the command. {LOOK_BEFORE_AGAIN}"
-    number = job.number if ran else None
-    return Ran("left", level.exit_code, ran, "marks" if ran else None, start, end, None, since(job), note, number)
+    completed, number = ran and not goes_on, job.number if ran else None
+    return Ran("left", level.exit_code, completed, "marks" if ran else None, start, end, None, since(job), note, number)
+
+
+def _in_front(look: Look) -> str:
+    """The shell with marks that is in front now, or the program that it runs."""
+    where = f"level {look.level.number}"
+    if look.own_shell_in_front or look.foreground is None:
+        return where
+    return f"`{look.foreground.command}`, started in {where}"
 
 
 def unreported(scan: Scan, job: Job) -> Ran:

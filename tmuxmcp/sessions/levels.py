@@ -61,6 +61,12 @@ def is_alive(level: Level) -> bool:
     return all(identity(pid) == process for pid, process in pairs if pid is not None and process)
 
 
+def is_replaced(level: Level) -> bool:
+    """Whether a shell's process runs another program by now (exec)."""
+    now = identity(level.pid or 0)
+    return bool(now and level.process) and now != level.process and now.split()[0] == level.process.split()[0]
+
+
 def has_terminal(level: Level, facts: KernelFacts | None, own: int | None) -> bool:
     """Whether what is typed goes to this shell, or to who leads to it; True where the kernel does not tell.
 
