@@ -224,7 +224,7 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
     from tmuxmcp.page.codes import AccessSecrets
     from tmuxmcp.page.desk import desk_of
     from tmuxmcp.page.routes import Page
-    from tmuxmcp.page.servers import told
+    from tmuxmcp.page.servers import announced
 
     host, port = parse_address(settings.http)
     given = ourselves.environment().get(tokens.TOKEN_VARIABLE)
@@ -237,7 +237,7 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
     for token in accepted or ():
         if token.short:
             log.warning("the token %s is short: it can be guessed", token.name)
-    known = secret.known(settings.fleet_secret)
+    known = secret.read_secret(settings.fleet_secret)
     with listener.bind(host, port, only_loopback=accepted is None) as opened:
         async with open_served(settings, keeps_times=True) as broker:
             hosts = listener.hosts_of(opened, host) | set(settings.allowed_hosts)
@@ -257,7 +257,7 @@ async def serve_http(settings: Settings, no_token: bool = False) -> None:
             address = ":".join(map(str, opened.getsockname()[:2]))
             log.info("serving %s on http://%s", served_from(settings), address)
             async with service.run():
-                with told(settings.state_dir, served):
+                with announced(settings.state_dir, served):
                     await listener.serve(
                         service.app,
                         opened,

@@ -306,7 +306,7 @@ def _edited_json(text: str, path: Path, keys: Sequence[str], name: str, entry: S
         wanted = jsonc.loads(text)
     except ValueError as error:
         raise _unreadable(path, "JSON", error, name, entry) from None
-    _put(wanted, path, keys, name, entry)
+    _put_server(wanted, path, keys, name, entry)
     try:
         json.loads(text or "{}")
     except ValueError:
@@ -378,11 +378,11 @@ def _edited_toml(text: str, path: Path, keys: Sequence[str], name: str, entry: S
         document = tomlkit.parse(text)
     except TOMLKitError as error:
         raise _unreadable(path, "TOML", error, name, entry) from None
-    _put(document, path, keys, name, entry, new=lambda: tomlkit.table(is_super_table=True))
+    _put_server(document, path, keys, name, entry, new=lambda: tomlkit.table(is_super_table=True))
     return tomlkit.dumps(document)
 
 
-def _put(
+def _put_server(
     document: Any, path: Path, keys: Sequence[str], name: str, entry: ServerEntry | None, new: Callable[[], Any] = dict
 ) -> None:
     table = document

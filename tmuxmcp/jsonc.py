@@ -46,7 +46,7 @@ def put(text: str, keys: Sequence[str], name: str, value: Any) -> str:
                 value = {missing: value}
             return _inserted(text, keys[:depth], key, value)
     assert member is not None
-    return text[: member.value] + _shown(value, _indent(text, member.start)) + text[member.end :]
+    return text[: member.value] + _encoded(value, _indent(text, member.start)) + text[member.end :]
 
 
 def drop(text: str, keys: Sequence[str], name: str) -> str:
@@ -127,14 +127,14 @@ def _inserted(text: str, keys: Sequence[str], key: str, value: Any) -> str:
         found = _members_at(plain, start)
     outer = _indent(text, start)
     inner = _indent(text, found[0].start) if found and "\n" in text[start : found[0].start] else outer + _step(text)
-    shown = f"\n{inner}{json.dumps(key, ensure_ascii=False)}: {_shown(value, inner)}"
+    shown = f"\n{inner}{json.dumps(key, ensure_ascii=False)}: {_encoded(value, inner)}"
     rest = text[start + 1 :]
     if found:
         return text[: start + 1] + shown + "," + (rest if "\n" in text[start : found[0].start] else f"\n{inner}{rest}")
     return text[: start + 1] + shown + ("" if rest.lstrip(" \t").startswith(("\n", "\r")) else f"\n{outer}") + rest
 
 
-def _shown(value: Any, indent: str) -> str:
+def _encoded(value: Any, indent: str) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False).replace("\n", "\n" + indent)
 
 

@@ -234,9 +234,9 @@ def test_requests_with_the_same_number_are_all_waited_for():
     for command in ("sleep 1", "true"):
         asked.read(JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/call", params=ran(command)))
     asked.written(JSONRPCError(jsonrpc="2.0", id=1, error=ErrorData(code=1, message="x")))
-    assert asked.left(waits=False) == [1]
+    assert asked.unanswered(waits=False) == [1]
     asked.read(JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": 1}))
-    assert asked.left(waits=True) == []
+    assert asked.unanswered(waits=True) == []
 
 
 def test_calls_that_only_wait_are_not_waited_for_long():
@@ -246,10 +246,10 @@ def test_calls_that_only_wait_are_not_waited_for_long():
     for at, call in enumerate(calls):
         asked.read(JSONRPCRequest(jsonrpc="2.0", id=at, method="tools/call", params=call))
     asked.read(JSONRPCRequest(jsonrpc="2.0", id=9, method="subscriptions/listen", params={}))
-    assert (asked.left(waits=False), asked.left(waits=True)) == ([0, 2, 3], [0, 1, 2, 3, 9])
+    assert (asked.unanswered(waits=False), asked.unanswered(waits=True)) == ([0, 2, 3], [0, 1, 2, 3, 9])
     asked.written(JSONRPCError(jsonrpc="2.0", id=0, error=ErrorData(code=1, message="x")))
     asked.read(JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": 2}))
-    assert asked.left(waits=True) == [1, 3, 9]
+    assert asked.unanswered(waits=True) == [1, 3, 9]
 
 
 def test_a_request_that_is_nearly_json_is_answered_with_a_code():

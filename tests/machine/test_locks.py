@@ -37,7 +37,7 @@ def holder(path: Path, how: str = "alone") -> Iterator[subprocess.Popen[str]]:
 
 async def test_lock_is_held_inside_and_let_go_of_afterwards(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    async with locks.held(path, patience_s=1) as taken:
+    async with locks.lock_within(path, patience_s=1) as taken:
         assert taken
         with locks.if_free(path) as free:
             assert not free
@@ -49,7 +49,7 @@ async def test_lock_is_held_inside_and_let_go_of_afterwards(tmp_path: Path) -> N
 async def test_wait_for_a_lock_ends(tmp_path: Path) -> None:
     with holder(tmp_path / "lock"):
         begun = time.monotonic()
-        async with locks.held(tmp_path / "lock", patience_s=0.1) as taken:
+        async with locks.lock_within(tmp_path / "lock", patience_s=0.1) as taken:
             assert not taken
         assert 0.1 <= time.monotonic() - begun < 5
 
@@ -58,21 +58,21 @@ async def test_lock_comes_free_when_its_process_is_killed(tmp_path: Path) -> Non
     with holder(tmp_path / "lock") as process:
         async with anyio.create_task_group() as tg:
             tg.start_soon(anyio.to_thread.run_sync, process.kill)
-            async with locks.held(tmp_path / "lock", patience_s=30) as taken:
+            async with locks.lock_within(tmp_path / "lock", patience_s=30) as taken:
                 assert taken
 
 
 async def test_wait_for_a_lock_can_be_given_up(tmp_path: Path) -> None:
     with holder(tmp_path / "lock"):
         with anyio.move_on_after(0.05) as scope:
-            async with locks.held(tmp_path / "lock", patience_s=30):
+            async with locks.lock_within(tmp_path / "lock", patience_s=30):
                 pytest.fail("somebody else holds it")
         assert scope.cancelled_caught
 
 
 async def test_shared_lock_keeps_out_only_who_wants_it_alone(tmp_path: Path) -> None:
     with holder(tmp_path / "lock", "shared"):
-        async with locks.held(tmp_path / "lock", patience_s=1, shared=True) as taken:
+        async with locks.lock_within(tmp_path / "lock", patience_s=1, shared=True) as taken:
             assert taken
         with locks.if_free(tmp_path / "lock") as free:
             assert not free

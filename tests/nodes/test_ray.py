@@ -325,7 +325,7 @@ async def test_a_raylet_that_was_stopped_and_called_dead_comes_back(nodes: Clust
             done = await transport.call("n2", q.ListSessions(), PERSON)
             assert "s" in {each.session_id for each in done.sessions}
             with anyio.fail_after(LONG_S):
-                while (await transport._known())["n2"]["alive"]:
+                while (await transport._known_machines())["n2"]["alive"]:
                     await anyio.sleep(0.2)
             raylet.send_signal(signal.SIGCONT)
             await anyio.to_thread.run_sync(psutil.wait_procs, [raylet], 10 * SLOW)

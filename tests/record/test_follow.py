@@ -41,10 +41,10 @@ def test_events_stand_between_the_bytes_around_them(directory: Path) -> None:
 def test_pieces_are_bounded_and_what_is_added_comes_later(directory: Path) -> None:
     follower = follower_of(directory, 2)
     assert [follower.read(4) for _ in range(3)] == [[Output(2, b"2345")], [Output(6, b"6789")], []]
-    assert not follower.behind
+    assert not follower.has_more
     with (directory / "out.raw").open("ab") as file:
         file.write(b"ab")
-    assert follower.behind
+    assert follower.has_more
     assert follower.read() == [Output(10, b"ab")]
 
 
@@ -82,7 +82,7 @@ def test_what_is_not_read_is_passed_over_with_its_events(directory: Path) -> Non
     note(directory, "gap", 4)
     follower = follower_of(directory)
     assert follower.pass_over() == [Gap(4, 4)]
-    assert (follower.offset, follower.behind) == (10, False)
+    assert (follower.offset, follower.has_more) == (10, False)
 
 
 def test_log_of_another_session_is_not_read(directory: Path) -> None:

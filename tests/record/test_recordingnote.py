@@ -11,7 +11,7 @@ import pytest
 from tmuxmcp.errors import IoError
 from tmuxmcp.record import recordingnote
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.recordingnote import RecordingNote, begun
+from tmuxmcp.record.recordingnote import RecordingNote, begin_recording
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def directory(tmp_path: Path) -> SessionDirectory:
 
 def test_a_recording_is_as_it_was_written_down(directory: SessionDirectory) -> None:
     assert RecordingNote.load(directory) is None
-    note = begun(directory, "cast", begin=5, begin_ms=70, path="/x/y.cast", place=(7, 8), by="me", input=True)
+    note = begin_recording(directory, "cast", begin=5, begin_ms=70, path="/x/y.cast", place=(7, 8), by="me", input=True)
     assert RecordingNote.load(directory) == note
     assert note.file(directory) == Path("/x/y.cast")
     assert not directory.recordings.exists()
@@ -32,7 +32,7 @@ def test_a_recording_is_as_it_was_written_down(directory: SessionDirectory) -> N
 
 
 def test_two_recordings_get_two_files(directory: SessionDirectory) -> None:
-    files = [begun(directory, "jsonl", begin=0, begin_ms=0).file(directory) for _ in range(3)]
+    files = [begin_recording(directory, "jsonl", begin=0, begin_ms=0).file(directory) for _ in range(3)]
     assert len(set(files)) == 3
     for file in files:
         assert (file.parent, file.suffix, file.stat().st_size) == (directory.recordings, ".jsonl", 0)
@@ -42,7 +42,7 @@ def test_two_recordings_get_two_files(directory: SessionDirectory) -> None:
 def test_what_cannot_be_written_down_does_not_begin(directory: SessionDirectory) -> None:
     directory.recording.write_text(json.dumps({"format": recordingnote.RECORDING_FORMAT + 1, "id": "x"}))
     with pytest.raises(IoError, match="newer"):
-        begun(directory, "cast", begin=0, begin_ms=0)
+        begin_recording(directory, "cast", begin=0, begin_ms=0)
     assert list(directory.recordings.iterdir()) == []
 
 

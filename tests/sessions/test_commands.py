@@ -26,7 +26,7 @@ every_shell = pytest.mark.parametrize("shell", SHELLS)
 
 
 async def known(session: Session) -> list[Command]:
-    return session.commands.known(await session.look())
+    return session.commands.kept_commands(await session.look())
 
 
 async def ended(session: Session, count: int) -> list[EndedCommand]:

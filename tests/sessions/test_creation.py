@@ -157,5 +157,5 @@ async def test_broker_killed_while_it_makes_sessions_leaves_none_unknown(state_d
         assert {path.name for path in sessions_dir(state_dir).iterdir()} == listed
         for name in listed:
             session = await broker.registry.existing(name)
-            assert await broker.creation.begun(session)
+            assert await broker.creation.wait_for_program(session)
             assert not session.exited

@@ -220,7 +220,7 @@ async def test_a_count_begins_after_it_was_asked_for(monkeypatch: pytest.MonkeyP
     counting, asked, got = Counting(KEY_VARIABLE), [], {}
 
     async def ask(name: str) -> None:
-        got[name] = await counting.now()
+        got[name] = await counting.census()
 
     count = Census.count
 
@@ -237,5 +237,5 @@ async def test_a_count_begins_after_it_was_asked_for(monkeypatch: pytest.MonkeyP
     (first, _), (second, _) = asked
     assert got == {"a": first, "b": second, "c": second, "d": second}
     with anyio.move_on_after(0):  # one that was not completed counts for nobody
-        await counting.now()
-    assert await counting.now() is not second
+        await counting.census()
+    assert await counting.census() is not second

@@ -78,7 +78,7 @@ class Admission:
             most_waits=self.max_waits,
         )
 
-    def told(self, result: Result, caller: str) -> Result:
+    def with_limit_note(self, result: Result, caller: str) -> Result:
         """A result, with a note if its client comes near the limit."""
         now = self.going_on(caller)
         near = [

@@ -79,7 +79,7 @@ class IdempotentCalls:
                 await one.refused(error)
             raise
         with anyio.CancelScope(shield=True):
-            await one.ended(result)
+            await one.write_result(result)
         return result
 
     async def _before(self, file: CallFile, request: Request[Any], call: Call) -> Result | None:
@@ -101,7 +101,7 @@ class IdempotentCalls:
             if noted and (noted.result is not None or noted.done_at):
                 return await self._replayed(request, call, noted)
             if held:
-                return await self._ended(file, request, call, noted) if noted else None
+                return await self._outcome_of_ended(file, request, call, noted) if noted else None
             if (left_s := deadline - time.monotonic()) <= 0:
                 break
             await anyio.sleep(min(step_s, left_s))
@@ -118,7 +118,9 @@ class IdempotentCalls:
         given = next(int(getattr(request, name)) for name in WAIT_ARGUMENTS if name in request.operation.arguments)
         return min(given, self._settings.max_wait_ms) / 1000
 
-    async def _ended(self, file: CallFile, request: Request[Any], call: Call, noted: NotedCall) -> Result | None:
+    async def _outcome_of_ended(
+        self, file: CallFile, request: Request[Any], call: Call, noted: NotedCall
+    ) -> Result | None:
         """What became of a call that nobody carries out any more; None: it did nothing, and never will."""
         file.keep()
         try:
@@ -131,7 +133,7 @@ class IdempotentCalls:
             file.clear()
             return None
         with anyio.CancelScope(shield=True):
-            await IdempotentCall.of(file, request).ended(result)
+            await IdempotentCall.of(file, request).write_result(result)
         return result
 
     async def _replayed(self, request: Request[Any], call: Call, noted: NotedCall) -> Result:

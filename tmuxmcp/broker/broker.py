@@ -110,7 +110,7 @@ class Broker(Operations):
             self.boundary,
             self._restoring,
         )
-        self._again = IdempotentCalls(settings, self.gate, self._admission, self._first, self._take_up)
+        self._again = IdempotentCalls(settings, self.gate, self._admission, self._do_first, self._take_up)
 
     @classmethod
     @asynccontextmanager
@@ -177,9 +177,9 @@ class Broker(Operations):
         with span(self._tracer, request, asked) if self._tracer else nullcontext():
             if isinstance(request, CreateSession | Run | Send) and request.request_id:
                 return cast("R", await self._again.do(request, request.request_id, asked))
-            return await self._first(request, asked)
+            return await self._do_first(request, asked)
 
-    async def _first(self, request: Request[R], asked: Call, noting: IdempotentCall | None = None) -> R:
+    async def _do_first(self, request: Request[R], asked: Call, noting: IdempotentCall | None = None) -> R:
         """Do it, whatever was done before."""
         restores = None
         if isinstance(request, Send) and request.steps:
@@ -252,7 +252,7 @@ class Broker(Operations):
 
         async def admitted(target: Target) -> Result:
             with self._admission.admit(call, waits=waits):
-                return self._admission.told(await act(target), call.caller)
+                return self._admission.with_limit_note(await act(target), call.caller)
 
         if call.person:
             return await act(await self._targets.of(request, call, as_known=True))

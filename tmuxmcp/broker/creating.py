@@ -55,7 +55,7 @@ async def _is_there(registry: Registry, name: str, stamp: str) -> bool:
     return False
 
 
-async def found(registry: Registry, noted: NotedCall) -> Session | None:
+async def session_of_call(registry: Registry, noted: NotedCall) -> Session | None:
     """The session that an earlier call made; None: it made none, and nothing of it is left.
 
     Who calls holds the lock of creation.

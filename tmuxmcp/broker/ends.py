@@ -39,11 +39,11 @@ class ToldEnds:
         if len(self._came) > MOST_CALLERS:
             self._came.popitem(last=False)
 
-    def news(self, caller: str) -> list[Session]:
+    def untold_ends(self, caller: str) -> list[Session]:
         """The sessions that have ended since this caller came, and of whose end it was not told."""
         return [each for each in self._registry.sessions.values() if self._is_news(each, caller)]
 
-    def told(self, caller: str, request: Request[Any], answer: r.Result | SessionExited) -> None:
+    def note_ends(self, caller: str, request: Request[Any], answer: r.Result | SessionExited) -> None:
         """Take note of the ends that an answer tells a caller of."""
         if getattr(request, "generation", None) is None:  # an earlier session of a name says nothing of the newest
             for session_id in _ends_in(answer):

@@ -71,7 +71,7 @@ class Prune:
         pruned = Pruned([], [])
         if not found:
             return pruned
-        async with locks.held(making_lock(self._state_dir), patience_s=CREATION_LOCK_S) as held:
+        async with locks.lock_within(making_lock(self._state_dir), patience_s=CREATION_LOCK_S) as held:
             if not held:
                 raise TimedOut("Another broker has been making a session for too long.", hint="Try again.")
             live = await self._live()  # nobody makes one now

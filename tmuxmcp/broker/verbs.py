@@ -118,9 +118,9 @@ class Verbs:
         except PaneChanged:
             return await self.act(request, call, await self._targets.of(request, call))
         except SessionExited as error:
-            self._ends.told(call.caller, request, error)
+            self._ends.note_ends(call.caller, request, error)
             raise
-        self._ends.told(call.caller, request, result)
+        self._ends.note_ends(call.caller, request, result)
         return await self._with_handed_back(request, result, call)
 
     async def _with_handed_back(self, request: Request[Any], result: r.Result, call: Call) -> r.Result:
@@ -140,7 +140,7 @@ class Verbs:
             case q.ListSessions():
                 return await self._listing.page(request, call.caller)
             case q.GetSession():
-                return await self._get_session(await self._settled(target, call))
+                return await self._get_session(await self._session_of(target, call))
             case q.Run():
                 return await self._run(request, call, target)
             case q.Send():
@@ -148,7 +148,7 @@ class Verbs:
             case q.Read():
                 return await self._read(request, call, target)
             case q.ListCommands():
-                session = await self._settled(target, call)
+                session = await self._session_of(target, call)
                 return commandresults.listed(request, session, await nextprompt.at_rest(session))
             case q.Wait():
                 return await self._waiting.wait(request, call)
@@ -168,22 +168,22 @@ class Verbs:
             case q.EditorAction():
                 from tmuxmcp.input import helpers  # late: few callers use them
 
-                return await helpers.edit(self._reading, await self._settled(target, call), request, call)
+                return await helpers.edit(self._reading, await self._session_of(target, call), request, call)
             case q.PagerAction():
                 from tmuxmcp.input import helpers  # late
 
-                return await helpers.page(self._reading, await self._settled(target, call), request, call)
+                return await helpers.page(self._reading, await self._session_of(target, call), request, call)
             case q.RequestUserInput():
                 return await self._request_user_input(request, call, target)
             case q.StartRecording():
-                session = await self._settled(target, call)
+                session = await self._session_of(target, call)
                 return await self.recorder.start(session, request, call)
             case q.StopRecording():
-                return await self.recorder.stop(await self._settled(target, call), call)
+                return await self.recorder.stop(await self._session_of(target, call), call)
             case q.ExportRecording():
                 from tmuxmcp.recording import recordings  # late: it brings the emulator
 
-                return await recordings.export(await self._settled(target, call), request, self._machine, call)
+                return await recordings.export(await self._session_of(target, call), request, self._machine, call)
             case q.GdbOpen() | q.GdbCmd() | q.GdbClose():
                 return await self._debuggers.act(request, call)
             case _ if request.operation.acts in ACTS_BESIDE_SESSIONS:
@@ -238,7 +238,7 @@ class Verbs:
         """
         await self.recorder.finish(session)
 
-    async def _settled(self, target: Target, call: Call) -> Session:
+    async def _session_of(self, target: Target, call: Call) -> Session:
         """The session of a target; what a killed broker began to type into it is finished."""
         session = await self._targets.session(target, call)
         with suppress(SessionBusy, SessionTaken):
@@ -273,9 +273,9 @@ class Verbs:
         await self._creation.started(session)
         if noting:
             noting.made = True
-        return await self._made(session, request, call, restores)
+        return await self._created_result(session, request, call, restores)
 
-    async def _made(
+    async def _created_result(
         self, session: Session, request: q.CreateSession, call: Call, restores: Restoration | NotRestored | None = None
     ) -> r.CreateSessionResult:
         """A session that was made, once it is ready, or as long as the caller wants to wait for that."""
@@ -403,12 +403,12 @@ class Verbs:
         if not alone:
             return None
         async with self._creation.lock():
-            session = await creating.found(self._registry, noted)
+            session = await creating.session_of_call(self._registry, noted)
         if session is None:
             return None
         if not session.exited:
             await self._creation.started(session)
-        return (await self._made(session, request, call)).model_copy(update={"replayed": True})
+        return (await self._created_result(session, request, call)).model_copy(update={"replayed": True})
 
     async def _send_became(self, request: q.Send, call: Call, noted: NotedCall, *, alone: bool) -> r.SendResult | None:
         if noted.result is not None:
@@ -527,7 +527,7 @@ class Verbs:
 
     async def _read(self, request: q.Read, call: Call, target: Target) -> r.ReadResult:
         wait = await self._reading.wait(request, call)
-        session = await self._settled(target, call)
+        session = await self._session_of(target, call)
         result = await self._reading.read(session, request, wait, call)
         if target.as_known and session.exited:
             raise PaneChanged
@@ -575,7 +575,7 @@ class Verbs:
     ) -> r.RequestUserInputResult:
         waited = userinput.taken_up(self._registry, request, call)
         if waited is None:
-            waited = userinput.put(await self._targets.session(target, call), request, call)
+            waited = userinput.request_input(await self._targets.session(target, call), request, call)
             await userinput.reach(waited, self._settings)
         answer, effective = await userinput.wait(waited, self._settings, call, self.page_url)
         return await userinput.result(waited, answer, effective, self.attach_command(waited.session))

@@ -77,7 +77,7 @@ class SessionWaits:
         sessions = await self._sessions(request, call)
         limit, effective = clamp(self._settings, request.timeout_ms)
         looks = limit or request.wait_for == "pattern"  # with no time, what is printed already may match
-        found = await _first(sessions, request, call, limit, patterns) if looks else None
+        found = await _first_outcome(sessions, request, call, limit, patterns) if looks else None
         in_vain = limit > 0 and ms_since(begun) >= limit
         stands = await _all_standing(sessions, request, call)
         if not limit and not found:
@@ -90,7 +90,7 @@ class SessionWaits:
             return [await self._registry.known(name) for name in dict.fromkeys(request.session_ids)]
         await self._registry.look_again()
         running = [each for each in self._registry.sessions.values() if not each.exited]
-        every = [*running, *self._ends.news(call.caller)]
+        every = [*running, *self._ends.untold_ends(call.caller)]
         return [each for each in every if each.meta.owner in ("", call.caller)]
 
 
@@ -145,7 +145,7 @@ def _has(session: Session, look: Look, request: q.Wait, call: Call) -> tuple[r.O
     return ("exited" if look.exited else None), None
 
 
-async def _first(
+async def _first_outcome(
     sessions: list[Session], request: q.Wait, call: Call, limit_ms: int, patterns: dict[str, CompiledPattern]
 ) -> _WaitOutcome | None:
     """What comes first; None: nothing within the time."""
@@ -154,7 +154,7 @@ async def _first(
     async with anyio.create_task_group() as task_group:
 
         async def one(session: Session) -> None:
-            answer = await _one(session, request, call, limit_ms, look_s, patterns)
+            answer = await _wait_for_one(session, request, call, limit_ms, look_s, patterns)
             if answer:
                 found.append(answer)
                 task_group.cancel_scope.cancel()
@@ -183,7 +183,7 @@ async def _tell(call: Call, limit_ms: int) -> None:
         await call.progress(time.monotonic() - begun, "")
 
 
-async def _one(
+async def _wait_for_one(
     session: Session, request: q.Wait, call: Call, limit_ms: int, look_s: float, patterns: dict[str, CompiledPattern]
 ) -> _WaitOutcome | None:
     deadline = time.monotonic() + limit_ms / 1000
@@ -195,7 +195,7 @@ async def _one(
         case "needs_you":
             return await _needs_you(session, call, wait.start_offset, deadline, look_s)
         case "ready":
-            if not await _changed(session, wait.start_offset, deadline, look_s, lambda look: look.ready):
+            if not await _wait_for_change(session, wait.start_offset, deadline, look_s, lambda look: look.ready):
                 return None
             if session.lease not in (None, held):
                 return _WaitOutcome(session, "taken")
@@ -203,7 +203,7 @@ async def _one(
             return await _pattern(session, wait, patterns)
     wait.want = request.wait_for
     wait.timeout_ms = max(math.ceil((deadline - time.monotonic()) * 1000), 0)
-    return _found(session, await wait_for(session, wait))
+    return _wait_outcome(session, await wait_for(session, wait))
 
 
 async def _needs_you(session: Session, call: Call, offset: int, deadline: float, look_s: float) -> _WaitOutcome | None:
@@ -241,7 +241,7 @@ def _told_of(session: Session, call: Call, asked: set[str]) -> None:
     call.untold.append(lambda: session.asks_told.update({call.caller: before}))
 
 
-async def _changed(
+async def _wait_for_change(
     session: Session, offset: int, deadline: float, look_s: float, holds: Callable[[Look], bool]
 ) -> bool:
     """Wait until something has happened since the caller looked: what holds already counts from then on."""
@@ -278,7 +278,7 @@ async def _pattern(session: Session, wait: Wait, patterns: dict[str, CompiledPat
         async def one(text: str, pattern: CompiledPattern) -> None:
             asked = Wait("pattern", wait.timeout_ms, pattern=pattern, start_offset=wait.start_offset, screen=False)
             asked.look_s = LONGEST_LOOK_S
-            answer = _found(session, await wait_for(session, asked), text)
+            answer = _wait_outcome(session, await wait_for(session, asked), text)
             if answer:
                 found.append(answer)
                 task_group.cancel_scope.cancel()
@@ -288,7 +288,7 @@ async def _pattern(session: Session, wait: Wait, patterns: dict[str, CompiledPat
     return found[0] if found else None
 
 
-def _found(session: Session, answer: Answer, pattern: str | None = None) -> _WaitOutcome | None:
+def _wait_outcome(session: Session, answer: Answer, pattern: str | None = None) -> _WaitOutcome | None:
     if answer.outcome in ("timeout", "immediate", "idle"):
         return None
     told = pattern if answer.outcome == "matched" else None

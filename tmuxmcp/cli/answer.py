@@ -17,7 +17,7 @@ from tmuxmcp.cli.policy import in_a_session
 from tmuxmcp.cli.popup import popup
 from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.errors import InvalidArgument, PermissionDenied
-from tmuxmcp.people.userinput import shown
+from tmuxmcp.people.userinput import harmless
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
@@ -43,18 +43,22 @@ async def _answer(broker: Broker, options: argparse.Namespace) -> int:
         question = next((each for each in broker.people.questions() if each.id == options.id), None)
         if question:
             return await _agree(broker, question, options)
-        return await _one(broker, await broker.people.find(options.id), options)
+        return await _answer_one(broker, await broker.people.find(options.id), options)
     waiting = await broker.people.waiting()
     questions, held = broker.people.questions(), await broker.people.held_sessions()
     if options.json:
-        requests = [*map(_as_dict, waiting), *map(_question, questions), *(_held(*each) for each in held.items())]
+        requests = [
+            *map(_as_dict, waiting),
+            *map(_question, questions),
+            *(_held_session(*each) for each in held.items()),
+        ]
         output.write_json({"count": len(requests), "requests": requests})
         return 0
     asked = _is_person()
     for each in waiting:
         show(each)
         if asked and _wants("Answer it now?"):
-            await _one(broker, each, options, was_shown=True)
+            await _answer_one(broker, each, options, was_shown=True)
     for question in questions:
         show_question(question)
         if asked:
@@ -112,13 +116,13 @@ def _question(question: Confirmation) -> dict[str, Any]:
         "request_id": question.id,
         "session_id": None,
         "kind": "policy",
-        "message": shown(question.message),
+        "message": harmless(question.message),
         "asked_at": question.asked_at,
         "left_s": None,
     }
 
 
-def _held(name: str, since: str | None) -> dict[str, Any]:
+def _held_session(name: str, since: str | None) -> dict[str, Any]:
     message = "You hold the session; tmuxmcp release gives it back."
     return {
         "request_id": None,
@@ -152,30 +156,32 @@ def _read_word(prompt: str) -> str:
         return ""
 
 
-async def _one(broker: Broker, what: WaitingRequest, options: argparse.Namespace, *, was_shown: bool = False) -> int:
+async def _answer_one(
+    broker: Broker, what: WaitingRequest, options: argparse.Namespace, *, was_shown: bool = False
+) -> int:
     if not options.json and not was_shown:
         show(what)
     if options.decline:
-        return await _settled(broker, what, "declined", options)
+        return await _settle(broker, what, "declined", options)
     if options.text is not None:
         if what.request.secret:
             raise InvalidArgument(
                 "Nothing was typed: a secret is asked for, and others see what stands on a command line.",
                 hint=f"Run `tmuxmcp answer {what.request.id}`.",
             )
-        return _told(what, "done", await broker.people.type_line(what, options.text), options)
+        return _print_outcome(what, "done", await broker.people.type_line(what, options.text), options)
     if what.request.secret:
-        return _told(what, "done", await broker.people.type_line(what, _read_secret()), options)
+        return _print_outcome(what, "done", await broker.people.type_line(what, _read_secret()), options)
     return await _by_hand(broker, what, options)
 
 
-async def _settled(
+async def _settle(
     broker: Broker, what: WaitingRequest, outcome: Any, options: argparse.Namespace, via: str = "answer"
 ) -> int:
-    return _told(what, outcome, await broker.people.settle(what, outcome, via), options)
+    return _print_outcome(what, outcome, await broker.people.settle(what, outcome, via), options)
 
 
-def _told(what: WaitingRequest, outcome: str, first: bool, options: argparse.Namespace) -> int:
+def _print_outcome(what: WaitingRequest, outcome: str, first: bool, options: argparse.Namespace) -> int:
     if options.json:
         output.write_json({"request_id": what.request.id, "outcome": outcome if first else None})
     else:
@@ -213,13 +219,13 @@ async def _by_hand(broker: Broker, what: WaitingRequest, options: argparse.Names
 
     # From before the session is held: a terminal that goes at any moment gives it back.
     with anyio.open_signal_receiver(signal.SIGHUP, signal.SIGTERM, signal.SIGINT) as signals:
-        async with broker.people.held(what) as begun:
+        async with broker.people.hold_while_typing(what) as begun:
             pid = await attached.until_over(argv, signals, begun, over)
             done = not elsewhere and await broker.people.said_done(what, pid)
     if elsewhere:
         output.note(f"the request is over: {elsewhere}")
         return 0
     if done:
-        return await _settled(broker, what, "done", options, "attach")
+        return await _settle(broker, what, "done", options, "attach")
     output.note(STILL_WAITS)
     return 0

@@ -146,7 +146,7 @@ def print_events(options: argparse.Namespace) -> int:
     name = session.directory.name
     running = "." not in name and kept.seems_running(session)
     events = _EventPrinter(options, session, settings.state_dir)
-    found = events.first(running)
+    found = events.events_so_far(running)
     if options.json and not options.follow:
         output.write_json({"session_id": name, "events": [each.as_json() for each in found]})
         return 0
@@ -168,10 +168,12 @@ class _EventPrinter:
         self._commands: set[int] = set()
         """Numbers of the commands that were told."""
 
-    def first(self, running: bool) -> list[PrintedEvent]:
+    def events_so_far(self, running: bool) -> list[PrintedEvent]:
         """What has happened so far."""
         found = [*self._new(), *_end(self._session, running)]
-        with_commands(self._options, {"limit": EVENTS_COMMANDS}, lambda _, result: found.extend(self._ended(result)))
+        with_commands(
+            self._options, {"limit": EVENTS_COMMANDS}, lambda _, result: found.extend(self._ended_commands(result))
+        )
         chosen = [each for each in _in_order(found) if self._within(each)]
         tail = self._options.tail
         return chosen if tail is None else chosen[len(chosen) - min(tail, len(chosen)) :]
@@ -182,7 +184,7 @@ class _EventPrinter:
         self._seen = len(all_events)
         return new
 
-    def _ended(self, result: r.ListCommandsResult) -> Iterator[PrintedEvent]:
+    def _ended_commands(self, result: r.ListCommandsResult) -> Iterator[PrintedEvent]:
         for each in result.commands:
             if each.end_offset is not None and each.number not in self._commands:
                 self._commands.add(each.number)
@@ -218,7 +220,7 @@ class _EventPrinter:
         async for event in broker.follow(name, output=False):
             if isinstance(event, MAY_END_COMMAND):
                 self._print_new()
-                for each in self._ended(await broker.list_commands(name, limit=EVENTS_COMMANDS)):
+                for each in self._ended_commands(await broker.list_commands(name, limit=EVENTS_COMMANDS)):
                     self.print(each)
 
     async def _look_on(self) -> None:

@@ -75,10 +75,10 @@ def show(what: WaitingRequest) -> None:
 
 def show_question(question: Confirmation) -> None:
     """What an agent may only do when a person agrees; its words are indented as well."""
-    from tmuxmcp.people.userinput import shown
+    from tmuxmcp.people.userinput import harmless
 
     heading = f"{question.id}: an agent asks whether it may do something"
-    text = "".join(f"    | {line}\n" for line in shown(question.message).split("\n"))
+    text = "".join(f"    | {line}\n" for line in harmless(question.message).split("\n"))
     output.write(f"{output.bold(heading, sys.stdout)}\n{text}")
     sys.stdout.flush()
 

@@ -165,7 +165,7 @@ async def _read(broker: AnyBroker, options: argparse.Namespace) -> int:
     given = _given_options(options, "command", "view", "since", "offset", "limit", "format")
     with telling(broker) as operations:
         if effective(options)[0].fleet != "off" and waits.get("wait_for", "none") != "none":
-            result = await waiting.first(operations, session_id(options), waits, given)
+            result = await waiting.wait_then_read(operations, session_id(options), waits, given)
         else:
             result = await operations.read(session_id=session_id(options), **waits, **given)
     if options.json:
@@ -179,13 +179,13 @@ async def _read(broker: AnyBroker, options: argparse.Namespace) -> int:
     if not options.json:
         output.note(result.note)
         if result.outcome == "command" and result.command:
-            output.note(_ended(result.command))
+            output.note(_end_line(result.command))
         if result.truncated and (result.encoding or options.since is not None):
             output.note(f"there are {result.omitted_bytes:,} bytes more: read --since {result.next_offset}")
     return _wait_status(options, result)
 
 
-def _ended(command: r.Command) -> str:
+def _end_line(command: r.Command) -> str:
     """How a command that was waited for ended, on one line."""
     status = "ended" if command.exit_code is None else f"ended with exit code {command.exit_code}"
     return f"command {command.number} {status}: {(command.text or '')[:200]}".rstrip(": ")

@@ -38,7 +38,7 @@ class TileGrid:
 def grid(count: int, cols: int, lines: int) -> TileGrid:
     """The grid that shows most of `count` screens; in a small terminal it has fewer places than that."""
     found = [_grid(across, count, cols, lines) for across in range(1, count + 1)]
-    return max(found, key=lambda each: (min(each.places, count), _shown(each), each.across))
+    return max(found, key=lambda each: (min(each.places, count), _share_seen(each), each.across))
 
 
 def _grid(across: int, count: int, cols: int, lines: int) -> TileGrid:
@@ -47,7 +47,7 @@ def _grid(across: int, count: int, cols: int, lines: int) -> TileGrid:
     return TileGrid(across, down, max((cols - across + 1) // across, 1), max(lines // down, 1))
 
 
-def _shown(each: TileGrid) -> float:
+def _share_seen(each: TileGrid) -> float:
     """How much of a common screen is seen, in tenths."""
     return round(10 * min(each.cols / WANTED_SIZE[0], 1) * min(each.rows / WANTED_SIZE[1], 1))
 

@@ -55,7 +55,7 @@ def try_command(command: Sequence[str], environment: Mapping[str, str], cwd: Pat
                 hint="Nothing was changed. Run `tmuxmcp doctor`, or write the entry all the same with --no-start.",
             ) from None
         except Exception as group:
-            error = _first(group)
+            error = _first_error(group)
             if isinstance(error, TmuxMcpError):
                 raise error from None
             raise IoError(
@@ -76,7 +76,7 @@ def try_url(url: str, token: str) -> TrialOutcome:
     except TimeoutError:
         raise TimedOut(f"{url} did not answer within {TRIAL_S} s.", hint="Nothing was changed.") from None
     except Exception as group:
-        error = _first(group)
+        error = _first_error(group)
         if isinstance(error, TmuxMcpError):
             raise error from None
         raise IoError(
@@ -140,7 +140,7 @@ def _last_of(said: IO[str]) -> str:
     return f" {text[-LAST_WORDS:]}" if text else ""
 
 
-def _first(error: BaseException) -> BaseException:
+def _first_error(error: BaseException) -> BaseException:
     """The first error in a group of them."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]

@@ -21,7 +21,7 @@ def goes_on(seen: r.ReadResult) -> bool:
     return seen.outcome == "timeout" and seen.effective_timeout_ms is not None
 
 
-async def first(
+async def wait_then_read(
     operations: Operations, session_id: str, waits: Mapping[str, Any], given: Mapping[str, Any]
 ) -> r.ReadResult:
     """Wait, and then read what is asked for.

@@ -19,7 +19,7 @@ from tmuxmcp.cli.calling import with_any, with_broker
 from tmuxmcp.cli.service import effective
 from tmuxmcp.cli.stage import Stage
 from tmuxmcp.cli.table import table_of
-from tmuxmcp.cli.watched import WATCH_FRAME_S, SessionView, WatchedSession, ended, print_view
+from tmuxmcp.cli.watched import WATCH_FRAME_S, SessionView, WatchedSession, end_sentence, print_view
 from tmuxmcp.contract.words import EVERY_SESSION
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.gate.confirmations import Confirmations
@@ -88,7 +88,7 @@ async def _watch_live(broker: Broker, options: argparse.Namespace) -> int:
         if each and each.result.content:
             output.write(each.result.content + "\x1b[0m\n")
             break
-    output.note(ended(name, view))
+    output.note(end_sentence(name, view))
     return 0
 
 
@@ -112,15 +112,15 @@ async def _watch_plain(broker: Broker, options: argparse.Namespace) -> int:
     while True:
         await watched.change()
         view = await watched.view()
-        if view and view.shown != shown:
-            shown = view.shown
+        if view and view.identity != shown:
+            shown = view.identity
             print_view(view, options)
         if options.once:
             return 0
         if view is None or view.result.exited or watched.over:
             break
         await anyio.sleep(WATCH_FRAME_S)
-    output.note(ended(name, view))
+    output.note(end_sentence(name, view))
     return 0
 
 

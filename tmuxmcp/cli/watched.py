@@ -29,7 +29,7 @@ class SessionView:
     result: r.ReadResult
 
     @property
-    def shown(self) -> tuple[Any, ...]:
+    def identity(self) -> tuple[Any, ...]:
         """What makes it another view."""
         return self.result.content, self.result.rows, self.result.cols, self.result.mode, self.result.exited
 
@@ -70,7 +70,7 @@ class WatchedSession:
         return SessionView(result)
 
 
-def ended(session_id: str, last: SessionView | None) -> str:
+def end_sentence(session_id: str, last: SessionView | None) -> str:
     """How a session ended, as a sentence."""
     code = last.result.exit_code if last else None
     if last is None or not last.result.exited:

@@ -15,7 +15,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from tmuxmcp.cli import output
 from tmuxmcp.cli.stage import Stage
 from tmuxmcp.cli.tiles import grid, joined, tile
-from tmuxmcp.cli.watched import WATCH_FRAME_S, SessionView, WatchedSession, ended, print_view
+from tmuxmcp.cli.watched import WATCH_FRAME_S, SessionView, WatchedSession, end_sentence, print_view
 
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
@@ -46,7 +46,7 @@ class Panel:
     def heading(self) -> str:
         """What stands above its screen."""
         if self.over:
-            return f" {ended(self.name, self.view)}"
+            return f" {end_sentence(self.name, self.view)}"
         return f" {self.view.facts}" if self.view else f" {self.name}"
 
     def rows(self, size: tuple[int, int]) -> list[str]:
@@ -72,7 +72,7 @@ async def live(broker: Broker, names: Sequence[str]) -> int:
         task_group.cancel_scope.cancel()
     if not stage.left.is_set():
         for panel in panels:
-            output.note(ended(panel.name, panel.view))
+            output.note(end_sentence(panel.name, panel.view))
     return stage.status
 
 

@@ -160,10 +160,10 @@ def of_value(operation: str, name: str, value: Any, kind: str) -> str:
         return 'Give steps=[{"text": "ls", "enter": true}, {"key": "q"}].'
     if isinstance(value, str) and kind == "sequence_str":
         words = _split(value) if name in ("argv", "args") else [value]
-        return f"Give {name}={_shown(words)}." if words else ""
+        return f"Give {name}={_quoted(words)}." if words else ""
     if (operation, name) == ("run", "command") and isinstance(value, list | tuple):
         if all(isinstance(each, str) for each in value):
-            return f"Give command={_shown(shlex.join(value))}; run_process takes an argv."
+            return f"Give command={_quoted(shlex.join(value))}; run_process takes an argv."
         return ""
     if name == "wait_for" and isinstance(value, str) and value.lower() in WAIT_FOR_SYNONYMS:
         return f"Did you mean wait_for={WAIT_FOR_SYNONYMS[value.lower()]}?"
@@ -192,9 +192,9 @@ def _words(operation: str, value: Any) -> str:
     if not words or not all(isinstance(each, str) for each in words):
         words = ["PROGRAM", "ARGUMENT"]
     if operation == "run_process":
-        return f"Give argv={_shown(list(words))}; for shell text use run."
+        return f"Give argv={_quoted(list(words))}; for shell text use run."
     program, *args = words
-    given = f"program={_shown(program)}" + (f", args={_shown(args)}" if args else "")
+    given = f"program={_quoted(program)}" + (f", args={_quoted(args)}" if args else "")
     return f"Give {given}; for a shell's command use run: it makes a session by itself."
 
 
@@ -205,6 +205,6 @@ def _split(text: str) -> list[str]:
         return text.split()
 
 
-def _shown(value: Any) -> str:
+def _quoted(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= REPEATED_CHARS else f"{text[:REPEATED_CHARS]}..."

@@ -47,7 +47,7 @@ def _head(size: tuple[int, int], palette: Palette) -> bytes:
 
 
 def _frame(brush: _Brush, before: Shot | None, shot: Shot) -> Iterator[bytes]:
-    image, place = brush.whole(shot) if before is None else brush.changed(before, shot)
+    image, place = brush.whole(shot) if before is None else brush.changed_part(before, shot)
     # In hundredths of a second, and so that no error adds up.
     left_ms = shot.until_ms // 10 * 10 - shot.ms // 10 * 10
     while True:
@@ -88,7 +88,7 @@ class _Brush:
         """A frame that changes nothing."""
         return self._new((1, 1), TRANSPARENT_INDEX), (0, 0)
 
-    def changed(self, before: Shot, shot: Shot) -> tuple[Any, tuple[int, int]]:
+    def changed_part(self, before: Shot, shot: Shot) -> tuple[Any, tuple[int, int]]:
         """The smallest rectangle with all that differs between two shots, and its place."""
         spans = dict(self._spans(before, shot))
         if not spans:

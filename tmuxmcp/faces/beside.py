@@ -40,7 +40,7 @@ async def page_beside(broker: AnyBroker, state_dir: Path) -> None:
             knows_person=page.knows,
             open_paths=page.open_paths,
         )
-        with servers.told(state_dir, served):
+        with servers.announced(state_dir, served):
             broker.shows_page(served.url)
             log.info("the page is at %s", served.url)
             try:

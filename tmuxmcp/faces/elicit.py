@@ -93,7 +93,7 @@ class OpenQuestions:
         asked = self._open.pop(params.request_state or "", None)  # an answer counts once
         answer = (params.input_responses or {}).get(CONFIRM_FIELD)
         if asked is None or not isinstance(answer, ElicitResult):
-            raise NeedsInput(self._put(question))
+            raise NeedsInput(self._put_question(question))
         if asked != question.digest:
             raise ConfirmationDeclined(
                 "The session or the call changed while the person was asked, so the answer is void.",
@@ -110,7 +110,7 @@ class OpenQuestions:
             return None
         return None if question.may_wait and answer.action == "cancel" else answer.action == "accept"
 
-    def _put(self, question: Question) -> InputRequiredResult:
+    def _put_question(self, question: Question) -> InputRequiredResult:
         state = secrets.token_urlsafe(24)
         self._open[state] = question.digest
         while len(self._open) > OPEN_IN_CLIENTS:

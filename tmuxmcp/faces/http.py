@@ -176,7 +176,7 @@ class Service:
         scope = request.scope
         try:
             own = Call(caller=self._caller(scope), scopes=_scopes(scope), client=_client(scope))
-            call = _behind(request, own)
+            call = _call_of_gateway(request, own)
             said = self._gateway_headers(request)
         except (InvalidArgument, Unauthorized) as error:
             return _refusal(error)
@@ -288,7 +288,7 @@ def _scope(ctx: Context) -> Any:
     return ctx.request.scope
 
 
-def _behind(request: Request, call: Call) -> Call:
+def _call_of_gateway(request: Request, call: Call) -> Call:
     """The call of one of several callers behind one token: a gateway's. It can do no more than the token itself.
 
     Raises:

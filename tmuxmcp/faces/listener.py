@@ -235,7 +235,7 @@ class Crowd:
             del self._strangers[oldest]
             oldest.abort()
 
-    def left(self, connection: Connection) -> None:
+    def remove(self, connection: Connection) -> None:
         """A connection is gone."""
         self._strangers.pop(connection, None)
         self._known.discard(connection)
@@ -308,7 +308,7 @@ class Connection(H11Protocol):
         self._crowd.came(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._crowd.left(self)
+        self._crowd.remove(self)
         self._end_head()
         self._end_stall()
         super().connection_lost(exc)

@@ -47,11 +47,11 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._of = {row.name: self._made(row) for row in METRICS}
+        self._of = {row.name: self._make_metric(row) for row in METRICS}
         for direction in ("in", "out"):
             self._of["tmuxmcp_http_bytes_total"].labels(direction)
 
-    def _made(self, row: Metric) -> Any:
+    def _make_metric(self, row: Metric) -> Any:
         more: dict[str, Any] = {"buckets": DURATION_BUCKETS_S} if row.kind is Histogram else {}
         return row.kind(row.name, row.counts, row.labels, registry=self._registry, **more)
 

@@ -84,19 +84,19 @@ class Rpc:
             reply.body = encode(_failure(None, PARSE_ERROR, InvalidArgument("The body is not JSON.")))
             return reply
         if not isinstance(asked, list):
-            one = await self._one(asked, call, reply, call_id)
+            one = await self._answer_one(asked, call, reply, call_id)
             reply.body = encode(one) if one else None
             return reply
         if not 1 <= len(asked) <= MAX_BATCH:
             error = ResourceLimit(f"A batch has 1 to {MAX_BATCH} calls, not {len(asked)}.", hint="Split it.")
             reply.body = encode(_failure(None, INVALID_REQUEST, error))
             return reply
-        answers = [await self._one(each, call, reply) for each in asked]
+        answers = [await self._answer_one(each, call, reply) for each in asked]
         found = [each for each in answers if each]
         reply.body = encode(found) if found else None
         return reply
 
-    async def _one(self, asked: Any, call: Call, reply: RpcReply, call_id: str = "") -> Json | None:
+    async def _answer_one(self, asked: Any, call: Call, reply: RpcReply, call_id: str = "") -> Json | None:
         """The answer to one call; None for a notification."""
         wrong = _wrong(asked)
         if wrong:

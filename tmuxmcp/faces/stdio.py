@@ -164,7 +164,7 @@ class OpenCalls:
         if at is not None:
             del self._left[at]
 
-    def left(self, *, waits: bool) -> list[RequestId]:
+    def unanswered(self, *, waits: bool) -> list[RequestId]:
         """The requests without an answer; without `waits`, those that do something."""
         return [number for number, only_waits in self._left if waits or not only_waits]
 
@@ -224,7 +224,7 @@ class MessageReader:
         while True:
             while not self._ready:
                 await self._fill()
-            while self._full() and not self._left():
+            while self._full() and not self._client_closed():
                 await anyio.sleep(CLIENT_LOOK_S)
             line = self._ready.popleft()
             message = parse(line)
@@ -236,7 +236,7 @@ class MessageReader:
                 number = id_in(line) if message.code == INVALID_PARAMS else None
                 await self._refuse(JSONRPCError(jsonrpc="2.0", id=number, error=message))
 
-    def _left(self) -> bool:
+    def _client_closed(self) -> bool:
         """Whether the client has closed its end: then all it said is read on to its end, which ends us."""
         poll = select.poll()
         poll.register(self._fd, 0)
@@ -371,11 +371,11 @@ class Writer:
         """
         begun = anyio.current_time()
         with anyio.move_on_after(FINISH_S):
-            while self._asked.left(waits=anyio.current_time() - begun < WAITS_S) and not self._gone():
+            while self._asked.unanswered(waits=anyio.current_time() - begun < WAITS_S) and not self._gone():
                 await anyio.sleep(min(CLIENT_LOOK_S, FINISH_S / 10))
         self.end()
         with anyio.move_on_after(WIRE_GRACE_S / 3), suppress(anyio.BrokenResourceError):
-            for number in self._asked.left(waits=True):
+            for number in self._asked.unanswered(waits=True):
                 await self.write(_cancelled(number))
                 self._given_up.add(number)
 

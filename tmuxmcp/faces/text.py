@@ -83,25 +83,27 @@ def footer(result: r.Result) -> str:
         case r.RunProcessResult():
             fields = _process(result)
         case r.ReadFileResult() | r.ScreenshotResult():
-            fields = ((name, value) for name, value in _known(result) if name != "data")
+            fields = ((name, value) for name, value in _known_fields(result) if name != "data")
         case r.GitStatusResult() | r.GitLogResult() | r.GitDiffResult():
-            fields = ((name, value) for name, value in _known(result) if name not in ("files", "commits", "text"))
+            fields = (
+                (name, value) for name, value in _known_fields(result) if name not in ("files", "commits", "text")
+            )
         case r.EditorActionResult() | r.PagerActionResult():
-            fields = ((name, value) for name, value in _known(result) if name != "content")
+            fields = ((name, value) for name, value in _known_fields(result) if name != "content")
         case r.R2CmdResult() | r.R2CmdjResult():
-            fields = ((name, value) for name, value in _known(result) if name not in ("text", "json"))
+            fields = ((name, value) for name, value in _known_fields(result) if name not in ("text", "json"))
         case r.GdbOpenResult():
-            fields = ((name, value) for name, value in _known(result) if name != "text")
+            fields = ((name, value) for name, value in _known_fields(result) if name != "text")
         case r.GdbCmdResult():
             fields = _gdb(result)
         case r.ListDirectoryResult() | r.ListCommandsResult():
-            fields = ((name, value) for name, value in _known(result) if name not in ("entries", "commands"))
+            fields = ((name, value) for name, value in _known_fields(result) if name not in ("entries", "commands"))
         case r.ListSessionsResult():
-            fields = ((name, value) for name, value in _known(result) if name != "sessions")
+            fields = ((name, value) for name, value in _known_fields(result) if name != "sessions")
         case r.CreateSessionResult():
-            fields = ((name, value) for name, value in _known(result) if name != "replayed" or value)
+            fields = ((name, value) for name, value in _known_fields(result) if name != "replayed" or value)
         case _:
-            fields = _known(result)
+            fields = _known_fields(result)
     return "[" + " ".join(f"{name}={_value(value)}" for name, value in fields) + "]"
 
 
@@ -116,7 +118,7 @@ def _run(result: r.RunResult) -> Fields:
             yield "outcome", result.outcome
     else:
         yield from (("completed", False), ("outcome", result.outcome), ("mode", result.mode))
-    yield from _ended(result.ended)
+    yield from _end_fields(result.ended)
     yield "duration_ms", result.duration_ms
     if result.cwd is not None:
         yield "cwd", result.cwd
@@ -143,7 +145,7 @@ def _read(result: r.ReadResult) -> Fields:
         yield "matched", result.matched
     if result.exited:
         yield from (("exited", True), ("exit_code", result.exit_code))
-        yield from _ended(result.ended)
+        yield from _end_fields(result.ended)
     if result.command:
         yield from (("command", result.command.number), ("command_exit_code", result.command.exit_code))
         yield "command_text", (result.command.text or "")[:COMMAND_CHARS] or None
@@ -170,7 +172,7 @@ def _read(result: r.ReadResult) -> Fields:
     yield from _remarks(result)
 
 
-def _ended(ended: r.Ended | None) -> Fields:
+def _end_fields(ended: r.Ended | None) -> Fields:
     if ended:
         yield "ended", ended.reason
         if ended.by:
@@ -289,12 +291,14 @@ def _gdb(result: r.GdbCmdResult) -> Fields:
         frame = stopped.frame or {}
         yield "stopped", stopped.reason or "yes"
         yield from ((name, frame[name]) for name in ("func", "file", "line", "addr") if name in frame)
-        yield from ((name, value) for name, value in _known(stopped) if name in ("exit_code", "signal"))
+        yield from ((name, value) for name, value in _known_fields(stopped) if name in ("exit_code", "signal"))
     yield "running", result.running
-    yield from ((name, value) for name, value in _known(result) if name == "note" or (name == "truncated" and value))
+    yield from (
+        (name, value) for name, value in _known_fields(result) if name == "note" or (name == "truncated" and value)
+    )
 
 
-def _known(result: r.Result) -> Fields:
+def _known_fields(result: r.Result) -> Fields:
     """Every field that is known; a field that is not there is null."""
     for name, value in result.model_dump(mode="json").items():
         if value is not None:
@@ -304,7 +308,11 @@ def _known(result: r.Result) -> Fields:
 def _summary(session: r.SessionSummary) -> str:
     facts: dict[str, Any] = {"mode": session.mode, "program": session.program, "args": session.args or None}
     if session.exited:
-        facts |= {"exit_code": session.exit_code, "exit_signal": session.exit_signal, **dict(_ended(session.ended))}
+        facts |= {
+            "exit_code": session.exit_code,
+            "exit_signal": session.exit_signal,
+            **dict(_end_fields(session.ended)),
+        }
     else:
         facts |= {"ready": session.ready, "pid": session.pid, "cwd": session.cwd}
     facts |= {"title": session.title or None, "last_activity_at": session.last_activity_at}
@@ -313,7 +321,7 @@ def _summary(session: r.SessionSummary) -> str:
 
 
 def _lines(result: r.Result) -> Iterator[str]:
-    for name, value in _known(result):
+    for name, value in _known_fields(result):
         if isinstance(result, r.HealthResult) and name == "checks":
             yield from (f"{'ok' if c.ok else 'FAILED'} {c.name}: {_value(c.message)}" for c in result.checks)
         else:

@@ -275,13 +275,13 @@ def _does(rule: Rule, action: Action, command: SimpleCommand) -> Match:
 
 def _several(rule: Rule, values: Iterable[Word], patterns: Sequence[str], match: Callable[[str, str], bool]) -> Match:
     """A rule that allows must know all of the values; one that denies or asks matches by any."""
-    found = [_one(value, patterns, match) for value in values]
+    found = [_match_word(value, patterns, match) for value in values]
     if rule.action == "allow":
         return bool(found) and all(found)
     return True if True in found else (None if None in found else False)
 
 
-def _one(value: Word, patterns: Sequence[str], match: Callable[[str, str], bool]) -> Match:
+def _match_word(value: Word, patterns: Sequence[str], match: Callable[[str, str], bool]) -> Match:
     return None if value is None else any(match(value, pattern) for pattern in patterns)
 
 

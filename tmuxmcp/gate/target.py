@@ -134,7 +134,7 @@ class Targets:
 
     async def _begins(self, session: Session) -> bool:
         """Whether its program runs: another call may be about to make it."""
-        return session.life.state is not State.STARTING or await self._creation.begun(session)
+        return session.life.state is not State.STARTING or await self._creation.wait_for_program(session)
 
     async def _default(self, call: Call) -> Session:
         async with self._creation.lock():

@@ -78,7 +78,7 @@ def _results(line: str, at: int) -> tuple[dict[str, Any], int]:
     results: dict[str, Any] = {}
     while line[at : at + 1] == ",":
         name, value, at = _result(line, at + 1)
-        _put(results, name, value)
+        _add_value(results, name, value)
     return results, at
 
 
@@ -90,7 +90,7 @@ def _result(line: str, at: int) -> tuple[str, Any, int]:
     return found[0], value, at
 
 
-def _put(results: dict[str, Any], name: str, value: Any) -> None:
+def _add_value(results: dict[str, Any], name: str, value: Any) -> None:
     """A name that repeats gets a list of its values."""
     if name not in results:
         results[name] = value
@@ -120,7 +120,7 @@ def _items(line: str, at: int, close: str) -> tuple[Any, int]:
         if FIELD_NAME.match(line, at):
             name, value, at = _result(line, at)
             if close == "}":
-                _put(named, name, value)
+                _add_value(named, name, value)
             else:
                 values.append({name: value})
         else:

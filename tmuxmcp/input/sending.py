@@ -68,7 +68,7 @@ class Typing:
         last = self.items[-1] if self.items else Text(self.text)
         return last.names[-1] in ENDS_LINE_KEYS if isinstance(last, KeySequence) else last.text.endswith(("\n", "\r"))
 
-    def left(self, waited: bool) -> InputLeftover:
+    def leftover(self, waited: bool) -> InputLeftover:
         """What it leaves behind, typed where a program waited for input or did not."""
         if self.ends_with("C-c"):
             return InputLeftover.BROKEN
@@ -173,7 +173,7 @@ async def send(
     own = await own_sequences(look, what)
     async with session.input_lock:
         stamp = await noting.types(session, look.size, bytes=what.size) if noting else None
-        await _type(session, pane, data, what, bracketed, newlines, own, what.left(look.ready), stamp)
+        await _type(session, pane, data, what, bracketed, newlines, own, what.leftover(look.ready), stamp)
     if noting:
         noting.note_typed(session, look.size)
     if what.ends_with("Escape"):
@@ -248,7 +248,7 @@ async def _type(
     behind = [panes.raw(pane, newlines)] if newlines else []
     after = [*commands_of(pane, what.items, own)]
     if data and what.starts_with("Escape"):
-        first = stamp.first if stamp else None
+        first = stamp.of_first_step if stamp else None
         if await panes.type_input(
             session.tmux, pane, data, after=behind, bracketed=bracketed, left=InputLeftover.OPEN, stamp=first
         ):

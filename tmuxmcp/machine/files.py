@@ -94,7 +94,7 @@ class Files:
         Raises:
             FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, IoError
         """
-        with _told(path), self._regular(path) as fd:
+        with _errors_as_ours(path), self._regular(path) as fd:
             size = os.fstat(fd).st_size
             data = _read(fd, offset, max_bytes)
             return FilePart(data, size, offset, offset + len(data) < size)
@@ -106,7 +106,7 @@ class Files:
             FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, IoError
             ResourceLimit: they are too far into the file.
         """
-        with _told(path), self._regular(path) as fd:
+        with _errors_as_ours(path), self._regular(path) as fd:
             size = os.fstat(fd).st_size
             start = _line_start(fd, 0, first - 1)
             data = _read(fd, start, max_bytes)
@@ -128,7 +128,7 @@ class Files:
             FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, IoError
         """
         wanted = path
-        with _told(path):
+        with _errors_as_ours(path):
             for _ in range(MAX_LINKS):
                 above, name = os.path.split(wanted)
                 if name in ("", ".", "..") or "\0" in name:
@@ -150,7 +150,7 @@ class Files:
             FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, IoError: it could not.
         """
         above, name = _parted(path)
-        with _told(path), self._directory(above, False) as parent:
+        with _errors_as_ours(path), self._directory(above, False) as parent:
             _refuse_existing(parent, name, path)
             if not os.access(".", os.W_OK | os.X_OK, dir_fd=parent):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -163,7 +163,7 @@ class Files:
         """
         above, name = _parted(path)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with _told(path), self._directory(above, False) as parent:
+        with _errors_as_ours(path), self._directory(above, False) as parent:
             try:
                 fd = os.open(name, flags, 0o600, dir_fd=parent)
             except FileExistsError:
@@ -179,7 +179,7 @@ class Files:
             FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, IoError
         """
         above, name = _parted(path)
-        with _told(path), self._directory(above, False) as parent:
+        with _errors_as_ours(path), self._directory(above, False) as parent:
             kept = _keeps(parent, name, reserved)
             if kept:
                 os.unlink(name, dir_fd=parent)
@@ -196,7 +196,7 @@ class Files:
             FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, IoError
         """
         above, name = _parted(path)
-        with _told(path), self._directory(above, False) as parent:
+        with _errors_as_ours(path), self._directory(above, False) as parent:
             if reserved is None:
                 _refuse_existing(parent, name, path)
             elif not _keeps(parent, name, reserved):
@@ -213,7 +213,7 @@ class Files:
         Raises:
             FileMissing, PathOutsideRoot, PermissionDenied, InvalidArgument, IoError
         """
-        with _told(path), self._directory(path, False, os.O_RDONLY) as fd:
+        with _errors_as_ours(path), self._directory(path, False, os.O_RDONLY) as fd:
             with os.scandir(fd) as found:
                 names = heapq.nsmallest(limit + 1, (entry.name for entry in islice(found, MAX_NAMES)))
             return [entry for name in names[:limit] for entry in _entry(fd, name)], len(names) > limit
@@ -477,7 +477,7 @@ def _closing(fd: int) -> Iterator[int]:
 
 
 @contextmanager
-def _told(path: str) -> Iterator[None]:
+def _errors_as_ours(path: str) -> Iterator[None]:
     """The system's errors as ours."""
     try:
         yield

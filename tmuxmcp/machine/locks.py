@@ -50,7 +50,7 @@ def if_free(path: Path) -> Iterator[bool]:
 
 
 @asynccontextmanager
-async def held(path: Path, *, patience_s: float, shared: bool = False) -> AsyncIterator[bool]:
+async def lock_within(path: Path, *, patience_s: float, shared: bool = False) -> AsyncIterator[bool]:
     """Wait for a lock and hold it; yields whether it is held: False when the time was up."""
     fd = open_lock(path)
     try:

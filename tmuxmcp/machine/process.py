@@ -198,7 +198,7 @@ async def run(
             tg.start_soon(_tell, progress, out, err)
             if stdin:
                 tg.start_soon(child.feed, stdin)
-            report, timed_out = await child.ended(timeout_s)
+            report, timed_out = await child.wait_for_report(timeout_s)
             with anyio.move_on_after(PIPES_DRAIN_S):
                 for stream in closed:
                     await stream.wait()
@@ -206,12 +206,12 @@ async def run(
         for fd, ends in ((child.stdout, out), (child.stderr, err)):
             _take_rest(fd, ends)
     try:
-        return _ended(report, timed_out, out, err)
+        return _end_of_report(report, timed_out, out, err)
     except (ValueError, OverflowError):
         raise IoError(SUPERVISOR_KILLED) from None
 
 
-def _ended(report: list[str], timed_out: bool, out: HeadAndTail, err: HeadAndTail) -> ProcessEnd:
+def _end_of_report(report: list[str], timed_out: bool, out: HeadAndTail, err: HeadAndTail) -> ProcessEnd:
     """The report as a value.
 
     Raises:
@@ -339,11 +339,11 @@ class SupervisorChild:
             ProgramNotFound, CwdNotFound, ResourceLimit, Unsupported
             IoError: its supervisor is gone.
         """
-        told = await self._told()
+        told = await self._next_words()
         if told[:1] == ["pid"]:
             with suppress(ValueError):
                 self.pid = 0 if self.wrapped else int(told[1])
-            told = await self._told()
+            told = await self._next_words()
         if told[:1] == ["failed"]:
             self.reported = True
             raise _failure(program, *told[1:])
@@ -364,7 +364,7 @@ class SupervisorChild:
         """Send the program SIGINT, and what runs in its process group, as Ctrl-C in a terminal does."""
         await self.send(b"I")
 
-    async def ended(self, timeout_s: float) -> tuple[list[str], bool]:
+    async def wait_for_report(self, timeout_s: float) -> tuple[list[str], bool]:
         """Wait for the report; end the tree when the time is up.
 
         Returns:
@@ -372,11 +372,11 @@ class SupervisorChild:
         """
         told: list[str] = []
         with anyio.move_on_after(timeout_s) as waiting:
-            told = await self._told()
+            told = await self._next_words()
         if waiting.cancelled_caught:
             await self.send(b"E")
             with anyio.move_on_after(TERM_GRACE_S + SUPERVISOR_SLACK_S):
-                told = await self._told()
+                told = await self._next_words()
         self.reported = bool(told)
         return told, waiting.cancelled_caught
 
@@ -385,7 +385,7 @@ class SupervisorChild:
         if not self.reported:
             await self.send(b"E")
             with anyio.move_on_after(TERM_GRACE_S + SUPERVISOR_SLACK_S):
-                self.reported = bool(await self._told())
+                self.reported = bool(await self._next_words())
         if not self.reported:
             self.process.kill()
             if self.pid:
@@ -413,7 +413,7 @@ class SupervisorChild:
                 with suppress(BlockingIOError):
                     view = view[self.control.send(view) :]
 
-    async def _told(self) -> list[str]:
+    async def _next_words(self) -> list[str]:
         """The words of the supervisor's next line; none if it is gone. Cancelled, it loses nothing."""
         while b"\n" not in self._received:
             await anyio.wait_readable(self.control)

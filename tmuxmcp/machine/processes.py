@@ -54,7 +54,7 @@ class Census:
         self._marked: dict[bytes | LimitMark, list[ProcessRow]] = {}
 
     @classmethod
-    def now(cls, variable: bytes) -> Census:
+    def take(cls, variable: bytes) -> Census:
         """Count all at once."""
         census = cls(variable)
         for _ in census.count():
@@ -105,7 +105,7 @@ class Counting:
         self._ended = 0
         self._counts = False
 
-    async def now(self) -> Census:
+    async def census(self) -> Census:
         """All processes; others go on while they are counted."""
         # What is under way began before.
         wanted = self._ended + 1 + self._counts

@@ -31,7 +31,7 @@ def first_match(pattern: str, texts: list[str]) -> str | None:
     one, _ = compiled(pattern)
     end = time.process_time() + SOFT_S
     for text in texts:
-        if match := one.search(text, timeout=left(end)):
+        if match := one.search(text, timeout=seconds_left(end)):
             found: str = match.group(0)
             return found
     return None
@@ -42,7 +42,9 @@ def lines_of(pattern: str, text: str) -> list[tuple[int, int]]:
     one, whole = compiled(pattern)
     end = time.process_time() + SOFT_S
     if whole is None:
-        matches = ((number, one.search(line, timeout=left(end))) for number, line in enumerate(text[:-1].split("\n")))
+        matches = (
+            (number, one.search(line, timeout=seconds_left(end))) for number, line in enumerate(text[:-1].split("\n"))
+        )
         return [(number, match.start()) for number, match in matches if match]
     found, number, at = [], 0, 0
     for match in whole.finditer(text, timeout=SOFT_S):
@@ -57,7 +59,7 @@ def count_lines(pattern: str, text: str) -> int:
     return len(lines_of(pattern, text) if whole is None else whole.findall(text, timeout=SOFT_S))
 
 
-def left(end: float) -> float:
+def seconds_left(end: float) -> float:
     seconds = end - time.process_time()
     if seconds <= 0:
         raise TimeoutError

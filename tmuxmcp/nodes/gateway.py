@@ -245,7 +245,7 @@ class Gateway(Operations):
 
     async def _at(self, node: str, request: Request[R], call: Call) -> R:
         ask = partial(self.transport.call, node, request)
-        return ids.told(await self._have_done(node, request, call, ask), node, self._page_url)
+        return ids.with_node_ids(await self._have_done(node, request, call, ask), node, self._page_url)
 
     async def _have_done(self, node: str, request: Request[Any], call: Call, ask: Callable[[Call], Awaitable[T]]) -> T:
         """Have a machine do it: once, if it changes something; a look again until the transport's patience is over."""
@@ -304,7 +304,7 @@ class Gateway(Operations):
         # With a request_id it is the same name each time: under another one it would be another call.
         drawn = _digest(call, request.request_id) if request.request_id else secrets.token_hex(4)
         name = request.name or f"sess_{drawn}"
-        there = ids.changed(request, name=name, placement=None)
+        there = ids.with_arguments(request, name=name, placement=None)
         if placement.node:
             await self._check_pinned(placement)
             return await self._at(placement.node, there, call)
@@ -364,7 +364,7 @@ class Gateway(Operations):
 
     async def _list(self, request: q.ListSessions, call: Call) -> r.ListSessionsResult:
         found, missing = await self._everywhere(request, call)
-        told = [(node, ids.told(each, node)) for node, each in found.items()]
+        told = [(node, ids.with_node_ids(each, node)) for node, each in found.items()]
         rows = ((_list_order(row, node), row) for node, each in told for row in each.sessions)
         placed = sorted(rows, key=lambda each: each[0])
         shown = placed[: request.limit]
@@ -438,7 +438,7 @@ class Gateway(Operations):
         for session_id in dict.fromkeys(request.session_ids):
             name, node = split(session_id)
             names.setdefault(node or await self._find(name, request, call), []).append(name)
-        return {node: ids.changed(request, session_ids=each) for node, each in names.items()}
+        return {node: ids.with_arguments(request, session_ids=each) for node, each in names.items()}
 
     async def _how_they_stand(self, parts: dict[str, q.Wait], call: Call, ended: dict[str, r.WaitResult]) -> None:
         """Ask the machines whose waits were ended how their sessions are."""
@@ -446,8 +446,8 @@ class Gateway(Operations):
         async def one(node: str, part: q.Wait) -> None:
             with anyio.move_on_after(LIST_S):
                 try:
-                    now = ids.changed(part, timeout_ms=0)
-                    ended[node] = ids.told(await self.transport.call(node, now, _quiet(call)), node)
+                    now = ids.with_arguments(part, timeout_ms=0)
+                    ended[node] = ids.with_node_ids(await self.transport.call(node, now, _quiet(call)), node)
                 except (TmuxMcpError, LookupError):  # it is missing
                     pass
 

@@ -35,7 +35,7 @@ PATH_ARGUMENTS = ("path", "cwd", "core")
 """Arguments that can say on which machine they are meant, as scp has it: `NODE:PATH`."""
 
 
-def changed(request: Q, **values: Any) -> Q:
+def with_arguments(request: Q, **values: Any) -> Q:
     """The request with other arguments, which are not checked again."""
     made = copy(request)
     vars(made).update(values)
@@ -67,7 +67,7 @@ def local(request: Request[R]) -> tuple[Request[R], str]:
         raise InvalidArgument(
             f"One call is for one machine, not for {' and '.join(sorted(nodes))}.", hint="Make a call for each."
         )
-    return changed(request, **values), next(iter(nodes), "")
+    return with_arguments(request, **values), next(iter(nodes), "")
 
 
 def _split_request_id(request_id: str) -> tuple[str, str]:
@@ -81,7 +81,7 @@ def path_of(word: str) -> tuple[str, str]:
     return (node, path or ".") if colon and is_node(node) else ("", word)
 
 
-def told(result: T, node: str, page_url: str = "") -> T:
+def with_node_ids(result: T, node: str, page_url: str = "") -> T:
     """The result of a machine as a caller has it: ids name the machine.
 
     Args:
@@ -94,9 +94,9 @@ def told(result: T, node: str, page_url: str = "") -> T:
             case str() if name in SESSION_FIELDS and value:
                 changes[name] = joined(value, node)
             case Result():
-                changes[name] = told(value, node)
+                changes[name] = with_node_ids(value, node)
             case [Result(), *_]:
-                changes[name] = [told(each, node) for each in value]
+                changes[name] = [with_node_ids(each, node) for each in value]
     match result:
         case r.SessionFacts():
             watch_url = f"{page_url}/#session={joined(result.session_id, node)}" if page_url else None

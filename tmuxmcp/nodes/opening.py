@@ -37,5 +37,5 @@ async def open_transport(where: str, token_of: Callable[[Path], str], fleet_secr
         return
     from tmuxmcp.nodes.remote import HttpTransport
 
-    async with HttpTransport.open(Path(where), token_of, secret.known(fleet_secret)) as remote:
+    async with HttpTransport.open(Path(where), token_of, secret.read_secret(fleet_secret)) as remote:
         yield remote

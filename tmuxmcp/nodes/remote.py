@@ -251,10 +251,10 @@ class HttpTransport:
 
     async def call(self, node: str, request: Request[R], call: Call) -> R:
         """One JSON-RPC call."""
-        broker = await self._known(node)
+        broker = await self._broker_of(node)
         return await self._send(broker, request, call, _bound_s(request, broker.max_wait_ms))
 
-    async def _known(self, node: str) -> _RemoteBroker:
+    async def _broker_of(self, node: str) -> _RemoteBroker:
         """What speaks to a machine.
 
         Raises:
@@ -301,7 +301,7 @@ class HttpTransport:
 
     async def asciicast(self, node: str, session_id: str, most_bytes: int, call: Call) -> Cast:
         """One JSON-RPC call."""
-        broker = await self._known(node)
+        broker = await self._broker_of(node)
         params = {"session_id": session_id, "most_bytes": most_bytes}
         body = {"jsonrpc": "2.0", "id": 1, "method": ASCIICAST_METHOD, "params": params}
         with _broken(broker):
@@ -321,7 +321,7 @@ class HttpTransport:
         self, node: str, name: str, asked: Mapping[str, Any], silence_s: float
     ) -> AsyncIterator[VisitAnswer]:
         """A request to the machine's page, with the token that lets a person in by this gateway."""
-        broker = await self._known(node)
+        broker = await self._broker_of(node)
         token = self._person_token(broker.entry)
         headers = {"authorization": f"Bearer {token}", "accept-encoding": "identity"}
         headers["tmuxmcp-fleet"] = fleet_secret.proof(self._secret, token)

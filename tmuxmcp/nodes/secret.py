@@ -46,7 +46,7 @@ def read(file: Path) -> str:
     return found
 
 
-def known(file: Path) -> str:
+def read_secret(file: Path) -> str:
     """The secret; empty where there is no such file.
 
     Raises:

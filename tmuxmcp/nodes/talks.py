@@ -99,7 +99,7 @@ class _GatewayCall:
             raise mine.said
         return mine.said
 
-    def news(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """How it stands."""
         asked = self.open
         question = asked and {
@@ -151,7 +151,7 @@ class GatewayCalls:
             with anyio.move_on_after(TALK_HELD_S):
                 while not any(each.number > after for each in ours.talks.values()):
                     await ours.changed.wait()
-            news = {key: each.news() for key, each in ours.talks.items() if each.number > after}
+            news = {key: each.state() for key, each in ours.talks.items() if each.number > after}
             return {"epoch": ours.epoch, "number": ours.number, "news": news}
         finally:
             ours.listeners -= 1

@@ -42,28 +42,28 @@ class AnswerEndpoints:
         """Type a line and Enter, as long as the request waits."""
         what, line = await self._what(asked), text_of(asked, "line")
         if self._people.became(what):
-            return self._told(what, False)
+            return self._response(what, False)
         try:
             first = await self._people.type_line(what, line, ANSWERED_VIA)
         finally:
-            self._overview.changed(what.session.id)
-        return self._told(what, first, typed=True)
+            self._overview.look_anew(what.session.id)
+        return self._response(what, first, typed=True)
 
     async def _settle(self, asked: PageArguments) -> Response:
         what, outcome = await self._what(asked), text_of(asked, "outcome")
         if outcome not in get_args(Settled):
             raise InvalidArgument(f"outcome is one of {', '.join(get_args(Settled))}.")
         first = await self._people.settle(what, outcome, ANSWERED_VIA)  # type: ignore[arg-type]  # looked at above
-        self._overview.changed(what.session.id)
-        return self._told(what, first)
+        self._overview.look_anew(what.session.id)
+        return self._response(what, first)
 
     async def _became(self, asked: PageArguments) -> Response:
-        return self._told(await self._what(asked), False)
+        return self._response(await self._what(asked), False)
 
     async def _what(self, asked: PageArguments) -> WaitingRequest:
-        return await self._people.known(text_of(asked, "session"), text_of(asked, "request"))
+        return await self._people.request_of(text_of(asked, "session"), text_of(asked, "request"))
 
-    def _told(self, what: WaitingRequest, first: bool, *, typed: bool = False) -> Response:
+    def _response(self, what: WaitingRequest, first: bool, *, typed: bool = False) -> Response:
         """Whether this page settled it, and else what became of it; null: it waits."""
         became = None if first else self._people.became(what)
         told = {"outcome": became.outcome, "by": became.by, "via": became.via} if became else None
@@ -80,5 +80,5 @@ class AnswerEndpoints:
         first = question is not None and await self._people.agree(
             question, agreed != "declined", for_session=agreed == "session", via=ANSWERED_VIA
         )
-        self._overview.changed("")
+        self._overview.look_anew("")
         return answer({"first": first})

@@ -71,18 +71,18 @@ class QueryEndpoints:
             limit=integer_of(asked, "limit") or 100,
             before=integer_of(asked, "before"),
         )
-        return _told(await self._mine.do(request))
+        return _response_of(await self._mine.do(request))
 
     async def _output(self, asked: PageArguments) -> Response:
         number = integer_of(asked, "command")
         if number is None:
             raise InvalidArgument("command is missing.")
         request = q.Read(**session_of(asked), command=number, max_bytes=MOST_OUTPUT)
-        return _told(await self._mine.do(request))
+        return _response_of(await self._mine.do(request))
 
     async def _search(self, asked: PageArguments) -> Response:
         request = q.Search(**session_of(asked), pattern=text_of(asked, "pattern"), limit=MOST_MATCHES)
-        return _told(await self._mine.do(request))
+        return _response_of(await self._mine.do(request))
 
     async def _past(self, asked: PageArguments) -> Response:
         async with self._turn:
@@ -128,5 +128,5 @@ class _Once(FileResponse):
                 os.unlink(self.path)
 
 
-def _told(result: r.Result) -> Response:
+def _response_of(result: r.Result) -> Response:
     return answer(result.model_dump(mode="json"))

@@ -102,7 +102,7 @@ class Overview(PageListing):
                 task_group.start_soon(self._follow_requests, name)
                 await self._follow_output(name)
                 task_group.cancel_scope.cancel()
-            self.changed(name)
+            self.look_anew(name)
             await anyio.sleep(SESSIONS_LOOK_S)
         if followed.get(name):  # it ended, or another has its name now: the next look tells
             del followed[name]
@@ -112,7 +112,7 @@ class Overview(PageListing):
         try:
             follow = self._broker.follow(name, output=False, longest_look_s=QUIET_LOOK_S)
             while await follow.batch():
-                self.changed(name)
+                self.look_anew(name)
                 await anyio.sleep(LIST_COALESCE_S)
         except (TmuxMcpError, OSError) as error:
             log.debug("session %s cannot be followed: %s", name, error)
@@ -120,12 +120,12 @@ class Overview(PageListing):
     async def _follow_requests(self, name: str) -> None:
         try:
             while True:
-                await self._people.changed(name)
-                self.changed(name)
+                await self._people.wait_for_change(name)
+                self.look_anew(name)
         except (TmuxMcpError, OSError) as error:
             log.debug("requests of session %s cannot be followed: %s", name, error)
 
-    def changed(self, session_id: str) -> None:
+    def look_anew(self, session_id: str) -> None:
         """Look at a session anew; empty: at what waits."""
         if session_id:
             self._dirty.add(session_id)

@@ -25,7 +25,7 @@ class ServedPage:
 
 
 @contextmanager
-def told(state_dir: Path, served: ServedPage) -> Iterator[None]:
+def announced(state_dir: Path, served: ServedPage) -> Iterator[None]:
     """Tell command lines of a page while this is open."""
     path = _directory(state_dir) / str(served.port)
     fd = locks.open_lock(path)
@@ -58,7 +58,7 @@ def keep_port(state_dir: Path, port: int) -> None:
 def running(state_dir: Path) -> list[ServedPage]:
     """The pages that are served now, the newest first."""
     found = []
-    for path in sorted(_directory(state_dir).iterdir(), key=_made, reverse=True):
+    for path in sorted(_directory(state_dir).iterdir(), key=_modified_s, reverse=True):
         if path.name.isdigit() and (url := _url(path)):
             found.append(ServedPage(int(path.name), url))
     return found
@@ -81,7 +81,7 @@ def _url(path: Path) -> str:
     return url if isinstance(url, str) else ""
 
 
-def _made(path: Path) -> float:
+def _modified_s(path: Path) -> float:
     with suppress(OSError):
         return path.stat().st_mtime
     return 0.0

@@ -12,7 +12,7 @@ from typing import Any
 from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.gate.confirmations import Confirmation
 from tmuxmcp.people.answering import WaitingRequest
-from tmuxmcp.people.userinput import shown
+from tmuxmcp.people.userinput import harmless
 
 PageWait = dict[str, Any]
 
@@ -26,7 +26,7 @@ def waits(
         rows: all sessions, as the list has them.
     """
     asking = [*map(_request, asked), *map(_question, questions)]
-    held = [_held(row) for row in rows if row["yours"]]
+    held = [_held_wait(row) for row in rows if row["yours"]]
     return sorted(asking, key=_asked_ms) + sorted(held, key=_asked_ms)
 
 
@@ -42,12 +42,12 @@ def _request(what: WaitingRequest) -> PageWait:
 
 def _question(question: Confirmation) -> PageWait:
     found = _wait(
-        question.id, "policy", question.session_id, shown(question.message), question.asked_at, question.until
+        question.id, "policy", question.session_id, harmless(question.message), question.asked_at, question.until
     )
     return found | {"for_session": bool(question.scope)}
 
 
-def _held(row: dict[str, Any]) -> PageWait:
+def _held_wait(row: dict[str, Any]) -> PageWait:
     name, since = row["session_id"], row["taken_over"]["since"]
     return _wait(f"held {name}", "held", name, "", seconds_of(since) if since else None, None)
 

@@ -17,7 +17,7 @@ from tmuxmcp.gate.confirmations import Confirmation, Confirmations
 from tmuxmcp.gate.firstanswer import ANSWER_LOOK_S
 from tmuxmcp.gate.reaching import of_command_line, offer_next
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.people.userinput import shown
+from tmuxmcp.people.userinput import harmless
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.record.inputrequests import Became, InputRequest, RequestAnswer
 from tmuxmcp.sessions import inputrequests, lease
@@ -42,7 +42,7 @@ class WaitingRequest:
     @property
     def message(self) -> str:
         """The agent's words as text that does nothing to a terminal."""
-        return shown(self.request.message)
+        return harmless(self.request.message)
 
     @property
     def left_s(self) -> float:
@@ -77,7 +77,7 @@ class PersonAnswers:
         session = self._registry.sessions.get(session_id)
         return [WaitingRequest(session, request) for request in inputrequests.waiting(session)] if session else []
 
-    async def changed(self, session_id: str) -> None:
+    async def wait_for_change(self, session_id: str) -> None:
         """Wait until something else waits for a person in a session; who answers a question elsewhere tells nobody."""
         session = self._registry.sessions.get(session_id)
         if session is None:
@@ -147,7 +147,7 @@ class PersonAnswers:
                 return each
         raise SessionNotFound(f"Nothing waits for a person as {word!r}.", hint="`tmuxmcp answer` shows what waits.")
 
-    async def known(self, session_id: str, request_id: str) -> WaitingRequest:
+    async def request_of(self, session_id: str, request_id: str) -> WaitingRequest:
         """A request, whatever became of it.
 
         Raises:
@@ -165,7 +165,7 @@ class PersonAnswers:
         Raises:
             IoError
         """
-        return inputrequests.now(what.session, what.request)
+        return inputrequests.answer_now(what.session, what.request)
 
     async def settle(self, what: WaitingRequest, outcome: Became, via: str = "answer") -> bool:
         """Say what became of it; False: somebody was first.
@@ -263,7 +263,7 @@ class PersonAnswers:
         Raises:
             InvalidArgument
         """
-        answer = inputrequests.now(what.session, what.request)
+        answer = inputrequests.answer_now(what.session, what.request)
         if answer:
             raise InvalidArgument(
                 f"Nothing was typed: the request is over ({answer.outcome}).",
@@ -271,7 +271,7 @@ class PersonAnswers:
             )
 
     @asynccontextmanager
-    async def held(self, what: WaitingRequest) -> AsyncIterator[Callable[[int], Awaitable[None]]]:
+    async def hold_while_typing(self, what: WaitingRequest) -> AsyncIterator[Callable[[int], Awaitable[None]]]:
         """Hold the session while its person types; gives what is told of the client that they type in.
 
         Raises:

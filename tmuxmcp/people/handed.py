@@ -29,11 +29,11 @@ async def tell(session: Session, call: Call) -> r.HandedBack | None:
     untold = _untold(session, call.caller)
     if not untold:
         return None
-    _told(session, call)  # before anything is waited for: no other call of this caller tells it as well
+    _note_told(session, call)  # before anything is waited for: no other call of this caller tells it as well
     look = await nextprompt.at_rest(session)
     ran = [
         each
-        for each in session.commands.known(look)
+        for each in session.commands.kept_commands(look)
         if each.by == "person" and any(held.covers(each.start, each.began) for held in untold)
     ]
     last = untold[-1]
@@ -56,7 +56,7 @@ def _untold(session: Session, caller: str) -> list[Holding]:
     return back[told:] if knew else back[-1:]
 
 
-def _told(session: Session, call: Call) -> None:
+def _note_told(session: Session, call: Call) -> None:
     """Remember that the caller is told, and how to forget it."""
     before = session.handed.of(call.caller)
     session.handed.move(call.caller, len(handed_back(session.holdings)))

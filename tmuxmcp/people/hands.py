@@ -77,7 +77,13 @@ class PageInput:
         look = await with_room(session, self._settings, b"", what)
         after = [*commands_of(pane, what.items, await own_sequences(look, what))]
         done = await panes.type_input(
-            session.tmux, pane, b"", after=after, left=what.left(look.ready), person=True, condition=held_as(pane.taken)
+            session.tmux,
+            pane,
+            b"",
+            after=after,
+            left=what.leftover(look.ready),
+            person=True,
+            condition=held_as(pane.taken),
         )
         await self._check_typed(session, page, done)
 

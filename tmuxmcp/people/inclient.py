@@ -41,7 +41,7 @@ class InClient:
             raise SessionNotFound(f"No terminal with process id {pid} shows a session.")
         if not found[0].may_type:
             raise PermissionDenied("This terminal only watches.", hint="Run `tmuxmcp answer` in another one.")
-        typing = await answerkey.begun(session.tmux, session.pane)
+        typing = await answerkey.who_types(session.tmux, session.pane)
         ours = typing if typing and typing.client_pid == pid else None
         return cls(people, session, found[0], settings.take_key, ours)
 

@@ -73,7 +73,7 @@ def taken_up(registry: Registry, asked: q.RequestUserInput, call: Call) -> Await
     return None
 
 
-def put(session: Session, asked: q.RequestUserInput, call: Call) -> AwaitedRequest:
+def request_input(session: Session, asked: q.RequestUserInput, call: Call) -> AwaitedRequest:
     """Ask anew.
 
     Raises:
@@ -117,7 +117,7 @@ async def wait(
     session, request = waited.session, waited.request
     limit, effective = clamp(settings, max(round((request.until - time.time()) * 1000), 1))
     try:
-        return await _first(session, request, limit / 1000, call, page_url), effective
+        return await _first_answer(session, request, limit / 1000, call, page_url), effective
     except CallAgain:
         raise
     except BaseException:
@@ -130,11 +130,11 @@ async def wait(
             await reaching.offer_next(session, settings)
 
 
-async def _first(
+async def _first_answer(
     session: Session, request: InputRequest, limit_s: float, call: Call, page_url: str
 ) -> RequestAnswer | None:
     """The first answer: by the client's form, or in any other way."""
-    if answer := inputrequests.now(session, request):
+    if answer := inputrequests.answer_now(session, request):
         return answer
     told: list[RequestAnswer | CallAgain | TmuxMcpError | None] = []
     async with anyio.create_task_group() as task_group:
@@ -154,7 +154,7 @@ async def _first(
             agreed = await call.ask(question(session, request, page_url))
             if agreed is not None:
                 inputrequests.settle(session, request.id, "done" if agreed else "declined", user_name(), "client")
-            return inputrequests.now(session, request)
+            return inputrequests.answer_now(session, request)
 
         async def anywhere() -> RequestAnswer | None:
             return await inputrequests.answered(session, request, limit_s)
@@ -179,7 +179,7 @@ async def _tell(request: InputRequest, call: Call) -> None:
 
 def question(session: Session, request: InputRequest, page_url: str) -> Question:
     """A request as a client shows it: a form, but for a secret, which no form may ask for, an address of the page."""
-    text = shown(request.message).replace("\n", "\n    ")
+    text = harmless(request.message).replace("\n", "\n    ")
     if request.secret:
         assert page_url
         message = (
@@ -196,7 +196,7 @@ def question(session: Session, request: InputRequest, page_url: str) -> Question
     return Question(message, f"{REQUEST_DIGEST}{request.id}", may_wait=True)
 
 
-def shown(message: str) -> str:
+def harmless(message: str) -> str:
     """An agent's words as text that does nothing to a terminal: every character that cannot be seen is told."""
     visible = "".join(each if each in "\n\t" or each.isprintable() else f"<U+{ord(each):04X}>" for each in message)
     return sanitize(visible.replace("\t", " "))[0]

@@ -204,9 +204,9 @@ class Debugger:
                 raise TimedOut("gdb took no command for so long, so this one was not sent.", hint="Try again later.")
             if ended and self.answered < token and not GDB_QUITS.fullmatch(command):
                 raise IoError("gdb has ended and did not answer.", hint="gdb_open starts another one.")
-            return self._told(_note(ended, taken, done or self.answered >= token, self.running and not ended))
+            return self._new_output(_note(ended, taken, done or self.answered >= token, self.running and not ended))
 
-    def _told(self, note: str | None) -> r.GdbCmdResult:
+    def _new_output(self, note: str | None) -> r.GdbCmdResult:
         """All that has come since the last time."""
         told = r.GdbCmdResult(
             stopped=_stopped(self._stopped) if self._stopped else None,

@@ -98,7 +98,7 @@ class MachineWork:
                 progress=call.progress,
                 ahead=self._ahead,
             )
-        remarks = [place.note, _unkept(limits), *_left(ended, place.level)]
+        remarks = [place.note, _unkept(limits), *_survivor_notes(ended, place.level)]
         return _process_result(
             program.cwd, ended, allowed_ms if allowed_ms < timeout_ms else None, place.level, remarks
         )
@@ -289,7 +289,7 @@ def _unkept(limits: Limits) -> str:
     return f"Not limited: {', '.join(unkept)}." if unkept else ""
 
 
-def _left(ended: process.ProcessEnd, level: SandboxLevel) -> list[str]:
+def _survivor_notes(ended: process.ProcessEnd, level: SandboxLevel) -> list[str]:
     """What is to be told of processes that outlived the program."""
     notes = []
     if ended.left:

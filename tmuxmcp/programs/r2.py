@@ -86,7 +86,7 @@ class R2:
                 value = await anyio.to_thread.run_sync(pipe.parsed, answer.data)
                 return r.R2CmdjResult(json=value, messages=answer.said)
             case q.R2Close():
-                self._found(request.r2_id)
+                self._open_r2(request.r2_id)
                 await self._end(request.r2_id)
                 return r.R2CloseResult(closed=True)
 
@@ -131,7 +131,7 @@ class R2:
     async def _run_command(self, request: q.R2Cmd | q.R2Cmdj) -> pipe.R2Answer:
         """The answer to a command; who waits no longer for it has it ended, as it would answer the next one wrongly."""
         pipe.check_command(request.command)
-        found = self._found(request.r2_id)
+        found = self._open_r2(request.r2_id)
         if found.busy:
             raise SessionBusy(f"{request.r2_id} works on another command.", hint="Wait for that call's answer.")
         found.busy, answer, ended = True, None, True
@@ -150,7 +150,7 @@ class R2:
             raise TimedOut(text, hint="Use r2_open again, and a larger timeout_ms or a command that does less.")
         return answer
 
-    def _found(self, r2_id: str) -> _OpenR2:
+    def _open_r2(self, r2_id: str) -> _OpenR2:
         try:
             return self._open[r2_id]
         except KeyError:

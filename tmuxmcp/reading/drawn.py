@@ -50,14 +50,14 @@ async def output_of(session: Session, ran: Ran, max_bytes: int) -> CommandOutput
         shown = await _drawn_now(session)
         if shown:
             piece = views.screen(shown, "plain", max_bytes, ran.end)
-            begun = _begun(session, ran)
+            begun = _drawing_begin(session, ran)
             return _below(session, ran, begun or ran.start, piece, max_bytes, IS_SHOWN, shown)
     if ran.end == ran.start:
         return CommandOutput("", 0, sanitized=False)
     if session.reader.draws_at(ran.end):
-        begun = _begun(session, ran)
+        begun = _drawing_begin(session, ran)
         if begun is not None:
-            return await anyio.to_thread.run_sync(_left, session, ran, begun, max_bytes)
+            return await anyio.to_thread.run_sync(_after_drawing, session, ran, begun, max_bytes)
     found = session.reader.of_command(ran.start, ran.end, max_bytes)
     return CommandOutput(found.text, found.omitted_bytes, found.sanitized)
 
@@ -72,7 +72,7 @@ async def _drawn_now(session: Session) -> ShownScreen | None:
     return shown if drawn else None
 
 
-def _begun(session: Session, ran: Ran) -> int | None:
+def _drawing_begin(session: Session, ran: Ran) -> int | None:
     """Where in its output a command began to draw the screen that it has not left; None: not in what is looked at."""
     start = max(ran.start, ran.end - DRAWN_ANEW_BYTES, session.log.head())
     data = session.log.read(start, max(ran.end - start, 0))
@@ -80,7 +80,7 @@ def _begun(session: Session, ran: Ran) -> int | None:
     return start + begun if begun < len(data) else None
 
 
-def _left(session: Session, ran: Ran, begun: int, max_bytes: int) -> CommandOutput:
+def _after_drawing(session: Session, ran: Ran, begun: int, max_bytes: int) -> CommandOutput:
     from tmuxmcp.terminal.replay import Replay, SizeChange, blank  # late: it brings the emulator
 
     resizes = [SizeChange(each.offset, each.cols, each.rows) for each in session.events.resizes()]

@@ -255,7 +255,7 @@ def _command(session: Session, answer: Answer, look: Look, asked: ReadRequest, c
     if answer.command is None:
         return None  # one that has ended since is left for the next wait
     commandresults.tell(session, call, answer.command)
-    return commandresults.found(session, look, answer.command)
+    return commandresults.command_result(session, look, answer.command)
 
 
 def _view(asked: ReadRequest) -> WantedView:

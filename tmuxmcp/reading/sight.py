@@ -89,7 +89,7 @@ class ShapeSeen:
     def __init__(self) -> None:
         self._made, self._read_to, self._shape = "", 0, "block"
 
-    def now(self, session: Session) -> str:
+    def shape(self, session: Session) -> str:
         """`block`, `underline` or `bar`; the one before, where more was printed since than is looked through."""
         if session.meta.created_at != self._made:  # another one has its name now
             self._made, self._read_to, self._shape = session.meta.created_at, 0, "block"
@@ -185,7 +185,7 @@ class SessionSights:
         if session is None or shown is None:
             return None
         alive = bool(session.pane and not session.pane.dead)
-        return SessionSight(shown, title_of(session.pane), alive, shape.now(session) if shape else "block")
+        return SessionSight(shown, title_of(session.pane), alive, shape.shape(session) if shape else "block")
 
     async def past(
         self, session_id: str, at_ms: int | None = None, line_at: int | None = None, generation: int | None = None

@@ -123,7 +123,7 @@ class Checkpoints:
         """Write one more record; whether there was room for it. A failure is no reason to fail."""
         if len(value) > MOST_PACKED or not self._directory.is_there:
             return False
-        with suppress(OSError), self._held() as fd:
+        with suppress(OSError), self._locked_file() as fd:
             if fd < 0:
                 return False
             records, end = _records(fd, os.fstat(fd).st_size)
@@ -139,7 +139,7 @@ class Checkpoints:
 
     def thin(self) -> None:
         """Leave out what is not needed: older screens that are nearer to one another than they have to be."""
-        with suppress(OSError), self._held() as fd:
+        with suppress(OSError), self._locked_file() as fd:
             if fd >= 0:
                 records, _ = _records(fd, os.fstat(fd).st_size)
                 kept = self._chosen(records)
@@ -187,7 +187,7 @@ class Checkpoints:
             raise
 
     @contextmanager
-    def _held(self) -> Iterator[int]:
+    def _locked_file(self) -> Iterator[int]:
         """The file, held alone; -1 while somebody else writes, or where its form is another."""
         fd = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:

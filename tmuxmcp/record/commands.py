@@ -255,7 +255,7 @@ class CommandFile:
             self._forget(int(values["forgotten"]), int(values["before"]))
             self._turn = int(values.get("turn", 0))
         else:
-            told = [each.name for each in fields(EndedCommand) if _told(each, values)]
+            told = [each.name for each in fields(EndedCommand) if _is_in_line(each, values)]
             command = EndedCommand(**{name: values[name] for name in told})
             if command.number < self.first:
                 return
@@ -270,7 +270,7 @@ class CommandFile:
         self.forgotten, self.first = count, max(self.first, before)
 
 
-def _told(each: Field[Any], values: dict[str, Any]) -> bool:
+def _is_in_line(each: Field[Any], values: dict[str, Any]) -> bool:
     """Whether a field has to be in a line, or is: those that were added later have a default."""
     return each.default is MISSING or each.name in values
 

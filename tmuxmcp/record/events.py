@@ -362,7 +362,7 @@ class Events:
         """While no other broker looks what stands here and adds to it; without that where it cannot be had."""
         async with AsyncExitStack() as stack:
             with suppress(OSError):  # its directory is gone
-                await stack.enter_async_context(locks.held(self._path, patience_s=ALONE_S))
+                await stack.enter_async_context(locks.lock_within(self._path, patience_s=ALONE_S))
             yield
 
     def _fitting(self, event: Event, size: int) -> Event | None:

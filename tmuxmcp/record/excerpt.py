@@ -129,7 +129,7 @@ class LogReader:
             return Excerpt(_with_lost(whole.text, lost), bool(lost), lost, end, whole.sanitized, start if lost else 0)
         marker_room = min(160, max_bytes // 4)
         budget = max_bytes - marker_room
-        head, head_end = self._first(start, end, budget // 2, place)
+        head, head_end = self._first_fitting(start, end, budget // 2, place)
         tail, tail_start = self._last(head_end, end, budget - budget // 2, since)
         omitted = tail_start - head_end
         text = head.text + ("" if head.text.endswith("\n") or not head.text else "\n")
@@ -143,10 +143,10 @@ class LogReader:
         whole = self._whole(start, end, max_bytes, place)
         if whole:
             return Excerpt(_with_lost(whole.text, lost), bool(lost), lost, end, whole.sanitized, start if lost else 0)
-        text, stop = self._first(start, end, max_bytes, place)
+        text, stop = self._first_fitting(start, end, max_bytes, place)
         left_out = lost
         if stop == start:
-            stop = start + _one(self.log.read(start, 4))
+            stop = start + _first_char_bytes(self.log.read(start, 4))
             left_out += stop - start
         omitted = end - stop + left_out
         return Excerpt(_with_lost(text.text, lost), omitted > 0, omitted, stop, text.sanitized, start if lost else 0)
@@ -210,7 +210,7 @@ class LogReader:
         text = self._clean(b"".join(self.log.pieces(start, end)), place)
         return text if _size(text) <= max_bytes else None
 
-    def _first(self, start: int, end: int, budget: int, place: Place) -> tuple[PlainText, int]:
+    def _first_fitting(self, start: int, end: int, budget: int, place: Place) -> tuple[PlainText, int]:
         """The longest beginning that fits, and where it ends."""
 
         def clean(data: bytes) -> PlainText:
@@ -230,7 +230,7 @@ class LogReader:
         before = Place()
 
         def clean(data: bytes, cut: int) -> PlainText:
-            return self._clean(data[cut:], self._behind(data[:cut], before))
+            return self._clean(data[cut:], self._place_after(data[:cut], before))
 
         data = _window(budget, end - start, lambda size: self.log.read(end - size, size), lambda all: clean(all, 0))
         at = end - len(data)
@@ -246,7 +246,7 @@ class LogReader:
         text = clean(data, len(data) - fits)
         return (text if _size(text) <= 2 * budget else _limited(text, budget)), end - fits
 
-    def _behind(self, data: bytes, before: Place) -> Place:
+    def _place_after(self, data: bytes, before: Place) -> Place:
         """The place behind some bytes, at a line's end or within what is drawn."""
         inside = ends_full_screen(data, before.inside)
         if not self._colours:
@@ -270,7 +270,7 @@ def _window(budget: int, available: int, read: Callable[[int], bytes], clean: Ca
             return data
 
 
-def _one(data: bytes) -> int:
+def _first_char_bytes(data: bytes) -> int:
     """Bytes of the first character."""
     size = 1
     while size < len(data) and data[0] >= 0xC0 and data[size] & 0xC0 == 0x80:
@@ -292,7 +292,7 @@ class _Bytes:
         """The last cut that takes no more."""
         return at
 
-    def behind(self, at: int) -> int:
+    def cut_after(self, at: int) -> int:
         """The first cut that takes more; more than there are: there is none."""
         return at + 1
 
@@ -338,7 +338,7 @@ def _most(cuts: _Bytes, budget: int, size_of: Callable[[int], int]) -> int:
     fits, size = 0, 0
     over, over_size = length + 1, 0
     for tries in count():
-        following = cuts.behind(fits)
+        following = cuts.cut_after(fits)
         if following >= over:
             break
         at = (fits + (fits > 0) + over) // 2

@@ -38,7 +38,7 @@ class FileFollower:
         self._taken += len(self._events.gaps_and_resizes(self._taken))
 
     @property
-    def behind(self) -> bool:
+    def has_more(self) -> bool:
         """There is more in the log."""
         return self._log.size() > self.offset
 
@@ -82,14 +82,14 @@ class FileFollower:
         """Gaps and resizes up to the offset; one that was written down late is given late."""
         new = self._events.gaps_and_resizes(self._taken)
         self._taken += len(new)
-        told = [_told(each) for each in new if each.offset >= self._begun]
+        told = [_as_change(each) for each in new if each.offset >= self._begun]
         self._noted.extend(sorted(told, key=lambda each: each.offset))
         found = [each for each in self._noted if each.offset <= self.offset]
         self._noted = deque(each for each in self._noted if each.offset > self.offset)
         return found
 
 
-def _told(event: events.GapEvent | ResizedEvent) -> Gap | Resize:
+def _as_change(event: events.GapEvent | ResizedEvent) -> Gap | Resize:
     if isinstance(event, ResizedEvent):
         return Resize(event.offset, event.cols, event.rows)
     return Gap(event.offset, event.offset)

@@ -195,7 +195,7 @@ class Growth:
         self.flood = False
         """Whoever waits has seen so much that it need not be told at once."""
 
-    def changed(self) -> None:
+    def wake_all(self) -> None:
         """Wake all that wait now."""
         self._event.set()
         self._event = anyio.Event()
@@ -272,7 +272,7 @@ class LogWatcher:
         self._polled.discard(path)
         if watched is None:
             return
-        watched.growth.changed()
+        watched.growth.wake_all()
         if watched.wd >= 0:
             self._by_wd.pop(watched.wd, None)
             with suppress(OSError, ValueError):  # the log was removed; the descriptor was closed
@@ -338,7 +338,7 @@ class LogWatcher:
 
     def _tell(self, path: Path, closed: bool) -> None:
         watched = self._by_path[path]
-        watched.growth.changed()
+        watched.growth.wake_all()
         if closed and watched.mends:
             self.doubt(path)
 
@@ -362,7 +362,7 @@ class LogWatcher:
                         size = path.stat().st_size
                         if size != watched.size:
                             watched.size = size
-                            watched.growth.changed()
+                            watched.growth.wake_all()
                 await anyio.sleep(POLL_S)
             await self._poll_now.wait()
 

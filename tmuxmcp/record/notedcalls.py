@@ -73,7 +73,7 @@ class CallFile:
         self._fd: int | None = None
 
     @property
-    def held(self) -> bool:
+    def is_locked(self) -> bool:
         """Whether it is locked here."""
         return self._fd is not None
 
@@ -83,7 +83,7 @@ class CallFile:
         Raises:
             IoError
         """
-        with _told():
+        with _errors_as_ours():
             self._place.mkdir(mode=0o700, parents=True, exist_ok=True)
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         with suppress(FileNotFoundError):
@@ -106,7 +106,7 @@ class CallFile:
             IoError
         """
         assert self._fd is not None, "who writes holds it"
-        with _told():
+        with _errors_as_ours():
             if os.fstat(self._fd).st_size == 0:
                 _sync_directory(self._place)
             _append(self._fd, line)
@@ -119,7 +119,7 @@ class CallFile:
     def clear(self) -> None:
         """Remove what is written down: nothing was done, and is about to be done anew."""
         assert self._fd is not None, "who clears holds it"
-        with _told():
+        with _errors_as_ours():
             os.ftruncate(self._fd, 0)
             os.fsync(self._fd)
 
@@ -221,7 +221,7 @@ class NotedCalls:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _errors_as_ours() -> Iterator[None]:
     try:
         yield
     except OSError as error:

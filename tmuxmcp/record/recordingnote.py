@@ -127,7 +127,7 @@ def _file_id(given: Any) -> FileId | None:
     return None
 
 
-def begun(
+def begin_recording(
     directory: SessionDirectory,
     film: RecordedAs,
     *,

@@ -47,13 +47,15 @@ class Story:
 
     def told_at(self, offset: int, cols: int, rows: int) -> bytes | None:
         """What tmux showed right after it took this size at an offset, packed; None: it was not asked."""
-        here = (_told(self.checkpoints, each) for each in self.told if each.offset == offset)
+        here = (_size_change_of(self.checkpoints, each) for each in self.told if each.offset == offset)
         found = [each.told for each in here if each and (each.cols, each.rows) == (cols, rows)]
         return found[-1] if found else None
 
     def _sizes(self, begin: int) -> Iterator[SizeAt]:
         """The changes of size behind an offset, each followed by what tmux told of it."""
-        told = [found for each in self.told if each.offset > begin and (found := _told(self.checkpoints, each))]
+        told = [
+            found for each in self.told if each.offset > begin and (found := _size_change_of(self.checkpoints, each))
+        ]
         for each in self.resizes:
             yield SizeAt(each.offset, each.cols, each.rows)
             size = (each.offset, each.cols, each.rows)
@@ -62,7 +64,7 @@ class Story:
         yield from (one for one in told if (one.offset, one.cols, one.rows) not in at_resizes)
 
 
-def _told(checkpoints: Checkpoints, record: ScreenRecord) -> SizeAt | None:
+def _size_change_of(checkpoints: Checkpoints, record: ScreenRecord) -> SizeAt | None:
     value = checkpoints.value(record)
     try:
         known = unpack(value) if value else {}

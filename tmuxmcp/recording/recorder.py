@@ -28,7 +28,7 @@ from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.events import EVENTS_FILE_BYTES, RecordingEvent
 from tmuxmcp.record.exporting import ExportOptions
-from tmuxmcp.record.recordingnote import RecordingNote, begun, reserve_beside
+from tmuxmcp.record.recordingnote import RecordingNote, begin_recording, reserve_beside
 from tmuxmcp.record.recordings import Stretch
 from tmuxmcp.recording import recordings
 from tmuxmcp.sessions.life import State
@@ -77,7 +77,7 @@ class Recorder:
             if asked.path:
                 path, place = self._machine.absolute(asked.path), await self._machine.reserve(asked.path)
             try:
-                note = begun(
+                note = begin_recording(
                     session.directory,
                     asked.format,
                     begin=session.log.size(),
@@ -150,7 +150,7 @@ class Recorder:
 
     async def _save(self, session: Session, note: RecordingNote, progress: Progress) -> RecordingNote:
         try:
-            saved = await self._made(session, note, progress)
+            saved = await self._make_file(session, note, progress)
         except TmuxMcpError as error:
             tries = note.tries + 1
             failed = replace(
@@ -164,7 +164,7 @@ class Recorder:
         _tell(session, saved)
         return saved
 
-    async def _made(self, session: Session, note: RecordingNote, progress: Progress) -> RecordingNote:
+    async def _make_file(self, session: Session, note: RecordingNote, progress: Progress) -> RecordingNote:
         directory, remarks = session.directory, []
         begin = max(note.begin, session.log.head())
         stretch = Stretch(
@@ -183,7 +183,7 @@ class Recorder:
             with suppress(TmuxMcpError):  # it is then drawn as well as can be, and said to be approximate
                 start = await screen_at(session, begin)
         with exporting.staged(directory, f".{secrets.token_hex(8)}.new") as made:
-            exported = await recordings.made(session, stretch, options, made, start, progress)
+            exported = await recordings.make_film(session, stretch, options, made, start, progress)
             note, remark = await self._placed(session, note, made)
         if exported.truncated:
             remarks.append(f"Its file was full ({full_at:,} bytes): it ends {exported.duration_ms / 1000:g} s in.")
@@ -252,7 +252,7 @@ async def has_failed(session: Session) -> bool:
         return True
     look = await session.look()
     session.save_checkpoint()
-    known = session.commands.known(look)
+    known = session.commands.kept_commands(look)
     if session.commands.count(look) > len(known):  # some are forgotten
         return True
     last = known[-1].number if known and by_itself else None  # what ended the shell: its exit code is the shell's
@@ -322,7 +322,7 @@ async def _alone(directory: SessionDirectory) -> AsyncIterator[None]:
     Raises:
         TimedOut: another broker does not come to an end.
     """
-    async with locks.held(directory.recording_lock, patience_s=NOTE_LOCK_S) as held:
+    async with locks.lock_within(directory.recording_lock, patience_s=NOTE_LOCK_S) as held:
         if not held:
             raise TimedOut("Another broker is making the file of this recording.", hint="Try again.")
         yield

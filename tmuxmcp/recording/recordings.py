@@ -53,7 +53,7 @@ async def export(
     idle_limit_ms = None if asked.idle_limit_s is None else round(asked.idle_limit_s * 1000)
     options = ExportOptions(asked.format, asked.speed, idle_limit_ms)
     with exporting.staged(session.directory, f".{secrets.token_hex(8)}.new") as file:
-        exported = await made(session, stretch, options, file, start, call.progress)
+        exported = await make_film(session, stretch, options, file, start, call.progress)
         if asked.path:
             path = await machine.move_in(asked.path, file)
         else:
@@ -78,7 +78,7 @@ async def newest(session: Session, most_bytes: int, call: Call) -> Cast:
         stretch = await anyio.to_thread.run_sync(recorded.of_output, begin, end)
         start = await screen_at(session, begin) if begin else None
         with exporting.staged(session.directory, f".{secrets.token_hex(8)}.new") as file:
-            exported = await made(session, stretch, ExportOptions("cast", mark=mark), file, start, call.progress)
+            exported = await make_film(session, stretch, ExportOptions("cast", mark=mark), file, start, call.progress)
             if exported.bytes <= most_bytes:
                 return Cast(await anyio.to_thread.run_sync(file.read_bytes), begin, end, first)
         begin = end - (end - begin) * min(most_bytes * 4 // 5, exported.bytes // 2) // exported.bytes
@@ -97,7 +97,7 @@ async def _stretch(session: Session, asked: q.ExportRecording) -> tuple[Stretch,
     return await anyio.to_thread.run_sync(recorded.of_output, start, end), note
 
 
-async def made(
+async def make_film(
     session: Session, stretch: Stretch, options: ExportOptions, to: Path, start: Snapshot | None, progress: Progress
 ) -> Exported:
     """Have the file made; cancelled, the process is ended.

@@ -55,7 +55,7 @@ from tmuxmcp.errors import AdoptionFailed, SessionBusy, SessionTaken, TmuxMcpErr
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.launch.shells import ADOPTABLE, SHELLS, adoption
 from tmuxmcp.machine import proc
-from tmuxmcp.machine.locks import held, open_lock, take
+from tmuxmcp.machine.locks import lock_within, open_lock, take
 from tmuxmcp.readiness.kernel import MANY_IN_ONE, Waiting
 from tmuxmcp.record.events import AdoptedEvent
 from tmuxmcp.record.levels import AdoptionStage, Level
@@ -479,7 +479,7 @@ async def settle(session: Session) -> None:
     level = session.adopting
     if level is None or session.pane is None or session.exited or session.lease:
         return
-    async with session.input_lock, held(session.directory.levels_lock, patience_s=OTHER_ADOPTS_S) as mine:
+    async with session.input_lock, lock_within(session.directory.levels_lock, patience_s=OTHER_ADOPTS_S) as mine:
         if not mine:
             raise _busy(session)
         await session.scan()
@@ -510,7 +510,7 @@ async def free_if_left(session: Session) -> bool:
     pane = session.pane
     if pane is None or not await panes.option(session.tmux, pane, "adopting"):
         return False
-    async with held(session.directory.levels_lock, patience_s=OTHER_ADOPTS_S) as mine:
+    async with lock_within(session.directory.levels_lock, patience_s=OTHER_ADOPTS_S) as mine:
         await session.scan()
         if not mine or session.adopting:
             return False

@@ -61,7 +61,7 @@ async def was_typed(session: Session, noted: NotedCall) -> bool | None:
     if await panes.never_types(session.tmux, session.pane, stamp):
         return False
     said = await panes.stamped(session.tmux, session.pane)
-    if said == stamp.first.after:
+    if said == stamp.of_first_step.after:
         raise unknown(noted, "its text was typed, and the keys behind it probably not")
     return True if said == stamp.after else False if said == stamp.void else None
 

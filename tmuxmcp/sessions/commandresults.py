@@ -28,7 +28,7 @@ MOST_LINES = 10
 
 def listed(request: q.ListCommands, session: Session, look: Look) -> r.ListCommandsResult:
     """The newest commands that are asked for."""
-    known = session.commands.known(look)
+    known = session.commands.kept_commands(look)
     wanted = [each for each in known if request.before is None or each.number < request.before]
     if request.failed_only:
         wanted = [each for each in wanted if isinstance(each, EndedCommand) and each.exit_code]
@@ -49,7 +49,7 @@ def row(command: Command) -> r.ListedCommand:
 def untold(session: Session, look: Look, caller: str) -> list[int]:
     """Numbers of the commands that have ended and that this caller was not told of, oldest first."""
     told = session.told.of(caller)
-    return [number for number in session.commands.ended(look, told.through) if number not in told.beyond]
+    return [number for number in session.commands.ended_numbers(look, told.through) if number not in told.beyond]
 
 
 async def settle(session: Session, look: Look) -> None:
@@ -88,14 +88,14 @@ def newest(session: Session, look: Look, call: Call, *, keep: bool = False) -> r
     if not numbers:
         return None
     if not keep:
-        ended = session.commands.ended(look)
+        ended = session.commands.ended_numbers(look)
         first = min(session.running_numbers(), default=ended[-1] + 1)  # of the shell that is furthest out
         through = min(ended[-1], first - 1)
         _now_told(session, call, ToldCommands(through, frozenset(each for each in ended if each > through)), numbers)
-    return found(session, look, numbers[-1])
+    return command_result(session, look, numbers[-1])
 
 
-def found(session: Session, look: Look, number: int) -> r.Command | None:
+def command_result(session: Session, look: Look, number: int) -> r.Command | None:
     """The command of a number, if anything of it is kept."""
     command = session.commands.find(look, number)
     return r.Command(**_fields(command)) if command else None
@@ -106,7 +106,9 @@ def seem_typed(session: Session, look: Look, found: r.SearchResult) -> str | Non
 
     Offsets do not tell: those of lines that were moved about, as zsh does at each prompt, are of a whole stretch.
     """
-    texts = {line.strip() for each in session.commands.known(look) for line in (each.text or "").split("\n")} - {""}
+    texts = {
+        line.strip() for each in session.commands.kept_commands(look) for line in (each.text or "").split("\n")
+    } - {""}
     lines = []
     for match in found.matches:
         around = match.text.split("\n")
@@ -163,7 +165,7 @@ def _command(session: Session, look: Look, number: int) -> Command:
     Raises:
         InvalidArgument, NotRetained
     """
-    known = session.commands.known(look)
+    known = session.commands.kept_commands(look)
     command = known[-1] if known and number < 0 else next((each for each in known if each.number == number), None)
     if command is None:
         raise _no_command(session, known, number, min(session.log.head(), look.size))

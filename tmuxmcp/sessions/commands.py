@@ -134,7 +134,7 @@ class Commands:
         """Write down what is new; whether nothing is left to be written down."""
         self._file.read_on()
         new = [number for number, each in self._new.items() if not self._is_written_down(each)]
-        if new and not self._file.end([self._ended(number) for number in new]):
+        if new and not self._file.end([self._ended_command(number) for number in new]):
             return False
         self._new.clear()
         self._levels.clear()
@@ -161,14 +161,14 @@ class Commands:
         """How many there were before those that are kept."""
         return self._file.forgotten
 
-    def known(self, look: Look) -> list[Command]:
+    def kept_commands(self, look: Look) -> list[Command]:
         """All that are kept, newest last; one whose end is not certain runs."""
-        numbers, sure = self.said_to_have_ended(), self.ended(look)
-        found: list[Command] = [self._ended(number) for number in sure]
-        found += [_unended(self._ended(number)) for number in numbers[len(sure) :]]
+        numbers, sure = self.said_to_have_ended(), self.ended_numbers(look)
+        found: list[Command] = [self._ended_command(number) for number in sure]
+        found += [_unended(self._ended_command(number)) for number in numbers[len(sure) :]]
         return sorted([*found, *self.running(look)], key=lambda each: each.number)
 
-    def ended(self, look: Look, after: int = 0) -> list[int]:
+    def ended_numbers(self, look: Look, after: int = 0) -> list[int]:
         """Numbers of those that have certainly ended and are kept, rising; only those above `after`."""
         numbers = self.said_to_have_ended(after)
         if numbers and numbers[-1] > self._sure:
@@ -188,17 +188,17 @@ class Commands:
 
     def in_doubt(self, look: Look) -> bool:
         """Whether marks have ended a command that may still run."""
-        return len(self.ended(look, self._sure)) < len(self.said_to_have_ended(self._sure))
+        return len(self.ended_numbers(look, self._sure)) < len(self.said_to_have_ended(self._sure))
 
     def find(self, look: Look, number: int) -> Command | None:
         """The command of a number; None when nothing of it is kept."""
-        if number in self.ended(look):
-            return self._ended(number)
-        return next((each for each in self.known(look) if each.number == number), None)
+        if number in self.ended_numbers(look):
+            return self._ended_command(number)
+        return next((each for each in self.kept_commands(look) if each.number == number), None)
 
     def of_job(self, look: Look, job: str) -> EndedCommand | None:
         """The command that was given to its shell under this name, if it has certainly ended and is kept."""
-        found = (self._ended(number) for number in reversed(self.ended(look)))
+        found = (self._ended_command(number) for number in reversed(self.ended_numbers(look)))
         return next((each for each in found if each.job == job), None)
 
     def said_to_have_ended(self, after: int = 0) -> list[int]:
@@ -215,7 +215,7 @@ class Commands:
         for each in scan.levels:
             begun = next((held for held in each.held if held.output_start is not None), None)
             if begun is None and _runs(each.shell):
-                begun = _begun(each.shell)
+                begun = _running_as_finished(each.shell)
             if begun:
                 found.append(self._running(begun, each.level.number))
         return found
@@ -242,14 +242,14 @@ class Commands:
         code = command.exit_code if isinstance(command, EndedCommand) else command.status
         return self._file.has(command.number, code, _end(command))
 
-    def _ended(self, number: int) -> EndedCommand:
+    def _ended_command(self, number: int) -> EndedCommand:
         """All that is known of one that has ended."""
         known = self._new.get(number) or self._file.ended[number]
         if isinstance(known, Finished):
-            known = self._new[number] = self._made(known)
+            known = self._new[number] = self._command_of(known)
         return known
 
-    def _made(self, finished: Finished) -> EndedCommand:
+    def _command_of(self, finished: Finished) -> EndedCommand:
         assert finished.output_start is not None, "take() drops what did not run"
         text, by = self._origin(finished)
         end = _end(finished)
@@ -280,7 +280,7 @@ class Commands:
         given = self._file.input_of_job(finished.job) if finished.job else None
         if given and given.text and len(given.text) < LONGEST_TYPED:
             return _clean(given.text), "agent"
-        shown = self._shown(finished) if told is None else told
+        shown = self._echo_of(finished) if told is None else told
         expanded = told is not None
         held = self._was_held(finished)
         typed = self._input_of_call(finished, shown, expanded=expanded, held=held)
@@ -319,7 +319,7 @@ class Commands:
         kept = [each for each in self._file.numbers[-2:] if each < number]
         return max([0, *new, *(self._file.ended[each].start for each in kept)])
 
-    def _shown(self, finished: Finished) -> str | None:
+    def _echo_of(self, finished: Finished) -> str | None:
         """What the line editor showed of it; None when that is not recorded or no longer kept."""
         start, end = finished.echo_start, min(finished.echo_end, finished.echo_start + ECHO_LIMIT)
         if self._log.head() > start or self._gaps(start, end):
@@ -355,7 +355,7 @@ def _runs(shell: ShellTrack) -> bool:
     return shell.state is ShellState.RUNNING
 
 
-def _begun(shell: ShellTrack) -> Finished:
+def _running_as_finished(shell: ShellTrack) -> Finished:
     """A command that runs, as if it had ended."""
     return Finished(
         shell.number,

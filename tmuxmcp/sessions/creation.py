@@ -41,7 +41,7 @@ from tmuxmcp.record.directory import SessionDirectory, make_directory, making_lo
 from tmuxmcp.record.generations import generation_of
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.meta import Meta
-from tmuxmcp.record.recordingnote import Keep, begun
+from tmuxmcp.record.recordingnote import Keep, begin_recording
 from tmuxmcp.sandbox import sandbox
 from tmuxmcp.sandbox.project import Identity
 from tmuxmcp.sandbox.sandbox import Sandbox, SandboxScope
@@ -104,7 +104,7 @@ class Creation:
 
     @asynccontextmanager
     async def _other_brokers_wait(self) -> AsyncIterator[None]:
-        async with locks.held(making_lock(self.registry.state_dir), patience_s=CREATION_LOCK_S) as held:
+        async with locks.lock_within(making_lock(self.registry.state_dir), patience_s=CREATION_LOCK_S) as held:
             if not held:
                 raise TimedOut("Another broker has been making a session for too long.", hint="Try again.")
             yield
@@ -268,7 +268,7 @@ class Creation:
         keep = keeps_recording(request.record, settings.record)
         try:
             if keep:
-                begun(directory, "cast", begin=0, begin_ms=0, keep=keep, by=by if request.record else "")
+                begin_recording(directory, "cast", begin=0, begin_ms=0, keep=keep, by=by if request.record else "")
             _write_spec(
                 directory,
                 box,
@@ -423,7 +423,7 @@ class Creation:
         self.registry.put(session)
         return session
 
-    async def begun(self, session: Session) -> bool:
+    async def wait_for_program(self, session: Session) -> bool:
         """Wait until the launcher has become the program, or says why it cannot; whether the program has begun."""
         since = time.monotonic()
         with anyio.move_on_after(PROGRAM_START_S):
@@ -441,7 +441,7 @@ class Creation:
         Raises:
             ProgramNotFound, CwdNotFound, TmuxFailed: it could not; nothing is left.
         """
-        if await self.begun(session):
+        if await self.wait_for_program(session):
             return
         code, _, reason = session.start.report.partition("\n")
         if not reason:

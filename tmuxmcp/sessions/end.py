@@ -54,7 +54,7 @@ def process_tree(session: Session, census: Census | None = None) -> list[int]:
     # The id of a launcher that ended may be another process's by now.
     leader = 0 if pane is None or pane.dead else pane.leader
     ((name, value),) = launch.session_mark(session.directory.path).items()
-    census, since_s = census or Census.now(launch.KEY_VARIABLE), session.bounds.born_s
+    census, since_s = census or Census.take(launch.KEY_VARIABLE), session.bounds.born_s
     helpers = _helpers(session, leader, census)
     own = census.marked(f"{name}={value}".encode(), session.bounds.mark, since_s)
     own += census.of_terminal(leader, since_s) if leader else []
@@ -91,13 +91,15 @@ async def end_processes(session: Session, counting: Counting, name: str, grace_m
         Who survived even that.
     """
     # Held with their start times: ids are used again.
-    processes = _held(process_tree(session, await counting.now()))
+    processes = _hold_processes(process_tree(session, await counting.census()))
     for each in processes:
         each.signal("HUP" if name == "TERM" and _ignores(each.pid, name) else name)
         each.signal("CONT")
     await _gone(processes, grace_ms / 1000)
     for _ in range(KILL_ROUNDS):  # what was born meanwhile, too
-        left = _held(process_tree(session, await counting.now())) + [each for each in processes if each.lives]
+        left = _hold_processes(process_tree(session, await counting.census())) + [
+            each for each in processes if each.lives
+        ]
         if not left:
             return []
         await anyio.to_thread.run_sync(cgroup.kill, session.bounds.groups)
@@ -112,7 +114,7 @@ async def drained(session: Session) -> None:
     """Wait until tmux tells that a session has ended: its launcher leaves once the log holds everything."""
     step_s, launcher = (
         ENDED_FIRST_LOOK_S,
-        _held([session.pane.leader] if session.pane and not session.pane.dead else []),
+        _hold_processes([session.pane.leader] if session.pane and not session.pane.dead else []),
     )
     while True:
         await _gone(launcher, ENDED_LONGEST_LOOK_S * 5)  # before tmux is asked, which has other things to do
@@ -156,7 +158,7 @@ def _born_s(pid: int) -> float | None:
     return None
 
 
-def _held(pids: list[int]) -> list[_HeldProcess]:
+def _hold_processes(pids: list[int]) -> list[_HeldProcess]:
     found = []
     for pid in pids:
         with suppress(psutil.Error):

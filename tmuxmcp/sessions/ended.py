@@ -48,7 +48,7 @@ def status_of(life: Life, left: EndRecord) -> Status:
     return left.exit.exit_code, left.exit.exit_signal
 
 
-def ended(life: Life, left: EndRecord, bounds: SessionBounds) -> Ended | None:
+def why_ended(life: Life, left: EndRecord, bounds: SessionBounds) -> Ended | None:
     """Why it ended; None: it has not."""
     if not life.over or life.end is None:
         return None

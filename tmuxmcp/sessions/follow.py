@@ -169,12 +169,12 @@ class Follow(AsyncIterator[Event]):
                     self._events.append(Command(done.number, done.status, done.output_start, done.output_end, done.cwd))
 
     @property
-    def _behind(self) -> bool:
-        return self._output and self._files.behind
+    def _has_more(self) -> bool:
+        return self._output and self._files.has_more
 
     async def _look_at_state(self, session: Session) -> None:
         now = session.log.size(), session.kernel_size()
-        resized = (session.cols, session.rows) != self._size and not self._behind
+        resized = (session.cols, session.rows) != self._size and not self._has_more
         if resized or now != self._asked or not session.leader_alive():
             session = await self._ask_tmux(session)
             self._asked = now
@@ -194,7 +194,7 @@ class Follow(AsyncIterator[Event]):
         """
         if await session.refresh() is None:
             self._session = session = await self._registry.existing(session.id)
-        if session.pane and not self._behind:  # else another size may come before
+        if session.pane and not self._has_more:  # else another size may come before
             self._resized(self._files.offset, session.cols, session.rows)
         return session
 
@@ -203,7 +203,7 @@ class Follow(AsyncIterator[Event]):
         now = time.monotonic()
         self._ended_at = self._ended_at or now
         writing = not session.sink_rests() and now - self._ended_at < END_HELD_S
-        if writing or self._behind:
+        if writing or self._has_more:
             return
         self._end(Exit(*look.exit_status) if look.pane else Lost())
 

@@ -61,7 +61,7 @@ def waiting(session: Session) -> list[InputRequest]:
     """The requests that wait for a person, the first first. What is over by now is settled."""
     found = []
     for request in of(session).open():
-        if (why := _over(session, request)) is None:
+        if (why := _why_over(session, request)) is None:
             found.append(request)
         else:
             with suppress(IoError):
@@ -81,7 +81,7 @@ async def answered(session: Session, request: InputRequest, limit_s: float) -> R
             change = growth.next_change()
             if not session.leader_alive() and not session.exited:
                 await session.refresh()
-            if answer := now(session, request):
+            if answer := answer_now(session, request):
                 return answer
             left_s = deadline - anyio.current_time()
             if left_s <= 0:
@@ -92,7 +92,7 @@ async def answered(session: Session, request: InputRequest, limit_s: float) -> R
                 await change.wait()
 
 
-def now(session: Session, request: InputRequest) -> RequestAnswer | None:
+def answer_now(session: Session, request: InputRequest) -> RequestAnswer | None:
     """What became of a request; None: it waits. What is over by now is settled.
 
     Raises:
@@ -100,13 +100,13 @@ def now(session: Session, request: InputRequest) -> RequestAnswer | None:
     """
     requests = of(session)
     answer = requests.answer(request.id)
-    if answer is None and (why := _over(session, request)):
+    if answer is None and (why := _why_over(session, request)):
         settle(session, request.id, why)
         answer = requests.answer(request.id) or RequestAnswer(why)
     return answer
 
 
-def _over(session: Session, request: InputRequest) -> Became | None:
+def _why_over(session: Session, request: InputRequest) -> Became | None:
     """Why a request that nobody has settled does not wait any more."""
     if session.exited:
         return "exited"

@@ -225,7 +225,7 @@ class Life:
             self.end = None
             self._ending = None if was_over else self._ending
         elif not was_over or self._explains(event):
-            self.end = self._ended(event)
+            self.end = self._end_by(event)
 
     def _explains(self, event: Event) -> bool:
         """Whether it tells more of an end that is known already."""
@@ -244,7 +244,7 @@ class Life:
         except KeyError:
             raise ImpossibleEvent(f"{event} in the life of a session that is {self.state}") from None
 
-    def _ended(self, event: Event) -> End:
+    def _end_by(self, event: Event) -> End:
         at_s = self.end.at_s if self.end else time.time()
         if self._ending:
             return End(self._ending.reason, self._ending.by, at_s)

@@ -104,7 +104,7 @@ class IdempotentCall:
         self._steps += 1
         await self._keep(step=done.model_dump(mode="json"))
 
-    async def ended(self, result: r.Result) -> None:
+    async def write_result(self, result: r.Result) -> None:
         """Write down what came of it, unless more is to become of it."""
         if not self.noted or not is_final(result):
             return

@@ -88,7 +88,7 @@ class Repair:
             await anyio.sleep(SINK_AGAIN_S[min(times, len(SINK_AGAIN_S) - 1)])
             self._mended[path] = (times + 1, time.monotonic())
             await self.mend(session, self._log_max_bytes)
-        session.growth.changed()
+        session.growth.wake_all()
 
     @staticmethod
     async def mend(session: Session, log_max_bytes: int) -> None:
@@ -101,7 +101,7 @@ class Repair:
         if await panes.pipe_again(session.tmux, session.pane, sink, number):
             log.warning("session %s: output was not recorded for a moment; its sink is back", session.id)
         await session.refresh()
-        session.growth.changed()
+        session.growth.wake_all()
 
 
 async def needs_mending(session: Session) -> bool:

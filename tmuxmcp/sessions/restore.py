@@ -180,7 +180,9 @@ def _cwd(session: Session, look: Look) -> str:
     """Where its own shell was at last, as far as that told; in a sandbox, where it began."""
     if session.bounds.sandbox != "none" or not session.meta.marks:
         return session.meta.cwd
-    known = [each for each in session.commands.known(look) if isinstance(each, EndedCommand) and each.level == 0]
+    known = [
+        each for each in session.commands.kept_commands(look) if isinstance(each, EndedCommand) and each.level == 0
+    ]
     return next((each.cwd for each in reversed(known) if each.cwd), session.meta.cwd)
 
 

@@ -73,7 +73,7 @@ def removals(state_dir: Path, wish: RetentionWish, live: Collection[str], *, loo
     """
     if wish.names:
         return [_named(state_dir, name, live) for name in dict.fromkeys(wish.names)]
-    there = [each for each in _over(state_dir, live) if not each.directory.pin.exists()]
+    there = [each for each in _ended_sessions(state_dir, live) if not each.directory.pin.exists()]
     there = sorted(there, key=lambda each: each.last_s)
     return list(_due(there, wish, disk_use(state_dir) if wish.state_max_bytes else 0, look_only))
 
@@ -165,7 +165,7 @@ def _named(state_dir: Path, name: str, live: Collection[str]) -> Removal:
     return Removal(directory, _last_s(directory), disk_use(directory.path), "it was named")
 
 
-def _over(state_dir: Path, live: Collection[str]) -> Iterator[RetainedSession]:
+def _ended_sessions(state_dir: Path, live: Collection[str]) -> Iterator[RetainedSession]:
     """The sessions of which only files are left; what else lies there is nobody's."""
     with suppress(FileNotFoundError):
         for path in sessions_dir(state_dir).iterdir():

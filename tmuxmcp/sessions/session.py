@@ -51,7 +51,7 @@ from tmuxmcp.record.told import ToldCallers
 from tmuxmcp.sessions.bounds import SessionBounds
 from tmuxmcp.sessions.commands import Commands
 from tmuxmcp.sessions.distant import FarEnd
-from tmuxmcp.sessions.ended import EndRecord, Status, ended, ending_of, sentence, status_of, took_too_much_memory
+from tmuxmcp.sessions.ended import EndRecord, Status, ending_of, sentence, status_of, took_too_much_memory, why_ended
 from tmuxmcp.sessions.levels import gone, identity
 from tmuxmcp.sessions.life import (
     DestroyedOnDisk,
@@ -354,7 +354,7 @@ class Session:
     @property
     def ended(self) -> Ended | None:
         """Why nothing runs in it any more; None: something does."""
-        found = ended(self.life, self._left, self.bounds)
+        found = why_ended(self.life, self._left, self.bounds)
         return found.model_copy(update={"reason": "lost"}) if found and self.cut else found
 
     @property
@@ -503,7 +503,7 @@ class Session:
 
     async def scan(self) -> Scan:
         """Read the log to its end, with all marks."""
-        told = self._told()  # first: of a program that has ended, the log then holds everything
+        told = self._scan_facts()  # first: of a program that has ended, the log then holds everything
         self._shell.see_levels()
         if self._scans and not self.meta.marks:
             self._shell.begin_at(self._shell.first_since)
@@ -647,7 +647,7 @@ class Session:
         """There are shells that send marks, or were."""
         return self.meta.marks or self._shell.has_inner
 
-    def _told(self) -> dict[str, Any]:
+    def _scan_facts(self) -> dict[str, Any]:
         """What a scan says that is not in the log."""
         return {
             "pane": self.pane,

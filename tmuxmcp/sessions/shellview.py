@@ -229,7 +229,7 @@ class ShellView:
             self.undone.add(nonce)
         track = self._tracks[nonce]
         numbers, mark = self._numbers.of(mark, track.number)
-        after = self._told(track, self._dated(mark))
+        after = self._after_mark(track, self._dated(mark))
         if after is None:
             return
         self._tracks[nonce], finished = after
@@ -238,7 +238,7 @@ class ShellView:
         if finished:
             self._finish(level, finished)
 
-    def _told(self, track: ShellTrack, mark: Mark) -> tuple[ShellTrack, Finished | None] | None:
+    def _after_mark(self, track: ShellTrack, mark: Mark) -> tuple[ShellTrack, Finished | None] | None:
         """What a shell's marks say with this one more, and what it finished; None: it is somebody else's."""
         promised = self._promised(track, mark)
         if promised and promised.promise and mark.kind == "C":

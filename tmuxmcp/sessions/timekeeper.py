@@ -121,7 +121,7 @@ class Timekeeper:
     async def _write(self, session: Session, writer: TimingWriter) -> None:
         self._writers[session] = writer
         try:
-            await self._settled(session)
+            await self._wait_for_sink(session)
             writer.begin(session.log.size(), session.now_ms())
             await self._note_while(session, writer)
             if session.exited:
@@ -129,7 +129,7 @@ class Timekeeper:
         finally:
             self._finish(session)
 
-    async def _settled(self, session: Session) -> None:
+    async def _wait_for_sink(self, session: Session) -> None:
         """Let a sink come to an end that empties the log for want of holes: meanwhile that seems to be shorter."""
         with anyio.move_on_after(LAST_BYTES_S):
             while session.directory.keep.exists():

@@ -66,12 +66,12 @@ class Collector:
     def text(self) -> str:
         """Give the logical lines so far, without trailing blanks; a newline at the end says that the last ended."""
         self.screen.settle()
-        return self._lines_of(self.screen.left + self._shown())
+        return self._lines_of(self.screen.left + self._screen_rows())
 
     def _lines_of(self, rows: list[tuple[str, bool]]) -> str:
         return "\n".join(logical_lines(rows))
 
-    def _shown(self) -> list[tuple[str, bool]]:
+    def _screen_rows(self) -> list[tuple[str, bool]]:
         rows = self.screen.main_rows
         used = [y for y, row in enumerate(rows) if not row.is_blank()]
         cursor = -1 if self.screen.alternate else self.screen.cursor.y

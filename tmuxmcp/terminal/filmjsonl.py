@@ -30,7 +30,7 @@ def as_jsonl(film: Film) -> Iterator[bytes]:
     for each in film.moments:
         if shown.is_due(each.ms):
             yield _line(film, shown.changed_ms, shown.screen(each.ms))
-        if told := _told(each, printed, typed):
+        if told := _event_data(each, printed, typed):
             yield _line(film, each.ms, told)
         shown.take(each)
     if shown.changed:
@@ -38,7 +38,7 @@ def as_jsonl(film: Film) -> Iterator[bytes]:
     yield _line(film, film.end_ms, {"event": "end"})
 
 
-def _told(moment: FilmEvent, printed: Utf8, typed: Utf8) -> dict[str, Any] | None:
+def _event_data(moment: FilmEvent, printed: Utf8, typed: Utf8) -> dict[str, Any] | None:
     match moment:
         case FilmOutput(_, data):
             text = printed.text(data)

@@ -156,11 +156,11 @@ class StyleLetters:
             try:
                 letter = after[letter][params]
             except KeyError:
-                letter = self._changed(letter, params)
+                letter = self._letter_after(letter, params)
             found.append(letter)
         return found
 
-    def _changed(self, letter: str, params: str) -> str:
+    def _letter_after(self, letter: str, params: str) -> str:
         if self._known >= _MAX_CHANGES:
             self._after.clear()
             self._known = 0

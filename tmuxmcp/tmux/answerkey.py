@@ -66,7 +66,7 @@ async def begin(tmux: Tmux, pane: Pane, typing: PersonTypes | None) -> None:
     await panes.set_option(tmux, pane, "typing", typing.option if typing else "")
 
 
-async def begun(tmux: Tmux, pane: Pane) -> PersonTypes | None:
+async def who_types(tmux: Tmux, pane: Pane) -> PersonTypes | None:
     """Who types what was asked for in the pane; None: nobody."""
     return PersonTypes.parse(await panes.option(tmux, pane, "typing"))
 

@@ -134,14 +134,14 @@ class Stamp:
     after: str
 
     @property
-    def first(self) -> Stamp:
+    def of_first_step(self) -> Stamp:
         """Of the first of two steps in which something is typed."""
         return Stamp(self.before, f"{self.after}-part")
 
     @property
     def second(self) -> Stamp:
         """Of the second one."""
-        return Stamp(self.first.after, self.after)
+        return Stamp(self.of_first_step.after, self.after)
 
     @property
     def void(self) -> str:
@@ -306,7 +306,7 @@ async def new_session(tmux: Tmux, new: NewPane) -> Pane:
     """
     name = new.options["id"]
     target = f"={name}:"
-    commands = _made(name, new, "on") + _is_ours(target, new.options)
+    commands = _make_commands(name, new, "on") + _is_ours(target, new.options)
     async with tmux.undisturbed():
         reply = await tmux.checked(*commands)
     pane = parse(os.fsdecode(reply.lines[-1])) if reply.lines else None
@@ -315,7 +315,7 @@ async def new_session(tmux: Tmux, new: NewPane) -> Pane:
     return pane
 
 
-def _made(name: str, new: NewPane, remain: str) -> list[bytes]:
+def _make_commands(name: str, new: NewPane, remain: str) -> list[bytes]:
     """The commands that make a tmux session with one pane."""
     target = f"={name}:"
     if len(new.argv) < 2:
@@ -358,7 +358,7 @@ async def new_spare(tmux: Tmux, new: NewPane) -> str:
     name = SPARE_PREFIX + new.options["id"]
     async with tmux.undisturbed():
         reply = await tmux.checked(
-            *_made(name, new, "off"), command("display-message", "-p", "-t", f"={name}:", "#{pane_id}")
+            *_make_commands(name, new, "off"), command("display-message", "-p", "-t", f"={name}:", "#{pane_id}")
         )
     return os.fsdecode(reply.lines[-1]) if reply.lines else ""
 

@@ -353,7 +353,7 @@ class Tmux:
     @asynccontextmanager
     async def _locked(self, *, shared: bool = False, patience_s: float = CONNECT_LOCK_S) -> AsyncIterator[None]:
         """Agree with other brokers; when the time is up, go on without."""
-        async with locks.held(self.lock, patience_s=patience_s, shared=shared):
+        async with locks.lock_within(self.lock, patience_s=patience_s, shared=shared):
             yield
 
     async def _revive_or_start(self) -> None:

@@ -154,9 +154,9 @@ class BridgeServer:
                 if task := self._tasks.get(head["id"]):
                     task.cancel()
                 continue
-            task = self._tasks[head["id"]] = asyncio.create_task(self._one(head, body))  # noqa: TID251 # as above
+            task = self._tasks[head["id"]] = asyncio.create_task(self._do_frame(head, body))  # noqa: TID251 # as above
 
-    async def _one(self, head: Head, body: bytes) -> None:
+    async def _do_frame(self, head: Head, body: bytes) -> None:
         told: Head = {"id": head["id"]}
         answer = b""
         try:

@@ -176,7 +176,7 @@ class WatcherChild(Child):
         self.why = ""
         self._news = anyio.Event()
 
-    async def news(self) -> None:
+    async def refresh(self) -> None:
         """Have it look, and wait for what it says.
 
         Raises:
@@ -186,7 +186,7 @@ class WatcherChild(Child):
         await self.say(b"?")
         await news.wait()
 
-    async def first(self) -> None:
+    async def wait_for_report(self) -> None:
         """Wait until it has said something."""
         while self.told is None:
             await self._news.wait()

@@ -84,11 +84,11 @@ class RayTransport:
 
     async def names(self) -> list[str]:
         """The machines that have a door or had one, and those that are in the cluster by their label."""
-        return sorted(await self._known())
+        return sorted(await self._known_machines())
 
     async def machines(self) -> list[Machine]:
         """Each as it is, asked where it is in the cluster."""
-        known = await self._known()
+        known = await self._known_machines()
         hellos: dict[str, dict[str, Any]] = {}
         async with anyio.create_task_group() as tasks:
             for name, facts in known.items():
@@ -96,19 +96,19 @@ class RayTransport:
                     tasks.start_soon(self._hello, name, HELLO_COST_S * len(known), hellos)
         return [_machine(name, facts, hellos.get(name)) for name, facts in sorted(known.items())]
 
-    async def _known(self) -> dict[str, dict[str, Any]]:
+    async def _known_machines(self) -> dict[str, dict[str, Any]]:
         """What the watcher knows of the machines that are not given up.
 
         Raises:
             NodeUnreachable: the cluster does not answer.
         """
-        told = await self._told()
+        told = await self._watcher_report()
         found: dict[str, dict[str, Any]] = told["machines"]
         return {name: facts for name, facts in found.items() if not _given_up(facts, told["tombs"].get(name))}
 
-    async def _told(self) -> Mapping[str, Any]:
+    async def _watcher_report(self) -> Mapping[str, Any]:
         with anyio.move_on_after(RAY_CONNECT_S):
-            await self._watcher.first()
+            await self._watcher.wait_for_report()
         told = self._watcher.told
         if told is None:
             raise NodeUnreachable(
@@ -239,10 +239,10 @@ class RayTransport:
         Raises:
             LookupError: no machine has this name.
         """
-        if node not in await self._known():
+        if node not in await self._known_machines():
             with suppress(OSError, anyio.BrokenResourceError), anyio.move_on_after(HELLO_S):
-                await self._watcher.news()  # it may have come just now
-            if node not in await self._known():
+                await self._watcher.refresh()  # it may have come just now
+            if node not in await self._known_machines():
                 raise LookupError(node)
 
     async def _call_door(self, node: str, method: str, asked: dict[str, Any]) -> dict[str, Any]:
@@ -276,33 +276,33 @@ class RayTransport:
         """Keep it in the cluster's store. Placing again takes back that a machine was given up."""
         if drained:
             await self._check_name(node)
-            await self._write({"do": "put", "key": f"drain:{node}", "record": {"at": _now()}})
+            await self._write({"do": "put", "key": f"drain:{node}", "record": {"at": _now_text()}})
         else:
-            if node not in (await self._told())["tombs"]:
+            if node not in (await self._watcher_report())["tombs"]:
                 await self._check_name(node)
             await self._write({"do": "delete", "key": f"tomb:{node}"})
             await self._write({"do": "delete", "key": f"drain:{node}"})
-        await self._news()
+        await self._refresh()
 
     async def forget(self, node: str) -> Tombstone:
         """Keep the tombstone in the cluster's store, and take the door away."""
         facts = await self._check_name(node)
-        tomb = Tombstone(node, facts.get("machine", {}).get("machine_id", ""), _now())
+        tomb = Tombstone(node, facts.get("machine", {}).get("machine_id", ""), _now_text())
         await self._write(
             {"do": "put", "key": f"tomb:{node}", "record": {"machine_id": tomb.machine_id, "at": tomb.at}}
         )
         await self._write({"do": "take_away", "node": node})
         await self._write({"do": "delete", "key": f"machine:{node}"})
-        await self._news()
+        await self._refresh()
         return tomb
 
     async def tombstones(self) -> list[Tombstone]:
         """As the watcher saw them last."""
-        tombs = (await self._told())["tombs"]
+        tombs = (await self._watcher_report())["tombs"]
         return [Tombstone(node, tomb["machine_id"], tomb["at"]) for node, tomb in sorted(tombs.items())]
 
     async def _check_name(self, node: str) -> dict[str, Any]:
-        known = await self._known()
+        known = await self._known_machines()
         if node not in known:
             names = ", ".join(sorted(known)) or "none"
             raise InvalidArgument(f"This fleet has no machine {node!r}.", hint=f"Machines are: {names}.", node=node)
@@ -318,9 +318,9 @@ class RayTransport:
         if "fault" in told:
             raise _broken("", told)
 
-    async def _news(self) -> None:
+    async def _refresh(self) -> None:
         with suppress(OSError, anyio.BrokenResourceError), anyio.move_on_after(HELLO_S):
-            await self._watcher.news()
+            await self._watcher.refresh()
 
 
 def _only(error: BaseException) -> BaseException:
@@ -380,5 +380,5 @@ def _machine(name: str, facts: Mapping[str, Any], hello: Mapping[str, Any] | Non
     )
 
 
-def _now() -> str:
+def _now_text() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
