@@ -72,11 +72,6 @@ class CallFile:
         self._path = place / request_id
         self._fd: int | None = None
 
-    @property
-    def is_locked(self) -> bool:
-        """Whether it is locked here."""
-        return self._fd is not None
-
     def take(self) -> bool:
         """Lock it, and make it if there is none; whether nobody else has it.
 
