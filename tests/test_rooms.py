@@ -101,15 +101,19 @@ def test_room_imports_only_what_it_may(room: str):
             assert room_of(imported) in allowed, f"{file.relative_to(PACKAGE)} imports {imported}"
 
 
-JUDGES = ("kernel", "far", "weak", "facts", "settling", "asking")
-"""Modules of `readiness` that say what facts mean."""
+JUDGES = {
+    "readiness": ("kernel", "far", "weak", "facts", "settling", "asking"),
+    "running": ("atprompt", "pacing"),
+}
+"""By room: modules that say what facts mean."""
 
 
-def test_who_judges_readiness_reads_nothing():
-    """No file, no clock, no tmux; nothing of the room that does."""
-    may = {"tmuxmcp.latedataclass", *(f"tmuxmcp.readiness.{name}" for name in JUDGES)}
-    for name in JUDGES:
-        source = SOURCES[f"tmuxmcp.readiness.{name}"]
+def test_who_judges_reads_nothing():
+    """No file, no clock, no tmux; nothing of a room that does."""
+    judges = [f"tmuxmcp.{room}.{name}" for room, names in JUDGES.items() for name in names]
+    may = {"tmuxmcp.latedataclass", *judges}
+    for name in judges:
+        source = SOURCES[name]
         assert not any(isinstance(node, ast.AsyncFunctionDef | ast.Await) for node in nodes(source))
         for imported in imports_of(source, when_run=True):
             assert imported in may or room_of(imported) == "terminal", f"{name} imports {imported}"

@@ -49,6 +49,9 @@ UNCONFIRMED_S = 0.02
 LATE_S = 0.1
 """A shell that waits for keys is given so much silence to say that it is at its prompt."""
 
+UNMARKED_S = 0.25
+"""After this long at a line editor without a prompt of ours, a shell sends no marks."""
+
 ANSWERS_OF_TMUX = 4
 """On a machine that is so busy that tmux answers late, what a program prints is late as well."""
 

@@ -7,7 +7,8 @@ print marks of its own. The log may be late, and a sink that was killed leaves a
 
 In which order:
 
-    _at_prompt   one look that shows the shell at its prompt; else wait, adopt what is in front, or say what is there
+    _at_prompt   one look that shows the shell at its prompt; else wait, adopt what is in front, or say what is there,
+                 as `atprompt` judges
     _type        by file: the command is written to a file, our key and its name are typed (our own bash)
                  by key: our key is typed, the shell says that it listens, name and command are typed (the others)
     _press       claims the prompt, by its number, in the same tmux command that types the key
@@ -74,12 +75,14 @@ from tmuxmcp.launch.shells import adoption
 from tmuxmcp.machine import cgroup
 from tmuxmcp.readiness.front import shows_prompts
 from tmuxmcp.readiness.kernel import Waiting
+from tmuxmcp.readiness.settling import UNMARKED_S
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.record.given import give, place_of
 from tmuxmcp.record.levels import Level
 from tmuxmcp.record.stdin import Stdin, remove_left
 from tmuxmcp.running import adopting, typed
 from tmuxmcp.running.adopting import Refusal
+from tmuxmcp.running.atprompt import AtPrompt, Need, Seen, Step
 from tmuxmcp.running.pacing import PutOff, Rest, Silence
 from tmuxmcp.running.typed import Job, Ran
 from tmuxmcp.sessions.logged import all_logged
@@ -93,7 +96,6 @@ from tmuxmcp.terminal.prompts import may_be_prompt
 from tmuxmcp.terminal.proofs import new_proof, promise_of
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import InputLeftover, Pane, PaneChanged, Stamp
-from tmuxmcp.waiting import nextprompt
 from tmuxmcp.waiting.adoptable import Adoptable, NotAdopted, asks, still_at_prompt
 from tmuxmcp.waiting.asking import Questions
 from tmuxmcp.waiting.wait import last_line
@@ -101,17 +103,11 @@ from tmuxmcp.waiting.wait import last_line
 PROMPT_MS = 5000
 """How long a shell that has just started or finished may take to show its prompt."""
 
-SETTLES_MS = 15
-"""After this long a shell that is in front of ours is adopted, if it is certainly at its prompt."""
-
 LISTENS_S = 1.0
 """A shell at its prompt that does not answer our key for so long is in another mode: a search, a menu."""
 
 LISTENS_BUSY_S = 5.0
 """The same of one that works: on a busy machine it may not have read the key yet."""
-
-ARRIVES_S = 0.1
-"""One on another machine that waits at its prompt for so long has read what was typed before."""
 
 FAR_S = 4.0
 """How much longer one on another machine may take."""
@@ -320,77 +316,35 @@ async def _seen_at_prompt(session: Session) -> Look | None:
 async def _at_prompt(session: Session, deadline: float, adopt: Adopt) -> Look:
     """Wait until the shell shows a prompt; say so when it is not going to. The session was refreshed just now."""
     begun = time.monotonic()
-    limit = min(deadline, begun + PROMPT_MS / 1000)
-    waiting_since: float | None = None
-    asked, let_go, adopted, tried = 0, False, False, False
-    rests_since: float | None = None
-    leaves_since: float | None = None
-    async for look in session.looks(0.01, limit):
+    judge = AtPrompt(begun, adopts=adopt in ("auto", "yes"))
+    async for look in session.looks(0.01, min(deadline, begun + PROMPT_MS / 1000)):
         pane = session.live()
-        if look.adopting:
-            await adopting.settle(session)
-            continue
-        if look.unanswered:
-            rests_since = (rests_since or time.monotonic()) if look.at_editor else None
-            if not rests_since or time.monotonic() - rests_since < ARRIVES_S:
-                continue
-        in_front = _may_listen(look)
-        if look.shell.state is ShellState.PROMPT and in_front:
-            leaves_since = (leaves_since or time.monotonic()) if look.leaves_prompt else None
-            if leaves_since and time.monotonic() - leaves_since < LISTENS_S:
-                continue
-            if look.marks and (not look.shell.listening or let_go):
+        match await _next_step(session, pane, look, judge):
+            case Step.TYPE:
                 return look
-            let_go = True
-            await end_listening(session, look)
-            continue
-        if look.shell.state is ShellState.CONTINUATION and in_front:
-            # Somebody left a command unfinished there.
-            await panes.type_input(session.tmux, pane, b"", after=[panes.keys(pane, ["C-c"])])
-        if tmux := _terminals_in_one(look):
-            hint = "Use send for what it shows, detach it (in tmux: C-b d), or run the command in another session."
-            raise _not_a_shell(session, look, f"`{tmux}` is in front, which has terminals of its own", hint)
-        now = time.monotonic()
-        hidden = look.verdict.hidden or (look.waiting is Waiting.UNKNOWN and not look.own_shell_in_front)
-        # Where another shell is in front than ours, no mark is to be waited for.
-        early = not tried and not hidden and (not in_front or not look.marks)
-        if not look.ready and not hidden:
-            waiting_since = None
-        elif waiting_since is None:
-            waiting_since = now
-        elif early and now - waiting_since > SETTLES_MS / 1000 and await all_logged(session, look.size):
-            tried = True
-            if adopt in ("auto", "yes") and await _adopted(session, look, "auto") is True:
-                adopted, waiting_since = True, None
-        elif now - waiting_since > nextprompt.UNMARKED_MS / 1000 and await all_logged(session, look.size):
-            lost = bool(session.gaps(look.shell.prompt_end, look.size))
-            doubtful = look.unreported or _may_be_forged(session, look)
-            if in_front and ((asked < 2 and lost) or (asked < 1 and doubtful)):
-                # The mark of its prompt was not recorded or not printed, or other marks are not its own: have it show
-                # that, or else draw another.
-                asked, waiting_since = asked + 1, None
-                if asked == 1:
-                    await _show_prompt(session, pane)
-                else:
-                    await panes.type_input(session.tmux, pane, b"", after=[panes.keys(pane, ["C-c"])])
-                continue
-            if look.marks and look.level.reads_lines:
-                at_prompt = await still_at_prompt(session, look)
-                if isinstance(at_prompt, Adoptable):
-                    return look  # something was printed behind its prompt
-            found = None if adopted else await _adopted(session, look, adopt)
-            if found is True:
-                adopted, waiting_since = True, None
-                continue
-            raise _in_the_way(session, look, adopt, found)
-        if (
-            (look.shell.state is ShellState.RUNNING or not look.marks)
-            and look.shell.prompted is None
-            and not look.ready
-            and not hidden
-            and now - begun > _patience_s(session, look)
-        ):
-            raise _busy(session, look)
+            case Step.SETTLE:
+                await adopting.settle(session)
+            case Step.END_LISTENING:
+                await end_listening(session, look)
+            case Step.ADOPT:
+                judge.tried(await _adopted(session, look, "auto") is True)
+            case Step.SHOW_PROMPT:
+                await _show_prompt(session, pane)
+            case Step.DRAW_PROMPT:
+                await _interrupt(session, pane)
+            case Step.BLOCKED:
+                if look.marks and look.level.reads_lines:
+                    at_prompt = await still_at_prompt(session, look)
+                    if isinstance(at_prompt, Adoptable):
+                        return look  # something was printed behind its prompt
+                found = None if judge.adopted else await _adopted(session, look, adopt)
+                if found is not True:
+                    raise _in_the_way(session, look, adopt, found)
+                judge.tried(True)
+            case Step.SEVERAL:
+                raise _several(session, look)
+            case Step.BUSY:
+                raise _busy(session, look)
     if look.shell.state is ShellState.RUNNING:
         raise _busy(session, look)
     raise TimedOut(
@@ -399,11 +353,56 @@ async def _at_prompt(session: Session, deadline: float, adopt: Adopt) -> Look:
     )
 
 
+async def _next_step(session: Session, pane: Pane, look: Look, judge: AtPrompt) -> Step:
+    """Have one look judged."""
+    seen = _seen(session, look)
+    while isinstance(said := judge.feed(seen, time.monotonic()), Need):
+        match said:
+            case Need.TAKEN_BACK:
+                await _interrupt(session, pane)
+                seen = replace(seen, taken_back=True)
+            case Need.LOGGED:
+                seen = replace(seen, logged=await all_logged(session, look.size))
+            case Need.LOST:
+                seen = replace(seen, lost=bool(session.gaps(look.shell.prompt_end, look.size)))
+            case Need.PATIENCE:
+                seen = replace(seen, patience_s=_patience_s(session, look))
+    return said
+
+
+def _seen(session: Session, look: Look) -> Seen:
+    """What one look tells of the way to a prompt without being asked for more."""
+    return Seen(
+        state=look.shell.state,
+        marks=look.marks,
+        in_front=_may_listen(look),
+        at_editor=look.at_editor,
+        ready=look.ready,
+        hidden=look.verdict.hidden or (look.waiting is Waiting.UNKNOWN and not look.own_shell_in_front),
+        adopting=look.adopting,
+        unanswered=look.unanswered,
+        leaves=look.leaves_prompt,
+        listening=look.shell.listening,
+        prompted=look.shell.prompted is not None,
+        doubtful=look.unreported or _may_be_forged(session, look),
+        several=bool(_terminals_in_one(look)),
+    )
+
+
+async def _interrupt(session: Session, pane: Pane) -> None:
+    await panes.type_input(session.tmux, pane, b"", after=[panes.keys(pane, ["C-c"])])
+
+
 def _terminals_in_one(look: Look) -> str:
     """What is in front and shows one of several terminals, which keys change: tmux, screen; empty: nothing such."""
     process = look.verdict.process
     names = (*look.relays, process.name if process and look.verdict.hidden else "")
     return next((name.partition(":")[0] for name in names if name.startswith(("tmux", "screen"))), "")
+
+
+def _several(session: Session, look: Look) -> NotAShell:
+    hint = "Use send for what it shows, detach it (in tmux: C-b d), or run the command in another session."
+    return _not_a_shell(session, look, f"`{_terminals_in_one(look)}` is in front, which has terminals of its own", hint)
 
 
 async def _adopted(session: Session, look: Look, adopt: Adopt) -> Refusal | bool:
@@ -450,11 +449,11 @@ def _may_listen(look: Look) -> bool:
 def _patience_s(session: Session, look: Look) -> float:
     """How long a shell that seems to run a command is given to come to its prompt."""
     if look.facts and look.facts.foreground and not look.own_shell_in_front and shows_prompts(look.facts.foreground):
-        return 3 * nextprompt.UNMARKED_MS / 1000  # it is on its way there; fish works at something behind it
+        return 3 * UNMARKED_S  # it is on its way there; fish works at something behind it
     if look.own_shell_in_front and look.shell.promise is None and session.proves(look.level):
-        return 2 * nextprompt.UNMARKED_MS / 1000  # anybody can print that a command begins
+        return 2 * UNMARKED_S  # anybody can print that a command begins
     # Where the mark of the end may have been lost, it is asked for another prompt, and draws that.
-    return 8 * nextprompt.UNMARKED_MS / 1000 if session.gaps(look.shell.prompt_end, look.size) else 0.02
+    return 8 * UNMARKED_S if session.gaps(look.shell.prompt_end, look.size) else 0.02
 
 
 async def place_after(session: Session, ran: Ran) -> tuple[str | None, Mode]:
@@ -476,7 +475,7 @@ async def _show_prompt(session: Session, pane: Pane) -> None:
         if scan.knows.reads_files:
             await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, shells.SHOW_PROMPT)])
             if session.proves(scan.level):  # an earlier version's shell shows its prompt, and says nothing
-                await _marked(session, lambda _: not session.is_asked(nonce), limit_s=nextprompt.UNMARKED_MS / 1000)
+                await _marked(session, lambda _: not session.is_asked(nonce), limit_s=UNMARKED_S)
             return
         asked = await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, shells.COMMAND_KEY)])
         if asked and await _answers(session, nonce, asked_at):
@@ -669,7 +668,7 @@ async def _shown_prompt(session: Session) -> str:
         NotAShell: it does not.
     """
     why = hint = ""
-    async for look in session.looks(0.01, time.monotonic() + nextprompt.UNMARKED_MS / 1000):
+    async for look in session.looks(0.01, time.monotonic() + UNMARKED_S):
         found = await still_at_prompt(session, look)
         if isinstance(found, Adoptable):
             return found.condition
@@ -872,8 +871,7 @@ async def _not_done(session: Session, job: Job, look: Look, rest: Rest) -> Ran |
 
 async def _abandon(session: Session, job: Job) -> None:
     """Take an unfinished command back, and say so."""
-    pane = await session.alive()
-    await panes.type_input(session.tmux, pane, b"", after=[panes.keys(pane, ["C-c"])])
+    await _interrupt(session, await session.alive())
     async for scan in session.scans(0.02, time.monotonic() + ABANDONED_S):
         if scan.shell.state is ShellState.PROMPT and scan.shell.number != job.number:
             break

@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 
 from tmuxmcp.readiness.kernel import Waiting
+from tmuxmcp.readiness.settling import UNMARKED_S
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
-
-UNMARKED_MS = 250
-"""After this long at a line editor without a prompt of ours, a shell sends no marks."""
 
 
 async def prompt_drawn(session: Session) -> Scan:
@@ -22,7 +20,7 @@ async def prompt_drawn(session: Session) -> Scan:
     if not _between_prompts(scan):
         return scan
     with session.watcher.waiting(session.log.path):
-        async for scan in session.scans(0.01, time.monotonic() + UNMARKED_MS / 1000):
+        async for scan in session.scans(0.01, time.monotonic() + UNMARKED_S):
             if not _between_prompts(scan):
                 break
     return scan
@@ -41,7 +39,7 @@ async def at_rest(session: Session) -> Look:
     await prompt_drawn(session)
     look = await session.look()
     if _comes_to_rest(look):
-        async for look in session.looks(0.001, time.monotonic() + UNMARKED_MS / 1000):
+        async for look in session.looks(0.001, time.monotonic() + UNMARKED_S):
             if not _comes_to_rest(look):
                 break
     return look
