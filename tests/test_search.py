@@ -49,6 +49,17 @@ def test_what_was_typed_is_told_from_what_was_printed(agent: Agent, shell: str):
     assert agent.call("search", pattern="^(a|true) NEEDLE", session_id="s")["note"] is None
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_last_line_without_its_end_is_found(agent: Agent, shell: str):
+    agent.call("create_session", name="s", program=shell)
+    for command in ("printf NEE%s DLE", "printf '\\033[32mNEE%s\\033[0m' DLE", "printf '\\nNEE%s\\134' DLE", "echo"):
+        agent.run(command, session_id="s")
+    found = agent.call("search", pattern="NEEDLE", session_id="s")
+    assert found["total"] == 3
+    assert all(each["text"].startswith("NEEDLE") for each in found["matches"])
+    assert agent.call("read", session_id="s", since=found["matches"][0]["offset"], max_bytes=6)["content"] == "NEEDLE"
+
+
 def test_wrong_searches_are_refused(agent: Agent):
     for arguments, code in [
         ({"pattern": "("}, "INVALID_PATTERN"),

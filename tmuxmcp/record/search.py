@@ -7,10 +7,12 @@ a matter of seconds; those that could match beyond a line's end are put to each 
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import field
+from itertools import pairwise
 
 import anyio
 from anyio import from_thread
@@ -220,9 +222,28 @@ def _whole(data: bytes) -> int:
     return cut or (len(data) if len(data) >= MAX_HELD_BYTES else 0)
 
 
+_END_MARK = re.compile(rb"\x1b\]133;[DE];")
+
+
+def _unended_lines(piece: bytes) -> Iterator[int]:
+    """Where a command's output ends within a line: bash draws its prompt over that line."""
+    for mark in _END_MARK.finditer(piece):
+        before = piece[max(mark.start() - 2, 0) : mark.start()]
+        if before and before != b"\x1b\\" and before[-1:] not in (b"\r", b"\n", b"\x07"):
+            yield mark.start()
+
+
 def _parts_of_piece(
     start: int, piece: bytes, cols: int, rows: int, inside: bool
 ) -> Iterator[tuple[int, bytes, TextPart]]:
+    ends = [0, *_unended_lines(piece), len(piece)]
+    for begin, end in pairwise(ends):
+        some = piece[begin:end]
+        yield from _lines_of(start + begin, some, cols, rows, inside)
+        inside = ends_full_screen(some, inside)
+
+
+def _lines_of(start: int, piece: bytes, cols: int, rows: int, inside: bool) -> Iterator[tuple[int, bytes, TextPart]]:
     ended = True
     for part in parts(piece, cols, rows, inside=inside):
         if part.text and (ended or part.text != "\n"):
