@@ -93,7 +93,7 @@ from tmuxmcp.terminal.echo import ECHO_LIMIT
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.terminal.modes import ASKS_SECRET
 from tmuxmcp.terminal.prompts import may_be_prompt
-from tmuxmcp.terminal.proofs import new_proof, promise_of
+from tmuxmcp.terminal.proofs import done_half, new_proof, promise_of
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import InputLeftover, Pane, PaneChanged, Stamp
 from tmuxmcp.waiting.adoptable import Adoptable, NotAdopted, asks, still_at_prompt
@@ -611,7 +611,7 @@ async def _give(session: Session, pane: Pane, job: Job, data: bytes, noting: Ide
     job.given = give(place, job.name, data)
     try:
         stamp = await _noted(session, job, noting)
-        done = await _press(session, pane, job, shells.file_keys(job.name, job.proof or ""), stamp=stamp)
+        done = await _press(session, pane, job, shells.file_keys(job.name, done_half(job.proof or "")), stamp=stamp)
     except (SessionTaken, IoError):
         job.given.take_back()
         raise

@@ -33,7 +33,12 @@ def new_proof() -> str:
 
 def promise_of(proof: str) -> Promise:
     """What may be told of a proof beforehand."""
-    return Promise(hash_of(proof[:PROOF_DIGITS]), hash_of(proof[PROOF_DIGITS:]))
+    return Promise(hash_of(proof[:PROOF_DIGITS]), hash_of(done_half(proof)))
+
+
+def done_half(proof: str) -> str:
+    """The half that comes with D."""
+    return proof[PROOF_DIGITS:]
 
 
 def hash_of(half: str) -> str:

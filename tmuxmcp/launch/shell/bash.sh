@@ -183,10 +183,10 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     PROMPT_COMMAND=("$__tmuxmcp_before" ${__tmuxmcp_own[@]+"${__tmuxmcp_own[@]}"} "$__tmuxmcp_after")
   }
 
-  # The key's function: a proof of 64 characters and a name of eight follow, and a NUL. The file of that name holds the
-  # line, in place of whatever was typed. The second half of the proof comes with D, and is nobody else's until then. The
-  # file is emptied, which tells that it was read. Where there is none, the line becomes an empty one, which changes
-  # nothing: neither `$?` nor `$_`, which is why that is the last word of the call.
+  # The key's function: half a proof, of 32 characters, and a name of eight follow, and a NUL. The file of that name
+  # holds the line, in place of whatever was typed. That half comes with D, and is nobody else's until then. The file is
+  # emptied, which tells that it was read. Where there is none, the line becomes an empty one, which changes nothing:
+  # neither `$?` nor `$_`, which is why that is the last word of the call.
   __tmuxmcp_run() {
     \builtin local REPLY=
     READLINE_LINE= READLINE_POINT=0

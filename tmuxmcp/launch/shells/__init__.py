@@ -119,13 +119,17 @@ def command_keys(job: str, text: bytes, proof: str = "") -> bytes:
     return b"%b%b\0%d %d\0%b\0" % (proof.encode(), job.encode(), characters, len(text), text)
 
 
-def file_keys(job: str, proof: str = "") -> bytes:
+def file_keys(job: str, half: str = "") -> bytes:
     """What makes a shell that reads files run the command in the file of this name.
 
     The key comes twice: the first one ends a search or half a key, and may be taken for text. The proof is not in the
-    file, which other processes of the same user can read.
+    file, which other processes of the same user can read. Such a shell shows its second half alone, and is given no
+    more: it reads a byte at a time.
+
+    Args:
+        half: that half of the proof.
     """
-    return COMMAND_KEY * 2 + proof.encode() + job.encode() + b"\0"
+    return COMMAND_KEY * 2 + half.encode() + job.encode() + b"\0"
 
 
 def refused_keys(job: str) -> bytes:
