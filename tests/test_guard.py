@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterable
@@ -60,6 +61,17 @@ async def test_tmux_commands_of_a_call(broker: Broker, requests: list[bytes], mo
     requests.clear()
     await call(broker)
     assert len(requests) <= most, requests
+
+
+async def test_a_shell_is_typed_no_more_than_it_needs_for_a_command(broker: Broker, requests: list[bytes]):
+    """bash reads a byte at a time, and tmux one argument after the other."""
+    await broker.create_session("bash", name="a")
+    await broker.run("true", "a")
+    requests.clear()
+    await broker.run("true", "a")
+    typed = [words for line in requests for words in re.findall(rb"-H'([ 0-9a-f]+)|-l' '(\w+)'", line)]
+    assert [len(word) for _, word in typed if word] == [40], "half a proof, and a name"
+    assert sum(len(numbers.split()) for numbers, _ in typed) == 15, "a key, twice, and NUL"
 
 
 OPENING = [0]

@@ -97,6 +97,16 @@ async def test_few_bytes_and_keys_go_around_the_text(tmux: Tmux) -> None:
     assert (tmux.state_dir / "got").read_bytes() == b"\0;xy\x01\r"
 
 
+async def test_words_among_bytes_are_typed_as_they_are(tmux: Tmux) -> None:
+    data = b"\x1b[7777~01234567\0\xffEnter\x01abcdEnter"
+    launched = await raw_reader(tmux, len(data))
+    typed = panes.raw_words(launched.pane, data)
+    assert [b"'-l'" in each for each in typed] == [False, True, False, True]
+    assert await panes.type_input(tmux, launched.pane, b"", after=typed)
+    await launched.ended()
+    assert (tmux.state_dir / "got").read_bytes() == data
+
+
 async def test_person_in_copy_mode_swallows_nothing(tmux: Tmux) -> None:
     launched = await raw_reader(tmux, 3)
     await tmux.checked(command("copy-mode", "-t", launched.pane.pane_id))

@@ -688,7 +688,7 @@ async def _press(
     """
     prompt = _prompt(session, job)
     claim = panes.remember(pane, "claim", _claim(session, job))
-    steps = [claim, panes.raw(pane, keys)]
+    steps = [claim, *panes.raw_words(pane, keys)]
     free = f"#{{?#{{m:{prompt}*,{panes.remembered(pane, 'claim')}}},,1}}"
     still = still or "1"
     if job.as_known:

@@ -149,6 +149,7 @@ class Stamp:
         return f"{self.after}-void"
 
 
+_WORD = re.compile(rb"([0-9A-Za-z]{8,})")
 _STAMPED_ID = re.compile(r"[A-Za-z0-9_-]{0,96}")
 
 
@@ -630,6 +631,16 @@ def raw(pane: Pane, data: bytes) -> bytes:
 def raw_pieces(pane: Pane, data: bytes) -> list[bytes]:
     """The commands that type bytes as they are, each of them `RAW_BYTES` at most."""
     return [raw(pane, data[at : at + RAW_BYTES]) for at in range(0, len(data), RAW_BYTES)]
+
+
+def raw_words(pane: Pane, data: bytes) -> list[bytes]:
+    """The commands that type bytes as they are; long words of letters and digits are one argument each.
+
+    tmux takes two microseconds to read the number of each other byte.
+    """
+    parts = [part for part in _WORD.split(data) if part]
+    target = ("send-keys", "-t", pane.pane_id)
+    return [command(*target, "-l", part) if _WORD.fullmatch(part) else raw(pane, part) for part in parts]
 
 
 def cursor_key(pane: Pane, data: bytes) -> bytes:
