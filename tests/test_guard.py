@@ -84,7 +84,7 @@ sys.addaudithook(lambda event, _: OPENING.__setitem__(0, OPENING[0] + (event == 
     ("call", "opened", "looked_at"),
     [
         (lambda broker: broker.run("true", "a"), 20, 40),
-        (lambda broker: broker.read("screen", "a"), 12, 16),
+        (lambda broker: broker.read("screen", "a"), 5, 16),
     ],
     ids=["run", "read screen"],
 )

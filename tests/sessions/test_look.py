@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from dataclasses import FrozenInstanceError
@@ -11,6 +12,7 @@ from typing import Literal
 import anyio
 import pytest
 
+from tests.conftest import eventually
 from tests.sources import FILES, PACKAGE, nodes
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.readiness.kernel import KernelFacts
@@ -69,6 +71,77 @@ async def test_what_is_printed_while_the_kernel_answers_is_in_the_look(
     look = await session.look()
     assert (before.shell.state, look.shell.state) == (ShellState.PROMPT, ShellState.RUNNING)
     assert look.size == os.stat(session.log.path).st_size > before.size
+
+
+async def at_prompt(broker: Broker) -> Session:
+    """A session of bash at its prompt."""
+    await broker.create_session("bash", name="a")
+    await broker.read(session_id="a", wait_for="ready")
+    return broker.registry.sessions["a"]
+
+
+def looked_at_processes(look: Look) -> bool:
+    return look.facts is None or bool(look.facts.processes)
+
+
+@linux
+async def test_no_process_is_looked_at_where_the_shell_alone_is_at_its_prompt(broker: Broker) -> None:
+    session = await at_prompt(broker)
+    await broker.run("true", "a")
+    await broker.read(session_id="a", wait_for="ready")
+    await broker.send(text="x", session_id="a", enter=False, wait_for="none", read="none")
+
+    async def is_enough() -> bool:
+        look = await session.look_at_prompt()
+        assert look.mode == "shell_prompt"
+        return not looked_at_processes(look)
+
+    await eventually(is_enough)
+
+
+@linux
+@pytest.mark.parametrize(
+    ("typed", "mode"),
+    [("cat &", "shell_prompt"), ("cat", "line_input"), ("read -rs", "password"), ("set +o emacs", "line_input")],
+)
+async def test_processes_are_looked_at_where_more_than_the_shell_is_there(
+    broker: Broker, typed: str, mode: str
+) -> None:
+    session = await at_prompt(broker)
+    await broker.send(text=typed, session_id="a", enter=True, wait_for="none", read="none")
+
+    async def is_there() -> bool:
+        look = await session.look()
+        return (look.mode, look.last_text.count(typed)) == (mode, 1)
+
+    await eventually(is_there)
+    look = await session.look_at_prompt()
+    assert looked_at_processes(look)
+    assert look.mode == mode
+
+
+@linux
+async def test_a_stopped_shell_is_not_at_its_prompt(broker: Broker) -> None:
+    session = await at_prompt(broker)
+    assert session.pid
+    os.kill(session.pid, signal.SIGSTOP)
+    try:
+
+        async def is_seen() -> bool:
+            return (await broker.read("screen", "a")).mode == "stopped"
+
+        await eventually(is_seen)
+    finally:
+        os.kill(session.pid, signal.SIGCONT)
+
+
+@linux
+async def test_an_end_that_anybody_can_print_has_processes_looked_at(broker: Broker) -> None:
+    session = await at_prompt(broker)
+    await broker.send(text="true", session_id="a", enter=True, wait_for="command", read="none")
+    await broker.read(session_id="a", wait_for="ready")
+    session.commands._sure = 0  # as if that had not been seen
+    assert looked_at_processes(await session.look_at_prompt())
 
 
 async def test_a_look_does_not_change(broker: Broker) -> None:

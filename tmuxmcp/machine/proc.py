@@ -109,8 +109,13 @@ def children(pid: int, of_threads: list[int]) -> list[int]:
     found: list[int] = []
     for thread in of_threads:
         with suppress(OSError):
-            found += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
+            found += listed_children(pid, thread)
     return found
+
+
+def listed_children(pid: int, thread: int) -> list[int]:
+    """The children of one of a process's threads, where the kernel lists them."""
+    return [int(child) for child in _read(f"/proc/{pid}/task/{thread}/children").split()]
 
 
 def name(pid: int) -> str:

@@ -148,6 +148,18 @@ def computes(pid: int) -> bool:
     return False
 
 
+def alone_in_front(pid: int) -> bool:
+    """Whether a process of one thread is all there is in front of its terminal: not stopped, and without a child.
+
+    False as well where it cannot be told.
+    """
+    with suppress(OSError):
+        stat = proc.stat(f"/proc/{pid}")
+        leads = stat.group == stat.foreground == pid and stat.threads == 1
+        return leads and stat.state in "RSD" and not proc.listed_children(pid, pid)
+    return False
+
+
 def session_members(leader: int) -> dict[int, int]:
     """All processes of the leader's session (setsid(2)): process id -> process group."""
     return {pid: stat.group for pid, stat in proc.all_stats() if stat.session == leader}

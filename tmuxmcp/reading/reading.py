@@ -172,7 +172,7 @@ class Reading:
         if shown is None:
             shown, note, approximate = await past.last_shown(session)
         since = _screen_id(asked) or self.screens.last(session.id, call.caller)
-        look = await session.look()
+        look = await session.look_at_prompt()
         changed = ScreenChange(None) if view == "screen" else change(self.screens.find(since), shown, since)
         self.screens.showed(session.id, call.caller, shown)
         session.saw_screen(call.caller, end)

@@ -190,6 +190,12 @@ class Commands:
         """Whether marks have ended a command that may still run."""
         return len(self.ended_numbers(look, self._sure)) < len(self.said_to_have_ended(self._sure))
 
+    @property
+    def sure(self) -> bool:
+        """All that marks have ended have certainly ended, whatever the kernel says."""
+        numbers = self.said_to_have_ended(self._sure)
+        return not numbers or self._is_proven(numbers[-1])
+
     def find(self, look: Look, number: int) -> Command | None:
         """The command of a number; None when nothing of it is kept."""
         if number in self.ended_numbers(look):
