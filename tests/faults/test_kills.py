@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import random
 import signal
@@ -64,6 +65,28 @@ def test_broker_killed_twenty_times_in_one_flood(state_dir: Path, tmp_path: Path
     assert is_whole(seen)
     assert log.read_bytes().startswith(seen)
     assert statistics.median(adopted_s) < ADOPTED_S * SLOW
+
+
+HELPERS = {"parser.py", "searcher.py", "replayer.py", "supervisor.py"}
+
+
+def test_no_helper_of_a_killed_broker_is_left(state_dir: Path):
+    """Parser, searcher, replayer, a supervisor with its program, the control client."""
+    deny = json.dumps([{"program": "touch", "action": "deny"}])
+    with Agent(state_dir, "bash", TMUXMCP_POLICY=deny) as agent:
+        agent.run("echo word")
+        agent.call("search", pattern="wo.d")
+        agent.call("read", view="screen", at_offset=5)
+        agent.portal.start_task_soon(agent.client.call_tool, "run_process", {"argv": ["sleep", "61"]})
+
+        def helpers() -> list[psutil.Process]:
+            children = agent.server.children(recursive=True)
+            scripts = {Path(word).name for each in children for word in each.cmdline()}
+            return children if {*HELPERS, "sleep"} <= scripts else []
+
+        left = eventually(helpers)
+        agent.kill()
+    eventually(lambda: not [each for each in left if each.is_running() and each.status() != psutil.STATUS_ZOMBIE])
 
 
 def tmux_pid(state_dir: Path) -> int:

@@ -10,11 +10,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.agent import Agent, ToolFailed, eventually
 from tests.conftest import SLOW
-from tests.ssh.server import LINUX, PASSWORD, Box
+from tests.ssh.server import LINUX, PASSWORD, Box, an_agent_near
 
 pytestmark = pytest.mark.skipif(not LINUX, reason="only Linux has this witness")
 
@@ -129,6 +130,19 @@ def test_an_unknown_host_key_is_asked_of_the_person(agent: Agent, box: Box):
         box.known("box")
         if made:
             end(agent, made)
+
+
+def test_the_second_channel_ends_with_a_killed_broker(box: Box):
+    with an_agent_near(box, "--integration", "false") as first:
+        made = make(first, f"{box.user()}box", name="far")
+        send(first, made, "echo word")
+        channels = [each for each in first.server.children(recursive=True) if each.name() == "ssh"]
+        assert channels
+        first.kill()
+        eventually(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in channels))
+        with Agent(first.state_dir, "bash", PATH=box.path) as second:
+            assert send(second, made, "echo again")["evidence"] == "kernel"
+            end(second, made)
 
 
 def test_a_password_is_asked_of_the_person(bare: Agent, box: Box):
