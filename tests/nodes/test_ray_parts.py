@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import os
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
 import anyio
+import psutil
 import pytest
 
 from tests.conftest import SLOW, eventually
@@ -54,6 +57,33 @@ def test_ray_is_started_with_the_secret_and_as_nice_as_others(tmp_path: Path) ->
     assert head[:4] == ["start", "--head", "--port=6379", "--include-dashboard=false"]
     assert "--labels=region=eu,tmuxmcp/node=n1" in head
     assert starting.start_argv("n2", {}, "h:1", ["--num-cpus=2"])[2::3][0] == "--address=h:1"
+
+
+KEEPS_ONE = """
+import os, sys, anyio
+from tmuxmcp.nodes.ray.child import Child
+anyio.run(Child("tmuxmcp.nodes.ray." + sys.argv[1], "h:1", {"PYTHONPATH": os.environ["PYTHONPATH"]}).run)
+"""
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a child ends once Ray has answered")
+@pytest.mark.parametrize("kind", ["bridge", "watcher"])
+async def test_a_child_that_ray_holds_up_ends_with_a_killed_gateway(tmp_path: Path, kind: str) -> None:
+    """In place of Ray, whose calls block while the cluster's head is away, one whose first call never ends."""
+    (package := tmp_path / "ray").mkdir()
+    (package / "exceptions.py").write_text("RayError = OSError")
+    (package / "experimental.py").write_text("internal_kv = None")
+    (package / "__init__.py").write_text(
+        f"import os, time\ndef init(**given): os.mknod({str(tmp_path / 'called')!r}); time.sleep(1000)\n"
+    )
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
+    gateway = await anyio.open_process([sys.executable, "-c", KEEPS_ONE, kind], env={"PYTHONPATH": path})
+    await eventually((tmp_path / "called").exists, 20)
+    [child] = psutil.Process(gateway.pid).children()
+    gateway.kill()
+    await gateway.aclose()
+    await eventually(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
 
 
 def test_a_frame_is_read_as_it_was_written() -> None:

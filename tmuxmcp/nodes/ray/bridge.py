@@ -22,6 +22,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
+from tmuxmcp.machine.serving import end_with_broker
 from tmuxmcp.nodes.ray import DOOR_PREFIX, NAMESPACE, doors, kv
 from tmuxmcp.nodes.ray.frames import MOST_HEAD, Head, frame, head_of
 
@@ -206,6 +207,7 @@ async def _serve(out: int) -> None:
 
 def main() -> None:
     """Serve until nobody writes any more."""
+    end_with_broker()  # a call of Ray's may keep us from seeing that nobody writes any more
     out = os.dup(1)
     os.dup2(2, 1)  # what Ray prints is no frame
     doors.join(sys.argv[1])

@@ -12,6 +12,7 @@ import sys
 import time
 from typing import Any
 
+from tmuxmcp.machine.serving import end_with_broker
 from tmuxmcp.nodes.ray import doors, kv
 from tmuxmcp.nodes.ray.frames import frame
 
@@ -37,6 +38,7 @@ def cluster_state() -> dict[str, Any]:
 
 def main() -> None:
     """Watch until nobody reads any more."""
+    end_with_broker()  # a call of Ray's may keep us from seeing that nobody writes any more
     out = os.dup(1)
     os.dup2(2, 1)  # what Ray prints is no frame
     doors.join(sys.argv[1])
