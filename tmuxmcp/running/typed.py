@@ -10,6 +10,7 @@ Judges; types nothing and waits for nothing.
 
 from __future__ import annotations
 
+import re
 import time
 
 from tmuxmcp.contract.results import Evidence, Outcome
@@ -35,6 +36,9 @@ STANDS_S = 1.0
 
 SHOWN_BYTES = 1024
 """Bytes behind a prompt that tell whether the line editor showed anything there."""
+
+ECHOED_LINE = re.compile(rb" *[!-~][ -~]*\r\n(?:\x1b\[\?2004l\r)?")
+"""What most line editors show of a command, which nothing takes away again: it need not be read as a terminal does."""
 
 PROMPT_JOB = "prompted"
 """What a keyed shell is given instead of a command's name, to have it say at which prompt it is."""
@@ -266,8 +270,10 @@ def _ran(session: Session, job: Job, finished: Finished) -> Ran:
 def _blank(session: Session, finished: Finished) -> bool:
     """Whether the line editor showed nothing behind its prompt."""
     start, size = finished.echo_start, finished.echo_end - finished.echo_start
-    kept = session.log.head() <= start and not session.gaps(start, finished.echo_end)
-    return kept and not plain(session.log.read(start, min(size, SHOWN_BYTES)), session.cols, session.rows).text.strip()
+    if session.log.head() > start or session.gaps(start, finished.echo_end):
+        return False
+    shown = session.log.read(start, min(size, SHOWN_BYTES))
+    return not ECHOED_LINE.fullmatch(shown) and not plain(shown, session.cols, session.rows).text.strip()
 
 
 def _late(session: Session, job: Job) -> str:
