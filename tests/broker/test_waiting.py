@@ -15,7 +15,7 @@ from tests.conftest import SLOW, eventually, until_exists
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.errors import InvalidArgument, InvalidPattern, SessionExited, SessionNotFound
-from tmuxmcp.readiness.kernel import Waiting
+from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.readiness.witness import TtyWitness
 from tmuxmcp.sessions.session import Session
 
@@ -38,7 +38,7 @@ async def three(broker: Broker) -> list[str]:
 
 async def waits_for_keys(broker: Broker, session_id: str) -> bool:
     """A shell that has drawn its prompt may do something for itself for a moment."""
-    return (await broker.registry.sessions[session_id].look()).waiting is Waiting.EDITOR
+    return (await broker.registry.sessions[session_id].look()).waiting is InputWait.EDITOR
 
 
 async def while_waiting(
@@ -91,7 +91,7 @@ async def test_a_shell_that_is_busy_at_its_prompt_is_not_ready(broker: Broker, t
 
 
 async def is_busy(broker: Broker, session_id: str) -> bool:
-    return (await broker.registry.sessions[session_id].look()).waiting is Waiting.BUSY
+    return (await broker.registry.sessions[session_id].look()).waiting is InputWait.BUSY
 
 
 async def test_what_is_printed_already_matches_at_once(broker: Broker, three: list[str]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tmuxmcp.readiness.facts import Conclusion, Facts, Judge, LastLine, Logged, Need, NewLine
-from tmuxmcp.readiness.kernel import Process, Verdict, Waiting
+from tmuxmcp.readiness.kernel import InputWait, Process, Verdict
 
 OPEN = {"line": None, "new_line": None, "shows_prompt": None, "logged": None}
 
@@ -25,7 +25,7 @@ def known(
     return replace(facts, **{"logged": Logged(complete=True), **more})  # type: ignore[arg-type]
 
 
-def waits(waiting: Waiting, process: Process | None = None, **more: object) -> Verdict:
+def waits(waiting: InputWait, process: Process | None = None, **more: object) -> Verdict:
     return Verdict(waiting, "why", process, **more)  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from tmuxmcp.readiness.epolls import NESTED_EPOLLS, asked
+from tmuxmcp.readiness.epolls import NESTED_EPOLLS, watched_descriptors
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="epoll is of Linux")
 
@@ -39,7 +39,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 def test_a_file_is_listened_to_where_input_is_asked_for(pipe: tuple[int, int], events: int, listens: bool):
     with select.epoll() as polled:
         polled.register(pipe[0], events)
-        assert asked(os.getpid(), polled.fileno()) == [pipe[0]] * listens
+        assert watched_descriptors(os.getpid(), polled.fileno()) == [pipe[0]] * listens
 
 
 def test_an_event_that_was_asked_for_once_and_came_is_asked_for_no_more(pipe: tuple[int, int]):
@@ -47,9 +47,9 @@ def test_an_event_that_was_asked_for_once_and_came_is_asked_for_no_more(pipe: tu
         polled.register(pipe[0], select.EPOLLIN | select.EPOLLONESHOT)
         os.write(pipe[1], b"x")
         assert polled.poll(1)
-        assert asked(os.getpid(), polled.fileno()) == []
+        assert watched_descriptors(os.getpid(), polled.fileno()) == []
         polled.modify(pipe[0], select.EPOLLIN | select.EPOLLONESHOT)
-        assert asked(os.getpid(), polled.fileno()) == [pipe[0]]
+        assert watched_descriptors(os.getpid(), polled.fileno()) == [pipe[0]]
 
 
 def test_a_set_within_a_set_is_followed(pipe: tuple[int, int]):
@@ -57,13 +57,13 @@ def test_a_set_within_a_set_is_followed(pipe: tuple[int, int]):
     polled[0].register(pipe[0], select.EPOLLIN)
     for inner, outer in pairwise(polled):
         outer.register(inner.fileno(), select.EPOLLIN)
-    assert pipe[0] in asked(os.getpid(), polled[-1].fileno())
+    assert pipe[0] in watched_descriptors(os.getpid(), polled[-1].fileno())
     polled[-1].modify(polled[-2].fileno(), select.EPOLLHUP)
-    assert asked(os.getpid(), polled[-1].fileno()) == []
+    assert watched_descriptors(os.getpid(), polled[-1].fileno()) == []
     for each in polled:
         each.close()
 
 
 def test_a_set_that_is_not_there_raises():
     with pytest.raises(FileNotFoundError):
-        asked(os.getpid(), 987654)
+        watched_descriptors(os.getpid(), 987654)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tmuxmcp.readiness.kernel import KernelFacts, Process, Waiting, judge
+from tmuxmcp.readiness.kernel import InputWait, KernelFacts, Process, judge
 
 READ, POLL, EPOLL = "wait_woken", "poll_schedule_timeout", "do_epoll_wait"
 LINES, SECRETS, KEYS = (True, True), (True, False), (False, False)
@@ -115,9 +115,9 @@ READY = [row for row in RECORDED if row[3] in ("editor", "line", "secret")]
 def test_who_waits_is_busy_with(more: dict, flags: tuple[bool, bool], processes: list[Process]):
     """Input that it has not read, output that is held up, or somebody else coming to the front."""
     facts = {"unread": 0, "writing": False, "foreground": 1, "processes": tuple(processes)} | more
-    assert judge(KernelFacts(*flags, **facts)).waiting is Waiting.BUSY
+    assert judge(KernelFacts(*flags, **facts)).waiting is InputWait.BUSY
 
 
 def test_without_facts_nothing_is_known():
-    assert judge(None).waiting is Waiting.UNKNOWN
-    assert judge(KernelFacts(True, True, 0, False, None, ())).waiting is Waiting.UNKNOWN
+    assert judge(None).waiting is InputWait.UNKNOWN
+    assert judge(KernelFacts(True, True, 0, False, None, ())).waiting is InputWait.UNKNOWN

@@ -9,7 +9,7 @@ import pytest
 
 from tests.readiness.moments import SIZE, Moment, judged, known, looked_at_often, stands, waits
 from tmuxmcp.readiness.facts import KNOWN_PLAIN_S, KNOWN_S, Conclusion, Facts, LastLine, Logged, Marks
-from tmuxmcp.readiness.kernel import KernelFacts, Process, Verdict, Waiting
+from tmuxmcp.readiness.kernel import InputWait, KernelFacts, Process, Verdict
 from tmuxmcp.readiness.settling import (
     ANSWERS_OF_TMUX,
     ASLEEP_S,
@@ -27,7 +27,7 @@ from tmuxmcp.readiness.settling import (
     Settling,
     Terms,
 )
-from tmuxmcp.readiness.weak import NEW_LINE_S, QUESTION_S, Entered
+from tmuxmcp.readiness.weak import NEW_LINE_S, QUESTION_S, EnteredLine
 
 CAT = Process(7, "cat", "S", "wait_woken", True, wakes=3)
 LOOP = Process(7, "node", "S", "do_epoll_wait", True, wakes=3)
@@ -35,13 +35,13 @@ TICKS = replace(LOOP, time_out_s=0.08)
 SLEEPS = Process(7, "sleep", "S", "hrtimer_nanosleep", False)
 SSH = Process(7, "ssh", "S", "poll_schedule_timeout")
 
-READS = waits(Waiting.LINE, CAT)
-EDITS = waits(Waiting.EDITOR, LOOP)
-WEAK = waits(Waiting.EDITOR, LOOP, weak="it always listens")
-ASLEEP = waits(Waiting.BUSY, SLEEPS)
-BUSY = waits(Waiting.BUSY, replace(SLEEPS, state="R"))
-UNKNOWN = waits(Waiting.UNKNOWN)
-HIDDEN = waits(Waiting.UNKNOWN, SSH, hidden=True)
+READS = waits(InputWait.LINE, CAT)
+EDITS = waits(InputWait.EDITOR, LOOP)
+WEAK = waits(InputWait.EDITOR, LOOP, weak="it always listens")
+ASLEEP = waits(InputWait.BUSY, SLEEPS)
+BUSY = waits(InputWait.BUSY, replace(SLEEPS, state="R"))
+UNKNOWN = waits(InputWait.UNKNOWN)
+HIDDEN = waits(InputWait.UNKNOWN, SSH, hidden=True)
 
 PLAIN = Terms()
 ASKED = Terms(described=True, prompt_needed=True)
@@ -55,29 +55,29 @@ PROMPT = Marks(at_prompt=True)
 
 
 def timer(**more: object) -> Verdict:
-    return waits(Waiting.EDITOR, replace(TICKS, **more), weak="it ticks")  # type: ignore[arg-type]
+    return waits(InputWait.EDITOR, replace(TICKS, **more), weak="it ticks")  # type: ignore[arg-type]
 
 
 STANDING: dict[str, tuple[Terms, Facts, tuple[str, str | None] | None, float]] = {
     # the kernel's word
     "a program reads a line": (PLAIN, known(READS), READY, SETTLE_S),
     "a line editor reads a key": (PLAIN, known(EDITS), READY, SETTLE_S),
-    "a secret is asked for": (PLAIN, known(waits(Waiting.SECRET, CAT)), READY, SETTLE_S),
+    "a secret is asked for": (PLAIN, known(waits(InputWait.SECRET, CAT)), READY, SETTLE_S),
     "it computes": (PLAIN, known(BUSY), None, 0),
     "it sleeps": (PLAIN, known(ASLEEP), None, 0),
-    "it is stopped": (PLAIN, known(waits(Waiting.STOPPED, replace(CAT, state="T"))), None, 0),
+    "it is stopped": (PLAIN, known(waits(InputWait.STOPPED, replace(CAT, state="T"))), None, 0),
     "it has ended": (PLAIN, known(READS, exited=True), ("exited", None), 0),
     "after Escape": (replace(PLAIN, settle_s=ESCAPE_S), known(EDITS), READY, ESCAPE_S),
-    "on another machine": (PLAIN, known(waits(Waiting.LINE, replace(CAT, pid=-7))), READY, FAR_SETTLE_S),
+    "on another machine": (PLAIN, known(waits(InputWait.LINE, replace(CAT, pid=-7))), READY, FAR_SETTLE_S),
     "behind a relay": (PLAIN, known(READS, relays=1), READY, RELAYED_S * 2),
     "behind three relays": (PLAIN, known(READS, relays=3), READY, RELAYED_S * 4),
     # what was typed may be on its way
     "it has read nothing": (TYPED, known(READS), READY, UNMOVED_S),
-    "it has woken": (TYPED, known(waits(Waiting.LINE, replace(CAT, wakes=4))), READY, SETTLE_S),
-    "another reads now": (TYPED, known(waits(Waiting.LINE, replace(CAT, pid=8))), READY, SETTLE_S),
+    "it has woken": (TYPED, known(waits(InputWait.LINE, replace(CAT, wakes=4))), READY, SETTLE_S),
+    "another reads now": (TYPED, known(waits(InputWait.LINE, replace(CAT, pid=8))), READY, SETTLE_S),
     "nothing was read behind a relay": (ENTERED, known(READS, relays=1), READY, UNMOVED_S * 2),
-    "a program is new": (TYPED, known(waits(Waiting.LINE, replace(CAT, pid=8, age_s=0.02))), READY, NEW_S - 0.02),
-    "a program was new": (TYPED, known(waits(Waiting.LINE, replace(CAT, pid=8, age_s=1.0))), READY, SETTLE_S),
+    "a program is new": (TYPED, known(waits(InputWait.LINE, replace(CAT, pid=8, age_s=0.02))), READY, NEW_S - 0.02),
+    "a program was new": (TYPED, known(waits(InputWait.LINE, replace(CAT, pid=8, age_s=1.0))), READY, SETTLE_S),
     # marks
     "a prompt of ours": (PLAIN, known(EDITS, marks=PROMPT), ("ready", "marks"), SETTLE_S),
     "a new prompt of ours": (PLAIN, known(EDITS, marks=Marks(True, SIZE + 1)), ("ready", "marks"), 0),
@@ -99,7 +99,9 @@ STANDING: dict[str, tuple[Terms, Facts, tuple[str, str | None] | None, float]] =
     "by its mode it draws": (Terms(sent_at=SIZE), known(timer(name="vim"), mode="editor"), READY, SETTLE_S),
     "its prompt has not come back": (
         PLAIN,
-        known(EDITS, kernel=KernelFacts(True, True, 0, False, 7, (LOOP,)), entered=Entered("> ", 7, frozenset({7}))),
+        known(
+            EDITS, kernel=KernelFacts(True, True, 0, False, 7, (LOOP,)), entered=EnteredLine("> ", 7, frozenset({7}))
+        ),
         QUIET,
         NEW_LINE_S,
     ),
@@ -213,7 +215,7 @@ def test_the_silence_of_what_may_work_begins_when_it_listens_and_prints_no_more(
 
 
 def test_a_new_program_that_prints_is_settled_soon():
-    young = known(waits(Waiting.LINE, replace(CAT, age_s=0.01)))
+    young = known(waits(InputWait.LINE, replace(CAT, age_s=0.01)))
     assert answers(Settling(PLAIN, SIZE, 0.0), Moment(young)) == [50]
     settling = Settling(PLAIN, SIZE, 0.0)
     assert answers(settling, Moment(young), Moment(young, 0.001, SIZE + 1)) == [50, 4]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tmuxmcp.readiness.kernel import KernelFacts, Process, Verdict, Waiting
-from tmuxmcp.readiness.weak import QUESTION_S, Entered, doubt, entered_at, may_ask, stands_s, works_beside
+from tmuxmcp.readiness.kernel import InputWait, KernelFacts, Process, Verdict
+from tmuxmcp.readiness.weak import QUESTION_S, EnteredLine, doubt, entered_at, may_ask, stands_s, works_beside
 
 LOOP = Process(7, "node", "S", "do_epoll_wait", True)
 READER = Process(7, "cat", "S", "wait_woken", True)
-AT_PROMPT = Entered("> ", 7, frozenset({7}))
+AT_PROMPT = EnteredLine("> ", 7, frozenset({7}))
 
 LINES = {
     "a prompt": (">>> ", None, 0.0),
@@ -42,22 +42,22 @@ def facts(*processes: Process) -> KernelFacts:
 
 
 def waits(process: Process) -> Verdict:
-    return Verdict(Waiting.LINE, "", process)
+    return Verdict(InputWait.LINE, "", process)
 
 
 def test_a_prompt_that_has_not_come_back_is_doubtful_where_somebody_polls():
     assert doubt(waits(LOOP), facts(LOOP), "", AT_PROMPT)
     assert not doubt(waits(READER), facts(READER), "", AT_PROMPT)  # it can do nothing but read
     assert not doubt(waits(LOOP), facts(LOOP), "> ", AT_PROMPT)
-    assert not doubt(waits(LOOP), facts(LOOP), "", Entered("", 7, frozenset({7})))  # it never had one
-    assert not doubt(waits(LOOP), facts(LOOP), "", Entered("> ", 8, frozenset({8})))  # another program's
+    assert not doubt(waits(LOOP), facts(LOOP), "", EnteredLine("", 7, frozenset({7})))  # it never had one
+    assert not doubt(waits(LOOP), facts(LOOP), "", EnteredLine("> ", 8, frozenset({8})))  # another program's
     assert not doubt(waits(LOOP), facts(LOOP), "", None)
 
 
 def test_who_was_started_by_what_was_entered_may_be_at_work():
     worker = Process(9, "sleep", "S", "hrtimer_nanosleep", False)
     assert "sleep was started" in doubt(waits(READER), facts(READER, worker), "", AT_PROMPT)
-    assert not doubt(waits(READER), facts(READER, worker), "", Entered("", 7, frozenset({7, 9})))
+    assert not doubt(waits(READER), facts(READER, worker), "", EnteredLine("", 7, frozenset({7, 9})))
     own = Process(9, "sleep", "S", "hrtimer_nanosleep", False, parent=7)
     assert not doubt(waits(READER), facts(READER, own), "", AT_PROMPT)  # `read` in a script: its job runs beside it
     assert doubt(waits(LOOP), facts(LOOP, own), "", AT_PROMPT)
@@ -66,17 +66,17 @@ def test_who_was_started_by_what_was_entered_may_be_at_work():
 
 
 def test_a_secret_is_asked_for_whoever_else_works():
-    secret = Verdict(Waiting.SECRET, "", LOOP, weak="its thread")
+    secret = Verdict(InputWait.SECRET, "", LOOP, weak="its thread")
     assert not doubt(secret, facts(LOOP), "Password: ", AT_PROMPT)
 
 
 def test_a_line_entered_where_no_prompt_came_back_changes_nothing():
     before = entered_at(waits(LOOP), facts(LOOP), "> ", None)
-    assert before == Entered(">", 7, frozenset({7}))
+    assert before == EnteredLine(">", 7, frozenset({7}))
     worker = Process(9, "sleep", "S", "hrtimer_nanosleep", False)
     assert entered_at(waits(LOOP), facts(LOOP, worker), "", before) == before
-    assert entered_at(waits(LOOP), facts(LOOP, worker), "> ", before) == Entered(">", 7, frozenset({7, 9}))
-    assert entered_at(Verdict(Waiting.UNKNOWN, ""), None, "> ", before) is None
+    assert entered_at(waits(LOOP), facts(LOOP, worker), "> ", before) == EnteredLine(">", 7, frozenset({7, 9}))
+    assert entered_at(Verdict(InputWait.UNKNOWN, ""), None, "> ", before) is None
 
 
 def test_who_works_beside_a_program_that_polls():

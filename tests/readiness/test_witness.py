@@ -21,7 +21,7 @@ import pytest
 
 from tests.agent import eventually
 from tmuxmcp.readiness import witness
-from tmuxmcp.readiness.kernel import Process, Waiting, judge
+from tmuxmcp.readiness.kernel import InputWait, Process, judge
 from tmuxmcp.readiness.witness import TtyWitness, on_terminal
 
 
@@ -78,7 +78,7 @@ def test_who_polls_with_epoll_waits_for_what_it_asked_for(
         thread.start()
         try:
             path = f"/proc/{os.getpid()}/task/{thread.native_id}"
-            eventually(lambda: Path(path, "wchan").read_text().split(".")[0] in witness.POLLING)
+            eventually(lambda: Path(path, "wchan").read_text().split(".")[0] in witness.POLL_CHANNELS)
             found = on_terminal(os.getpid(), path, "do_epoll_wait", os.fstat(near).st_rdev)
         finally:
             os.write(wake, b"x")
@@ -152,7 +152,7 @@ def test_who_wakes_up_at_the_moment_of_a_look_is_still_known():
     with running(WAKES_OFTEN) as (pid, far, witness):
         seen = {judge(witness.look(pid)).waiting for _ in range(5000)}
     os.close(far)
-    assert seen == {Waiting.BUSY}
+    assert seen == {InputWait.BUSY}
 
 
 LISTENS_FOR_MOMENTS = "import select\nprint('begun', flush=True)\nwhile True: select.select([0], [], [], 0.0005)"

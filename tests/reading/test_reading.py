@@ -17,7 +17,7 @@ from tests.agent import eventually
 from tests.conftest import SLOW
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.times import seconds_of
-from tmuxmcp.readiness.kernel import Verdict, Waiting
+from tmuxmcp.readiness.kernel import InputWait, Verdict
 from tmuxmcp.reading.reading import _mode
 from tmuxmcp.waiting.wait import Answer, Wait, wait_for
 
@@ -99,7 +99,7 @@ async def test_the_mode_of_a_moment_ago_goes_by_the_screen_of_now(broker: Broker
     assert look.pane
     settled = replace(look, pane=replace(look.pane, alternate_screen=True))
     assert settled.mode == "fullscreen"
-    busy = replace(look, sight=replace(look.sight, verdict=Verdict(Waiting.BUSY, "it works")))
+    busy = replace(look, sight=replace(look.sight, verdict=Verdict(InputWait.BUSY, "it works")))
     assert busy.mode == "running"
     assert _mode(busy, Answer("ready", "kernel", None, 0, settled)) == "line_input"
 
@@ -117,5 +117,5 @@ async def test_a_secret_is_told_of_while_the_relay_before_it_works(broker: Broke
     with stopped(relay.pid):
         await session.refresh()
         look = await session.look()
-        assert (look.waiting, look.mode) == (Waiting.BUSY, "fullscreen")
+        assert (look.waiting, look.mode) == (InputWait.BUSY, "fullscreen")
         assert _mode(look, answer) == "password"

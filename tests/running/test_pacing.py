@@ -14,9 +14,9 @@ from tmuxmcp.running.pacing import (
     PUT_OFF_S,
     RESTS_S,
     KeyWait,
-    PutOff,
-    Rest,
-    Silence,
+    LookDelay,
+    ShellRest,
+    SilenceTimer,
 )
 
 # ---- looks at the kernel: hardly ever while a command prints, at once when it pauses -----------------
@@ -24,7 +24,7 @@ from tmuxmcp.running.pacing import (
 
 def looks(size_at: Callable[[float], int], seconds: float) -> int:
     """How often it looks in so much time, asked whenever the log grows and after each step."""
-    put_off, now, found = PutOff(0.0), 0.0, 0
+    put_off, now, found = LookDelay(0.0), 0.0, 0
     while now < seconds:
         found += not put_off.feed(size_at(now), now)
         now += min(put_off.step_s(), 0.004)
@@ -60,12 +60,12 @@ PUT_OFF = {
 
 @pytest.mark.parametrize("moments", PUT_OFF.values(), ids=PUT_OFF)
 def test_when_a_look_is_put_off(moments: list[tuple[int, float, bool]]) -> None:
-    put_off = PutOff(0.0)
+    put_off = LookDelay(0.0)
     assert [put_off.feed(size, now) for size, now, _ in moments] == [waits for *_, waits in moments]
 
 
 def test_it_is_asked_again_soon_where_a_pause_is_near() -> None:
-    put_off = PutOff(0.0)
+    put_off = LookDelay(0.0)
     put_off.feed(10, 0.0)
     assert put_off.step_s() == PUT_OFF_S
     put_off.feed(10 + FLOODS_BYTES, 0.001)
@@ -84,7 +84,7 @@ SILENT = {
 
 @pytest.mark.parametrize(("idle_ms", "moments"), SILENT.values(), ids=SILENT)
 def test_silence(idle_ms: int, moments: list[tuple[int, float, bool]]) -> None:
-    silence = Silence(idle_ms)
+    silence = SilenceTimer(idle_ms)
     assert [silence.feed(size, now) for size, now, _ in moments] == [silent for *_, silent in moments]
 
 
@@ -140,7 +140,7 @@ RESTS = {
 
 @pytest.mark.parametrize("moments", RESTS.values(), ids=RESTS)
 def test_rest(moments: list[tuple[KeyWait | None, float, bool | Need, bool | None]]) -> None:
-    rest = Rest()
+    rest = ShellRest()
     for waits, now, says, logged in moments:
         assert rest.feed(waits, now) is says, now
         if logged is not None:

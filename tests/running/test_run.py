@@ -15,7 +15,7 @@ from tests.conftest import SLOW, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import IncompleteCommand, SessionBusy, TimedOut
 from tmuxmcp.launch.shells import shell_of
-from tmuxmcp.readiness.kernel import Waiting
+from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.running import run
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux.panes import recall
@@ -103,7 +103,7 @@ async def test_shell_that_works_at_its_prompt_is_given_time(broker: Broker, monk
 
 
 async def works(session: Session) -> bool:
-    return (await session.look()).waiting is Waiting.BUSY
+    return (await session.look()).waiting is InputWait.BUSY
 
 
 @pytest.mark.parametrize("how", ["run", "send"])

@@ -16,7 +16,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, NotRetained
-from tmuxmcp.readiness.kernel import Waiting
+from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.readiness.relays import Sight
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux.panes import Pane
@@ -313,7 +313,7 @@ async def test_a_printed_mark_ends_no_command_whose_own_is_on_its_way_to_the_log
 
 async def waits_for_keys(session: Session) -> bool:
     look = await session.look()
-    return look.waiting is Waiting.EDITOR and look.own_shell_in_front
+    return look.waiting is InputWait.EDITOR and look.own_shell_in_front
 
 
 async def test_a_mark_that_is_printed_behind_the_kernels_word_ends_no_command(

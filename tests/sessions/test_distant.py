@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tmuxmcp.readiness.kernel import KernelFacts, Process, Verdict, Waiting, judge
+from tmuxmcp.readiness.kernel import InputWait, KernelFacts, Process, Verdict, judge
 from tmuxmcp.sessions.distant import FarEnd
 
 SSH = Process(7, "ssh", "S", "poll_schedule_timeout", True)
@@ -53,7 +53,7 @@ async def test_the_far_end_is_asked_when_ssh_has_passed_on_all_that_was_typed(
     _, judged = await far.look(here, verdict)
     assert (channel.asked, channel.closed) == (asks, closes)
     if asks:
-        assert (judged.waiting, judged.hidden) == (Waiting.UNKNOWN, True)
+        assert (judged.waiting, judged.hidden) == (InputWait.UNKNOWN, True)
     else:
         assert judged == verdict
     assert isinstance(judged, Verdict)

@@ -13,7 +13,7 @@ from tests.agent import Agent, ToolFailed, eventually, refused_for_good
 from tests.ssh.server import LINUX, PASSWORD, Box, an_agent_near
 from tests.ssh.test_sessions import LONG, end, make, send
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.readiness.kernel import Verdict, Waiting
+from tmuxmcp.readiness.kernel import InputWait, Verdict
 from tmuxmcp.running import arriving
 from tmuxmcp.sessions.distant import FarEnd
 from tmuxmcp.sessions.session import Session
@@ -94,7 +94,7 @@ async def test_one_late_answer_hinders_no_adoption(broker: Broker, box: Box, mon
         if not late:
             return await heard(self, facts, verdict)
         late -= 1
-        return None, replace(verdict, waiting=Waiting.UNKNOWN, hidden=True)
+        return None, replace(verdict, waiting=InputWait.UNKNOWN, hidden=True)
 
     heard = FarEnd.look
     monkeypatch.setattr(FarEnd, "look", look)

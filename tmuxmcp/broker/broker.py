@@ -60,7 +60,7 @@ from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.control import command as tmux_command
 from tmuxmcp.tmux.held import Lease
 from tmuxmcp.tmux.server import Tmux
-from tmuxmcp.waiting.watch import Changed, Watch
+from tmuxmcp.waiting.watch import Changed, SessionWatch
 
 if TYPE_CHECKING:
     import libtmux
@@ -92,7 +92,7 @@ class Broker(Operations):
             self.tmux, self.watcher, settings.state_dir, settings.log_max_bytes, adopts=settings.integration
         )
         self.creation = Creation(self.registry, settings, self.boundary)
-        self.watch = Watch(self.registry)
+        self.watch = SessionWatch(self.registry)
         self.gate = Gate(settings)
         self.registry.given_back = self._note_given_back
         self._tracer = tracer() if settings.traces else None

@@ -13,7 +13,7 @@ from tmuxmcp.input import sending
 from tmuxmcp.reading.drawn import output_of
 from tmuxmcp.reading.reading import Reading, has_read
 from tmuxmcp.record.notedcalls import NotedCall
-from tmuxmcp.running.typed import Ran
+from tmuxmcp.running.typed import RunOutcome
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
@@ -58,7 +58,7 @@ async def run(registry: Registry, noted: NotedCall, request: q.Run, call: Call) 
 
 async def _output(session: Session, found: r.RunResult, request: q.Run) -> dict[str, object]:
     """What it printed, made of the log anew."""
-    ran = Ran(
+    ran = RunOutcome(
         found.outcome,
         found.exit_code,
         found.completed,

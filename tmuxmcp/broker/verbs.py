@@ -40,7 +40,7 @@ from tmuxmcp.record import search
 from tmuxmcp.record.notedcalls import NotedCall
 from tmuxmcp.running import adopting, run, takeup
 from tmuxmcp.running.arriving import arrive
-from tmuxmcp.running.typed import Ran
+from tmuxmcp.running.typed import RunOutcome
 from tmuxmcp.sessions import commandresults, lease
 from tmuxmcp.sessions.boundary import Boundary
 from tmuxmcp.sessions.creation import Creation
@@ -387,7 +387,7 @@ class Verbs:
             return await replays.run(self._registry, noted, request, call)
         session = await takeup.session_of(self._registry, noted)
         if alone:
-            until = run.Until(limit, request.idle_ms, request.wait_for == "auto")
+            until = run.ReturnWhen(limit, request.idle_ms, request.wait_for == "auto")
             ran = await takeup.finish(session, noted, request.command, until, call.progress)
         else:
             ran = takeup.under_way(session, await session.look(), noted, request.command)
@@ -443,7 +443,7 @@ class Verbs:
         sending.check_size(self._settings, request.stdin or "")
         limit, effective = clamp(self._settings, request.timeout_ms)
         session = await self._targets.session(target, call)
-        until = run.Until(limit, request.idle_ms, request.wait_for == "auto", self._adopt(request))
+        until = run.ReturnWhen(limit, request.idle_ms, request.wait_for == "auto", self._adopt(request))
         if request.adopt == "undo":
             if request.command.strip() or stdin is not None:
                 raise InvalidArgument("adopt=undo runs no command.", hint="Give an empty one.")
@@ -456,7 +456,9 @@ class Verbs:
             )
         return await self._ran(session, ran, request, call, effective)
 
-    async def _ran(self, session: Session, ran: Ran, request: q.Run, call: Call, effective: int | None) -> r.RunResult:
+    async def _ran(
+        self, session: Session, ran: RunOutcome, request: q.Run, call: Call, effective: int | None
+    ) -> r.RunResult:
         """The result of a command, which the caller is told by that."""
         session.shown.write_shown(session.cols, session.rows)
         output = await output_of(session, ran, request.max_bytes)

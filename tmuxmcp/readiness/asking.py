@@ -17,7 +17,7 @@ from tmuxmcp.readiness.facts import (
     line_stands_s,
     stands_again_s,
 )
-from tmuxmcp.readiness.kernel import Process, Waiting
+from tmuxmcp.readiness.kernel import InputWait, Process
 
 ASKS_S = 0.05
 """A command that waits so long for a line, without printing, asks for it."""
@@ -29,7 +29,7 @@ NEW_PROMPT_S = 0.3
 """A prompt that is seen for the first time, behind what hides its program, stands for so long."""
 
 
-class Asking:
+class AskingJudge:
     """Judges one command from when it was typed."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Asking:
         """Of a program that the kernel sees waiting."""
         if process.name != self._name:
             self._name, self._since = process.name, now
-        asks_s = LISTENS_FOR_KEYS_S if facts.verdict.waiting is Waiting.EDITOR else ASKS_S
+        asks_s = LISTENS_FOR_KEYS_S if facts.verdict.waiting is InputWait.EDITOR else ASKS_S
         asks = max(self._since, self._printed) + asks_s
         if now < asks:
             return asks

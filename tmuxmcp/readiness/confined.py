@@ -8,7 +8,7 @@ from tmuxmcp.machine import proc
 
 NAMESPACE_FILES = ("mnt", "user", "pid", "net", "ipc", "uts", "cgroup")
 
-FLAGS = ("NoNewPrivs", "Seccomp", "Seccomp_filters")
+SANDBOX_FLAGS = ("NoNewPrivs", "Seccomp", "Seccomp_filters")
 """Of `status`: what a sandbox that leaves no other trace has set.
 
 Of Landlock itself nothing is to be seen; ours comes with a filter. A kernel before 5.9 does not count filters: there
@@ -27,7 +27,7 @@ def more_than_we(pid: int) -> bool:
             return True
         if os.readlink(f"{it}/root") != os.readlink(f"{we}/root"):
             return True
-        if any(int(proc.status(it, each)) > int(proc.status(we, each)) for each in FLAGS):
+        if any(int(proc.status(it, each)) > int(proc.status(we, each)) for each in SANDBOX_FLAGS):
             return True
         same_user = os.stat(it).st_uid == os.geteuid()
         for each in ("CapBnd", "CapEff", "CapPrm")[: 3 if same_user else 1]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-INPUT = 0x001 | 0x040
+INPUT_EVENTS = 0x001 | 0x040
 """EPOLLIN, and EPOLLRDNORM, which says the same."""
 
 NESTED_EPOLLS = 5
@@ -19,7 +19,7 @@ WATCHED_FILES = 4096
 """So many of one set are looked at."""
 
 
-def asked(pid: int, fd: int, depth: int = NESTED_EPOLLS) -> list[int]:
+def watched_descriptors(pid: int, fd: int, depth: int = NESTED_EPOLLS) -> list[int]:
     """The descriptors from which a process's set `fd`, or one within it, is to be told of input.
 
     Raises:
@@ -31,11 +31,11 @@ def asked(pid: int, fd: int, depth: int = NESTED_EPOLLS) -> list[int]:
     found: list[int] = []
     for row in rows:
         target, events = int(row[1]), int(row[3], 16)
-        if not events & INPUT:
+        if not events & INPUT_EVENTS:
             continue
         found.append(target)
         if depth > 1:
             with suppress(OSError):
                 if os.readlink(f"/proc/{pid}/fd/{target}") == "anon_inode:[eventpoll]":
-                    found += asked(pid, target, depth - 1)
+                    found += watched_descriptors(pid, target, depth - 1)
     return found

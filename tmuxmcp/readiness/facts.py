@@ -17,10 +17,10 @@ from tmuxmcp.terminal.modes import EDITORS, FULLSCREEN, PAGERS
 if TYPE_CHECKING:
     from tmuxmcp.contract.results import Evidence, Mode
 
-DRAWN = ("fullscreen", "editor", "pager")
+FULL_SCREEN_MODES = ("fullscreen", "editor", "pager")
 """Modes of programs that draw the whole screen, some without asking for the alternate one."""
 
-NAMED = EDITORS | PAGERS | FULLSCREEN
+SCREEN_PROGRAMS = EDITORS | PAGERS | FULLSCREEN
 """Programs that are known to listen for a time only, and to do nothing of their own afterwards."""
 
 KNOWN_S = 0.05
@@ -106,7 +106,7 @@ class Facts:
     draws: bool = False
     """A full-screen program draws, as far as tmux was asked or the log tells."""
     mode: Mode = "unknown"
-    entered: weak.Entered | None = None
+    entered: weak.EnteredLine | None = None
     """The last line that was entered, where that is known."""
     line: LastLine | None = None
     new_line: NewLine | None = None
@@ -161,14 +161,14 @@ def doubt(facts: Facts, drawn: bool = True) -> str | Need:
         drawn: something was printed since something was typed, if it was.
     """
     process = facts.verdict.process
-    if process is None or not (facts.draws or facts.mode in DRAWN):
+    if process is None or not (facts.draws or facts.mode in FULL_SCREEN_MODES):
         if facts.line is None:
             return Need.LINE
         return weak.doubt(facts.verdict, facts.kernel, facts.line.text, facts.entered)
     beside = weak.works_beside(process, facts.kernel)
     if beside:
         return beside
-    return "" if drawn or process.name in NAMED or process.time_out_s is None else facts.verdict.weak
+    return "" if drawn or process.name in SCREEN_PROGRAMS or process.time_out_s is None else facts.verdict.weak
 
 
 def certain(facts: Facts, line: LastLine) -> bool:

@@ -13,19 +13,19 @@ from contextlib import suppress
 from dataclasses import replace
 
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.readiness.kernel import POLLING, TTY_READ, UNREADABLE, KernelFacts, Process, may_work
+from tmuxmcp.readiness.kernel import POLL_CHANNELS, TTY_READ, UNREADABLE_CHANNELS, KernelFacts, Process, may_work
 
-TICKS_A_SECOND = 100
+FAR_TICKS_A_SECOND = 100
 """USER_HZ, the unit of a birth in proc(5): it is this on every machine in the table below."""
 
-_CALLS = {
+_INPUT_CALLS = {
     "x86_64": ({0, 17, 19}, {7, 271}, {23, 270}, {232, 281, 441}),
     "aarch64": ({63, 65, 67}, {73}, {72}, {22, 441}),
 }
 """By machine, the numbers of read, poll, select and epoll_wait with their kin."""
 
-_COUNTED = {"x86_64": {7: 2, 232: 3, 281: 3}, "aarch64": {22: 3}}
-_IN_MEMORY = {"x86_64": {270: 4, 271: 2, 441: 3, 23: 4}, "aarch64": {72: 4, 73: 2, 441: 3}}
+_MS_TIME_OUT_ARGUMENT = {"x86_64": {7: 2, 232: 3, 281: 3}, "aarch64": {22: 3}}
+_TIME_OUT_IN_MEMORY = {"x86_64": {270: 4, 271: 2, 441: 3, 23: 4}, "aarch64": {72: 4, 73: 2, 441: 3}}
 """Which of their arguments is the time-out: milliseconds, or where in memory it stands."""
 
 UNKNOWN_TIME_S = 1.0
@@ -95,9 +95,9 @@ def _process(row: list[str], machine: str, up_s: float) -> Process:
         main=pid == thread,
         relay="r" in holds,
         wakes=int(wakes),
-        age_s=max(up_s - int(born) / TICKS_A_SECOND, 0.0),
+        age_s=max(up_s - int(born) / FAR_TICKS_A_SECOND, 0.0),
         parent=-int(parent),
-        time_out_s=_time_out_s(machine, call) if known in POLLING else None,
+        time_out_s=_time_out_s(machine, call) if known in POLL_CHANNELS else None,
     )
 
 
@@ -112,13 +112,13 @@ def _with_others(process: Process, rows: list[list[str]]) -> Process:
 def _time_out_s(machine: str, call: str) -> float | None:
     """How long a poll waits at most; None: for ever, or not known. A time that lies in memory is not looked at."""
     words = call.split(",")
-    if machine not in _CALLS or len(words) < 7:
+    if machine not in _INPUT_CALLS or len(words) < 7:
         return None
     number, arguments = int(words[0]), [int(word, 16) for word in words[1:7]]
-    if number in _COUNTED[machine]:
-        count = arguments[_COUNTED[machine][number]] & 0xFFFFFFFF
+    if number in _MS_TIME_OUT_ARGUMENT[machine]:
+        count = arguments[_MS_TIME_OUT_ARGUMENT[machine][number]] & 0xFFFFFFFF
         return count / 1000 if count < 0x80000000 else None
-    at = _IN_MEMORY[machine].get(number)
+    at = _TIME_OUT_IN_MEMORY[machine].get(number)
     return UNKNOWN_TIME_S if at is not None and arguments[at] else None
 
 
@@ -128,14 +128,14 @@ def _rank(process: Process) -> int:
         return 4
     if process.state == "S" and process.on_terminal:
         return 3
-    if process.state == "S" and process.on_terminal is None and process.channel in TTY_READ | POLLING:
+    if process.state == "S" and process.on_terminal is None and process.channel in TTY_READ | POLL_CHANNELS:
         return 2
     return 1 if process.state not in "ZX" else 0
 
 
 def _on_terminal(channel: str | None, files: str, waited_for: Iterable[int] | None) -> bool | None:
-    if channel not in TTY_READ and channel not in POLLING:
-        return None if channel in UNREADABLE else False
+    if channel not in TTY_READ and channel not in POLL_CHANNELS:
+        return None if channel in UNREADABLE_CHANNELS else False
     if files == "?":
         return None
     terminals = {int(each) for each in files.split(",") if each not in ("", "-")}
@@ -147,9 +147,9 @@ def _on_terminal(channel: str | None, files: str, waited_for: Iterable[int] | No
 def _waited_for(machine: str, call: str, polled: str) -> Iterable[int] | None:
     """The files that a system call waits for input from; None: it cannot be told."""
     words = call.split(",")
-    if machine not in _CALLS or len(words) < 7:
+    if machine not in _INPUT_CALLS or len(words) < 7:
         return None  # refused, or it runs again
-    reads, polls, selects, epolls = _CALLS[machine]
+    reads, polls, selects, epolls = _INPUT_CALLS[machine]
     number, first, second = int(words[0]), int(words[1], 16), int(words[2], 16)
     if number in reads:
         return [first]

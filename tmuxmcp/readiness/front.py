@@ -13,7 +13,7 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.launch.shells import BY_APPLET, BY_FILE
 from tmuxmcp.launch.shells.record import Shell
 from tmuxmcp.machine import proc
-from tmuxmcp.readiness.kernel import MANY_IN_ONE, KernelFacts, Process, Waiting, judge
+from tmuxmcp.readiness.kernel import MANY_IN_ONE, InputWait, KernelFacts, Process, judge
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def shows_prompts(pid: int) -> bool:
     return False
 
 
-def _front(facts: KernelFacts, process: Process, waiting: Waiting, terminal: int) -> Front | NoFront:
+def _front(facts: KernelFacts, process: Process, waiting: InputWait, terminal: int) -> Front | NoFront:
     words = proc.words(process.pid)
     title = " ".join(words).strip()[:200] or process.name
     shell, called, applet, options = _shell(process.pid, words)
@@ -88,7 +88,7 @@ def _front(facts: KernelFacts, process: Process, waiting: Waiting, terminal: int
         return NoFront(f"`{title}` {why}, and waits for input", is_shell=True, certain=True)
     if _forked(process.pid):
         return NoFront(f"a subshell of `{title}`, ( ... ), waits for input", is_shell=True, certain=True)
-    if waiting is Waiting.SECRET:
+    if waiting is InputWait.SECRET:
         return NoFront(f"`{title}` waits for a line that is not shown", is_shell=True, certain=True)
     if facts.canonical and (not shell.reads_lines or not facts.echo):
         why = f"`{title}` waits for a line, as it does not at its prompt"

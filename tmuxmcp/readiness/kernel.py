@@ -14,13 +14,13 @@ from tmuxmcp.latedataclass import dataclass
 TTY_READ = {"wait_woken", "n_tty_read"}
 """Wait channels of read(2) on a tty; inotify and TCP sockets sleep in the first one as well."""
 
-POLLING = {"poll_schedule_timeout", "do_select", "do_sys_poll", "do_poll", "do_epoll_wait", "ep_poll"}
+POLL_CHANNELS = {"poll_schedule_timeout", "do_select", "do_sys_poll", "do_poll", "do_epoll_wait", "ep_poll"}
 """Wait channels of select, poll and epoll."""
 
-UNREADABLE = {None, "", "0"}
+UNREADABLE_CHANNELS = {None, "", "0"}
 """Wait channels of a sleeping process that is not ours to look at, or of a kernel that does not tell."""
 
-OPAQUE = frozenset(
+OPAQUE_PROGRAMS = frozenset(
     {"ssh", "mosh-client", "telnet", "docker", "podman", "kubectl", "oc", "lxc", "virsh", "machinectl", "sshpass"}
     | {"nerdctl", "dtach", "abduco", "zellij"}
     | {"tmux: client", "screen", "script", "su", "sudo", "picocom", "minicom", "socat", "nc"}
@@ -34,7 +34,7 @@ MANY_IN_ONE = frozenset({"busybox", "toybox"})
 """Programs that are many: the first argument tells which."""
 
 
-class Waiting(StrEnum):
+class InputWait(StrEnum):
     """The verdict on a terminal's foreground program."""
 
     EDITOR = "editor"
@@ -100,7 +100,7 @@ class KernelFacts:
 class Verdict:
     """What a terminal's program does, and why we say so."""
 
-    waiting: Waiting
+    waiting: InputWait
     why: str
     process: Process | None = None
     """Who waits, or who hides what does."""
@@ -112,31 +112,31 @@ class Verdict:
     @property
     def ready(self) -> bool:
         """It waits for input."""
-        return self.waiting in (Waiting.EDITOR, Waiting.LINE, Waiting.SECRET)
+        return self.waiting in (InputWait.EDITOR, InputWait.LINE, InputWait.SECRET)
 
     @property
     def asleep(self) -> bool:
         """Nobody is seen waiting for input, and all sleep: for time, for a child, or where it cannot be told."""
-        return self.waiting is Waiting.BUSY and self.process is not None and self.process.state == "S"
+        return self.waiting is InputWait.BUSY and self.process is not None and self.process.state == "S"
 
 
 def judge(facts: KernelFacts | None) -> Verdict:
     """Say what the facts mean; pure."""
     if facts is None or facts.foreground is None:
-        return Verdict(Waiting.UNKNOWN, "the kernel does not say")
+        return Verdict(InputWait.UNKNOWN, "the kernel does not say")
     if facts.changing:
-        return Verdict(Waiting.BUSY, "the foreground program changes at this moment")
+        return Verdict(InputWait.BUSY, "the foreground program changes at this moment")
     if not facts.processes:
-        return Verdict(Waiting.UNKNOWN, "its processes cannot be seen")
+        return Verdict(InputWait.UNKNOWN, "its processes cannot be seen")
     alive = [p for p in facts.processes if p.state not in "ZX"]
     if not alive:
-        return Verdict(Waiting.BUSY, "it has just ended")
+        return Verdict(InputWait.BUSY, "it has just ended")
     if all(p.state == "T" for p in alive):
-        return Verdict(Waiting.STOPPED, f"{alive[0].name} is stopped", alive[0])
+        return Verdict(InputWait.STOPPED, f"{alive[0].name} is stopped", alive[0])
     if facts.unread:
-        return Verdict(Waiting.BUSY, f"{facts.unread} typed bytes are unread")
+        return Verdict(InputWait.BUSY, f"{facts.unread} typed bytes are unread")
     if facts.writing:
-        return Verdict(Waiting.BUSY, "its output is held up")
+        return Verdict(InputWait.BUSY, "its output is held up")
     return _raw(alive) if not facts.canonical else _lines(alive, facts.echo)
 
 
@@ -144,35 +144,35 @@ def _raw(alive: list[Process]) -> Verdict:
     """Single keys are read: whoever listens has the terminal, whatever the others do (`find / | less`)."""
     asleep = [p for p in alive if p.state == "S" and p.on_terminal is not False]
     reading = [p for p in asleep if p.channel in TTY_READ]
-    polling = [p for p in asleep if p.channel in POLLING]
+    polling = [p for p in asleep if p.channel in POLL_CHANNELS]
     for process in (*reading, *polling):
         if _hides(process):
-            return Verdict(Waiting.UNKNOWN, f"{process.name} hides what runs behind it", process, hidden=True)
-        return Verdict(Waiting.EDITOR, f"{process.name} waits for a key", process, weak=weakness(process, alive))
+            return Verdict(InputWait.UNKNOWN, f"{process.name} hides what runs behind it", process, hidden=True)
+        return Verdict(InputWait.EDITOR, f"{process.name} waits for a key", process, weak=weakness(process, alive))
     return _neither(alive, lines=False)
 
 
 def _hides(process: Process) -> bool:
-    return process.name in OPAQUE or (process.relay and process.name not in FAR_ENDS_ARE_INSIDE)
+    return process.name in OPAQUE_PROGRAMS or (process.relay and process.name not in FAR_ENDS_ARE_INSIDE)
 
 
 def _lines(alive: list[Process], echo: bool) -> Verdict:
     """Whole lines are read."""
     asleep = [p for p in alive if p.state == "S"]
     reading = [p for p in asleep if p.channel in TTY_READ and (p.on_terminal or (p.on_terminal is None and not echo))]
-    reading += [p for p in asleep if p.channel in POLLING and p.on_terminal and p.name not in OPAQUE]
+    reading += [p for p in asleep if p.channel in POLL_CHANNELS and p.on_terminal and p.name not in OPAQUE_PROGRAMS]
     for process in reading:
         if not echo:
-            return Verdict(Waiting.SECRET, f"{process.name} waits for a line without echo", process)
+            return Verdict(InputWait.SECRET, f"{process.name} waits for a line without echo", process)
         if _computing(alive):
             break
-        if process.name in OPAQUE and not process.main:
+        if process.name in OPAQUE_PROGRAMS and not process.main:
             break  # `docker run -i`: it reads all the time; ssh's question is asked by the main thread
-        return Verdict(Waiting.LINE, f"{process.name} waits for a line", process, weak=weakness(process, alive))
-    unseen = [p for p in asleep if p.channel in UNREADABLE]
+        return Verdict(InputWait.LINE, f"{process.name} waits for a line", process, weak=weakness(process, alive))
+    unseen = [p for p in asleep if p.channel in UNREADABLE_CHANNELS]
     if unseen and not echo and not _computing(alive):
         # sudo of another user: hardly anything but a question for a secret turns the echo off and keeps lines.
-        return Verdict(Waiting.SECRET, f"{unseen[-1].name} sleeps, and what is typed is not shown", unseen[-1])
+        return Verdict(InputWait.SECRET, f"{unseen[-1].name} sleeps, and what is typed is not shown", unseen[-1])
     return _neither(alive, lines=True)
 
 
@@ -214,19 +214,21 @@ def _neither(alive: list[Process], *, lines: bool) -> Verdict:
     """Nobody is seen waiting for input."""
     computing = _computing(alive)
     if computing:
-        return Verdict(Waiting.BUSY, f"{computing[0].name} computes", computing[0])
+        return Verdict(InputWait.BUSY, f"{computing[0].name} computes", computing[0])
     asleep = [p for p in alive if p.state == "S"]
     for process in asleep:
         if lines and process.on_terminal is False:
             continue  # ssh connects, `ssh -N`, sudo waits for its child: what is typed reaches nobody behind it
-        if process.name in OPAQUE and (process.channel in POLLING | TTY_READ or process.channel in UNREADABLE):
-            return Verdict(Waiting.UNKNOWN, f"{process.name} hides what runs behind it", process, hidden=True)
+        if process.name in OPAQUE_PROGRAMS and (
+            process.channel in POLL_CHANNELS | TTY_READ or process.channel in UNREADABLE_CHANNELS
+        ):
+            return Verdict(InputWait.UNKNOWN, f"{process.name} hides what runs behind it", process, hidden=True)
     for process in asleep:
-        if process.channel in UNREADABLE:
-            return Verdict(Waiting.UNKNOWN, f"the wait channel of {process.name} cannot be read", process)
+        if process.channel in UNREADABLE_CHANNELS:
+            return Verdict(InputWait.UNKNOWN, f"the wait channel of {process.name} cannot be read", process)
         if process.channel in TTY_READ and process.on_terminal is None:
-            return Verdict(Waiting.UNKNOWN, f"{process.name} may read the terminal or a socket", process)
-    return Verdict(Waiting.BUSY, f"{alive[-1].name} sleeps in {alive[-1].channel}", alive[-1])
+            return Verdict(InputWait.UNKNOWN, f"{process.name} may read the terminal or a socket", process)
+    return Verdict(InputWait.BUSY, f"{alive[-1].name} sleeps in {alive[-1].channel}", alive[-1])
 
 
 def _computing(alive: list[Process]) -> list[Process]:
@@ -235,6 +237,6 @@ def _computing(alive: list[Process]) -> list[Process]:
 
 def may_work(channel: str | None) -> bool:
     """Whether a thread that sleeps there may go on without input: not if it waits for a lock, a poll or a signal."""
-    if channel is None or channel in UNREADABLE or channel in POLLING:
+    if channel is None or channel in UNREADABLE_CHANNELS or channel in POLL_CHANNELS:
         return False
     return not channel.startswith(("futex", "do_sigtimedwait", "sigsuspend"))

@@ -37,16 +37,16 @@ FAILED_AGAIN_S = 60.0
 MOST_KNOWN = 64
 """Programs that are remembered, in all their ways."""
 
-_CONTROL = re.compile(
+_CONTROL_SEQUENCE = re.compile(
     rb"\x1b\[[0-9;:?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|\x1b[=>]|[\x08\r]"
 )
 _ASKS_TERMINAL = re.compile(rb"\x1b\[(0?c|6n)")
-_KEPT = ("LANG", "LANGUAGE", "TERM")
-_PLAIN = re.compile(r"[A-Za-z0-9_.@:+-]{1,64}")
+_KEPT_VARIABLES = ("LANG", "LANGUAGE", "TERM")
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_.@:+-]{1,64}")
 
 
 @dataclass(frozen=True)
-class _Way:
+class _WayToStart:
     """How a shell is started for us."""
 
     path: str
@@ -62,7 +62,7 @@ class Proven:
     """The places at which shells are known to wait at their prompt."""
 
     def __init__(self) -> None:
-        self._known: dict[_Way, tuple[Stack | None, float]] = {}
+        self._known: dict[_WayToStart, tuple[Stack | None, float]] = {}
         self._measuring = anyio.Lock()
 
     async def is_at_prompt(self, front: Front) -> bool | None:
@@ -85,7 +85,7 @@ class Proven:
                 return True
         return None if None in told else False
 
-    async def _place(self, way: _Way, exercise: tuple[bytes, ...]) -> Stack | None:
+    async def _place(self, way: _WayToStart, exercise: tuple[bytes, ...]) -> Stack | None:
         async with self._measuring:
             now = time.monotonic()
             known = self._known.get(way)
@@ -97,7 +97,7 @@ class Proven:
             return known[0]
 
 
-def _ways(front: Front) -> Iterator[_Way]:
+def _ways(front: Front) -> Iterator[_WayToStart]:
     """How to start the program of a shell so that it waits as that does; none where it is not to be trusted.
 
     Raises:
@@ -113,7 +113,7 @@ def _ways(front: Front) -> Iterator[_Way]:
     file = (own.st_dev, own.st_ino, own.st_mtime_ns)
     environment = _environment(front.pid)
     for options in front.shell.bare(front.canonical):
-        yield _Way(path, front.called, file, (*front.applet, *options), environment)
+        yield _WayToStart(path, front.called, file, (*front.applet, *options), environment)
 
 
 def _environment(pid: int) -> tuple[tuple[str, str], ...]:
@@ -121,12 +121,12 @@ def _environment(pid: int) -> tuple[tuple[str, str], ...]:
     kept: dict[str, str] = {}
     for each in proc.environment(pid):
         name, _, value = os.fsdecode(each).partition("=")
-        if (name in _KEPT or name.startswith("LC_")) and _PLAIN.fullmatch(value):
+        if (name in _KEPT_VARIABLES or name.startswith("LC_")) and _PLAIN_WORD.fullmatch(value):
             kept[name] = value
     return tuple(sorted(kept.items()))
 
 
-def _measure(way: _Way, exercise: tuple[bytes, ...]) -> Stack | None:
+def _measure(way: _WayToStart, exercise: tuple[bytes, ...]) -> Stack | None:
     """Start the shell, and see where it waits at several prompts."""
     deadline = time.monotonic() + PROOF_S
     own = {"PATH": os.defpath, "HOME": "/dev/null", "PS1": BARE_PROMPT, "ENV": "", "HISTFILE": "/dev/null"}
@@ -184,7 +184,7 @@ def _rests(pid: int, controller: int, after_enter: bool, deadline: float) -> Sta
                 os.write(controller, b"\x1b[1;1R" if asked == b"6n" else b"\x1b[?62;c")
             before = None
             continue
-        text = _CONTROL.sub(b"", printed)
+        text = _CONTROL_SEQUENCE.sub(b"", printed)
         shown = text.rstrip().rpartition(b"\n")[2].strip().endswith(BARE_PROMPT.strip().encode())
         if not shown or (after_enter and b"\n" not in text):
             continue

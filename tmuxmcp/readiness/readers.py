@@ -15,7 +15,7 @@ from dataclasses import field, replace
 
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import proc
-from tmuxmcp.readiness.kernel import KernelFacts, Process, Verdict, Waiting
+from tmuxmcp.readiness.kernel import InputWait, KernelFacts, Process, Verdict
 from tmuxmcp.readiness.witness import members
 
 REST_S = 0.1
@@ -41,7 +41,7 @@ OPEN_FILES = 1024
 
 
 @dataclass
-class _Search:
+class _FoundReaders:
     """What was found for one terminal, as long as the same processes sleep in front of it."""
 
     front: tuple[int | None, tuple[int, ...]]
@@ -59,7 +59,7 @@ class Readers:
     """Looks for the readers of one terminal."""
 
     def __init__(self) -> None:
-        self._search: _Search | None = None
+        self._search: _FoundReaders | None = None
 
     def see(self, facts: KernelFacts, leader: int, path: str) -> KernelFacts | Verdict | None:
         """Who else reads the terminal: its facts with the reader in front; a verdict; None: there is nothing to add.
@@ -76,7 +76,7 @@ class Readers:
         front = facts.foreground, tuple(each.pid for each in facts.processes)
         search = self._search
         if search is None or search.front != front:
-            search = self._search = _Search(front, now)
+            search = self._search = _FoundReaders(front, now)
         try:
             terminal = os.stat(path)
         except OSError:
@@ -107,7 +107,7 @@ def _waits_for_others(facts: KernelFacts) -> bool:
     )
 
 
-def _look_for(search: _Search, leader: int, terminal: os.stat_result) -> Iterator[None]:
+def _look_for(search: _FoundReaders, leader: int, terminal: os.stat_result) -> Iterator[None]:
     """Look through all processes of other sessions, the youngest first, one a step."""
     stats: dict[int, proc.Stat] = {}
     for pid, stat in proc.all_stats():
@@ -167,14 +167,14 @@ def _is_below(pid: int, front: set[int], stats: dict[int, proc.Stat]) -> bool:
     return False
 
 
-def _unseen(search: _Search, facts: KernelFacts, now: float) -> Verdict | None:
+def _unseen(search: _FoundReaders, facts: KernelFacts, now: float) -> Verdict | None:
     """What can be said where a program is not ours to see."""
     name = "a program"
     with suppress(OSError):
         name = proc.name(search.unseen)
     process = Process(search.unseen, name, "S", None)
     if facts.canonical and not facts.echo:
-        return Verdict(Waiting.SECRET, f"{name} sleeps, and what is typed is not shown", process)
+        return Verdict(InputWait.SECRET, f"{name} sleeps, and what is typed is not shown", process)
     if now - search.since < SILENT_S:
         return None
-    return Verdict(Waiting.UNKNOWN, f"what {name} waits for cannot be seen", process)
+    return Verdict(InputWait.UNKNOWN, f"what {name} waits for cannot be seen", process)

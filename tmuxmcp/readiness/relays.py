@@ -23,11 +23,11 @@ from tmuxmcp.machine import proc
 from tmuxmcp.readiness import tmuxes
 from tmuxmcp.readiness.kernel import (
     FAR_ENDS_ARE_INSIDE,
-    UNREADABLE,
+    UNREADABLE_CHANNELS,
+    InputWait,
     KernelFacts,
     Process,
     Verdict,
-    Waiting,
     judge,
 )
 from tmuxmcp.readiness.readers import Readers
@@ -46,12 +46,12 @@ KEEPS_MODES_OF_ITS_OWN = frozenset({"screen"})
 ASK_SECRETS = frozenset({"systemd-ask-pas", "systemd-tty-ask", "pinentry-curses", "pinentry-tty"})
 """Programs that read single keys to show a star for each; as long as the kernel's names are."""
 
-PTS = 136
+PTS_MAJOR = 136
 """Major device number of pseudo-terminals; the minor one is what the path ends in (pts(4))."""
 
 TTY_INDEX = re.compile(r"^tty-index:\s*(\d+)", re.MULTILINE)
 
-SURROUNDINGS = ("ns/mnt", "root")
+PATH_ROOTS = ("ns/mnt", "root")
 """What decides where a path leads, below `/proc/PID`."""
 
 
@@ -90,7 +90,7 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class _Behind:
+class _RelayedTerminal:
     """The terminal behind a relay."""
 
     relay: Process
@@ -107,7 +107,7 @@ class _Behind:
 
 
 @dataclass(frozen=True)
-class _Hidden:
+class _OpaqueRelay:
     """A relay that cannot be seen through."""
 
     relay: Process
@@ -155,8 +155,8 @@ class DeepWitness:
             try:
                 behind = self._behind(process) if _may_relay(process) else None
             except OSError:
-                return replace(sight, verdict=Verdict(Waiting.BUSY, f"{process.name} ends", process))
-            if isinstance(behind, _Hidden):
+                return replace(sight, verdict=Verdict(InputWait.BUSY, f"{process.name} ends", process))
+            if isinstance(behind, _OpaqueRelay):
                 return replace(sight, verdict=_hidden(process, behind.why), asks=behind.asks)
             seen = self._through(behind, sight) if behind else None
             if seen:
@@ -165,7 +165,9 @@ class DeepWitness:
         own = tuple(replace(each, relay=each.relay and not _may_relay(each)) for each in facts.processes)
         facts = replace(facts, processes=own)
         sight = replace(sight, judged=facts, verdict=_judged(facts))
-        return self._with_readers(facts, sight) if sight.verdict.waiting is Waiting.BUSY and not sight.reader else sight
+        return (
+            self._with_readers(facts, sight) if sight.verdict.waiting is InputWait.BUSY and not sight.reader else sight
+        )
 
     def _with_readers(self, facts: KernelFacts, sight: Sight) -> Sight:
         """What is seen where nobody in front waits for input, and others may."""
@@ -175,29 +177,29 @@ class DeepWitness:
         sight = replace(sight, reader=True)
         return replace(sight, verdict=found) if isinstance(found, Verdict) else self._see(found, sight)
 
-    def _behind(self, process: Process) -> _Behind | _Hidden | None:
-        return self._in_tmux(process) if process.name == tmuxes.CLIENT else _behind(process)
+    def _behind(self, process: Process) -> _RelayedTerminal | _OpaqueRelay | None:
+        return self._in_tmux(process) if process.name == tmuxes.CLIENT_NAME else _behind(process)
 
-    def _in_tmux(self, process: Process) -> _Behind | _Hidden | None:
+    def _in_tmux(self, process: Process) -> _RelayedTerminal | _OpaqueRelay | None:
         """The pane that the client of a tmux inside shows."""
         client = self.panes.client(process.pid)
         if client is None:
-            return _Hidden(process, "it may not be asked what it shows")
+            return _OpaqueRelay(process, "it may not be asked what it shows")
         shown = self.panes.shown_to(client)
         if shown is None:
-            return _Hidden(process, "it has to be asked what it shows", client)
+            return _OpaqueRelay(process, "it has to be asked what it shows", client)
         asks = client if shown.age_s > tmuxes.FRESH_S else None
         if not shown.pane:
-            return _Hidden(process, f"it {shown.why}", asks)
+            return _OpaqueRelay(process, f"it {shown.why}", asks)
         old = shown.age_s > tmuxes.OLD_S
-        return _Behind(process, shown.tty, shown.pane, shown.server, asks=asks, old=old)
+        return _RelayedTerminal(process, shown.tty, shown.pane, shown.server, asks=asks, old=old)
 
-    def _through(self, behind: _Behind, sight: Sight) -> Sight | None:
+    def _through(self, behind: _RelayedTerminal, sight: Sight) -> Sight | None:
         """What is seen of the terminal behind a relay; None: it is itself who is typed to."""
         name = behind.relay.name
         if sight.depth >= MOST_RELAYS:
             return replace(sight, verdict=_hidden(behind.relay, f"more than {MOST_RELAYS} pass it on"))
-        works = Verdict(Waiting.BUSY, f"{name} passes something on", behind.relay)
+        works = Verdict(InputWait.BUSY, f"{name} passes something on", behind.relay)
         wakes = wakes_at_rest(behind.passes_on)
         if wakes is None:
             return replace(sight, verdict=works)
@@ -211,7 +213,7 @@ class DeepWitness:
         if facts.processes and all(each.state == "t" for each in facts.processes):
             return None  # a debugger, which has stopped what it runs there
         seen = self._see(facts, replace(inner, judged=facts, verdict=_judged(facts)))
-        if seen.verdict.waiting is Waiting.BUSY:
+        if seen.verdict.waiting is InputWait.BUSY:
             return replace(seen, asks=seen.asks or (behind.asks if behind.old else None))
         if wakes_at_rest(behind.passes_on) != wakes:
             return replace(seen, verdict=works)
@@ -221,8 +223,8 @@ class DeepWitness:
 def _judged(facts: KernelFacts | None) -> Verdict:
     """What the facts of one terminal mean; of a program that asks for nothing but secrets: that it asks for one."""
     verdict = judge(facts)
-    if verdict.waiting is Waiting.EDITOR and verdict.process and verdict.process.name in ASK_SECRETS:
-        return replace(verdict, waiting=Waiting.SECRET, why=f"{verdict.process.name} asks for a secret")
+    if verdict.waiting is InputWait.EDITOR and verdict.process and verdict.process.name in ASK_SECRETS:
+        return replace(verdict, waiting=InputWait.SECRET, why=f"{verdict.process.name} asks for a secret")
     return verdict
 
 
@@ -230,14 +232,14 @@ def _may_relay(process: Process) -> bool:
     """Whether another terminal may begin behind a process, as far as it is known without looking for one."""
     if process.state != "S" or process.name in FAR_ENDS_ARE_INSIDE | KEEPS_MODES_OF_ITS_OWN:
         return False
-    return process.relay or process.name == tmuxes.CLIENT or process.channel in UNREADABLE
+    return process.relay or process.name == tmuxes.CLIENT_NAME or process.channel in UNREADABLE_CHANNELS
 
 
 def _hidden(process: Process, why: str) -> Verdict:
-    return Verdict(Waiting.UNKNOWN, f"{process.name} hides what runs behind it ({why})", process, hidden=True)
+    return Verdict(InputWait.UNKNOWN, f"{process.name} hides what runs behind it ({why})", process, hidden=True)
 
 
-def _behind(process: Process) -> _Behind | _Hidden | None:
+def _behind(process: Process) -> _RelayedTerminal | _OpaqueRelay | None:
     """The terminal that a process relays; None: it relays none.
 
     Raises:
@@ -247,26 +249,26 @@ def _behind(process: Process) -> _Behind | _Hidden | None:
     own = proc.stat(f"/proc/{process.pid}").terminal
     below.pop(own, None)
     try:
-        held = {os.makedev(PTS, number): fds for number, fds in _far_ends(process.pid).items()}
+        held = {os.makedev(PTS_MAJOR, number): fds for number, fds in _far_ends(process.pid).items()}
     except PermissionError:  # another user's: its processes tell who is there
         leaders = [leader for leader in below.values() if leader]
         if len(leaders) > 1:
-            return _Hidden(process, "there are several terminals")
-        return _Behind(process, "", leaders[0], process.pid, readable=False) if leaders else None
+            return _OpaqueRelay(process, "there are several terminals")
+        return _RelayedTerminal(process, "", leaders[0], process.pid, readable=False) if leaders else None
     heard = _heard(process.pid)
     listened = {device for device, fds in held.items() if heard is not None and not heard.isdisjoint(fds)}
     if heard is not None and not listened - {own}:
         return None  # it reads for itself: what the terminal behind it prints does not come from there
     found = held.keys() & below.keys() & (held.keys() if heard is None else listened)
     if not found:
-        return _Hidden(process, "it is not known who is there") if listened else None
+        return _OpaqueRelay(process, "it is not known who is there") if listened else None
     device = found.pop()
     if found:
-        return _Hidden(process, "there are several terminals")
+        return _OpaqueRelay(process, "there are several terminals")
     leader, path = below[device], _path(process.pid, below[device], device)
     if not leader or not path:
-        return _Hidden(process, "it is not known who is there")
-    return _Behind(process, path, leader, process.pid)
+        return _OpaqueRelay(process, "it is not known who is there")
+    return _RelayedTerminal(process, path, leader, process.pid)
 
 
 def _terminals_below(pid: int) -> dict[int, int]:
@@ -331,7 +333,7 @@ def _path(relay: int, leader: int, device: int) -> str | None:
     A container has terminals of the same numbers.
     """
     with suppress(OSError):
-        same = all(os.readlink(f"/proc/{relay}/{each}") == os.readlink(f"/proc/self/{each}") for each in SURROUNDINGS)
+        same = all(os.readlink(f"/proc/{relay}/{each}") == os.readlink(f"/proc/self/{each}") for each in PATH_ROOTS)
         path = f"{'' if same else f'/proc/{relay}/root'}/dev/pts/{os.minor(device)}"
         there = os.stat(path)
         if not stat.S_ISCHR(there.st_mode) or there.st_rdev != device:
@@ -345,7 +347,7 @@ def _path(relay: int, leader: int, device: int) -> str | None:
     return None
 
 
-def _facts(behind: _Behind) -> KernelFacts | None:
+def _facts(behind: _RelayedTerminal) -> KernelFacts | None:
     witness = TtyWitness(behind.path)
     try:
         return witness.look(behind.leader)
@@ -353,7 +355,7 @@ def _facts(behind: _Behind) -> KernelFacts | None:
         witness.close()
 
 
-def _by_stat(behind: _Behind) -> Verdict:
+def _by_stat(behind: _RelayedTerminal) -> Verdict:
     """What can be said of a terminal that is not ours to open: who is in front, and whether it is at work.
 
     A shell that sleeps may be at its prompt, in `read -s` or in `wait`: from here, all look the same.
@@ -363,12 +365,12 @@ def _by_stat(behind: _Behind) -> Verdict:
         return _hidden(behind.relay, "it is another user's")
     for pid, state in front:
         if state not in "STI":
-            return Verdict(Waiting.BUSY, f"{_name(pid)} computes", Process(pid, _name(pid), state, None))
+            return Verdict(InputWait.BUSY, f"{_name(pid)} computes", Process(pid, _name(pid), state, None))
     pid, state = front[-1]
     process = Process(pid, _name(pid), state, None)
     if all(state == "T" for _, state in front):
-        return Verdict(Waiting.STOPPED, f"{process.name} is stopped", process)
-    return Verdict(Waiting.UNKNOWN, f"{process.name} sleeps, behind {behind.relay.name}", process, hidden=True)
+        return Verdict(InputWait.STOPPED, f"{process.name} is stopped", process)
+    return Verdict(InputWait.UNKNOWN, f"{process.name} sleeps, behind {behind.relay.name}", process, hidden=True)
 
 
 def _in_front(leader: int) -> Iterator[tuple[int, str]]:

@@ -19,7 +19,7 @@ from tmuxmcp.readiness.facts import (
     line_stands_s,
     stands_again_s,
 )
-from tmuxmcp.readiness.kernel import Process, Waiting
+from tmuxmcp.readiness.kernel import InputWait, Process
 from tmuxmcp.terminal.modes import ASKS_SECRET
 from tmuxmcp.terminal.prompts import may_be_prompt
 
@@ -141,7 +141,7 @@ class Settling:
         if facts.exited:
             return Conclusion("exited")
         process = facts.verdict.process
-        if facts.verdict.waiting is Waiting.UNKNOWN:
+        if facts.verdict.waiting is InputWait.UNKNOWN:
             self._ready_since = None
             if self._unknown_since is None:
                 self._unknown_since = now

@@ -24,7 +24,7 @@ SHARED_ADDRESSES = 0.7
 The rest is left over from calls that have returned. Prompts were measured to have 85-100 %, other places 15-55 %.
 """
 
-_WORD = struct.calcsize("P")
+_WORD_BYTES = struct.calcsize("P")
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ def stack_of(pid: int) -> Stack | None:
         data = os.pread(file.fileno(), depth, pointer)
     code = list(proc.code_of(pid))
     found = set[tuple[int, str, int]]()
-    for at, (word,) in enumerate(struct.iter_unpack("P", data[: len(data) // _WORD * _WORD])):
+    for at, (word,) in enumerate(struct.iter_unpack("P", data[: len(data) // _WORD_BYTES * _WORD_BYTES])):
         for low, high, name, base in code:
             if low <= word < high:
-                found.add((depth - at * _WORD, name, word - base))
+                found.add((depth - at * _WORD_BYTES, name, word - base))
                 break
     return Stack(call, depth, frozenset(found)) if proc.waits_in(pid) == seen else None

@@ -11,7 +11,7 @@ import struct
 
 from tmuxmcp.machine import proc
 
-_COUNTED, _BY_TIMESPEC, _BY_TIMEVAL = {
+_BY_MILLISECONDS, _BY_TIMESPEC, _BY_TIMEVAL = {
     "x86_64": ({7: 2, 232: 3, 281: 3}, {270: 4, 271: 2, 441: 3}, {23: 4}),
     "aarch64": ({22: 3}, {72: 4, 73: 2, 441: 3}, {}),
 }.get(platform.machine(), (dict[int, int](), dict[int, int](), dict[int, int]()))
@@ -36,8 +36,8 @@ def of(path: str) -> float | None:
     try:
         words = proc.system_call(path)
         call, arguments = int(words[0]), [int(word, 16) for word in words[1:7]]
-        if call in _COUNTED:
-            (count,) = struct.unpack("=i", struct.pack("=I", arguments[_COUNTED[call]] & 0xFFFFFFFF))
+        if call in _BY_MILLISECONDS:
+            (count,) = struct.unpack("=i", struct.pack("=I", arguments[_BY_MILLISECONDS[call]] & 0xFFFFFFFF))
             return count / 1000 if count >= 0 else None
         for calls, a_second in ((_BY_TIMESPEC, 1e9), (_BY_TIMEVAL, 1e6)):
             if call in calls:

@@ -20,7 +20,7 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import proc
 from tmuxmcp.readiness import confined
 
-CLIENT = "tmux: client"
+CLIENT_NAME = "tmux: client"
 """What the kernel calls the client of a tmux."""
 
 FRESH_S = 0.015
@@ -64,7 +64,7 @@ class Client:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownPane:
     """What a client shows."""
 
     tty: str = ""
@@ -88,7 +88,7 @@ class Panes:
 
     def __init__(self) -> None:
         self._clients: dict[int, tuple[float, Client | None]] = {}
-        self._shown: dict[Client, Shown] = {}
+        self._shown: dict[Client, ShownPane] = {}
 
     def client(self, pid: int) -> Client | None:
         """The client of this process id; None: it may not be asked."""
@@ -102,7 +102,7 @@ class Panes:
             self._shown = {}
         return self._clients[pid][1]
 
-    def shown_to(self, client: Client) -> Shown | None:
+    def shown_to(self, client: Client) -> ShownPane | None:
         """What it last said, if that may still hold; None: it has to be asked."""
         shown = self._shown.get(client)
         if shown is None or shown.age_s > (math.inf if shown.pane else REFUSED_S):
@@ -111,7 +111,7 @@ class Panes:
 
     async def ask(self, client: Client) -> None:
         """Ask what it shows, for at most a second."""
-        shown = Shown(at=time.monotonic())
+        shown = ShownPane(at=time.monotonic())
         with suppress(OSError, ValueError, subprocess.SubprocessError):
             for row in (await _rows(client)).splitlines():
                 words = row.split()
@@ -135,7 +135,7 @@ def wakes_at_rest(pid: int) -> int | None:
     return count
 
 
-async def _at_rest(shown: Shown) -> None:
+async def _at_rest(shown: ShownPane) -> None:
     """Let a tmux server see that who asked it has gone: until then it seems to pass something on."""
     before = None
     while shown.server and shown.age_s < SERVER_RESTS_S:
@@ -199,15 +199,15 @@ async def _rows(client: Client) -> str:
     return said.decode("utf-8", "replace")
 
 
-def _shown(client: Client, tty: str, pane: str, server: str, in_mode: str, readonly: str, keys: str) -> Shown:
+def _shown(client: Client, tty: str, pane: str, server: str, in_mode: str, readonly: str, keys: str) -> ShownPane:
     now = time.monotonic()
     if in_mode != "0" or keys != "root":
-        return Shown(why="keeps what is typed for itself", at=now)
+        return ShownPane(why="keeps what is typed for itself", at=now)
     if readonly != "0":
-        return Shown(why="passes nothing on", at=now)
+        return ShownPane(why="passes nothing on", at=now)
     number = int(tty.removeprefix("/dev/pts/"))
     leader = proc.stat(f"/proc/{int(pane)}")
     theirs = leader.session == int(pane) and leader.terminal == os.makedev(136, number)
     if not theirs or leader.parent != int(server) or os.stat(f"/proc/{int(server)}").st_uid != client.user:
-        return Shown(at=now)
-    return Shown(f"/dev/pts/{number}", int(pane), int(server), "", now)
+        return ShownPane(at=now)
+    return ShownPane(f"/dev/pts/{number}", int(pane), int(server), "", now)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.readiness.kernel import POLLING, KernelFacts, Process, Verdict, Waiting, descends
+from tmuxmcp.readiness.kernel import POLL_CHANNELS, InputWait, KernelFacts, Process, Verdict, descends
 from tmuxmcp.terminal.prompts import may_be_prompt
 
 NEW_LINE_S = 1.0
@@ -21,9 +21,9 @@ QUESTION_S = 0.15
 SHORT_S = 0.25
 """A program that wakes so often, as those do that draw a spinner, is waited for until it has slept once in peace."""
 
-_QUESTION = re.compile(r"\?[^.?]{0,60}$|[\[(]\w+/\w+[\])]\W*$")
+_QUESTION_LINE = re.compile(r"\?[^.?]{0,60}$|[\[(]\w+/\w+[\])]\W*$")
 _ENDS_SO = re.compile(r"[$#%>:?)\]]\s*$")
-_PROGRESS = re.compile(r"\d\s?%|\d\s?/\s?\d+\W*$|[\[(][\s=#*.>█-]*[\])]\s*$")
+_PROGRESS_LINE = re.compile(r"\d\s?%|\d\s?/\s?\d+\W*$|[\[(][\s=#*.>█-]*[\])]\s*$")
 
 STILL_LISTENS = (
     "Nothing was printed for {} ms. {}, so it may wait for input or still work: that cannot be known. Wait for a text "
@@ -32,7 +32,7 @@ STILL_LISTENS = (
 
 
 @dataclass(frozen=True)
-class Entered:
+class EnteredLine:
     """A line that was entered at a prompt."""
 
     prompt: str
@@ -43,7 +43,7 @@ class Entered:
     """Who was in the foreground group then."""
 
 
-def entered_at(verdict: Verdict, facts: KernelFacts | None, line: str, last: Entered | None) -> Entered | None:
+def entered_at(verdict: Verdict, facts: KernelFacts | None, line: str, last: EnteredLine | None) -> EnteredLine | None:
     """What there is to remember of the moment before something is entered.
 
     Args:
@@ -55,10 +55,10 @@ def entered_at(verdict: Verdict, facts: KernelFacts | None, line: str, last: Ent
     line = line.strip()
     if last and not line and last.pid == verdict.process.pid:
         return last
-    return Entered(line, verdict.process.pid, frozenset(each.pid for each in facts.processes))
+    return EnteredLine(line, verdict.process.pid, frozenset(each.pid for each in facts.processes))
 
 
-def doubt(verdict: Verdict, facts: KernelFacts | None, line: str, entered: Entered | None) -> str:
+def doubt(verdict: Verdict, facts: KernelFacts | None, line: str, entered: EnteredLine | None) -> str:
     """Why a program that listens may be at work; empty: nothing tells so.
 
     Args:
@@ -66,7 +66,7 @@ def doubt(verdict: Verdict, facts: KernelFacts | None, line: str, entered: Enter
         entered: the last line that was entered, where that is known.
     """
     process = verdict.process
-    if process is None or verdict.waiting is Waiting.SECRET:
+    if process is None or verdict.waiting is InputWait.SECRET:
         return ""
     if verdict.weak:
         return verdict.weak
@@ -75,14 +75,14 @@ def doubt(verdict: Verdict, facts: KernelFacts | None, line: str, entered: Enter
     begun = _begun_since(facts, process, entered)
     if begun:
         return f"{begun.name} was started by what was entered, and still runs"
-    if process.channel in POLLING and entered.prompt and not line.strip():
+    if process.channel in POLL_CHANNELS and entered.prompt and not line.strip():
         return f"{process.name} listens, and its prompt has not come back"
     return ""
 
 
 def works_beside(process: Process, facts: KernelFacts | None) -> str:
     """Why others of its group may work for a program that polls, as in `... | dialog --gauge`; empty: they do not."""
-    if facts is None or process.channel not in POLLING:
+    if facts is None or process.channel not in POLL_CHANNELS:
         return ""
     above, parents = {process.pid}, {each.pid: each.parent for each in facts.processes}
     pid = process.parent
@@ -96,16 +96,16 @@ def works_beside(process: Process, facts: KernelFacts | None) -> str:
     return f"{process.name} listens to others than the terminal, and {other.name} beside it still runs" if other else ""
 
 
-def _begun_since(facts: KernelFacts, process: Process, entered: Entered) -> Process | None:
+def _begun_since(facts: KernelFacts, process: Process, entered: EnteredLine) -> Process | None:
     others = (each for each in facts.processes if each.pid not in entered.present and each.pid != process.pid)
-    reads = process.channel not in POLLING  # then it waits for nothing else, its own children least of all
+    reads = process.channel not in POLL_CHANNELS  # then it waits for nothing else, its own children least of all
     others = (each for each in others if not (reads and descends(each, process, facts.processes)))
     return next((each for each in others if each.on_terminal is False and each.state not in "ZX"), None)
 
 
 def may_ask(line: str) -> bool:
     """Whether a line ends as prompts and questions do: `Resolving: ` does too, and is neither."""
-    return bool(_ENDS_SO.search(line)) and not _PROGRESS.search(line)
+    return bool(_ENDS_SO.search(line)) and not _PROGRESS_LINE.search(line)
 
 
 def stands_s(line: str, time_out_s: float | None, drawn: bool = False) -> float | None:
@@ -116,11 +116,11 @@ def stands_s(line: str, time_out_s: float | None, drawn: bool = False) -> float 
         time_out_s: of the program's wait.
         drawn: a line editor drew it.
     """
-    if not line.strip() or _PROGRESS.search(line):
+    if not line.strip() or _PROGRESS_LINE.search(line):
         return None
     if may_be_prompt(line):
         stands = 0.0
-    elif _QUESTION.search(line) or (drawn and may_ask(line)):
+    elif _QUESTION_LINE.search(line) or (drawn and may_ask(line)):
         stands = QUESTION_S
     else:
         return None

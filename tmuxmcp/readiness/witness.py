@@ -23,10 +23,18 @@ from dataclasses import replace
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import proc
 from tmuxmcp.readiness import time_outs
-from tmuxmcp.readiness.epolls import asked
-from tmuxmcp.readiness.kernel import MANY_IN_ONE, POLLING, TTY_READ, UNREADABLE, KernelFacts, Process, may_work
+from tmuxmcp.readiness.epolls import watched_descriptors
+from tmuxmcp.readiness.kernel import (
+    MANY_IN_ONE,
+    POLL_CHANNELS,
+    TTY_READ,
+    UNREADABLE_CHANNELS,
+    KernelFacts,
+    Process,
+    may_work,
+)
 
-EPOLLING = {"do_epoll_wait", "ep_poll"}
+EPOLL_CHANNELS = {"do_epoll_wait", "ep_poll"}
 """Those of epoll alone."""
 
 MOST_PROCESSES, MOST_THREADS = 200, 64
@@ -35,7 +43,7 @@ MOST_PROCESSES, MOST_THREADS = 200, 64
 LOOKS_AT_SLEEP = 3
 """So often a sleeping thread is looked at before its wait channel is called unreadable."""
 
-_CALLS = {
+_LOCAL_CALLS = {
     "x86_64": ({0, 17, 19}, {7, 271}, {23, 270}, {232, 281, 441}, {45, 47, 299} | {1, 18, 20}),
     "aarch64": ({63, 65, 67}, {73}, {72}, {22, 441}, {207, 212, 243} | {64, 66, 68}),
 }.get(platform.machine(), (set[int](), set[int](), set[int](), set[int](), set[int]()))
@@ -44,7 +52,7 @@ _CALLS = {
 Others are not known: no harm.
 """
 
-_RETURNS = termios.OPOST | termios.ONLCR
+_OUTPUT_FLAGS = termios.OPOST | termios.ONLCR
 
 
 class TtyWitness:
@@ -89,7 +97,7 @@ class TtyWitness:
             foreground=group,
             processes=seen,
             changing=processes and group != foreground_group(leader),
-            returns=output_modes & _RETURNS == _RETURNS,
+            returns=output_modes & _OUTPUT_FLAGS == _OUTPUT_FLAGS,
         )
 
     def size(self) -> tuple[int, int] | None:
@@ -244,12 +252,12 @@ def _process(
     if best is None:
         raise ProcessLookupError(pid)
     _, path, process = best
-    if process.state != "S" or process.on_terminal is False or process.channel not in TTY_READ | POLLING:
+    if process.state != "S" or process.on_terminal is False or process.channel not in TTY_READ | POLL_CHANNELS:
         return process
     other_work = next((each for other, each in channels.items() if other != path and may_work(each)), "") or ""
     process = replace(process, relay=_is_relay(pid), age_s=_age_s(pid), other_work=other_work)
     # Another process can change what an epoll waits for; what another thread does is not counted.
-    if asleep is not None and stat and stat.threads == 1 and process.wakes and process.channel not in EPOLLING:
+    if asleep is not None and stat and stat.threads == 1 and process.wakes and process.channel not in EPOLL_CHANNELS:
         asleep[pid] = Asleep(stat.born_s, process)
     return process
 
@@ -257,7 +265,7 @@ def _process(
 def _thread(process: Process, path: str, terminal: int) -> Process:
     """The process as one of its threads tells it: what it sleeps in, all of one sleep, else it runs."""
     state, channel = _sleep(path)
-    if state != "S" or channel not in TTY_READ | POLLING:
+    if state != "S" or channel not in TTY_READ | POLL_CHANNELS:
         waits = on_terminal(process.pid, path, channel, terminal) if state == "S" else None
         return replace(process, state=state, channel=channel, on_terminal=waits)
     wakes = _wakes(path)
@@ -265,7 +273,7 @@ def _thread(process: Process, path: str, terminal: int) -> Process:
     if state == "S":
         with suppress(proc.ThreadRuns):
             waits = on_terminal(process.pid, path, channel, terminal)
-            time_out_s = time_outs.of(path) if channel in POLLING and waits is not False else None
+            time_out_s = time_outs.of(path) if channel in POLL_CHANNELS and waits is not False else None
             if _wakes(path) == wakes:
                 found = replace(process, state=state, channel=channel, on_terminal=waits)
                 return replace(found, time_out_s=time_out_s, wakes=wakes)
@@ -288,7 +296,7 @@ def _rank(state: str, channel: str | None, waits: bool | None) -> int:
         return 4
     if state == "S" and waits:
         return 3
-    if state == "S" and waits is None and channel in TTY_READ | POLLING:
+    if state == "S" and waits is None and channel in TTY_READ | POLL_CHANNELS:
         return 2
     return 1 if state not in "ZX" else 0
 
@@ -306,8 +314,8 @@ def on_terminal(pid: int, path: str, channel: str | None, terminal: int) -> bool
     Raises:
         Runs: it has woken up.
     """
-    if channel not in TTY_READ and channel not in POLLING:
-        return None if channel in UNREADABLE else False
+    if channel not in TTY_READ and channel not in POLL_CHANNELS:
+        return None if channel in UNREADABLE_CHANNELS else False
     try:
         fds = waited_for(pid, path)
         if fds is not None:
@@ -322,7 +330,9 @@ def on_terminal(pid: int, path: str, channel: str | None, terminal: int) -> bool
         return None
     if not any(name.startswith(("/dev/pts/", "/dev/tty")) for name in opened):
         return False
-    if channel in POLLING or any(name.startswith(("socket:", "anon_inode:inotify", "anon_inode:[")) for name in opened):
+    if channel in POLL_CHANNELS or any(
+        name.startswith(("socket:", "anon_inode:inotify", "anon_inode:[")) for name in opened
+    ):
         return None
     return True
 
@@ -343,7 +353,7 @@ def waited_for(pid: int, path: str) -> Iterable[int] | None:
 
 def _waited_for(pid: int, path: str, call: int, arguments: list[int]) -> Iterable[int] | None:
     """The files that a system call waits for input from; None: another call."""
-    reads, polls, selects, epolls, others = _CALLS
+    reads, polls, selects, epolls, others = _LOCAL_CALLS
     if call in reads:
         return [arguments[0]]
     if call in polls:
@@ -357,7 +367,7 @@ def _waited_for(pid: int, path: str, call: int, arguments: list[int]) -> Iterabl
         bits = int.from_bytes(_memory(path, arguments[1], (count + 63) // 64 * 8), "little")
         return [fd for fd in range(count) if bits >> fd & 1]
     if call in epolls:
-        return asked(pid, arguments[0])
+        return watched_descriptors(pid, arguments[0])
     return [] if call in others else None
 
 
@@ -396,7 +406,7 @@ def _sleep(path: str) -> tuple[str, str | None]:
     for _ in range(LOOKS_AT_SLEEP):
         state = proc.stat(path).state
         channel = _channel(path) if state == "S" else None
-        if state != "S" or channel not in UNREADABLE:
+        if state != "S" or channel not in UNREADABLE_CHANNELS:
             return state, channel
         wakes = _wakes(path) if wakes is None else wakes
         try:

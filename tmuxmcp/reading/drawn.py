@@ -9,9 +9,9 @@ from __future__ import annotations
 import anyio
 
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.readiness.facts import DRAWN
+from tmuxmcp.readiness.facts import FULL_SCREEN_MODES
 from tmuxmcp.reading import views
-from tmuxmcp.running.typed import Ran
+from tmuxmcp.running.typed import RunOutcome
 from tmuxmcp.sessions.screens import ShownScreen, shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.plain import begun_full_screen
@@ -44,7 +44,7 @@ class CommandOutput:
         return self.omitted_bytes > 0
 
 
-async def output_of(session: Session, ran: Ran, max_bytes: int) -> CommandOutput:
+async def output_of(session: Session, ran: RunOutcome, max_bytes: int) -> CommandOutput:
     """What a command printed and shows, at most so many bytes of text."""
     if not ran.completed and ran.evidence is not None:
         shown = await _drawn_now(session)
@@ -65,14 +65,14 @@ async def output_of(session: Session, ran: Ran, max_bytes: int) -> CommandOutput
 async def _drawn_now(session: Session) -> ShownScreen | None:
     """The screen, if a program draws the whole of it."""
     look = await session.look()
-    if not (look.alternate_screen or look.mode in DRAWN or session.reader.draws_at(look.size)):
+    if not (look.alternate_screen or look.mode in FULL_SCREEN_MODES or session.reader.draws_at(look.size)):
         return None
     shown = await shown_by(session)
-    drawn = look.mode in DRAWN or (session.pane and session.pane.alternate_screen)
+    drawn = look.mode in FULL_SCREEN_MODES or (session.pane and session.pane.alternate_screen)
     return shown if drawn else None
 
 
-def _drawing_begin(session: Session, ran: Ran) -> int | None:
+def _drawing_begin(session: Session, ran: RunOutcome) -> int | None:
     """Where in its output a command began to draw the screen that it has not left; None: not in what is looked at."""
     start = max(ran.start, ran.end - DRAWN_ANEW_BYTES, session.log.head())
     data = session.log.read(start, max(ran.end - start, 0))
@@ -80,7 +80,7 @@ def _drawing_begin(session: Session, ran: Ran) -> int | None:
     return start + begun if begun < len(data) else None
 
 
-def _after_drawing(session: Session, ran: Ran, begun: int, max_bytes: int) -> CommandOutput:
+def _after_drawing(session: Session, ran: RunOutcome, begun: int, max_bytes: int) -> CommandOutput:
     from tmuxmcp.terminal.replay import Replay, SizeChange, blank  # late: it brings the emulator
 
     resizes = [SizeChange(each.offset, each.cols, each.rows) for each in session.events.resizes()]
@@ -97,7 +97,13 @@ def _after_drawing(session: Session, ran: Ran, begun: int, max_bytes: int) -> Co
 
 
 def _below(
-    session: Session, ran: Ran, begun: int, screen: views.ViewText, max_bytes: int, note: str, shown: ShownScreen | None
+    session: Session,
+    ran: RunOutcome,
+    begun: int,
+    screen: views.ViewText,
+    max_bytes: int,
+    note: str,
+    shown: ShownScreen | None,
 ) -> CommandOutput:
     """A screen, below what the command printed before it began to draw."""
     room = max_bytes - len(screen.text.encode("utf-8", "replace")) - 1

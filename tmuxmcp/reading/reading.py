@@ -13,8 +13,8 @@ from tmuxmcp.contract.words import SCREEN_VIEWS, View
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.searching import Searching
-from tmuxmcp.readiness.facts import DRAWN
-from tmuxmcp.readiness.kernel import Waiting
+from tmuxmcp.readiness.facts import FULL_SCREEN_MODES
+from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.reading import past, views
 from tmuxmcp.reading.views import ViewText
 from tmuxmcp.sessions import commandresults
@@ -137,7 +137,7 @@ class Reading:
         look = await (nextprompt.at_rest(session) if numbered else session.look())
         if view != "auto":
             return self._log(session, look, view, asked, call)
-        if look.alternate_screen or look.mode in DRAWN:
+        if look.alternate_screen or look.mode in FULL_SCREEN_MODES:
             return await self._screen(session, "auto", asked, call)
         self.screens.forget(session.id, call.caller)
         return self._log(session, look, "new", asked, call)
@@ -346,7 +346,7 @@ def _mode(look: Look, answer: Answer) -> r.Mode:
     Which screen it draws on tmux was asked only now: waits go by the kernel. The screen alone says nothing of a program
     that is not seen waiting: behind a tmux inside it would hide that a secret is asked for.
     """
-    unseen = look.waiting in (Waiting.BUSY, Waiting.UNKNOWN) and look.mode in DRAWN
+    unseen = look.waiting in (InputWait.BUSY, InputWait.UNKNOWN) and look.mode in FULL_SCREEN_MODES
     if answer.settled and (unseen or look.mode in ("running", "unknown")):
         return replace(answer.settled, pane=look.pane).mode
     return look.mode

@@ -56,7 +56,7 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.launch.shells import ADOPTABLE, SHELLS, adoption
 from tmuxmcp.machine import proc
 from tmuxmcp.machine.locks import lock_within, open_lock, take
-from tmuxmcp.readiness.kernel import MANY_IN_ONE, Waiting
+from tmuxmcp.readiness.kernel import MANY_IN_ONE, InputWait
 from tmuxmcp.record.events import AdoptedEvent
 from tmuxmcp.record.levels import AdoptionStage, Level
 from tmuxmcp.sessions.levels import identity
@@ -93,12 +93,12 @@ SSH_VALUED = "BbcDEeFIiJLlmOoPpQRSWw"
 MOST_BETWEEN = 8
 """Programs between two shells that are looked at."""
 
-BODY = "-body"
+BODY_SUFFIX = "-body"
 """Behind the nonce in the pane's option: the marks were typed too."""
 
 
 @dataclass(frozen=True)
-class Refusal:
+class AdoptionRefusal:
     """Why nothing may be typed."""
 
     why: str
@@ -106,29 +106,31 @@ class Refusal:
     hint: str = ""
 
 
-def may_by_consent(look: Look) -> Refusal | None:
+def may_by_consent(look: Look) -> AdoptionRefusal | None:
     """Why a shell cannot be adopted though the caller says that its prompt stands there; None: it can."""
     process = look.verdict.process
     name = process.name if process else ""
     if look.secret or look.mode == "password":
-        return Refusal("something asks for a secret", "Nothing is typed into a question.")
+        return AdoptionRefusal("something asks for a secret", "Nothing is typed into a question.")
     if look.alternate_screen:
-        return Refusal(f"{_called(name)} draws on the whole screen", "Use send for it, or quit it first.")
-    if look.waiting is Waiting.STOPPED:
-        return Refusal(f"{_called(name)} is stopped", "Continue it with signal CONT.")
+        return AdoptionRefusal(f"{_called(name)} draws on the whole screen", "Use send for it, or quit it first.")
+    if look.waiting is InputWait.STOPPED:
+        return AdoptionRefusal(f"{_called(name)} is stopped", "Continue it with signal CONT.")
     if look.verdict.hidden or look.facts is None:
         return None
     own = look.level.pid if look.level.number else look.pid
     same = look.marks and look.far is None and process and process.pid == own and name == kind_of(look)
     if same and (look.level.number or not _took_its_place(own)):
-        return Refusal(
+        return AdoptionRefusal(
             "its last command is not over: it waits for input", "Answer it with send, or end it with key C-c."
         )
     if name not in ADOPTABLE:
-        return Refusal(f"{_called(name)} is in front, which is no shell that can be adopted", "Use send for it.")
-    if look.ready or look.waiting is Waiting.UNKNOWN:
+        return AdoptionRefusal(
+            f"{_called(name)} is in front, which is no shell that can be adopted", "Use send for it."
+        )
+    if look.ready or look.waiting is InputWait.UNKNOWN:
         return None
-    return Refusal(f"{_called(name)} is busy", "Wait with read wait_for=ready.")
+    return AdoptionRefusal(f"{_called(name)} is busy", "Wait with read wait_for=ready.")
 
 
 def _took_its_place(pid: int | None) -> bool:
@@ -142,10 +144,10 @@ def _took_its_place(pid: int | None) -> bool:
         return False
 
 
-async def may_unasked(session: Session, look: Look) -> str | Refusal:
+async def may_unasked(session: Session, look: Look) -> str | AdoptionRefusal:
     """The condition under which the shell in front may be adopted without being asked for, as a tmux format."""
     found = await (may_adopt_far if session.meta.host else may_adopt)(session, look)
-    return Refusal(found.why, found.hint) if isinstance(found, NotAdopted) else found.condition
+    return AdoptionRefusal(found.why, found.hint) if isinstance(found, NotAdopted) else found.condition
 
 
 def kind_of(scan: Scan) -> str:
@@ -252,7 +254,7 @@ async def _from_answer(session: Session, pane: Pane, level: Level) -> None:
             session.tmux,
             pane,
             adoption.body(kind, level.nonce, session.highest_number + 1),
-            before=[command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_adopting", level.nonce + BODY)],
+            before=[command("set-option", "-p", "-t", pane.pane_id, "@tmuxmcp_adopting", level.nonce + BODY_SUFFIX)],
             adopting=level.nonce,
         )
     except SessionTaken:
@@ -294,7 +296,7 @@ async def _until(session: Session, met: Callable[[Scan], bool], far: bool) -> Lo
             return look
         now = time.monotonic()
         # One that waits for what we type next rests as well, and has answered.
-        rested = rested or now if look.ready or look.waiting is Waiting.UNKNOWN else 0.0
+        rested = rested or now if look.ready or look.waiting is InputWait.UNKNOWN else 0.0
         if look.exited or (rested and now - rested >= limit_s):
             break
     return None
@@ -493,7 +495,7 @@ async def settle(session: Session) -> None:
 async def _finish(session: Session, pane: Pane, level: Level) -> None:
     """Do the rest of what another broker began; who calls holds the lock."""
     how_far = await panes.option(session.tmux, pane, "adopting")
-    if how_far == level.nonce + BODY or session.track_of(level.nonce).number:
+    if how_far == level.nonce + BODY_SUFFIX or session.track_of(level.nonce).number:
         if not level.dialect:
             mark = session.answer(level.nonce)
             kind = adoption.who(mark.who if mark else "")

@@ -23,7 +23,7 @@ RESTS_S = 0.03
 """A shell that waits at its prompt for so long, before and after tmux said that nothing is on its way, rests."""
 
 
-class PutOff:
+class LookDelay:
     """Tells whether a look can wait: while the log grows, the next thing in it is likely to be the end.
 
     A look at the kernel takes longer than a short command.
@@ -52,7 +52,7 @@ class PutOff:
         return PUT_OFF_S if self._waits and not self._floods else LOOKS_S
 
 
-class Silence:
+class SilenceTimer:
     """Tells when nothing was printed for so long."""
 
     def __init__(self, idle_ms: int) -> None:
@@ -76,7 +76,7 @@ class KeyWait:
     """How often it had slept by then."""
 
 
-class Rest:
+class ShellRest:
     """Tells when a shell waits for keys and nothing is on its way: neither to it nor into the log.
 
     For `RESTS_S` it waits and prints nothing, tmux and the log's writer say that they have passed on all they had,

@@ -13,7 +13,7 @@ In which order:
                  by key: our key is typed, the shell says that it listens, name and command are typed (the others)
     _press       claims the prompt, by its number, in the same tmux command that types the key
     _finish      reads marks until one of: its end, a refusal, a question, silence, the end of time, the shell's end
-    _not_done    where no end comes: only when nothing is on its way any more (`Rest`) does a missing mark say anything
+    _not_done    where no end comes: a missing mark says something only once nothing is on its way (`ShellRest`)
 
 A shell is given the command with a name, which its marks then carry. Nothing else that is typed, shown or left in
 the terminal has a say. Everything in between that types is one guarded tmux command: it holds the conditions (nobody
@@ -74,17 +74,17 @@ from tmuxmcp.launch import shells
 from tmuxmcp.launch.shells import adoption
 from tmuxmcp.machine import cgroup
 from tmuxmcp.readiness.front import shows_prompts
-from tmuxmcp.readiness.kernel import Waiting
+from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.readiness.settling import UNMARKED_S
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.record.given import give, place_of
 from tmuxmcp.record.levels import Level
 from tmuxmcp.record.stdin import Stdin, remove_left
 from tmuxmcp.running import adopting, typed
-from tmuxmcp.running.adopting import Refusal
+from tmuxmcp.running.adopting import AdoptionRefusal
 from tmuxmcp.running.atprompt import AtPrompt, Need, Seen, Step
-from tmuxmcp.running.pacing import PutOff, Rest, Silence
-from tmuxmcp.running.typed import Job, Ran
+from tmuxmcp.running.pacing import LookDelay, ShellRest, SilenceTimer
+from tmuxmcp.running.typed import Job, RunOutcome
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.noting import IdempotentCall
@@ -97,7 +97,7 @@ from tmuxmcp.terminal.proofs import done_half, new_proof, promise_of
 from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import InputLeftover, Pane, PaneChanged, Stamp
 from tmuxmcp.waiting.adoptable import Adoptable, NotAdopted, asks, still_at_prompt
-from tmuxmcp.waiting.asking import Questions
+from tmuxmcp.waiting.asking import InputQuestions
 from tmuxmcp.waiting.wait import last_line
 
 PROMPT_MS = 5000
@@ -131,7 +131,7 @@ KEYS_OF_TERMINALS = "\x03\x11\x13\x1a\x1c"
 
 
 @dataclass(frozen=True)
-class Until:
+class ReturnWhen:
     """When `run` comes back, beside the command's end."""
 
     timeout_ms: int
@@ -146,13 +146,13 @@ class Until:
 async def run(
     session: Session,
     text: str,
-    until: Until,
+    until: ReturnWhen,
     progress: Progress,
     stdin: bytes | None = None,
     noting: IdempotentCall | None = None,
     *,
     as_known: bool = False,
-) -> Ran:
+) -> RunOutcome:
     """Run `text` in the session's shell and wait until it is done, or as `until` has it.
 
     Cancelled, or out of time, the command goes on.
@@ -204,7 +204,7 @@ def _killed_for_memory(session: Session) -> int:
     return cgroup.oom_kills(session.bounds.groups) if limited else 0
 
 
-async def undo(session: Session, until: Until) -> Ran:
+async def undo(session: Session, until: ReturnWhen) -> RunOutcome:
     """Take the marks out of the shell in front, which was adopted, and have it be as it was.
 
     Raises:
@@ -212,7 +212,7 @@ async def undo(session: Session, until: Until) -> Ran:
         NotAShell, SessionBusy, SessionExited
     """
     begun = time.monotonic()
-    with session.runs(typed.UNDO), session.watcher.waiting(session.log.path):
+    with session.runs(typed.UNDO_JOB), session.watcher.waiting(session.log.path):
         await adopting.settle(session)
         look = await _at_prompt(session, begun + until.timeout_ms / 1000, "no")
         level, pane = look.level, session.live()
@@ -222,7 +222,7 @@ async def undo(session: Session, until: Until) -> Ran:
                 hint="Its levels tell which shells were.",
                 session_id=session.id,
             )
-        job = Job(typed.UNDO, begun, look.size, secrets.token_hex(4), level)
+        job = Job(typed.UNDO_JOB, begun, look.size, secrets.token_hex(4), level)
         job.at(look.shell)
         given = adoption.undo(_kind(level), job.name, "" if session.proves(level) else None)
         async with session.input_lock:
@@ -236,7 +236,7 @@ async def undo(session: Session, until: Until) -> Ran:
         scan = await session.scan()
         session.leave([replace(level, until=scan.size)])
         note = f"The marks were taken out of {level.kind} (level {level.number})."
-        return Ran("left", None, True, "marks", scan.size, scan.size, None, typed.since(job), note, level=level)
+        return RunOutcome("left", None, True, "marks", scan.size, scan.size, None, typed.since(job), note, level=level)
 
 
 async def _carry_out(
@@ -246,12 +246,12 @@ async def _carry_out(
     data: bytes,
     stdin: Stdin | None,
     deadline: float,
-    until: Until,
+    until: ReturnWhen,
     progress: Progress,
     noting: IdempotentCall | None,
     *,
     as_known: bool = False,
-) -> Ran:
+) -> RunOutcome:
     """Type a command at a prompt and wait for its end."""
     job = await _type(session, look, text, data, noting, as_known=as_known)
     job.stdin = stdin
@@ -378,7 +378,7 @@ def _seen(session: Session, look: Look) -> Seen:
         in_front=_may_listen(look),
         at_editor=look.at_editor,
         ready=look.ready,
-        hidden=look.verdict.hidden or (look.waiting is Waiting.UNKNOWN and not look.own_shell_in_front),
+        hidden=look.verdict.hidden or (look.waiting is InputWait.UNKNOWN and not look.own_shell_in_front),
         adopting=look.adopting,
         unanswered=look.unanswered,
         leaves=look.leaves_prompt,
@@ -405,7 +405,7 @@ def _several(session: Session, look: Look) -> NotAShell:
     return _not_a_shell(session, look, f"`{_terminals_in_one(look)}` is in front, which has terminals of its own", hint)
 
 
-async def _adopted(session: Session, look: Look, adopt: Adopt) -> Refusal | bool:
+async def _adopted(session: Session, look: Look, adopt: Adopt) -> AdoptionRefusal | bool:
     """Adopt the shell in front, if that may be done; whether it was, or why it was not.
 
     Raises:
@@ -422,12 +422,12 @@ async def _adopted(session: Session, look: Look, adopt: Adopt) -> Refusal | bool
     if adopt == "auto" and given_ours and process and process.name == adopting.kind_of(now):
         return False  # it got our marks when it began, and takes none
     found = await adopting.may_unasked(session, now)
-    if not isinstance(found, Refusal):
+    if not isinstance(found, AdoptionRefusal):
         await adopting.adopt(session, now, found)
         return True
     if adopt == "auto":
         return found
-    refusal: Refusal | NotAdopted | None = adopting.may_by_consent(now) or await asks(now)
+    refusal: AdoptionRefusal | NotAdopted | None = adopting.may_by_consent(now) or await asks(now)
     if refusal:
         raise _not_a_shell(session, now, refusal.why, refusal.hint)
     await adopting.adopt(session, now)
@@ -456,7 +456,7 @@ def _patience_s(session: Session, look: Look) -> float:
     return 8 * UNMARKED_S if session.gaps(look.shell.prompt_end, look.size) else 0.02
 
 
-async def place_after(session: Session, ran: Ran) -> tuple[str | None, Mode]:
+async def place_after(session: Session, ran: RunOutcome) -> tuple[str | None, Mode]:
     """Working directory and mode after a command: as its marks say, or else by a look."""
     at_prompt = ran.completed and ran.outcome == "ready"
     if at_prompt and ran.cwd is not None:
@@ -526,7 +526,7 @@ async def _marked(
 
 async def _is_silent(session: Session, size: int) -> bool:
     """Whether the shell has got all that was typed, does nothing, and all that it printed is in a log of this size."""
-    if not await all_logged(session, size) or (await session.look()).waiting is Waiting.BUSY:
+    if not await all_logged(session, size) or (await session.look()).waiting is InputWait.BUSY:
         return False
     return await all_logged(session, size)
 
@@ -587,7 +587,7 @@ async def _noted(session: Session, job: Job, noting: IdempotentCall | None) -> S
     )
 
 
-async def take_up(session: Session, job: Job, until: Until, progress: Progress) -> Ran:
+async def take_up(session: Session, job: Job, until: ReturnWhen, progress: Progress) -> RunOutcome:
     """Wait for the end of a command that an earlier call has typed.
 
     Raises:
@@ -709,7 +709,7 @@ async def _press(
 
 async def _left_at_prompt(session: Session, number: int) -> bool:
     """Whether the shell rests at a prompt at which a key of ours was typed: the key did nothing there."""
-    rest = Rest()
+    rest = ShellRest()
     async for look in session.looks(0.01, time.monotonic() + LISTENS_S):
         if look.shell.number != number or look.shell.state is not ShellState.PROMPT or look.shell.listening:
             return False
@@ -794,9 +794,9 @@ def _typed_at(session: Session) -> SessionBusy:
     )
 
 
-async def _finish(session: Session, job: Job, deadline: float, until: Until, progress: Progress) -> Ran:
-    told, questions, rest, silence = time.monotonic(), Questions(session), Rest(), Silence(until.idle_ms)
-    put_off = PutOff(time.monotonic())
+async def _finish(session: Session, job: Job, deadline: float, until: ReturnWhen, progress: Progress) -> RunOutcome:
+    told, questions, rest, silence = time.monotonic(), InputQuestions(session), ShellRest(), SilenceTimer(until.idle_ms)
+    put_off = LookDelay(time.monotonic())
     async for scan in session.scans(put_off.step_s, deadline):
         if job.stdin:
             job.stdin.remove_once_opened(job.level.pid if job.level.number else session.pid)
@@ -827,7 +827,7 @@ async def _finish(session: Session, job: Job, deadline: float, until: Until, pro
     return replace(ran, note=" ".join(filter(None, (ran.note, GOES_ON)))) if ran.number is not None else ran
 
 
-def _elsewhere(session: Session, look: Look, job: Job) -> Ran | None:
+def _elsewhere(session: Session, look: Look, job: Job) -> RunOutcome | None:
     """What became of our command, if its shell has ended, or another one stands in front of it by now."""
     if look.level.nonce == job.level.nonce:
         return None
@@ -835,11 +835,11 @@ def _elsewhere(session: Session, look: Look, job: Job) -> Ran | None:
         return typed.left(session, look, job)
     if look.at(job.level.nonce):
         note = f"In front of it is another shell by now, in which commands can be run. {WHEN_OVER}"
-        return Ran("ready", None, False, "marks", look.size, look.size, None, typed.since(job), note, job.number)
+        return RunOutcome("ready", None, False, "marks", look.size, look.size, None, typed.since(job), note, job.number)
     return None
 
 
-async def _not_done(session: Session, job: Job, look: Look, rest: Rest) -> Ran | None:
+async def _not_done(session: Session, job: Job, look: Look, rest: ShellRest) -> RunOutcome | None:
     """What became of our command, if the shell did not run it, or what it said at the end is not in the log."""
     why = _not_taken(look, job)
     alone = look.shell.number == job.number and not job.foreign
@@ -886,27 +886,27 @@ def _incomplete(session: Session) -> IncompleteCommand:
     )
 
 
-def _idle(session: Session, look: Look, job: Job, idle_ms: int) -> Ran:
+def _idle(session: Session, look: Look, job: Job, idle_ms: int) -> RunOutcome:
     ran = typed.unfinished(session, look, job, "idle")
     note = f"Nothing was printed for {idle_ms} ms; it goes on. Take it up with read wait_for=command."
     return replace(ran, evidence="quiet" if ran.evidence else None, note=" ".join(filter(None, (ran.note, note))))
 
 
-def _taken(session: Session, scan: Scan, job: Job) -> Ran:
+def _taken(session: Session, scan: Scan, job: Job) -> RunOutcome:
     """What is known of a command during which a person took the session over, or paused it."""
     ran = typed.unfinished(session, scan, job, "taken")
     what = "The session was paused" if session.lease and session.lease.paused else "A person has taken the session over"
     return replace(ran, note=typed.joined(ran.note, f"{what}. {GOES_ON}"))
 
 
-def _exited(session: Session, scan: Scan, job: Job) -> Ran:
+def _exited(session: Session, scan: Scan, job: Job) -> RunOutcome:
     code, name = scan.exit_status
     ran = typed.unfinished(session, scan, job, "exited")
     note = f"The shell was ended by SIG{name}." if name else ran.note
     return replace(ran, exit_code=code, completed=code is not None, note=note)
 
 
-async def _asks(session: Session, job: Job, look: Look, questions: Questions) -> Ran | None:
+async def _asks(session: Session, job: Job, look: Look, questions: InputQuestions) -> RunOutcome | None:
     """What our command printed, if it now wants input: who called can give it."""
     if look.shell.state is not ShellState.RUNNING:
         return None
@@ -929,16 +929,16 @@ async def _asks(session: Session, job: Job, look: Look, questions: Questions) ->
         note = MAY_WORK.format(who=who, why=why[0].upper() + why[1:])
         return replace(ran, note=typed.joined(ran.note, note))
     match settled.waiting:
-        case Waiting.UNKNOWN if ASKS_SECRET.search(last_line(settled)):
+        case InputWait.UNKNOWN if ASKS_SECRET.search(last_line(settled)):
             what = f"{BY_TEXT.format(who=who)} Have the person type it with `tmuxmcp attach --take {session.id}`"
-        case Waiting.UNKNOWN:
+        case InputWait.UNKNOWN:
             what = f"{who} hides what runs behind it, and its last line looks like a prompt: use send"
             what += ", or if it is a shell's, run adopt=yes"
-        case Waiting.SECRET:
+        case InputWait.SECRET:
             what = f"{who} asks for a secret: have the person type it with `tmuxmcp attach --take {session.id}`"
         case _ if settled.at_unmarked_prompt:
             what = f"{who} waits at its prompt: run works there"
-        case Waiting.LINE:
+        case InputWait.LINE:
             what = f"{who} waits for a line of input: answer with send"
         case _ if settled.mode == "line_input" and process.pid != settled.pid and last_line(settled):
             what = f"{who} waits at its prompt: use send"
@@ -952,16 +952,18 @@ def _edits(look: Look) -> bool:
     """Whether the session's own shell is in its line editor: the last word on pastes in brackets switched them on."""
     start = max(look.shell.output_start, look.size - ECHO_LIMIT)
     told = look.log.read(start, look.size - start).rpartition(b"\x1b[?2004")[2]
-    return look.waiting is Waiting.EDITOR and told.startswith(b"h")
+    return look.waiting is InputWait.EDITOR and told.startswith(b"h")
 
 
-def _in_the_way(session: Session, look: Look, adopt: Adopt, found: Refusal | bool | None) -> NotAShell | SessionBusy:
+def _in_the_way(
+    session: Session, look: Look, adopt: Adopt, found: AdoptionRefusal | bool | None
+) -> NotAShell | SessionBusy:
     """Why a session takes no command although it waits for input, and what to do; `found`: why it was not adopted."""
     if look.verdict.hidden and not may_be_prompt(last_line(look)):
         return _busy(session, look)
     why, hint = _obstacle(session, look)
     elsewhere = not look.marks or not look.own_shell_in_front or look.level.carrier is not None
-    if isinstance(found, Refusal) and not look.verdict.hidden and (look.relays or not look.own_shell_in_front):
+    if isinstance(found, AdoptionRefusal) and not look.verdict.hidden and (look.relays or not look.own_shell_in_front):
         return _not_a_shell(session, look, f"{why}: {found.why}", found.hint)
     if adopt != "yes" and elsewhere and adopting.may_by_consent(look) is None:
         hint = (
@@ -1043,5 +1045,5 @@ def _not_a_shell(session: Session, look: Look, why: str, hint: str = "") -> NotA
         hint=hint or "Use send for it, quit it first, or run the command in another session.",
         session_id=session.id,
         foreground=foreground.command if foreground else None,
-        waiting=look.waiting.value if foreground else Waiting.UNKNOWN.value,
+        waiting=look.waiting.value if foreground else InputWait.UNKNOWN.value,
     )

@@ -19,8 +19,8 @@ from tmuxmcp.record.events import NotedEvent
 from tmuxmcp.record.given import GivenCommand
 from tmuxmcp.record.notedcalls import NotedCall
 from tmuxmcp.running import run, typed
-from tmuxmcp.running.run import Until
-from tmuxmcp.running.typed import Job, Ran
+from tmuxmcp.running.run import ReturnWhen
+from tmuxmcp.running.typed import Job, RunOutcome
 from tmuxmcp.sessions.levels import is_replaced
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry
@@ -77,7 +77,9 @@ def is_written_down(session: Session, noted: NotedCall) -> bool | None:
     return True if any(isinstance(each, NotedEvent) and each.stamp == stamp for each in session.events.read()) else None
 
 
-async def finish(session: Session, noted: NotedCall, text: str, until: Until, progress: Progress) -> Ran | None:
+async def finish(
+    session: Session, noted: NotedCall, text: str, until: ReturnWhen, progress: Progress
+) -> RunOutcome | None:
     """What became of a command that an earlier call typed, or was about to type; None: it was not typed.
 
     Raises:
@@ -102,7 +104,7 @@ async def finish(session: Session, noted: NotedCall, text: str, until: Until, pr
     return replace(ran, duration_ms=await _duration_ms(session, job, ran))
 
 
-def under_way(session: Session, look: Look, noted: NotedCall, text: str) -> Ran | None:
+def under_way(session: Session, look: Look, noted: NotedCall, text: str) -> RunOutcome | None:
     """What is known of a command that an earlier call waits for; None: it may not be typed yet."""
     job = _job(session, noted, text)
     track = session.track_of(job.level.nonce)
@@ -136,7 +138,7 @@ def _job(session: Session, noted: NotedCall, text: str) -> Job:
     return job
 
 
-def _ended(session: Session, look: Look, job: Job) -> Ran | None:
+def _ended(session: Session, look: Look, job: Job) -> RunOutcome | None:
     """How it ended, if that is known for certain."""
     ran = typed.done(session, look, job)
     if ran:
@@ -145,11 +147,11 @@ def _ended(session: Session, look: Look, job: Job) -> Ran | None:
     return _of_command(session, look, job, command) if command else None
 
 
-def _of_command(session: Session, look: Look, job: Job, command: EndedCommand) -> Ran:
+def _of_command(session: Session, look: Look, job: Job, command: EndedCommand) -> RunOutcome:
     code = command.exit_code
     with_shell = not command.proven and code is None
     outcome = "ready" if not with_shell else "exited" if look.exited else "left"
-    return Ran(
+    return RunOutcome(
         outcome=outcome,  # type: ignore[arg-type]  # one of three
         exit_code=look.exit_status[0] if outcome == "exited" else code,
         completed=not (outcome == "left" and is_replaced(job.level)),
@@ -163,7 +165,7 @@ def _of_command(session: Session, look: Look, job: Job, command: EndedCommand) -
     )
 
 
-async def _duration_ms(session: Session, job: Job, ran: Ran) -> int:
+async def _duration_ms(session: Session, job: Job, ran: RunOutcome) -> int:
     """How long it took by its shell's clock, where that tells; else how long ago it was typed."""
     if not ran.completed:
         return ran.duration_ms

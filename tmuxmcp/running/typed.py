@@ -1,7 +1,7 @@
 """A command that was typed into a shell, and what became of it.
 
 The log may be late, and parts of it may be missing. So an end, a refusal or a foreign command is only ever said on
-evidence that is in the log. What is missing there says something only when nothing is under way any more (`Rest`);
+evidence that is in the log. What is missing there says something only when nothing is under way any more (`ShellRest`);
 until then it says nothing. What then is still not known is said to be unknown: a caller who is told "not run" of a
 command that ran would run it twice.
 
@@ -22,7 +22,7 @@ from tmuxmcp.record.given import GivenCommand
 from tmuxmcp.record.levels import Level
 from tmuxmcp.record.sink import sink_of
 from tmuxmcp.record.stdin import Stdin
-from tmuxmcp.running.pacing import KeyWait, Rest
+from tmuxmcp.running.pacing import KeyWait, ShellRest
 from tmuxmcp.sessions.levels import identity, is_replaced, shell_at
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
@@ -45,7 +45,7 @@ PROMPT_JOB = "prompted"
 
 LOOK_BEFORE_AGAIN = "Look with read view=screen before you run it again."
 
-UNDO = "adopt undo"
+UNDO_JOB = "adopt undo"
 """What is under way while the marks are taken out of a shell."""
 
 TELLS_NO_MORE = (
@@ -53,7 +53,7 @@ TELLS_NO_MORE = (
 )
 """Why nothing more is known of a shell."""
 
-LATE = "The shell told the end only when it was asked, as something changed {hook} or made it readonly."
+LATE_END_NOTE = "The shell told the end only when it was asked, as something changed {hook} or made it readonly."
 """What a caller is told who got an answer by asking."""
 
 MAY_BE_OVER = (
@@ -70,7 +70,7 @@ USE_SEND = "Use send for either; where another shell took its place (`exec bash`
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunOutcome:
     """How a command went."""
 
     outcome: Outcome
@@ -138,7 +138,7 @@ class Job:
         self.prompt_end = track.prompt_end
 
 
-async def rests(session: Session, look: Look, rest: Rest) -> bool:
+async def rests(session: Session, look: Look, rest: ShellRest) -> bool:
     """Whether the shell rests, by this look and those before it."""
     process = look.verdict.process
     waits = KeyWait(look.size, process.wakes) if look.at_editor and process else None
@@ -163,7 +163,7 @@ async def _passed_on(session: Session, size: int) -> bool:
 # ---- what was there before it ----------------------------------------------------------------------
 
 
-def left_behind(look: Look, ran: Ran) -> str | None:
+def left_behind(look: Look, ran: RunOutcome) -> str | None:
     """What programs of before have left of the terminal at whose prompt a command was typed; None if it is in order."""
     # Behind ssh and its like the terminal here is left raw, and says nothing of the one there.
     facts, pane = look.far if look.level.carrier else look.facts, look.pane
@@ -186,7 +186,7 @@ def is_empty(text: str) -> bool:
 # ---- what became of it -----------------------------------------------------------------------------
 
 
-def done(session: Session, scan: Scan, job: Job) -> Ran | None:
+def done(session: Session, scan: Scan, job: Job) -> RunOutcome | None:
     """The result, if the shell has finished what is certainly our command."""
     found = scan.at(job.level.nonce)
     for finished in found.commands if found else ():
@@ -205,8 +205,8 @@ def done(session: Session, scan: Scan, job: Job) -> Ran | None:
     return None
 
 
-def settled(session: Session, scan: Scan, job: Job) -> Ran | None:
-    """What became of it, now that nothing is under way (`Rest`); None when even that does not tell."""
+def settled(session: Session, scan: Scan, job: Job) -> RunOutcome | None:
+    """What became of it, now that nothing is under way (`ShellRest`); None when even that does not tell."""
     shell = scan.shell
     gaps = session.gaps(job.sent_at, scan.size)
     if shell.state is ShellState.PROMPT and shell.number > job.number and gaps:
@@ -230,7 +230,7 @@ def may_miss(session: Session, scan: Scan, offset: int) -> bool:
     return not sink_of(session.directory).alive or bool(session.gaps(offset, scan.size))
 
 
-def _ran(session: Session, job: Job, finished: Finished) -> Ran:
+def _ran(session: Session, job: Job, finished: Finished) -> RunOutcome:
     start, status = finished.output_start, finished.status
     if is_empty(job.text):
         start, status = finished.output_end, 0
@@ -247,7 +247,7 @@ def _ran(session: Session, job: Job, finished: Finished) -> Ran:
     missing = (start == end or unbegun) and (
         bool(session.gaps(finished.echo_start, end)) or (unbegun and not sink_of(session.directory).alive)
     )
-    return Ran(
+    return RunOutcome(
         outcome="ready",
         exit_code=status,
         completed=True,
@@ -277,7 +277,7 @@ def _blank(session: Session, finished: Finished) -> bool:
 
 
 def _late(session: Session, job: Job) -> str:
-    return LATE.format(hook=shell_at(job.level, session.meta.program).prompt_hook)
+    return LATE_END_NOTE.format(hook=shell_at(job.level, session.meta.program).prompt_hook)
 
 
 def joined(*notes: str | None) -> str | None:
@@ -285,7 +285,7 @@ def joined(*notes: str | None) -> str | None:
     return " ".join(filter(None, notes)) or None
 
 
-def _over(session: Session, scan: Scan, job: Job) -> Ran:
+def _over(session: Session, scan: Scan, job: Job) -> RunOutcome:
     """The shell is at a later prompt, and what it said of our command was not recorded."""
     start = job.sent_at + behind_echo(session.log.read(job.sent_at, ECHO_LIMIT))
     end = max(start, scan.shell.prompt_start)
@@ -294,10 +294,10 @@ def _over(session: Session, scan: Scan, job: Job) -> Ran:
         "It is over; its exit status and some of its output were not recorded. "
         f"`echo {status}`, if it is run next, gives the status."
     )
-    return Ran("ready", None, True, "marks", start, end, None, since(job), note)
+    return RunOutcome("ready", None, True, "marks", start, end, None, since(job), note)
 
 
-def left(session: Session, look: Look, job: Job) -> Ran:
+def left(session: Session, look: Look, job: Job) -> RunOutcome:
     """The shell that our command was given to is no longer there: it was left, or ended."""
     level, track = session.level_of(job.level.nonce), session.track_of(job.level.nonce)
     ran = (track.job == job.name or track.number == job.number) and track.output_start >= job.sent_at
@@ -312,7 +312,9 @@ def left(session: Session, look: Look, job: Job) -> Ran:
     if not ran:
         note = f"{note} It cannot be told whether it took the command. {LOOK_BEFORE_AGAIN}"
     completed, number = ran and not goes_on, job.number if ran else None
-    return Ran("left", level.exit_code, completed, "marks" if ran else None, start, end, None, since(job), note, number)
+    return RunOutcome(
+        "left", level.exit_code, completed, "marks" if ran else None, start, end, None, since(job), note, number
+    )
 
 
 def _in_front(look: Look) -> str:
@@ -323,19 +325,19 @@ def _in_front(look: Look) -> str:
     return f"`{look.foreground.command}`, started in {where}"
 
 
-def unreported(scan: Scan, job: Job) -> Ran:
+def unreported(scan: Scan, job: Job) -> RunOutcome:
     """The shell is at its prompt, tells no more of its commands, and does not answer either."""
     end = scan.shell.prompted or scan.size
     if job.proof:
         what = MAY_BE_OVER.format(what="it", name=scan.level.kind or scan.program)
         note = f"I{what[1:]}. {USE_SEND} {LOOK_BEFORE_AGAIN}"
-        return Ran("ready", None, False, None, min(scan.shell.output_start, end), end, None, since(job), note)
+        return RunOutcome("ready", None, False, None, min(scan.shell.output_start, end), end, None, since(job), note)
     what_next = "Use send, or another session, for what comes next."
     note = f"It is over, and its exit status is not known: {TELLS_NO_MORE} {what_next}"
-    return Ran("ready", None, True, "marks", min(scan.shell.output_start, end), end, None, since(job), note)
+    return RunOutcome("ready", None, True, "marks", min(scan.shell.output_start, end), end, None, since(job), note)
 
 
-def _refused(scan: Scan, job: Job) -> Ran | None:
+def _refused(scan: Scan, job: Job) -> RunOutcome | None:
     """The shell took the line and drew the same prompt anew, without running anything; else None."""
     end = scan.shell.prompt_start
     shown = scan.log.read(job.sent_at, min(max(end - job.sent_at, 0), ECHO_LIMIT))
@@ -344,10 +346,10 @@ def _refused(scan: Scan, job: Job) -> Ran | None:
         return None
     note = "The shell refused the line before running it (history expansion?): put ! into single quotes."
     start = job.sent_at + taken
-    return Ran("ready", None, False, "marks", start, end, None, since(job), note)
+    return RunOutcome("ready", None, False, "marks", start, end, None, since(job), note)
 
 
-def _unknown(scan: Scan, job: Job) -> Ran:
+def _unknown(scan: Scan, job: Job) -> RunOutcome:
     """The shell is at its prompt again, and what became of our command cannot be told."""
     if job.foreign:
         note = "It cannot be told whether this command ran: somebody else typed at the same moment."
@@ -357,10 +359,10 @@ def _unknown(scan: Scan, job: Job) -> Ran:
             "cannot be told whether the command is over."
         )
     start, end = job.sent_at, max(job.sent_at, scan.size)
-    return Ran("ready", None, False, None, start, end, None, since(job), f"{note} {LOOK_BEFORE_AGAIN}")
+    return RunOutcome("ready", None, False, None, start, end, None, since(job), f"{note} {LOOK_BEFORE_AGAIN}")
 
 
-def unfinished(session: Session, scan: Scan, job: Job, outcome: Outcome) -> Ran:
+def unfinished(session: Session, scan: Scan, job: Job, outcome: Outcome) -> RunOutcome:
     """What our command printed so far, if it runs; what is known of it, if that is not known."""
     found = scan.at(job.level.nonce)  # None: its shell has ended, and what it ran with it
     track, end = found.shell if found else session.track_with_echo(job.level), scan.size
@@ -380,7 +382,7 @@ def unfinished(session: Session, scan: Scan, job: Job, outcome: Outcome) -> Ran:
         note = f"It was typed, and whether the shell has taken it cannot be told yet. {LOOK_BEFORE_AGAIN}"
     if outcome == "timeout" and not sink_of(session.directory).alive:
         note = joined(note, "At this moment the log has no writer: some output may not be recorded.")
-    return Ran(outcome, None, False, evidence, start, end, None, since(job), note, number)
+    return RunOutcome(outcome, None, False, evidence, start, end, None, since(job), note, number)
 
 
 def foreign_note(job: Job) -> str | None:

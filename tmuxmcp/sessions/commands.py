@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.readiness.kernel import Waiting
+from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.record.commands import By, CommandFile, EndedCommand, TypedInput
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.holdings import Holding
@@ -352,7 +352,7 @@ def shell_is_back(look: Look) -> bool:
     The log had the prompt before the kernel was asked: a program may print one after the kernel's word on the shell
     that is about to start it. Where the kernel does not tell who waits, the marks of the prompt have to do.
     """
-    untold = look.facts is None or look.waiting is Waiting.UNKNOWN
+    untold = look.facts is None or look.waiting is InputWait.UNKNOWN
     waits = look.at_editor and look.shell.prompt_end <= look.heard
     return look.at_prompt and look.own_shell_in_front and (untold or waits)
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tmuxmcp.readiness.far import facts_of
-from tmuxmcp.readiness.kernel import KernelFacts, Verdict, Waiting, judge
+from tmuxmcp.readiness.kernel import InputWait, KernelFacts, Verdict, judge
 from tmuxmcp.ssh.channel import Channel
 from tmuxmcp.ssh.client import SSH_PROGRAM
 
@@ -48,7 +48,7 @@ class FarEnd:
         if far is None:
             return None, _unknown(verdict, "the far end does not say what its terminal does")
         judged = judge(far)
-        if judged.waiting is Waiting.UNKNOWN:
+        if judged.waiting is InputWait.UNKNOWN:
             judged = replace(judged, why=f"at the far end, {judged.why}", hidden=True)
         return far, judged
 
@@ -76,9 +76,9 @@ def _leads_there(facts: KernelFacts | None, verdict: Verdict) -> bool:
     """
     if facts is None or facts.canonical or facts.unread or facts.writing or facts.changing:
         return False
-    works = verdict.waiting is Waiting.BUSY and verdict.process is not None and verdict.process.name == SSH_PROGRAM
-    return works or (verdict.waiting is Waiting.UNKNOWN and verdict.hidden)
+    works = verdict.waiting is InputWait.BUSY and verdict.process is not None and verdict.process.name == SSH_PROGRAM
+    return works or (verdict.waiting is InputWait.UNKNOWN and verdict.hidden)
 
 
 def _unknown(verdict: Verdict, why: str) -> Verdict:
-    return Verdict(Waiting.UNKNOWN, why, verdict.process, hidden=True)
+    return Verdict(InputWait.UNKNOWN, why, verdict.process, hidden=True)

@@ -24,7 +24,7 @@ import psutil
 from tmuxmcp.contract.results import Foreground, Mode
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.launch.shells.record import Shell
-from tmuxmcp.readiness.kernel import MANY_IN_ONE, KernelFacts, Verdict, Waiting
+from tmuxmcp.readiness.kernel import MANY_IN_ONE, InputWait, KernelFacts, Verdict
 from tmuxmcp.readiness.relays import MOST_RELAYS, DeepWitness, Sight
 from tmuxmcp.record.levels import Level
 from tmuxmcp.record.log import RawLog
@@ -194,7 +194,7 @@ class Look(Scan):
         return self.sight.depth
 
     @property
-    def waiting(self) -> Waiting:
+    def waiting(self) -> InputWait:
         """What its foreground program does."""
         return self.verdict.waiting
 
@@ -206,7 +206,7 @@ class Look(Scan):
     @property
     def secret(self) -> bool:
         """Its foreground program waits for a line that is not shown."""
-        return self.waiting is Waiting.SECRET
+        return self.waiting is InputWait.SECRET
 
     @property
     def own_shell_in_front(self) -> bool:
@@ -216,7 +216,7 @@ class Look(Scan):
     @property
     def at_editor(self) -> bool:
         """Our shell certainly waits for keys, and has read all that was typed."""
-        reads = self.waiting is Waiting.EDITOR or (self.level.reads_lines and self.waiting is Waiting.LINE)
+        reads = self.waiting is InputWait.EDITOR or (self.level.reads_lines and self.waiting is InputWait.LINE)
         if self.relays or self.sight.reader:
             process = self.verdict.process
             reads = reads and process is not None and self.level.number > 0 and process.pid == self.level.pid
@@ -230,10 +230,10 @@ class Look(Scan):
     @property
     def takes_commands(self) -> bool:
         """Its shell waits at its prompt in its line editor, as far as marks and kernel tell."""
-        if self.adopting or (self.unanswered and self.waiting is Waiting.UNKNOWN):
+        if self.adopting or (self.unanswered and self.waiting is InputWait.UNKNOWN):
             return False
         # One that reads a whole line has switched its line editor off.
-        edits = self.own_shell_in_front and (self.waiting is not Waiting.LINE or self.level.reads_lines)
+        edits = self.own_shell_in_front and (self.waiting is not InputWait.LINE or self.level.reads_lines)
         return (self.at_prompt and edits) or self.unreported
 
     @property
@@ -304,7 +304,7 @@ class Terminal:
     def glance(self, pane: Pane | None) -> Sight:
         """What the kernel says now, and what that means."""
         if pane is None or pane.dead or self._witness is None:
-            return Sight(None, Verdict(Waiting.UNKNOWN, "it has ended"))
+            return Sight(None, Verdict(InputWait.UNKNOWN, "it has ended"))
         return self._witness.look(pane.leader)
 
     async def look(self, pane: Pane | None) -> Sight:

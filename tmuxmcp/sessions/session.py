@@ -28,7 +28,7 @@ from tmuxmcp.machine.locks import if_free
 from tmuxmcp.machine.processes import with_descendants
 from tmuxmcp.readiness import witness
 from tmuxmcp.readiness.kernel import KernelFacts
-from tmuxmcp.readiness.weak import Entered
+from tmuxmcp.readiness.weak import EnteredLine
 from tmuxmcp.record.clock import Booted, SessionClock
 from tmuxmcp.record.cursors import Cursors
 from tmuxmcp.record.directory import SessionDirectory
@@ -146,7 +146,7 @@ class Session:
         self.input_lock = anyio.Lock()
         self.running: str = ""
         """The command that a `run` of this broker waits for; set by `runs`."""
-        self.entered: Entered | None = None
+        self.entered: EnteredLine | None = None
         """The last line that this broker entered, and what there was before it."""
         self.prompts = SeenPrompts()
         self.typed_at = -1

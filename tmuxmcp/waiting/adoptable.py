@@ -19,7 +19,7 @@ from tmuxmcp.machine import proc
 from tmuxmcp.readiness.front import Front, front_of, read_bytes
 from tmuxmcp.readiness.proven import PROVEN
 from tmuxmcp.readiness.stack import stack_of
-from tmuxmcp.readiness.tmuxes import CLIENT
+from tmuxmcp.readiness.tmuxes import CLIENT_NAME
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.plain import plain
@@ -32,8 +32,10 @@ TICK_S = 0.01
 """By so much may a process have begun later than the kernel says."""
 
 ANSWER_OR_END = "Answer it with send, or end it with key C-c; then run works here again."
-LOOK = "Look at it with read view=screen. If a shell's prompt stands there, run the command again with adopt=yes."
-QUIT = "Use send for it, which gives no exit code, or quit it: once a shell's prompt stands there, run works here."
+RETRY_ADOPTING_HINT = (
+    "Look at it with read view=screen. If a shell's prompt stands there, run the command again with adopt=yes."
+)
+QUIT_HINT = "Use send for it, which gives no exit code, or quit it: once a shell's prompt stands there, run works here."
 EMPTY_THEN_ENTER = "If a shell's prompt stands there, empty its line (key C-u), press Enter, and run the command again."
 
 LONGEST_PROMPT_BYTES = 16 * 1024
@@ -42,7 +44,7 @@ LONGEST_PROMPT_BYTES = 16 * 1024
 TYPE_NOTHING = frozenset({"script", "sudo", "su", "doas", "runuser", "asciinema"})
 """Relays that type nothing of their own; expect does."""
 
-CONTINUED = ">"
+CONTINUATION_SHAPE = ">"
 """The shape of the prompt for the rest of a command: never learnt, nor is that of a shell whose prompt looks so."""
 
 
@@ -71,7 +73,7 @@ class NotAdopted:
 
 
 @dataclass(frozen=True)
-class _Learnt:
+class _KnownShell:
     """What is known of a shell from an earlier moment at which it was at its prompt."""
 
     shell: str
@@ -90,7 +92,7 @@ class _Learnt:
         return f"{self.shell}_{self.depth}_{self.shape}_{self.read}_{self.typed}"
 
     @classmethod
-    def parse(cls, option: str) -> _Learnt | None:
+    def parse(cls, option: str) -> _KnownShell | None:
         """From a pane's option; None: nothing is known."""
         words = option.split("_")
         if len(words) != 5 or not (words[1].isdecimal() and words[3].isdecimal()):
@@ -101,17 +103,17 @@ class _Learnt:
 def shell_in_front(look: Look) -> Front | NotAdopted:
     """The local shell in front, by what the kernel tells at one look; it may be at its prompt or in a question."""
     if not look.pane:
-        return NotAdopted("nothing runs any more", LOOK)
-    if CLIENT in look.relays:
-        return NotAdopted("a tmux is in front, which may bring another pane there at any key", LOOK)
+        return NotAdopted("nothing runs any more", RETRY_ADOPTING_HINT)
+    if CLIENT_NAME in look.relays:
+        return NotAdopted("a tmux is in front, which may bring another pane there at any key", RETRY_ADOPTING_HINT)
     try:
         terminal = os.stat(look.terminal).st_rdev
     except OSError:
-        return NotAdopted("the terminal cannot be seen", LOOK)
+        return NotAdopted("the terminal cannot be seen", RETRY_ADOPTING_HINT)
     front = front_of(look.judged, terminal)
     if isinstance(front, Front):
         return front
-    return NotAdopted(front.why, ANSWER_OR_END if front.is_shell else QUIT, certain=front.certain)
+    return NotAdopted(front.why, ANSWER_OR_END if front.is_shell else QUIT_HINT, certain=front.certain)
 
 
 async def may_adopt(session: Session, look: Look) -> Adoptable | NotAdopted:
@@ -123,17 +125,21 @@ async def may_adopt(session: Session, look: Look) -> Adoptable | NotAdopted:
     if isinstance(front, NotAdopted):
         return front
     if types := next((name for name in look.relays if name not in TYPE_NOTHING), ""):
-        return NotAdopted(f"`{types}` is in front of `{front.title}`, and may type there by itself", LOOK)
+        return NotAdopted(
+            f"`{types}` is in front of `{front.title}`, and may type there by itself", RETRY_ADOPTING_HINT
+        )
     read = read_bytes(front.pid)
     at_prompt = await PROVEN.is_at_prompt(front)
     if at_prompt is None:
-        return NotAdopted(f"it cannot be told whether `{front.title}` is at its prompt or asks something", LOOK)
+        return NotAdopted(
+            f"it cannot be told whether `{front.title}` is at its prompt or asks something", RETRY_ADOPTING_HINT
+        )
     if not at_prompt:
         return NotAdopted(f"`{front.title}` waits for input, and not at its prompt", ANSWER_OR_END)
     line = await panes.line_of_cursor(session.tmux, session.live())
     now = None if line is None else _learnt_now(front, line)
     if line is None or now is None or now.read != read or not _is_still(front, await session.look()):
-        return NotAdopted(f"`{front.title}` does something at this moment", LOOK)
+        return NotAdopted(f"`{front.title}` does something at this moment", RETRY_ADOPTING_HINT)
     why = _unknown(front, line, now)
     if why:
         return why
@@ -150,14 +156,16 @@ async def still_at_prompt(session: Session, look: Look) -> Adoptable | NotAdopte
     name = look.level.kind or "the shell in front"
     front = shell_in_front(look)
     if look.level.pid and (isinstance(front, NotAdopted) or front.pid != look.level.pid):
-        return front if isinstance(front, NotAdopted) else NotAdopted(f"`{front.title}` is in front", LOOK)
+        return (
+            front if isinstance(front, NotAdopted) else NotAdopted(f"`{front.title}` is in front", RETRY_ADOPTING_HINT)
+        )
     proven = await PROVEN.is_at_prompt(front) if isinstance(front, Front) else None
     if proven is False and isinstance(front, Front):
         return NotAdopted(f"`{front.title}` waits for input, and not at its prompt", ANSWER_OR_END)
     line = await panes.line_of_cursor(session.tmux, session.live())
     start, end = look.shell.prompt_start, look.shell.prompt_end
     if line is None or end - start > LONGEST_PROMPT_BYTES:
-        return NotAdopted(f"the prompt of `{name}` cannot be seen", LOOK)
+        return NotAdopted(f"the prompt of `{name}` cannot be seen", RETRY_ADOPTING_HINT)
     last = line.last_input
     if last is None or last.left is InputLeftover.OPEN:
         return NotAdopted(f"something was typed to `{name}` and not entered", EMPTY_THEN_ENTER)
@@ -239,7 +247,7 @@ def _is_still(front: Front, look: Look) -> bool:
     return shell_in_front(look) == front
 
 
-def _learnt_now(front: Front, line: LineOfCursor) -> _Learnt | None:
+def _learnt_now(front: Front, line: LineOfCursor) -> _KnownShell | None:
     """What there is to be learnt at this moment; None: it does not rest."""
     with suppress(OSError):
         cwd = os.readlink(f"/proc/{front.pid}/cwd")
@@ -249,7 +257,7 @@ def _learnt_now(front: Front, line: LineOfCursor) -> _Learnt | None:
         text = shape(before_cursor(line), cwd)
         digest = blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest() if text else ""
         image = proc.stack_start(front.pid)
-        return _Learnt(
+        return _KnownShell(
             f"{front.pid}-{round(front.born_s / TICK_S)}-{image:x}",
             stack.depth,
             "" if _is_continuation(text) else digest,
@@ -272,10 +280,12 @@ def before_cursor(line: LineOfCursor) -> str:
 def _is_continuation(text: str) -> bool:
     """Whether a prompt's shape may be that of a prompt for the rest of a command: `>`, zsh's `quote>`."""
     words = text.replace(" ", "")
-    return words == CONTINUED or (words.endswith(CONTINUED) and words.removesuffix(CONTINUED).isalpha())
+    return words == CONTINUATION_SHAPE or (
+        words.endswith(CONTINUATION_SHAPE) and words.removesuffix(CONTINUATION_SHAPE).isalpha()
+    )
 
 
-def _unknown(front: Front, line: LineOfCursor, now: _Learnt) -> NotAdopted | None:
+def _unknown(front: Front, line: LineOfCursor, now: _KnownShell) -> NotAdopted | None:
     """What is not known for a shell that waits where it waits at its prompt; None: nothing is missing."""
     name, last = front.title, line.last_input
     if (
@@ -284,7 +294,7 @@ def _unknown(front: Front, line: LineOfCursor, now: _Learnt) -> NotAdopted | Non
         or (last.left is InputLeftover.BROKEN and front.shell.keeps_broken_line)
     ):
         return NotAdopted(f"something was typed to `{name}` and not entered", EMPTY_THEN_ENTER)
-    known = _Learnt.parse(line.front)
+    known = _KnownShell.parse(line.front)
     if known and (known.shell, known.depth) != (now.shell, now.depth):
         known = None
     if (
@@ -292,9 +302,9 @@ def _unknown(front: Front, line: LineOfCursor, now: _Learnt) -> NotAdopted | Non
         and (last.left not in (InputLeftover.LINE, InputLeftover.COMMAND) or last.at_s > front.born_s + TICK_S)
         and last.option
     ):
-        return NotAdopted(f"the prompt of `{name}` is not known: it was not seen when it began", LOOK)
+        return NotAdopted(f"the prompt of `{name}` is not known: it was not seen when it began", RETRY_ADOPTING_HINT)
     if not now.shape or (known and known.shape != now.shape):
-        return NotAdopted(f"`{name}` shows a line that is not known as its prompt", LOOK)
+        return NotAdopted(f"`{name}` shows a line that is not known as its prompt", RETRY_ADOPTING_HINT)
     if known and known.read == now.read:
         return None
     if _person_since(line, last.at_s) or (known and known.typed == last.option):
@@ -308,7 +318,7 @@ def _person_since(line: LineOfCursor, at_s: float) -> bool:
     return line.person_at > 0 and time.clock_gettime(time.CLOCK_BOOTTIME) - ago_s >= at_s
 
 
-async def _keep(session: Session, line: LineOfCursor, now: _Learnt) -> None:
+async def _keep(session: Session, line: LineOfCursor, now: _KnownShell) -> None:
     """Write down, for every broker, what was learnt."""
     if now.option != line.front:
         pane = session.live()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.readiness.asking import Asking
+from tmuxmcp.readiness.asking import AskingJudge
 from tmuxmcp.readiness.facts import Conclusion
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
@@ -14,7 +14,7 @@ from tmuxmcp.waiting.finding import Finding
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedForInput:
     """How a command came to ask."""
 
     look: Look
@@ -22,16 +22,16 @@ class Asked:
     how: Conclusion
 
 
-class Questions:
+class InputQuestions:
     """Watches one command."""
 
     def __init__(self, session: Session) -> None:
-        self._session, self._finding, self._asking = session, Finding(session), Asking()
+        self._session, self._finding, self._asking = session, Finding(session), AskingJudge()
 
-    async def asked(self, look: Look) -> Asked | None:
+    async def asked(self, look: Look) -> AskedForInput | None:
         """A last look, once what tells that it asks has stood for a while."""
         judged = await self._finding.judged(self._asking, look, time.monotonic())
         if isinstance(judged, float):
             return None
         how, last = judged
-        return Asked(await note_prompt(self._session, last), how)
+        return AskedForInput(await note_prompt(self._session, last), how)

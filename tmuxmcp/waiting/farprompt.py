@@ -11,7 +11,7 @@ import re
 
 from tmuxmcp.launch.shells import BY_FILE
 from tmuxmcp.readiness.far import FarFacts
-from tmuxmcp.readiness.kernel import Waiting
+from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
@@ -23,7 +23,7 @@ from tmuxmcp.waiting.adoptable import Adoptable, NotAdopted, before_cursor, unmo
 _BEHIND_SIGN = re.compile(rf"[{re.escape(PROMPT_SIGNS)}]\s+\S")
 """Text behind a prompt's sign: a person may have typed it."""
 
-LOOK = "Look at it with read view=screen. If a shell's prompt stands there, run a command with adopt=yes."
+ADOPT_HINT = "Look at it with read view=screen. If a shell's prompt stands there, run a command with adopt=yes."
 ANSWER_FIRST = "Answer it with send; then run works here."
 
 
@@ -36,16 +36,16 @@ async def may_adopt_far(session: Session, look: Look) -> Adoptable | NotAdopted:
     logged = await all_logged(session, look.size)
     again = await session.look()
     if not line or not logged or _moved(look, again):
-        return NotAdopted("something happens there at this moment", LOOK, passes=True)
+        return NotAdopted("something happens there at this moment", ADOPT_HINT, passes=True)
     text = before_cursor(line)
     if not may_be_prompt(text) or "".join((*line.above, line.row)).rstrip() != text.rstrip():
-        return NotAdopted("its line does not look like a prompt", LOOK)
+        return NotAdopted("its line does not look like a prompt", ADOPT_HINT)
     if (
         line.last_input is None
         or line.last_input.left is InputLeftover.OPEN
         or (line.person_at and _BEHIND_SIGN.search(text))
     ):
-        return NotAdopted("something was typed there and not entered", LOOK)
+        return NotAdopted("something was typed there and not entered", ADOPT_HINT)
     process = again.verdict.process
     return Adoptable(process.pid if process else 0, process.name if process else "", unmoved(line))
 
@@ -54,19 +54,19 @@ def _not_at_prompt(look: Look) -> NotAdopted | None:
     """Why the login shell is not at its prompt, by the far kernel's word; None: nothing says so."""
     far, process = look.far, look.verdict.process
     if not isinstance(far, FarFacts) or look.verdict.hidden:
-        return NotAdopted(f"what its far end does is not known: {look.verdict.why}", LOOK, passes=look.far_late)
+        return NotAdopted(f"what its far end does is not known: {look.verdict.why}", ADOPT_HINT, passes=look.far_late)
     if look.level.number or look.alternate_screen or process is None:
-        return NotAdopted("another program is in front there", LOOK)
+        return NotAdopted("another program is in front there", ADOPT_HINT)
     name = process.name.lstrip("-")
     shell = BY_FILE.get(name)
     if shell is None:
         return NotAdopted(f"`{name}` is in front there, which is no shell that can be adopted", "Use send for it.")
-    edits = look.waiting is Waiting.EDITOR
-    if not edits and not (look.waiting is Waiting.LINE and shell.reads_lines_afar):
+    edits = look.waiting is InputWait.EDITOR
+    if not edits and not (look.waiting is InputWait.LINE and shell.reads_lines_afar):
         return NotAdopted(f"`{name}` is not at its prompt there", ANSWER_FIRST)
     alone = [each for each in far.processes if each.state not in "ZX"] == [process]
     if not alone or process.pid != far.leader or far.foreground != far.leader or look.verdict.weak:
-        return NotAdopted(f"`{name}` is not the login shell there, or not alone", LOOK, passes=True)
+        return NotAdopted(f"`{name}` is not the login shell there, or not alone", ADOPT_HINT, passes=True)
     if far.reads_file and not shell.keeps_file:
         return NotAdopted(f"`{name}` is still reading a file of commands there", ANSWER_FIRST)
     return None

@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness.facts import Conclusion, Facts, Judge, LastLine, Logged, Marks, Need, NewLine
 from tmuxmcp.readiness.facts import certain as is_certain
-from tmuxmcp.readiness.kernel import Waiting
+from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
@@ -81,7 +81,7 @@ class Finding:
 
 def facts_of(session: Session, look: Look) -> Facts:
     """What one look tells without being asked for more."""
-    if not look.ready and look.waiting is not Waiting.UNKNOWN:
+    if not look.ready and look.waiting is not InputWait.UNKNOWN:
         return Facts(look.verdict, exited=look.exited)  # nobody waits for input: the rest would tell nothing
     return Facts(
         verdict=look.verdict,
@@ -115,7 +115,7 @@ def marks_of(look: Look) -> Marks:
 def last_line_of(session: Session, look: Look) -> LastLine:
     """The line that the cursor is in, with what is known of it."""
     process, text, pastes = look.verdict.process, line_of_cursor(look), takes_pastes(look)
-    editor, prompts = look.waiting is Waiting.EDITOR, session.prompts
+    editor, prompts = look.waiting is InputWait.EDITOR, session.prompts
     return LastLine(
         text,
         pastes,

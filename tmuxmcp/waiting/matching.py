@@ -30,7 +30,7 @@ COLUMN_BYTES = 16
 MOST_PROMPTS = 8
 """Behind so many prompts the echo of what was typed is looked for."""
 
-_EDITED = re.compile(rb"\x1b\[\?2004h.*?(?:\x1b\[\?2004l|\Z)", re.DOTALL)
+_LINE_EDITOR_STRETCH = re.compile(rb"\x1b\[\?2004h.*?(?:\x1b\[\?2004l|\Z)", re.DOTALL)
 """From where a line editor begins to read a line to where it has read it."""
 
 _TO_COLUMN = re.compile(rb"\x1b\[\d+G$")
@@ -99,7 +99,7 @@ def _edited_since(scan: Scan, start: int, data: bytes) -> list[tuple[int, int]]:
         if shell.state is not ShellState.STARTING:
             shown.append((shell.prompt_end, shell.echo_end if shell.state is ShellState.RUNNING else scan.size))
     else:
-        shown = [(start + found.start(), start + found.end()) for found in _EDITED.finditer(data)]
+        shown = [(start + found.start(), start + found.end()) for found in _LINE_EDITOR_STRETCH.finditer(data)]
     return [(begin, end) for begin, end in shown if start < begin < end][:MOST_PROMPTS]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from tmuxmcp.readiness.kernel import Waiting
+from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.readiness.settling import UNMARKED_S
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
@@ -48,4 +48,4 @@ async def at_rest(session: Session) -> Look:
 def _comes_to_rest(look: Look) -> bool:
     """Whether its shell has drawn its prompt, and still does something for itself."""
     own = look.facts is not None and look.own_shell_in_front
-    return own and look.shell.state is ShellState.PROMPT and look.waiting is Waiting.BUSY
+    return own and look.shell.state is ShellState.PROMPT and look.waiting is InputWait.BUSY

@@ -115,7 +115,7 @@ class Answer:
 
 
 @dataclass
-class _Watch:
+class _WaitProgress:
     """What one wait has seen so far; times of `time.monotonic()`."""
 
     begun: float
@@ -141,7 +141,7 @@ async def wait_for(session: Session, wait: Wait) -> Answer:
     begun = time.monotonic()
     if wait.want == "none":
         return Answer("immediate", None, None, 0)
-    watch = _Watch(
+    watch = _WaitProgress(
         begun,
         Settling(wait.terms(), session.log.size(), begun),
         Finding(
@@ -194,14 +194,14 @@ async def wait_for(session: Session, wait: Wait) -> Answer:
 _Found = tuple[Outcome, Evidence | None, str | None]
 
 
-def _answer(found: _Found, watch: _Watch) -> Answer:
+def _answer(found: _Found, watch: _WaitProgress) -> Answer:
     outcome, evidence, matched = found
     waited_ms = int((time.monotonic() - watch.begun) * 1000)
     note = watch.note if outcome == "idle" else None
     return Answer(outcome, evidence, matched, waited_ms, watch.settled, note, watch.command)
 
 
-async def _check(session: Session, scan: Scan, wait: Wait, watch: _Watch) -> _Found | None:
+async def _check(session: Session, scan: Scan, wait: Wait, watch: _WaitProgress) -> _Found | None:
     now, settling = time.monotonic(), watch.settling
     if settling.grown(scan.size, now):
         session.throttle(scan.size - settling.begun_at)
@@ -220,7 +220,7 @@ async def _check(session: Session, scan: Scan, wait: Wait, watch: _Watch) -> _Fo
     return _told(settling.silent(scan.size, now), watch) if wait.want == "idle" else None
 
 
-async def _command(session: Session, look: Look, wait: Wait, watch: _Watch, now: float) -> _Found | None:
+async def _command(session: Session, look: Look, wait: Wait, watch: _WaitProgress, now: float) -> _Found | None:
     """Whether a command has ended of which the caller was not told; or that none runs."""
     ended = commandresults.untold(session, look, wait.caller)
     if ended:
@@ -235,7 +235,7 @@ async def _command(session: Session, look: Look, wait: Wait, watch: _Watch, now:
     return ("immediate", None, None) if not runs and await _ready(session, look, watch, now) else None
 
 
-async def _ready(session: Session, look: Look, watch: _Watch, now: float) -> _Found | None:
+async def _ready(session: Session, look: Look, watch: _WaitProgress, now: float) -> _Found | None:
     """What tells that the program is ready, or that nothing can and nothing is printed."""
     judged = await watch.finding.judged(watch.settling, look, now)
     if isinstance(judged, float):
@@ -246,7 +246,7 @@ async def _ready(session: Session, look: Look, watch: _Watch, now: float) -> _Fo
     return _told(settled, watch)
 
 
-def _told(judged: Conclusion | float, watch: _Watch) -> _Found | None:
+def _told(judged: Conclusion | float, watch: _WaitProgress) -> _Found | None:
     if isinstance(judged, float):
         watch.wake_at = judged
         return None
@@ -254,7 +254,7 @@ def _told(judged: Conclusion | float, watch: _Watch) -> _Found | None:
     return judged.outcome, judged.evidence, None
 
 
-async def _changed(session: Session, scan: Scan, wait: Wait, watch: _Watch, now: float) -> bool:
+async def _changed(session: Session, scan: Scan, wait: Wait, watch: _WaitProgress, now: float) -> bool:
     """Whether the screen is another one, and its program has come to the end of drawing it."""
     due = SCREEN_EVERY_S if watch.settling.size != watch.screen_of else UNPRINTED_S
     if watch.screen_of < 0 or now - watch.screen_at >= due:
@@ -268,7 +268,7 @@ async def _changed(session: Session, scan: Scan, wait: Wait, watch: _Watch, now:
     return drawn or scan.exited or now - watch.differs_since >= DRAWING_S
 
 
-async def _tell(scan: Scan, wait: Wait, watch: _Watch) -> None:
+async def _tell(scan: Scan, wait: Wait, watch: _WaitProgress) -> None:
     now = time.monotonic()
     if now - watch.told < PROGRESS_EVERY_S:
         return

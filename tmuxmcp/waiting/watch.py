@@ -26,7 +26,7 @@ CHANGES_APART_S = 0.5
 Changed = Callable[[], Awaitable[None]]
 
 
-class Watch:
+class SessionWatch:
     """Watches sessions for those who listen; each listener runs its own `session` or `all` until it has enough."""
 
     def __init__(self, registry: Registry) -> None:
@@ -50,7 +50,7 @@ class Watch:
             commands: instead of all these, only the end of a command counts.
         """
         counts = (Command,) if commands else (ModeChange, Resize, Printed) if output else (ModeChange, Resize)
-        name = _Name(self._registry, session_id, counts)
+        name = _NameFollower(self._registry, session_id, counts)
         await name.begin()
         self.listeners += 1
         try:
@@ -67,7 +67,7 @@ class Watch:
     ) -> None:
         """Call `changed` after each change of any session, and when one comes or goes, until cancelled."""
         following: dict[str, anyio.CancelScope] = {}
-        news = _News()
+        news = _ChangeFlag()
         async with anyio.create_task_group() as task_group:
             await self._follow_all(task_group, following, news)
             await news.within(0)  # those that are there already
@@ -79,7 +79,7 @@ class Watch:
                 await self._follow_all(task_group, following, news)
 
     async def _follow_all(
-        self, task_group: anyio.abc.TaskGroup, following: dict[str, anyio.CancelScope], news: _News
+        self, task_group: anyio.abc.TaskGroup, following: dict[str, anyio.CancelScope], news: _ChangeFlag
     ) -> None:
         """Follow the sessions that have come, and those no longer that have gone."""
         try:
@@ -108,7 +108,7 @@ class Watch:
             await self.session(session_id, changed, task_status=task_status)
 
 
-class _News:
+class _ChangeFlag:
     """Something happened that was not told yet."""
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ class _News:
         return True
 
 
-class _Name:
+class _NameFollower:
     """Follows whatever session has a name: one after the other, and waits while there is none that runs."""
 
     def __init__(self, registry: Registry, session_id: str, counts: tuple[type[Event], ...]) -> None:
