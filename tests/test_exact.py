@@ -713,6 +713,16 @@ def test_a_trap_prints_for_the_users_commands_alone(shell: Callable[..., dict], 
     assert shell("! :; echo $?")["output"] == "debug\ndebug\n1\n"
 
 
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+@pytest.mark.parametrize("trap", ["trap 'echo debug' DEBUG", "TRAPDEBUG() { echo debug }"])
+def test_a_trap_of_zsh_prints_for_the_users_commands_alone(agent: Agent, trap: str):
+    session = agent.call("create_session", program="zsh")["session_id"]
+    agent.run(trap, session_id=session)
+    assert agent.run("true", session_id=session)["output"] == "debug\n"
+    assert agent.run("echo a; false; echo b", session_id=session)["output"] == "debug\na\ndebug\ndebug\nb\n"
+    agent.call("destroy_session", session_id=session, force=True)
+
+
 @pytest.mark.parametrize(
     "args", [["--norc"], ["-l"], ["--login"], ["--noprofile", "--norc"], ["-i"], ["--posix"]], ids=str
 )

@@ -79,11 +79,12 @@ __tmuxmcp_preexec() {
   local text=${1:-$3}
   (( $#text <= 1000 )) || text=${text[1,1000]}…
   __tmuxmcp_url $text
-  builtin print -rn -- $'\e]133;C;'"$tag;cmdline_url=$__tmuxmcp_urlpath"$'\a' >/dev/tty
   if [[ -n $__tmuxmcp_over && ${PROMPT_EOL_MARK-} == "$__tmuxmcp_eol" ]]; then
     __tmuxmcp_eol=$'%{\e]133;E;'"aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;p=$__tmuxmcp_over"$'\a%}'$__tmuxmcp_user_eol
     PROMPT_EOL_MARK=$__tmuxmcp_eol
   fi
+  # Last: a trap for DEBUG prints nothing of ours behind it.
+  builtin print -rn -- $'\e]133;C;'"$tag;cmdline_url=$__tmuxmcp_urlpath"$'\a' >/dev/tty
 }
 
 # Keep ours at their places, around whatever is there.
