@@ -247,3 +247,16 @@ async def test_tmux_decides_whether_a_call_typed(broker: Broker):
     assert await panes.type_input(broker.tmux, pane, b"late\n", stamp=later)
     assert not await panes.never_types(broker.tmux, pane, later)
     assert await panes.stamped(broker.tmux, pane) == later.after
+
+
+async def test_what_took_a_shells_place_is_over_when_it_has_ended(broker: Broker, tmp_path: Path):
+    await broker.create_session("bash", name="a")
+    await broker.run("bash --norc", "a")
+    go = tmp_path / "go"
+    call = {"command": f"exec sh -c 'until [ -e {go} ]; do sleep 0.01; done; exit 3'", "request_id": "call-exec"}
+    assert (await broker.run(session_id="a", adopt="yes", **call)).completed is False
+    assert (await broker.run(session_id="a", adopt="yes", **call)).completed is False
+    go.touch()
+    assert (await broker.read(session_id="a", wait_for="ready")).outcome == "ready"
+    again = await broker.run(session_id="a", adopt="yes", **call)
+    assert (again.outcome, again.completed) == ("left", True)

@@ -150,7 +150,8 @@ def is_final(result: r.Result) -> bool:
     if not isinstance(result, r.RunResult):
         return True
     refused = result.outcome == "ready" and result.evidence == "marks" and result.command_number is None
-    return result.completed or result.outcome in OVER_OUTCOMES or refused
+    replaced = result.outcome == "left" and result.evidence is not None  # by exec, if it is not completed
+    return result.completed or (result.outcome in OVER_OUTCOMES and not replaced) or refused
 
 
 def _stored_form(result: r.Result) -> dict[str, Any]:
