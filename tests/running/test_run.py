@@ -16,7 +16,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.errors import IncompleteCommand, SessionBusy, TimedOut
 from tmuxmcp.launch.shells import shell_of
 from tmuxmcp.readiness.kernel import InputWait
-from tmuxmcp.running import run
+from tmuxmcp.running import key
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux.panes import recall
 
@@ -92,7 +92,7 @@ async def test_claim_of_somebody_gone_ends(broker: Broker) -> None:
 
 async def test_shell_that_works_at_its_prompt_is_given_time(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads our key late; one that waits for keys and says nothing is in another mode."""
-    monkeypatch.setattr(run, "LISTENS_BUSY_S", 60.0)
+    monkeypatch.setattr(key, "LISTENS_BUSY_S", 60.0)
     await broker.create_session("zsh", name="a")
     spins = "local end=$((SECONDS + 3)); while ((SECONDS < end)); do :; done"
     await broker.run(f"spin() {{ {spins}; }}; zle -N spin; bindkey '^T' spin", session_id="a")

@@ -21,7 +21,8 @@ from tmuxmcp.machine.secretvalue import value_of
 from tmuxmcp.readiness.weak import entered_at
 from tmuxmcp.reading.reading import Reading
 from tmuxmcp.record.commands import TypedInput
-from tmuxmcp.running import adopting, run
+from tmuxmcp.running import adopting
+from tmuxmcp.running.key import end_listening
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.noting import IdempotentCall
@@ -119,7 +120,7 @@ async def send(
     """
     secret = named(reading.settings, request)
     await adopting.settle(session)
-    await run.end_listening(session, await nextprompt.prompt_drawn(session))
+    await end_listening(session, await nextprompt.prompt_drawn(session))
     await _may(request.secret, secret, session, agreed, call)
     wait.progress = no_progress  # a last line may show what was typed
     async with value_of(request.secret, secret, env) as value:

@@ -19,7 +19,8 @@ from tmuxmcp.readiness.settling import ESCAPE_S
 from tmuxmcp.readiness.weak import entered_at
 from tmuxmcp.reading.reading import Reading
 from tmuxmcp.record.commands import TypedInput
-from tmuxmcp.running import adopting, run
+from tmuxmcp.running import adopting
+from tmuxmcp.running.key import end_listening
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.noting import IdempotentCall
@@ -153,7 +154,7 @@ async def send(
     """
     pane = session.live()
     await adopting.settle(session)
-    await run.end_listening(session, await nextprompt.prompt_drawn(session))
+    await end_listening(session, await nextprompt.prompt_drawn(session))
     data, bracketed, newlines = _pasted(what.data, what.bracketed_paste, pane.alternate_screen)
     look = await with_room(session, reading.settings, data, what)
     if look.ready and not look.takes_commands and await all_logged(session, look.size):

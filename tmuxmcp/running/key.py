@@ -1,0 +1,124 @@
+"""Our key at the prompt of a shell that sends marks: it shows its prompt, listens for a command, or listens no more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tmuxmcp.launch import shells
+from tmuxmcp.launch.shells import adoption
+from tmuxmcp.readiness.kernel import InputWait
+from tmuxmcp.readiness.settling import UNMARKED_S
+from tmuxmcp.record.levels import Level
+from tmuxmcp.running import typed
+from tmuxmcp.sessions.logged import all_logged
+from tmuxmcp.sessions.look import Scan
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.tmux import panes
+from tmuxmcp.tmux.panes import Pane
+
+LISTENS_S = 1.0
+"""A shell at its prompt that does not answer our key for so long is in another mode: a search, a menu."""
+
+LISTENS_BUSY_S = 5.0
+"""The same of one that works: on a busy machine it may not have read the key yet."""
+
+FAR_S = 4.0
+"""How much longer one on another machine may take."""
+
+
+async def interrupt(session: Session, pane: Pane) -> None:
+    """Press C-c: what stands unfinished at a prompt is taken back, and another prompt drawn."""
+    await panes.type_input(session.tmux, pane, b"", after=[panes.keys(pane, ["C-c"])])
+
+
+async def show_prompt(session: Session, pane: Pane) -> None:
+    """Have a shell that waits for keys say at which prompt it is, by its marks; that changes and runs nothing."""
+    scan = await session.scan()
+    nonce = scan.level.nonce
+    if scan.level.reads_lines:
+        return  # all that it can be asked is a command
+    with session.expecting_answer(nonce) as asked_at:
+        if scan.knows.reads_files:
+            await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, shells.SHOW_PROMPT)])
+            if session.proves(scan.level):  # an earlier version's shell shows its prompt, and says nothing
+                await until_marked(session, lambda _: not session.is_asked(nonce), limit_s=UNMARKED_S)
+            return
+        asked = await panes.type_input(session.tmux, pane, b"", after=[panes.raw(pane, shells.COMMAND_KEY)])
+        if asked and await answer_to_key(session, nonce, asked_at):
+            await listen_no_more(session, scan, pane)  # else it asks a question of its own, which nothing may answer
+
+
+async def end_listening(session: Session, scan: Scan) -> None:
+    """Have a shell listen no more that answered our key late, when whoever had pressed it had given up."""
+    if scan.shell.listening:
+        pane = session.live()
+        await listen_no_more(session, scan, pane, condition=f"#{{==:{panes.remembered(pane, 'claim')},}}")
+
+
+async def listen_no_more(session: Session, scan: Scan, pane: Pane, condition: str = "") -> bool:
+    """End the listening of a shell that was given our key; whether it says that it did."""
+    asked_at, level = session.log.size(), scan.level
+    keys = (
+        adoption.refuse(shell_kind(level), typed.PROMPT_JOB) if level.number else shells.refused_keys(typed.PROMPT_JOB)
+    )
+    if not await panes.type_input(session.tmux, pane, keys, condition=condition, ends=True):
+        return False
+    told = (typed.PROMPT_JOB,) if level.number == 0 else (typed.PROMPT_JOB, "")
+
+    def refused(scan: Scan) -> bool:
+        why, name = refusal(scan, level.nonce, asked_at)
+        return bool(why) and name in told
+
+    return bool(await until_marked(session, refused))
+
+
+def shell_kind(level: Level) -> adoption.ShellKind:
+    """What a shell that was adopted has said of itself."""
+    return adoption.who(level.answer)
+
+
+async def until_marked(
+    session: Session, met: Callable[[Scan], bool], longer_s: float = 0.0, limit_s: float = LISTENS_S
+) -> Scan | None:
+    """Wait until the marks in the log say so, for as long as a shell may take to answer a key, or longer."""
+    until = time.monotonic() + limit_s + longer_s
+    async for scan in session.scans(0.02, until + LISTENS_BUSY_S - LISTENS_S):
+        if met(scan):
+            return scan
+        if not scan.launcher_alive:
+            break
+        if time.monotonic() > until and await _is_silent(session, scan.size):
+            break
+    return None
+
+
+async def _is_silent(session: Session, size: int) -> bool:
+    """Whether the shell has got all that was typed, does nothing, and all that it printed is in a log of this size."""
+    if not await all_logged(session, size) or (await session.look()).waiting is InputWait.BUSY:
+        return False
+    return await all_logged(session, size)
+
+
+async def answer_to_key(session: Session, nonce: str, asked_at: int) -> Scan | None:
+    """What the marks say once the shell answers our key, that it listens; None: it does not."""
+
+    def listens(scan: Scan) -> bool:
+        found = scan.at(nonce)
+        return found is not None and found.shell.listens >= asked_at
+
+    level = session.level_of(nonce)
+    far_s = FAR_S if level.where == "remote" else 0.0
+    # Anybody can print that it does not.
+    refuses = not session.proves(level)
+    scan = await until_marked(
+        session, lambda scan: listens(scan) or (refuses and bool(refusal(scan, nonce, asked_at)[0])), far_s
+    )
+    return scan if scan and listens(scan) else None
+
+
+def refusal(scan: Scan, nonce: str, since: int) -> tuple[str, str]:
+    """Why the shell did not take what was given to it by key, and under which name; empty if it did not say so."""
+    found = scan.at(nonce)
+    why, name, at = (found and found.shell.refused) or ("", "", 0)
+    return (why, name) if at >= since else ("", "")

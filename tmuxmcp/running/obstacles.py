@@ -1,0 +1,143 @@
+"""Why a session takes no command, and what to do about that: the errors of `run`."""
+
+from __future__ import annotations
+
+from tmuxmcp.contract.times import iso
+from tmuxmcp.contract.words import Adopt
+from tmuxmcp.errors import NotAShell, SessionBusy
+from tmuxmcp.launch import shells
+from tmuxmcp.readiness.kernel import InputWait
+from tmuxmcp.running import adopting, typed
+from tmuxmcp.running.adopting import AdoptionRefusal
+from tmuxmcp.sessions.look import Look
+from tmuxmcp.sessions.session import Session
+from tmuxmcp.terminal.echo import ECHO_LIMIT
+from tmuxmcp.terminal.marks import ShellState
+from tmuxmcp.terminal.prompts import may_be_prompt
+from tmuxmcp.waiting.wait import last_line
+
+
+def terminals_in_one(look: Look) -> str:
+    """What is in front and shows one of several terminals, which keys change: tmux, screen; empty: nothing such."""
+    process = look.verdict.process
+    names = (*look.relays, process.name if process and look.verdict.hidden else "")
+    return next((name.partition(":")[0] for name in names if name.startswith(("tmux", "screen"))), "")
+
+
+def several(session: Session, look: Look) -> NotAShell:
+    """In front is what shows one of several terminals."""
+    hint = "Use send for what it shows, detach it (in tmux: C-b d), or run the command in another session."
+    return not_a_shell(session, look, f"`{terminals_in_one(look)}` is in front, which has terminals of its own", hint)
+
+
+def takes_no_command(session: Session) -> SessionBusy:
+    """Its shell has not heeded our key."""
+    return SessionBusy(
+        f"The shell of session {session.id} does not take a command at its prompt: somebody may be in the middle of "
+        "something there. Nothing was run.",
+        hint="Look at it with read view=screen, end it with key C-c, and try again.",
+        session_id=session.id,
+    )
+
+
+def edits(look: Look) -> bool:
+    """Whether the session's own shell is in its line editor: the last word on pastes in brackets switched them on."""
+    start = max(look.shell.output_start, look.size - ECHO_LIMIT)
+    told = look.log.read(start, look.size - start).rpartition(b"\x1b[?2004")[2]
+    return look.waiting is InputWait.EDITOR and told.startswith(b"h")
+
+
+def in_the_way(
+    session: Session, look: Look, adopt: Adopt, found: AdoptionRefusal | bool | None
+) -> NotAShell | SessionBusy:
+    """Why a session takes no command although it waits for input, and what to do; `found`: why it was not adopted."""
+    if look.verdict.hidden and not may_be_prompt(last_line(look)):
+        return busy(session, look)
+    why, hint = _obstacle(session, look)
+    elsewhere = not look.marks or not look.own_shell_in_front or look.level.carrier is not None
+    if isinstance(found, AdoptionRefusal) and not look.verdict.hidden and (look.relays or not look.own_shell_in_front):
+        return not_a_shell(session, look, f"{why}: {found.why}", found.hint)
+    if adopt != "yes" and elsewhere and adopting.may_by_consent(look) is None:
+        hint = (
+            "If a shell's prompt stands there, call run again with adopt=yes: one line is typed into it, once, and run "
+            "works there. Otherwise use send."
+        )
+    return not_a_shell(session, look, why, hint)
+
+
+def _obstacle(session: Session, look: Look) -> tuple[str, str]:
+    """The same, and what to do where nothing can be adopted."""
+    shell = look.knows
+    if not look.marks and look.facts and look.facts.foreground == look.pid:
+        hint = (
+            f"Use send for it, or make a session with program {shells.names('or')}: their commands can be told apart."
+        )
+        return "its program sends no command marks", hint
+    if not (look.facts and look.own_shell_in_front):
+        name = f"`{look.foreground.command}`" if look.foreground else "another program"
+        if look.verdict.hidden:
+            hint = "Use send for it. Once it has ended, run works here again."
+            return f"{name} is in front, which hides what runs behind it", hint
+        what = f"{name}, which was started there, is in front and waits for input"
+        hint = "Use send for it, which gives no exit code, or run the command in another session."
+        return what, f"{hint} Once it has ended, run works here again."
+    if look.shell.prompted is not None:
+        return typed.TELLS_NO_MORE.rstrip("."), "Use send for it, or another session."
+    if look.shell.state is ShellState.RUNNING:
+        what = _running(session, look)
+        if look.verdict.hidden:
+            return f"{what} runs, and whether it waits for input cannot be known", "Use send for it."
+        if edits(look):
+            return typed.MAY_BE_OVER.format(what=what, name=shell.name), typed.USE_SEND
+        return f"{what} is not over: it waits for input", "Answer it with send, or end it with key C-c."
+    if look.shell.state is ShellState.PROMPT and look.facts.canonical:
+        return f"the line editor of {shell.name} is off", f"Switch it on: send `{shell.editor_on}` and Enter."
+    what = f"{shell.name} shows a prompt without our marks: another one took its place (exec), or its start-up files "
+    return what + "keep ours out", "Use send for it, or make another session."
+
+
+def _running(session: Session, look: Look) -> str:
+    """The command that the session's shell runs, as far as it is known."""
+    running = next((each for each in session.commands.running(look) if each.level == look.level.number), None)
+    text = ((running and running.text) or "").strip().split("\n")[0][:200]
+    return f"`{text}`" if text else "its last command"
+
+
+def busy(session: Session, look: Look, text: str = "") -> SessionBusy:
+    """A command runs there: `text`, or what the kernel says."""
+    foreground, since = look.foreground, running_since(look)
+    own = look.facts is not None and look.own_shell_in_front
+    what = text.strip().split("\n")[0][:200] or (foreground.command if foreground and not own else "a command")
+    hint = "Wait with read wait_for=ready, stop it with signal INT, or use another session."
+    if look.verdict.hidden:
+        hint = "Use send for what runs behind it, read wait_for=ready to wait for it, or run in another session."
+    return SessionBusy(
+        f"Session {session.id} runs `{what}`" + (f" since {since}." if since else "."),
+        hint=hint,
+        session_id=session.id,
+        command=what,
+        since=since,
+        pid=foreground.pid if foreground else None,
+    )
+
+
+def running_since(look: Look) -> str | None:
+    """When the foreground program began; ISO 8601."""
+    import psutil
+
+    try:
+        return iso(psutil.Process(look.foreground.pid).create_time()) if look.foreground else None
+    except psutil.Error:
+        return None
+
+
+def not_a_shell(session: Session, look: Look, why: str, hint: str = "") -> NotAShell:
+    """Something else than a shell at its prompt is there; `why` completes `in session X ...`."""
+    foreground = look.foreground
+    return NotAShell(
+        f"run needs the session's own shell at its prompt, but in session {session.id} {why}.",
+        hint=hint or "Use send for it, quit it first, or run the command in another session.",
+        session_id=session.id,
+        foreground=foreground.command if foreground else None,
+        waiting=look.waiting.value if foreground else InputWait.UNKNOWN.value,
+    )
