@@ -213,6 +213,13 @@ async def test_first_call_works_when_it_is_gone(broker: Broker, state_dir: Path,
         await eventually(lambda: not left(state_dir, name))
 
 
+@pytest.mark.parametrize("how", ["kill-session", "kill-server"])
+async def test_nothing_is_left_of_a_pane_that_somebody_ends(broker: Broker, state_dir: Path, how: str) -> None:
+    async with spare(broker) as name:
+        tmux(state_dir, how, *(["-t", f"=_{name}"] if how == "kill-session" else []))
+        await eventually(lambda: not left(state_dir, name))
+
+
 async def test_what_has_its_directory_by_then_is_left_alone(broker: Broker, state_dir: Path) -> None:
     async with spare(broker) as name:
         directory = SessionDirectory.of(state_dir, name)

@@ -53,7 +53,8 @@ def wait_until_wanted(directory: str) -> None:
     with open(how, "rb") as file:
         lock, *words = file.read().split(b"\0")
     os.set_blocking(pipe, True)
-    if not os.read(pipe, 1) and not is_taken(lock, words):
+    told = read_unless_hung_up(pipe, directory)
+    if not told and not is_taken(lock, words):
         if os.path.exists(path) and os.path.samestat(os.stat(path), os.fstat(pipe)):  # nobody else has the directory
             import shutil
 
@@ -62,6 +63,23 @@ def wait_until_wanted(directory: str) -> None:
     os.close(pipe)
     os.unlink(path)
     os.unlink(how)
+
+
+def read_unless_hung_up(pipe: int, directory: str) -> bytes:
+    """What the broker says; nothing when it has ended, or when tmux has ended our pane."""
+
+    def hang_up(number: int, frame: object) -> None:
+        raise ConnectionResetError
+
+    _signal.signal(_signal.SIGHUP, hang_up)
+    try:
+        told = os.read(pipe, 1)
+        _signal.signal(_signal.SIGHUP, _signal.SIG_DFL)
+    except ConnectionResetError:
+        if os.path.exists(os.path.join(directory, "spec")):  # it was just taken: a session's files stay
+            os._exit(0)
+        return b""
+    return told
 
 
 def is_taken(lock: bytes, words: list[bytes]) -> bool:

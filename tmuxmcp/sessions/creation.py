@@ -154,7 +154,7 @@ class Creation:
         try:
             if spare and spare.is_for(request):
                 return await self.create(request, owner, by=owner, spare=spare)
-        except PaneChanged:
+        except (PaneChanged, FileNotFoundError):  # its directory goes with it
             log.info("the spare pane is gone: another one is made")
         finally:
             if spare:
