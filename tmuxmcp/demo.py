@@ -284,7 +284,9 @@ def clean_up(state_dir: Path) -> None:
         if f"-S{socket}" in server.cmdline():  # the number is not somebody else's by now
             running = [server, *server.children(recursive=True)]
     if running:
-        subprocess.run([find_tmux()[0], "-S", str(socket), "kill-server"], capture_output=True, timeout=5, check=False)
+        with suppress(subprocess.TimeoutExpired):  # then it is killed
+            argv = [find_tmux()[0], "-S", str(socket), "kill-server"]
+            subprocess.run(argv, capture_output=True, timeout=5, check=False)
     for process in psutil.wait_procs(running, timeout=2)[1]:
         with suppress(psutil.Error):
             process.kill()
