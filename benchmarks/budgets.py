@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -42,7 +41,7 @@ from benchmarks import (
     verbs,
     watched,
 )
-from benchmarks.common import Row, workshop
+from benchmarks.common import Row, bare_pipe, workshop
 from benchmarks.crowds import wake_ups
 from benchmarks.interleave import Times, in_turn
 from benchmarks.plot import as_svg
@@ -298,7 +297,7 @@ def hundred_megabytes(quick: bool) -> list[Row]:
         ours.call("run", command="seq 1000")
         process = psutil.Process(ours.process.pid)
         before, peak = process.memory_info().rss, 0
-        bare = statistics.median(bare_pipe(state) for _ in range(1 if quick else 3))
+        bare = statistics.median(bare_pipe(state, PRINT_100_MB, 100_000_000) for _ in range(1 if quick else 3))
         found = []
         for _ in range(1 if quick else 3):
             begun = time.perf_counter()
@@ -313,21 +312,6 @@ def hundred_megabytes(quick: bool) -> list[Row]:
         Row("100 MB printed, run returns", took, "s", bare, "<= 1.15 x bare pipe-pane", took <= 1.15 * bare),
         Row("broker's memory grows by", grown, "MB", None, "< 32 MB", grown < 32),
     ]
-
-
-def bare_pipe(state: Path) -> float:
-    """Seconds until 100 MB lie in a file, by tmux and `cat` alone."""
-    file = state.parent / "bare"
-    file.unlink(missing_ok=True)
-    tmux = ["tmux", "-S", str(state.parent / f"bare{time.monotonic_ns()}"), "-f", "/dev/null"]
-    begun = time.perf_counter()
-    start = [*tmux, "new-session", "-d", "-x", "80", "-y", "24", f"{PRINT_100_MB}; sleep 60"]
-    subprocess.run([*start, ";", "pipe-pane", "-O", f"exec cat >> {file}"], check=True)
-    while not file.exists() or file.stat().st_size < 100_000_000:
-        time.sleep(0.005)
-    took = time.perf_counter() - begun
-    subprocess.run([*tmux, "kill-server"], check=False, capture_output=True)
-    return took
 
 
 def idle(quick: bool) -> list[Row]:

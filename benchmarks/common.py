@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,3 +42,18 @@ def workshop() -> Iterator[tuple[Path, dict[str, str]]]:
     finally:
         subprocess.run(["tmux", "-S", directory / "s" / "tmux.sock", "kill-server"], capture_output=True, check=False)
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def bare_pipe(state: Path, command: str, size: int) -> float:
+    """Seconds until a command's output of so many bytes lies in a file, by tmux and `cat` alone."""
+    file = state.parent / "bare"
+    file.unlink(missing_ok=True)
+    tmux = ["tmux", "-S", str(state.parent / f"bare{time.monotonic_ns()}"), "-f", "/dev/null"]
+    begun = time.perf_counter()
+    start = [*tmux, "new-session", "-d", "-x", "80", "-y", "24", f"{command}; sleep 60"]
+    subprocess.run([*start, ";", "pipe-pane", "-O", f"exec cat >> {file}"], check=True)
+    while not file.exists() or file.stat().st_size < size:
+        time.sleep(0.005)
+    took = time.perf_counter() - begun
+    subprocess.run([*tmux, "kill-server"], check=False, capture_output=True)
+    return took
