@@ -182,7 +182,7 @@ def creating(quick: bool) -> list[Row]:
 
 def first_run(quick: bool) -> list[Row]:
     """The first `run` a second after `initialize`, which finds a pane made ahead, against the first call of a no-op."""
-    count = 3 if quick else 12
+    count = 3 if quick else 8
     with workshop() as (_, env):
         serve(env).close()
 

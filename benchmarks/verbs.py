@@ -63,7 +63,9 @@ def verbs(quick: bool) -> list[Row]:
 def ten_megabytes(serve: Callable[[dict[str, str]], Wire], quick: bool) -> list[Row]:
     """10 MB through `run`, told in part and whole, and by the command line, against `bash -c`.
 
-    What tmux alone takes is told as well: nothing that goes through a pane is faster.
+    What tmux alone takes is told as well: nothing that goes through a pane is faster. Measured on 2 cores, Python 3.11,
+    tmux 3.3a, not quiet, medians of six: `bash -c` 0.28 s, bash in a bare terminal 1.2, bare tmux with pipe-pane 1.5,
+    `run` 1.8 told in part and 2.5 whole. So a terminal alone takes more than three times what a pipe takes there.
     """
     count = 2 if quick else 5
     ours_words = [sys.executable, "-m", "tmuxmcp", "run", "-s", "a", PRINT_10_MB]
