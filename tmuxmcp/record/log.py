@@ -30,7 +30,8 @@ What is trusted, and why:
 
 Invariants:
 
-- Bytes that were read at an offset never change; they can only be gone, and then nothing is returned for them.
+- Bytes that were read at an offset never change; they can only be gone, and then nothing is returned for them, but by
+  who has just read them and still has them: true bytes, which nobody may take for a sign that the head is there.
 - `size()` never goes back but while a sink without holes puts back what it keeps, or when the session is removed.
 - Everything that is in the log was printed; that all that was printed is in the log has to be asked for
   (`sessions/logged.py`).
