@@ -69,14 +69,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MIND_S, MIND_FIRST_S = 0.5, 2.0
-"""How long ssh may seem to run on, when nobody looks, after what it ran has ended; a new connection is found later."""
+CHANNEL_LOOK_S, NO_CHANNEL_LOOK_S = 0.5, 2.0
+"""Time between two looks at second channels to other hosts: while one is open that is to be closed, and else."""
 
 SPARE_S = 60.0
 """How long a pane that was made ahead is kept: most clients call within a minute, or not at all."""
 
 REAP_GRACE_MS = 1000
-"""Time to end of a session whose time is up: it is over within 2 s of its limit, whatever it ignores."""
+"""Time that a session has to end when its time is up: it is over within 2 s of its limit, whatever it ignores."""
 
 
 class Broker(Operations):
@@ -180,7 +180,7 @@ class Broker(Operations):
             return await self._do_first(request, asked)
 
     async def _do_first(self, request: Request[R], asked: Call, noting: IdempotentCall | None = None) -> R:
-        """Do it, whatever was done before."""
+        """Do a request whose id no earlier call had."""
         restores = None
         if isinstance(request, Send) and request.steps:
             return cast("R", await self._send_steps(request, asked, noting))
@@ -389,7 +389,7 @@ class Broker(Operations):
 
     @property
     def hands(self) -> PageInput:
-        """What a person does in a page."""
+        """What a person does in the page: take a session, type, paste, give it back."""
         return PageInput(self.registry, self.settings, self.gate.note)
 
     async def in_client(self, pid: int) -> InClient:
@@ -506,7 +506,7 @@ class Broker(Operations):
             await lease.settle(session, self.settings.take_timeout_s)
 
     async def _settle_offers(self) -> None:
-        """Have no key be for what waits no more: its time was up while no call waited for it."""
+        """Unbind the answer key of requests whose time was up while no call waited for them."""
         for session in list(self.registry.sessions.values()):
             if session.offers:
                 await reaching.offer_next(session, self.settings)
@@ -558,8 +558,8 @@ class Broker(Operations):
         while True:
             if self._making:
                 self._making.find_work()
-            minded = [session.mind_connection() for session in list(self.registry.sessions.values())]
-            await anyio.sleep(MIND_S if any(minded) else MIND_FIRST_S)
+            minded = [session.close_channel() for session in list(self.registry.sessions.values())]
+            await anyio.sleep(CHANNEL_LOOK_S if any(minded) else NO_CHANNEL_LOOK_S)
 
     async def _end_due(self, session: Session, due: reap.DueEnd) -> None:
         await self._verbs.end(session, due.reason, "TERM", REAP_GRACE_MS, why=due.why)

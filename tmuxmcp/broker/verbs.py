@@ -66,10 +66,10 @@ LAUNCHER_DRAIN_S = 12
 """How long the launcher may need until the log holds everything: it gives up after 10 s."""
 
 HELD_OFF = (q.Run, q.Send, q.Signal, q.Resize, q.Mouse, q.EditorAction, q.PagerAction)
-"""What nobody may do while a person holds the session."""
+"""Requests that nobody but the person may make while a person holds the session."""
 
 RECORDED_S = 20
-"""How long whoever destroys a session waits for the file of its recording."""
+"""How long `destroy_session` waits until the file of the session's recording is made."""
 
 
 class Verbs:
@@ -124,7 +124,7 @@ class Verbs:
         return await self._with_handed_back(request, result, call)
 
     async def _with_handed_back(self, request: Request[Any], result: r.Result, call: Call) -> r.Result:
-        """With what the caller was not told yet: that a person had the session, and gave it back."""
+        """Add to a result that a person had the session and gave it back, if the caller was not told yet."""
         if "handed_back" not in type(result).model_fields or getattr(request, "generation", None) is not None:
             return result
         session = self._registry.sessions.get(getattr(result, "session_id", None) or "")
@@ -278,7 +278,7 @@ class Verbs:
     async def _created_result(
         self, session: Session, request: q.CreateSession, call: Call, restores: Restoration | NotRestored | None = None
     ) -> r.CreateSessionResult:
-        """A session that was made, once it is ready, or as long as the caller wants to wait for that."""
+        """The result of a session that was made: when it is ready, or when the caller's time to wait is up."""
         if session.bounds.limits:
             self.limited.set()
         # A shell that was given a script or -c shows no prompt.
@@ -350,7 +350,7 @@ class Verbs:
         return gone.model_copy(update={"recording": await self._recorded(session)})
 
     async def _recorded(self, session: Session) -> r.RecordingFacts | None:
-        """Bring the recording of a session that was destroyed to its end; what takes longer is done later."""
+        """Make the file of a destroyed session's recording; one that takes long is made later."""
         note = session.recording
         over = self._registry.over_in(session.directory) if note and note.is_open else None
         if over is None:
@@ -459,7 +459,7 @@ class Verbs:
     async def _ran(
         self, session: Session, ran: RunOutcome, request: q.Run, call: Call, effective: int | None
     ) -> r.RunResult:
-        """The result of a command, which the caller is told by that."""
+        """The result of a command, which then counts as told to the caller."""
         session.shown.write_shown(session.cols, session.rows)
         output = await output_of(session, ran, request.max_bytes)
         if output.shown:

@@ -60,25 +60,25 @@ LIST_S = 5.0
 """Longest time in which a machine has to answer what all machines are asked."""
 
 ENOUGH_S = 2.0
-"""So long a machine has to end its wait once another one has ended its own."""
+"""Longest time that a machine has to end its wait after another machine has ended its own."""
 
 LOOK_RETRY_S = 0.2
 """Time between two tries of a look."""
 
 LOAD_S = 1.0
-"""So long what is known of the room on the machines is good enough for placing."""
+"""For this long, what the machines said of their room is used for placing sessions."""
 
-SILENT_TIMES = 1.5
-"""So many times as long as it is to tell something a machine may say nothing, before the gateway does."""
+SILENT_FACTOR = 1.5
+"""A machine may be silent for this many intervals of progress; then the gateway reports progress itself."""
 
-LOOK_HOLDS = 5
-"""At least so many times as long as the look took."""
+LOOK_PAUSE_FACTOR = 5
+"""Time between two looks at all, as a multiple of what the last look took."""
 
 CHANGES_LOOK_S = 1.0
 """Time between two looks at a session, or at all, for who is to be told of changes."""
 
 MOST_HOMES = 10_000
-"""Callers of whom it is remembered where their default sessions are."""
+"""Callers whose default session's machine is remembered, at most."""
 
 SAMPLE = random.Random()
 
@@ -98,7 +98,7 @@ class Gateway(Operations):
         self._began = time.monotonic()
         self._page_url = ""
         self.listeners = 0
-        """How many are told of changes now."""
+        """How many listeners are told of changes at this moment."""
 
     # ---- the door of all faces -----------------------------------------------------------------
 
@@ -482,11 +482,11 @@ class Gateway(Operations):
                 self._machines = {each.name: each for each in await self.transport.machines()}
                 self._looked_at = time.monotonic()
                 # A machine that hangs makes each look slow: not everybody who places a session is to wait for it.
-                self._look_holds_s = max(LOAD_S, LOOK_HOLDS * (self._looked_at - begun))
+                self._look_holds_s = max(LOAD_S, LOOK_PAUSE_FACTOR * (self._looked_at - begun))
         return list(self._machines.values())
 
     def _count(self, node: str, made: int | None) -> None:
-        """Take note of what was made on a machine since the last look; None: it has no room."""
+        """Count a session that was made on a machine since the last look; None: the machine has no room."""
         machine = self._machines.get(node)
         if machine and machine.free is not None:
             self._machines[node] = replace(machine, free=max(machine.free - made, 0) if made else 0)
@@ -626,7 +626,7 @@ class Gateway(Operations):
 
 @asynccontextmanager
 async def _telling(call: Call) -> AsyncIterator[Call]:
-    """The call as its machine is to tell of it; where that says nothing, who waits is told that time passes."""
+    """The call with progress from its machine; where the machine is silent, the caller is told that time passes."""
     if call.progress is no_progress:
         yield call
         return
@@ -641,7 +641,7 @@ async def _telling(call: Call) -> AsyncIterator[Call]:
     async def tick() -> None:
         while True:
             await anyio.sleep(PROGRESS_EVERY_S)
-            if time.monotonic() - told_at > SILENT_TIMES * PROGRESS_EVERY_S:
+            if time.monotonic() - told_at > SILENT_FACTOR * PROGRESS_EVERY_S:
                 await tell(0, "")
 
     failed: BaseException | None = None
@@ -659,7 +659,7 @@ async def _telling(call: Call) -> AsyncIterator[Call]:
 
 
 def _quiet(call: Call) -> Call:
-    """The call as one of several that are made for it: none of them asks or tells by itself."""
+    """The call as one of several that stand for it: none of them asks the person or reports progress by itself."""
     return replace(call, progress=no_progress, ask=nobody, answers="", untold=[])
 
 

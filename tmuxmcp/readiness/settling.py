@@ -41,13 +41,13 @@ RELAYED_S = 0.02
 """The same behind relays (script, sudo), once and for each of them: what is printed there passes through them all."""
 
 NEW_S = 0.06
-"""The same, from its beginning, for a program that has just begun and has printed nothing (fzf draws after 20 ms)."""
+"""The same, counted from its start, for a program that has printed nothing yet (fzf draws after 20 ms)."""
 
 UNCONFIRMED_S = 0.02
-"""Marks say that a shell is at its prompt, and the kernel nothing: that counts after so much silence."""
+"""Silence after which marks that say "at its prompt" count although the kernel tells nothing."""
 
 LATE_S = 0.1
-"""A shell that waits for keys is given so much silence to say that it is at its prompt."""
+"""Silence in which a shell that waits for keys may still send the mark of its prompt."""
 
 UNMARKED_S = 0.25
 """After this long at a line editor without a prompt of ours, a shell sends no marks."""
@@ -76,12 +76,12 @@ ONLY_SILENCE = (
 
 @dataclass(frozen=True)
 class Terms:
-    """What a wait goes by: what its caller knows, and what was typed before it."""
+    """What a wait is judged by: what its caller said, and what was typed before the wait."""
 
     idle_ms: int = 300
     """So much silence ends the wait where nothing else can be known."""
     described: bool = False
-    """Somebody described the prompt: that counts where the kernel cannot tell."""
+    """The prompt is described, by the caller or a setting: it counts where the kernel cannot tell."""
     prompt_needed: bool = False
     """The caller did: without it only marks tell that the program is ready."""
     sent_at: int | None = None
@@ -110,9 +110,9 @@ class Settling:
         self.changed = now
         """When the log was last seen grown."""
         self._ready_since: float | None = None
-        """Since when a program was seen waiting for input, at each moment."""
+        """Since when each look has seen a program that waits for input."""
         self._unknown_since: float | None = None
-        """Since when the kernel could not tell, at each moment."""
+        """Since when no look could tell what the program waits for."""
         self._listens_since: float | None = None
         """When a program was first seen waiting for input."""
         self._met: tuple[int, int] = (0, 0)
@@ -120,7 +120,7 @@ class Settling:
         self._answer_s = 0.0
         """How long tmux took for its last answer."""
         self._fed = (False, "", now)
-        """Of what is to be confirmed: whether it goes by marks, the last line, the time."""
+        """What the judgement that the last look is to confirm rests on: marks, the last line, the time."""
 
     def grown(self, size: int, now: float) -> bool:
         """Take in the size of the log; whether it is another one."""
@@ -195,7 +195,7 @@ class Settling:
         return Need.LAST_LOOK
 
     def _held(self, facts: Facts, now: float) -> Judged | None:
-        """What a program without a prompt of ours is still to be waited for; None: nothing."""
+        """Why to wait longer for a program that shows no prompt of ours; None: no reason."""
         if self._terms.prompt_needed:
             if facts.shows_prompt is None:
                 return Need.PROMPT
@@ -310,7 +310,7 @@ class Settling:
         return since + stands_again_s(facts.new_line.known, facts.line.pastes)
 
     def _silence(self, facts: Facts) -> Judged:
-        """What silence tells, where that is all."""
+        """The judgement where only silence is known."""
         terms = self._terms
         if terms.entered and self.size != terms.sent_at and not facts.draws:
             if facts.line is None:

@@ -1,10 +1,10 @@
 """A session's life: its states, what happens to it, and what then becomes of it. Pure.
 
-    UNSEEN --Starts--> STARTING --Begun--> RUNNING <--> REPLACED
-       |                  |                   |            |
-       +------------------+----- Ended -------+------------+---> ENDED
-       +------------------+----- Gone --------+------------+---> LOST
-                          +----- Destroyed ---+------------+---> DESTROYED
+    UNSEEN --SessionStarting--> STARTING --ProgramStarted--> RUNNING <--> REPLACED
+       |                           |                            |            |
+       +---------------------------+--------- PaneDied ---------+------------+---> ENDED
+       +---------------------------+--------- PaneGone ---------+------------+---> LOST
+                                   +----- DestroyedOnDisk ------+------------+---> DESTROYED
 
 Everything that moves a session from one state to another stands in `TRANSITIONS`. What tmux tells can come in every
 state, since scripts and people do what they like and an answer may be on its way; of anything else, what is not in
@@ -178,7 +178,7 @@ TRANSITIONS: dict[State, dict[type[Event], State]] = {
 
 
 class ImpossibleEvent(RuntimeError):
-    """Something was said to happen to a session that cannot happen in its state: a mistake of ours."""
+    """An event was applied to a session in a state in which it cannot happen: a mistake of ours."""
 
 
 @dataclass(frozen=True)

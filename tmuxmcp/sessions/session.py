@@ -81,7 +81,7 @@ STEP_PER_WAIT_S, LONGEST_STEP_S = 0.002, 2.0
 """Between two looks of a wait, for each wait that is open; and the longest. A look costs half a millisecond."""
 
 SELDOM_S, SHARED_S = 0.2, 0.03
-"""From this step on, those who wait look at the same moment; so old a look may be that they share."""
+"""Waits whose steps are at least this long look at the same moment, and share a look that is no older than this."""
 
 LEAVES_S, LEAVES_BUSY_S = 0.5, 5.0
 """How long a shell may take to say how the one in front of it ended; the same while it, or what records it, works."""
@@ -115,7 +115,7 @@ class Session:
         """When what was printed, where that is known."""
         self._clock = SessionClock(seconds_of(meta.created_at), Booted.of(meta.booted))
         self.given_back: Callable[[Session, Lease, str], None] = lambda session, lease, reason: None
-        """Told when we write down that a person has given it back, and why."""
+        """Called when this broker writes down that a person has given the session back; the argument says why."""
         self.shown = ShownInput(log, self.events)
         """What was typed, while a recording wants it."""
         self._recording: tuple[tuple[int, int], RecordingNote | None] = ((0, 0), None)
@@ -134,7 +134,7 @@ class Session:
         self.asks_told: dict[str, set[str]] = {}
         """By caller, the requests for input that it was told of."""
         self.offers = ""
-        """What this broker last had the answer key of attached people be for; empty: nothing."""
+        """The request that this broker last bound the answer key of attached people to; empty: none."""
         self.adopts = True
         """Shells in front of it are adopted without being asked for."""
         self.unmarked_prompt: tuple[int, int, int] | None = None
@@ -147,7 +147,7 @@ class Session:
         self.running: str = ""
         """The command that a `run` of this broker waits for; set by `runs`."""
         self.entered: EnteredLine | None = None
-        """The last line that this broker entered, and what there was before it."""
+        """The last line that this broker entered, and the state of the log before it."""
         self.prompts = SeenPrompts()
         self.typed_at = -1
         """Size of the log before this broker last typed something; -1: it has not."""
@@ -169,11 +169,11 @@ class Session:
         self._pid: int | None = None
         self._left = EndRecord(directory)
         self._last_look: tuple[float, Look | None] = (-math.inf, None)
-        """The last that was taken by one who waits, and when it began."""
+        """The last look that a wait took, and when it began: another wait may share it."""
         self._phase = zlib.crc32(meta.session_id.encode()) % 1000 / 1000
-        """When it is looked at between two whole steps: sessions are so one after the other."""
+        """At which part of a step this session is looked at, so that sessions are looked at one after the other."""
         self._leaving: tuple[str, float] | None = None
-        """Which shell seems to have ended, and since when."""
+        """The shell that seems to have ended, and since when it seems so."""
 
     @classmethod
     def open(
@@ -267,7 +267,7 @@ class Session:
     # ---- the pane ------------------------------------------------------------------------------
 
     async def refresh(self) -> Pane | None:
-        """Ask tmux how the pane is now; None when it is lost."""
+        """Ask tmux for the pane as it is now; None: the session is lost."""
         if self.pane:
             await self.take_in(await panes.find_pane(self.tmux, self.pane.pane_id, self.id))
         return self.pane
@@ -371,13 +371,13 @@ class Session:
 
     @property
     def how_it_ended(self) -> str:
-        """The same as a sentence; empty while something runs in it."""
+        """Why nothing runs in it, as a sentence; empty while something runs."""
         if self.cut:
             return f"Session {self.id} is lost: its connection to {self.meta.host} has ended (ssh, exit code 255)."
         why, written = self.ended, ending_of(self.life, self._left)
         return sentence(self.id, why, self.exit_status, self.bounds, written.why if written else "") if why else ""
 
-    def mind_connection(self) -> bool:
+    def close_channel(self) -> bool:
         """Let go of the second channel to its host when its terminal's part is over: ssh waits for all of them.
 
         Returns:
@@ -390,7 +390,7 @@ class Session:
         return self._far.open
 
     def _let_go(self) -> None:
-        """Let go of its host, and remove what ssh needed for the connection, if that is over."""
+        """Close our part of the connection to the session's host; remove ssh's files once the connection is over."""
         if self._far:
             self._far.close()
             if self.life.over:
@@ -429,11 +429,11 @@ class Session:
         self.meta.disown(self.directory)
 
     def tell(self, notice: str | None) -> None:
-        """Have its owner told this once, after what is to be told already."""
+        """Add a note for the session's owner, behind the notes that wait already; each is told once."""
         self._notice = " ".join(filter(None, (self._notice, notice))) or None
 
     def take_notice(self) -> str | None:
-        """What its owner is to be told; once."""
+        """Take the notes that the session's owner was not told yet."""
         notice, self._notice = self._notice, None
         return notice
 
@@ -447,7 +447,7 @@ class Session:
             self.running = ""
 
     def throttle(self, seen_bytes: int) -> None:
-        """Wake those who wait less often, once they have seen so much that they need not be told at once."""
+        """Wake waits less often while the session prints very much: they need not see each piece at once."""
         self.growth.flood = seen_bytes > FLOOD_BYTES
 
     # ---- looking at it --------------------------------------------------------------------------
@@ -502,7 +502,7 @@ class Session:
         )
 
     async def look_at_prompt(self) -> Look:
-        """A look of which no more is asked than the mode and the commands.
+        """A look that serves only for the mode and the commands.
 
         At a prompt that the session's own shell marks and reads keys at, with nobody else there, the terminal and the
         log say both: what the shell waits for has no say in them. That takes a third of the time of `look`.
@@ -585,7 +585,7 @@ class Session:
         return self._shell.level_of(nonce)
 
     def answer(self, nonce: str) -> Mark | None:
-        """What a shell has answered that was asked who it is."""
+        """What a shell answered when it was asked who it is."""
         return self._shell.answers.get(nonce)
 
     def track_of(self, nonce: str) -> ShellTrack:
@@ -702,7 +702,7 @@ class Session:
         return Looks(self.growth.next_change, lambda: self._at_end(partial(self._look_since, begun)), step, deadline)
 
     def _together(self, step_s: float) -> float:
-        """So much of a step is left that all who wait for the session take it at the same moment."""
+        """Seconds until the next moment at which all waits for this session look."""
         if step_s < SELDOM_S:
             return step_s
         whole_s = 2.0 ** math.floor(math.log2(step_s))
@@ -724,7 +724,7 @@ class Session:
         return min(self.watcher.waits * STEP_PER_WAIT_S, LONGEST_STEP_S)
 
     def scans(self, step_s: float | Callable[[], float], deadline: float = math.inf) -> Looks[Scan]:
-        """The same without the kernel's word: where the log alone decides."""
+        """Scan as `looks` looks: for waits that the log alone decides."""
         return Looks(self.growth.next_change, lambda: self._at_end(self.scan), step_s, deadline)
 
     async def _at_end(self, see: Callable[[], Awaitable[Seen]]) -> Seen:
@@ -813,11 +813,11 @@ class Session:
         return min(self._cursors.of(caller), self.log.size())
 
     def move_cursor(self, caller: str, offset: int) -> None:
-        """Remember how far this caller has read."""
+        """Write down how far this caller has read."""
         self._cursors.move(caller, offset)
 
     def seen_to(self, caller: str) -> int:
-        """Up to where what was printed is no news to this caller: it has read it, or seen the screen of then."""
+        """Offset up to which this caller knows the output: it has read it, or has seen the screen at that time."""
         return max(self.cursor_of(caller), self._screens_seen.get(caller, 0))
 
     def saw_screen(self, caller: str, offset: int) -> None:

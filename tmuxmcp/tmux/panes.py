@@ -395,7 +395,7 @@ def unless_taken(tmux: Tmux) -> list[str]:
 
 
 class TakenNames(NamedTuple):
-    """What a new session has to find its place among."""
+    """The names that a new session may not have, and how many sessions run."""
 
     names: set[str]
     """Of all tmux sessions, whoever made them, and ids of ours."""
@@ -471,7 +471,7 @@ async def find_pane(tmux: Tmux, pane_id: str, session_id: str) -> Pane | None:
 
 
 def _exists(pid: int) -> bool:
-    """Whether there is such a process, which may have ended without its parent having asked how."""
+    """Whether the process exists; a zombie, whose parent has not waited for it, does."""
     try:
         os.kill(pid, 0)
     except OSError as error:
@@ -662,14 +662,14 @@ async def capture_pane(tmux: Tmux, pane: Pane) -> tuple[Pane, list[str]] | None:
 
 @lru_cache(maxsize=256)
 def _capture(pane_id: str, session_id: str) -> bytes:
-    """What asks for a pane and its rows."""
+    """The commands that print a pane in `PANE_FORMAT`, and its rows."""
     facts = command("display-message", "-p", "-t", pane_id, PANE_FORMAT)
     rows = command("capture-pane", "-p", "-e", "-N", "-t", pane_id)
     return _guard(pane_id, session_id, (facts, rows), alive=False)
 
 
 async def capture_both_screens(tmux: Tmux, pane: Pane, form: str) -> list[str] | None:
-    """A line by this format, the visible rows, and while the alternate screen is on the rows of the main one.
+    """A line in this format, the visible rows and, while the alternate screen is on, the rows of the main screen.
 
     All of it at one moment; None when the pane is gone.
     """
@@ -737,7 +737,7 @@ class MouseModes:
 
 
 async def mouse_modes(tmux: Tmux, pane: Pane) -> MouseModes:
-    """What the pane's program wants to hear of the mouse; of one that is gone, nothing."""
+    """The mouse events that the pane's program has asked for; none where the pane is gone."""
     flags = ("mouse_any_flag", "mouse_button_flag", "mouse_all_flag", "mouse_sgr_flag")
     form = "|".join(f"#{{{flag}}}" for flag in flags)
     printed = await guarded(tmux, pane, command("display-message", "-p", "-t", pane.pane_id, form))
