@@ -235,7 +235,7 @@ async def until_listening(session: Session, pane: Pane, job: Job, key: bytes) ->
 
 
 async def free_prompt(session: Session, job: Job) -> None:
-    """Let somebody type at the prompt that this command had claimed: the shell may show it for long."""
+    """Give up this command's claim of the prompt, so that others may type there."""
     pane = session.live()
     ours = f"#{{==:{panes.remembered(pane, 'claim')},{_claim(session, job)}}}"
     await panes.guarded(session.tmux, pane, panes.remember(pane, "claim", ""), alive=False, condition=ours)

@@ -18,13 +18,13 @@ from tmuxmcp.tmux import panes
 from tmuxmcp.tmux.panes import Pane
 
 LISTENS_S = 1.0
-"""A shell at its prompt that does not answer our key for so long is in another mode: a search, a menu."""
+"""A shell at its prompt that has not answered our key after this time is in another mode: a search, a menu."""
 
 LISTENS_BUSY_S = 5.0
-"""The same of one that works: on a busy machine it may not have read the key yet."""
+"""The same for a shell that uses the processor: on a busy machine it may not have read the key yet."""
 
 FAR_S = 4.0
-"""How much longer one on another machine may take."""
+"""How much longer a shell on another machine may take to answer."""
 
 
 async def interrupt(session: Session, pane: Pane) -> None:
@@ -50,7 +50,7 @@ async def show_prompt(session: Session, pane: Pane) -> None:
 
 
 async def end_listening(session: Session, scan: Scan) -> None:
-    """Have a shell listen no more that answered our key late, when whoever had pressed it had given up."""
+    """End the listening of a shell that answered our key after the broker that typed the key had given up."""
     if scan.shell.listening:
         pane = session.live()
         await listen_no_more(session, scan, pane, condition=f"#{{==:{panes.remembered(pane, 'claim')},}}")
@@ -81,7 +81,7 @@ def shell_kind(level: Level) -> adoption.ShellKind:
 async def until_marked(
     session: Session, met: Callable[[Scan], bool], longer_s: float = 0.0, limit_s: float = LISTENS_S
 ) -> Scan | None:
-    """Wait until the marks in the log say so, for as long as a shell may take to answer a key, or longer."""
+    """Wait until the marks in the log satisfy a condition, as long as a shell may take to answer a key, or longer."""
     until = time.monotonic() + limit_s + longer_s
     async for scan in session.scans(0.02, until + LISTENS_BUSY_S - LISTENS_S):
         if met(scan):

@@ -18,7 +18,7 @@ from tmuxmcp.waiting.wait import last_line
 
 
 def terminals_in_one(look: Look) -> str:
-    """What is in front and shows one of several terminals, which keys change: tmux, screen; empty: nothing such."""
+    """The program in front that shows one of several terminals, among which keys switch (tmux, screen); empty: none."""
     process = look.verdict.process
     names = (*look.relays, process.name if process and look.verdict.hidden else "")
     return next((name.partition(":")[0] for name in names if name.startswith(("tmux", "screen"))), "")

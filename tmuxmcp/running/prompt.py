@@ -78,7 +78,7 @@ async def at_prompt(session: Session, deadline: float, adopt: Adopt) -> Look:
 
 
 async def _next_step(session: Session, pane: Pane, look: Look, judge: AtPrompt) -> Step:
-    """Have one look judged."""
+    """Judge one look, with what it needs to be known."""
     seen = _seen(session, look)
     while isinstance(said := judge.feed(seen, time.monotonic()), Need):
         match said:

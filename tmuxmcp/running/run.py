@@ -102,9 +102,9 @@ class ReturnWhen:
 
     timeout_ms: int
     idle_ms: int = 0
-    """After so much silence; 0: never for that."""
+    """It comes back after this much silence; 0: silence does not end it."""
     asks: bool = True
-    """When something asks for input."""
+    """It comes back when a program asks for input."""
     adopt: Adopt = "auto"
     """Whether a shell without our marks is adopted."""
 
@@ -394,7 +394,7 @@ def _idle(session: Session, look: Look, job: Job, idle_ms: int) -> RunOutcome:
 
 
 def _taken(session: Session, scan: Scan, job: Job) -> RunOutcome:
-    """What is known of a command during which a person took the session over, or paused it."""
+    """The outcome of a command during which a person took the session over, or paused it."""
     ran = typed.unfinished(session, scan, job, "taken")
     what = "The session was paused" if session.lease and session.lease.paused else "A person has taken the session over"
     return replace(ran, note=typed.joined(ran.note, f"{what}. {GOES_ON}"))
