@@ -273,14 +273,14 @@ print(status, sum(name.startswith("tmuxmcp") for name in sys.modules), len(compl
 VERBS = [
     # words, most modules of ours, most dataclasses that are completed
     (["completion", "bash"], 28, 8),
-    (["new", "--name=a", "bash"], 266, 75),
-    (["list"], 266, 65),
-    (["view", "a"], 266, 65),
-    (["read", "a"], 266, 65),
-    (["run", "-s", "a", "true"], 266, 75),
-    (["history", "a"], 266, 65),
+    (["new", "--name=a", "bash"], 268, 75),
+    (["list"], 268, 65),
+    (["view", "a"], 268, 65),
+    (["read", "a"], 268, 65),
+    (["run", "-s", "a", "true"], 268, 75),
+    (["history", "a"], 268, 65),
     (["log", "a"], 152, 45),
-    (["kill", "--force", "a"], 266, 70),
+    (["kill", "--force", "a"], 268, 70),
 ]
 """What a command brings into its process; each module and each dataclass is a part of a millisecond of every start."""
 

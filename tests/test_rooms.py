@@ -104,6 +104,7 @@ def test_room_imports_only_what_it_may(room: str):
 JUDGES = {
     "readiness": ("kernel", "far", "weak", "facts", "settling", "asking"),
     "running": ("atprompt", "pacing"),
+    "waiting": ("looking",),
 }
 """By room: modules that say what facts mean."""
 

@@ -1,4 +1,4 @@
-"""Patterns, where they are looked for, and the echo that matches none."""
+"""Patterns, and where they are looked for."""
 
 from __future__ import annotations
 
@@ -9,28 +9,7 @@ import pytest
 
 from tests.conftest import SLOW
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.terminal.plain import plain
 from tmuxmcp.waiting import matching
-from tmuxmcp.waiting.matching import without_echo
-
-
-@pytest.mark.parametrize(
-    ("text", "typed", "left"),
-    [
-        ("echo hi\nhi\n", "echo hi", "\nhi\n"),
-        ("$ echo hi\nhi\n", "echo hi", "$ \nhi\n"),
-        ("echo verylong\n  wrapped\nout", "echo verylongwrapped", "\nout"),
-        ("ec", "echo hi", ""),
-        ("$ echo h", "echo hi", "$ "),
-        ("", "echo hi", ""),
-        ("hello\nhello\n", "hello", "\nhello\n"),  # cat says it again
-        ("Password: ", "secret", "Password: "),
-        ("out", "", "out"),
-        ("out", "\n", "out"),
-    ],
-)
-def test_the_echo_is_taken_out(text: str, typed: str, left: str):
-    assert without_echo(text, typed) == left
 
 
 @pytest.mark.anyio
@@ -159,16 +138,3 @@ async def test_a_prompt_that_was_edited_ends_with_its_blank(broker: Broker, prog
     )
     assert sent.result
     assert sent.result.outcome == "matched", sent.result
-
-
-@pytest.mark.parametrize(
-    ("data", "text"),
-    [
-        (b"name: ", "name: "),
-        (b"host% \rhost% ", "host% "),
-        (b"ab \x1b[3G", "ab"),
-        (b"ended \rended \r\n", "ended\n"),
-    ],
-)
-def test_blanks_before_the_cursor_are_kept(data: bytes, text: str):
-    assert matching._with_blanks(plain(data, 80).text, data, 80) == text

@@ -13,7 +13,7 @@ In which order:
                    by key: our key is typed, the shell says that it listens, name and command are typed (the others)
     press_key      claims the prompt, by its number, in the same tmux command that types the key (`entering`, `key`)
     _finish        reads marks until one of: its end, a refusal, a question, silence, the end of time, the shell's end
-    _not_done      where no end comes: a missing mark says something only when nothing is on its way any more (`Rest`)
+    _not_done      where no end comes: a missing mark says something only once nothing is on its way (`ShellRest`)
 
 A shell is given the command with a name, which its marks then carry. Nothing else that is typed, shown or left in
 the terminal has a say. Everything in between that types is one guarded tmux command: it holds the conditions (nobody

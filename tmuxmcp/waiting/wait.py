@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import field
 
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress, no_progress
 from tmuxmcp.contract.results import Evidence, Outcome
@@ -24,7 +25,8 @@ from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.waiting.adoptable import note_prompt
 from tmuxmcp.waiting.finding import Finding
-from tmuxmcp.waiting.matching import SCREEN_EVERY_S, UNPRINTED_S, Matching, Prompt
+from tmuxmcp.waiting.looking import Changed
+from tmuxmcp.waiting.matching import Matching, Prompt
 
 log = logging.getLogger(__name__)
 
@@ -33,12 +35,6 @@ WAIT_SHORTEST_LOOK_S, WAIT_LONGEST_LOOK_S = 0.001, 0.05
 
 UNTOLD_S = 2.0
 """The same for the end of a session, which is told by the closing of its log; unless its sink was killed."""
-
-DRAWN_S = 0.02
-"""A screen that has changed and then stood still for so long has been drawn to its end."""
-
-DRAWING_S = 0.25
-"""Longest wait for that end."""
 
 
 @dataclass
@@ -124,11 +120,7 @@ class _WaitProgress:
     matching: Matching
     wake_at: float = NO_TIME
     """When the last look would give another answer."""
-    screen_at: float = 0.0
-    screen_of: int = -1
-    """Size of the log when the screen was last looked at."""
-    differs_since: float | None = None
-    """When the screen was first seen changed."""
+    screen: Changed = field(default_factory=Changed)
     told: float = 0.0
     settled: Look | None = None
     note: str | None = None
@@ -256,16 +248,11 @@ def _told(judged: Conclusion | float, watch: _WaitProgress) -> _Found | None:
 
 async def _changed(session: Session, scan: Scan, wait: Wait, watch: _WaitProgress, now: float) -> bool:
     """Whether the screen is another one, and its program has come to the end of drawing it."""
-    due = SCREEN_EVERY_S if watch.settling.size != watch.screen_of else UNPRINTED_S
-    if watch.screen_of < 0 or now - watch.screen_at >= due:
-        watch.screen_at, watch.screen_of = now, watch.settling.size
+    size = watch.settling.size
+    if watch.screen.looks.due(size, now):
         shown = await shown_by(session)
-        differs = shown is not None and shown.id != wait.screen_id
-        watch.differs_since = (watch.differs_since or now) if differs else None
-    if watch.differs_since is None:
-        return False
-    drawn = watch.screen_of == watch.settling.size and now - watch.settling.changed >= DRAWN_S
-    return drawn or scan.exited or now - watch.differs_since >= DRAWING_S
+        watch.screen.looked(shown is not None and shown.id != wait.screen_id, size, now)
+    return watch.screen.feed(size, watch.settling.changed, now, exited=scan.exited)
 
 
 async def _tell(scan: Scan, wait: Wait, watch: _WaitProgress) -> None:

@@ -1,0 +1,80 @@
+"""The echo of what was typed, in what was printed since."""
+
+from __future__ import annotations
+
+import pytest
+
+from tmuxmcp.terminal.plain import plain
+from tmuxmcp.terminal.unechoed import Printed, edited_in, unechoed, with_blanks, without_echo
+
+
+@pytest.mark.parametrize(
+    ("text", "typed", "left"),
+    [
+        ("echo hi\nhi\n", "echo hi", "\nhi\n"),
+        ("$ echo hi\nhi\n", "echo hi", "$ \nhi\n"),
+        ("echo verylong\n  wrapped\nout", "echo verylongwrapped", "\nout"),
+        ("ec", "echo hi", ""),
+        ("$ echo h", "echo hi", "$ "),
+        ("", "echo hi", ""),
+        ("hello\nhello\n", "hello", "\nhello\n"),  # cat says it again
+        ("Password: ", "secret", "Password: "),
+        ("out", "", "out"),
+        ("out", "\n", "out"),
+    ],
+)
+def test_the_echo_is_taken_out(text: str, typed: str, left: str):
+    assert without_echo(text, typed) == left
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"name: ", "name: "),
+        (b"host% \rhost% ", "host% "),
+        (b"ab \x1b[3G", "ab"),
+        (b"ended \rended \r\n", "ended\n"),
+    ],
+)
+def test_blanks_before_the_cursor_are_kept(data: bytes, text: str):
+    assert with_blanks(plain(data, 80).text, data, 80) == text
+
+
+BEGINS, ENDS = b"\x1b[?2004h", b"\x1b[?2004l\r\n"
+
+PRINTED = {
+    # what was printed, what was typed: what is left
+    "nothing typed": (b"$ echo hi\r\nhi\r\n", "", "$ echo hi\nhi\n"),
+    "one echo": (b"echo hi\r\nhi\r\n$ ", "echo hi", "\nhi\n$ "),
+    "echoed by the terminal and by a line editor": (
+        b"echo hi\r\nover\r\n" + BEGINS + b"$ echo hi" + ENDS + b"hi\r\n",
+        "echo hi",
+        "\nover\n$ \nhi\n",
+    ),
+    "a command that prints what was typed": (
+        b"echo hi\r\nover\r\n" + BEGINS + b"$ echo hi" + ENDS + b"echo hi\r\n",
+        "echo hi",
+        "\nover\n$ \necho hi\n",
+    ),
+    "a command that prints it before the next prompt": (
+        b"over\r\n" + BEGINS + b"$ echo hi" + ENDS + b"echo hi\r\n" + BEGINS + b"$ ",
+        "echo hi",
+        "over\n$ \necho hi\n$ ",
+    ),
+    "the line editor has drawn half of it": (
+        b"echo hi\r\nover\r\n" + BEGINS + b"$ echo",
+        "echo hi",
+        "\nover\n$     ",  # up to the cursor
+    ),
+    "it was typed for a program that shows nothing": (b"\r\nwelcome\r\n", "secret", "\nwelcome\n"),
+    "what came later has changed it": (
+        b"over\r\n" + BEGINS + b"$ echo hi" + ENDS + b"\x1b[A\x1b[2Kkept",
+        "echo hi",
+        "over\nkept",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "typed", "left"), PRINTED.values(), ids=PRINTED)
+def test_what_was_printed_without_echoes(data: bytes, typed: str, left: str):
+    assert unechoed(Printed(data, 80, 24, tuple(edited_in(data))), typed) == left
