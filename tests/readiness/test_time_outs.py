@@ -49,7 +49,7 @@ def test_a_finite_wait_is_told_from_an_endless_one(
     thread.start()
     try:
         path = f"/proc/{os.getpid()}/task/{thread.native_id}"
-        eventually(lambda: Path(path, "wchan").read_text().split(".")[0] in witness.POLL_CHANNELS)
+        eventually(lambda: Path(path, "wchan").read_text().split(".")[0] in witness.POLL_WAIT_CHANNELS)
         found = time_outs.of(path)
     finally:
         os.write(far, b"\n")

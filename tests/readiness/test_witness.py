@@ -78,7 +78,7 @@ def test_who_polls_with_epoll_waits_for_what_it_asked_for(
         thread.start()
         try:
             path = f"/proc/{os.getpid()}/task/{thread.native_id}"
-            eventually(lambda: Path(path, "wchan").read_text().split(".")[0] in witness.POLL_CHANNELS)
+            eventually(lambda: Path(path, "wchan").read_text().split(".")[0] in witness.POLL_WAIT_CHANNELS)
             found = on_terminal(os.getpid(), path, "do_epoll_wait", os.fstat(near).st_rdev)
         finally:
             os.write(wake, b"x")
@@ -203,7 +203,7 @@ def test_a_sleep_is_looked_into_once(monkeypatch: pytest.MonkeyPatch):
             assert first
             assert again
             assert not looked_into
-            assert (again.wakes, again.channel, again.parent) == (first.wakes, first.channel, first.parent)
+            assert (again.wakes, again.wait_channel, again.parent) == (first.wakes, first.wait_channel, first.parent)
             assert again.age_s > first.age_s
             os.write(master, b"\n")
     finally:

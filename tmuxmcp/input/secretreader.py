@@ -14,7 +14,7 @@ from contextlib import suppress
 from tmuxmcp.errors import WrongMode
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import proc
-from tmuxmcp.readiness.kernel import POLL_CHANNELS, TTY_READ, UNREADABLE_CHANNELS, Process
+from tmuxmcp.readiness.kernel import POLL_WAIT_CHANNELS, TTY_READ, UNREADABLE_WAIT_CHANNELS, Process
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.plain import sanitize
@@ -97,7 +97,9 @@ def _may_read(process: Process) -> bool:
     """Whether it sleeps in a read of the terminal, as far as can be told."""
     if process.state != "S" or process.on_terminal is False:
         return False
-    return process.on_terminal is True or process.channel in TTY_READ | POLL_CHANNELS | UNREADABLE_CHANNELS
+    return (
+        process.on_terminal is True or process.wait_channel in TTY_READ | POLL_WAIT_CHANNELS | UNREADABLE_WAIT_CHANNELS
+    )
 
 
 def _program(pid: int) -> ReadingProgram:

@@ -13,7 +13,14 @@ from contextlib import suppress
 from dataclasses import replace
 
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.readiness.kernel import POLL_CHANNELS, TTY_READ, UNREADABLE_CHANNELS, KernelFacts, Process, may_work
+from tmuxmcp.readiness.kernel import (
+    POLL_WAIT_CHANNELS,
+    TTY_READ,
+    UNREADABLE_WAIT_CHANNELS,
+    KernelFacts,
+    Process,
+    may_work,
+)
 
 FAR_TICKS_A_SECOND = 100
 """USER_HZ, the unit of a birth in proc(5): it is this on every machine in the table below."""
@@ -90,20 +97,20 @@ def _process(row: list[str], machine: str, up_s: float) -> Process:
         pid=-int(pid),
         name=name.strip(),
         state=state,
-        channel=known,
+        wait_channel=known,
         on_terminal=waits,
         main=pid == thread,
         relay="r" in holds,
         wakes=int(wakes),
         age_s=max(up_s - int(born) / FAR_TICKS_A_SECOND, 0.0),
         parent=-int(parent),
-        time_out_s=_time_out_s(machine, call) if known in POLL_CHANNELS else None,
+        time_out_s=_time_out_s(machine, call) if known in POLL_WAIT_CHANNELS else None,
     )
 
 
 def _with_others(process: Process, rows: list[list[str]]) -> Process:
     """The process, with what another thread of it sleeps in that may be work."""
-    own = {(process.channel or "-")}
+    own = {(process.wait_channel or "-")}
     told = (row[5].split(".")[0] for row in rows if row[4] == "S")
     work = next((each for each in told if each not in own and may_work(each)), "")
     return replace(process, other_work=work) if process.on_terminal is not False else process
@@ -128,14 +135,14 @@ def _rank(process: Process) -> int:
         return 4
     if process.state == "S" and process.on_terminal:
         return 3
-    if process.state == "S" and process.on_terminal is None and process.channel in TTY_READ | POLL_CHANNELS:
+    if process.state == "S" and process.on_terminal is None and process.wait_channel in TTY_READ | POLL_WAIT_CHANNELS:
         return 2
     return 1 if process.state not in "ZX" else 0
 
 
 def _on_terminal(channel: str | None, files: str, waited_for: Iterable[int] | None) -> bool | None:
-    if channel not in TTY_READ and channel not in POLL_CHANNELS:
-        return None if channel in UNREADABLE_CHANNELS else False
+    if channel not in TTY_READ and channel not in POLL_WAIT_CHANNELS:
+        return None if channel in UNREADABLE_WAIT_CHANNELS else False
     if files == "?":
         return None
     terminals = {int(each) for each in files.split(",") if each not in ("", "-")}

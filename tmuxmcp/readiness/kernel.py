@@ -14,10 +14,10 @@ from tmuxmcp.latedataclass import dataclass
 TTY_READ = {"wait_woken", "n_tty_read"}
 """Wait channels of read(2) on a tty; inotify and TCP sockets sleep in the first one as well."""
 
-POLL_CHANNELS = {"poll_schedule_timeout", "do_select", "do_sys_poll", "do_poll", "do_epoll_wait", "ep_poll"}
+POLL_WAIT_CHANNELS = {"poll_schedule_timeout", "do_select", "do_sys_poll", "do_poll", "do_epoll_wait", "ep_poll"}
 """Wait channels of select, poll and epoll."""
 
-UNREADABLE_CHANNELS = {None, "", "0"}
+UNREADABLE_WAIT_CHANNELS = {None, "", "0"}
 """Wait channels of a sleeping process that is not ours to look at, or of a kernel that does not tell."""
 
 OPAQUE_PROGRAMS = frozenset(
@@ -56,7 +56,7 @@ class Process:
     name: str
     state: str
     """One letter, as in proc(5); R when any thread computes, D when any waits for a device."""
-    channel: str | None
+    wait_channel: str | None
     """Kernel function it sleeps in; None: not to be read. Of several threads, the one at the terminal counts."""
     on_terminal: bool | None = None
     """It sleeps in a read of this terminal, or polls it; None: not known."""
@@ -143,8 +143,8 @@ def judge(facts: KernelFacts | None) -> Verdict:
 def _raw(alive: list[Process]) -> Verdict:
     """Single keys are read: whoever listens has the terminal, whatever the others do (`find / | less`)."""
     asleep = [p for p in alive if p.state == "S" and p.on_terminal is not False]
-    reading = [p for p in asleep if p.channel in TTY_READ]
-    polling = [p for p in asleep if p.channel in POLL_CHANNELS]
+    reading = [p for p in asleep if p.wait_channel in TTY_READ]
+    polling = [p for p in asleep if p.wait_channel in POLL_WAIT_CHANNELS]
     for process in (*reading, *polling):
         if _hides(process):
             return Verdict(InputWait.UNKNOWN, f"{process.name} hides what runs behind it", process, hidden=True)
@@ -159,8 +159,12 @@ def _hides(process: Process) -> bool:
 def _lines(alive: list[Process], echo: bool) -> Verdict:
     """Whole lines are read."""
     asleep = [p for p in alive if p.state == "S"]
-    reading = [p for p in asleep if p.channel in TTY_READ and (p.on_terminal or (p.on_terminal is None and not echo))]
-    reading += [p for p in asleep if p.channel in POLL_CHANNELS and p.on_terminal and p.name not in OPAQUE_PROGRAMS]
+    reading = [
+        p for p in asleep if p.wait_channel in TTY_READ and (p.on_terminal or (p.on_terminal is None and not echo))
+    ]
+    reading += [
+        p for p in asleep if p.wait_channel in POLL_WAIT_CHANNELS and p.on_terminal and p.name not in OPAQUE_PROGRAMS
+    ]
     for process in reading:
         if not echo:
             return Verdict(InputWait.SECRET, f"{process.name} waits for a line without echo", process)
@@ -169,7 +173,7 @@ def _lines(alive: list[Process], echo: bool) -> Verdict:
         if process.name in OPAQUE_PROGRAMS and not process.main:
             break  # `docker run -i`: it reads all the time; ssh's question is asked by the main thread
         return Verdict(InputWait.LINE, f"{process.name} waits for a line", process, weak=weakness(process, alive))
-    unseen = [p for p in asleep if p.channel in UNREADABLE_CHANNELS]
+    unseen = [p for p in asleep if p.wait_channel in UNREADABLE_WAIT_CHANNELS]
     if unseen and not echo and not _computing(alive):
         # sudo of another user: hardly anything but a question for a secret turns the echo off and keeps lines.
         return Verdict(InputWait.SECRET, f"{unseen[-1].name} sleeps, and what is typed is not shown", unseen[-1])
@@ -189,7 +193,7 @@ def weakness(process: Process, alive: list[Process]) -> str:
         return f"a thread of {process.name} always listens, whatever the others do"
     if process.other_work:
         return f"another thread of {process.name} sleeps in {process.other_work}"
-    if process.channel in TTY_READ:
+    if process.wait_channel in TTY_READ:
         return ""  # it does nothing until somebody types, whatever its children do
     child = next((each for each in alive if each.on_terminal is False and descends(each, process, alive)), None)
     return f"{process.name} has started {child.name}, which still runs" if child else ""
@@ -220,15 +224,15 @@ def _neither(alive: list[Process], *, lines: bool) -> Verdict:
         if lines and process.on_terminal is False:
             continue  # ssh connects, `ssh -N`, sudo waits for its child: what is typed reaches nobody behind it
         if process.name in OPAQUE_PROGRAMS and (
-            process.channel in POLL_CHANNELS | TTY_READ or process.channel in UNREADABLE_CHANNELS
+            process.wait_channel in POLL_WAIT_CHANNELS | TTY_READ or process.wait_channel in UNREADABLE_WAIT_CHANNELS
         ):
             return Verdict(InputWait.UNKNOWN, f"{process.name} hides what runs behind it", process, hidden=True)
     for process in asleep:
-        if process.channel in UNREADABLE_CHANNELS:
+        if process.wait_channel in UNREADABLE_WAIT_CHANNELS:
             return Verdict(InputWait.UNKNOWN, f"the wait channel of {process.name} cannot be read", process)
-        if process.channel in TTY_READ and process.on_terminal is None:
+        if process.wait_channel in TTY_READ and process.on_terminal is None:
             return Verdict(InputWait.UNKNOWN, f"{process.name} may read the terminal or a socket", process)
-    return Verdict(InputWait.BUSY, f"{alive[-1].name} sleeps in {alive[-1].channel}", alive[-1])
+    return Verdict(InputWait.BUSY, f"{alive[-1].name} sleeps in {alive[-1].wait_channel}", alive[-1])
 
 
 def _computing(alive: list[Process]) -> list[Process]:
@@ -237,6 +241,6 @@ def _computing(alive: list[Process]) -> list[Process]:
 
 def may_work(channel: str | None) -> bool:
     """Whether a thread that sleeps there may go on without input: not if it waits for a lock, a poll or a signal."""
-    if channel is None or channel in UNREADABLE_CHANNELS or channel in POLL_CHANNELS:
+    if channel is None or channel in UNREADABLE_WAIT_CHANNELS or channel in POLL_WAIT_CHANNELS:
         return False
     return not channel.startswith(("futex", "do_sigtimedwait", "sigsuspend"))

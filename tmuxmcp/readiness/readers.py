@@ -103,7 +103,7 @@ def _waits_for_others(facts: KernelFacts) -> bool:
     """Whether all of the foreground group sleep, none at the terminal, and none for a time."""
     alive = [each for each in facts.processes if each.state not in "ZX"]
     return bool(alive) and all(
-        each.state in "SI" and not each.on_terminal and each.channel not in WAITS_FOR_TIME for each in alive
+        each.state in "SI" and not each.on_terminal and each.wait_channel not in WAITS_FOR_TIME for each in alive
     )
 
 

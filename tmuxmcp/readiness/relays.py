@@ -23,7 +23,7 @@ from tmuxmcp.machine import proc
 from tmuxmcp.readiness import tmuxes
 from tmuxmcp.readiness.kernel import (
     FAR_ENDS_ARE_INSIDE,
-    UNREADABLE_CHANNELS,
+    UNREADABLE_WAIT_CHANNELS,
     InputWait,
     KernelFacts,
     Process,
@@ -232,7 +232,7 @@ def _may_relay(process: Process) -> bool:
     """Whether another terminal may begin behind a process, as far as it is known without looking for one."""
     if process.state != "S" or process.name in FAR_ENDS_ARE_INSIDE | KEEPS_MODES_OF_ITS_OWN:
         return False
-    return process.relay or process.name == tmuxes.CLIENT_NAME or process.channel in UNREADABLE_CHANNELS
+    return process.relay or process.name == tmuxes.CLIENT_NAME or process.wait_channel in UNREADABLE_WAIT_CHANNELS
 
 
 def _hidden(process: Process, why: str) -> Verdict:

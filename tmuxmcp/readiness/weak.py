@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from tmuxmcp.latedataclass import dataclass
-from tmuxmcp.readiness.kernel import POLL_CHANNELS, InputWait, KernelFacts, Process, Verdict, descends
+from tmuxmcp.readiness.kernel import POLL_WAIT_CHANNELS, InputWait, KernelFacts, Process, Verdict, descends
 from tmuxmcp.terminal.prompts import may_be_prompt
 
 NEW_LINE_S = 1.0
@@ -75,14 +75,14 @@ def doubt(verdict: Verdict, facts: KernelFacts | None, line: str, entered: Enter
     begun = _begun_since(facts, process, entered)
     if begun:
         return f"{begun.name} was started by what was entered, and still runs"
-    if process.channel in POLL_CHANNELS and entered.prompt and not line.strip():
+    if process.wait_channel in POLL_WAIT_CHANNELS and entered.prompt and not line.strip():
         return f"{process.name} listens, and its prompt has not come back"
     return ""
 
 
 def works_beside(process: Process, facts: KernelFacts | None) -> str:
     """Why others of its group may work for a program that polls, as in `... | dialog --gauge`; empty: they do not."""
-    if facts is None or process.channel not in POLL_CHANNELS:
+    if facts is None or process.wait_channel not in POLL_WAIT_CHANNELS:
         return ""
     above, parents = {process.pid}, {each.pid: each.parent for each in facts.processes}
     pid = process.parent
@@ -98,7 +98,9 @@ def works_beside(process: Process, facts: KernelFacts | None) -> str:
 
 def _begun_since(facts: KernelFacts, process: Process, entered: EnteredLine) -> Process | None:
     others = (each for each in facts.processes if each.pid not in entered.present and each.pid != process.pid)
-    reads = process.channel not in POLL_CHANNELS  # then it waits for nothing else, its own children least of all
+    reads = (
+        process.wait_channel not in POLL_WAIT_CHANNELS
+    )  # then it waits for nothing else, its own children least of all
     others = (each for each in others if not (reads and descends(each, process, facts.processes)))
     return next((each for each in others if each.on_terminal is False and each.state not in "ZX"), None)
 

@@ -26,15 +26,15 @@ from tmuxmcp.readiness import time_outs
 from tmuxmcp.readiness.epolls import watched_descriptors
 from tmuxmcp.readiness.kernel import (
     MANY_IN_ONE,
-    POLL_CHANNELS,
+    POLL_WAIT_CHANNELS,
     TTY_READ,
-    UNREADABLE_CHANNELS,
+    UNREADABLE_WAIT_CHANNELS,
     KernelFacts,
     Process,
     may_work,
 )
 
-EPOLL_CHANNELS = {"do_epoll_wait", "ep_poll"}
+EPOLL_WAIT_CHANNELS = {"do_epoll_wait", "ep_poll"}
 """Those of epoll alone."""
 
 MOST_PROCESSES, MOST_THREADS = 200, 64
@@ -190,7 +190,7 @@ class Asleep:
         known = self.process
         if (stat.threads, stat.born_s, name) != (1, self.born_s, known.name):
             return None
-        if _sleep(path) != ("S", known.channel) or _wakes(path) != known.wakes:
+        if _sleep(path) != ("S", known.wait_channel) or _wakes(path) != known.wakes:
             return None
         return replace(known, parent=stat.parent, age_s=_since_boot() - self.born_s)
 
@@ -245,19 +245,29 @@ def _process(
         path = f"/proc/{pid}/task/{thread}"
         with suppress(OSError):
             found = _thread(Process(pid, name, "", None, main=thread == pid, parent=parent), path, terminal)
-            channels[path] = found.channel
-            rank = _rank(found.state, found.channel, found.on_terminal)
+            channels[path] = found.wait_channel
+            rank = _rank(found.state, found.wait_channel, found.on_terminal)
             if best is None or rank > best[0]:
                 best = rank, path, found
     if best is None:
         raise ProcessLookupError(pid)
     _, path, process = best
-    if process.state != "S" or process.on_terminal is False or process.channel not in TTY_READ | POLL_CHANNELS:
+    if (
+        process.state != "S"
+        or process.on_terminal is False
+        or process.wait_channel not in TTY_READ | POLL_WAIT_CHANNELS
+    ):
         return process
     other_work = next((each for other, each in channels.items() if other != path and may_work(each)), "") or ""
     process = replace(process, relay=_is_relay(pid), age_s=_age_s(pid), other_work=other_work)
     # Another process can change what an epoll waits for; what another thread does is not counted.
-    if asleep is not None and stat and stat.threads == 1 and process.wakes and process.channel not in EPOLL_CHANNELS:
+    if (
+        asleep is not None
+        and stat
+        and stat.threads == 1
+        and process.wakes
+        and process.wait_channel not in EPOLL_WAIT_CHANNELS
+    ):
         asleep[pid] = Asleep(stat.born_s, process)
     return process
 
@@ -265,20 +275,20 @@ def _process(
 def _thread(process: Process, path: str, terminal: int) -> Process:
     """The process as one of its threads tells it: what it sleeps in, all of one sleep, else it runs."""
     state, channel = _sleep(path)
-    if state != "S" or channel not in TTY_READ | POLL_CHANNELS:
+    if state != "S" or channel not in TTY_READ | POLL_WAIT_CHANNELS:
         waits = on_terminal(process.pid, path, channel, terminal) if state == "S" else None
-        return replace(process, state=state, channel=channel, on_terminal=waits)
+        return replace(process, state=state, wait_channel=channel, on_terminal=waits)
     wakes = _wakes(path)
     state, channel = _sleep(path)
     if state == "S":
         with suppress(proc.ThreadRuns):
             waits = on_terminal(process.pid, path, channel, terminal)
-            time_out_s = time_outs.of(path) if channel in POLL_CHANNELS and waits is not False else None
+            time_out_s = time_outs.of(path) if channel in POLL_WAIT_CHANNELS and waits is not False else None
             if _wakes(path) == wakes:
-                found = replace(process, state=state, channel=channel, on_terminal=waits)
+                found = replace(process, state=state, wait_channel=channel, on_terminal=waits)
                 return replace(found, time_out_s=time_out_s, wakes=wakes)
         state, channel = "R", None  # it has gone on, and perhaps to sleep anew, between the first fact and the last
-    return replace(process, state=state, channel=channel)
+    return replace(process, state=state, wait_channel=channel)
 
 
 def _name(pid: int) -> str:
@@ -296,7 +306,7 @@ def _rank(state: str, channel: str | None, waits: bool | None) -> int:
         return 4
     if state == "S" and waits:
         return 3
-    if state == "S" and waits is None and channel in TTY_READ | POLL_CHANNELS:
+    if state == "S" and waits is None and channel in TTY_READ | POLL_WAIT_CHANNELS:
         return 2
     return 1 if state not in "ZX" else 0
 
@@ -314,8 +324,8 @@ def on_terminal(pid: int, path: str, channel: str | None, terminal: int) -> bool
     Raises:
         Runs: it has woken up.
     """
-    if channel not in TTY_READ and channel not in POLL_CHANNELS:
-        return None if channel in UNREADABLE_CHANNELS else False
+    if channel not in TTY_READ and channel not in POLL_WAIT_CHANNELS:
+        return None if channel in UNREADABLE_WAIT_CHANNELS else False
     try:
         fds = waited_for(pid, path)
         if fds is not None:
@@ -330,7 +340,7 @@ def on_terminal(pid: int, path: str, channel: str | None, terminal: int) -> bool
         return None
     if not any(name.startswith(("/dev/pts/", "/dev/tty")) for name in opened):
         return False
-    if channel in POLL_CHANNELS or any(
+    if channel in POLL_WAIT_CHANNELS or any(
         name.startswith(("socket:", "anon_inode:inotify", "anon_inode:[")) for name in opened
     ):
         return None
@@ -406,7 +416,7 @@ def _sleep(path: str) -> tuple[str, str | None]:
     for _ in range(LOOKS_AT_SLEEP):
         state = proc.stat(path).state
         channel = _channel(path) if state == "S" else None
-        if state != "S" or channel not in UNREADABLE_CHANNELS:
+        if state != "S" or channel not in UNREADABLE_WAIT_CHANNELS:
             return state, channel
         wakes = _wakes(path) if wakes is None else wakes
         try:
