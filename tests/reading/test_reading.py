@@ -19,7 +19,7 @@ from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.readiness.kernel import InputWait, Verdict
 from tmuxmcp.reading.reading import _mode
-from tmuxmcp.waiting.wait import Answer, Wait, wait_for
+from tmuxmcp.waiting.wait import Answer, WaitCondition, wait_for
 
 pytestmark = pytest.mark.anyio
 
@@ -110,7 +110,7 @@ async def test_a_secret_is_told_of_while_the_relay_before_it_works(broker: Broke
     asks = r"stty -echo; printf '\033[?1049hsecret: '; read x"
     await broker.create_session("sh", ["-c", 'script -qc "$0" /dev/null; :', asks], name="a")
     session = broker.registry.sessions["a"]
-    answer = await wait_for(session, Wait("ready", int(10_000 * SLOW)))
+    answer = await wait_for(session, WaitCondition("ready", int(10_000 * SLOW)))
     assert answer.settled
     below = psutil.Process(session.live().leader).children(recursive=True)
     relay = next(each for each in below if each.name() == "script")

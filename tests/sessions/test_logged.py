@@ -17,7 +17,7 @@ from tmuxmcp.readiness import witness
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
-from tmuxmcp.waiting.wait import Wait, wait_for
+from tmuxmcp.waiting.wait import WaitCondition, wait_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")]
 
@@ -59,8 +59,8 @@ async def test_output_between_pane_and_log_is_awaited(broker: Broker, monkeypatc
     with monkeypatch.context() as patched:
         patched.setattr(witness, "sleeps", lambda pid: False)
         assert not await all_logged(session, session.log.size())
-        assert (await wait_for(session, Wait("ready", 300))).outcome == "timeout"
-    assert (await wait_for(session, Wait("ready", 10_000))).outcome == "ready"
+        assert (await wait_for(session, WaitCondition("ready", 300))).outcome == "timeout"
+    assert (await wait_for(session, WaitCondition("ready", 10_000))).outcome == "ready"
 
 
 async def test_sink_that_writes_between_two_questions_is_noticed(broker: Broker, monkeypatch: pytest.MonkeyPatch):

@@ -17,7 +17,7 @@ from tmuxmcp.readiness.kernel import InputWait, Verdict
 from tmuxmcp.running import arriving
 from tmuxmcp.sessions.distant import FarEnd
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.waiting.wait import Answer, Wait, wait_for
+from tmuxmcp.waiting.wait import Answer, WaitCondition, wait_for
 
 pytestmark = pytest.mark.skipif(not LINUX, reason="only Linux has this witness")
 
@@ -83,7 +83,7 @@ async def test_one_late_answer_hinders_no_adoption(broker: Broker, box: Box, mon
     monkeypatch.setenv("PATH", box.path)
     late = 0
 
-    async def comes(session: Session, wait: Wait) -> Answer:
+    async def comes(session: Session, wait: WaitCondition) -> Answer:
         nonlocal late
         answer = await wait_for(session, wait)
         late = 4

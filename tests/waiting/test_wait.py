@@ -19,7 +19,7 @@ from tmuxmcp.readiness.witness import TtyWitness
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import panes
 from tmuxmcp.waiting import wait as waits
-from tmuxmcp.waiting.wait import Wait, wait_for
+from tmuxmcp.waiting.wait import WaitCondition, wait_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this witness")]
 
@@ -50,7 +50,7 @@ async def test_a_program_that_has_not_woken_for_what_was_sent_is_not_ready(
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(type_later)
-        answer = await wait_for(session, Wait("ready", 10_000, sent_at=look.size, before=look.verdict.process))
+        answer = await wait_for(session, WaitCondition("ready", 10_000, sent_at=look.size, before=look.verdict.process))
     assert answer.outcome == "ready"
     assert session.log.read(look.size, 100) == b"hello\r\nhello\r\n"
 
@@ -82,7 +82,7 @@ async def test_a_wait_looks_the_less_the_longer_nothing_happens(broker: Broker, 
         return look(witness, leader)
 
     monkeypatch.setattr(TtyWitness, "look", counted)
-    assert (await wait_for(session, Wait("ready", int(1500 * SLOW)))).outcome == "timeout"
+    assert (await wait_for(session, WaitCondition("ready", int(1500 * SLOW)))).outcome == "timeout"
     late = [at for at in looks if at - looks[0] > 0.8][:-1]  # the last step ends with the wait
     gaps = [after - before for before, after in itertools.pairwise(late)]
     assert gaps

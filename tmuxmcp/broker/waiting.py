@@ -31,7 +31,7 @@ from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.waiting import nextprompt
-from tmuxmcp.waiting.wait import Answer, Wait, wait_for
+from tmuxmcp.waiting.wait import Answer, WaitCondition, wait_for
 
 KERNEL_LOOK_S = 0.02
 """Time between two looks at the kernel for each session that is waited for: 50 of them are looked at once a second."""
@@ -122,7 +122,7 @@ async def _standing(session: Session, request: q.Wait, call: Call) -> _FinalStan
     await session.refresh()
     look = await nextprompt.at_rest(session)
     if request.wait_for == "ready" and (look.ready or look.at_prompt):  # a single look proves nothing
-        answer = await wait_for(session, Wait("ready", STANDS_MS, idle_ms=NEVER_MS))
+        answer = await wait_for(session, WaitCondition("ready", STANDS_MS, idle_ms=NEVER_MS))
         if answer.outcome == "ready":
             mode = answer.settled.mode if answer.settled else look.mode
             return _FinalStanding(session, mode, "ready", answer.evidence)
@@ -187,7 +187,7 @@ async def _wait_for_one(
     session: Session, request: q.Wait, call: Call, limit_ms: int, look_s: float, patterns: dict[str, CompiledPattern]
 ) -> _WaitOutcome | None:
     deadline = time.monotonic() + limit_ms / 1000
-    wait = Wait("ready", limit_ms, idle_ms=NEVER_MS, caller=call.caller, look_s=look_s)
+    wait = WaitCondition("ready", limit_ms, idle_ms=NEVER_MS, caller=call.caller, look_s=look_s)
     wait.start_offset, held = session.seen_to(call.caller), session.lease
     match request.wait_for:
         case "output":
@@ -270,13 +270,15 @@ async def _until(
     return None
 
 
-async def _pattern(session: Session, wait: Wait, patterns: dict[str, CompiledPattern]) -> _WaitOutcome | None:
+async def _pattern(session: Session, wait: WaitCondition, patterns: dict[str, CompiledPattern]) -> _WaitOutcome | None:
     """The first of several patterns: each is waited for, woken by the same growth of the log."""
     found: list[_WaitOutcome] = []
     async with anyio.create_task_group() as task_group:
 
         async def one(text: str, pattern: CompiledPattern) -> None:
-            asked = Wait("pattern", wait.timeout_ms, pattern=pattern, start_offset=wait.start_offset, screen=False)
+            asked = WaitCondition(
+                "pattern", wait.timeout_ms, pattern=pattern, start_offset=wait.start_offset, screen=False
+            )
             asked.look_s = LONGEST_LOOK_S
             answer = _wait_outcome(session, await wait_for(session, asked), text)
             if answer:

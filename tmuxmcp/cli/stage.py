@@ -34,7 +34,7 @@ KEY_SEQUENCES = {
 }
 """What terminals send for keys that have names here; other keys are their own characters."""
 
-_KEY_SEQUENCE = re.compile(rb"\x1b\[[0-9;]*[ -~]|\x1bO.|[^\x1b]|\x1b(?!\Z|\[[0-9;]*\Z|O\Z)", re.DOTALL)
+_PRESSED_KEY = re.compile(rb"\x1b\[[0-9;]*[ -~]|\x1bO.|[^\x1b]|\x1b(?!\Z|\[[0-9;]*\Z|O\Z)", re.DOTALL)
 
 
 class Stage:
@@ -177,7 +177,7 @@ class Stage:
 
     def _parsed(self, data: bytes) -> list[str]:
         data = self._unread + data
-        found = [*_KEY_SEQUENCE.finditer(data)]
+        found = [*_PRESSED_KEY.finditer(data)]
         self._unread = data[found[-1].end() if found else 0 :][-MOST_KEYS:]
         return [KEY_SEQUENCES.get(each[0]) or each[0].decode("latin-1") for each in found]
 

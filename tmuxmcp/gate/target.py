@@ -19,7 +19,7 @@ from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.restore import NotRestored, Restoration
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.waiting.wait import Answer, Wait, wait_for
+from tmuxmcp.waiting.wait import Answer, WaitCondition, wait_for
 
 READY_MS = 5000
 """How long a default session's program may take until it is ready."""
@@ -98,7 +98,7 @@ class Targets:
         described = self._settings.prompt_pattern
         prompt = await self._searching.pattern(described, call.caller) if described else None
         timeout_ms = min(timeout_ms, self._settings.max_wait_ms)
-        wait = Wait("ready", timeout_ms, prompt_pattern=prompt, sent_at=0, progress=call.progress)
+        wait = WaitCondition("ready", timeout_ms, prompt_pattern=prompt, sent_at=0, progress=call.progress)
         return await wait_for(session, wait)
 
     async def _named(self, request: Request[Any]) -> Session:

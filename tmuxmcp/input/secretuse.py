@@ -30,7 +30,7 @@ from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux import unseen
 from tmuxmcp.waiting import nextprompt
 from tmuxmcp.waiting.matching import line_of_cursor
-from tmuxmcp.waiting.wait import Wait
+from tmuxmcp.waiting.wait import WaitCondition
 
 ALSO_TYPED = ("text", "key", "keys", "ctrl", "alt", "shift", "data_base64")
 """Arguments of `send` that say what else is typed."""
@@ -100,7 +100,7 @@ async def send(
     reading: Reading,
     session: Session,
     request: q.Send,
-    wait: Wait,
+    wait: WaitCondition,
     call: Call,
     agreed: SecretReader | None,
     env: Mapping[str, str],
@@ -164,7 +164,7 @@ async def _may(name: str, secret: Secret, session: Session, agreed: SecretReader
     return now
 
 
-def _note(session: Session, look: Look, wait: Wait) -> None:
+def _note(session: Session, look: Look, wait: WaitCondition) -> None:
     """Note what waits and lists go by, as before every input."""
     wait.start_offset = wait.sent_at = session.typed_at = look.size
     wait.typed, wait.screen, wait.entered = "", False, True

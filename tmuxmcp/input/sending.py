@@ -33,7 +33,7 @@ from tmuxmcp.tmux.server import Tmux
 from tmuxmcp.waiting import nextprompt
 from tmuxmcp.waiting.adoptable import learn_prompt
 from tmuxmcp.waiting.matching import line_of_cursor, takes_pastes
-from tmuxmcp.waiting.wait import Wait
+from tmuxmcp.waiting.wait import WaitCondition
 
 CANONICAL_LINE = 4095
 """Bytes of a line that a terminal in canonical mode takes; the kernel drops the rest (termios(3), MAX_CANON)."""
@@ -140,7 +140,7 @@ async def send(
     session: Session,
     what: Typing,
     asked: q.Send,
-    wait: Wait,
+    wait: WaitCondition,
     call: Call,
     noting: IdempotentCall | None = None,
 ) -> r.SendResult:

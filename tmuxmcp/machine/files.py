@@ -65,7 +65,7 @@ class FilePart:
 
 
 @dataclass(frozen=True)
-class DirectoryEntry:
+class FileEntry:
     """A name in a directory; nothing of it is followed."""
 
     name: str
@@ -207,7 +207,7 @@ class Files:
             except FileExistsError:
                 raise _exists(path) from None
 
-    def list_directory(self, path: str, limit: int) -> tuple[list[DirectoryEntry], bool]:
+    def list_directory(self, path: str, limit: int) -> tuple[list[FileEntry], bool]:
         """The first `limit` names of a directory, in order, and whether there are more.
 
         Raises:
@@ -339,12 +339,12 @@ def _file_system(device: int) -> str:
     return ""
 
 
-def _entry(directory: int, name: str) -> Iterator[DirectoryEntry]:
+def _entry(directory: int, name: str) -> Iterator[FileEntry]:
     """A name with its facts; nothing if it has just gone."""
     with suppress(FileNotFoundError):
         info = os.stat(name, dir_fd=directory, follow_symlinks=False)
         kind = KIND_OF_MODE.get(stat.S_IFMT(info.st_mode), "other")
-        yield DirectoryEntry(name, kind, stat.S_IMODE(info.st_mode), info.st_size, info.st_mtime)
+        yield FileEntry(name, kind, stat.S_IMODE(info.st_mode), info.st_size, info.st_mtime)
 
 
 # ---- writing -----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tmuxmcp.errors import IoError, ResourceLimit, TimedOut, TmuxMcpError, all_errors
-from tmuxmcp.machine.files import DirectoryEntry, FilePart, Files
+from tmuxmcp.machine.files import FileEntry, FilePart, Files
 
 if TYPE_CHECKING:
     from tmuxmcp.machine.process import ProcessEnd
@@ -109,7 +109,7 @@ def answered(ended: ProcessEnd) -> Any:
         case {"place": [device, number]}:
             return device, number
         case {"entries": entries, "more": more}:
-            return [DirectoryEntry(*each) for each in entries], more
+            return [FileEntry(*each) for each in entries], more
     raise IoError("The file could not be reached.")
 
 

@@ -27,7 +27,7 @@ from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import InvalidArgument, PolicyDenied, ResourceLimit
 from tmuxmcp.machine import ourselves, output, process
 from tmuxmcp.machine.environment import session_environment
-from tmuxmcp.machine.files import COPY_BYTES, DirectoryEntry, FileId, FilePart, Files
+from tmuxmcp.machine.files import COPY_BYTES, FileEntry, FileId, FilePart, Files
 from tmuxmcp.machine.filework import Work
 from tmuxmcp.machine.limits import rlimits
 from tmuxmcp.programs import git, inside
@@ -271,7 +271,7 @@ def _absolute(files: Files, path: str) -> str:
     return os.path.normpath(os.path.join(files.root or files.base, os.path.expanduser(path)))
 
 
-def _entry(entry: DirectoryEntry) -> r.DirectoryEntry:
+def _entry(entry: FileEntry) -> r.DirectoryEntry:
     return r.DirectoryEntry(
         name=entry.name,
         type=entry.kind,

@@ -178,7 +178,7 @@ class DeepWitness:
         return replace(sight, verdict=found) if isinstance(found, Verdict) else self._see(found, sight)
 
     def _behind(self, process: Process) -> _RelayedTerminal | _OpaqueRelay | None:
-        return self._in_tmux(process) if process.name == tmuxes.CLIENT_NAME else _behind(process)
+        return self._in_tmux(process) if process.name == tmuxes.TMUX_CLIENT else _behind(process)
 
     def _in_tmux(self, process: Process) -> _RelayedTerminal | _OpaqueRelay | None:
         """The pane that the client of a tmux inside shows."""
@@ -232,7 +232,7 @@ def _may_relay(process: Process) -> bool:
     """Whether another terminal may begin behind a process, as far as it is known without looking for one."""
     if process.state != "S" or process.name in FAR_ENDS_ARE_INSIDE | KEEPS_MODES_OF_ITS_OWN:
         return False
-    return process.relay or process.name == tmuxes.CLIENT_NAME or process.wait_channel in UNREADABLE_WAIT_CHANNELS
+    return process.relay or process.name == tmuxes.TMUX_CLIENT or process.wait_channel in UNREADABLE_WAIT_CHANNELS
 
 
 def _hidden(process: Process, why: str) -> Verdict:

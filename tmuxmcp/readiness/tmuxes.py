@@ -20,7 +20,7 @@ from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine import proc
 from tmuxmcp.readiness import confined
 
-CLIENT_NAME = "tmux: client"
+TMUX_CLIENT = "tmux: client"
 """What the kernel calls the client of a tmux."""
 
 FRESH_S = 0.015

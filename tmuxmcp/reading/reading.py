@@ -24,7 +24,7 @@ from tmuxmcp.sessions.screens import NOTHING_SHOWN, ScreenChange, Screens, Shown
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.waiting import nextprompt
-from tmuxmcp.waiting.wait import Answer, Wait, wait_for
+from tmuxmcp.waiting.wait import Answer, WaitCondition, wait_for
 
 WantedView = View | Literal["auto", "none"]
 """The view that a call asks for; `auto`: we choose."""
@@ -42,7 +42,7 @@ class Reading:
         self.screens = Screens()
         self._searching = searching
 
-    async def wait(self, asked: ReadRequest, call: Call) -> Wait:
+    async def wait(self, asked: ReadRequest, call: Call) -> WaitCondition:
         """The wait that was asked for.
 
         Raises:
@@ -55,7 +55,7 @@ class Reading:
         if isinstance(asked, q.Read):
             _check_view(asked)
         prompt, asker = asked.prompt_pattern or self.settings.prompt_pattern, f"{call.caller} {asked.session_id}"
-        return Wait(
+        return WaitCondition(
             want=asked.wait_for,
             timeout_ms=clamp(self.settings, asked.timeout_ms)[0],
             idle_ms=asked.idle_ms,
@@ -66,7 +66,7 @@ class Reading:
             progress=call.progress,
         )
 
-    async def read(self, session: Session, asked: q.Read, wait: Wait, call: Call) -> r.ReadResult:
+    async def read(self, session: Session, asked: q.Read, wait: WaitCondition, call: Call) -> r.ReadResult:
         """Wait for new text or the screen, and read.
 
         Raises:
@@ -79,7 +79,7 @@ class Reading:
             return result
         return result.model_copy(update={"note": _sentences(result.note, f"{unused} counts for view=scrollback only.")})
 
-    async def _read(self, session: Session, asked: q.Read, wait: Wait, call: Call) -> r.ReadResult:
+    async def _read(self, session: Session, asked: q.Read, wait: WaitCondition, call: Call) -> r.ReadResult:
         if past.is_meant(asked):
             return await past.read(session, asked)
         if asked.since is not None and asked.since > session.log.size():
@@ -91,7 +91,9 @@ class Reading:
         await self.before(session, asked, wait, call)
         return await self.waited(session, asked, wait, call)
 
-    async def before(self, session: Session, asked: ReadRequest, wait: Wait, call: Call, *, now: bool = False) -> None:
+    async def before(
+        self, session: Session, asked: ReadRequest, wait: WaitCondition, call: Call, *, now: bool = False
+    ) -> None:
         """Say from which screen the wait `changed` is to see a change.
 
         Args:
@@ -102,7 +104,7 @@ class Reading:
         seen = "" if now else _screen_id(asked) or self.screens.last(session.id, call.caller)
         wait.screen_id = seen or (await shown_by(session) or NOTHING_SHOWN).id
 
-    async def waited(self, session: Session, asked: ReadRequest, wait: Wait, call: Call) -> r.ReadResult:
+    async def waited(self, session: Session, asked: ReadRequest, wait: WaitCondition, call: Call) -> r.ReadResult:
         """Wait, and read."""
         answer = await wait_for(session, wait)
         if call.goes_on and call.goes_on(unseen := await self._unseen(session, answer, asked, call)):
@@ -127,7 +129,9 @@ class Reading:
         command = _command(session, answer, look, asked, call) if asked.wait_for == "command" else None
         return _result(session, answer, seen, command, None, notices=False)
 
-    async def _new_or_screen(self, session: Session, wait: Wait, asked: ReadRequest, call: Call) -> _ReadOutcome:
+    async def _new_or_screen(
+        self, session: Session, wait: WaitCondition, asked: ReadRequest, call: Call
+    ) -> _ReadOutcome:
         """A view of what was printed; for `auto` of the screen, if a program draws the whole of it."""
         view = _view(asked)
         assert view != "none", "who asks for none does not come here"

@@ -18,7 +18,7 @@ from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.doubts import Doubt
 from tmuxmcp.terminal.snapshot import Cursor, Snapshot
 
-MIME_TYPES = {"png": "image/png", "svg": "image/svg+xml", "html": "text/html"}
+PICTURE_TYPES = {"png": "image/png", "svg": "image/svg+xml", "html": "text/html"}
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Picture:
         return r.ScreenshotResult(
             session_id=session_id,
             format=self.format,
-            mime_type=MIME_TYPES[self.format],
+            mime_type=PICTURE_TYPES[self.format],
             rows=self.rows,
             cols=self.cols,
             width=self.width,

@@ -21,7 +21,7 @@ from tmuxmcp.sessions.session import Session
 from tmuxmcp.ssh.client import SSH_FAILED
 from tmuxmcp.waiting.adoptable import NotAdopted
 from tmuxmcp.waiting.farprompt import may_adopt_far
-from tmuxmcp.waiting.wait import Wait, wait_for
+from tmuxmcp.waiting.wait import WaitCondition, wait_for
 
 SILENT_MS = 3000
 """Silence that is told where the far end has no witness: a login may say nothing for so long."""
@@ -59,7 +59,7 @@ async def arrive(
     Raises:
         HostUnreachable: there is no connection; nothing is left of the session.
     """
-    wait = Wait("ready", timeout_ms, idle_ms=SILENT_MS, sent_at=0, progress=progress)
+    wait = WaitCondition("ready", timeout_ms, idle_ms=SILENT_MS, sent_at=0, progress=progress)
     answer = await wait_for(session, wait)
     look = await session.look()
     if look.exited:

@@ -25,7 +25,7 @@ OFTEN_LOST, OFTEN_DOUBTED = 2, 1
 """How often it is asked for its prompt: where marks of it may be missing, and where they may be somebody else's."""
 
 
-class Step(Enum):
+class PromptStep(Enum):
     """What comes next."""
 
     LOOK = "look again"
@@ -40,7 +40,7 @@ class Step(Enum):
     BUSY = "say that it runs a command"
 
 
-class Need(Enum):
+class PromptNeed(Enum):
     """What has to be known or done first, by the name of its field."""
 
     TAKEN_BACK = "taken_back"
@@ -50,7 +50,7 @@ class Need(Enum):
 
 
 @dataclass(frozen=True)
-class Seen:
+class PromptFacts:
     """What one look tells. None: not found out yet."""
 
     state: ShellState
@@ -109,67 +109,67 @@ class AtPrompt:
         self.adopted = False
         """A shell was adopted on the way: none is in front of that."""
 
-    def feed(self, seen: Seen, now: float) -> Step | Need:
+    def feed(self, seen: PromptFacts, now: float) -> PromptStep | PromptNeed:
         """Judge by what was seen at a moment."""
         if seen.adopting:
-            return Step.SETTLE
+            return PromptStep.SETTLE
         if seen.unanswered:
             self._rests_since = (self._rests_since or now) if seen.at_editor else None
             if not self._rests_since or now - self._rests_since < ARRIVES_S:
-                return Step.LOOK
+                return PromptStep.LOOK
         if seen.state is ShellState.PROMPT and seen.in_front:
             return self._shown(seen, now)
         if seen.state is ShellState.CONTINUATION and seen.in_front and not seen.taken_back:
-            return Need.TAKEN_BACK
+            return PromptNeed.TAKEN_BACK
         if seen.several:
-            return Step.SEVERAL
+            return PromptStep.SEVERAL
         if seen.ready or seen.hidden:
             return self._waits(seen, now)
         self._waits_since = None
         if (seen.state is ShellState.RUNNING or not seen.marks) and not seen.prompted:
             if seen.patience_s is None:
-                return Need.PATIENCE
-            return Step.BUSY if now - self._begun > seen.patience_s else Step.LOOK
-        return Step.LOOK
+                return PromptNeed.PATIENCE
+            return PromptStep.BUSY if now - self._begun > seen.patience_s else PromptStep.LOOK
+        return PromptStep.LOOK
 
     def tried(self, adopted: bool) -> None:
         """Take in whether a shell was adopted."""
         if adopted:
             self.adopted, self._waits_since = True, None
 
-    def _shown(self, seen: Seen, now: float) -> Step:
+    def _shown(self, seen: PromptFacts, now: float) -> PromptStep:
         """Of a shell that reads keys, and shows its prompt."""
         self._leaves_since = (self._leaves_since or now) if seen.leaves else None
         if self._leaves_since and now - self._leaves_since < LEAVES_S:
-            return Step.LOOK
+            return PromptStep.LOOK
         if seen.marks and (not seen.listening or self._let_go):
-            return Step.TYPE
+            return PromptStep.TYPE
         self._let_go = True
-        return Step.END_LISTENING
+        return PromptStep.END_LISTENING
 
-    def _waits(self, seen: Seen, now: float) -> Step | Need:
+    def _waits(self, seen: PromptFacts, now: float) -> PromptStep | PromptNeed:
         """Where something waits for input, or may: our shell without its mark, or what is in front of it."""
         if self._waits_since is None:
             self._waits_since = now
-            return Step.LOOK
+            return PromptStep.LOOK
         waited_s = now - self._waits_since
         # Where another shell is in front than ours, no mark is to be waited for.
         early = not self._tried and not seen.hidden and (not seen.in_front or not seen.marks)
         if waited_s <= (SETTLES_S if early else UNMARKED_S):
-            return Step.LOOK
+            return PromptStep.LOOK
         if seen.logged is None:
-            return Need.LOGGED
+            return PromptNeed.LOGGED
         if not seen.logged:
-            return Step.LOOK
+            return PromptStep.LOOK
         if early:
             self._tried = True
-            return Step.ADOPT if self._adopts else Step.LOOK
+            return PromptStep.ADOPT if self._adopts else PromptStep.LOOK
         if seen.in_front and self._asked < OFTEN_LOST:
             if seen.lost is None:
-                return Need.LOST
+                return PromptNeed.LOST
             # The mark of its prompt was not recorded or not printed, or other marks are not its own: have it show that,
             # or else draw another.
             if seen.lost or (seen.doubtful and self._asked < OFTEN_DOUBTED):
                 self._asked, self._waits_since = self._asked + 1, None
-                return Step.SHOW_PROMPT if self._asked == 1 else Step.DRAW_PROMPT
-        return Step.BLOCKED
+                return PromptStep.SHOW_PROMPT if self._asked == 1 else PromptStep.DRAW_PROMPT
+        return PromptStep.BLOCKED

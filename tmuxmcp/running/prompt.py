@@ -12,7 +12,7 @@ from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.readiness.settling import UNMARKED_S
 from tmuxmcp.running import adopting
 from tmuxmcp.running.adopting import AdoptionRefusal
-from tmuxmcp.running.atprompt import AtPrompt, Need, Seen, Step
+from tmuxmcp.running.atprompt import AtPrompt, PromptFacts, PromptNeed, PromptStep
 from tmuxmcp.running.key import end_listening, interrupt, show_prompt
 from tmuxmcp.running.obstacles import busy, in_the_way, not_a_shell, several, terminals_in_one
 from tmuxmcp.sessions.logged import all_logged
@@ -44,19 +44,19 @@ async def at_prompt(session: Session, deadline: float, adopt: Adopt) -> Look:
     async for look in session.looks(0.01, min(deadline, begun + PROMPT_MS / 1000)):
         pane = session.live()
         match await _next_step(session, pane, look, judge):
-            case Step.TYPE:
+            case PromptStep.TYPE:
                 return look
-            case Step.SETTLE:
+            case PromptStep.SETTLE:
                 await adopting.settle(session)
-            case Step.END_LISTENING:
+            case PromptStep.END_LISTENING:
                 await end_listening(session, look)
-            case Step.ADOPT:
+            case PromptStep.ADOPT:
                 judge.tried(await _adopted(session, look, "auto") is True)
-            case Step.SHOW_PROMPT:
+            case PromptStep.SHOW_PROMPT:
                 await show_prompt(session, pane)
-            case Step.DRAW_PROMPT:
+            case PromptStep.DRAW_PROMPT:
                 await interrupt(session, pane)
-            case Step.BLOCKED:
+            case PromptStep.BLOCKED:
                 if look.marks and look.level.reads_lines:
                     stands = await still_at_prompt(session, look)
                     if isinstance(stands, Adoptable):
@@ -65,9 +65,9 @@ async def at_prompt(session: Session, deadline: float, adopt: Adopt) -> Look:
                 if found is not True:
                     raise in_the_way(session, look, adopt, found)
                 judge.tried(True)
-            case Step.SEVERAL:
+            case PromptStep.SEVERAL:
                 raise several(session, look)
-            case Step.BUSY:
+            case PromptStep.BUSY:
                 raise busy(session, look)
     if look.shell.state is ShellState.RUNNING:
         raise busy(session, look)
@@ -77,26 +77,26 @@ async def at_prompt(session: Session, deadline: float, adopt: Adopt) -> Look:
     )
 
 
-async def _next_step(session: Session, pane: Pane, look: Look, judge: AtPrompt) -> Step:
+async def _next_step(session: Session, pane: Pane, look: Look, judge: AtPrompt) -> PromptStep:
     """Judge one look, with what it needs to be known."""
     seen = _seen(session, look)
-    while isinstance(said := judge.feed(seen, time.monotonic()), Need):
+    while isinstance(said := judge.feed(seen, time.monotonic()), PromptNeed):
         match said:
-            case Need.TAKEN_BACK:
+            case PromptNeed.TAKEN_BACK:
                 await interrupt(session, pane)
                 seen = replace(seen, taken_back=True)
-            case Need.LOGGED:
+            case PromptNeed.LOGGED:
                 seen = replace(seen, logged=await all_logged(session, look.size))
-            case Need.LOST:
+            case PromptNeed.LOST:
                 seen = replace(seen, lost=bool(session.gaps(look.shell.prompt_end, look.size)))
-            case Need.PATIENCE:
+            case PromptNeed.PATIENCE:
                 seen = replace(seen, patience_s=_patience_s(session, look))
     return said
 
 
-def _seen(session: Session, look: Look) -> Seen:
+def _seen(session: Session, look: Look) -> PromptFacts:
     """What one look tells of the way to a prompt without being asked for more."""
-    return Seen(
+    return PromptFacts(
         state=look.shell.state,
         marks=look.marks,
         in_front=_may_listen(look),

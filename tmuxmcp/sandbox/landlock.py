@@ -32,7 +32,7 @@ ABSTRACT_SOCKETS, SIGNAL_SCOPES = 1 << 0, 1 << 1
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 
-TRIAL_S = 5.0
+LANDLOCK_TRIAL_S = 5.0
 TRIAL_CODE = """
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -61,7 +61,11 @@ def refusal() -> str:
     if not version():
         return "the kernel has no Landlock, or it is switched off"
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", TRIAL_CODE], capture_output=True, text=True, timeout=TRIAL_S, check=False
+        [sys.executable, "-I", "-S", "-c", TRIAL_CODE],
+        capture_output=True,
+        text=True,
+        timeout=LANDLOCK_TRIAL_S,
+        check=False,
     )
     if done.stdout == "confined\n":
         return ""

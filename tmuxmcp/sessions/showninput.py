@@ -23,9 +23,9 @@ INPUT_CHARS = 4096
 MOST_WAITING = 64
 """Inputs that the terminal has not shown yet."""
 
-_NAMED_KEYS = {"Enter": "\r", "KPEnter": "\r", "Tab": "\t", "Escape": "\x1b", "BSpace": "\x7f"}
-_CONTROL_KEYS = {f"C-{chr(ord('a') + at)}": chr(at + 1) for at in range(26)}
-KEYS_SEND = _NAMED_KEYS | _CONTROL_KEYS
+_NAMED_KEY_TEXT = {"Enter": "\r", "KPEnter": "\r", "Tab": "\t", "Escape": "\x1b", "BSpace": "\x7f"}
+_CONTROL_KEY_TEXT = {f"C-{chr(ord('a') + at)}": chr(at + 1) for at in range(26)}
+KEYS_SEND = _NAMED_KEY_TEXT | _CONTROL_KEY_TEXT
 """Keys that send the same in every terminal mode, and what they send."""
 
 

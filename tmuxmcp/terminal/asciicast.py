@@ -26,7 +26,7 @@ MOST_LINE = 16 << 20
 MOST_SIZE = 2000
 """Columns or rows of a cast that is read."""
 
-_EXIT_STATUS = re.compile(r": exit (-?[0-9]{1,9})\Z")
+_MARKER_STATUS = re.compile(r": exit (-?[0-9]{1,9})\Z")
 """How the marker of a command ends."""
 
 
@@ -197,7 +197,7 @@ def _moment(ms: int, code: str, data: str, number: int) -> FilmEvent | None:
         case "i":
             return FilmInput(ms, data.encode("utf-8", "replace"))
         case "m":
-            status = _EXIT_STATUS.search(data)
+            status = _MARKER_STATUS.search(data)
             return FilmMarker(ms, data, int(status[1]) if status else None)
         case "x":
             return FilmExit(ms, int(data)) if data.strip().lstrip("-").isdecimal() and len(data) < 12 else None

@@ -19,7 +19,7 @@ _POSITION_DOUBTS = frozenset({D.GRID, D.CURSOR})
 _SAVED_CURSOR_DOUBTS = frozenset({D.CURSOR, D.PEN, D.ORIGIN, D.G0, D.G1, D.SHIFT})
 _BY_RESET = frozenset({*_SAVED_CURSOR_DOUBTS, D.GRID, D.VISIBLE, D.LAST, D.INSERT, D.WRAP, D.MARGINS, D.TABS, D.MODES})
 
-_LINE_DRAWING = re.compile("[`-~+,.0-]")
+_MAY_BE_DRAWN_LINE = re.compile("[`-~+,.0-]")
 """What may be a line."""
 
 
@@ -58,7 +58,7 @@ class Doubtful(Screen):
         self._needs({D.CURSOR, D.PEN, D.INSERT}, _POSITION_DOUBTS)
         if self.cursor.x + len(data) * (1 if data.isascii() else 2) >= self.columns:
             self._needs({D.WRAP, D.MARGINS}, _POSITION_DOUBTS)
-        if _LINE_DRAWING.search(data) and self._charset_in_doubt():
+        if _MAY_BE_DRAWN_LINE.search(data) and self._charset_in_doubt():
             self.doubts.add(D.GRID)
         super().draw(data)
         self.doubts.discard(D.LAST)

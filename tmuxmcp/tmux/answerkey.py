@@ -17,7 +17,7 @@ from tmuxmcp.tmux.control import command
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.tmux.server import Tmux
 
-_REQUEST_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
+_INPUT_REQUEST_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
 _TYPING_OPTION = re.compile(r"([0-9]{1,10})-(own|lent)-([A-Za-z0-9_-]{8,64})")
 
 
@@ -56,7 +56,7 @@ async def bind(tmux: Tmux, key: str, settings: Mapping[str, str]) -> None:
 
 async def offer(tmux: Tmux, pane: Pane, request_id: str) -> None:
     """Have the key open the popup for a request of the pane; empty: for none."""
-    assert not request_id or _REQUEST_ID.fullmatch(request_id), request_id
+    assert not request_id or _INPUT_REQUEST_ID.fullmatch(request_id), request_id
     other = f"#{{!=:#{{@tmuxmcp_asks}},{request_id}}}"  # a change of an option draws the screens of all anew
     await panes.set_option(tmux, pane, "asks", request_id, other)
 

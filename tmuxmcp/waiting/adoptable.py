@@ -19,7 +19,7 @@ from tmuxmcp.machine import proc
 from tmuxmcp.readiness.front import Front, front_of, read_bytes
 from tmuxmcp.readiness.proven import PROVEN
 from tmuxmcp.readiness.stack import stack_of
-from tmuxmcp.readiness.tmuxes import CLIENT_NAME
+from tmuxmcp.readiness.tmuxes import TMUX_CLIENT
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.plain import plain
@@ -104,7 +104,7 @@ def shell_in_front(look: Look) -> Front | NotAdopted:
     """The local shell in front, by what the kernel tells at one look; it may be at its prompt or in a question."""
     if not look.pane:
         return NotAdopted("nothing runs any more", RETRY_ADOPTING_HINT)
-    if CLIENT_NAME in look.relays:
+    if TMUX_CLIENT in look.relays:
         return NotAdopted("a tmux is in front, which may bring another pane there at any key", RETRY_ADOPTING_HINT)
     try:
         terminal = os.stat(look.terminal).st_rdev

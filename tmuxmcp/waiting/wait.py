@@ -38,7 +38,7 @@ UNTOLD_S = 2.0
 
 
 @dataclass
-class Wait:
+class WaitCondition:
     """What to wait for."""
 
     want: str
@@ -128,7 +128,7 @@ class _WaitProgress:
     command: int | None = None
 
 
-async def wait_for(session: Session, wait: Wait) -> Answer:
+async def wait_for(session: Session, wait: WaitCondition) -> Answer:
     """Wait, at most `timeout_ms`."""
     begun = time.monotonic()
     if wait.want == "none":
@@ -193,7 +193,7 @@ def _answer(found: _Found, watch: _WaitProgress) -> Answer:
     return Answer(outcome, evidence, matched, waited_ms, watch.settled, note, watch.command)
 
 
-async def _check(session: Session, scan: Scan, wait: Wait, watch: _WaitProgress) -> _Found | None:
+async def _check(session: Session, scan: Scan, wait: WaitCondition, watch: _WaitProgress) -> _Found | None:
     now, settling = time.monotonic(), watch.settling
     if settling.grown(scan.size, now):
         session.throttle(scan.size - settling.begun_at)
@@ -212,7 +212,9 @@ async def _check(session: Session, scan: Scan, wait: Wait, watch: _WaitProgress)
     return _told(settling.silent(scan.size, now), watch) if wait.want == "idle" else None
 
 
-async def _command(session: Session, look: Look, wait: Wait, watch: _WaitProgress, now: float) -> _Found | None:
+async def _command(
+    session: Session, look: Look, wait: WaitCondition, watch: _WaitProgress, now: float
+) -> _Found | None:
     """Whether a command has ended of which the caller was not told; or that none runs."""
     ended = commandresults.untold(session, look, wait.caller)
     if ended:
@@ -246,7 +248,7 @@ def _told(judged: Conclusion | float, watch: _WaitProgress) -> _Found | None:
     return judged.outcome, judged.evidence, None
 
 
-async def _changed(session: Session, scan: Scan, wait: Wait, watch: _WaitProgress, now: float) -> bool:
+async def _changed(session: Session, scan: Scan, wait: WaitCondition, watch: _WaitProgress, now: float) -> bool:
     """Whether the screen is another one, and its program has come to the end of drawing it."""
     size = watch.settling.size
     if watch.screen.looks.due(size, now):
@@ -255,7 +257,7 @@ async def _changed(session: Session, scan: Scan, wait: Wait, watch: _WaitProgres
     return watch.screen.feed(size, watch.settling.changed, now, exited=scan.exited)
 
 
-async def _tell(scan: Scan, wait: Wait, watch: _WaitProgress) -> None:
+async def _tell(scan: Scan, wait: WaitCondition, watch: _WaitProgress) -> None:
     now = time.monotonic()
     if now - watch.told < PROGRESS_EVERY_S:
         return

@@ -30,7 +30,7 @@ GIVE_UP_S = 10.0
 """Seconds without input after which a shell that waits for more goes on as if `stop` or `refuse` had come."""
 
 
-_QUESTION_LINE = (
+_KIND_QUESTION = (
     # sh assigns a backslash and runs what follows up to the next bare quote; to fish that is one string. `$?` is kept.
     r""" _tm_a='\'$((_tm_s=$?));{ case $- in *e*)_tm_s=0;;esac;"""
     # No echo, no signals, no limit of a line. Reading gives up: at the end of `time`, in tenths of a second; busybox,
@@ -108,7 +108,7 @@ def line(nonce: str) -> bytes:
     sh and fish read different halves of it: in sh a backslash does not keep a quote from closing, in fish it does. Most
     other programs report an error and run nothing; it is for those that are proved to be shells.
     """
-    return "".join(_QUESTION_LINE).replace("NONCE", nonce).encode()
+    return "".join(_KIND_QUESTION).replace("NONCE", nonce).encode()
 
 
 def who(said: str) -> ShellKind:
