@@ -714,6 +714,26 @@ def test_a_trap_prints_for_the_users_commands_alone(shell: Callable[..., dict], 
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+@pytest.mark.parametrize(
+    "before",
+    [
+        "preexec() { unfunction preexec; kill -INT $$ }",
+        "zle-line-finish() { zle -D zle-line-finish; kill -INT $$ }; zle -N zle-line-finish",
+    ],
+    ids=["preexec", "line finish"],
+)
+def test_what_is_interrupted_before_it_begins_has_no_status(agent: Agent, before: str, tmp_path: Path):
+    session, side = agent.call("create_session", program="zsh")["session_id"], tmp_path / "side"
+    agent.run(before, session_id=session)
+    result = agent.run(f"touch {side}", session_id=session)
+    assert (result["completed"], result["exit_code"], result["command_number"]) == (False, None, None)
+    assert "C-c" in result["note"]
+    assert not side.exists()
+    assert agent.run("echo after", session_id=session)["output"] == "after\n"
+    agent.call("destroy_session", session_id=session, force=True)
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
 @pytest.mark.parametrize("trap", ["trap 'echo debug' DEBUG", "TRAPDEBUG() { echo debug }"])
 def test_a_trap_of_zsh_prints_for_the_users_commands_alone(agent: Agent, trap: str):
     session = agent.call("create_session", program="zsh")["session_id"]

@@ -66,6 +66,12 @@ KILLED_FOR_MEMORY = "The kernel ended a process meanwhile: those of the session 
 
 AFTER_IT = "Use send for it, or run if it shows a shell's prompt; once it has ended, run works here again."
 
+NO_SIGN = (
+    "The shell took the line, and nothing shows that it ran anything of it: it was interrupted before (C-c), or "
+    "there was nothing in it to run."
+)
+"""Of a command that neither began nor has a message of an error of syntax."""
+
 USE_SEND = "Use send for either; where another shell took its place (`exec bash`), run with adopt=yes."
 
 
@@ -247,10 +253,12 @@ def _ran(session: Session, job: Job, finished: Finished) -> RunOutcome:
     missing = (start == end or unbegun) and (
         bool(session.gaps(finished.echo_start, end)) or (unbegun and not sink_of(session.directory).alive)
     )
+    silent = unbegun and not missing and not finished.late and not is_empty(job.text)
+    silent = silent and not plain(session.log.read(start, min(end - start, SHOWN_BYTES)), session.cols).text.strip()
     return RunOutcome(
         outcome="ready",
-        exit_code=status,
-        completed=True,
+        exit_code=None if silent else status,
+        completed=not silent,
         evidence="marks",
         start=start,
         end=end,
@@ -258,6 +266,7 @@ def _ran(session: Session, job: Job, finished: Finished) -> RunOutcome:
         duration_ms=since(job),
         note=joined(
             foreign_note(job),
+            f"{NO_SIGN} {LOOK_BEFORE_AGAIN}" * silent,
             ("What it printed was not recorded." if start == end else "Of what it printed, some was not recorded.")
             * missing,
             _late(session, job) * finished.late,
