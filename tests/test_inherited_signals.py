@@ -115,7 +115,7 @@ def test_sandbox_that_does_not_work_is_not_used(tmp_path: Path):
     forbidden.chmod(0o700)
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        assert bubblewrap.refusal(str(forbidden))
+        assert bubblewrap.why_no_namespaces(str(forbidden))
     finally:
         signal.signal(signal.SIGCHLD, before)
 

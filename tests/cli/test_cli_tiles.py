@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tmuxmcp.cli.tiles import grid, joined, tile
+from tmuxmcp.cli.tiles import grid, joined_rows, tile
 from tmuxmcp.terminal.widths import text_width
 
 
@@ -33,7 +33,7 @@ TEXTS = st.lists(st.text("ab日é┌ ", max_size=30), max_size=30).map("\n".join
 @given(st.lists(TEXTS, min_size=1, max_size=9), st.integers(1, 200), st.integers(1, 60), st.integers(0, 40))
 def test_whatever_is_shown_no_row_is_wider_and_no_grid_higher(contents: list[str], cols: int, lines: int, cursor: int):
     place = grid(len(contents), cols, lines)
-    rows = joined([tile(" x  日本 ", each, cursor, (place.cols, place.rows)) for each in contents], place)
+    rows = joined_rows([tile(" x  日本 ", each, cursor, (place.cols, place.rows)) for each in contents], place)
     assert len(rows) <= lines
     assert all(text_width(re.sub(r"\x1b\[[0-9;]*m", "", row)) <= cols for row in rows)
 

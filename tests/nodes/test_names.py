@@ -13,7 +13,7 @@ def test_the_machine_is_what_follows_the_last_at():
     assert names.split("a@b@n-1") == ("a@b", "n-1")
     assert names.split("build") == ("build", "")
     assert names.split("") == ("", "")
-    assert names.joined(*names.split("build@n7")) == "build@n7"
+    assert names.fleet_id(*names.split("build@n7")) == "build@n7"
 
 
 def test_a_name_that_no_machine_can_have_is_refused():

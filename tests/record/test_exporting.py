@@ -15,7 +15,7 @@ from tmuxmcp.drawing import reel
 from tmuxmcp.errors import IoError, ResourceLimit
 from tmuxmcp.record import exporting
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.exporting import FORMATS, Export, Exported, ExportOptions, answered, free_path, request, staged
+from tmuxmcp.record.exporting import FORMATS, Export, Exported, ExportOptions, free_path, read_reply, request, staged
 from tmuxmcp.record.recordings import RecordedSession, Stretch, WantedStretch
 from tmuxmcp.record.timing import TimingStep
 
@@ -100,14 +100,14 @@ def test_it_is_done_in_a_process_of_its_own(directory: SessionDirectory) -> None
     printed(directory, b"one\r\ntwo\r\n")
     with staged(directory, "made") as path:
         told = in_a_process(request(directory, Stretch(0, 10, 0), ExportOptions("txt"), path))
-        assert answered(told).bytes == len(path.read_bytes()) == 8
+        assert read_reply(told).bytes == len(path.read_bytes()) == 8
         assert path.stat().st_mode & 0o777 == 0o600
     assert not path.exists()
     told = in_a_process(request(directory, Stretch(0, 10, 0), ExportOptions("txt"), directory.path / "missing"))
     with pytest.raises(IoError, match="No such file"):
-        answered(told)
+        read_reply(told)
     with pytest.raises(IoError):
-        answered(b"12 %\n")
+        read_reply(b"12 %\n")
 
 
 def test_a_file_without_a_place_gets_a_new_name(directory: SessionDirectory) -> None:

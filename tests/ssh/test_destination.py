@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tmuxmcp.errors import TmuxMcpError
-from tmuxmcp.ssh.destination import Destination, named, parse
+from tmuxmcp.ssh.destination import Destination, matches_any, parse
 
 GOOD = [
     ("box", Destination("box"), ["--", "box"]),
@@ -57,7 +57,7 @@ OTHER_KINDS = ["docker:web", "k8s:pod/web", "k8s://pod", "sftp:me@box", "ssh://m
 def test_a_host_is_understood(text: str, meant: Destination, words: list[str]):
     assert parse(text) == meant
     assert parse(str(meant)) == meant
-    assert meant.words == words
+    assert meant.ssh_words == words
 
 
 @pytest.mark.parametrize("text", BAD)
@@ -78,7 +78,7 @@ def test_another_kind_of_host_is_not_supported(text: str):
 @given(st.text(alphabet="abz09.-_@:[]%/$; \n'\"", max_size=30))
 def test_whatever_is_given_no_word_is_an_option(text: str):
     try:
-        words = parse(text).words
+        words = parse(text).ssh_words
     except TmuxMcpError:
         return
     name = words[-1]
@@ -106,4 +106,4 @@ def test_whatever_is_given_no_word_is_an_option(text: str):
     ],
 )
 def test_a_pattern_names_destinations_part_by_part(pattern: str, yes: list[str], no: list[str]):
-    assert [text for text in (*yes, *no) if named(parse(text), [pattern])] == yes
+    assert [text for text in (*yes, *no) if matches_any(parse(text), [pattern])] == yes

@@ -558,7 +558,7 @@ class Broker(Operations):
         while True:
             if self._making:
                 self._making.find_work()
-            minded = [session.close_channel() for session in list(self.registry.sessions.values())]
+            minded = [session.close_channel_if_over() for session in list(self.registry.sessions.values())]
             await anyio.sleep(CHANNEL_LOOK_S if any(minded) else NO_CHANNEL_LOOK_S)
 
     async def _end_due(self, session: Session, due: reap.DueEnd) -> None:

@@ -513,7 +513,7 @@ class Verbs:
         if request.secret:
             from tmuxmcp.input import secretuse  # late: few callers have secrets
 
-            secretuse.named(self._settings, request)
+            secretuse.secret_named(self._settings, request)
         else:
             sending.typing(self._settings, request)
         await self._reading.wait(request, call)
@@ -521,7 +521,7 @@ class Verbs:
     async def _send_secret(self, request: q.Send, call: Call, target: Target) -> r.SendResult:
         from tmuxmcp.input import secretuse  # late: few callers have secrets
 
-        secretuse.named(self._settings, request)
+        secretuse.secret_named(self._settings, request)
         wait = await self._reading.wait(request, call)
         session = await self._targets.session(target, call)
         env = self._machine.environment({})

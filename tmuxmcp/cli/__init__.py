@@ -22,7 +22,7 @@ def _do(options: argparse.Namespace, words: Sequence[str]) -> int:
     if hasattr(options, "session") and options.verb not in LOCAL_VERBS:
         from tmuxmcp.cli import elsewhere
 
-        if elsewhere.meant(options):
+        if elsewhere.is_elsewhere(options):
             return elsewhere.run(options, words)
     status: int = options.handler(options)
     return status

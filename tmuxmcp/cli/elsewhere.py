@@ -26,7 +26,7 @@ LOCAL_OPTIONS = ("--config", "--fleet", "--state-dir")
 """Options that are for this machine."""
 
 
-def meant(options: argparse.Namespace) -> bool:
+def is_elsewhere(options: argparse.Namespace) -> bool:
     """Whether a verb is for a session that is on another machine, and works there alone."""
     if getattr(options, "all", False):
         return False

@@ -69,7 +69,7 @@ def tile(heading: str, content: str, cursor_row: int, size: tuple[int, int]) -> 
     return [bar, *padded, *[" " * cols] * (height - len(padded))][:rows]
 
 
-def joined(tiles: Sequence[list[str]], place: TileGrid) -> list[str]:
+def joined_rows(tiles: Sequence[list[str]], place: TileGrid) -> list[str]:
     """The rows of a whole grid."""
     rows: list[str] = []
     for first in range(0, min(len(tiles), place.places), place.across):

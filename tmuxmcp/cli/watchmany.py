@@ -14,7 +14,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 
 from tmuxmcp.cli import output
 from tmuxmcp.cli.stage import Stage
-from tmuxmcp.cli.tiles import grid, joined, tile
+from tmuxmcp.cli.tiles import grid, joined_rows, tile
 from tmuxmcp.cli.watched import WATCH_FRAME_S, SessionView, WatchedSession, end_sentence, print_view
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ async def live(broker: Broker, names: Sequence[str]) -> int:
 def _paint(stage: Stage, panels: Sequence[Panel]) -> None:
     cols, lines = stage.size
     place = grid(len(panels), cols, lines - 1 if lines > 1 else 1)
-    rows = joined([panel.rows((place.cols, place.rows)) for panel in panels], place)
+    rows = joined_rows([panel.rows((place.cols, place.rows)) for panel in panels], place)
     hidden = max(len(panels) - place.places, 0)
     bar = f" {len(panels)} sessions{f', {hidden} of them do not fit' * bool(hidden)}  q ends"[:cols].ljust(cols)
     stage.paint([*rows, *[""] * (lines - 1 - len(rows)), f"\x1b[7m{bar}"] if lines > 1 else rows)

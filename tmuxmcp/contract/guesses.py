@@ -127,7 +127,7 @@ def right_tool(name: str) -> str:
     return OTHER_TOOL_NAMES.get(word) or OTHER_TOOL_NAMES.get(word.rpartition("__")[2], "")
 
 
-def meant(operation: str, arguments: Mapping[str, Any], name: str) -> str:
+def argument_meant(operation: str, arguments: Mapping[str, Any], name: str) -> str:
     """The argument of an operation that is known by `name` elsewhere; empty: none is."""
     word = name.lower().replace("-", "_")
     found = ARGUMENT_NAMES.get(operation, {}).get(word) or COMMON_SYNONYMS.get(word, "")
@@ -137,7 +137,7 @@ def meant(operation: str, arguments: Mapping[str, Any], name: str) -> str:
 def advice(operation: str, arguments: Mapping[str, Any], name: str, value: Any) -> str:
     """What to do instead of giving an argument that there is not; empty: nothing is known."""
     word = name.lower().replace("-", "_")
-    right = meant(operation, arguments, name)
+    right = argument_meant(operation, arguments, name)
     if operation in ("create_session", "run_process") and word in ("command", "cmd", "argv", "program"):
         return _words(operation, value)
     if said := INSTEAD_OF_ARGUMENT.get(operation, {}).get(INSTEAD_SYNONYMS.get(word, word)):

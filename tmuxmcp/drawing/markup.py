@@ -84,7 +84,7 @@ def _svg_run(run: StyleRun, top: int, seen: DrawnStyle, theme: Theme) -> Iterato
     if seen.ground != theme.bg:
         size = f'width="{width}" height="{CELL_HEIGHT}"'
         yield f'<rect x="{left}" y="{top}" {size} fill="{_hex(seen.ground)}"/>'
-    for word in words(run):
+    for word in drawn_words(run):
         place = f'x="{_x(word.col)}" y="{top + BASELINE}" textLength="{word.cols * CELL_WIDTH}"'
         attributes = f'lengthAdjust="spacingAndGlyphs" fill="{_hex(seen.ink)}"{_font(run.style)}'
         yield f"<text {place} {attributes}>{escape(word.text)}</text>"
@@ -103,7 +103,7 @@ class DrawnWord(NamedTuple):
     """Each character is a cell of its own; else all of it is one cell."""
 
 
-def words(run: StyleRun) -> Iterator[DrawnWord]:
+def drawn_words(run: StyleRun) -> Iterator[DrawnWord]:
     """What a run has to draw: its stretches without blanks; wide cells and those of several characters alone."""
     col = run.col
     for kind, group in groupby(run.cells, key=_kind):

@@ -8,7 +8,7 @@ from dataclasses import field
 from functools import cached_property
 from typing import Any
 
-from tmuxmcp.drawing.markup import with_cursor, words
+from tmuxmcp.drawing.markup import drawn_words, with_cursor
 from tmuxmcp.drawing.theme import DARK_THEME, Rgb, Theme, drawn_style
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.terminal.snapshot import Snapshot, Style, StyleRun, runs
@@ -125,7 +125,7 @@ class Painter:
         right, bottom = left + len(run.cells) * self.cell[0], top + self.cell[1]
         if seen.ground != self.theme.bg:
             canvas.rectangle((left, top, right - 1, bottom - 1), fill=seen.ground)
-        for word in words(run):
+        for word in drawn_words(run):
             if word.simple:
                 for col, char in enumerate(word.text, word.col):
                     self._glyph(image, canvas, char, run.style, (row, col), 1, seen.ink)

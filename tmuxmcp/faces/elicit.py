@@ -77,7 +77,7 @@ class OpenQuestions:
 
         return ask
 
-    def answered(self, params: CallToolRequestParams) -> str:
+    def answered_digest(self, params: CallToolRequestParams) -> str:
         """Digest of the question to which a request brings the answer; empty: it brings none."""
         return self._open.get(params.request_state or "", "")
 

@@ -184,7 +184,7 @@ def build_server(
 
     async def call_tool(ctx: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         call_id, began = Call().call_id, time.monotonic()
-        ask, answers = asking.of(ctx, params), asking.answered(params)
+        ask, answers = asking.of(ctx, params), asking.answered_digest(params)
         try:
             operation = _find(offered, params.name)
             opened = await broker()

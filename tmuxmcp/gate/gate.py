@@ -278,7 +278,7 @@ class Gate:
             return None
         from tmuxmcp.input import secretuse
 
-        secret = secretuse.named(self.settings, request)
+        secret = secretuse.secret_named(self.settings, request)
         if target.session is None:
             return None  # there is none, or no question in it yet: what acts says so
         return await secretuse.moment(request.secret, secret, target.session)

@@ -106,7 +106,7 @@ def _program(pid: int) -> ReadingProgram:
     words, born_s, path = "", 0.0, ""
     with suppress(OSError):
         born_s = proc.stat(f"/proc/{pid}").born_s
-        words = " ".join(proc.words(pid)) or proc.name(pid)
+        words = " ".join(proc.argv_text(pid)) or proc.name(pid)
     file = _file(f"/proc/{pid}/exe")
     if file:
         with suppress(OSError):

@@ -41,7 +41,7 @@ SECRET_WAS_SHOWN = (
 )
 
 
-def named(settings: BrokerSettings, request: q.Send) -> Secret:
+def secret_named(settings: BrokerSettings, request: q.Send) -> Secret:
     """The secret that a call means.
 
     Raises:
@@ -118,7 +118,7 @@ async def send(
             typed.
         TmuxMcpError: the value cannot be had.
     """
-    secret = named(reading.settings, request)
+    secret = secret_named(reading.settings, request)
     await adopting.settle(session)
     await end_listening(session, await nextprompt.prompt_drawn(session))
     await _may(request.secret, secret, session, agreed, call)

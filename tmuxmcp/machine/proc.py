@@ -123,7 +123,7 @@ def name(pid: int) -> str:
     return _read_whole(f"/proc/{pid}/comm").decode("utf-8", "replace").rstrip("\n")
 
 
-def words(pid: int) -> list[str]:
+def argv_text(pid: int) -> list[str]:
     """The words that a process was started with, or that it shows instead."""
     with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
         return file.read().rstrip("\0").split("\0")
@@ -156,7 +156,7 @@ def status(path: str, field: str) -> str:
     return value.partition(b"\n")[0].strip().decode("utf-8", "replace")
 
 
-def command_line(pid: int) -> list[bytes]:
+def argv_bytes(pid: int) -> list[bytes]:
     """A process's arguments, its program's name first."""
     return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
 

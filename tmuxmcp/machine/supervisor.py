@@ -228,7 +228,7 @@ def become(work: "dict[str, Any]", fd: int, failed: int) -> None:
     except OSError as error:
         os.write(failed, f"{code} {error.errno or 0}".encode())
     except BaseException as error:
-        os.write(failed, refusal(error).encode())
+        os.write(failed, start_failure(error).encode())
     finally:
         os._exit(127)
 
@@ -242,7 +242,7 @@ def confine(work: "dict[str, Any]") -> None:
         words.confine(work["confine"])
 
 
-def refusal(error: BaseException) -> str:
+def start_failure(error: BaseException) -> str:
     """Why nothing was started, as the broker is told."""
     if type(error).__name__ == "NotConfined":
         return f"UNSUPPORTED 0 {error}"[:1000]
@@ -303,7 +303,7 @@ def main(fd: int) -> None:
             confine(work)
         supervisor.pid, failure = start(work, fd)
     except Exception as error:
-        failure = refusal(error)
+        failure = start_failure(error)
     let_go_of_streams()
     tell(fd, f"failed {failure}" if failure else "runs")
     if failure:

@@ -44,7 +44,7 @@ from tmuxmcp.errors import (
 )
 from tmuxmcp.gate.gate import authorize
 from tmuxmcp.nodes import ids, placing
-from tmuxmcp.nodes.names import check_node, joined, split
+from tmuxmcp.nodes.names import check_node, fleet_id, split
 from tmuxmcp.nodes.repeating import may_repeat
 from tmuxmcp.nodes.transport import Machine, Transport, VisitAnswer
 from tmuxmcp.reading.listing import spell
@@ -284,7 +284,7 @@ class Gateway(Operations):
     async def _no_such(self, node: str, name: str) -> TmuxMcpError:
         """Why there is no machine of this name."""
         given_up = next((each for each in await self.transport.tombstones() if each.node == node), None)
-        session = {"session_id": joined(name, node)} if name else {}
+        session = {"session_id": fleet_id(name, node)} if name else {}
         if given_up:
             return NodeLost(
                 f"{node} was given up at {given_up.at}, and its sessions with it.",
@@ -689,9 +689,9 @@ def _unreachable(error: TmuxMcpError, node: str) -> NodeUnreachable:
 def _unknown(error: TmuxMcpError, node: str, request: Request[Any]) -> TmuxMcpError:
     """What a caller is told whose call was not to be made again."""
     name = request.session or (request.name if isinstance(request, q.CreateSession) else "")
-    error.details = {**error.details, "node": node} | ({"session_id": joined(name, node)} if name else {})
+    error.details = {**error.details, "node": node} | ({"session_id": fleet_id(name, node)} if name else {})
     if isinstance(error, OutcomeUnknown) and not error.hint:  # the machine's own word has one
-        error.hint = _look_first(request, joined(name, node) if name else "")
+        error.hint = _look_first(request, fleet_id(name, node) if name else "")
     elif not error.hint:
         error.hint = "Nothing was done. The session may well be alive there: try again later."
     return error

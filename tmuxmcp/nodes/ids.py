@@ -17,7 +17,7 @@ from tmuxmcp.contract.call import Question
 from tmuxmcp.contract.request import R, Request
 from tmuxmcp.contract.results import Result
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError
-from tmuxmcp.nodes.names import AT, check_node, is_node, joined, split
+from tmuxmcp.nodes.names import AT, check_node, fleet_id, is_node, split
 
 Q = TypeVar("Q", bound=Request[Any])
 T = TypeVar("T", bound=Result)
@@ -92,14 +92,14 @@ def with_node_ids(result: T, node: str, page_url: str = "") -> T:
         value = getattr(result, name)
         match value:
             case str() if name in SESSION_FIELDS and value:
-                changes[name] = joined(value, node)
+                changes[name] = fleet_id(value, node)
             case Result():
                 changes[name] = with_node_ids(value, node)
             case [Result(), *_]:
                 changes[name] = [with_node_ids(each, node) for each in value]
     match result:
         case r.SessionFacts():
-            watch_url = f"{page_url}/#session={joined(result.session_id, node)}" if page_url else None
+            watch_url = f"{page_url}/#session={fleet_id(result.session_id, node)}" if page_url else None
             changes |= {"node": node, "watch_url": watch_url}
         case r.SessionSummary():
             changes["node"] = node
@@ -116,13 +116,15 @@ def told_question(question: Question, node: str, page_url: str) -> Question | No
     Args:
         page_url: where the gateway shows the page of that machine; empty: nowhere.
     """
-    named = replace(question, message=f"{question.message}\n\nThis is on {node}.", digest=joined(question.digest, node))
+    named = replace(
+        question, message=f"{question.message}\n\nThis is on {node}.", digest=fleet_id(question.digest, node)
+    )
     if not question.url:
         return named
     part = PAGE_PART.fullmatch(question.url.partition("#")[2])
     if not page_url or not part:
         return None
-    return replace(named, url=f"{page_url}/#session={joined(part[1], node)}&request={part[2]}{ASKED_AT}{node}")
+    return replace(named, url=f"{page_url}/#session={fleet_id(part[1], node)}&request={part[2]}{ASKED_AT}{node}")
 
 
 def local_answers(answers: str, node: str) -> str:
@@ -134,6 +136,6 @@ def told_error(error: TmuxMcpError, node: str) -> TmuxMcpError:
     """The error of a machine as a caller has it: it says which machine, and its ids name the machine."""
     details: Mapping[str, Any] = error.details
     known = {name: details[name] for name in SESSION_FIELDS if isinstance(details.get(name), str) and details[name]}
-    ids = {name: value if AT in value else joined(value, node) for name, value in known.items()}
+    ids = {name: value if AT in value else fleet_id(value, node) for name, value in known.items()}
     error.details = {**details, **ids, "node": node}
     return error

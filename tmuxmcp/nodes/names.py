@@ -32,7 +32,7 @@ def check_node(name: str) -> str:
     return name
 
 
-def joined(name: str, node: str) -> str:
+def fleet_id(name: str, node: str) -> str:
     """The id, everywhere in the fleet, of the session that its machine calls `name`."""
     return f"{name}{AT}{node}"
 

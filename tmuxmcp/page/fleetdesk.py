@@ -21,7 +21,7 @@ from tmuxmcp.errors import NodeUnreachable, OutcomeUnknown, TmuxMcpError
 from tmuxmcp.nodes.gateway import LIST_S, Gateway
 from tmuxmcp.nodes.transport import VisitAnswer
 from tmuxmcp.page.answers import PAGE_HEADERS, Endpoint, PageArguments, answer, refused, routes_of, text_of
-from tmuxmcp.page.fleetids import local, local_asked, named
+from tmuxmcp.page.fleetids import local, local_asked, with_node_ids
 from tmuxmcp.page.gathering import MACHINE_AGAIN_S, FleetListing
 from tmuxmcp.page.hands import TYPED_BODY_BYTES
 from tmuxmcp.page.listing import PageListing
@@ -96,7 +96,7 @@ class FleetDesk:
                     async for message in messages:
                         if message.get("kind") == "screen":
                             said = ""
-                            message = named(message, node) if "error" in message else message
+                            message = with_node_ids(message, node) if "error" in message else message
                             await stream.say("screen", partial(_text, session_id, message))
             except TmuxMcpError as error:
                 if error.message != said:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tmuxmcp.errors import InvalidArgument, SessionNotFound
 from tmuxmcp.nodes.ids import ASKED_AT, SESSION_FIELDS
-from tmuxmcp.nodes.names import check_node, joined, split
+from tmuxmcp.nodes.names import check_node, fleet_id, split
 from tmuxmcp.page.answers import PageArguments
 from tmuxmcp.page.listing import Row
 from tmuxmcp.page.stream import TAIL_FIELD, as_json
@@ -60,24 +60,24 @@ def local_asked(asked: PageArguments) -> tuple[PageArguments, str]:
     return found, node
 
 
-def named(value: Any, node: str) -> Any:
+def with_node_ids(value: Any, node: str) -> Any:
     """An answer of a machine with ids that name it."""
     match value:
         case dict():
             return {
-                name: joined(each, node)
+                name: fleet_id(each, node)
                 if name in SESSION_FIELDS and isinstance(each, str) and each
-                else named(each, node)
+                else with_node_ids(each, node)
                 for name, each in value.items()
             }
         case list():
-            return [named(each, node) for each in value]
+            return [with_node_ids(each, node) for each in value]
     return value
 
 
 def named_row(row: Mapping[str, Any], node: str) -> Row:
     """A row of a machine's list, in the form that `Stream` tells."""
-    ours = {"session_id": joined(row["session_id"], node), "node": node, TAIL_FIELD: [*map(as_json, row[TAIL_FIELD])]}
+    ours = {"session_id": fleet_id(row["session_id"], node), "node": node, TAIL_FIELD: [*map(as_json, row[TAIL_FIELD])]}
     held = row["taken_over"]
     return {**row, **ours, "taken_over": held and {**held, "page": int(held["page"])}}
 
@@ -89,6 +89,6 @@ def named_wait(wait: Mapping[str, Any], node: str, ahead_ms: int) -> PageWait:
         ahead_ms: how far our clock is ahead of the machine's.
     """
     times = {name: wait[name] and wait[name] + ahead_ms for name in ("asked_ms", "until_ms")}
-    session_id = joined(wait["session_id"], node) if wait["session_id"] else ""
+    session_id = fleet_id(wait["session_id"], node) if wait["session_id"] else ""
     kind = str(wait["kind"])
     return {**wait, **times, "kind": kind, "id": f"{wait['id']}{ASKED_AT}{node}", "session_id": session_id}

@@ -16,7 +16,7 @@ import anyio
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.nodes.gateway import Gateway
-from tmuxmcp.nodes.names import joined
+from tmuxmcp.nodes.names import fleet_id
 from tmuxmcp.page.fleetids import named_row, named_wait
 from tmuxmcp.page.listing import Missing, PageListing, Row
 from tmuxmcp.page.visiting import lines, other_form
@@ -130,9 +130,9 @@ def _take(told: _MachineListing, node: str, message: Mapping[str, Any]) -> None:
     """
     rows, waits = {} if message.get("whole") else dict(told.rows), told.waits
     try:
-        rows |= {joined(row["session_id"], node): named_row(row, node) for row in message["rows"]}
+        rows |= {fleet_id(row["session_id"], node): named_row(row, node) for row in message["rows"]}
         for name in message["gone"]:
-            rows.pop(joined(name, node), None)
+            rows.pop(fleet_id(name, node), None)
         if "waits" in message:
             ahead_ms = round(time.time() * 1000) - message["now_ms"]
             waits = [named_wait(each, node, ahead_ms) for each in message["waits"]]

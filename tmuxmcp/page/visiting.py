@@ -11,7 +11,7 @@ from tmuxmcp.errors import Internal, NodeUnreachable, OutcomeUnknown, Permission
 from tmuxmcp.nodes.gateway import Gateway
 from tmuxmcp.nodes.transport import VisitAnswer
 from tmuxmcp.nodes.wire import error_of
-from tmuxmcp.page.fleetids import named
+from tmuxmcp.page.fleetids import with_node_ids
 
 VISIT_BEAT_S = 2
 """A stream says something at least so often."""
@@ -53,7 +53,7 @@ async def whole(visited: VisitAnswer, node: str) -> Any:
         data += piece
         if len(data) > VISITED_BYTES:
             raise OutcomeUnknown(f"The answer of {node} has more than {VISITED_BYTES:,} bytes.", node=node)
-    return named(_value(data, node), node)
+    return with_node_ids(_value(data, node), node)
 
 
 @asynccontextmanager

@@ -174,19 +174,19 @@ class PersonAnswers:
             SessionBusy: somebody types the answer at this moment.
             IoError
         """
-        with self._alone(what):
+        with self._answer_alone(what):
             first = self._settle(what, outcome, via)
         await self.offer_next(what.session.id)
         return first
 
     @contextmanager
-    def _alone(self, what: WaitingRequest) -> Iterator[None]:
+    def _answer_alone(self, what: WaitingRequest) -> Iterator[None]:
         """Answer a request as the only one: nobody types a second answer, or declines what is being typed.
 
         Raises:
             SessionBusy
         """
-        with inputrequests.of(what.session).alone(what.request.id) as alone:
+        with inputrequests.of(what.session).hold_alone(what.request.id) as alone:
             if not alone and self.became(what) is None:
                 raise SessionBusy("Somebody answers this request at this moment.", hint="Look what became of it.")
             yield
@@ -220,7 +220,7 @@ class PersonAnswers:
             SessionExited, TmuxFailed, IoError
         """
         data = _line(line, what.request.secret)
-        with self._alone(what):
+        with self._answer_alone(what):
             with anyio.CancelScope(shield=True):  # what was typed is settled, also when its person has just left
                 await self._type(what, line, data)
                 first = self._settle(what, "done", via)
@@ -302,7 +302,7 @@ class PersonAnswers:
     async def settled_elsewhere(self, what: WaitingRequest) -> str:
         """Wait until the request is over, and tell how."""
         while True:
-            if answer := await inputrequests.answered(what.session, what.request, what.left_s + 1):
+            if answer := await inputrequests.wait_for_answer(what.session, what.request, what.left_s + 1):
                 return answer.outcome
 
 

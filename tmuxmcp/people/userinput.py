@@ -157,7 +157,7 @@ async def _first_answer(
             return inputrequests.answer_now(session, request)
 
         async def anywhere() -> RequestAnswer | None:
-            return await inputrequests.answered(session, request, limit_s)
+            return await inputrequests.wait_for_answer(session, request, limit_s)
 
         if page_url or not request.secret:
             task_group.start_soon(partial(first, in_client, may_pass=True))

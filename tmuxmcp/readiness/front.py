@@ -66,13 +66,13 @@ def front_of(facts: KernelFacts | None, terminal: int) -> Front | NoFront:
 def shows_prompts(pid: int) -> bool:
     """Whether a process is a shell that was started without a script or a command."""
     with suppress(OSError, IndexError):
-        shell, _, _, options = _shell(pid, proc.words(pid))
+        shell, _, _, options = _shell(pid, proc.argv_text(pid))
         return shell is not None and not not_interactive(shell, options)
     return False
 
 
 def _front(facts: KernelFacts, process: Process, waiting: InputWait, terminal: int) -> Front | NoFront:
-    words = proc.words(process.pid)
+    words = proc.argv_text(process.pid)
     title = " ".join(words).strip()[:200] or process.name
     shell, called, applet, options = _shell(process.pid, words)
     if shell is None:

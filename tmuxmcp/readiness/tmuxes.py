@@ -162,7 +162,7 @@ def _client(pid: int, born_s: float) -> Client | None:
 
 def _socket(pid: int, user: int) -> str:
     """The socket of its server, as tmux finds it: by -S, -L, TMUX or the user."""
-    options = dict(getopt.getopt(proc.words(pid)[1:], TMUX_OPTIONS)[0])
+    options = dict(getopt.getopt(proc.argv_text(pid)[1:], TMUX_OPTIONS)[0])
     pairs = (os.fsdecode(each).partition("=") for each in proc.environment(pid))
     variables = {name: value for name, _, value in pairs}
     if "-S" in options:

@@ -296,7 +296,7 @@ def _name(pid: int) -> str:
     name = proc.name(pid).strip()
     if name in MANY_IN_ONE:
         with suppress(OSError):
-            words = proc.words(pid)
+            words = proc.argv_text(pid)
             name = words[1] if len(words) > 1 else name
     return name
 

@@ -442,7 +442,7 @@ def making_lock(state_dir: Path) -> Path:
 
 
 @contextmanager
-def opened(place: Path) -> Iterator[int]:
+def open_directory(place: Path) -> Iterator[int]:
     """Open a directory for files in it; a link, which what runs in a sandbox can put there, is not followed.
 
     Raises:

@@ -358,7 +358,7 @@ class Events:
                 os.close(fd)
 
     @asynccontextmanager
-    async def alone(self) -> AsyncIterator[None]:
+    async def exclusively(self) -> AsyncIterator[None]:
         """While no other broker looks what stands here and adds to it; without that where it cannot be had."""
         async with AsyncExitStack() as stack:
             with suppress(OSError):  # its directory is gone

@@ -121,7 +121,7 @@ TellProgress = Callable[[int, int], None]
 """`told(done, whole)`: bytes of the log."""
 
 
-def untold(done: int, whole: int) -> None:
+def no_progress(done: int, whole: int) -> None:
     """Tell nobody."""
 
 
@@ -133,7 +133,7 @@ class Export:
         recorded: RecordedSession,
         stretch: Stretch,
         options: ExportOptions,
-        told: TellProgress = untold,
+        told: TellProgress = no_progress,
         start: Snapshot | None = None,
     ) -> None:
         """Make the film.
@@ -309,7 +309,7 @@ def percent(done: int, whole: int) -> int:
     return min(done * 100 // max(whole, 1), 100)
 
 
-def answered(stdout: bytes) -> Exported:
+def read_reply(stdout: bytes) -> Exported:
     """What the process has to say.
 
     Raises:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tmuxmcp.errors import IoError
-from tmuxmcp.record.directory import SessionDirectory, opened
+from tmuxmcp.record.directory import SessionDirectory, open_directory
 
 SPARE_NAME = os.path.basename(SessionDirectory.given_spare.name)
 """Name of the emptied file. Whoever renames it has it: no two commands come into one file."""
@@ -32,24 +32,24 @@ class GivenCommand:
     @property
     def waits(self) -> bool:
         """The shell has not read it; false as well where that cannot be told."""
-        with suppress(OSError), opened(self._path.parent) as place:
+        with suppress(OSError), open_directory(self._path.parent) as place:
             return os.stat(self._path.name, dir_fd=place, follow_symlinks=False).st_size > 0
         return False
 
     def take_back(self) -> None:
         """Remove it; a shell that comes for it later finds nothing, and says so."""
-        with suppress(OSError), opened(self._path.parent) as place:
+        with suppress(OSError), open_directory(self._path.parent) as place:
             os.unlink(self._path.name, dir_fd=place)
 
     def tidy(self) -> None:
         """Keep it for the next command if the shell has read it, and so emptied it."""
-        with suppress(OSError), opened(self._path.parent) as place:
+        with suppress(OSError), open_directory(self._path.parent) as place:
             if os.stat(self._path.name, dir_fd=place, follow_symlinks=False).st_size == 0:
                 os.rename(self._path.name, SPARE_NAME, src_dir_fd=place, dst_dir_fd=place)
 
     def take_back_earlier(self) -> None:
         """Remove what earlier calls left: nobody waits for those commands any more."""
-        with suppress(OSError), opened(self._path.parent) as place:
+        with suppress(OSError), open_directory(self._path.parent) as place:
             for name in os.listdir(place):
                 if name not in (self._path.name, SPARE_NAME):
                     os.unlink(name, dir_fd=place)
@@ -67,7 +67,7 @@ def give(place: Path, name: str, text: bytes) -> GivenCommand:
         IoError: it cannot be written.
     """
     try:
-        with opened(place) as directory, open(_file(name, directory), "wb") as stream:
+        with open_directory(place) as directory, open(_file(name, directory), "wb") as stream:
             stream.write(text + b"\0")
     except OSError as error:
         raise IoError(f"The command cannot be written to {place}: {error.strerror}. Nothing was run.") from error

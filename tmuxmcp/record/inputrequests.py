@@ -136,7 +136,7 @@ class InputRequests:
         return True
 
     @contextmanager
-    def alone(self, request_id: str) -> Iterator[bool]:
+    def hold_alone(self, request_id: str) -> Iterator[bool]:
         """Hold a request while it is answered; yields False when somebody else does, or it is forgotten."""
         try:
             fd = locks.open_lock(self._path / f"{request_id}.json", make=False)

@@ -38,7 +38,7 @@ def sink_of(directory: SessionDirectory) -> Sink:
         return Sink(number, False)
     # Process ids are used again.
     with suppress(OSError):
-        words = proc.command_line(pid)
+        words = proc.argv_bytes(pid)
         ours = os.fsencode(directory.path) in words and any(word.endswith(b"/sink.sh") for word in words)
         return Sink(number, ours)
     return Sink(number, True)

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from tmuxmcp.errors import IoError
-from tmuxmcp.record.directory import SessionDirectory, opened
+from tmuxmcp.record.directory import SessionDirectory, open_directory
 
 LEFT_S = 5.0
 """Between looking at the prompt and typing a broker needs less: so long a file of an earlier prompt may be needed."""
@@ -42,7 +42,7 @@ class Stdin:
         self._there = True
         try:
             place.mkdir(mode=0o700, exist_ok=True)
-            with opened(place) as fd:
+            with open_directory(place) as fd:
                 _write(self.path.name, fd, data)
         except OSError as error:
             raise IoError(f"stdin cannot be handed over: {self.path} cannot be written: {error.strerror}.") from error
@@ -55,7 +55,7 @@ class Stdin:
     def remove(self) -> None:
         """Remove it: nobody opens it any more."""
         self._there = False
-        with suppress(OSError), opened(self.path.parent) as fd:
+        with suppress(OSError), open_directory(self.path.parent) as fd:
             os.unlink(self.path.name, dir_fd=fd)
 
 
@@ -64,7 +64,7 @@ def remove_left(directory: SessionDirectory, number: int | None = None) -> None:
     if not directory.is_there:
         return
     for place in (directory.stdin, directory.stdin_within):
-        with suppress(OSError), opened(place) as fd, os.scandir(fd) as files:
+        with suppress(OSError), open_directory(place) as fd, os.scandir(fd) as files:
             for name in [each.name for each in islice(files, REMOVED_AT_ONCE)]:
                 with suppress(OSError):
                     if number is None or _is_left(name, fd, number):

@@ -115,7 +115,7 @@ async def make_film(
     )
     if ended.timed_out:
         raise TimedOut(f"The file was not made within {EXPORT_S:g} s.", hint="Export a shorter stretch.")
-    return exporting.answered(b"".join(ended.stdout.pieces(EXPORT_SAID_BYTES)))
+    return exporting.read_reply(b"".join(ended.stdout.pieces(EXPORT_SAID_BYTES)))
 
 
 def _result(

@@ -273,10 +273,10 @@ async def _from_body(session: Session, pane: Pane, level: Level) -> None:
 
     def told(scan: Scan) -> bool:
         at_prompt = session.track_of(level.nonce).state is ShellState.PROMPT
-        return at_prompt or bool(session.refusal(level.nonce))
+        return at_prompt or bool(session.readonly_variable(level.nonce))
 
     answered = await _until(session, told, far)
-    if readonly := session.refusal(level.nonce):
+    if readonly := session.readonly_variable(level.nonce):
         raise await _give_up(session, pane, level, f"its {readonly} is readonly, and cannot take our marks.")
     if answered is None:
         raise await _give_up(session, pane, level, f"{level.kind} shows no prompt with our marks.")

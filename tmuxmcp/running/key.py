@@ -67,7 +67,7 @@ async def listen_no_more(session: Session, scan: Scan, pane: Pane, condition: st
     told = (typed.PROMPT_JOB,) if level.number == 0 else (typed.PROMPT_JOB, "")
 
     def refused(scan: Scan) -> bool:
-        why, name = refusal(scan, level.nonce, asked_at)
+        why, name = why_not_taken(scan, level.nonce, asked_at)
         return bool(why) and name in told
 
     return bool(await until_marked(session, refused))
@@ -112,12 +112,12 @@ async def answer_to_key(session: Session, nonce: str, asked_at: int) -> Scan | N
     # Anybody can print that it does not.
     refuses = not session.proves(level)
     scan = await until_marked(
-        session, lambda scan: listens(scan) or (refuses and bool(refusal(scan, nonce, asked_at)[0])), far_s
+        session, lambda scan: listens(scan) or (refuses and bool(why_not_taken(scan, nonce, asked_at)[0])), far_s
     )
     return scan if scan and listens(scan) else None
 
 
-def refusal(scan: Scan, nonce: str, since: int) -> tuple[str, str]:
+def why_not_taken(scan: Scan, nonce: str, since: int) -> tuple[str, str]:
     """Why the shell did not take what was given to it by key, and under which name; empty if it did not say so."""
     found = scan.at(nonce)
     why, name, at = (found and found.shell.refused) or ("", "", 0)

@@ -64,7 +64,7 @@ from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.record.stdin import Stdin
 from tmuxmcp.running import adopting, typed
 from tmuxmcp.running.entering import free_prompt, press_key, type_answer, type_command, until_listening
-from tmuxmcp.running.key import FAR_S, interrupt, refusal, shell_kind, show_prompt, until_marked
+from tmuxmcp.running.key import FAR_S, interrupt, shell_kind, show_prompt, until_marked, why_not_taken
 from tmuxmcp.running.obstacles import busy, edits, takes_no_command
 from tmuxmcp.running.pacing import LookDelay, ShellRest, SilenceTimer
 from tmuxmcp.running.prompt import at_prompt, seen_at_prompt
@@ -160,7 +160,7 @@ async def run(
             if ran.completed:
                 given.remove()
         memory = typed.KILLED_FOR_MEMORY if _killed_for_memory(session) > killed else None
-        note = typed.joined(typed.left_behind(look, ran), memory, ran.note)
+        note = typed.joined_notes(typed.left_behind(look, ran), memory, ran.note)
         return replace(ran, level=look.level, note=note)
 
 
@@ -291,7 +291,7 @@ async def take_up(session: Session, job: Job, until: ReturnWhen, progress: Progr
 
 def _not_taken(scan: Scan, job: Job) -> str:
     """Why the shell did not take our command; empty if it did not say so."""
-    why, name = refusal(scan, job.level.nonce, job.sent_at)
+    why, name = why_not_taken(scan, job.level.nonce, job.sent_at)
     return why if name in ("", job.name) else ""
 
 
@@ -397,7 +397,7 @@ def _taken(session: Session, scan: Scan, job: Job) -> RunOutcome:
     """The outcome of a command during which a person took the session over, or paused it."""
     ran = typed.unfinished(session, scan, job, "taken")
     what = "The session was paused" if session.lease and session.lease.paused else "A person has taken the session over"
-    return replace(ran, note=typed.joined(ran.note, f"{what}. {GOES_ON}"))
+    return replace(ran, note=typed.joined_notes(ran.note, f"{what}. {GOES_ON}"))
 
 
 def _exited(session: Session, scan: Scan, job: Job) -> RunOutcome:
@@ -424,11 +424,11 @@ async def _asks(session: Session, job: Job, look: Look, questions: InputQuestion
     if process.pid == settled.pid and edits(settled):
         what = typed.MAY_BE_OVER.format(what="it", name=process.name)
         note = f"I{what[1:]}. {typed.USE_SEND} {typed.LOOK_BEFORE_AGAIN}"
-        return replace(ran, note=typed.joined(ran.note, note))
+        return replace(ran, note=typed.joined_notes(ran.note, note))
     who = f"`{process.name}`"
     if why := asked.how.doubt:
         note = MAY_WORK.format(who=who, why=why[0].upper() + why[1:])
-        return replace(ran, note=typed.joined(ran.note, note))
+        return replace(ran, note=typed.joined_notes(ran.note, note))
     match settled.waiting:
         case InputWait.UNKNOWN if ASKS_SECRET.search(last_line(settled)):
             what = f"{BY_TEXT.format(who=who)} Have the person type it with `tmuxmcp attach --take {session.id}`"

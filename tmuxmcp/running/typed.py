@@ -264,7 +264,7 @@ def _ran(session: Session, job: Job, finished: Finished) -> RunOutcome:
         end=end,
         cwd=finished.cwd,
         duration_ms=since(job),
-        note=joined(
+        note=joined_notes(
             foreign_note(job),
             f"{NO_SIGN} {LOOK_BEFORE_AGAIN}" * silent,
             ("What it printed was not recorded." if start == end else "Of what it printed, some was not recorded.")
@@ -289,7 +289,7 @@ def _late(session: Session, job: Job) -> str:
     return LATE_END_NOTE.format(hook=shell_at(job.level, session.meta.program).prompt_hook)
 
 
-def joined(*notes: str | None) -> str | None:
+def joined_notes(*notes: str | None) -> str | None:
     """Some notes as one."""
     return " ".join(filter(None, notes)) or None
 
@@ -390,7 +390,7 @@ def unfinished(session: Session, scan: Scan, job: Job, outcome: Outcome) -> RunO
     elif outcome == "timeout":
         note = f"It was typed, and whether the shell has taken it cannot be told yet. {LOOK_BEFORE_AGAIN}"
     if outcome == "timeout" and not sink_of(session.directory).alive:
-        note = joined(note, "At this moment the log has no writer: some output may not be recorded.")
+        note = joined_notes(note, "At this moment the log has no writer: some output may not be recorded.")
     return RunOutcome(outcome, None, False, evidence, start, end, None, since(job), note, number)
 
 

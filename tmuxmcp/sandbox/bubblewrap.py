@@ -93,7 +93,7 @@ def _no_more_users(bwrap: str) -> list[str]:
 
 
 @cache
-def refusal(bwrap: str) -> str:
+def why_no_namespaces(bwrap: str) -> str:
     """Why namespaces cannot be made as we need them, as containers mostly forbid it; empty: they can.
 
     Told by what is printed within: where the host program ignores SIGCHLD, each return code is 0.

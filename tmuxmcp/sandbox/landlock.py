@@ -52,7 +52,7 @@ except PermissionError:
 
 
 @cache
-def refusal() -> str:
+def why_no_landlock() -> str:
     """Why the kernel confines nobody by Landlock; empty: it does. Tried in a process of its own.
 
     Raises:
@@ -94,7 +94,7 @@ def ruleset(abi: int, files: bool = True) -> tuple[str, str]:
     return "landlock", f"{all_rights(abi) if files else 0} 0 {scopes} {size}"
 
 
-def words(
+def confining_words(
     abi: int,
     *,
     hidden: Iterable[str],

@@ -86,7 +86,7 @@ def why_no_bubblewrap() -> str:
     if not bwrap:
         return "bubblewrap is not installed"
     try:
-        why = bubblewrap.refusal(bwrap)
+        why = bubblewrap.why_no_namespaces(bwrap)
     except subprocess.TimeoutExpired as late:
         return f"{bwrap} gave no answer within {late.timeout:g} s"
     if not why:
@@ -98,7 +98,7 @@ def why_no_bubblewrap() -> str:
 def why_no_landlock() -> str:
     """Why this machine cannot do the second best level; empty: it can."""
     try:
-        return landlock.refusal() or _why_no_filter()
+        return landlock.why_no_landlock() or _why_no_filter()
     except subprocess.TimeoutExpired as late:
         return f"Landlock was tried without an answer within {late.timeout:g} s"
 
@@ -186,7 +186,7 @@ def plan(level: SandboxLevel, around: SandboxScope) -> Sandbox:
 def _landlock(around: SandboxScope, readable: list[str]) -> Sandbox:
     hidden = [os.path.realpath(path) for path in (around.state_dir, *bubblewrap.EMPTY_DIRECTORIES, *around.hidden)]
     words = [("no_new_privs", ""), ("drop_capabilities", "")]
-    words += landlock.words(
+    words += landlock.confining_words(
         landlock.version(),
         hidden=hidden,
         readable=readable,

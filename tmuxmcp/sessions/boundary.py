@@ -16,12 +16,12 @@ from tmuxmcp.errors import PolicyDenied
 from tmuxmcp.launch import launch
 from tmuxmcp.sandbox import sandbox
 from tmuxmcp.sandbox.project import Identity, Project, directories_to_hide, judge, roots_of
-from tmuxmcp.ssh.destination import Destination, named
+from tmuxmcp.ssh.destination import Destination, matches_any
 
 
 def allows(settings: BrokerSettings, host: Destination) -> bool:
     """Whether settings allow a session on another machine, where no sandbox reaches."""
-    return named(host, settings.hosts_allow) if settings.hosts_allow else settings.sandbox == "none"
+    return matches_any(host, settings.hosts_allow) if settings.hosts_allow else settings.sandbox == "none"
 
 
 class Boundary:

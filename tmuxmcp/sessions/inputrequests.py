@@ -69,7 +69,7 @@ def waiting(session: Session) -> list[InputRequest]:
     return found
 
 
-async def answered(session: Session, request: InputRequest, limit_s: float) -> RequestAnswer | None:
+async def wait_for_answer(session: Session, request: InputRequest, limit_s: float) -> RequestAnswer | None:
     """Wait until a request is settled; None: it still waits when the time is up.
 
     Raises:

@@ -280,7 +280,7 @@ class Session:
 
     async def _note_given(self, pane: Pane) -> None:
         """Write down that a person has given it back, wherever that was done; first, so that no kill loses it."""
-        async with self.events.alone():  # of several brokers one writes it
+        async with self.events.exclusively():  # of several brokers one writes it
             written = {
                 (each.by, each.since, each.until) for each in self.events.leases() if isinstance(each, GivenBackEvent)
             }
@@ -377,7 +377,7 @@ class Session:
         why, written = self.ended, ending_of(self.life, self._left)
         return sentence(self.id, why, self.exit_status, self.bounds, written.why if written else "") if why else ""
 
-    def close_channel(self) -> bool:
+    def close_channel_if_over(self) -> bool:
         """Let go of the second channel to its host when its terminal's part is over: ssh waits for all of them.
 
         Returns:
@@ -386,7 +386,7 @@ class Session:
         if not self._far or not self._far.open:
             return False
         sight = self._terminal.glance(self.pane)
-        self._far.mind(sight.facts, sight.verdict)
+        self._far.close_channel_if_over(sight.facts, sight.verdict)
         return self._far.open
 
     def _let_go(self) -> None:
@@ -614,7 +614,7 @@ class Session:
         """Whether a shell takes a proof with a command: one that an earlier version began does not."""
         return level.proofs if level.number else self.meta.proofs
 
-    def refusal(self, nonce: str) -> str:
+    def readonly_variable(self, nonce: str) -> str:
         """The variable for which a shell takes no marks; empty: it did not say so."""
         return self._shell.refusals.get(nonce, "")
 

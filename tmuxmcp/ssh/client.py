@@ -65,7 +65,7 @@ async def configuration(executable: str, destination: Destination, environment: 
     Raises:
         HostUnreachable: ssh does not understand it, or does not answer.
     """
-    argv, said, problem = [executable, "-G", *destination.words], b"", "it does not answer"
+    argv, said, problem = [executable, "-G", *destination.ssh_words], b"", "it does not answer"
     with anyio.move_on_after(ASKED_S):
         try:
             done = await anyio.run_process(argv, env=environment, stdin=subprocess.DEVNULL, check=False)
@@ -104,7 +104,7 @@ def terminal_argv(
     if command and said.get("remotecommand", "none") != "none":
         options.append("RemoteCommand=none")
     words = [word for option in options for word in ("-o", option)]
-    return [SSH_PROGRAM, "-t", *words, *destination.words, *([quoted(command)] if command else [])]
+    return [SSH_PROGRAM, "-t", *words, *destination.ssh_words, *([quoted(command)] if command else [])]
 
 
 def channel_argv(executable: str, control: Path, script: str) -> list[str]:

@@ -37,7 +37,7 @@ class Destination:
         return (f"{self.user}@" if self.user else "") + host + (f":{self.port}" if self.port else "")
 
     @property
-    def words(self) -> list[str]:
+    def ssh_words(self) -> list[str]:
         """The words of ssh that name it, and that come last before a command."""
         port = ["-p", str(self.port)] if self.port else []
         return [*port, "--", f"{self.user}@{self.host}" if self.user else self.host]
@@ -67,7 +67,7 @@ def parse(text: str) -> Destination:
     return Destination(host, user, int(port) if port else None)
 
 
-def named(destination: Destination, patterns: Iterable[str]) -> bool:
+def matches_any(destination: Destination, patterns: Iterable[str]) -> bool:
     """Whether one of some patterns names a destination: `box`, `*@box`, `me@*.example.org:*`.
 
     User, host and port are compared each with its own part, so that `dev*` is no user at another host. What a pattern

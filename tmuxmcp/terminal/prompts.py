@@ -31,7 +31,7 @@ _GROUP = re.compile(r" ?(?:\bgit:)?\([^()@<>]*\)(?=.*[^\s()])")
 _DIGITS = re.compile(r"\d+")
 
 
-def bare(line: str) -> str:
+def plain_line(line: str) -> str:
     """The line without colours, controls and the blanks at its end."""
     return _STYLE.sub("", line).rstrip()
 
@@ -43,7 +43,7 @@ def shape(line: str, cwd: str | None = None) -> str:
         line: the last line of the screen up to the cursor, as it is or without colours.
         cwd: the working directory, where it is known: its name may stand there alone.
     """
-    text = bare(line)
+    text = plain_line(line)
     if not may_be_prompt(text):
         return ""
     return _skeleton(text, cwd)
@@ -67,7 +67,7 @@ def may_be_prompt(line: str) -> bool:
 
     That it ends as a prompt does not make it one: `Overwrite>` does too.
     """
-    text = bare(line)
+    text = plain_line(line)
     if not text or len(text) > LONGEST_PROMPT:
         return False
     if _IPYTHON.fullmatch(text):
