@@ -52,9 +52,10 @@ MAY_IMPORT = {
     "traces": {"errors", "machine"},
     "app": VALUES | {"traces", "broker", "config", "faces", "gate", "machine", "nodes", "page", "programs"},
     "doctor": BROKER | {"app", "broker", "clients", "config", "faces", "nodes"},
-    "demo": {"cli", "contract", "tmux"},
+    "stdout": set(),
+    "demo": {"contract", "stdout", "tmux"},
     "cli": BROKER - {"drawing", "launch", "sandbox", "readiness", "ssh", "tmux"}
-    | {"app", "broker", "clients", "config", "demo", "doctor", "faces", "nodes", "page"},
+    | {"app", "broker", "clients", "config", "demo", "doctor", "faces", "nodes", "page", "stdout"},
     "__init__": {"app", "broker", "config", "contract", "errors"},
     "__main__": {"cli", "machine"},
 }
@@ -194,6 +195,11 @@ def test_no_import_goes_round_in_a_circle():
         for leaf in leaves:
             del graph[leaf]
     assert not graph, f"these import each other: {sorted(graph)}"
+
+
+def test_no_two_rooms_import_each_other():
+    pairs = {(room, each) for room, allowed in MAY_IMPORT.items() for each in allowed - {room}}
+    assert not {pair for pair in pairs if pair[::-1] in pairs}
 
 
 ARCHITECTURE = Path(__file__).parents[1].joinpath("docs", "explanation", "architecture.md").read_text()

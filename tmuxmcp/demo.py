@@ -25,7 +25,7 @@ import psutil
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from tmuxmcp.cli import output
+from tmuxmcp import stdout
 from tmuxmcp.contract.times import ms_since
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.tmux.server import find_tmux
@@ -96,7 +96,7 @@ class Show:
     def text(self, text: str) -> None:
         """What a terminal showed."""
         for line in text.splitlines():
-            self._print(f"    {self._style('2', output.visible(line))}".rstrip())
+            self._print(f"    {self._style('2', stdout.visible(line))}".rstrip())
 
     def check(self, what: str, ok: bool, took_ms: int | None = None) -> None:
         """One thing that must hold."""
@@ -117,7 +117,7 @@ class Show:
                 "state_dir": str(state_dir) if kept else None,
                 "attach_command": self.attach_command if kept else None,
             }
-            output.write_json(result)
+            stdout.write_json(result)
             return
         command = server_command()
         servers = {"mcpServers": {"tmuxmcp": {"command": command[0], "args": [*command[1:], "serve"]}}}
@@ -137,11 +137,11 @@ class Show:
 
     def _print(self, text: str) -> None:
         if not self.quiet:
-            output.write(text + "\n")
+            stdout.write(text + "\n")
             sys.stdout.flush()
 
     def _style(self, code: str, text: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if output.coloured(sys.stdout) else text
+        return stdout.bold(text, sys.stdout, code)
 
     def _sign(self, sign: str, word: str) -> str:
         return sign if "utf" in (sys.stdout.encoding or "").lower() else word

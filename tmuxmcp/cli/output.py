@@ -6,28 +6,21 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING
 
 from tmuxmcp.cli.arguments import verb_of
 from tmuxmcp.errors import Internal, TmuxMcpError
+from tmuxmcp.stdout import bold as bold
+from tmuxmcp.stdout import coloured as coloured
+from tmuxmcp.stdout import visible as visible
+from tmuxmcp.stdout import write as write
+from tmuxmcp.stdout import write_json as write_json
 
 if TYPE_CHECKING:
     from tmuxmcp.contract.results import Result
 
 OURS_IN_RUN = 125
 """Exit status of `run` for what is not the command's own: as of docker, env and timeout."""
-
-
-def write(text: str | bytes) -> None:
-    """Put text on stdout as UTF-8, whatever the locale says."""
-    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-
-
-def write_json(value: Any) -> None:
-    """Put a value on stdout as JSON: one line, or several where a person reads it."""
-    write(json.dumps(value, indent=2 if sys.stdout.isatty() else None) + "\n")
 
 
 def write_result(result: Result) -> None:
@@ -88,11 +81,6 @@ class ProgressLine:
         sys.stderr.flush()
 
 
-def visible(text: str) -> str:
-    """Text on one line that does nothing to a terminal."""
-    return text if text.isprintable() else json.dumps(text)
-
-
 def note(text: str | None) -> None:
     """Tell the person something; stdout is the program's."""
     if text:
@@ -100,16 +88,6 @@ def note(text: str | None) -> None:
 
         sys.stdout.flush()  # on a terminal, the order counts
         print(f"tmuxmcp: {visible(in_cli_words(text))}", file=sys.stderr)
-
-
-def coloured(stream: TextIO) -> bool:
-    """Whether colours are welcome there (https://no-color.org)."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def bold(text: str, stream: TextIO, style: str = "1") -> str:
-    """Bold, or another style by its SGR number, where that is welcome."""
-    return f"\x1b[{style}m{text}\x1b[0m" if coloured(stream) else text
 
 
 def report(error: TmuxMcpError, words: Sequence[str]) -> int:
