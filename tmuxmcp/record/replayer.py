@@ -36,7 +36,7 @@ def stretch(request: dict[str, Any], passed: Any = None) -> dict[str, Any] | Non
     """The screen at the end of a stretch of a log, or as far as the time goes; None: its bytes are not there.
 
     Args:
-        passed: the screens that earlier requests passed (`passed.Passed`), if some are kept.
+        passed: the screens that earlier requests passed (`passed.PassedScreens`), if some are kept.
     """
     from pathlib import Path
 
