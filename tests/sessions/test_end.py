@@ -239,3 +239,13 @@ async def test_a_count_begins_after_it_was_asked_for(monkeypatch: pytest.MonkeyP
     with anyio.move_on_after(0):  # one that was not completed counts for nobody
         await counting.census()
     assert await counting.census() is not second
+
+
+async def test_who_waits_for_its_output_is_woken_by_its_end(broker: Broker) -> None:
+    """Its log may have been closed, which wakes them too, before its end was known."""
+    await broker.create_session(name="a")
+    session = broker.registry.sessions["a"]
+    change = session.growth.next_change()
+    session.see(None)
+    assert session.exited
+    assert change.is_set()

@@ -298,6 +298,7 @@ class Session:
         if self.life.over and not was_over:
             self._look_for_cause()
             remove_left(self.directory)
+            self.growth.wake_all()  # also where its log was closed before
         self.pane = None if self.life.state is State.LOST else pane
         if self.pane and not self.life.over:
             self.seen_alive = True
