@@ -70,8 +70,8 @@ def code_of(agent: Agent, tool: str, **arguments: object) -> str:
 
 
 def panes(agent: Agent, field: str = "pane_id") -> list[str]:
-    """Of all panes that are not the broker's own."""
-    listed = tmux(agent, "list-panes", "-a", "-f", "#{!=:#{session_name},_tmuxmcp}", "-F", f"#{{{field}}}")
+    """Of all panes that are not the broker's own: its client's, and one that it keeps for a default session."""
+    listed = tmux(agent, "list-panes", "-a", "-f", "#{!=:#{=1:session_name},_}", "-F", f"#{{{field}}}")
     return listed.splitlines()
 
 
