@@ -181,7 +181,9 @@ def left_behind(look: Look, ran: RunOutcome) -> str | None:
     ]
     told = [each for each in found if each]
     mend = "`tput rmcup; reset`" if told and told[-1] == found[-1] else "`reset`"
-    return f"A program left the terminal changed: {'; '.join(told)}. To mend that, run {mend}." if told else None
+    if not told:
+        return None
+    return f"A program had left the terminal changed: {'; '.join(told)}. To mend that, run {mend}, if this did not."
 
 
 def is_empty(text: str) -> bool:
