@@ -309,7 +309,7 @@ class _FromFront(_Bytes):
             return len(self.data)
         return self.data.rfind(b"\n", 0, at) + 1
 
-    def behind(self, at: int) -> int:
+    def cut_after(self, at: int) -> int:
         found = self.data.find(b"\n", at) + 1
         return found or len(self.data) + (at >= len(self.data) or not self.whole)
 
@@ -323,7 +323,7 @@ class _FromBack(_Bytes):
         found = self.data.find(b"\n", begin - 1) + 1 if begin > 0 else 0
         return len(self.data) - found if found or begin <= 0 else 0
 
-    def behind(self, at: int) -> int:
+    def cut_after(self, at: int) -> int:
         begin = len(self.data) - at
         return len(self.data) - (self.data.rfind(b"\n", 0, begin - 1) + 1 if begin > 0 else -1)
 
