@@ -49,6 +49,16 @@ def test_read_and_pieces(tmp_path: Path) -> None:
     assert b"".join(log.pieces(7, LOG_READ_BYTES + 9)) == text[7 : LOG_READ_BYTES + 9]
 
 
+def test_a_read_makes_room_for_no_more_than_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = RawLog(SessionDirectory(tmp_path))
+    log.path.write_bytes(b"0123456789")
+    asked: list[int] = []
+    original = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, size, at: asked.append(size) or original(fd, size, at))
+    assert (log.read(2, LOG_READ_BYTES), log.read(12, LOG_READ_BYTES)) == (b"23456789", b"")
+    assert asked == [8, 0]
+
+
 def test_a_short_piece_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = RawLog(SessionDirectory(tmp_path))
     log.path.write_bytes(b"0123456789")

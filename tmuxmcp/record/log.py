@@ -157,7 +157,8 @@ class RawLog:
             except FileNotFoundError:
                 return b""
             try:
-                data = os.pread(fd, size, offset - base)
+                # Room for no more than is there: for a megabyte the system makes and unmaps pages each time.
+                data = os.pread(fd, min(size, max(os.fstat(fd).st_size - (offset - base), 0)), offset - base)
                 cut = _in_hole(fd, offset - base)
             finally:
                 os.close(fd)
