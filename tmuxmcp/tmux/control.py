@@ -39,6 +39,9 @@ Locked = Callable[[], AbstractAsyncContextManager[None]]
 GOING_S = 0.5
 """Longest wait for a server to notice that its client went."""
 
+READ_BYTES = 1 << 16
+"""As much as a pipe holds. For much more room the system would make and unmap pages at each read."""
+
 REPLY_LIMIT = 64 * 1024 * 1024
 """Most bytes of one reply: a 500 x 500 screen with colours is under 10 MiB."""
 
@@ -328,7 +331,7 @@ class ControlClient:
         while not self.closed:
             await anyio.wait_readable(fd)
             try:
-                data = os.read(fd, 1 << 18)
+                data = os.read(fd, READ_BYTES)
             except BlockingIOError:
                 continue
             if not data:
@@ -374,7 +377,7 @@ class ControlClient:
         with anyio.move_on_after(GOING_S), suppress(OSError):
             while True:
                 try:
-                    if not os.read(self._process.stdout.fileno(), 1 << 18):
+                    if not os.read(self._process.stdout.fileno(), READ_BYTES):
                         break
                 except BlockingIOError:
                     await anyio.wait_readable(self._process.stdout)
