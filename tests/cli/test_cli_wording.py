@@ -5,17 +5,15 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-from collections.abc import Iterator
-from pathlib import Path
+from functools import cache
 
 import pytest
 
-import tmuxmcp
+from tests.sources import FILES, PACKAGE, nodes
 from tmuxmcp.cli.arguments import VERBS as VERBS_THERE_ARE
 from tmuxmcp.cli.arguments import parse
 from tmuxmcp.cli.wording import VERB_OF, in_cli_words
 
-SOURCE = Path(tmuxmcp.__file__).parent
 SILENT = {"cli", "demo", "doctor", "faces", "nodes", "page"}
 """Rooms whose texts are the command line's own, or not printed there."""
 
@@ -33,23 +31,26 @@ NOT_SAID = {
 }
 
 
-def sentences() -> Iterator[tuple[str, str]]:
+@cache
+def sentences() -> list[tuple[str, str]]:
     """Each text of the source that is no docstring and has more than one word, and where it stands."""
-    rooms = (each for each in sorted(SOURCE.iterdir()) if each.is_dir() and each.name not in SILENT)
-    for room in (each.name for each in rooms):
-        for file in sorted((SOURCE / room).rglob("*.py")):
-            tree = ast.parse(file.read_text())
-            apart = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
-            apart |= {id(part) for each in ast.walk(tree) if isinstance(each, ast.JoinedStr) for part in each.values}
-            for each in ast.walk(tree):
-                if isinstance(each, ast.JoinedStr):
-                    text = "".join(str(part.value) if isinstance(part, ast.Constant) else "7" for part in each.values)
-                elif isinstance(each, ast.Constant) and isinstance(each.value, str) and id(each) not in apart:
-                    text = each.value
-                else:
-                    continue
-                if " " in text and (where := f"{room}/{file.name}") not in NOT_SAID:
-                    yield where, text
+    found = []
+    for file in FILES:
+        where = file.relative_to(PACKAGE)
+        if len(where.parts) == 1 or where.parts[0] in SILENT or where.as_posix() in NOT_SAID:
+            continue
+        apart = {id(each.value) for each in nodes(file) if isinstance(each, ast.Expr)}
+        apart |= {id(part) for each in nodes(file) if isinstance(each, ast.JoinedStr) for part in each.values}
+        for each in nodes(file):
+            if isinstance(each, ast.JoinedStr):
+                text = "".join(str(part.value) if isinstance(part, ast.Constant) else "7" for part in each.values)
+            elif isinstance(each, ast.Constant) and isinstance(each.value, str) and id(each) not in apart:
+                text = each.value
+            else:
+                continue
+            if " " in text:
+                found.append((where.as_posix(), text))
+    return found
 
 
 def test_no_hint_or_note_speaks_of_operations():

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-import tmuxmcp
 from tests.conftest import SLOW, eventually
+from tests.sources import FILES, PACKAGE, nodes
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.launch import step
 from tmuxmcp.record import directory as owner
@@ -26,7 +26,6 @@ from tmuxmcp.record.directory import (
     sessions_dir,
 )
 
-PACKAGE = Path(tmuxmcp.__file__).parent
 SCRIPTS = PACKAGE / "launch"
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "files.md"
 BY_NAME = {entry.name: entry for entry in DIRECTORY_ENTRIES}
@@ -83,14 +82,14 @@ PARTS = {part for entry in DIRECTORY_ENTRIES for part in entry.name.split("/")} 
 
 def spelt_in(file: Path) -> set[str]:
     """Names of a session's files that a module spells."""
-    tree = ast.parse(file.read_text())
+    tree = nodes(file)[0]
     unmistakable = {value for value in strings(tree) if any(each in value for each in BY_NAME.keys() - ORDINARY)}
     relative = [value for value in parts_of_paths(tree) if not value.startswith("/")]
     return unmistakable | {part for value in relative for part in value.split("/") if part in PARTS}
 
 
 def test_nobody_else_spells_a_name() -> None:
-    modules = {str(file.relative_to(PACKAGE)): file for file in PACKAGE.rglob("*.py")}
+    modules = {str(file.relative_to(PACKAGE)): file for file in FILES}
     del modules[str(Path(owner.__file__).relative_to(PACKAGE))]
     found = {(name, each) for name in modules.keys() - WITHOUT_PACKAGE for each in spelt_in(modules[name])}
     assert found == NOT_A_SESSIONS
