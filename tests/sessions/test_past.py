@@ -71,6 +71,19 @@ async def test_the_cursor_behind_the_last_column(broker: Broker) -> None:
     same(await broker.read(session_id="a", view="screen", at_offset=offset, format="ansi"), live)
 
 
+@pytest.mark.parametrize("printed", [17, 20])
+async def test_the_cursor_stays_on_a_screen_that_becomes_narrower(broker: Broker, printed: int) -> None:
+    """tmux leaves it beyond the edge of an alternate screen, until something is printed."""
+    await broker.create_session("bash", name="a", cols=20)
+    line = f"clear; printf '\\033[?1049h%0{printed}d' 7; read"
+    await broker.send(line, enter=True, session_id="a", timeout_ms=int(10_000 * SLOW))
+    await broker.resize(cols=15, rows=24, session_id="a")
+    offset, live = await looked(broker)
+    assert live.cursor
+    assert live.cursor.col == 15
+    same(await broker.read(session_id="a", view="screen", at_offset=offset, format="ansi"), live)
+
+
 async def test_it_tells_facts_of_then(broker: Broker) -> None:
     await broker.create_session("bash", name="a")
     end = (await broker.run("echo one; exit 3", "a")).end_offset

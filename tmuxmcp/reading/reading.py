@@ -375,7 +375,7 @@ def cursor_of(pane: Pane | None) -> r.CursorPosition | None:
     """Where a pane's cursor is; None when its program has ended."""
     if pane is None or pane.dead:
         return None
-    return r.CursorPosition(row=pane.cursor_row, col=pane.cursor_col, visible=pane.cursor_visible)
+    return r.CursorPosition(row=pane.cursor_row, col=pane.shown_cursor_col, visible=pane.cursor_visible)
 
 
 def title_of(pane: Pane | None) -> str:

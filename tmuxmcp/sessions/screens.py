@@ -78,7 +78,7 @@ async def shown_by(session: Session) -> ShownScreen | None:
         return None
     pane, lines = captured
     await session.take_in(pane)
-    cursor = (pane.cursor_row, pane.cursor_col, pane.cursor_visible)
+    cursor = (pane.cursor_row, pane.shown_cursor_col, pane.cursor_visible)
     return ShownScreen(pane.cols, pane.rows, lines, cursor, session.screen_rows)
 
 

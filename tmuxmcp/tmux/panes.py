@@ -201,6 +201,14 @@ class Pane:
     title: str
 
     @property
+    def shown_cursor_col(self) -> int:
+        """The cursor's column; as many as there are columns: behind the last one.
+
+        tmux (3.3a) leaves the cursor where it was when an alternate screen becomes narrower.
+        """
+        return min(self.cursor_col, self.cols)
+
+    @property
     def id(self) -> str:
         """Our session id."""
         return self.options["id"]
