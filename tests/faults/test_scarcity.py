@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -199,3 +200,20 @@ def test_as_many_sessions_as_a_small_limit_allows(state_dir: Path):
             assert agent.call("create_session", program="bash")["ready"]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_removed_state_directory_is_told_as_that(state_dir: Path, capfd: pytest.CaptureFixture[str]):
+    with Agent(state_dir, "bash") as agent:
+        agent.run("true")
+        tmux = psutil.Process(int((state_dir / "tmux.pid").read_text()))
+        try:
+            shutil.rmtree(state_dir)
+            for tool, arguments in (("run", {"command": "true"}), ("create_session", {"program": "bash"})):
+                with pytest.raises(ToolFailed, match="was removed") as failed:
+                    agent.call(tool, **arguments)
+                assert failed.value.code == "IO_ERROR"
+            agent.call("send", text="clear; printf '%s' 4 2; read", enter=True, read="none")
+            eventually(lambda: agent.call("read", view="screen")["content"].startswith("42"))
+        finally:
+            tmux.kill()
+    assert "Traceback" not in capfd.readouterr().err

@@ -67,17 +67,6 @@ COMMAND_SHOWN_CHARS = 2000
 """Characters of a command that a person is shown when asked."""
 
 
-@contextmanager
-def _shortages_told() -> Iterator[None]:
-    """A full disk and the like are nobody's defect: the caller is told what is missing."""
-    try:
-        yield
-    except Exception as error:
-        if told := shortage(error):
-            raise told from error
-        raise
-
-
 @dataclass(frozen=True)
 class Judged:
     """A target, and how it was when it was judged."""
@@ -137,7 +126,7 @@ class Gate:
         record = AuditLine(request.operation, call, request, self.redactor)
         # Before the line is begun: where echo is off, it must not have the text.
         try:
-            with _shortages_told():
+            with self._telling_what_is_missing():
                 target = await find()
                 place = await self._action_place(target) if self._sees_place(request) else None
         except BaseException:
@@ -145,7 +134,7 @@ class Gate:
                 raise
         if place:
             record.see(place)
-        with self._recorded(record), _shortages_told():
+        with self._recorded(record), self._telling_what_is_missing():
             if place and (self.policy or _types_secret(request)):
                 target = await self._permit(request, call, Judged(target, place), find, record)
             if request.operation.types and self.settings.sandbox != "none":
@@ -153,6 +142,21 @@ class Gate:
             result = await act(target)
             record.result(result)
             return result
+
+    @contextmanager
+    def _telling_what_is_missing(self) -> Iterator[None]:
+        """A full disk, a removed state directory and the like are nobody's defect: the caller is told."""
+        try:
+            yield
+        except Exception as error:
+            if told := shortage(error):
+                raise told from error
+            if isinstance(error, FileNotFoundError) and not self.settings.state_dir.is_dir():
+                raise IoError(
+                    f"The state directory {self.settings.state_dir} was removed while this server ran.",
+                    hint="Start the server anew. What runs in its sessions goes on, but is not found any more.",
+                ) from error
+            raise
 
     async def asked_again(
         self, request: Request[Any], call: Call, before: Callable[[], Awaitable[Result | None]]
@@ -169,7 +173,7 @@ class Gate:
             raise
         record = AuditLine(request.operation, call, request, self.redactor)
         try:
-            with _shortages_told():
+            with self._telling_what_is_missing():
                 result = await before()
         except BaseException:
             with self._recorded(record):  # writes the line, and lets the error go on

@@ -97,6 +97,12 @@ async def _noted(session: Session, job: Job, noting: IdempotentCall | None) -> S
 async def _give(session: Session, pane: Pane, job: Job, data: bytes, noting: IdempotentCall | None) -> bool:
     """Have the shell read the command from a file; false: its prompt is another broker's."""
     place = place_of(session.directory)
+    if place is None and not session.directory.is_there:
+        raise IoError(
+            f"The directory of session {session.id} was removed, and with it where commands are given to its shell.",
+            hint="Make another session. What runs in this one goes on; send and read view=screen reach it.",
+            session_id=session.id,
+        )
     if place is None:
         raise NotAShell(
             f"The shell of session {session.id} was started by an earlier version, and takes no command.",

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -352,8 +352,10 @@ class Tmux:
 
     @asynccontextmanager
     async def _locked(self, *, shared: bool = False, patience_s: float = CONNECT_LOCK_S) -> AsyncIterator[None]:
-        """Agree with other brokers; when the time is up, go on without."""
-        async with locks.lock_within(self.lock, patience_s=patience_s, shared=shared):
+        """Agree with other brokers; when the time is up, or the state directory was removed, go on without."""
+        async with AsyncExitStack() as stack:
+            with suppress(FileNotFoundError):
+                await stack.enter_async_context(locks.lock_within(self.lock, patience_s=patience_s, shared=shared))
             yield
 
     async def _revive_or_start(self) -> None:
