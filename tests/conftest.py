@@ -27,7 +27,16 @@ from tmuxmcp.gate import parsing as parsing_module
 from tmuxmcp.gate.parsing import Parsing
 from tmuxmcp.gate.shelltext import SimpleCommand
 
-settings.register_profile("tmuxmcp", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = int(os.environ.get("TMUXMCP_TEST_EXAMPLES", "0"))
+"""Examples for each property, drawn at random; 0: a hundred of them, the same in every run."""
+
+settings.register_profile(
+    "tmuxmcp",
+    max_examples=EXAMPLES or 100,
+    derandomize=not EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("tmuxmcp")
 # How fast examples are made says how busy the machine is, and nothing of the code.
 

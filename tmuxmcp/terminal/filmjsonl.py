@@ -2,7 +2,7 @@
 
 `timestamp` is in seconds since 1970, or since the film's beginning where it is not known when that was. A line has
 either a `direction`, `output` or `input`, with its `data`, or an `event`: `start`, `resize`, `command`, `exit`,
-`screen`, `end`.
+`screen`, `end`. What begins a character at the film's end, and does not end it, is left out.
 """
 
 from __future__ import annotations
