@@ -15,6 +15,7 @@ import pytest
 from tests.agent import Agent, ToolFailed, an_agent, eventually, refused_for_good
 from tests.conftest import SLOW, until_exists
 from tests.exactness import BASH
+from tmuxmcp.sessions.shellview import REMEMBERED_COMMANDS
 
 SOON_MS = int(1000 * SLOW)
 """Time in which a shell begins a command."""
@@ -557,6 +558,14 @@ def test_a_command_that_the_shell_read_before_ours_is_told(agent: Agent, shell: 
     result = run_behind(agent, session_of(shell), "echo theirs", "echo ours; (exit 5)")
     assert (result["output"], result["exit_code"], result["completed"]) == ("ours\n", 5, True)
     assert "Somebody else typed" in result["note"]
+
+
+def test_the_same_behind_more_commands_than_are_remembered(agent: Agent, shell: Callable[..., dict]):
+    for _ in range(REMEMBERED_COMMANDS):
+        shell("true")
+    result = run_behind(agent, session_of(shell), "echo theirs", "echo ours")
+    assert (result["output"], result["exit_code"], result["completed"]) == ("ours\n", 0, True)
+    assert "Somebody else typed" in (result["note"] or "")
 
 
 @pytest.mark.parametrize("before", ["stty -echo", "shopt -u promptvars", "shopt -u promptvars; stty -echo"])

@@ -26,7 +26,7 @@ CHECKPOINT_BYTES = 1 << 22
 """How much is scanned between two checkpoints: what a killed broker's successor scans again, at most."""
 
 REMEMBERED_COMMANDS = 64
-"""Finished commands of a shell that are remembered: more than one wait or `run` can miss."""
+"""Finished commands of a shell that are remembered, proven and not: more than one wait or `run` can miss."""
 
 SCANNED_BYTES = 4 * LOG_READ_BYTES
 """How much is scanned at once: others may go on in between."""
@@ -293,8 +293,10 @@ class ShellView:
             finished = self._with_refused_lines(finished)
         known = self._commands[level.nonce]
         known.append(finished)
-        if len(known) > REMEMBERED_COMMANDS:  # anybody can print many ends: those that are proven stay
-            known.remove(next((each for each in known if not each.proven), known[0]))
+        # Anybody can print many ends, and calls prove many: neither kind takes the other's room.
+        alike = [each for each in known if each.proven == finished.proven]
+        if len(alike) > REMEMBERED_COMMANDS:
+            known.remove(alike[0])
         if any(each.number > level.number for each in self.standing):
             self._held.setdefault(level.nonce, []).append(finished)
         else:
