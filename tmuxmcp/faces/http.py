@@ -33,7 +33,7 @@ from tmuxmcp.faces.subscriptions import Subscriptions
 from tmuxmcp.faces.tokens import PERSON_TOKEN, Token, Tokens, bearer
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.nodes import secret
-from tmuxmcp.nodes.talks import GatewayCalls
+from tmuxmcp.nodes.gatewaycalls import GatewayCalls
 from tmuxmcp.page.routes import Page
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Service:
             fleet_secret: who shows that they know it is a gateway of many machines; empty: nobody is.
         """
         self._broker, self._page = broker, page
-        self._secret, self._talks = fleet_secret, GatewayCalls()
+        self._secret, self._gateway_calls = fleet_secret, GatewayCalls()
         self._stopping = anyio.Event()
         self._callers: dict[str, str] = {}
         for name in (
@@ -182,7 +182,7 @@ class Service:
             return _refusal(error)
         try:
             async with unless({request.scope[GONE]: "The client has left."}):
-                with said.heard(self._talks, request, call) as heard:
+                with said.heard(self._gateway_calls, request, call) as heard:
                     reply = await self._rpc.answer(await request.body(), heard, said.call_id)
         except Cancelled:
             return Response(status_code=503)  # to nobody
@@ -220,7 +220,7 @@ class Service:
                 raise Unauthorized("Only who knows the fleet's secret answers for a person.")
             asked = json.loads(await request.body())
             async with unless({request.scope[GONE]: "The client has left.", self._stopping: "The server stops."}):
-                told = await self._talks.do(what, _line(request, asked), asked)
+                told = await self._gateway_calls.do(what, _line(request, asked), asked)
         except TmuxMcpError as error:
             return _refusal(error)
         except (ValueError, TypeError, KeyError, AttributeError):
@@ -262,14 +262,14 @@ class _GatewayHeaders:
         return cls(True, call_id, told.get("person") is True, str(told.get("answers", "")), talk)
 
     @contextmanager
-    def heard(self, talks: GatewayCalls, request: Request, call: Call) -> Iterator[Call]:
+    def heard(self, calls: GatewayCalls, request: Request, call: Call) -> Iterator[Call]:
         """The call as it is to be done."""
         # A token that may not write has nobody behind it who may do more.
         call = replace(call, person=self.person and "write" in call.scopes, answers=self.answers)
         if not self.talk:
             yield call
             return
-        with talks.of(_line(request, self.talk), self.talk, call, asks=self.proven) as made:
+        with calls.of(_line(request, self.talk), self.talk, call, asks=self.proven) as made:
             yield made
 
 

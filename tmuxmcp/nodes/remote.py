@@ -43,8 +43,8 @@ from tmuxmcp.errors import (
 from tmuxmcp.nodes import secret as fleet_secret
 from tmuxmcp.nodes import wire
 from tmuxmcp.nodes.fleetfile import FleetFile, MachineEntry
-from tmuxmcp.nodes.hearing import EndedForQuestion, RemoteCalls
-from tmuxmcp.nodes.talks import TALK_HELD_S
+from tmuxmcp.nodes.gatewaycalls import NEWS_HELD_S
+from tmuxmcp.nodes.remotecalls import EndedForQuestion, RemoteCalls
 from tmuxmcp.nodes.transport import Machine, Tombstone, VisitAnswer
 
 BROKER_BACK_S = 5.0
@@ -472,7 +472,7 @@ async def _say(client: httpx2.AsyncClient, what: str, asked: Mapping[str, Any]) 
         NodeUnreachable: there is no answer, or none that is understood.
     """
     try:
-        status, answer = await _exchange(client, _post(client, f"/fleet/{what}", asked, {}, TALK_HELD_S + ASK_S))
+        status, answer = await _exchange(client, _post(client, f"/fleet/{what}", asked, {}, NEWS_HELD_S + ASK_S))
     except (httpx2.HTTPError, ValueError) as error:
         raise NodeUnreachable(_why(error)) from None
     if status != 200 or not isinstance(answer, dict):

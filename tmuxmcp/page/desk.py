@@ -11,11 +11,11 @@ from starlette.routing import Route
 
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.page import screens
-from tmuxmcp.page.answering import AnswerEndpoints
-from tmuxmcp.page.asked import QueryEndpoints
 from tmuxmcp.page.hands import InputEndpoints
 from tmuxmcp.page.listing import PageListing
+from tmuxmcp.page.lookups import QueryEndpoints
 from tmuxmcp.page.overview import Overview
+from tmuxmcp.page.settling import AnswerEndpoints
 from tmuxmcp.page.stream import PageStream, PageSubscription
 
 if TYPE_CHECKING:

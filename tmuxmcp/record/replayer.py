@@ -43,7 +43,7 @@ def stretch(request: dict[str, Any], passed: Any = None) -> dict[str, Any] | Non
     from tmuxmcp.record.checkpoints import packed_screen, screen_of
     from tmuxmcp.record.directory import SessionDirectory
     from tmuxmcp.record.log import RawLog
-    from tmuxmcp.record.passed import APART_S, count
+    from tmuxmcp.record.passedscreens import APART_S, count
     from tmuxmcp.terminal.replay import Replay, SizeChange, beginning, blank
 
     begun = time.process_time()
@@ -115,7 +115,7 @@ def told_screen(log: Any, offset: int, told: str | None) -> Any:
 if __name__ == "__main__":
     sys.path += sys.argv[1:]
     from tmuxmcp.machine.serving import serve
-    from tmuxmcp.record.passed import PassedScreens
+    from tmuxmcp.record.passedscreens import PassedScreens
 
     passed = PassedScreens()
     serve(lambda request: stretch(request, passed), FIRST_REQUEST, REPLAY_CPU_S)

@@ -14,8 +14,8 @@ from tmuxmcp.errors import IoError, NotAShell, SessionTaken, TmuxFailed
 from tmuxmcp.launch import shells
 from tmuxmcp.launch.shells import adoption
 from tmuxmcp.readiness.settling import UNMARKED_S
+from tmuxmcp.record.commandfile import give, place_of
 from tmuxmcp.record.commands import TypedInput
-from tmuxmcp.record.given import give, place_of
 from tmuxmcp.record.stdin import remove_left
 from tmuxmcp.running import adopting, typed
 from tmuxmcp.running.key import LISTENS_S, answer_to_key, listen_no_more, shell_kind

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from tmuxmcp.contract.call import Progress
 from tmuxmcp.errors import OutcomeUnknown, SessionNotFound, TmuxMcpError
+from tmuxmcp.record.commandfile import GivenCommand
 from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.record.events import NotedEvent
-from tmuxmcp.record.given import GivenCommand
 from tmuxmcp.record.notedcalls import NotedCall
 from tmuxmcp.running import run, typed
 from tmuxmcp.running.run import ReturnWhen

@@ -18,7 +18,7 @@ from tmuxmcp.contract.times import ms_since
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.readiness.facts import Need
-from tmuxmcp.record.given import GivenCommand
+from tmuxmcp.record.commandfile import GivenCommand
 from tmuxmcp.record.levels import Level
 from tmuxmcp.record.sink import sink_of
 from tmuxmcp.record.stdin import Stdin

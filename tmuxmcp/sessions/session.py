@@ -40,8 +40,8 @@ from tmuxmcp.record.holdings import Holding, holdings
 from tmuxmcp.record.levels import Level
 from tmuxmcp.record.log import FLOOD_BYTES, Growth, LogWatcher, RawLog
 from tmuxmcp.record.meta import Meta
+from tmuxmcp.record.pendinginput import QueuedInput
 from tmuxmcp.record.place import Places
-from tmuxmcp.record.queued import QueuedInput
 from tmuxmcp.record.recordingnote import RecordingNote
 from tmuxmcp.record.sink import sink_pid
 from tmuxmcp.record.start import Start

@@ -31,8 +31,8 @@ from tmuxmcp.errors import Internal, NodeUnreachable, TmuxMcpError, Unauthorized
 from tmuxmcp.machine import signals
 from tmuxmcp.machine.stateid import state_id
 from tmuxmcp.nodes import wire
+from tmuxmcp.nodes.gatewaycalls import GatewayCalls
 from tmuxmcp.nodes.ray.visits import Visits
-from tmuxmcp.nodes.talks import GatewayCalls
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class Door:
         self._visits = Visits()
         self._opened: asyncio.Future[DoorHome] | None = None
         self._holding: asyncio.Task[None] | None = None
-        self._talks = GatewayCalls()
+        self._gateway_calls = GatewayCalls()
 
     async def call(self, sent: bytes) -> bytes:
         """Do one call of an operation."""
@@ -183,12 +183,12 @@ class Door:
     async def _call(self, home: DoorHome, asked: Mapping[str, Any]) -> dict[str, Any]:
         request, call = wire.request_received(asked["request"]), wire.call_received(asked["call"])
         if talk := asked.get("talk"):
-            with self._talks.of(talk["line"], talk, call, asks=True) as heard:
+            with self._gateway_calls.of(talk["line"], talk, call, asks=True) as heard:
                 return wire.answer_sent(await home.broker.do(request, heard))
         return wire.answer_sent(await home.broker.do(request, call))
 
     async def _talk(self, home: DoorHome, asked: Mapping[str, Any]) -> dict[str, Any]:
-        return await self._talks.do(asked["what"], asked["asked"]["line"], asked["asked"])
+        return await self._gateway_calls.do(asked["what"], asked["asked"]["line"], asked["asked"])
 
     async def _visit(self, home: DoorHome, asked: Mapping[str, Any]) -> dict[str, Any]:
         return await self._visits.do(home.page, asked)

@@ -23,10 +23,10 @@ from tmuxmcp.contract.request import R, Request
 from tmuxmcp.errors import InvalidArgument, NodeUnreachable, OutcomeUnknown, TmuxMcpError
 from tmuxmcp.machine import ourselves
 from tmuxmcp.nodes import wire
-from tmuxmcp.nodes.hearing import EndedForQuestion, RemoteCalls
 from tmuxmcp.nodes.ray import NODE_LABEL, cluster_of, need_ray
 from tmuxmcp.nodes.ray.child import BridgeChild, WatcherChild
 from tmuxmcp.nodes.ray.door import change_received
+from tmuxmcp.nodes.remotecalls import EndedForQuestion, RemoteCalls
 from tmuxmcp.nodes.secret import environment
 from tmuxmcp.nodes.transport import Machine, Tombstone, VisitAnswer
 

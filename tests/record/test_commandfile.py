@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tmuxmcp.errors import IoError
+from tmuxmcp.record.commandfile import SPARE_NAME, give, place_of
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.given import SPARE_NAME, give, place_of
 
 
 def test_a_command_waits_until_it_is_read(tmp_path: Path) -> None:

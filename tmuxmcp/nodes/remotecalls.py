@@ -1,6 +1,6 @@
 """What calls say before they end, at the gateway: it is heard from their machine, told to who calls, and answered.
 
-Nothing is asked for before a call has lasted for `QUIET_S`: most have ended by then. The other side is `talks`.
+Nothing is asked for before a call has lasted for `QUIET_S`: most have ended by then. The other side is `gatewaycalls`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PERSON_ANSWERS_S = 330.0
 """So much longer the answer to a call may take while a person is asked: as long as faces ask, and a little."""
 
 Exchange = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
-"""`await exchange(what, asked)`: one of `news`, `answer` and `enough` of the machine's `talks`. Raises TmuxMcpError."""
+"""`await exchange(what, asked)`: `news`, `answer` or `enough` of the machine's `GatewayCalls`. Raises TmuxMcpError."""
 
 
 class EndedForQuestion(Exception):

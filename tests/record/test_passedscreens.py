@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tests.terminal.streams import stream
-from tmuxmcp.record import passed as module
+from tmuxmcp.record import passedscreens as module
 from tmuxmcp.record import replayer
 from tmuxmcp.record.checkpoints import screen_of
 from tmuxmcp.record.directory import SessionDirectory
-from tmuxmcp.record.passed import PassedScreens
+from tmuxmcp.record.passedscreens import PassedScreens
 from tmuxmcp.record.replaying import BlankScreen, ReplayStretch, SizeAt, request
 from tmuxmcp.terminal.replay import blank
 from tmuxmcp.terminal.snapshot import Snapshot

@@ -18,7 +18,7 @@ from tmuxmcp.contract.call import Call, CallAgain, Question, no_progress, nobody
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.nodes import wire
 
-TALK_HELD_S = 10.0
+NEWS_HELD_S = 10.0
 """So long a gateway is kept waiting for news."""
 
 COMES_S = 5.0
@@ -50,7 +50,7 @@ class _GatewayConnection:
     number: int = 0
     """Of the last news."""
     changed: anyio.Event = field(default_factory=anyio.Event)
-    talks: dict[str, _GatewayCall] = field(default_factory=dict)
+    calls: dict[str, _GatewayCall] = field(default_factory=dict)
     listeners: int = 0
     came: anyio.Event = field(default_factory=anyio.Event)
     """It has asked for news."""
@@ -123,35 +123,35 @@ class GatewayCalls:
         """The call as it is to be done: what it says while this is open is news of its line.
 
         Args:
-            asked: what the gateway wants to hear, as `hearing` sends it.
+            asked: what the gateway wants to hear, as `remotecalls` sends it.
             asks: a person may be asked there.
         """
         key = str(asked["key"])
         ours = self._line(line)
-        talk = ours.talks[key] = _GatewayCall(ours)
+        theirs = ours.calls[key] = _GatewayCall(ours)
         try:
             yield replace(
                 call,
-                progress=talk.tell if asked.get("tells") is True else no_progress,
-                ask=talk.ask if asks and asked.get("asks") is True else nobody,
-                enough=talk.enough.wait,
+                progress=theirs.tell if asked.get("tells") is True else no_progress,
+                ask=theirs.ask if asks and asked.get("asks") is True else nobody,
+                enough=theirs.enough.wait,
             )
         finally:
-            if ours.talks.get(key) is talk:
-                del ours.talks[key]
+            if ours.calls.get(key) is theirs:
+                del ours.calls[key]
             self._tidy(line)
 
     async def news(self, line: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """What has become new of the calls of a line since the news of a number; nothing after `TALK_HELD_S`."""
+        """What has become new of the calls of a line since the news of a number; nothing after `NEWS_HELD_S`."""
         ours = self._line(line)
         after = int(asked["after"]) if asked["epoch"] == ours.epoch else 0
         ours.listeners += 1
         ours.came.set()
         try:
-            with anyio.move_on_after(TALK_HELD_S):
-                while not any(each.number > after for each in ours.talks.values()):
+            with anyio.move_on_after(NEWS_HELD_S):
+                while not any(each.number > after for each in ours.calls.values()):
                     await ours.changed.wait()
-            news = {key: each.state() for key, each in ours.talks.items() if each.number > after}
+            news = {key: each.state() for key, each in ours.calls.items() if each.number > after}
             return {"epoch": ours.epoch, "number": ours.number, "news": news}
         finally:
             ours.listeners -= 1
@@ -167,29 +167,29 @@ class GatewayCalls:
 
     async def answer(self, line: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Take what came of a question; the first answer to it counts."""
-        talk = self._talk(line, asked)
-        if talk and talk.open and talk.open.number == asked["number"] and not talk.open.answered.is_set():
-            talk.open.said = _parsed_answer(asked)
-            talk.open.answered.set()
-        return {"known": talk is not None}
+        theirs = self._call(line, asked)
+        if theirs and theirs.open and theirs.open.number == asked["number"] and not theirs.open.answered.is_set():
+            theirs.open.said = _parsed_answer(asked)
+            theirs.open.answered.set()
+        return {"known": theirs is not None}
 
     async def enough(self, line: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Have a wait end and say how things stand."""
-        talk = self._talk(line, asked)
-        if talk:
-            talk.enough.set()
-        return {"known": talk is not None}
+        theirs = self._call(line, asked)
+        if theirs:
+            theirs.enough.set()
+        return {"known": theirs is not None}
 
     def _line(self, line: str) -> _GatewayConnection:
         return self._lines.get(line) or self._lines.setdefault(line, _GatewayConnection())
 
-    def _talk(self, line: str, asked: Mapping[str, Any]) -> _GatewayCall | None:
+    def _call(self, line: str, asked: Mapping[str, Any]) -> _GatewayCall | None:
         ours = self._lines.get(line)
-        return ours.talks.get(str(asked["key"])) if ours else None
+        return ours.calls.get(str(asked["key"])) if ours else None
 
     def _tidy(self, line: str) -> None:
         ours = self._lines.get(line)
-        if ours and not ours.talks and not ours.listeners:
+        if ours and not ours.calls and not ours.listeners:
             del self._lines[line]
 
 

@@ -12,9 +12,9 @@ import pytest
 from tests.conftest import SLOW
 from tmuxmcp.contract.call import Call, CallAgain, Question
 from tmuxmcp.errors import ConfirmationDeclined, NodeUnreachable
-from tmuxmcp.nodes import hearing as hearing_module
-from tmuxmcp.nodes.hearing import EndedForQuestion, RemoteCalls
-from tmuxmcp.nodes.talks import AskedAgain, GatewayCalls
+from tmuxmcp.nodes import remotecalls as module
+from tmuxmcp.nodes.gatewaycalls import AskedAgain, GatewayCalls
+from tmuxmcp.nodes.remotecalls import EndedForQuestion, RemoteCalls
 
 pytestmark = pytest.mark.anyio
 
@@ -23,12 +23,12 @@ class Machine:
     """What is at the other end; the way to it breaks as often as it is told to."""
 
     def __init__(self) -> None:
-        self.talks = GatewayCalls()
+        self.calls = GatewayCalls()
         self.breaks = 0
         self.exchanges: list[str] = []
 
     async def exchange(self, what: str, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-        told = await self.talks.do(what, asked["line"], asked)
+        told = await self.calls.do(what, asked["line"], asked)
         self.exchanges.append(what)
         if self.breaks:
             self.breaks -= 1
@@ -48,7 +48,7 @@ class Machine:
         """A call that asks this."""
         async with hearing.of(call) as heard:
             assert heard.sent
-            with self.talks.of(heard.sent["line"], heard.sent, Call(), asks=True) as made:
+            with self.calls.of(heard.sent["line"], heard.sent, Call(), asks=True) as made:
                 try:
                     return await made.ask(question)
                 except AskedAgain:
@@ -68,7 +68,7 @@ def person(answer: bool | BaseException | None, asked: list[Question] | None = N
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hearing_module, "PAUSE_S", 0.001)
+    monkeypatch.setattr(module, "PAUSE_S", 0.001)
 
 
 @pytest.mark.parametrize("answer", [True, False, None])
@@ -81,7 +81,7 @@ async def test_the_answer_goes_back(answer: bool | None):
 
 
 async def test_a_call_that_has_just_begun_is_heard_while_others_are(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(hearing_module, "QUIET_S", 0.05)
+    monkeypatch.setattr(module, "QUIET_S", 0.05)
     machine, agreed = Machine(), anyio.Event()
 
     async def later(question: Question) -> bool:
@@ -93,7 +93,7 @@ async def test_a_call_that_has_just_begun_is_heard_while_others_are(monkeypatch:
         with anyio.fail_after(20 * SLOW):
             while "news" not in machine.exchanges:
                 await anyio.sleep(0.001)
-        monkeypatch.setattr(hearing_module, "QUIET_S", 3600)
+        monkeypatch.setattr(module, "QUIET_S", 3600)
         assert await machine.asks(hearing, person(True), Question("Second?", "2"))
         agreed.set()
 
@@ -123,11 +123,11 @@ async def test_an_error_of_asking_goes_back():
 
 
 async def test_who_never_comes_for_news_can_ask_nobody(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tmuxmcp.nodes.talks.COMES_S", 0.01)
-    talks = GatewayCalls()
-    with talks.of("line", {"key": "k", "asks": True, "tells": True}, Call(), asks=True) as made:
+    monkeypatch.setattr("tmuxmcp.nodes.gatewaycalls.COMES_S", 0.01)
+    calls = GatewayCalls()
+    with calls.of("line", {"key": "k", "asks": True, "tells": True}, Call(), asks=True) as made:
         assert await made.ask(Question("May it?", "digest")) is None
-    with talks.of("line", {"key": "k", "asks": True, "tells": True}, Call(), asks=False) as made:
+    with calls.of("line", {"key": "k", "asks": True, "tells": True}, Call(), asks=False) as made:
         assert await made.ask(Question("May it?", "digest")) is None
 
 
@@ -137,4 +137,4 @@ async def test_nothing_is_kept_of_calls_that_are_over():
         assert await machine.asks(hearing, person(True), Question("May it?", "digest"))
         assert not hearing._calls
         assert not hearing._lasting
-    assert not machine.talks._lines
+    assert not machine.calls._lines
