@@ -232,6 +232,13 @@ def test_where_neither_prompt_nor_hooks_tell_the_end_it_is_not_said_to_go_on(
         assert shell("echo $x")["output"] == "x\n"
 
 
+def test_that_a_shell_without_our_functions_waits_is_known_from_the_kernel(shell: Callable[..., dict]):
+    gone = shell("unset -f $(compgen -A function __tmuxmcp_)", timeout_ms=LONG_MS)
+    assert (gone["outcome"], gone["evidence"]) == ("ready", "kernel"), gone
+    assert (gone["completed"], gone["exit_code"]) == (False, None)
+    assert "cannot be told whether it is over" in gone["note"]
+
+
 READONLY = {
     "prompt command": ("readonly PROMPT_COMMAND='history -a'", ""),
     "no prompt command": ("readonly PROMPT_COMMAND", ""),

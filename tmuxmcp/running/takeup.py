@@ -99,7 +99,8 @@ async def finish(
         raise unknown(noted, "its session has ended, and the log does not tell")
     if ran is None:
         ran = await run.take_up(session, job, until, progress)
-        if ran.evidence is None and not ran.completed and ran.outcome == "ready":
+        only_waits = ran.outcome == "ready" and ran.evidence == "kernel" and ran.number is None
+        if only_waits:
             raise unknown(noted, "it was typed, and the log does not tell what became of it")
     return replace(ran, duration_ms=await _duration_ms(session, job, ran))
 

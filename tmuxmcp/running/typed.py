@@ -342,7 +342,9 @@ def unreported(scan: Scan, job: Job) -> RunOutcome:
     if job.proof:
         what = MAY_BE_OVER.format(what="it", name=scan.level.kind or scan.program)
         note = f"I{what[1:]}. {USE_SEND} {LOOK_BEFORE_AGAIN}"
-        return RunOutcome("ready", None, False, None, min(scan.shell.output_start, end), end, None, since(job), note)
+        return RunOutcome(
+            "ready", None, False, "kernel", min(scan.shell.output_start, end), end, None, since(job), note
+        )
     what_next = "Use send, or another session, for what comes next."
     note = f"It is over, and its exit status is not known: {TELLS_NO_MORE} {what_next}"
     return RunOutcome("ready", None, True, "marks", min(scan.shell.output_start, end), end, None, since(job), note)
@@ -370,7 +372,7 @@ def _unknown(scan: Scan, job: Job) -> RunOutcome:
             "cannot be told whether the command is over."
         )
     start, end = job.sent_at, max(job.sent_at, scan.size)
-    return RunOutcome("ready", None, False, None, start, end, None, since(job), f"{note} {LOOK_BEFORE_AGAIN}")
+    return RunOutcome("ready", None, False, "kernel", start, end, None, since(job), f"{note} {LOOK_BEFORE_AGAIN}")
 
 
 def unfinished(session: Session, scan: Scan, job: Job, outcome: Outcome) -> RunOutcome:
