@@ -270,6 +270,17 @@ def test_readonly_prompts_and_prompt_commands(
         assert (tmp_path / "did").read_text() == "ran\n" * (number + 1)
 
 
+def test_a_shell_that_repeats_what_it_reads(shell: Callable[..., dict]):
+    assert shell("set -v")["output"] == ""
+    for command, output, status in (("echo a; (exit 3)", "a\n", 3), ("printf a", "a", 0), ("# none", "", 0)):
+        result = shell(command)
+        assert (result["output"], result["exit_code"], result["completed"]) == (output, status, True), result
+    assert "syntax error" in shell(")")["output"].splitlines()[-1]
+    line = shell('set +v; echo "${PROMPT_COMMAND[0]}"')["output"]
+    assert line.startswith("{ __tmuxmcp_first ")
+    assert line.endswith("2>&1\n")
+
+
 def test_stderr_of_the_shell_elsewhere(shell: Callable[..., dict], tmp_path: Path):
     shell(f"exec 2>{tmp_path}/err")
     for status in (3, 4):

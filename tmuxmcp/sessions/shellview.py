@@ -11,6 +11,7 @@ import sys
 import time
 
 from tmuxmcp.latedataclass import changed
+from tmuxmcp.launch.shells.bash import REPEATED_HOOK
 from tmuxmcp.record.checkpoint import Checkpoint
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.record.directory import SessionDirectory
@@ -30,6 +31,9 @@ REMEMBERED_COMMANDS = 64
 
 SCANNED_BYTES = 4 * LOG_READ_BYTES
 """How much is scanned at once: others may go on in between."""
+
+HOOK_BYTES = 128
+"""Bytes before the end of a command in which `REPEATED_HOOK` is."""
 
 CLOCKS_DIFFER_S = 1.0
 """How far clocks may disagree: a file system writes down times in steps."""
@@ -287,6 +291,8 @@ class ShellView:
 
     def _finish(self, level: Level, finished: Finished) -> None:
         """Take note of a command's end; while another shell is in front, that is only said to be one."""
+        if finished.repeats:
+            finished = self._without_hook(finished)
         if level.reads_lines and finished.output_start is None:
             finished = self._with_echo(finished)
         elif finished.proven and finished.output_start is not None and finished.text is None and not level.reads_lines:
@@ -324,6 +330,12 @@ class ShellView:
         if not taken or b"\n" not in shown[taken:]:
             return finished
         return changed(finished, echo_end=start + taken, output_start=start + taken)
+
+    def _without_hook(self, finished: Finished) -> Finished:
+        """A command without the line of ours that bash repeats behind its output."""
+        start = max(finished.output_end - HOOK_BYTES, 0)
+        hook = REPEATED_HOOK.search(self._log.read(start, finished.output_end - start))
+        return changed(finished, output_end=start + hook.start()) if hook else finished
 
     def _take_what_has_ended(self) -> None:
         """Take note of what shells ended that nobody stands in front of any more, and of what ended with its shell."""

@@ -8,7 +8,8 @@ its D. `P;k=g` answers our key: the shell listens for a command and its name. `j
 command; `P;k=s` with it says that the shell did not run it because it is incomplete. `P;k=r`: not run, because it came
 in pieces or at the wrong moment. C and D tell the time, `t=` since 1970 or `up=` since the machine began; C tells the
 command where the shell knows it, as `cmdline_url=`. `k=l` with D: no hook told of the end, and the shell says it when
-it is asked, at its next prompt. `P;k=p` with `sh=` answers the line by which a shell is adopted: who it is.
+it is asked, at its next prompt; `k=v`: bash repeats what it reads, and so the line by which it says this. `P;k=p` with
+`sh=` answers the line by which a shell is adopted: who it is.
 `P;k=u`: it sends no more marks. `P;k=i`: it is at this prompt, and runs nothing.
 
 All that is in the log, also the nonce: a program can print it too. So D and E carry `p=`, a part of the proof that the
@@ -68,7 +69,7 @@ class Mark:
     why: str = ""
     """P: `s` the command goes on, `r` it was refused, `g` the shell listens for one, `p` it says who it is,
     `u` it sends no more marks, `x` it takes none.
-    D: `l` it comes late."""
+    D: `l` it comes late, `v` behind the repeated line of the shell that says it."""
     nonce: str = ""
     """Of the shell that sent it."""
     who: str = ""
@@ -222,6 +223,8 @@ class Finished:
     """The shell said so only when it was asked: its hooks had been taken away."""
     proven: bool = False
     """Certainly its shell says so: by the proof that it was given with the command."""
+    repeats: bool = False
+    """The shell repeats what it reads (`set -v`): so the line that says it, behind the output."""
 
 
 @dataclass(frozen=True)
@@ -426,7 +429,19 @@ class ShellTrack:
         # Some shells tell the name of a command only when it begins.
         cwd, job, late = mark.cwd, mark.job or (self.job if ran else ""), mark.why == "l"
         return Finished(
-            mark.number, mark.status, self.prompt_end, start, echo_end, end, cwd, job, began, mark.time, text, late
+            mark.number,
+            mark.status,
+            self.prompt_end,
+            start,
+            echo_end,
+            end,
+            cwd,
+            job,
+            began,
+            mark.time,
+            text,
+            late,
+            repeats=mark.why == "v",
         )
 
 

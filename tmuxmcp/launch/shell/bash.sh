@@ -70,6 +70,8 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     if ((__tmuxmcp_n > __tmuxmcp_from)); then
       __tmuxmcp_now=${EPOCHREALTIME-}
       __tmuxmcp_tell=$'\e]133;D;'"$1;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;t=${__tmuxmcp_now//[!0-9.,]/}$__tmuxmcp_late"
+      # bash has printed the line that called this.
+      [[ $- != *v* || $__tmuxmcp_late ]] || __tmuxmcp_tell+=';k=v'
       __tmuxmcp_tell+=${__tmuxmcp_urlpath:+";cwd=$__tmuxmcp_urlpath"}${__tmuxmcp_job:+";job=$__tmuxmcp_job"}
       __tmuxmcp_tell+=${__tmuxmcp_proof:+";p=$__tmuxmcp_proof"}$'\a'
     fi

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 
 from tmuxmcp.latedataclass import dataclass
@@ -69,6 +70,9 @@ def _bare(lines: bool) -> list[tuple[str, ...]]:
     plain = ("--norc", "--noprofile")
     return [(*plain, "--noediting", "-i") if lines else (*plain, "-i")]
 
+
+REPEATED_HOOK = re.compile(rb'\{ __tmuxmcp_first "\$\?" && \\builtin :; \} >/dev/null 2>&1\r?\n\Z')
+"""What bash prints at the end of a command's output under `set -v`: the line of ours that tells of that end."""
 
 BASH = Shell(
     "bash",
