@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 from tests.conftest import SLOW, eventually
-from tmuxmcp.broker.admission import SMALL_ANSWER_BYTES, Admission
+from tmuxmcp.broker.admission import Admission
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.call import SMALL_ANSWER_BYTES, Call
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.requests import Read, Send
 from tmuxmcp.errors import ResourceLimit

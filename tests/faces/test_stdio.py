@@ -51,11 +51,15 @@ class Wire:
         self.process.stdin.write(data)
         self.process.stdin.flush()
 
-    def request(self, method, **params):
+    def message(self, method, **params):
+        """A request that is still to be written."""
         self.last_id += 1
-        message = {"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params}
+        return {"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params}
+
+    def request(self, method, **params):
+        message = self.message(method, **params)
         self.write(json.dumps(message).encode() + b"\n")
-        return self.last_id
+        return message["id"]
 
     def run(self, command):
         return self.request("tools/call", name="run", arguments={"command": command})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.call import SMALL_ANSWER_BYTES, Call
 from tmuxmcp.contract.request import Request
 from tmuxmcp.contract.requests import Read, Wait
 from tmuxmcp.contract.results import CallsGoingOn, Result
@@ -16,15 +16,15 @@ from tmuxmcp.errors import ResourceLimit
 WAITS_PER_CALL = 16
 """So many waits are let go on for each call that may."""
 
-SMALL_ANSWER_BYTES = 64 << 10
-"""A wait whose answer may be larger counts as a call: a thousand may end at the same moment."""
-
 NEAR_LIMIT = 0.75
 """From this part of the limit on, answers say so."""
 
 
 def only_waits(request: Request[Any]) -> bool:
-    """Whether a call does little more than to wait; what was left out of it is filled in."""
+    """Whether a call does little more than to wait; what was left out of it is filled in.
+
+    A wait whose answer may be long does more: a thousand may end at the same moment.
+    """
     match request:
         case Wait():
             return request.timeout_ms > 0

@@ -48,6 +48,7 @@ async def run(registry: Registry, noted: NotedCall, request: q.Run, call: Call) 
         if session.meta.nonce != noted.acts["nonce"]:
             return found
         if noted.result.get("left_out"):
+            await call.room(min(request.max_bytes, found.end_offset - found.start_offset))
             found = found.model_copy(update={**await _output(session, found, request), "note": noted.result["note"]})
         if session.cursor_of(call.caller) < found.end_offset:
             has_read(session, call, found.end_offset)

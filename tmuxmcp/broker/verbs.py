@@ -461,6 +461,7 @@ class Verbs:
     ) -> r.RunResult:
         """The result of a command, which then counts as told to the caller."""
         session.shown.write_shown(session.cols, session.rows)
+        await call.room(min(request.max_bytes, ran.end - ran.start))
         output = await output_of(session, ran, request.max_bytes)
         if output.shown:
             self._reading.screens.showed(session.id, call.caller, output.shown)

@@ -25,6 +25,17 @@ async def no_progress(elapsed_s: float, last_line: str) -> None:
     """Tell nobody."""
 
 
+SMALL_ANSWER_BYTES = 64 << 10
+"""Most bytes of text of an answer that is not long."""
+
+Room = Callable[[int], Awaitable[None]]
+"""`await room(size)` returns when there is room for an answer of so many bytes of text."""
+
+
+async def unlimited(size: int) -> None:
+    """There is always room."""
+
+
 @dataclass(frozen=True)
 class Question:
     """What a person is asked before something is done."""
@@ -61,6 +72,8 @@ class Call:
     client: str = ""
     """Name of the token with which it came: whose `request_id`s are meant; empty: it came with none."""
     progress: Progress = no_progress
+    room: Room = unlimited
+    """Asked when an answer is about to be made, and nothing else is to be waited for."""
     ask: Ask = nobody
     answers: str = ""
     """Digest of the question to which this call brings an answer; empty: it brings none."""

@@ -25,6 +25,7 @@ from tmuxmcp.errors import (
     TmuxMcpError,
     Unauthorized,
 )
+from tmuxmcp.faces.answerroom import current_task
 from tmuxmcp.faces.refusal import refusal
 from tmuxmcp.faces.rpc import encode
 from tmuxmcp.faces.tokens import PERSON_TOKEN as PERSON_SCOPE
@@ -57,9 +58,10 @@ PAGE_PREFIX = "/page/"
 MAX_REFUSAL = 1000
 """Bytes of a library's refusal that are kept."""
 
-TOKEN, GONE, KNOW = "tmuxmcp.token", "tmuxmcp.gone", "tmuxmcp.know"
-"""Where the request's scope has its `Token`, the event that its client has left, and what tells the listener that a
-token came: it answers whether there is room for one more such client."""
+TOKEN, GONE, KNOW, TASK = "tmuxmcp.token", "tmuxmcp.gone", "tmuxmcp.know", "tmuxmcp.task"
+"""Where the request's scope has its `Token`, the event that its client has left, what tells the listener that a
+token came (it answers whether there is room for one more such client), and the task that ends when the answer is
+written."""
 
 PAGE_TOKEN = Token("person", frozenset({PERSON_SCOPE}), b"")
 """Whose a request of the page is. The scope opens no operation."""
@@ -217,6 +219,7 @@ class Entrance:
 
     async def _serve(self, scope: Scope, body: bytes, receive: Receive, answer: _Response) -> None:
         gone = scope[GONE] = anyio.Event()
+        scope[TASK] = current_task()
         asked: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replay() -> Message:

@@ -22,10 +22,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tmuxmcp import __version__
-from tmuxmcp.contract.call import ALL_SCOPES, Call
+from tmuxmcp.contract.call import ALL_SCOPES, Call, Room
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS, BrokerSettings
 from tmuxmcp.errors import LOOK_BEFORE, Cancelled, InvalidArgument, TmuxMcpError, Unauthorized
-from tmuxmcp.faces.entrance import GONE, MAX_BODY, PROOF_HEADER, TOKEN, Entrance
+from tmuxmcp.faces.answerroom import AnswerRoom
+from tmuxmcp.faces.entrance import GONE, MAX_BODY, PROOF_HEADER, TASK, TOKEN, Entrance
 from tmuxmcp.faces.mcp import Context, Results, build_server
 from tmuxmcp.faces.metrics import Metrics
 from tmuxmcp.faces.rpc import Rpc, encode
@@ -96,6 +97,7 @@ class Service:
         ):
             self._callers[name] = broker.claim_identity(f"http:{name}")
             log.info("the client %s is the caller %s", name, self._callers[name])
+        self._rooms = {caller: AnswerRoom() for caller in self._callers.values()}
         self.metrics = Metrics()
         self._subscriptions = Subscriptions(self._opened, self.metrics.dropped)
         self._rpc = Rpc(broker, self.metrics.call, settings)
@@ -108,6 +110,7 @@ class Service:
             scopes=lambda ctx: _scopes(_scope(ctx)),
             client=lambda ctx: _client(_scope(ctx)),
             around=self._around,
+            room=lambda ctx: self._room(_scope(ctx)),
             subscriptions=self._subscriptions,
         )
         self._manager = StreamableHTTPSessionManager(
@@ -161,6 +164,9 @@ class Service:
         token = cast("Token | None", scope[TOKEN])
         return self._callers[token.name if token else ANONYMOUS]
 
+    def _room(self, scope: Any) -> Room:
+        return self._rooms[self._caller(scope)].until_done(scope[TASK])
+
     # ---- what answers --------------------------------------------------------------------------
 
     @asynccontextmanager
@@ -175,7 +181,7 @@ class Service:
             return Response(status_code=415)
         scope = request.scope
         try:
-            own = Call(caller=self._caller(scope), scopes=_scopes(scope), client=_client(scope))
+            own = Call(caller=self._caller(scope), scopes=_scopes(scope), client=_client(scope), room=self._room(scope))
             call = _call_of_gateway(request, own)
             said = self._gateway_headers(request)
         except (InvalidArgument, Unauthorized) as error:

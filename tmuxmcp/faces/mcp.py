@@ -39,7 +39,7 @@ from mcp.types import (
 )
 
 from tmuxmcp import __version__
-from tmuxmcp.contract.call import ALL_SCOPES, Call, Progress
+from tmuxmcp.contract.call import ALL_SCOPES, Call, Progress, Room
 from tmuxmcp.contract.guesses import right_tool
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import Operation
@@ -47,6 +47,7 @@ from tmuxmcp.contract.results import Result, ScreenshotResult
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS, BrokerSettings
 from tmuxmcp.errors import Internal, InvalidArgument, TmuxMcpError
 from tmuxmcp.faces.answered import RecentAnswers
+from tmuxmcp.faces.answerroom import AnswerRoom, current_task
 from tmuxmcp.faces.elicit import NeedsInput, OpenQuestions
 from tmuxmcp.faces.portable import portable
 from tmuxmcp.faces.prompts import get_prompt, list_prompts
@@ -149,6 +150,7 @@ def build_server(
     scopes: Callable[[Context], frozenset[str]] = lambda ctx: ALL_SCOPES,
     client: Callable[[Context], str] = lambda ctx: "",
     around: Callable[[Context, str], AbstractAsyncContextManager[None]] = lambda ctx, name: nullcontext(),
+    room: Callable[[Context], Room] | None = None,
     subscriptions: Subscriptions | None = None,
     answered: RecentAnswers | None = None,
 ) -> Server[dict[str, Any]]:
@@ -163,10 +165,13 @@ def build_server(
         scopes: what the caller may do.
         client: the name of the token with which the caller comes; empty: it comes with none.
         around: entered around each call of a tool, with its name.
+        room: for the long answers to who calls; left out: the server has one client, and its call is over with the
+            task that answers it.
         subscriptions: the subscribers; left out: its own.
         answered: takes note of the calls that were answered, on a wire whose requests have numbers of their own.
     """
     offered = select(tools)
+    own_room = AnswerRoom()
     whole = "all" in tools
 
     @cache
@@ -175,7 +180,8 @@ def build_server(
 
     def call_of(ctx: Context) -> Call:
         who = caller if isinstance(caller, str) else caller(ctx)
-        return Call(caller=who, scopes=scopes(ctx), client=client(ctx), progress=_progress(ctx))
+        there = room(ctx) if room else own_room.until_done(current_task())
+        return Call(caller=who, scopes=scopes(ctx), client=client(ctx), progress=_progress(ctx), room=there)
 
     async def list_tools(ctx: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
         return listed(shown_by(ctx, results))

@@ -60,6 +60,8 @@ class MachineWork:
             PolicyDenied: it cannot be done inside.
             TmuxMcpError: as the request's docstring has it.
         """
+        if isinstance(request, q.ReadFile | q.GitLog | q.GitDiff):
+            await call.room(request.max_bytes)
         match request:
             case q.RunProcess():
                 return await self._run_process(request, call)
@@ -98,6 +100,7 @@ class MachineWork:
                 progress=call.progress,
                 ahead=self._ahead,
             )
+        await call.room(sum(min(each.size, request.max_output_bytes) for each in (ended.stdout, ended.stderr)))
         remarks = [place.note, _unkept(limits), *_survivor_notes(ended, place.level)]
         return _process_result(
             program.cwd, ended, allowed_ms if allowed_ms < timeout_ms else None, place.level, remarks

@@ -7,7 +7,7 @@ from typing import Literal
 
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.call import SMALL_ANSWER_BYTES, Call
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.words import SCREEN_VIEWS, View
 from tmuxmcp.errors import InvalidArgument
@@ -25,6 +25,9 @@ from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.waiting import nextprompt
 from tmuxmcp.waiting.wait import Answer, WaitCondition, wait_for
+
+CELL_BYTES = 100
+"""Most bytes of a cell of the screen as text: a character with what is set upon it, and its colours."""
 
 WantedView = View | Literal["auto", "none"]
 """The view that a call asks for; `auto`: we choose."""
@@ -81,6 +84,7 @@ class Reading:
 
     async def _read(self, session: Session, asked: q.Read, wait: WaitCondition, call: Call) -> r.ReadResult:
         if past.is_meant(asked):
+            await call.room(asked.max_bytes)
             return await past.read(session, asked)
         if asked.since is not None and asked.since > session.log.size():
             raise InvalidArgument(
@@ -109,6 +113,7 @@ class Reading:
         answer = await wait_for(session, wait)
         if call.goes_on and call.goes_on(unseen := await self._unseen(session, answer, asked, call)):
             return unseen
+        await call.room(_most_bytes(session, asked, call))
         view = _view(asked)
         if view in SCREEN_VIEWS:
             seen = await self._screen(session, view, asked, call)
@@ -201,6 +206,19 @@ def has_read(session: Session, call: Call, offset: int) -> None:
 
     session.move_cursor(call.caller, offset)
     call.untold.append(put_back)
+
+
+def _most_bytes(session: Session, asked: ReadRequest, call: Call) -> int:
+    """Most bytes of a view, whichever it will be; more may be printed until it is made."""
+    begin = session.cursor_of(call.caller)
+    if isinstance(asked, q.Read) and (asked.view == "scrollback" or asked.command is not None):
+        begin = 0
+    elif isinstance(asked, q.Read) and asked.since is not None:
+        begin = asked.since
+    printed = session.log.size() - begin
+    if printed > SMALL_ANSWER_BYTES:
+        return asked.max_bytes
+    return min(asked.max_bytes, max(printed, session.rows * session.cols * CELL_BYTES))
 
 
 def _check_view(asked: q.Read) -> None:
