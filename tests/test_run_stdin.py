@@ -63,6 +63,17 @@ async def test_nothing_of_it_is_printed_or_remembered(broker: Broker, shell: str
     assert b"secret of mine" not in told
 
 
+async def test_it_is_listed_as_it_was_asked_for(broker: Broker, shell: str):
+    await broker.run("cat", shell, "x")
+    await broker.run("cat\nfalse", shell, "x")
+    await broker.run("read y\nsleep 60", shell, "x", timeout_ms=int(500 * SLOW))
+    told = [(each.text, each.exit_code, each.stdin) for each in (await broker.list_commands(shell)).commands]
+    assert told == [("cat", 0, True), ("cat\nfalse", 1, True), ("read y\nsleep 60", None, True)]
+    await broker.send(key="C-c", session_id=shell)
+    await broker.run("true", shell)
+    assert [each.stdin for each in (await broker.list_commands(shell)).commands] == [True, True, True, False]
+
+
 async def test_its_file_goes_as_soon_as_it_is_opened(broker: Broker, shell: str):
     ran = await broker.run("sleep 60; cat", shell, "x", timeout_ms=int(1000 * SLOW))
     assert (ran.outcome, left(broker)) == ("timeout", [])

@@ -34,6 +34,7 @@ def body(*commands: RanCommand, shell: str = "bash", start: str = "/w") -> list[
         (ran("a\u2028b", 1), r"# 7, exit code 1: a\u2028b"),
         (ran("a\rb", 1), r"# 7, exit code 1: a\rb"),
         (ran("echo <U+202E>"), "# 7, it holds characters that cannot be shown: echo <U+202E>"),
+        (RanCommand(7, "cat", 0, True, 0, "/w", stdin=True), "# 7, it read what it was given as stdin: cat"),
         (ran("echo \\"), "# 7, its end is not known: echo \\"),
     ],
 )

@@ -352,8 +352,8 @@ def _replay(verbs: Verbs, name: str, chosen: bool) -> None:
 def _script(verbs: Verbs, name: str, chosen: bool) -> None:
     description = (
         "Print the commands that a session's shell ran as a script for that shell. What failed is a comment with its\n"
-        "exit code, and so is what still runs, what ran in a shell inside, and what is not wholly known. `cd` stands\n"
-        "where the shell was elsewhere than these commands lead. Of each session, as `tmuxmcp log`."
+        "exit code, and so is what still runs, what ran in a shell inside or was given stdin, and what is not wholly\n"
+        "known. `cd` stands where the shell was elsewhere than these commands lead. Of each session, as `tmuxmcp log`."
     )
     parser = _verb(verbs, name, "print what a session ran as a shell script", "script.script", description=description)
     _add_session(parser)

@@ -31,7 +31,8 @@ def _tell(options: argparse.Namespace, session: Session, result: r.ListCommandsR
     whole = not session.commands.forgotten and result.count < SCRIPT_COMMANDS
     head = [
         f"What {shell or 'a program'} ran in session {result.session_id}, made {session.meta.created_at}.",
-        "What failed, still runs, ran in another shell inside or is not wholly known is a comment with its number.",
+        "What failed, still runs, ran in another shell inside, was given stdin or is not wholly known is a comment "
+        "with its number.",
     ]
     if result.note:
         head.append(result.note)
@@ -47,4 +48,4 @@ def _tell(options: argparse.Namespace, session: Session, result: r.ListCommandsR
 
 def _ran(command: r.ListedCommand) -> RanCommand:
     over = command.end_offset is not None
-    return RanCommand(command.number, command.text, command.exit_code, over, command.level, command.cwd)
+    return RanCommand(command.number, command.text, command.exit_code, over, command.level, command.cwd, command.stdin)

@@ -279,6 +279,8 @@ class ListedCommand(Command):
     """Who typed it: `agent` is a call of ours, `person` whoever held the session then, `other` is whoever else."""
     level: int
     """Of the shell that ran it: 0 is the session's own."""
+    stdin: bool = False
+    """It read what `run` gave it as `stdin`, instead of the terminal."""
 
 
 class HandedBack(Result):

@@ -264,6 +264,8 @@ def _command(command: r.ListedCommand) -> str:
     fields = {name: value for name, value in command if name not in ("number", "text") and value is not None}
     if not command.level:
         del fields["level"]  # the session's own shell
+    if not command.stdin:
+        del fields["stdin"]
     told = {"exit_code": command.exit_code} | fields
     line = " ".join([str(command.number), *(f"{name}={_value(value)}" for name, value in told.items())])
     return line if command.text is None else f"{line}: {_value(command.text)}"

@@ -62,6 +62,8 @@ class EndedCommand:
     """Its shell has proved its end."""
     job: str = ""
     """The name under which it was given to its shell, by a call of ours."""
+    stdin: bool = False
+    """It read what that call gave it, instead of the terminal."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ class TypedInput:
     """What the shell will prove its end by; None: it was given no proof."""
     by: By = "agent"
     """Who typed it."""
+    stdin: bool = False
+    """The command reads what the call gave with it, instead of the terminal."""
 
 
 class CommandFile:
@@ -126,6 +130,7 @@ class CommandFile:
         if typed.promise:
             named["promise"] = vars(typed.promise)
         named |= {} if typed.by == "agent" else {"by": typed.by}
+        named |= {"stdin": True} if typed.stdin else {}
         line = _line({"typed": typed.offset, "text": typed.text, "whole": typed.whole, **named})
         try:
             while not self._add(line, typed):
@@ -249,8 +254,8 @@ class CommandFile:
         if "typed" in values:
             promise = Promise(**values["promise"]) if "promise" in values else None
             by: By = "person" if values.get("by") == "person" else "agent"
-            whole, job = bool(values["whole"]), values.get("job", "")
-            self.typed.append(TypedInput(int(values["typed"]), values["text"], whole, job, promise, by))
+            whole, job, stdin = bool(values["whole"]), values.get("job", ""), bool(values.get("stdin"))
+            self.typed.append(TypedInput(int(values["typed"]), values["text"], whole, job, promise, by, stdin))
         elif "forgotten" in values:
             self._forget(int(values["forgotten"]), int(values["before"]))
             self._turn = int(values.get("turn", 0))

@@ -16,7 +16,7 @@ from tmuxmcp.launch.shells import adoption
 from tmuxmcp.readiness.settling import UNMARKED_S
 from tmuxmcp.record.commandfile import give, place_of
 from tmuxmcp.record.commands import TypedInput
-from tmuxmcp.record.stdin import remove_left
+from tmuxmcp.record.stdin import Stdin, remove_left
 from tmuxmcp.running import adopting, typed
 from tmuxmcp.running.key import LISTENS_S, answer_to_key, listen_no_more, shell_kind
 from tmuxmcp.running.obstacles import busy, not_a_shell, takes_no_command
@@ -33,9 +33,20 @@ from tmuxmcp.waiting.adoptable import Adoptable, still_at_prompt
 
 
 async def type_command(
-    session: Session, look: Look, text: str, data: bytes, noting: IdempotentCall | None, *, as_known: bool
+    session: Session,
+    look: Look,
+    text: str,
+    data: bytes,
+    stdin: Stdin | None,
+    noting: IdempotentCall | None,
+    *,
+    as_known: bool,
 ) -> Job:
     """Type a command at the prompt that a look shows.
+
+    Args:
+        text: the command as it was asked for.
+        data: what its shell is given: the same, or that with the file `stdin` that it reads.
 
     Raises:
         SessionBusy: another broker was first at this prompt.
@@ -44,6 +55,7 @@ async def type_command(
     pane = session.live()
     job = Job(text, time.monotonic(), look.size, secrets.token_hex(4), look.level, as_known=as_known)
     job.at(look.shell)
+    job.stdin = stdin
     job.proof = "" if session.proves(look.level) else None
     session.typed_at = look.size
     by_file = look.knows.reads_files
@@ -54,7 +66,8 @@ async def type_command(
             # The marks of some shells tell that it is ours, and not what it is.
             if proof or by_file or not look.knows.tells_commands:
                 promise = promise_of(proof) if proof else None
-                if session.commands.typing(TypedInput(look.size, text, True, job.name, promise)) and proof:
+                typed_input = TypedInput(look.size, text, True, job.name, promise, stdin=stdin is not None)
+                if session.commands.typing(typed_input) and proof:
                     job.proof = proof  # else nobody could tell what proves it
             try:
                 done = await (_give if by_file else _tell)(session, pane, job, data, noting)

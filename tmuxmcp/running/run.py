@@ -151,7 +151,6 @@ async def run(
             _check_stdin(session, look)
             given = Stdin(session.directory, stdin, number=look.shell.number, within=session.bounds.sandbox != "none")
             data = look.knows.reads_from(data, str(given.path))
-            text = data.decode("utf-8", "surrogateescape")
             try:
                 ran = await _carry_out(session, look, text, data, given, deadline, until, progress, noting)
             except (IncompleteCommand, SessionBusy):
@@ -219,8 +218,7 @@ async def _carry_out(
     as_known: bool = False,
 ) -> RunOutcome:
     """Type a command at a prompt and wait for its end."""
-    job = await type_command(session, look, text, data, noting, as_known=as_known)
-    job.stdin = stdin
+    job = await type_command(session, look, text, data, stdin, noting, as_known=as_known)
     try:
         return await _finish(session, job, deadline, until, progress)
     finally:

@@ -43,7 +43,7 @@ def listed(request: q.ListCommands, session: Session, look: Look) -> r.ListComma
 
 def row(command: Command) -> r.ListedCommand:
     """A command as a row of `list_commands`."""
-    return r.ListedCommand(**_fields(command), by=command.by, level=command.level)
+    return r.ListedCommand(**_fields(command), by=command.by, level=command.level, stdin=command.stdin)
 
 
 def untold(session: Session, look: Look, caller: str) -> list[int]:

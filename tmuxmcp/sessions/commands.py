@@ -51,6 +51,8 @@ class RunningCommand:
     """Where its output begins."""
     level: int = 0
     """Of the shell that runs it."""
+    stdin: bool = False
+    """As `EndedCommand` has it."""
 
 
 Command = EndedCommand | RunningCommand
@@ -228,7 +230,8 @@ class Commands:
 
     def _running(self, begun: Finished, level: int) -> RunningCommand:
         text, by = self._origin(begun)
-        return RunningCommand(begun.number, text, by, begun.began, begun.output_start or 0, level)
+        stdin = self._reads_stdin(begun)
+        return RunningCommand(begun.number, text, by, begun.began, begun.output_start or 0, level, stdin)
 
     def _is_proven(self, number: int) -> bool:
         known = self._new.get(number) or self._file.ended.get(number)
@@ -273,6 +276,7 @@ class Commands:
             level,
             finished.proven,
             finished.job,
+            self._reads_stdin(finished),
         )
 
     # ---- what it was, and who typed it ---------------------------------------------------------
@@ -280,12 +284,12 @@ class Commands:
     def _origin(self, finished: Finished) -> tuple[str | None, By]:
         """A command's text, and who typed it."""
         told = finished.text
-        if finished.job and told is not None:  # given by our key
-            return _clean(told), "agent"
         self._file.read_on()
         given = self._file.input_of_job(finished.job) if finished.job else None
         if given and given.text and len(given.text) < LONGEST_TYPED:
             return _clean(given.text), "agent"
+        if finished.job and told is not None:  # given by our key
+            return _clean(told), "agent"
         shown = self._echo_of(finished) if told is None else told
         expanded = told is not None
         held = self._was_held(finished)
@@ -294,6 +298,11 @@ class Commands:
             return _clean(shown), "agent" if finished.job else "person" if held else "other"
         exact = typed.whole and not expanded and (not shown or _echo(typed, shown) is not Echo.WITHIN)
         return _clean(typed.text if exact else shown), typed.by
+
+    def _reads_stdin(self, finished: Finished) -> bool:
+        """Whether it reads what a call gave it, instead of the terminal."""
+        given = self._file.input_of_job(finished.job) if finished.job else None
+        return given is not None and given.stdin
 
     def _was_held(self, finished: Finished) -> bool:
         """Whether a person held the session when it began."""
@@ -379,7 +388,9 @@ def _running_as_finished(shell: ShellTrack) -> Finished:
 
 
 def _unended(command: EndedCommand) -> RunningCommand:
-    return RunningCommand(command.number, command.text, command.by, command.began, command.start, command.level)
+    return RunningCommand(
+        command.number, command.text, command.by, command.began, command.start, command.level, command.stdin
+    )
 
 
 def _ended_again(known: Finished | EndedCommand, finished: Finished) -> Finished | EndedCommand:

@@ -31,6 +31,8 @@ class RanCommand:
     """Of the shell that ran it; 0: the session's own."""
     cwd: str | None
     """Where its shell was at its end."""
+    stdin: bool = False
+    """It read something that was given to it."""
 
 
 def script(shell: str, head: Iterable[str], start: str, commands: Iterable[RanCommand]) -> str:
@@ -75,6 +77,8 @@ def _why_not(command: RanCommand) -> str:
         return "still running"
     if command.exit_code != 0:
         return f"exit code {_code(command)}"
+    if command.stdin:
+        return "it read what it was given as stdin"
     if text.endswith(ELLIPSIS):
         return "only its beginning is known"
     if SHOWN_OTHERWISE.search(text) or any(not _is_plain(char) for char in text):
