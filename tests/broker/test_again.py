@@ -6,13 +6,15 @@ import json
 import random
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+from tests.adoption.test_run import SHELLS as ADOPTED
+from tests.adoption.test_run import begin
 from tests.broker.killed_call import POINTS
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
@@ -56,6 +58,36 @@ async def test_a_command_is_run_once_wherever_its_broker_was_killed(broker: Brok
         again = await broker.run(**call)
         assert again == result.model_copy(update={"replayed": True}), point
     assert len((await broker.list_sessions()).sessions) <= 2, "two callers, a default session each"
+
+
+async def run_once(broker: Broker, state_dir: Path, side: Path, points: Sequence[str]) -> None:
+    """In session `a`, wherever the broker was killed that was asked first."""
+    for number, point in enumerate(points):
+        command = f"echo {number} >> {side}; printf 'out %s' {number}; sh -c 'exit 7'"
+        call = {"command": command, "session_id": "a", "request_id": f"call-{number:04}"}
+        await killed(state_dir, point, "run", **call)
+        result = await broker.run(**call)
+        assert (result.completed, result.exit_code, result.output) == (True, 7, f"out {number}"), point
+        assert lines(side) == number + 1, point
+        assert await broker.run(**call) == result.model_copy(update={"replayed": True}), point
+
+
+@pytest.mark.parametrize("program", ["zsh", "fish"])
+async def test_a_shell_that_is_asked_by_key_runs_it_once(broker: Broker, state_dir: Path, tmp_path: Path, program: str):
+    """Killed before the note, the first broker leaves a shell that listens, at a prompt that is claimed."""
+    await broker.create_session(program, name="a")
+    await run_once(broker, state_dir, tmp_path / "side", POINTS)
+    await killed(state_dir, "before the note", "run", command="true", session_id="a", request_id="never-run")
+    sent = await broker.send("echo sent", enter=True, session_id="a")
+    assert sent.result
+    assert "\nsent\n" in sent.result.content, "a shell that listens would swallow it"
+
+
+@pytest.mark.parametrize(("shell", "kind"), ADOPTED)
+async def test_an_adopted_shell_runs_it_once(broker: Broker, state_dir: Path, tmp_path: Path, shell: str, kind: str):
+    await begin(broker, shell)
+    await broker.run("true", "a", adopt="yes")
+    await run_once(broker, state_dir, tmp_path / "side", ["before the note", "after the note", "after typing"])
 
 
 async def test_a_command_whose_broker_died_is_waited_for(broker: Broker, state_dir: Path, tmp_path: Path):

@@ -168,6 +168,17 @@ def test_what_was_adopted_is_given_time_for_its_prompt() -> None:
     assert judge.adopted
 
 
+def test_a_shell_that_listens_no_more_is_given_time_for_its_prompt() -> None:
+    judge = AtPrompt(0.0, adopts=True)
+    assert step(judge, replace(PROMPT, listening=True), 0.0) is PromptStep.END_LISTENING
+    judge.listens_no_more(2.0)
+    assert [step(judge, RUNS, now) for now in (2.0, 1.9 + LEAVES_S, 2.1 + LEAVES_S)] == [
+        PromptStep.LOOK,
+        PromptStep.LOOK,
+        PromptStep.BUSY,
+    ]
+
+
 @pytest.mark.parametrize(
     ("seen", "needs"),
     [

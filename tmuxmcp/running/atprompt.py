@@ -19,7 +19,7 @@ ARRIVES_S = 0.1
 """One on another machine that waits at its prompt for so long has read what was typed before."""
 
 LEAVES_S = 1.0
-"""One that has said that it draws another prompt is given so long for that."""
+"""One that has said that it draws another prompt, or no longer listens, is given so long for that."""
 
 OFTEN_LOST, OFTEN_DOUBTED = 2, 1
 """How often it is asked for its prompt: where marks of it may be missing, and where they may be somebody else's."""
@@ -31,7 +31,7 @@ class PromptStep(Enum):
     LOOK = "look again"
     TYPE = "type: it is at its prompt"
     SETTLE = "finish an adoption that somebody has begun"
-    END_LISTENING = "end its listening: it was given our key, and then no command"
+    END_LISTENING = "end its listening: it was given our key, and then no command; `listens_no_more` is told"
     ADOPT = "adopt the shell in front, if it is certainly at its prompt; `tried` is told what came of it"
     SHOW_PROMPT = "have it show its prompt anew"
     DRAW_PROMPT = "have it draw another prompt"
@@ -129,13 +129,18 @@ class AtPrompt:
         if (seen.state is ShellState.RUNNING or not seen.marks) and not seen.prompted:
             if seen.patience_s is None:
                 return PromptNeed.PATIENCE
-            return PromptStep.BUSY if now - self._begun > seen.patience_s else PromptStep.LOOK
+            patience_s = max(seen.patience_s, LEAVES_S) if self._let_go else seen.patience_s
+            return PromptStep.BUSY if now - self._begun > patience_s else PromptStep.LOOK
         return PromptStep.LOOK
 
     def tried(self, adopted: bool) -> None:
         """Take in whether a shell was adopted."""
         if adopted:
             self.adopted, self._waits_since = True, None
+
+    def listens_no_more(self, now: float) -> None:
+        """Take in that its listening was ended: a shell that takes lines runs one, and comes to another prompt."""
+        self._begun = now
 
     def _shown(self, seen: PromptFacts, now: float) -> PromptStep:
         """Of a shell that reads keys, and shows its prompt."""

@@ -18,7 +18,7 @@ from tmuxmcp.record.commandfile import give, place_of
 from tmuxmcp.record.commands import TypedInput
 from tmuxmcp.record.stdin import Stdin, remove_left
 from tmuxmcp.running import adopting, typed
-from tmuxmcp.running.key import LISTENS_S, answer_to_key, listen_no_more, shell_kind
+from tmuxmcp.running.key import ASKED, LISTENS_S, TOLD, answer_to_key, listen_no_more, prompt_claim, shell_kind
 from tmuxmcp.running.obstacles import busy, not_a_shell, takes_no_command
 from tmuxmcp.running.pacing import ShellRest
 from tmuxmcp.running.typed import Job
@@ -161,14 +161,15 @@ async def type_answer(
     left: InputLeftover = InputLeftover.LINE,
     noting: IdempotentCall | None = None,
 ) -> bool:
-    """Type what a shell listens for.
+    """Type what a shell listens for; false: the prompt is no longer claimed for this command, as it took too long.
 
     Raises:
         SessionTaken: a person was faster; the shell, which would show nothing of what they type, listens no more.
     """
     try:
         stamp = await _noted(session, job, noting)
-        return await panes.type_input(session.tmux, pane, data, left=left, stamp=stamp)
+        told, ours = panes.remember(pane, "claim", _claim(job, TOLD)), _is_ours(pane, job, ASKED)
+        return await panes.type_input(session.tmux, pane, data, before=[told], condition=ours, left=left, stamp=stamp)
     except (SessionTaken, IoError):
         await listen_no_more(session, await session.scan(), pane)
         await free_prompt(session, job)
@@ -200,8 +201,8 @@ async def press_key(
     Args:
         still: a format that has to hold as well.
     """
-    prompt = _prompt(session, job)
-    claim = panes.remember(pane, "claim", _claim(session, job))
+    prompt = prompt_claim(job.level.nonce, job.number)
+    claim = panes.remember(pane, "claim", _claim(job, ASKED))
     steps = [claim, *panes.raw_words(pane, keys)]
     free = f"#{{?#{{m:{prompt}*,{panes.remembered(pane, 'claim')}}},,1}}"
     still = still or "1"
@@ -256,14 +257,15 @@ async def until_listening(session: Session, pane: Pane, job: Job, key: bytes) ->
 async def free_prompt(session: Session, job: Job) -> None:
     """Give up this command's claim of the prompt, so that others may type there."""
     pane = session.live()
-    ours = f"#{{==:{panes.remembered(pane, 'claim')},{_claim(session, job)}}}"
-    await panes.guarded(session.tmux, pane, panes.remember(pane, "claim", ""), alive=False, condition=ours)
+    free = panes.remember(pane, "claim", "")
+    await panes.guarded(session.tmux, pane, free, alive=False, condition=_is_ours(pane, job, "*"))
 
 
-def _claim(session: Session, job: Job) -> str:
-    """What a pane's option says while a prompt is this command's: the prompt's name, and its own."""
-    return f"{_prompt(session, job)}{job.name}"
+def _claim(job: Job, how_far: str) -> str:
+    """What a pane's variable says while a prompt is this command's: the prompt's name, its own, and how far it is."""
+    return f"{prompt_claim(job.level.nonce, job.number)}{job.name}-{how_far}"
 
 
-def _prompt(session: Session, job: Job) -> str:
-    return f"{job.level.nonce}-{job.number}-"
+def _is_ours(pane: Pane, job: Job, how_far: str) -> str:
+    """A condition that holds while a prompt is this command's, whichever number the shell has given it meanwhile."""
+    return f"#{{m:*-{job.name}-{how_far},{panes.remembered(pane, 'claim')}}}"

@@ -26,6 +26,12 @@ LISTENS_BUSY_S = 5.0
 FAR_S = 4.0
 """How much longer a shell on another machine may take to answer."""
 
+ANSWERED_S = 2.0
+"""Who has typed our key and not answered a shell that listens for so long is taken for gone."""
+
+ASKED, TOLD = "asked", "told"
+"""How a claim of a prompt ends: our key was typed there, and a command after it."""
+
 
 async def interrupt(session: Session, pane: Pane) -> None:
     """Press C-c: what stands unfinished at a prompt is taken back, and another prompt drawn."""
@@ -50,19 +56,48 @@ async def show_prompt(session: Session, pane: Pane) -> None:
 
 
 async def end_listening(session: Session, scan: Scan) -> None:
-    """End the listening of a shell that answered our key after the broker that typed the key had given up."""
-    if scan.shell.listening:
-        pane = session.live()
-        await listen_no_more(session, scan, pane, condition=f"#{{==:{panes.remembered(pane, 'claim')},}}")
+    """End the listening of a shell that answered our key, where the broker that typed the key has given up or is gone.
+
+    A broker that goes on after all finds its claim taken away, and types no command.
+    """
+    if not scan.shell.listening:
+        return
+    pane = session.live()
+    held = await panes.recall(session.tmux, pane, "claim")
+    if held:
+        if held.startswith(claim_of(scan)) and not held.endswith(ASKED):
+            return  # it reads its command
+        async for later in session.scans(0.02, time.monotonic() + ANSWERED_S):
+            if not later.shell.listening:
+                return
+    await listen_no_more(session, scan, pane, held)
 
 
-async def listen_no_more(session: Session, scan: Scan, pane: Pane, condition: str = "") -> bool:
-    """End the listening of a shell that was given our key; whether it says that it did."""
+def claim_of(scan: Scan) -> str:
+    """How each claim of the prompt that is shown begins."""
+    return prompt_claim(scan.level.nonce, scan.shell.number)
+
+
+def prompt_claim(nonce: str, number: int) -> str:
+    """How each claim of a prompt begins: with its name."""
+    return f"{nonce}-{number}-"
+
+
+async def listen_no_more(session: Session, scan: Scan, pane: Pane, held: str | None = None) -> bool:
+    """End the listening of a shell that was given our key; whether it says that it did.
+
+    Args:
+        held: only while the claim says this; it is given up.
+    """
     asked_at, level = session.log.size(), scan.level
     keys = (
         adoption.refuse(shell_kind(level), typed.PROMPT_JOB) if level.number else shells.refused_keys(typed.PROMPT_JOB)
     )
-    if not await panes.type_input(session.tmux, pane, keys, condition=condition, ends=True):
+    before, condition = [], ""
+    if held is not None:
+        before = [panes.remember(pane, "claim", "")]
+        condition = f"#{{==:{panes.remembered(pane, 'claim')},{held}}}"
+    if not await panes.type_input(session.tmux, pane, keys, before=before, condition=condition, ends=True):
         return False
     told = (typed.PROMPT_JOB,) if level.number == 0 else (typed.PROMPT_JOB, "")
 

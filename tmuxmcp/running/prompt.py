@@ -50,6 +50,7 @@ async def at_prompt(session: Session, deadline: float, adopt: Adopt) -> Look:
                 await adopting.settle(session)
             case PromptStep.END_LISTENING:
                 await end_listening(session, look)
+                judge.listens_no_more(time.monotonic())
             case PromptStep.ADOPT:
                 judge.tried(await _adopted(session, look, "auto") is True)
             case PromptStep.SHOW_PROMPT:

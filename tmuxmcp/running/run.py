@@ -38,7 +38,8 @@ Invariants:
 - A command outlives the call: cancelled, timed out or asked for input, it goes on, and `read wait_for=command` has it.
 - A call with an id writes down what it types before it types it; `takeup` finds out later what became of that.
 - Whoever gives up on a prompt frees its claim; a claim whose owner was killed is taken over only where the shell is
-  seen at rest at that same prompt.
+  seen at rest at that same prompt, or has listened for seconds: an owner that goes on after all types nothing, as the
+  step that types asks for its claim.
 
 `typed` judges what became of a command, `pacing` what time tells of it; `waiting/asking.py` whether it asks.
 """
