@@ -144,6 +144,7 @@ async def test_pane_that_is_gone(tmux: Tmux) -> None:
     assert await panes.kill_session(tmux, launched.pane)
     assert not await panes.kill_session(tmux, launched.pane)
     assert await panes.find_pane(tmux, launched.pane.pane_id, launched.pane.id) is None
+    assert await panes.capture_pane(tmux, launched.pane) is None
     assert not await panes.type_input(tmux, launched.pane, b"x")
     assert not (await other.look()).dead
 

@@ -524,15 +524,23 @@ async def _answered(tmux: Tmux, check: bytes, first: bytes = b"") -> list[str] |
     Raises:
         TmuxFailed: one of them failed.
     """
-    reply = await tmux.request(*([first] if first else []), check)
+    printed = await _printed(tmux, *([first] if first else []), check)
+    return printed[:-1] if printed and printed[-1] == "ok" else None
+
+
+async def _printed(tmux: Tmux, *commands: bytes) -> list[str] | None:
+    """What commands printed; None when their pane is gone.
+
+    Raises:
+        TmuxFailed: one of them failed.
+    """
+    reply = await tmux.request(*commands)
     if reply.failed:
         said = reply.lines[-1].decode("utf-8", "replace") if reply.lines else ""
         if "can't find pane" in said:
             return None
         raise TmuxFailed(f"tmux refused: {said or 'no reason given'}.")
-    if not reply.lines or reply.lines[-1] != b"ok":
-        return None
-    return [os.fsdecode(line) for line in reply.lines[:-1]]
+    return reply.text.split("\n") if reply.lines else []
 
 
 def as_known(pane: Pane) -> str:
@@ -661,19 +669,21 @@ def cursor_key(pane: Pane, data: bytes) -> bytes:
 
 async def capture_pane(tmux: Tmux, pane: Pane) -> tuple[Pane, list[str]] | None:
     """The pane and its visible rows with their colours (SGR, and SO/SI around line drawing), at one moment."""
-    printed = await _answered(tmux, _capture(pane.pane_id, pane.id))
-    now = parse(printed[0]) if printed else None
-    if now and not now.status_known:
+    printed = await _printed(tmux, _capture(pane.pane_id))
+    now = parse(printed[-1]) if printed else None
+    if now is None or now.id != pane.id:
+        return None
+    if not now.status_known:
         now = await find_pane(tmux, pane.pane_id, pane.id)
-    return (now, printed[1:]) if now and printed else None
+    return (now, printed[:-1]) if now and printed else None
 
 
 @lru_cache(maxsize=256)
-def _capture(pane_id: str, session_id: str) -> bytes:
-    """The commands that print a pane in `PANE_FORMAT`, and its rows."""
-    facts = command("display-message", "-p", "-t", pane_id, PANE_FORMAT)
+def _capture(pane_id: str) -> bytes:
+    """The commands that print a pane's rows, and last the pane in `PANE_FORMAT`: its line says whose pane it was."""
     rows = command("capture-pane", "-p", "-e", "-N", "-t", pane_id)
-    return _guard(pane_id, session_id, (facts, rows), alive=False)
+    facts = command("display-message", "-p", "-t", pane_id, PANE_FORMAT)
+    return sequence(rows, facts)
 
 
 async def capture_both_screens(tmux: Tmux, pane: Pane, form: str) -> list[str] | None:
