@@ -20,6 +20,7 @@ from dataclasses import field
 from itertools import count
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from tmuxmcp.contract.words import TRACE_LEVEL
@@ -170,6 +171,7 @@ class ControlClient:
         self._pending: deque[_Pending] = deque()
         self._numbers = count(1)
         self._token = b"tmuxmcp-" + secrets.token_hex(8).encode()
+        self._parser = BlockParser(self._token)
         self._out = bytearray()
         self._held_up = anyio.Event()
         self._scope = anyio.CancelScope()
@@ -274,16 +276,21 @@ class ControlClient:
         self._out += line + b"\ndisplay-message -p " + pending.sentinel + b"\n"
         if not self._write():
             self._held_up.set()
-        with anyio.move_on_after(timeout_s):
-            await pending.answered.wait()
-            if pending.lost:
-                raise TmuxFailed("tmux went away before it answered.", lost=True)
-            if log.isEnabledFor(TRACE_LEVEL):
-                name, lines = line.split(None, 1)[0].strip(b"'").decode(errors="replace"), len(pending.reply.lines)
-                log.log(TRACE_LEVEL, "tmux %s: %d lines, %d ms", name, lines, (time.monotonic() - begun) * 1000)
-            return pending.reply
-        self.close()
-        raise TmuxFailed(f"tmux did not answer within {timeout_s:g} s.", hint="Look at it with `tmuxmcp doctor`.")
+        self._take_replies()  # tmux has often answered by now: the write has woken it
+        if pending.answered.is_set():
+            await anyio.lowlevel.checkpoint()  # others may go on, as while an answer is waited for
+        else:
+            with anyio.move_on_after(timeout_s):
+                await pending.answered.wait()
+        if not pending.answered.is_set():
+            self.close()
+            raise TmuxFailed(f"tmux did not answer within {timeout_s:g} s.", hint="Look at it with `tmuxmcp doctor`.")
+        if pending.lost:
+            raise TmuxFailed("tmux went away before it answered.", lost=True)
+        if log.isEnabledFor(TRACE_LEVEL):
+            name, lines = line.split(None, 1)[0].strip(b"'").decode(errors="replace"), len(pending.reply.lines)
+            log.log(TRACE_LEVEL, "tmux %s: %d lines, %d ms", name, lines, (time.monotonic() - begun) * 1000)
+        return pending.reply
 
     def _write(self) -> bool:
         """Write what the pipe takes; False when something is left."""
@@ -326,22 +333,26 @@ class ControlClient:
     async def _read_replies(self) -> None:
         assert self._process
         assert self._process.stdout
-        fd = self._process.stdout.fileno()
-        parser = BlockParser(self._token)
         while not self.closed:
-            await anyio.wait_readable(fd)
-            try:
-                data = os.read(fd, READ_BYTES)
-            except BlockingIOError:
-                continue
-            if not data:
+            await anyio.wait_readable(self._process.stdout)
+            if not self._take_replies():
                 break
-            # The block that answers the attach itself is empty: it adds nothing to whichever reply it falls into.
-            for lines, failed in parser.feed(data):
-                self._take(lines, failed)
-            if parser.clients_changed:
-                parser.clients_changed = False
-                self.clients_changed()
+
+    def _take_replies(self) -> bool:
+        """Take what tmux has answered; False where it has closed its end."""
+        assert self._process
+        assert self._process.stdout
+        try:
+            data = os.read(self._process.stdout.fileno(), READ_BYTES)
+        except BlockingIOError:
+            return True
+        # The block that answers the attach itself is empty: it adds nothing to whichever reply it falls into.
+        for lines, failed in self._parser.feed(data):
+            self._take(lines, failed)
+        if self._parser.clients_changed:
+            self._parser.clients_changed = False
+            self.clients_changed()
+        return bool(data)
 
     def _take(self, lines: list[bytes], failed: bool) -> None:
         if not self._pending:
