@@ -102,7 +102,10 @@ def _init_of(cls: Any) -> Any:
     places: list[str] = []
     named: list[str] = []
     lines: list[str] = []
-    known: dict[str, Any] = {"_put": object.__setattr__, "_left_out": _LeftOut()}
+    known: dict[str, Any] = {"_left_out": _LeftOut()}
+    frozen = cls.__dataclass_params__.frozen
+    if frozen:  # a third of the time of object.__setattr__ for each field
+        lines.append("_values = self.__dict__")
     for field in dataclasses.fields(cls):
         name, value = field.name, field.name
         if field.default_factory is not dataclasses.MISSING:
@@ -118,7 +121,7 @@ def _init_of(cls: Any) -> Any:
             (named if field.kw_only else places).append(name + default)
         elif field.default_factory is dataclasses.MISSING:
             continue
-        lines.append(f'_put(self, "{name}", {value})' if cls.__dataclass_params__.frozen else f"self.{name} = {value}")
+        lines.append(f'_values["{name}"] = {value}' if frozen else f"self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         lines.append("self.__post_init__()")
     words = ", ".join(["self", *places, *["*"][: len(named)], *named])
