@@ -67,7 +67,8 @@ class Admission:
             yield
         finally:
             going_on[call.caller] -= 1
-            going_on += Counter()  # forgets who has none
+            if not going_on[call.caller]:
+                del going_on[call.caller]
 
     def going_on(self, caller: str) -> CallsGoingOn:
         """How many calls of a client go on, and how many may."""
@@ -80,11 +81,10 @@ class Admission:
 
     def with_limit_note(self, result: Result, caller: str) -> Result:
         """A result, with a note if its client comes near the limit."""
-        now = self.going_on(caller)
         near = [
-            f"{count} of {most} {kind}"
-            for count, most, kind in ((now.calls, now.most_calls, "calls"), (now.waits, now.most_waits, "waits"))
-            if most > 1 and count >= most * NEAR_LIMIT
+            f"{going_on[caller]} of {most} {kind}"
+            for going_on, most, kind in ((self._calls, self.max_calls, "calls"), (self._waits, self.max_waits, "waits"))
+            if most > 1 and going_on[caller] >= most * NEAR_LIMIT
         ]
         if not near or "note" not in type(result).model_fields:
             return result

@@ -210,7 +210,7 @@ class Broker(Operations):
 
         try:
             with self._making.aside() if self._making else nullcontext():
-                result = await self._judged(request, call, act)
+                result = await self._judged(request, call, act, waits=only_waits(filled))
         except BaseException:  # cancelled, for one
             call.not_told()
             raise
@@ -240,10 +240,15 @@ class Broker(Operations):
             raise
         return await steps.send(partial(self._do, noting=noting), todo, self.settings, asked, noting)
 
-    async def _judged(self, request: Request[R], call: Call, act: Callable[[Target], Awaitable[Result]]) -> Result:
-        """Find the session that is meant, and act in it; of an agent, if it may and the gate lets it."""
+    async def _judged(
+        self, request: Request[R], call: Call, act: Callable[[Target], Awaitable[Result]], *, waits: bool
+    ) -> Result:
+        """Find the session that is meant, and act in it; of an agent, if it may and the gate lets it.
+
+        Args:
+            waits: it only waits.
+        """
         make = not call.person and self.gate.judges_place(request.operation)
-        waits = only_waits(request.filled(self.settings))
 
         async def find() -> Target:
             as_known = not self.gate.judges_session(request)
@@ -351,7 +356,7 @@ class Broker(Operations):
             found.append(await self._targets.session(target, call))
             return Result()
 
-        await self._judged(Read("raw", session_id), call, take)
+        await self._judged(Read("raw", session_id), call, take, waits=False)
         return found[0]
 
     async def take(self, session_id: str, via: str = "cli", pid: int = 0, tty: str = "") -> Lease:

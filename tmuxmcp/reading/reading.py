@@ -241,7 +241,7 @@ def _unused(asked: q.Read) -> str:
     """Arguments that the view does nothing with, as they were given; a default is no wish."""
     if asked.view == "scrollback":
         return ""
-    given = [f"limit={asked.limit}"] * (asked.limit != q.Read().limit)
+    given = [f"limit={asked.limit}"] * (asked.limit != asked.operation.defaults["limit"])
     if asked.offset is not None:
         given.append(f"offset={asked.offset}")
     return " and ".join(given)

@@ -190,7 +190,8 @@ class Commands:
 
     def in_doubt(self, look: Look) -> bool:
         """Whether marks have ended a command that may still run."""
-        return len(self.ended_numbers(look, self._sure)) < len(self.said_to_have_ended(self._sure))
+        said = self.said_to_have_ended(self._sure)
+        return bool(said) and len(self.ended_numbers(look, self._sure)) < len(said)
 
     @property
     def sure(self) -> bool:
