@@ -361,9 +361,10 @@ def _picture(result: ScreenshotResult) -> ImageContent | EmbeddedResource:
 
 
 def _timed(answer: CallToolResult, began: float) -> CallToolResult:
-    """An answer that says how long its call took, from `began` (monotonic clock)."""
+    """The answer, which now says how long its call took, from `began` (monotonic clock)."""
     took_ms = round((time.monotonic() - began) * 1000)
-    return answer.model_copy(update={"meta": {**(answer.meta or {}), DURATION_META: took_ms}})
+    answer.meta = {**(answer.meta or {}), DURATION_META: took_ms}
+    return answer
 
 
 def as_error(error: TmuxMcpError, call_id: str) -> CallToolResult:
