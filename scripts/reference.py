@@ -423,11 +423,7 @@ def _values() -> Iterator[tuple[str, str, str]]:
 
 
 def _inner_models() -> list[type[BaseModel]]:
-    names = {
-        name
-        for row in OPERATIONS.values()
-        for name in row.result.model_json_schema(mode="serialization").get("$defs", ())
-    }
+    names = {name for row in OPERATIONS.values() for name in row.result_schema.get("$defs", ())}
     return [getattr(results, name) for name in sorted(names)]
 
 

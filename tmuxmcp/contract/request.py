@@ -286,6 +286,11 @@ class Operation:
             schema["properties"][name]["default"] = self.defaults[name]
         return {name: value for name, value in schema.items() if name not in ("title", "description")}
 
+    @cached_property
+    def result_schema(self) -> dict[str, Any]:
+        """The JSON schema of its result."""
+        return self.result.model_json_schema(mode="serialization")
+
     def schema(self, settings: BrokerSettings, *, whole: bool = True) -> dict[str, Any]:
         """The JSON schema of its arguments, with the defaults that these settings make.
 

@@ -281,7 +281,7 @@ def as_tool(
         title=operation.title,
         description=operation.description,
         input_schema=schema if whole else brief(schema),
-        output_schema=None if results == "text" else lean(operation.result.model_json_schema(mode="serialization")),
+        output_schema=None if results == "text" else lean(operation.result_schema),
         annotations=ToolAnnotations(
             read_only_hint=operation.read_only,
             destructive_hint=operation.destructive,
