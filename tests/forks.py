@@ -1,8 +1,9 @@
 """Our command line and servers as processes of their own, without the second that their imports take.
 
-One process has imported it all and forks for each call. What it forks has its own process id, environment, directory,
-standard files and exit status; /proc tells the first process's words and environment of it. Tests of how something
-starts, of terminals, of inherited signals, of memory or of what /proc tells start Python anew.
+One process has imported it all, made what is made at the first use, and forks for each call. What it forks has its own
+process id, environment, directory, standard files and exit status; /proc tells the first process's words and
+environment of it. Tests of how something starts, of terminals, of inherited signals, of memory or of what /proc tells
+start Python anew.
 """
 
 from __future__ import annotations
@@ -169,7 +170,10 @@ def _origin() -> socket.socket:
     return ours
 
 
-def _import_all() -> None:
+def _make_all_ready() -> None:
+    """Import all modules, and make what a process makes when it needs it first: each fork would make it again."""
+    from pydantic.dataclasses import rebuild_dataclass
+
     import tmuxmcp.app
     import tmuxmcp.broker.broker
     import tmuxmcp.cli
@@ -179,10 +183,20 @@ def _import_all() -> None:
     import tmuxmcp.faces.mcp
     import tmuxmcp.faces.stdio
     import tmuxmcp.programs.machine
+    import tmuxmcp.sessions.spare
+    from tmuxmcp import latedataclass
+    from tmuxmcp.contract.operations import OPERATIONS
 
-    importlib.import_module("anyio._backends._asyncio")
+    for name in ("anyio._backends._asyncio", "inotify_simple", "libtmux", "pydantic._internal._serializers"):
+        importlib.import_module(name)
     for module in pkgutil.iter_modules(tmuxmcp.cli.__path__, "tmuxmcp.cli."):
         importlib.import_module(module.name)
+    for _ in latedataclass.make_ready():
+        pass
+    for operation in OPERATIONS.values():
+        tmuxmcp.faces.mcp.as_tool(operation, "both")
+        rebuild_dataclass(operation.request)  # type: ignore[arg-type]  # made by pydantic
+        operation.result.model_rebuild()
 
 
 def _fork_for_calls(control: socket.socket) -> list[str] | None:
@@ -239,10 +253,10 @@ def _become(fds: Sequence[int]) -> list[str]:
 
 
 def main() -> None:
-    """Import, then fork."""
+    """Make all ready, then fork."""
     from tmuxmcp import __main__ as program
 
-    _import_all()
+    _make_all_ready()
     gc.collect()
     gc.freeze()  # as nothing to collect, it stays shared
     words = _fork_for_calls(socket.socket(fileno=int(sys.argv[1])))
