@@ -109,6 +109,20 @@ async def test_a_program_that_is_no_shell_tells_of_none(broker: Broker) -> None:
 # ---- what a caller is told ---------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("command", ["echo out; exit 7", "echo out; kill -KILL $$"])
+async def test_what_ran_when_its_session_ended_is_over(broker: Broker, command: str) -> None:
+    await broker.create_session("bash", name="a")
+    ran = await broker.run(command, "a")
+    assert ran.outcome == "exited"
+    (told,) = (await broker.list_commands("a")).commands
+    assert (told.text, told.exit_code, told.start_offset, told.end_offset) == (
+        command,
+        None,
+        ran.start_offset,
+        ran.end_offset,
+    )
+
+
 async def test_read_tells_the_last_command_that_ended_once(broker: Broker, state_dir: Path) -> None:
     await broker.create_session("bash", name="a")
     assert (await broker.read(session_id="a")).command is None

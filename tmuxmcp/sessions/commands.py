@@ -19,6 +19,7 @@ from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.holdings import Holding
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.place import Places
+from tmuxmcp.sessions.life import State
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.terminal.echo import ECHO_LIMIT, TOLD_BY_BEGINNING, Echo, behind_echo, compared
 from tmuxmcp.terminal.marks import Finished, ShellState, ShellTrack
@@ -168,7 +169,9 @@ class Commands:
         numbers, sure = self.said_to_have_ended(), self.ended_numbers(look)
         found: list[Command] = [self._ended_command(number) for number in sure]
         found += [_unended(self._ended_command(number)) for number in numbers[len(sure) :]]
-        return sorted([*found, *self.running(look)], key=lambda each: each.number)
+        over = look.exited and look.state is not State.LOST
+        found += [_ended_with_session(each, look.size) if over else each for each in self.running(look)]
+        return sorted(found, key=lambda each: each.number)
 
     def ended_numbers(self, look: Look, after: int = 0) -> list[int]:
         """Numbers of those that have certainly ended and are kept, rising; only those above `after`."""
@@ -404,6 +407,26 @@ def _ended_again(known: Finished | EndedCommand, finished: Finished) -> Finished
         end = finished.output_end
         again = replace(known, status=finished.status, output_end=end, cwd=finished.cwd, ended=finished.ended)
     return replace(again, proven=finished.proven)
+
+
+def _ended_with_session(command: RunningCommand, end: int) -> EndedCommand:
+    """A command that ran when its session ended, as `exit` does. The session's exit code need not be its own.
+
+    fish exits with 0 when it is told to hang up, whatever it runs.
+    """
+    return EndedCommand(
+        command.number,
+        command.text,
+        command.by,
+        None,
+        command.began,
+        None,
+        None,
+        command.start,
+        end,
+        command.level,
+        stdin=command.stdin,
+    )
 
 
 def _start(command: Finished | EndedCommand) -> int:
