@@ -17,13 +17,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client, StdioServerParameters
 from mcp.shared.message import SessionMessage
-from mcp.types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest
+from mcp.types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from tests.conftest import SLOW, eventually
 from tmuxmcp.app import late_broker
 from tmuxmcp.config import Settings
 from tmuxmcp.faces.mcp import only_waits
-from tmuxmcp.faces.stdio import FINISH_S, MAX_LINE, LineSplitter, MessageReader, OpenCalls, Writer, id_in, parse
+from tmuxmcp.faces.stdio import (
+    FINISH_S,
+    MAX_BACKLOG_BYTES,
+    MAX_LINE,
+    LineSplitter,
+    MessageReader,
+    OpenCalls,
+    Writer,
+    id_in,
+    parse,
+)
 
 DOUBLE = [sys.executable, "-m", "tests.faces.double"]
 SERVER = DOUBLE
@@ -526,6 +536,26 @@ async def test_message_whose_sender_was_cancelled_is_finished_by_the_next(pipe):
     first, second = received.splitlines()
     assert len(json.loads(first)["params"]["text"]) == 200_000
     assert json.loads(second)["params"]["text"] == "next"
+
+
+@pytest.mark.anyio
+async def test_long_answer_that_finds_too_many_waiting_becomes_an_error(pipe):
+    writer = Writer(pipe[1], broken=lambda: None)
+    text = "x" * (MAX_BACKLOG_BYTES // 4)
+    received = bytearray()
+    async with anyio.create_task_group() as tg:
+        for number in range(8):
+            tg.start_soon(writer.write, JSONRPCResponse(jsonrpc="2.0", id=number, result={"text": text}))
+        tg.start_soon(writer.write, JSONRPCResponse(jsonrpc="2.0", id=8, result={}))
+        await anyio.wait_all_tasks_blocked()
+        assert writer.full()
+        while received.count(b"\n") < 9:
+            await anyio.wait_readable(pipe[0])
+            received += os.read(pipe[0], 65536)
+    answers = [json.loads(line) for line in received.splitlines()]
+    assert [each["id"] for each in answers if "error" in each] == [5, 6, 7]
+    assert {each["error"]["data"]["code"] for each in answers if "error" in each} == {"RESOURCE_LIMIT"}
+    assert not writer.full()
 
 
 @pytest.mark.anyio

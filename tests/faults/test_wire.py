@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import os
 import random
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -190,6 +192,26 @@ def test_client_that_stops_reading_costs_little_memory(server: Server, state_dir
         if message["id"] != small["id"]:
             assert message["result"]["structuredContent"]["next_offset"] >= ANSWER_BYTES
     server.answer(server.request("ping"))
+
+
+def test_client_that_asks_on_and_on_is_heard_as_far_as_it_reads(server: Server):
+    """Answers that are small are many: each that waits costs more than its bytes."""
+    asked = [server.message("ping") for _ in range(10_000)]
+    data = rest = b"".join(json.dumps(each).encode() + b"\n" for each in asked)
+    os.set_blocking(server.process.stdin.fileno(), False)
+    taken_at = time.monotonic()
+    while rest and time.monotonic() - taken_at < 0.5 * SLOW:
+        try:
+            rest = rest[os.write(server.process.stdin.fileno(), rest) :]
+            taken_at = time.monotonic()
+        except BlockingIOError:
+            time.sleep(0.01)
+    assert len(rest) > len(data) / 2, f"{len(data) - len(rest)} of {len(data)} bytes were taken"
+    os.set_blocking(server.process.stdin.fileno(), True)
+    writing = threading.Thread(target=server.write, args=(rest,))
+    writing.start()
+    assert [server.receive()["id"] for _ in asked] == [each["id"] for each in asked]
+    writing.join()
 
 
 # ---- cancelling ----------------------------------------------------------------------------------

@@ -55,7 +55,8 @@ MAX_BACKLOG_BYTES = 8 * 1024 * 1024
 """Bytes of answers that may wait while another is written; then no long answer joins them."""
 LONG_LINE_BYTES = 64 * 1024
 PAUSE_READING_BYTES = MAX_BACKLOG_BYTES // 2
-"""Bytes that wait when no more requests are taken in."""
+PAUSE_READING_MESSAGES = 1024
+"""Bytes or messages that wait when no more requests are taken in. A message costs 8 KiB besides its bytes: its task."""
 CLIENT_LOOK_S = 0.05
 """How often a client that does not read, or said its last word, is looked at."""
 FINISH_S = 5.0
@@ -344,8 +345,8 @@ class Writer:
         self._lock = anyio.Lock(fast_acquire=True)
         self._rest = memoryview(b"")
         """What a cancelled sender left of its message: a line once begun must be finished first."""
-        self._waiting = 0
-        """Bytes of the messages that wait until another is written."""
+        self._waiting = self._messages = 0
+        """Bytes and number of the messages that wait until another is written."""
         self._ending = False
         self._given_up: set[RequestId | None] = set()
         """Requests that were answered with CANCELLED in the server's place."""
@@ -354,7 +355,7 @@ class Writer:
 
     def full(self) -> bool:
         """Whether so much waits that no more should be asked for."""
-        return self._waiting > PAUSE_READING_BYTES
+        return self._waiting > PAUSE_READING_BYTES or self._messages > PAUSE_READING_MESSAGES
 
     def end(self) -> None:
         """From now on write only what does not block, and be gone within `WIRE_GRACE_S`."""
@@ -399,10 +400,12 @@ class Writer:
         if self._waiting > MAX_BACKLOG_BYTES and len(data) > LONG_LINE_BYTES and isinstance(message, JSONRPCResponse):
             data = _line(_unread(message.id, self._waiting))
         self._waiting += len(data)
+        self._messages += 1
         try:
             await self._lock.acquire()
         finally:
             self._waiting -= len(data)
+            self._messages -= 1
         try:
             await self._drain()
             self._rest = memoryview(data)
