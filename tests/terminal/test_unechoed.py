@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tmuxmcp.terminal.plain import plain
-from tmuxmcp.terminal.unechoed import Printed, edited_in, unechoed, with_blanks, without_echo
+from tmuxmcp.terminal.unechoed import Echo, Printed, edited_in, unechoed, with_blanks, without_echo
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,25 @@ from tmuxmcp.terminal.unechoed import Printed, edited_in, unechoed, with_blanks,
     ],
 )
 def test_the_echo_is_taken_out(text: str, typed: str, left: str):
-    assert without_echo(text, typed) == left
+    assert without_echo(text, Echo(typed)) == left
+
+
+@pytest.mark.parametrize(
+    ("text", "echo", "left"),
+    [
+        # Whether a program shows what is typed may not be known: "y" may be the key that it read.
+        ("yes\n", Echo("y"), "es\n"),
+        ("yes\n", Echo("y", certain=False), "yes\n"),
+        ("y\nyes\n", Echo("y", certain=False), "\nyes\n"),
+        ("yes y\n", Echo("y", certain=False), "yes \n"),
+        ("echo hi", Echo("echo hi", certain=False), ""),
+        ("ec", Echo("echo hi", certain=False), ""),
+        ("your pass", Echo("password", drawn=True), "your pass"),
+        ("$ echo hi\nhi\n", Echo("echo hi", drawn=True), "$ \nhi\n"),
+    ],
+)
+def test_what_looks_like_an_echo(text: str, echo: Echo, left: str):
+    assert without_echo(text, echo) == left
 
 
 @pytest.mark.parametrize(
@@ -77,4 +95,4 @@ PRINTED = {
 
 @pytest.mark.parametrize(("data", "typed", "left"), PRINTED.values(), ids=PRINTED)
 def test_what_was_printed_without_echoes(data: bytes, typed: str, left: str):
-    assert unechoed(Printed(data, 80, 24, tuple(edited_in(data))), typed) == left
+    assert unechoed(Printed(data, 80, 24, tuple(edited_in(data))), Echo(typed)) == left

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tmuxmcp.waiting.looking import DRAWING_S, DRAWN_S, SCREEN_EVERY_S, UNPRINTED_S, Changed, NewText, ScreenLooks
+from tmuxmcp.waiting.looking import (
+    DRAWING_S,
+    DRAWN_S,
+    SCREEN_EVERY_S,
+    STANDS_S,
+    UNPRINTED_S,
+    Changed,
+    NewText,
+    ScreenLooks,
+)
 
 # start, then the size of the log: whether it is searched
 TEXT = {
@@ -19,7 +28,24 @@ TEXT = {
 @pytest.mark.parametrize(("start", "sizes"), TEXT.values(), ids=TEXT)
 def test_text_is_searched_once(start: int, sizes: list[tuple[int, bool]]) -> None:
     new = NewText(start)
-    assert [new.feed(size) for size, _ in sizes] == [expected for _, expected in sizes]
+    assert [new.feed(size, 9.0) for size, _ in sizes] == [expected for _, expected in sizes]
+
+
+def test_text_in_which_an_echo_may_be_drawn_is_searched_once_more_when_it_stands():
+    new = NewText(5, echoes=True)
+    moments = [(5, 9.0), (7, 9.1), (8, 9.2), (8, 9.3), (8, 9.201 + STANDS_S), (8, 99.0), (9, 99.1), (9, 99.2)]
+    told = [(new.feed(size, now), new.stands) for size, now in moments]
+    assert told == [
+        (False, False),
+        (True, False),
+        (True, False),
+        (False, False),
+        (True, True),
+        (False, True),
+        (True, False),
+        (False, False),
+    ]
+    assert (new.feed(9, 99.3, exited=True), new.stands) == (True, True)
 
 
 # size of the log, time: whether somebody looks

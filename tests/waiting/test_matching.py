@@ -46,6 +46,50 @@ async def test_what_is_typed_while_a_command_runs_matches_only_what_it_prints(
     assert "over" in sent.result.content
 
 
+UNSHOWN = {
+    # a program that does not show what is typed, that, what it then prints, and the pattern
+    "a secret is printed": ("read -s x; echo yes; cat", "yes", "yes"),
+    "a key": ("read -rsn1; echo yes; cat", "y", "yes"),
+    "a key, and the pattern goes on": ("read -rsn1; echo it says yes sir; cat", "y", "yes sir"),
+    "the first letters, at the end": (
+        "stty -echo; read -rsn8; printf 'now your pass'; read -rsn9 x",
+        "password",
+        "pass",
+    ),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("script", "typed", "pattern"), UNSHOWN.values(), ids=UNSHOWN)
+async def test_what_is_printed_is_no_echo_of_what_nobody_showed(broker: Broker, script: str, typed: str, pattern: str):
+    made = await broker.create_session(program="bash", args=["-c", script])
+    await broker.read(session_id=made.session_id, wait_for="ready")
+    sent = await broker.send(
+        typed,
+        enter="read -s " in script,
+        session_id=made.session_id,
+        wait_for="pattern",
+        pattern=pattern,
+        timeout_ms=LONG_MS,
+    )
+    assert sent.result
+    assert (sent.result.outcome, sent.result.matched) == ("matched", pattern), sent.result
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("program", ["bash", "zsh", "fish", "cat"])
+async def test_an_echo_matches_nothing_however_long_it_stands(broker: Broker, program: str):
+    """Neither where it is whole nor where it goes on behind what the pattern matches."""
+    if shutil.which(program) is None:
+        pytest.skip("it is not installed")
+    made = await broker.create_session(program=program, wait_ready=True)
+    sent = await broker.send(
+        "echo haystack", session_id=made.session_id, wait_for="pattern", pattern="hay|stack", timeout_ms=1500
+    )
+    assert sent.result
+    assert sent.result.outcome == "timeout", sent.result
+
+
 # ---- full-screen programs -------------------------------------------------------------------------
 
 LONG_MS = int(20_000 * SLOW)

@@ -15,6 +15,7 @@ from tmuxmcp.errors import InvalidArgument, NoInput, ResourceLimit, TmuxFailed
 from tmuxmcp.input.sequence import KeySequence, Text, items_of, text_of
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.terminfo import TMUX_SENDS, home_and_end, type_of
+from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.readiness.settling import ESCAPE_S
 from tmuxmcp.readiness.weak import entered_at
 from tmuxmcp.reading.reading import Reading
@@ -160,7 +161,8 @@ async def send(
     if look.ready and not look.takes_commands and await all_logged(session, look.size):
         await learn_prompt(session, look)
     wait.start_offset = wait.sent_at = look.size
-    wait.typed, wait.screen, wait.entered = what.texts, False, what.entered
+    wait.typed = "" if look.waiting is InputWait.SECRET else what.texts  # a secret has no echo
+    wait.shown, wait.screen, wait.entered = _has_echo(look), False, what.entered
     wait.types_after(look)
     wait.at_rest = wait.before is not None and session.prompts.knows(
         wait.before.pid, line_of_cursor(look), takes_pastes(look)
@@ -198,6 +200,12 @@ def _is_shown(look: Look) -> bool:
     """Whether the kernel or the marks say that what is typed is shown: no secret is asked."""
     facts = look.judged
     return facts is not None and ((facts.canonical and facts.echo) or (look.at_prompt and look.at_editor))
+
+
+def _has_echo(look: Look) -> bool:
+    """Whether what is typed has an echo: of the terminal, or of a line editor that says that it is one."""
+    facts = look.judged
+    return facts is None or facts.echo or takes_pastes(look) or look.at_prompt
 
 
 async def own_sequences(look: Look, what: Typing) -> Mapping[str, bytes]:

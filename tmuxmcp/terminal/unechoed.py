@@ -35,7 +35,18 @@ def edited_in(data: bytes) -> list[tuple[int, int]]:
     return [found.span() for found in _LINE_EDITOR_STRETCH.finditer(data)]
 
 
-def unechoed(printed: Printed, typed: str) -> str:
+@dataclass(frozen=True)
+class Echo:
+    """What was typed, and what is known of how it is shown."""
+
+    typed: str
+    certain: bool = True
+    """It is shown; else what goes on right behind the same text, in the same word, is no echo of it."""
+    drawn: bool = False
+    """No echo is being drawn any more: a beginning of it at the end of all was printed by a program."""
+
+
+def unechoed(printed: Printed, echo: Echo) -> str:
     """Clean text without the echo of what was typed.
 
     What is typed while a command runs is echoed twice: by the terminal at once, then by the line editor behind the
@@ -44,15 +55,15 @@ def unechoed(printed: Printed, typed: str) -> str:
     data = printed.data
     text = _clean(printed, data)
     before, left = "", ""
-    for begin, end in printed.edited if typed else ():
+    for begin, end in printed.edited if echo.typed else ():
         upto, edited = _clean(printed, data[:begin]), _clean(printed, data[:end])
         if not (text.startswith(edited) and edited.startswith(upto) and upto.startswith(before)):
             break  # what was printed later has changed it
         between, shown = upto.removeprefix(before), edited.removeprefix(upto)
-        left += (between if before else without_echo(between, typed)) + without_echo(shown, typed)
+        left += (between if before else without_echo(between, echo)) + without_echo(shown, echo)
         before = edited
     rest = text.removeprefix(before)
-    text = left + rest if before else without_echo(text, typed)
+    text = left + rest if before else without_echo(text, echo)
     return with_blanks(text, data[-LAST_LINE_BYTES:], printed.cols)
 
 
@@ -60,20 +71,23 @@ def _clean(printed: Printed, data: bytes) -> str:
     return without_left_out(plain(data, printed.cols, printed.rows).text)
 
 
-def without_echo(text: str, typed: str) -> str:
+def without_echo(text: str, echo: Echo) -> str:
     """`text` without the echo of what was typed, also while that is still being drawn.
 
     Blanks and line breaks do not count: a line editor wraps and indents what it echoes.
     """
-    wanted = "".join(typed.split())
+    wanted = "".join(echo.typed.split())
     if not wanted:
         return text
     places = [at for at, char in enumerate(text) if not char.isspace()]
     seen = "".join(text[at] for at in places)
     begin = seen.find(wanted)
-    if begin >= 0:
-        return text[: places[begin]] + text[places[begin + len(wanted) - 1] + 1 :]
-    for length in range(min(len(wanted) - 1, len(seen)), 0, -1):
+    while begin >= 0:
+        end = places[begin + len(wanted) - 1] + 1
+        if echo.certain or not text[end : end + 1].strip():
+            return text[: places[begin]] + text[end:]
+        begin = seen.find(wanted, begin + 1)
+    for length in range(0 if echo.drawn else min(len(wanted) - 1, len(seen)), 0, -1):
         if seen.endswith(wanted[:length]):
             return text[: places[len(seen) - length]]
     return text

@@ -20,19 +20,34 @@ DRAWING_S = 0.25
 """Longest wait for that end."""
 
 
+STANDS_S = 1.0
+"""What has stood at the end for so long is no half-drawn echo, also on a busy machine or a slow link."""
+
+
 class NewText:
-    """Tells when there is text that was not searched yet."""
+    """Tells when there is text that was not searched yet, or is to be searched once more as nothing follows it."""
 
-    def __init__(self, start: int) -> None:
-        """`start`: new text begins at this offset."""
-        self._start, self._searched = start, -1
+    def __init__(self, start: int, *, echoes: bool = False) -> None:
+        """`start`: new text begins at this offset. `echoes`: something was typed, whose echo may be drawn."""
+        self._start, self._echoes = start, echoes
+        self._searched, self._grown_at = -1, 0.0
+        self.stands = False
+        """Nothing is being drawn at the end of what is to be searched."""
 
-    def feed(self, size: int) -> bool:
-        """Whether there is, by the size that the log has now; then it counts as searched."""
-        if size == self._searched or size <= self._start:
+    def feed(self, size: int, now: float, *, exited: bool = False) -> bool:
+        """Whether there is, by the size that the log has now; then it counts as searched.
+
+        Args:
+            exited: nothing follows any more.
+        """
+        if size <= self._start:
             return False
-        self._searched = size
-        return True
+        grown = size != self._searched
+        if grown:
+            self._searched, self._grown_at, self.stands = size, now, False
+        stood = self._echoes and not self.stands and (exited or now - self._grown_at >= STANDS_S)
+        self.stands = self.stands or stood
+        return grown or stood
 
 
 class ScreenLooks:

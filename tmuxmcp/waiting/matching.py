@@ -7,7 +7,7 @@ the end of the line that the cursor is in count: a prompt mostly ends with one.
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import field, replace
 
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.searching import CompiledPattern
@@ -15,7 +15,7 @@ from tmuxmcp.sessions.look import Scan
 from tmuxmcp.sessions.screens import ShownScreen, shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
-from tmuxmcp.terminal.unechoed import LAST_LINE_BYTES, Printed, edited_in, padded, unechoed, with_blanks
+from tmuxmcp.terminal.unechoed import LAST_LINE_BYTES, Echo, Printed, edited_in, padded, unechoed, with_blanks
 from tmuxmcp.terminal.widths import text_width
 from tmuxmcp.waiting.looking import NewText, ScreenLooks
 
@@ -31,12 +31,12 @@ MOST_PROMPTS = 8
 _TO_COLUMN = re.compile(rb"\x1b\[\d+G$")
 
 
-def printed_since(scan: Scan, offset: int, typed: str) -> str:
+def printed_since(scan: Scan, offset: int, echo: Echo) -> str:
     """What was printed since an offset, or the end of it, as clean text without the echo of what was typed there."""
     start = max(offset, scan.size - PATTERN_BYTES, scan.log.head())
     data = b"".join(scan.log.pieces(start, scan.size))
-    edited = _edited_since(scan, start, data) if typed else ()
-    return unechoed(Printed(data, scan.cols, scan.rows, edited), typed)
+    edited = _edited_since(scan, start, data) if echo.typed else ()
+    return unechoed(Printed(data, scan.cols, scan.rows, edited), echo)
 
 
 def _edited_since(scan: Scan, start: int, data: bytes) -> tuple[tuple[int, int], ...]:
@@ -66,7 +66,7 @@ def line_since(scan: Scan, offset: int, typed: str) -> str:
     """The line that the cursor is in, as far as it was printed since an offset and is no echo of what was typed."""
     if scan.size <= offset:
         return ""
-    return printed_since(scan, offset, typed).rpartition("\n")[2]
+    return printed_since(scan, offset, Echo(typed)).rpartition("\n")[2]
 
 
 def takes_pastes(scan: Scan) -> bool:
@@ -139,7 +139,7 @@ class Matching:
     """None: nothing is looked for."""
     start: int = 0
     """New text begins at this offset."""
-    typed: str = ""
+    echo: Echo = Echo("")
     """What was just typed: its echo matches nothing."""
     screen: bool = True
     """The pattern may also match a screen that no full-screen program draws."""
@@ -147,19 +147,20 @@ class Matching:
     _looks: ScreenLooks = field(default_factory=ScreenLooks)
 
     def __post_init__(self) -> None:
-        self._new = NewText(self.start)
+        self._new = NewText(self.start, echoes=bool(self.echo.typed))
 
     async def found(self, session: Session, scan: Scan, now: float) -> str | None:
         """What the pattern matches now."""
         if self.pattern is None:
             return None
-        found = await self._in_text(self.pattern, scan)
+        found = await self._in_text(self.pattern, scan, now)
         return found if found is not None else await self._on_screen(self.pattern, session, scan, now)
 
-    async def _in_text(self, pattern: CompiledPattern, scan: Scan) -> str | None:
-        if not self._new.feed(scan.size):
+    async def _in_text(self, pattern: CompiledPattern, scan: Scan, now: float) -> str | None:
+        if not self._new.feed(scan.size, now, exited=scan.exited):
             return None
-        return await pattern.search(printed_since(scan, self.start, self.typed))
+        echo = replace(self.echo, drawn=self._new.stands)
+        return await pattern.search(printed_since(scan, self.start, echo))
 
     async def _on_screen(self, pattern: CompiledPattern, session: Session, scan: Scan, now: float) -> str | None:
         if not self._looks.due(scan.size, now) or not (self.screen or draws(session, scan)):

@@ -23,6 +23,7 @@ from tmuxmcp.sessions.look import Look, Looks, Scan
 from tmuxmcp.sessions.screens import shown_by
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.marks import ShellState
+from tmuxmcp.terminal.unechoed import Echo
 from tmuxmcp.waiting.adoptable import note_prompt
 from tmuxmcp.waiting.finding import Finding
 from tmuxmcp.waiting.looking import Changed
@@ -58,6 +59,8 @@ class WaitCondition:
     """Size of the log when something was typed, if it was; else the wait begins at what there is now."""
     typed: str = ""
     """What was just typed: its echo matches nothing."""
+    shown: bool = True
+    """The terminal or a line editor shows what was typed; False: that is not known."""
     entered: bool = False
     """It ended with Enter: what then leaves the cursor on an empty line has not come to its prompt."""
     screen: bool = True
@@ -143,7 +146,7 @@ async def wait_for(session: Session, wait: WaitCondition) -> Answer:
             typed=wait.typed,
             entered=wait.entered,
         ),
-        Matching(wait.pattern, wait.start_offset, wait.typed, wait.screen),
+        Matching(wait.pattern, wait.start_offset, Echo(wait.typed, wait.shown), wait.screen),
         told=begun,
     )
     deadline, held = begun + wait.timeout_ms / 1000, session.lease
