@@ -14,6 +14,7 @@ import importlib
 import json
 import os
 import pkgutil
+import runpy
 import select
 import selectors
 import signal
@@ -32,6 +33,11 @@ ROOT = Path(__file__).parents[1]
 LOCALE = {"LANG": "C.UTF-8"}
 READ_AT_START = ("LC_", "LANG", "PYTHON")
 """Variables that begin so are read when Python starts: a call with others of these is no fork."""
+
+
+def environment() -> dict[str, str]:
+    """What a fork may have of our own environment."""
+    return {name: os.environ[name] for name in os.environ if not name.startswith(READ_AT_START)} | LOCALE
 
 
 def can_be(env: Mapping[str, str]) -> bool:
@@ -68,16 +74,24 @@ def _given(data: bytes) -> BinaryIO:
 class Fork:
     """A fork that goes on, with what `subprocess.Popen` has."""
 
-    def __init__(self, words: Sequence[str], env: Mapping[str, str], cwd: Path, files: Sequence[int]) -> None:
+    def __init__(
+        self,
+        words: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        files: Sequence[int],
+        module: str = "tmuxmcp",
+    ) -> None:
         """Start it.
 
         Args:
             files: its standard files; the caller closes its own copies.
+            module: what it runs, as `python -m` does.
         """
         self._told, theirs = socket.socketpair()
         with theirs:
             socket.send_fds(_origin(), [b"."], [*files, theirs.fileno()])
-        self._told.sendall(json.dumps({"words": words, "env": dict(env), "cwd": str(cwd)}).encode())
+        self._told.sendall(json.dumps({"module": module, "words": words, "env": dict(env), "cwd": str(cwd)}).encode())
         self._told.shutdown(socket.SHUT_WR)
         self.returncode: int | None = None
         self.pid = self._number()
@@ -111,8 +125,34 @@ class Fork:
         if self.poll() is None:
             os.kill(self.pid, number)
 
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+
+class PipedFork(Fork):
+    """A fork whose standard files are pipes, with what `subprocess.Popen` has of them."""
+
+    def __init__(self, words: Sequence[str], env: Mapping[str, str], cwd: Path, module: str = "tmuxmcp") -> None:
+        (its_in, to_it), (from_it, its_out), (errors, its_err) = os.pipe(), os.pipe(), os.pipe()
+        self.stdin = os.fdopen(to_it, "wb")
+        self.stdout, self.stderr = os.fdopen(from_it, "rb"), os.fdopen(errors, "rb")
+        try:
+            super().__init__(words, env, cwd, [its_in, its_out, its_err], module)
+        finally:
+            for fd in (its_in, its_out, its_err):
+                os.close(fd)
+
+    def __enter__(self) -> PipedFork:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in (self.stdout, self.stderr, self.stdin):
+            with suppress(BrokenPipeError):  # of what was not read from it
+                file.close()
+        self.wait()
 
 
 def _run_fork(
@@ -199,8 +239,8 @@ def _make_all_ready() -> None:
         operation.result.model_rebuild()
 
 
-def _fork_for_calls(control: socket.socket) -> list[str] | None:
-    """Fork for each call; gives the words of one in its process, and None at the end of all."""
+def _fork_for_calls(control: socket.socket) -> str:
+    """Fork for each call; gives the module that is to run in its process, and nothing at the end of all."""
     running: dict[int, socket.socket] = {}
     woken, wakes = os.pipe()
     for fd in (woken, wakes):
@@ -215,7 +255,7 @@ def _fork_for_calls(control: socket.socket) -> list[str] | None:
         if control in ready:
             data, fds, _, _ = socket.recv_fds(control, 1, 4)
             if not data:
-                return None
+                return ""
             pid = os.fork()
             if not pid:
                 signal.set_wakeup_fd(-1)
@@ -237,8 +277,8 @@ def _tell_ends(running: dict[int, socket.socket]) -> None:
                 caller.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
 
 
-def _become(fds: Sequence[int]) -> list[str]:
-    """Take over the standard files, the environment and the directory of a call; gives its words."""
+def _become(fds: Sequence[int]) -> str:
+    """Take over the standard files, the environment, the directory and the words of a call; gives its module."""
     for number, fd in enumerate(fds[:3]):
         os.dup2(fd, number)
         os.close(fd)
@@ -249,20 +289,17 @@ def _become(fds: Sequence[int]) -> list[str]:
     time.tzset()
     tempfile.tempdir = None
     os.chdir(call["cwd"])
-    return list(call["words"])
+    sys.argv[1:] = call["words"]
+    return str(call["module"])
 
 
 def main() -> None:
     """Make all ready, then fork."""
-    from tmuxmcp import __main__ as program
-
     _make_all_ready()
     gc.collect()
     gc.freeze()  # as nothing to collect, it stays shared
-    words = _fork_for_calls(socket.socket(fileno=int(sys.argv[1])))
-    if words is not None:
-        sys.argv = [program.__file__, *words]
-        program.run()
+    if module := _fork_for_calls(socket.socket(fileno=int(sys.argv[1]))):
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

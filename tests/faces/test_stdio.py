@@ -19,6 +19,7 @@ from mcp import Client, StdioServerParameters
 from mcp.shared.message import SessionMessage
 from mcp.types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
+from tests import forks
 from tests.conftest import SLOW, eventually
 from tmuxmcp.app import late_broker
 from tmuxmcp.config import Settings
@@ -37,7 +38,7 @@ from tmuxmcp.faces.stdio import (
 
 DOUBLE = [sys.executable, "-m", "tests.faces.double"]
 SERVER = DOUBLE
-"""What most tests talk to; they hold for `tmuxmcp serve` as well."""
+"""What most tests talk to, as a fork; they hold for `tmuxmcp serve` as well."""
 ROOT = Path(__file__).parents[2]
 SOON_S = 5 * SLOW + FINISH_S
 """Generous: it ends in 0.4 s on a quiet machine, beside what calls may take; a server that hangs never ends."""
@@ -52,9 +53,8 @@ class Wire:
     """A server process, and the client's ends of its pipes."""
 
     def __init__(self, command=SERVER):
-        self.process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
+        _, _, module, *words = command
+        self.process = forks.PipedFork(words, forks.environment(), ROOT, module)
         self.buffer, self.last_id = b"", 0
 
     def write(self, data: bytes):
