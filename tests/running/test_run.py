@@ -133,6 +133,36 @@ async def test_shell_that_answers_too_late_takes_the_next_line(broker: Broker, p
         assert "\nnext\n" in sent.result.content
 
 
+@pytest.mark.parametrize("program", ["bash", "zsh", "fish"])
+async def test_shell_that_is_stopped_is_said_to_be(broker: Broker, program: str) -> None:
+    await broker.create_session(program, name="a")
+    await broker.run("true", session_id="a")
+    await broker.read(session_id="a", wait_for="ready", timeout_ms=10_000)
+    session = broker.registry.sessions["a"]
+    assert session.pid
+    os.kill(session.pid, signal.SIGSTOP)
+    try:
+        assert "continue it with signal CONT" in await told_of(broker, "echo late")
+        await broker.signal("CONT", session_id="a")
+        await broker.read(session_id="a", wait_for="ready", timeout_ms=5000)
+        await eventually(lambda: listens_or_rests(session))
+        # By itself, once it runs.
+        stops = await broker.run(f"kill -STOP {session.pid}; :", session_id="a", timeout_ms=int(500 * SLOW))
+        if program != "fish":  # what it runs is in front of it, and has ended
+            assert "continue it with signal CONT" in (stops.note or "")
+            assert "continue it with signal CONT" in await told_of(broker, "echo more")
+    finally:
+        os.kill(session.pid, signal.SIGCONT)
+
+
+async def told_of(broker: Broker, command: str) -> str:
+    """What is said of a command that cannot end."""
+    try:
+        return (await broker.run(command, session_id="a", timeout_ms=int(500 * SLOW))).note or ""
+    except SessionBusy as busy:
+        return f"{busy} {busy.hint}"
+
+
 async def listens_or_rests(session: Session) -> bool:
     """A late answer has come, or bash has read a late command."""
     look = await session.look()

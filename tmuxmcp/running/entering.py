@@ -251,7 +251,7 @@ async def until_listening(session: Session, pane: Pane, job: Job, key: bytes) ->
             job.at(session.track_of(nonce))  # zsh has drawn another prompt
             return
     await free_prompt(session, job)
-    raise takes_no_command(session)
+    raise takes_no_command(session, await session.look())
 
 
 async def free_prompt(session: Session, job: Job) -> None:

@@ -31,8 +31,15 @@ def several(session: Session, look: Look) -> NotAShell:
     return not_a_shell(session, look, f"`{terminals_in_one(look)}` is in front, which has terminals of its own", hint)
 
 
-def takes_no_command(session: Session) -> SessionBusy:
+CONTINUE_IT = "It is stopped: continue it with signal CONT."
+
+
+def takes_no_command(session: Session, look: Look) -> SessionBusy:
     """Its shell has not heeded our key."""
+    if look.waiting is InputWait.STOPPED:
+        return SessionBusy(
+            f"The shell of session {session.id} is stopped. Nothing was run.", hint=CONTINUE_IT, session_id=session.id
+        )
     return SessionBusy(
         f"The shell of session {session.id} does not take a command at its prompt: somebody may be in the middle of "
         "something there. Nothing was run.",
@@ -115,6 +122,8 @@ def busy(session: Session, look: Look, text: str = "") -> SessionBusy:
     hint = "Wait with read wait_for=ready, stop it with signal INT, or use another session."
     if look.verdict.hidden:
         hint = "Use send for what runs behind it, read wait_for=ready to wait for it, or run in another session."
+    elif look.waiting is InputWait.STOPPED:
+        hint = CONTINUE_IT
     return SessionBusy(
         f"Session {session.id} runs `{what}`" + (f" since {since}." if since else "."),
         hint=hint,

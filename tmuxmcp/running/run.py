@@ -66,7 +66,7 @@ from tmuxmcp.record.stdin import Stdin
 from tmuxmcp.running import adopting, typed
 from tmuxmcp.running.entering import free_prompt, press_key, type_answer, type_command, until_listening
 from tmuxmcp.running.key import FAR_S, interrupt, shell_kind, show_prompt, until_marked, why_not_taken
-from tmuxmcp.running.obstacles import busy, edits, takes_no_command
+from tmuxmcp.running.obstacles import CONTINUE_IT, busy, edits, takes_no_command
 from tmuxmcp.running.pacing import LookDelay, ShellRest, SilenceTimer
 from tmuxmcp.running.prompt import at_prompt, seen_at_prompt
 from tmuxmcp.running.typed import Job, RunOutcome
@@ -324,7 +324,9 @@ async def _finish(session: Session, job: Job, deadline: float, until: ReturnWhen
             await progress(now - job.begun, last_line(scan))
     session.save_checkpoint()  # whoever comes next need not look for its beginning
     ran = typed.unfinished(session, scan, job, "timeout")
-    return replace(ran, note=" ".join(filter(None, (ran.note, GOES_ON)))) if ran.number is not None else ran
+    stopped = (await session.look()).waiting is InputWait.STOPPED
+    goes_on = CONTINUE_IT if stopped else GOES_ON if ran.number is not None else None
+    return replace(ran, note=typed.joined_notes(ran.note, goes_on))
 
 
 def _elsewhere(session: Session, look: Look, job: Job) -> RunOutcome | None:
@@ -351,7 +353,7 @@ async def _not_done(session: Session, job: Job, look: Look, rest: ShellRest) -> 
         said = said and look.shell.state is not ShellState.RUNNING and (rests or job.lasts(time.monotonic()))
     if said and why:
         await free_prompt(session, job)
-        raise _incomplete(session) if why == "s" else takes_no_command(session)
+        raise _incomplete(session) if why == "s" else takes_no_command(session, look)
     if said:
         await _abandon(session, job)
     if not rests:
@@ -359,7 +361,7 @@ async def _not_done(session: Session, job: Job, look: Look, rest: ShellRest) -> 
     if job.given and job.given.waits:
         job.given.take_back()
         await free_prompt(session, job)
-        raise takes_no_command(session)
+        raise takes_no_command(session, look)
     ran = typed.settled(session, look, job)
     if ran is None and not job.asked_prompt and (look.unreported or typed.misses_its_end(session, look, job)):
         job.asked_prompt = True
