@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 import os
 import shutil
@@ -20,6 +21,7 @@ import psutil
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from hypothesis import HealthCheck, settings
+from jsonschema import Draft202012Validator
 
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
@@ -92,6 +94,21 @@ def _no_outer_tmux(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests behave the same inside a tmux and outside."""
     for name in ("TMUX", "TMUX_PANE"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _schemas_checked_once() -> Iterator[None]:
+    """Check a schema once: each of the SDK's clients checks that of each tool it calls, which takes 25 ms."""
+    check, known = Draft202012Validator.check_schema, set[str]()
+
+    def check_new(schema: object) -> None:
+        if (text := json.dumps(schema)) not in known:
+            check(schema)
+            known.add(text)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Draft202012Validator, "check_schema", check_new)
+        yield
 
 
 @pytest.fixture
