@@ -171,6 +171,19 @@ def test_an_open_quote(shell: Callable[..., dict]):
         assert shell("echo usable")["output"] == "usable\n"
 
 
+@pytest.mark.parametrize("unfinished", ["if true; then", "echo 'open", "cat <<END\nx"])
+def test_an_open_quote_behind_a_line_that_runs(agent: Agent, shell: Callable[..., dict], unfinished: str):
+    result = shell(f"echo first\n{unfinished}", timeout_ms=LONG_MS)
+    assert (result["completed"], result["outcome"], result["evidence"]) == (False, "ready", "kernel"), result
+    assert "first lines have run, and `bash` wants more" in result["note"]
+    assert result["output"].startswith("first\n")
+    with pytest.raises(ToolFailed, match=r"NOT_A_SHELL.*wants more.*key C-c"):
+        shell("echo no")
+    agent.call("send", session_id=result["session_id"], key="C-c")
+    assert shell("echo usable")["output"] == "usable\n"
+    assert "cannot be told" in shell("read -ep '> '", timeout_ms=LONG_MS)["note"]
+
+
 @pytest.mark.parametrize("args", [[], ["--norc"], ["--login"]], ids=str)
 def test_an_exclamation_mark_is_itself(agent: Agent, session_of_bash: Callable[..., str], args: list[str]):
     session = session_of_bash(*args)

@@ -13,7 +13,7 @@ from tmuxmcp.running.adopting import AdoptionRefusal
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.echo import ECHO_LIMIT
-from tmuxmcp.terminal.marks import ShellState
+from tmuxmcp.terminal.marks import MarkScanner, ShellState
 from tmuxmcp.terminal.prompts import may_be_prompt
 from tmuxmcp.waiting.wait import last_line
 
@@ -53,6 +53,13 @@ def edits(look: Look) -> bool:
     start = max(look.shell.output_start, look.size - ECHO_LIMIT)
     told = look.log.read(start, look.size - start).rpartition(b"\x1b[?2004")[2]
     return look.waiting is InputWait.EDITOR and told.startswith(b"h")
+
+
+def wants_more(look: Look) -> bool:
+    """Whether the session's own shell has run the first lines of a command, and asks for the rest, as bash does."""
+    start = max(look.shell.output_start, look.size - ECHO_LIMIT)
+    marks = MarkScanner(look.level.nonce, start).feed(look.log.read(start, look.size - start))
+    return bool(marks) and (marks[-1].kind, marks[-1].why) == ("P", "s") and edits(look)
 
 
 def in_the_way(
@@ -95,6 +102,8 @@ def _obstacle(session: Session, look: Look) -> tuple[str, str]:
         what = _running(session, look)
         if look.verdict.hidden:
             return f"{what} runs, and whether it waits for input cannot be known", "Use send for it."
+        if wants_more(look):
+            return f"of {what} {typed.WANTS_MORE.format(name=shell.name)}", typed.GIVE_THE_REST
         if edits(look):
             return typed.MAY_BE_OVER.format(what=what, name=shell.name), typed.USE_SEND
         process, hint = look.verdict.process, "Answer it with send, or end it with key C-c."

@@ -66,7 +66,7 @@ from tmuxmcp.record.stdin import Stdin
 from tmuxmcp.running import adopting, typed
 from tmuxmcp.running.entering import free_prompt, press_key, type_answer, type_command, until_listening
 from tmuxmcp.running.key import FAR_S, interrupt, shell_kind, show_prompt, until_marked, why_not_taken
-from tmuxmcp.running.obstacles import CONTINUE_IT, busy, edits, takes_no_command
+from tmuxmcp.running.obstacles import CONTINUE_IT, busy, edits, takes_no_command, wants_more
 from tmuxmcp.running.pacing import LookDelay, ShellRest, SilenceTimer
 from tmuxmcp.running.prompt import at_prompt, seen_at_prompt
 from tmuxmcp.running.typed import Job, RunOutcome
@@ -422,6 +422,9 @@ async def _asks(session: Session, job: Job, look: Look, questions: InputQuestion
     if ran.evidence is None:
         return None  # another command's question
     ran = replace(ran, evidence=asked.how.evidence)
+    if process.pid == settled.pid and wants_more(settled):
+        note = f"Not finished. Of this {typed.WANTS_MORE.format(name=process.name)}. {typed.GIVE_THE_REST}"
+        return replace(ran, note=typed.joined_notes(ran.note, note))
     if process.pid == settled.pid and edits(settled):
         what = typed.MAY_BE_OVER.format(what="it", name=process.name)
         note = f"I{what[1:]}. {typed.USE_SEND} {typed.LOOK_BEFORE_AGAIN}"

@@ -62,6 +62,11 @@ MAY_BE_OVER = (
 )
 """Of a shell whose prompt and hooks were both changed."""
 
+WANTS_MORE = "the first lines have run, and `{name}` wants more: a quote, bracket or here-document is not closed"
+"""Of a shell that takes a command line by line, and whose last line is unfinished."""
+
+GIVE_THE_REST = "Give it the rest with send, or take that back with key C-c."
+
 KILLED_FOR_MEMORY = "The kernel ended a process meanwhile: those of the session took more than its limit memory_mb."
 
 AFTER_IT = "Use send for it, or run if it shows a shell's prompt; once it has ended, run works here again."
