@@ -24,11 +24,13 @@ class Request:
         }
         self.pieces: list[dict[str, object]] = []
         self.status, self.body = 0, b""
+        self.sent: list[dict[str, object]] = []
 
     async def receive(self) -> dict[str, object]:
         return self.pieces.pop(0) if self.pieces else {"type": "http.disconnect"}
 
     async def send(self, message: dict[str, object]) -> None:
+        self.sent.append(message)
         self.status = message.get("status", self.status)
         self.body += message.get("body", b"")
 
@@ -64,6 +66,18 @@ async def test_a_body_in_pieces_arrives_whole(door: Entrance, counted: list[tupl
     request = await pass_through(door, b"a", b"", b"bc")
     assert (request.status, request.body) == (200, b"abc")
     assert counted == [(200, 3, 3)]
+
+
+async def test_a_long_answer_is_handed_over_in_pieces(door: Entrance, counted: list[tuple[int, int, int]]):
+    """The listener waits for the client between them, and keeps no more than one."""
+    said = bytes(range(256)) * 512 + b"end"
+    request = await pass_through(door, said)
+    start, *pieces = request.sent
+    assert start["type"] == "http.response.start"
+    assert request.body == said
+    assert [len(piece["body"]) for piece in pieces] == [65536, 65536, 3]
+    assert [piece["more_body"] for piece in pieces] == [True, True, False]
+    assert counted == [(200, len(said), len(said))]
 
 
 @pytest.mark.parametrize("pieces", [[5, 6], [11], [1, 10]])

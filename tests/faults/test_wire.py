@@ -7,11 +7,13 @@ import functools
 import json
 import os
 import random
+import socket
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +194,40 @@ def test_client_that_stops_reading_costs_little_memory(server: Server, state_dir
         if message["id"] != small["id"]:
             assert message["result"]["structuredContent"]["next_offset"] >= ANSWER_BYTES
     server.answer(server.request("ping"))
+
+
+def test_http_clients_that_stop_reading_cost_little_memory(state_dir: Path):
+    """Their long answers wait for each other, too, on as many connections as there are; then all come."""
+    service = Service(state_dir)
+    answer_bytes = 8 << 20  # more than the kernel takes of an answer that nobody reads
+    with contextlib.ExitStack() as stack:
+        stack.callback(service.stop)
+        service.result("create_session", name="a")
+        size = f"head -c {answer_bytes} /dev/zero | tr '\\0' x; echo"
+        service.result("run", command=size, session_id="a", max_bytes=1000)
+        params = {"session_id": "a", "view": "raw", "since": 0, "max_bytes": answer_bytes}
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "read", "params": params})
+        fields = {"Host": f"127.0.0.1:{service.port}", "Content-Type": "application/json", "Connection": "close"}
+        fields |= {**bearer("agent"), "Content-Length": str(len(body))}
+        head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        clients = [stack.enter_context(socket.socket()) for _ in range(6)]
+        for client in clients:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            client.connect(("127.0.0.1", service.port))
+            client.sendall(f"POST /rpc HTTP/1.1\r\n{head}\r\n{body}".encode())
+
+        def made() -> int:
+            return sum(line["tool"] == "read" for line in audit_lines(state_dir))
+
+        eventually(lambda: (made(), service.metric(RUNNING)) == (1, len(clients) - 1))
+
+        def answer_to(client: socket.socket) -> bytes:
+            client.settimeout(20 * SLOW)
+            with client.makefile("rb") as answer:
+                return answer.read()
+
+        with ThreadPoolExecutor(len(clients)) as threads:
+            assert all(len(answer) > answer_bytes for answer in threads.map(answer_to, clients))
 
 
 def test_client_that_asks_on_and_on_is_heard_as_far_as_it_reads(server: Server):

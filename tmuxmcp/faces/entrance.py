@@ -55,6 +55,9 @@ PROOF_HEADER = "tmuxmcp-fleet"
 PAGE_PREFIX = "/page/"
 """What the page asks for: by a person's token, which is good for nothing else."""
 
+PIECE_BYTES = 64 * 1024
+"""Bytes of an answer that are handed over at once."""
+
 MAX_REFUSAL = 1000
 """Bytes of a library's refusal that are kept."""
 
@@ -273,10 +276,12 @@ class _Response:
     async def _pass(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            await self._send(message)
         else:
             self.sent += len(message.get("body", b""))
             self._complete = not message.get("more_body", False)
-        await self._send(message)
+            for piece in _pieces(message):
+                await self._send(piece)
 
     async def refuse(self, status: int, error: TmuxMcpError) -> None:
         """Answer with an error; if an answer has begun, only end it."""
@@ -309,6 +314,14 @@ class _LibraryRefusal:
         headers = kept + _headers(self._status, body)
         yield {"type": "http.response.start", "status": self._status, "headers": headers}
         yield {"type": "http.response.body", "body": body, "more_body": False}
+
+
+def _pieces(message: Message) -> Iterator[Message]:
+    """A body as the listener is to have it: it keeps what the client has not taken, and takes no more until it has."""
+    body, more = message.get("body", b""), message.get("more_body", False)
+    for begin in range(0, len(body) or 1, PIECE_BYTES):
+        end = begin + PIECE_BYTES
+        yield {**message, "body": body[begin:end], "more_body": more or end < len(body)}
 
 
 def _is_plain_refusal(start: Message) -> bool:
