@@ -607,6 +607,11 @@ def sleeps(pid: int) -> bool:
     return False
 
 
+def has_open(pid: int, name: str) -> bool:
+    """Whether a process has a file of this name open."""
+    return any(Path(each.path).name == name for each in psutil.Process(pid).open_files())
+
+
 def test_interrupt_goes_to_the_command(cli):
     cli("new", "--name", "x")
     running = cli.start("run", "x", "(trap 'echo caught; exit 9' INT; echo begun; sleep 600; echo never)")
@@ -617,6 +622,25 @@ def test_interrupt_goes_to_the_command(cli):
     output, errors = running.communicate(timeout=SOON_S)
     assert (running.returncode, errors) == (9, b"")
     assert output == b"begun\ncaught\n"
+
+
+def test_interrupt_goes_to_the_command_that_was_asked_for_before(cli):
+    """It runs in another session than the default one, which works on something else."""
+    command = "(trap 'echo caught; exit 9' INT; sleep 600; echo never)"
+    cli("new", "--name", "x")
+    cli("run", "--timeout", "0.5", "(trap 'echo wrong; exit 1' INT; sleep 600)", status=124)
+    first = cli.start("run", "--session", "x", "--request-id", "interrupted", command)
+    pid = next(each["pid"] for each in cli.json("list")["sessions"] if each["session_id"] == "x")
+    cli.eventually(lambda: sleeps(pid), "it does not begin")
+    first.kill()
+    first.communicate()
+    again = cli.start("run", "--request-id", "interrupted", command)
+    cli.eventually(lambda: has_open(again.pid, "interrupted"), "it does not ask")
+    again.send_signal(signal.SIGINT)
+    output, errors = again.communicate(timeout=SOON_S)
+    assert (again.returncode, output) == (9, b"caught\n"), errors
+    others = [each["mode"] for each in cli.json("list")["sessions"] if each["session_id"] != "x"]
+    assert others == ["running"], "the other command goes on"
 
 
 def test_second_interrupt_leaves_the_command_alone(cli):

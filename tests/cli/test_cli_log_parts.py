@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from tests.agent import Agent
-from tests.cli.test_cli import own_command_line
+from tests.agent import Agent, eventually
+from tests.cli.test_cli import CommandLine, own_command_line
 from tests.cli.test_cli_log import Following
+from tests.conftest import PATIENCE_S, attempts
 from tmuxmcp.cli.logtimes import SOON_S, TIME_UNKNOWN, PrintedAt, SeenUntil, stretches
 from tmuxmcp.contract.times import iso, seconds_of
 from tmuxmcp.record.directory import SessionDirectory
@@ -28,8 +30,7 @@ def cli():
         with Agent(cli.state, "bash") as agent:
             agent.call("create_session", name="a", program="bash", args=["--norc"])
             agent.call("run", session_id="a", command="echo one")
-            cli.between = time.time()
-            time.sleep(0.1)  # so that the index has a step on either side
+            cli.between = a_known_time(cli, agent)
             agent.call("run", session_id="a", command="echo two; echo three; (exit 3)")
             agent.call("resize", session_id="a", rows=30, cols=100)
         cli("kill", "a", "--force")
@@ -37,6 +38,22 @@ def cli():
         cli("run", "-s", "b", "echo alone")
         cli("send", "b", "exit 4", "--enter", "--wait", "exit")
         yield cli
+
+
+def a_known_time(cli: CommandLine, agent: Agent) -> float:
+    """A time that has output before it and behind it, and 50 ms after which it is known how much had been printed.
+
+    A busy machine holds up who writes down the times of output. Then it is not known, which `log` says.
+    """
+    for _ in attempts("a time at which it is known how much had been printed", PATIENCE_S):
+        printed, found = cli("log", "a", "--raw").stdout, time.time()
+        time.sleep(0.1)
+        agent.call("send", session_id="a", keys=["C-g"])  # the bell rings
+        eventually(lambda: cli("log", "a", "--raw").stdout != printed)  # noqa: B023
+        with suppress(AssertionError):
+            eventually(lambda: not cli("log", "a", "--until", iso(found + 0.05)).stderr, timeout=1)  # noqa: B023
+            return found
+    raise AssertionError
 
 
 def stamped(text: str) -> list[tuple[float, str, str]]:
