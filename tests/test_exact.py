@@ -773,6 +773,41 @@ def test_what_is_interrupted_before_it_begins_has_no_status(agent: Agent, before
     agent.call("destroy_session", session_id=session, force=True)
 
 
+@pytest.mark.parametrize("step", range(1, 41, 3))
+def test_an_interrupt_while_bash_tells_of_the_end_takes_no_command_away(agent: Agent, step: int):
+    session = agent.call("create_session", program="bash")["session_id"]
+    trap = "[[ ${FUNCNAME-} == __tmuxmcp_* ]] && ((--steps == 0)) && { trap - DEBUG; set +T; kill -INT $$; }"
+    told = agent.run(f"steps={step}; set -T; trap '{trap}' DEBUG", session_id=session)
+    assert told["completed"]
+    assert told["exit_code"] in (0, 130)
+    after = agent.run("echo after; (exit 7)", session_id=session)
+    assert (after["output"], after["exit_code"]) == ("after\n", 7)
+    agent.call("destroy_session", session_id=session, force=True)
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_an_interrupt_while_zsh_tells_of_the_end_takes_no_command_away(agent: Agent):
+    session = agent.call("create_session", program="zsh")["session_id"]
+    told = agent.run("unset() { unfunction unset; kill -INT $$ }", session_id=session)
+    assert (told["completed"], told["exit_code"]) == (True, 0)
+    after = agent.run("echo after; (exit 7)", session_id=session)
+    assert (after["output"], after["exit_code"]) == ("after\n", 7)
+    agent.call("destroy_session", session_id=session, force=True)
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+@pytest.mark.parametrize("mark", ["D;0", "A", "B"])
+def test_an_interrupt_while_fish_tells_of_the_end_takes_no_command_away(agent: Agent, mark: str):
+    session = agent.call("create_session", program="fish")["session_id"]
+    interrupts = f"if test $argv[1] = '{mark}'; functions -e __tmuxmcp_mark; functions -c own __tmuxmcp_mark; "
+    interrupts += "kill -INT $fish_pid; else; own $argv; end"
+    told = agent.run(f"functions -c __tmuxmcp_mark own; function __tmuxmcp_mark; {interrupts}; end", session_id=session)
+    assert (told["completed"], told["exit_code"]) == (True, 0)
+    after = agent.run("echo after; sh -c 'exit 7'", session_id=session)
+    assert (after["output"], after["exit_code"]) == ("after\n", 7)
+    agent.call("destroy_session", session_id=session, force=True)
+
+
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
 @pytest.mark.parametrize("trap", ["trap 'echo debug' DEBUG", "TRAPDEBUG() { echo debug }"])
 def test_a_trap_of_zsh_prints_for_the_users_commands_alone(agent: Agent, trap: str):

@@ -38,7 +38,7 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
   # Prompts are counted from here on: in a shell that takes the marks in later, after those of the shells around it.
   __tmuxmcp_from=${TMUXMCP_NUMBER:-0}
   __tmuxmcp_n=$__tmuxmcp_from
-  __tmuxmcp_open= __tmuxmcp_job= __tmuxmcp_late= __tmuxmcp_proof= __tmuxmcp_told=
+  __tmuxmcp_open= __tmuxmcp_job= __tmuxmcp_late= __tmuxmcp_proof= __tmuxmcp_told= __tmuxmcp_tell=
   __tmuxmcp_a= __tmuxmcp_b= __tmuxmcp_c= __tmuxmcp_s=
 
   # The working directory as a URL path; LC_ALL is C.
@@ -62,30 +62,35 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     # `set -a` exports what is set here: it is ours alone.
     \builtin local -
     \builtin set +a
+    # A Ctrl-C may end this function anywhere, and then it runs once more: what was to be told is told as it was.
+    [[ $__tmuxmcp_tell ]] || __tmuxmcp_over "$1"
+    \builtin printf %s "$__tmuxmcp_tell" >/dev/tty
+    \builtin unset -v __tmuxmcp_begun __tmuxmcp_drawn __tmuxmcp_histexpand _tm_a _tm_s _tm_t _tm_d
+    __tmuxmcp_tell=
+    \builtin return "$1"
+  }
+
+  # What there is to tell of a command that is over. From the last line on, the next prompt is under way.
+  __tmuxmcp_over() {
     # Not told, so that the broker asks the kernel, where PWD names another directory: this one was renamed, or a
     # link changed, or the user set it. Nor where a readonly LC_ALL hides the bytes of a name.
-    __tmuxmcp_urlpath=
+    __tmuxmcp_urlpath= __tmuxmcp_each=
     [[ ${PWD-} -ef . ]] && \builtin local LC_ALL=C && __tmuxmcp_url "$PWD"
-    __tmuxmcp_tell=
     if ((__tmuxmcp_n > __tmuxmcp_from)); then
       __tmuxmcp_now=${EPOCHREALTIME-}
-      __tmuxmcp_tell=$'\e]133;D;'"$1;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;t=${__tmuxmcp_now//[!0-9.,]/}$__tmuxmcp_late"
+      __tmuxmcp_each=$'\e]133;D;'"$1;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;t=${__tmuxmcp_now//[!0-9.,]/}$__tmuxmcp_late"
       # bash has printed the line that called this.
-      [[ $- != *v* || $__tmuxmcp_late ]] || __tmuxmcp_tell+=';k=v'
-      __tmuxmcp_tell+=${__tmuxmcp_urlpath:+";cwd=$__tmuxmcp_urlpath"}${__tmuxmcp_job:+";job=$__tmuxmcp_job"}
-      __tmuxmcp_tell+=${__tmuxmcp_proof:+";p=$__tmuxmcp_proof"}$'\a'
+      [[ $- != *v* || $__tmuxmcp_late ]] || __tmuxmcp_each+=';k=v'
+      __tmuxmcp_each+=${__tmuxmcp_urlpath:+";cwd=$__tmuxmcp_urlpath"}${__tmuxmcp_job:+";job=$__tmuxmcp_job"}
+      __tmuxmcp_each+=${__tmuxmcp_proof:+";p=$__tmuxmcp_proof"}$'\a'
     fi
     if [[ $__tmuxmcp_urlpath && $__tmuxmcp_urlpath != "$__tmuxmcp_told" ]]; then
       __tmuxmcp_told=$__tmuxmcp_urlpath
       # The user may set HOSTNAME, and what it holds must not end the sequence.
       __tmuxmcp_host=${HOSTNAME-}
-      __tmuxmcp_tell+=$'\e]7;file://'"${__tmuxmcp_host//[!A-Za-z0-9._-]/}$__tmuxmcp_urlpath"$'\a'
+      __tmuxmcp_each+=$'\e]7;file://'"${__tmuxmcp_host//[!A-Za-z0-9._-]/}$__tmuxmcp_urlpath"$'\a'
     fi
-    __tmuxmcp_n=$((__tmuxmcp_n + 1))
-    __tmuxmcp_open=1 __tmuxmcp_job= __tmuxmcp_proof=
-    \builtin unset -v __tmuxmcp_begun __tmuxmcp_drawn __tmuxmcp_histexpand _tm_a _tm_s _tm_t _tm_d
-    \builtin printf %s "$__tmuxmcp_tell" >/dev/tty
-    \builtin return "$1"
+    __tmuxmcp_tell=$__tmuxmcp_each __tmuxmcp_n=$((__tmuxmcp_n + 1)) __tmuxmcp_open=1 __tmuxmcp_job= __tmuxmcp_proof=
   }
 
   # Last of them: wrap the prompts again where the user's own commands changed them. The marks say what variables hold

@@ -100,12 +100,10 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
         if test $__tmuxmcp_n -gt $__tmuxmcp_from
             __tmuxmcp_mark "D;$__tmuxmcp_status" (__tmuxmcp_uptime)";cwd="$path $__tmuxmcp_done
         end
-        set -g __tmuxmcp_status
+        set -g __tmuxmcp_n (builtin math $__tmuxmcp_n + 1)
         set -g __tmuxmcp_job
         set -g __tmuxmcp_over
         set -g __tmuxmcp_done
-        set -g __tmuxmcp_begun
-        set -g __tmuxmcp_n (builtin math $__tmuxmcp_n + 1)
         set -e _tm_a _tm_s _tm_t
         functions --erase _tm_z
         if test -n "$path" -a "$path" != "$__tmuxmcp_told"
@@ -117,6 +115,8 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
         for mode in (builtin bind --list-modes)
             builtin bind -M $mode \e\[7777~ __tmuxmcp_run
         end
+        set -g __tmuxmcp_status
+        set -g __tmuxmcp_begun
     end
 
     function __tmuxmcp_run
@@ -124,10 +124,12 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
         set -l size
         set -l job
         # A command uses the line editor: `read`.
-        if test -n "$__tmuxmcp_begun"
+        if test (builtin status current-command) != fish
             __tmuxmcp_mark 'P;k=r'
             return
         end
+        # A Ctrl-C ended what tells of the end of the command, and of this prompt.
+        test -z "$__tmuxmcp_begun"; or __tmuxmcp_prompt
         __tmuxmcp_mark 'P;k=g'
         builtin read -z job </dev/tty
         builtin read -z size </dev/tty

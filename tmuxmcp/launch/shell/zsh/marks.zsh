@@ -43,11 +43,12 @@ __tmuxmcp_precmd() {
     # The user may set HOST, and what it holds must not end the sequence.
     tell+=$'\e]7;file://'${HOST//[^A-Za-z0-9._-]/}$__tmuxmcp_urlpath$'\a'
   fi
-  __tmuxmcp_job= __tmuxmcp_begun= __tmuxmcp_over= __tmuxmcp_done=
-  unset _tm_a _tm_s _tm_t _tm_d
-  __tmuxmcp_open=1
-  __tmuxmcp_n+=1
+  # A Ctrl-C may end this function anywhere: until it is told, the key tells it (__tmuxmcp_report).
   builtin print -rn -- $tell >/dev/tty
+  __tmuxmcp_n+=1
+  __tmuxmcp_open=1
+  __tmuxmcp_job= __tmuxmcp_over= __tmuxmcp_done= __tmuxmcp_begun=
+  unset _tm_a _tm_s _tm_t _tm_d
   return code
 }
 
