@@ -28,7 +28,7 @@ import tmuxmcp
 import tmuxmcp.cli
 from tests import forks
 from tests.agent import eventually
-from tests.conftest import end_server, until_exists
+from tests.conftest import end_server, no_first_run, until_exists
 from tmuxmcp.cli.arguments import VERBS, parse, verb_of
 from tmuxmcp.config import Settings
 from tmuxmcp.errors import InvalidArgument
@@ -47,6 +47,7 @@ class CommandLine:
         self.home, self.state = home, home / "s"
         self.work = home / "work"
         self.work.mkdir()
+        no_first_run(home)
         self.env = {
             "PATH": os.environ["PATH"],
             "HOME": str(home),

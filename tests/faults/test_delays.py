@@ -20,7 +20,7 @@ import anyio
 import psutil
 import pytest
 
-from tests.conftest import SLOW, eventually
+from tests.conftest import SLOW, eventually, no_first_run
 from tests.delays import Delays
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
@@ -205,6 +205,7 @@ class Trial:
 @pytest.mark.parametrize("program", ["bash", "zsh", "fish"])
 async def test_no_delay_makes_an_answer_false(state_dir: Path, home: Path, tmp_path: Path, program: str) -> None:
     delays = Delays(SEED)
+    no_first_run(home)
     settings = BrokerSettings(state_dir=state_dir, program=program, max_wait_ms=PATIENCE_MS)
     begun = time.monotonic()
     with delays.everywhere():
