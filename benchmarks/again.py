@@ -25,11 +25,15 @@ LATEST = 1.5
 """The last moment at which a server is killed: so many times as long as a call takes."""
 
 KINDS = {
-    "short": "echo {n} >>{side}; echo out {n}; (exit {code})",
-    "long": "echo {n} >>{side}; seq 20000; echo out {n}; (exit {code})",
-    "slow": "echo {n} >>{side}; sleep 0.03; echo out {n}; (exit {code})",
-    "lines": "echo {n} >>{side}\nfor i in 1 2 3; do\n  sleep 0.01\ndone\necho out {n}\n(exit {code})",
+    "short": "echo {n} >>{side}; echo out {n}; sh -c 'exit {code}'",
+    "long": "echo {n} >>{side}; seq 20000; echo out {n}; sh -c 'exit {code}'",
+    "slow": "echo {n} >>{side}; sleep 0.03; echo out {n}; sh -c 'exit {code}'",
+    "lines": "echo {n} >>{side}\nsleep 0.03\n\necho out {n}\nsh -c 'exit {code}'",
 }
+"""In words that all shells understand."""
+
+INSIDE = "inside"
+"""The session in which another shell is in front."""
 
 
 def arguments() -> argparse.Namespace:
@@ -37,6 +41,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=1000, metavar="N", help="servers that are killed (1000)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the moments (1)")
     parser.add_argument("--shell", default="bash", metavar="NAME", help="bash, zsh, fish or dash (bash)")
+    parser.add_argument("--inside", default="", metavar="COMMAND", help="starts another shell there, which is adopted")
     return parser.parse_args()
 
 
@@ -65,10 +70,10 @@ def wrong(result: Mapping[str, Any], kind: str, number: int, code: int) -> str:
     return "" if kind == "long" or len(lines) == 1 else f"its output is {lines}"
 
 
-def timed(wire: Wire, number: int) -> float:
+def timed(wire: Wire, number: int, where: Mapping[str, str]) -> float:
     """How long a call takes that nobody kills."""
     begun = time.monotonic()
-    wire.call("run", command="sleep 0.01; true", request_id=f"unhurt-{number}")
+    wire.call("run", command="sleep 0.01; true", request_id=f"unhurt-{number}", **where)
     return time.monotonic() - begun
 
 
@@ -81,18 +86,22 @@ def main() -> int:
         env |= {"TMUXMCP_PROGRAM": options.shell}
         argv = [sys.executable, "-m", "tmuxmcp", "serve"]
         wire = Wire(argv, env)
-        wire.call("run", command="true")
-        times = [timed(wire, number) for number in range(9)]
+        where = {"session_id": INSIDE} if options.inside else {}
+        if options.inside:
+            wire.call("create_session", name=INSIDE)
+            wire.call("send", text=options.inside, enter=True, session_id=INSIDE)
+        wire.call("run", command="true", **(where | {"adopt": "yes"} if where else {}))
+        times = [timed(wire, number, where) for number in range(9)]
         longest_s = statistics.median(times) * LATEST
         for number in range(options.rounds):
             kind, code = rng.choice(list(KINDS)), number % 7
             command = KINDS[kind].format(n=number, side=side, code=code)
             request_id = f"round-{number:06}"
             if number % 2:
-                params: dict[str, Any] = {"name": "run", "arguments": {"command": command}}
+                params: dict[str, Any] = {"name": "run", "arguments": {"command": command} | where}
                 params["_meta"] = {"tmuxmcp/request_id": request_id}
             else:
-                params = {"name": "run", "arguments": {"command": command, "request_id": request_id}}
+                params = {"name": "run", "arguments": {"command": command, "request_id": request_id} | where}
             wire.send("tools/call", params)
             time.sleep(rng.uniform(0, longest_s))
             wire.process.kill()
