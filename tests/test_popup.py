@@ -35,12 +35,6 @@ def agent(server: Agent) -> Iterator[Agent]:
 
 
 @pytest.fixture
-def threads() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(2) as threads:
-        yield threads
-
-
-@pytest.fixture
 def person(agent: Agent) -> Iterator[Person]:
     """Somebody attached to the session who may type."""
     with attached(agent) as person:

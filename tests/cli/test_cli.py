@@ -101,12 +101,6 @@ def own_command_line():
             end_server(command_line.state)
 
 
-@pytest.fixture
-def cli():
-    """A command line of the test's own; nothing of its tmux server is left."""
-    yield from own_command_line()
-
-
 @pytest.fixture(scope="module")
 def shared():
     """A command line with a bash session `a`, for tests that leave it as it was."""

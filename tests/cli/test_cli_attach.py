@@ -8,13 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.test_cli import COMMAND, ROOT, CommandLine, own_command_line
+from tests.cli.test_cli import COMMAND, ROOT, CommandLine
 from tests.conftest import TMUX
-
-
-@pytest.fixture
-def cli() -> Iterator[CommandLine]:
-    yield from own_command_line()
 
 
 class Theirs:

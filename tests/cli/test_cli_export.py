@@ -9,16 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import CommandLine, own_command_line
+from tests.cli.test_cli import CommandLine
 from tests.cli.test_cli_log import begun
 from tmuxmcp.cli import export
 from tmuxmcp.terminal import asciicast
 from tmuxmcp.terminal.film import FilmOutput
-
-
-@pytest.fixture
-def cli():
-    yield from own_command_line()
 
 
 def text_of(cast: bytes) -> bytes:

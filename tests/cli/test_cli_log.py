@@ -14,17 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import SOON_S, CommandLine, Terminal, own_command_line
+from tests.cli.test_cli import SOON_S, CommandLine, Terminal
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.sessions import kept
 from tmuxmcp.terminal import logtext
 from tmuxmcp.terminal.plain import plain
-
-
-@pytest.fixture
-def cli():
-    yield from own_command_line()
 
 
 def begun(cli: CommandLine, name: str, script: str) -> None:

@@ -5,16 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
-from tests.cli.test_cli import CommandLine, own_command_line
+from tests.cli.test_cli import CommandLine
 from tmuxmcp.terminal import asciicast
 from tmuxmcp.terminal.film import FilmOutput
-
-
-@pytest.fixture
-def cli():
-    yield from own_command_line()
 
 
 def test_a_person_records_a_session(cli: CommandLine, tmp_path: Path) -> None:

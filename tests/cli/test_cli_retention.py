@@ -6,15 +6,6 @@ import json
 import os
 import time
 
-import pytest
-
-from tests.cli.test_cli import own_command_line
-
-
-@pytest.fixture
-def cli():
-    yield from own_command_line()
-
 
 def test_pinned_sessions_are_shown(cli):
     cli("new", "--name", "x", "cat")

@@ -21,11 +21,6 @@ from tmuxmcp.terminal.screen import Screen
 from tmuxmcp.terminal.stream import Stream
 
 
-@pytest.fixture
-def cli():
-    yield from own_command_line()
-
-
 @pytest.fixture(scope="module")
 def shared():
     """A command line with a session `x` that prints back what it is told."""

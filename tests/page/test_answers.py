@@ -48,12 +48,6 @@ def person(service: Service, state_dir: Path) -> Iterator[httpx2.Client]:
         yield client
 
 
-@pytest.fixture
-def threads() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(4) as threads:
-        yield threads
-
-
 class Asked:
     """A request of an agent under way, and its id."""
 

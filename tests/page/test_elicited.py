@@ -26,12 +26,6 @@ def state_dir() -> Iterator[Path]:
         yield directory
 
 
-@pytest.fixture
-def threads() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as threads:
-        yield threads
-
-
 def asks_in(agent: Agent) -> None:
     """Make a session whose program asks for a secret, as soon as the page is there."""
     agent.call("create_session", program="bash", name="a")

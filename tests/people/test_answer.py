@@ -36,12 +36,6 @@ def agent(server: Agent) -> Iterator[Agent]:
     server.call("destroy_session", session_id="a", force=True)
 
 
-@pytest.fixture
-def threads() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(4) as threads:
-        yield threads
-
-
 def test_text_is_typed_with_enter(agent: Agent, threads: ThreadPoolExecutor):
     read_line(agent, "read -r x")
     asked = Asked(agent, threads)

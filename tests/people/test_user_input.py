@@ -23,12 +23,6 @@ def agent(state_dir: Path) -> Iterator[Agent]:
         yield agent
 
 
-@pytest.fixture
-def threads() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(4) as threads:
-        yield threads
-
-
 def requests(agent: Agent, session: str = "a") -> list[Path]:
     """Files of the requests that wait, oldest first."""
     found = (agent.state_dir / "sessions" / session / "requests").glob("*.json")
