@@ -23,9 +23,14 @@ VALUE_CHARS = 4096
 """Characters of one value; what is longer is cut and says so."""
 
 AUDIT_MOST_WORDS = 256
+SHORT_LINE_BYTES = 2 * AUDIT_MOST_WORDS
+"""A line of no more has no value that is cut: each word of a list takes two bytes, with its comma."""
 AUDIT_LINE_BYTES = 16 * 1024
 LINE_ROOM_BYTES = 1024
 """Bytes left free in a line that is filled in afterwards."""
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+"""`json.dumps` would make an encoder for each line."""
 
 
 class Audit:
@@ -110,10 +115,11 @@ def _write(fd: int, line: bytes) -> None:
 
 def as_line(entry: dict[str, Any]) -> bytes:
     """An entry as a line of JSON, in pure ASCII, never longer than `AUDIT_LINE_BYTES`."""
-    line = json.dumps({name: _short(value) for name, value in entry.items()}, separators=(",", ":"))
+    line = _encode(entry)
+    if len(line) > SHORT_LINE_BYTES:
+        line = _encode(_short(entry))
     if len(line) >= AUDIT_LINE_BYTES:
-        small = {name: _short(value, AUDIT_LINE_BYTES // 128, 4) for name, value in entry.items()}
-        line = json.dumps(small | {"cut": True}, separators=(",", ":"))
+        line = _encode(_short(entry, AUDIT_LINE_BYTES // 128, 4) | {"cut": True})
     return line.encode() + b"\n"
 
 
