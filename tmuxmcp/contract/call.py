@@ -61,6 +61,11 @@ async def nobody(question: Question) -> None:
     """There is nobody who could be asked."""
 
 
+def new_call_id() -> str:
+    """A correlation id that no other call has."""
+    return uuid4().hex[:12]
+
+
 @dataclass(frozen=True)
 class Call:
     """One call of an operation."""
@@ -85,7 +90,7 @@ class Call:
     """Told how a wait ended, without content: True where more is typed at once, and nobody sees what is there."""
     untold: list[Callable[[], None]] = field(default_factory=list, repr=False, compare=False)
     """What puts back what was noted as told to the caller; for `not_told`."""
-    call_id: str = field(default_factory=lambda: uuid4().hex[:12])
+    call_id: str = field(default_factory=new_call_id)
     """Correlation id: in the result's `_meta`, in the logs."""
 
     def not_told(self) -> None:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from pydantic.dataclasses import rebuild_dataclass
 
 from tmuxmcp.contract import requests as q
-from tmuxmcp.contract.call import Call
+from tmuxmcp.contract.call import Call, new_call_id
 from tmuxmcp.contract.request import REGISTERED, Operation, R, Request
 
 P = ParamSpec("P")
@@ -128,4 +128,4 @@ class _By(Operations):
 
     async def do(self, request: Request[R], call: Call | None = None) -> R:
         # Each call has an id of its own.
-        return await self._whose.do(request, call or replace(self._call, call_id=Call().call_id))
+        return await self._whose.do(request, call or replace(self._call, call_id=new_call_id()))

@@ -14,7 +14,6 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import replace
 from functools import cache
 from typing import Any, Literal
 from uuid import uuid4
@@ -39,7 +38,7 @@ from mcp.types import (
 )
 
 from tmuxmcp import __version__
-from tmuxmcp.contract.call import ALL_SCOPES, Call, Progress, Room
+from tmuxmcp.contract.call import ALL_SCOPES, Call, Progress, Room, new_call_id
 from tmuxmcp.contract.guesses import right_tool
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.request import Operation
@@ -55,6 +54,7 @@ from tmuxmcp.faces.requestid import with_request_id
 from tmuxmcp.faces.resources import BrokerSource, Resources
 from tmuxmcp.faces.subscriptions import Subscriptions
 from tmuxmcp.faces.text import footer, render
+from tmuxmcp.latedataclass import changed
 
 log = logging.getLogger(__name__)
 
@@ -189,12 +189,12 @@ def build_server(
     asking = OpenQuestions()
 
     async def call_tool(ctx: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
-        call_id, began = Call().call_id, time.monotonic()
+        call_id, began = new_call_id(), time.monotonic()
         ask, answers = asking.of(ctx, params), asking.answered_digest(params)
         try:
             operation = _find(offered, params.name)
             opened = await broker()
-            call = replace(call_of(ctx), call_id=call_id, ask=ask, answers=answers)
+            call = changed(call_of(ctx), call_id=call_id, ask=ask, answers=answers)
             async with around(ctx, operation.name):
                 arguments = with_request_id(operation, params.arguments or {}, params.meta)
                 result = await opened.perform(operation, arguments, call)

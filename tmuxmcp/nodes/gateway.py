@@ -25,7 +25,7 @@ import anyio.abc
 from tmuxmcp import __version__
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
-from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, Question, no_progress, nobody
+from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, Question, new_call_id, no_progress, nobody
 from tmuxmcp.contract.follow import Change
 from tmuxmcp.contract.operations import Operations
 from tmuxmcp.contract.request import NamesCall, Operation, R, Request
@@ -111,7 +111,7 @@ class Gateway(Operations):
             NodeLost: the machine was given up.
             TmuxMcpError: what the machine's broker raises.
         """
-        asked = call or replace(self._own, call_id=Call().call_id)
+        asked = call or replace(self._own, call_id=new_call_id())
         authorize(request, asked.scopes)
         match request:
             case q.CreateSession():

@@ -58,7 +58,7 @@ from tmuxmcp.contract.call import PROGRESS_EVERY_S, Progress
 from tmuxmcp.contract.results import Mode
 from tmuxmcp.contract.words import Adopt
 from tmuxmcp.errors import IncompleteCommand, InvalidArgument, SessionBusy, Unsupported
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.latedataclass import changed, dataclass
 from tmuxmcp.launch.shells import adoption
 from tmuxmcp.machine import cgroup
 from tmuxmcp.readiness.kernel import InputWait
@@ -161,7 +161,7 @@ async def run(
                 given.remove()
         memory = typed.KILLED_FOR_MEMORY if _killed_for_memory(session) > killed else None
         note = typed.joined_notes(typed.left_behind(look, ran), memory, ran.note)
-        return replace(ran, level=look.level, note=note)
+        return changed(ran, level=look.level, note=note)
 
 
 def _killed_for_memory(session: Session) -> int:

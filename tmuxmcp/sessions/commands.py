@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import replace
 
-from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.latedataclass import changed, dataclass
 from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.record.commands import By, CommandFile, EndedCommand, TypedInput
 from tmuxmcp.record.directory import SessionDirectory
@@ -146,7 +146,7 @@ class Commands:
     def typing(self, typed: TypedInput) -> bool:
         """Write down what a call is about to type, of a long text the beginning, by which it is told; whether it is."""
         text = typed.text[:LONGEST_TYPED] if typed.text else typed.text
-        return self._file.type(replace(typed, text=text))
+        return self._file.type(changed(typed, text=text))
 
     def typed_since(self, offset: int) -> bool:
         """Whether a call has typed anything since the log had this size."""
