@@ -70,6 +70,12 @@ class IdempotentCalls:
             found = await (before() if call.person else self._gate.asked_again(request, call, before))
             return found or await self._do_first(file, request, request_id, call)
 
+    def session_of(self, request_id: str, call: Call) -> str:
+        """In which session a call with this id acts; empty: it has not come to that."""
+        with closing(self._noted.file(call.client, request_id)) as file:
+            noted = file.read()
+        return str(noted.acts.get("session_id", "")) if noted else ""
+
     async def _do_first(self, file: CallFile, request: Request[Any], request_id: str, call: Call) -> Result:
         one = IdempotentCall(file, request, request_id)
         try:

@@ -179,6 +179,10 @@ class Broker(Operations):
                 return cast("R", await self._again.do(request, request.request_id, asked))
             return await self._do_first(request, asked)
 
+    def session_of_call(self, request_id: str) -> str:
+        """In which session a call of ours with this `request_id` acts; empty as long as it has not acted."""
+        return self._again.session_of(request_id, self._own_call())
+
     async def _do_first(self, request: Request[R], asked: Call, noting: IdempotentCall | None = None) -> R:
         """Do a request whose id no earlier call had."""
         restores = None

@@ -53,6 +53,7 @@ async def _run(broker: AnyBroker, options: argparse.Namespace) -> int:
     result = await _interruptible(broker, name, text, timeout_ms, options)
     if result is None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # there is nothing left to interrupt
+        name = _runs_in(broker, name, options)
         of = f" {name}" if name else ""
         output.note(f"left running in session{of}; `tmuxmcp read{of}` gives its output")
         return 128 + signal.SIGINT
@@ -170,8 +171,9 @@ async def _interruptible(
                     if now - last < TWICE_S:
                         tg.cancel_scope.cancel()
                     last = now
-                    with suppress(TmuxMcpError):
-                        await broker.signal("INT", session_id=session_id)
+                    if where := _runs_in(broker, session_id, options):
+                        with suppress(TmuxMcpError):
+                            await broker.signal("INT", session_id=where)
 
         tg.start_soon(listen)
         try:
@@ -190,6 +192,13 @@ async def _interruptible(
     if failed:
         raise failed
     return result
+
+
+def _runs_in(broker: AnyBroker, session_id: str, options: argparse.Namespace) -> str:
+    """The session in which a command runs: with a `request_id` that of the first call; empty while it is not known."""
+    if session_id or effective(options)[0].fleet != "off":
+        return session_id
+    return cast("Broker", broker).session_of_call(options.request_id)
 
 
 async def _pieces(broker: AnyBroker, session_id: str, at: int, end: int) -> AsyncIterator[str]:
