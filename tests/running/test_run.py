@@ -7,16 +7,17 @@ import random
 import signal
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 from tests.conftest import SLOW, eventually
 from tmuxmcp.broker.broker import Broker
-from tmuxmcp.errors import IncompleteCommand, SessionBusy, TimedOut
+from tmuxmcp.errors import IncompleteCommand, NotAShell, SessionBusy, TimedOut
 from tmuxmcp.launch.shells import shell_of
 from tmuxmcp.readiness.kernel import InputWait
-from tmuxmcp.running import key
+from tmuxmcp.running import entering, key
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux.panes import recall
 
@@ -161,6 +162,42 @@ async def told_of(broker: Broker, command: str) -> str:
         return (await broker.run(command, session_id="a", timeout_ms=int(500 * SLOW))).note or ""
     except SessionBusy as busy:
         return f"{busy} {busy.hint}"
+
+
+@pytest.mark.parametrize("program", ["zsh", "fish"])
+async def test_a_broker_taken_for_gone_types_nothing_into_what_runs_by_then(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    """It stands still between our key and its command; another one runs a command at that prompt meanwhile."""
+    await broker.create_session(program, name="a")
+    await broker.run("true", session_id="a")
+    type_answer, asked, goes_on = entering.type_answer, anyio.Event(), anyio.Event()
+
+    async def late(*given: Any) -> bool:
+        if not asked.is_set():
+            asked.set()
+            await goes_on.wait()
+        return await type_answer(*given)
+
+    monkeypatch.setattr(entering, "type_answer", late)
+    async with Broker.open(broker.settings, "another") as other, anyio.create_task_group() as calls:
+        over = anyio.Event()
+
+        async def slow() -> None:
+            with pytest.raises((SessionBusy, NotAShell)):
+                await broker.run("echo slow", session_id="a")
+            over.set()
+
+        calls.start_soon(slow)
+        await asked.wait()
+        command = "sh -c 'echo begun; read -r line; echo got $line'"
+        reads = await other.run(command, session_id="a", wait_for="auto")
+        assert (reads.output, reads.completed) == ("begun\n", False)
+        goes_on.set()
+        await over.wait()
+        answered = await other.send("answer", enter=True, session_id="a", wait_for="command")
+        assert answered.result
+        assert "got answer" in answered.result.content
 
 
 async def listens_or_rests(session: Session) -> bool:
