@@ -117,6 +117,12 @@ async def test_a_command_that_takes_too_long_or_prints_too_much_is_ended_with_it
         await read(["yes"])
 
 
+def is_tied(pid: int) -> bool:
+    """Whether the kernel tells somebody what becomes of a file that a process has open."""
+    flags = [int(each.read_text().split()[3], 8) for each in Path(f"/proc/{pid}/fdinfo").iterdir()]
+    return any(each & os.O_ASYNC for each in flags)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing ends it")
 async def test_a_command_ends_with_a_killed_broker(tmp_path: Path):
     code = (
@@ -127,6 +133,7 @@ async def test_a_command_ends_with_a_killed_broker(tmp_path: Path):
     broker = await anyio.open_process(argv, cwd=Path(__file__).parents[2])
     eventually((tmp_path / "pid").exists, 20)
     child = int((tmp_path / "pid").read_text())
+    eventually(lambda: is_tied(child))  # right after its start nothing ends it yet
     broker.kill()
     await broker.aclose()
     eventually(lambda: ended(child))

@@ -1,6 +1,7 @@
 """Ends a foreign program with this process, also where that is killed with `kill -9`. Only on Linux.
 
-PR_SET_PDEATHSIG would need a step of ours before the program, and goes by the thread that started it, not the process.
+From its start until it is tied, a millisecond or two, nothing ends it yet. PR_SET_PDEATHSIG would need a step of ours
+before the program, and goes by the thread that started it, not the process.
 """
 
 from __future__ import annotations
