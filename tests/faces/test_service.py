@@ -7,7 +7,6 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ import anyio.to_thread
 import pytest
 from mcp.types import ResourceUpdatedNotification
 
+from tests import forks
 from tests.agent import eventually
 from tests.conftest import TMUX, until_exists
 from tests.conftest import eventually as soon
@@ -572,8 +572,8 @@ def test_no_token_is_for_loopback(state_dir: Path):
     ],
 )
 def test_what_it_does_not_start_with(state_dir: Path, words: list[str], status: int, said: str):
-    argv = [sys.executable, "-m", "tmuxmcp", "serve", "--state-dir", str(state_dir), *words]
-    ended = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20 * SLOW)
+    words = ["serve", "--state-dir", str(state_dir), *words]
+    ended = forks.run(words, forks.environment(), Path.cwd(), 20 * SLOW)
     assert ended.returncode == status
-    assert said in ended.stderr
+    assert said in ended.stderr.decode()
     assert not (state_dir / "tmux.sock").exists()
