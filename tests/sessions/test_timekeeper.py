@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,7 +20,7 @@ import pytest
 
 import tmuxmcp
 from tests.agent import Agent, eventually
-from tests.conftest import SLOW
+from tests.conftest import SLOW, TMUX
 from tmuxmcp import Settings
 from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.machine import locks
@@ -136,6 +138,46 @@ def test_what_came_while_the_writer_was_stopped_has_no_time(state_dir: Path) -> 
             during = ticks(directory)[size + 1 :]
         eventually(lambda: dated(directory)[-1][0] > during[-1][0])
         assert not {offset for offset, _ in dated(directory)} & {offset for offset, _ in during}
+
+
+def noted_to(directory: SessionDirectory) -> int:
+    """Up to where the index has been written."""
+    return max((step.offset for step in Times(directory).steps(0, 1 << 40)), default=0)
+
+
+IN_A_THREAD = """
+import sys, threading
+from pathlib import Path
+import anyio, tmuxmcp
+
+async def keep():
+    settings = tmuxmcp.Settings(state_dir=Path(sys.argv[1]), program="bash")
+    async with tmuxmcp.open_broker(settings, keeps_times=True) as broker:
+        await broker.create_session(name="a")
+        print("made", flush=True)
+        await anyio.sleep_forever()
+
+threading.Thread(target=anyio.run, args=[keep]).start()
+"""
+
+
+def test_a_writer_in_a_thread_that_was_stopped_dates_nothing_of_it(state_dir: Path) -> None:
+    program = subprocess.Popen([sys.executable, "-c", IN_A_THREAD, str(state_dir)], stdout=subprocess.PIPE)
+    try:
+        assert program.stdout
+        assert program.stdout.readline() == b"made\n"
+        directory = directory_of(state_dir)
+        eventually(lambda: noted_to(directory) == directory.log.stat().st_size)  # nothing is left to be written
+        program.send_signal(signal.SIGSTOP)
+        subprocess.run([TMUX, "-S", state_dir / "tmux.sock", "send-keys", "-t", "=a:", TICKS, "Enter"], check=True)
+        eventually(lambda: len(ticks(directory)) >= 20)
+        during = ticks(directory)
+        program.send_signal(signal.SIGCONT)
+        eventually(lambda: noted_to(directory) > during[-1][0])
+        assert all(Times(directory).ms_at(offset) is None for offset, _ in during)
+    finally:
+        program.kill()
+        program.communicate()
 
 
 def test_what_is_noted_is_written_when_the_server_goes_and_when_the_session_ends(state_dir: Path) -> None:

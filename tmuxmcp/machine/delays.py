@@ -29,6 +29,7 @@ class Delays:
             self._fd = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
         self._busy_s = self._account()
         self._held_at = float("-inf")
+        self._beat_due = float("inf")
 
     def _account(self) -> float:
         """Seconds in which this thread computed or waited for a processor, in all."""
@@ -43,6 +44,7 @@ class Delays:
         if busy_s - self._busy_s >= HELD_UP_S:
             self.note()
         self._busy_s = busy_s
+        self.woke(self._beat_due)
         return time.monotonic() - self._held_at < REMEMBERED_S
 
     def note(self) -> None:
@@ -53,6 +55,11 @@ class Delays:
         """Note when a sleep ended that should have ended at `due` (`time.monotonic`)."""
         if time.monotonic() - due >= HELD_UP_S:
             self.note()
+
+    def beat(self, next_s: float) -> None:
+        """Expect to be called again within so many seconds; an overdue beat is a delay, also before it comes."""
+        self.woke(self._beat_due)
+        self._beat_due = time.monotonic() + next_s
 
     def close(self) -> None:
         """Let go of the account."""

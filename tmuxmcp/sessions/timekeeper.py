@@ -36,6 +36,9 @@ LOG_LOOKS_APART_S = 0.01
 FLUSH_S = 0.25
 """What was noted is written after so long at the latest: a killed broker loses no more."""
 
+BEAT_S = 0.1
+"""A broker outside of the main thread wakes after each: so long it may have been stopped and not know."""
+
 LOCK_AGAIN_S = (0.01, 0.1, 1.0)
 """When a lock is asked for again that was let go of: the system tells it a little before."""
 
@@ -76,8 +79,9 @@ class Timekeeper:
 
     async def _mind_stops(self) -> None:
         """Notice when this process was stopped (SIGSTOP) and goes on."""
-        if threading.current_thread() is not threading.main_thread():
-            await anyio.sleep_forever()  # signals come to the main thread alone; the group stays open for sessions
+        while threading.current_thread() is not threading.main_thread():  # signals come to that alone
+            self._delays.beat(BEAT_S)
+            await anyio.sleep(BEAT_S)
         with minding_stops(self._delays):
             await anyio.sleep_forever()
 
