@@ -20,6 +20,7 @@ from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
 from tmuxmcp.errors import InvalidArgument, NotAShell, OutcomeUnknown, SessionBusy, Unauthorized
+from tmuxmcp.record.notedcalls import LONGEST_RESULT
 
 pytestmark = pytest.mark.anyio
 
@@ -123,6 +124,43 @@ async def test_a_command_whose_broker_died_is_waited_for(broker: Broker, state_d
         await broker.run(f"echo {number}", result.session_id)
     async with Broker.open(broker.settings, "later") as later:
         assert (await later.run(**call)).output == "begun\nover\n"
+
+
+@pytest.mark.parametrize("point", ["before the result", "after the result"])
+async def test_a_result_too_long_to_be_kept_is_made_of_the_log_anew(
+    broker: Broker, state_dir: Path, tmp_path: Path, point: str
+):
+    side, most = tmp_path / "side", 1024 * 1024
+    await broker.create_session("bash", name="a")
+    call = {"command": f"echo x >> {side}; seq 50000; (exit 5)", "session_id": "a", "request_id": "long-result"}
+    await killed(state_dir, point, "run", **call, max_bytes=most)
+    file = state_dir / "request_ids" / "person" / "long-result"
+    whole = "".join(f"{number}\n" for number in range(1, 50001))
+    assert len(whole) > LONGEST_RESULT
+    for _ in range(2):
+        again = await broker.run(**call, max_bytes=most)
+        assert (again.output == whole, again.exit_code, again.replayed, again.truncated) == (True, 5, True, False)
+        assert file.stat().st_size < LONGEST_RESULT
+    assert (await broker.run(**call)).truncated, "max_bytes may differ"
+    await broker.destroy_session("a", force=True)
+    assert (await broker.run(**call, max_bytes=most)).output == whole
+    assert lines(side) == 1
+
+
+async def test_a_command_that_was_told_a_secret_is_waited_for(broker: Broker, state_dir: Path, tmp_path: Path):
+    side = tmp_path / "side"
+    await broker.create_session("bash", name="a")
+    command = f"echo x >> {side}; read -rs x; echo got ${{#x}}; (exit 4)"
+    call = {"command": command, "session_id": "a", "request_id": "asks-a-secret"}
+    await killed(state_dir, "after typing", "run", **call)
+    asks = await broker.run(**call)
+    assert (asks.completed, asks.mode, asks.replayed) == (False, "password", True)
+    await broker.send("orange", enter=True, session_id="a", wait_for="command")
+    for _ in range(2):
+        over = await broker.run(**call)
+        assert (over.output, over.exit_code, over.replayed) == ("got 6\n", 4, True)
+    assert lines(side) == 1
+    assert "orange" not in (state_dir / "request_ids" / "person" / "asks-a-secret").read_text()
 
 
 async def test_what_ended_unseen_is_found_behind_other_commands(broker: Broker, state_dir: Path, tmp_path: Path):
