@@ -530,6 +530,15 @@ def test_exit_in_the_shell(agent: Agent):
     assert failed.value.code == "SESSION_EXITED"
 
 
+def test_a_shell_that_ends_before_the_command_begins_gives_it_no_status(agent: Agent, tmp_path: Path):
+    session, side = agent.call("create_session", program="bash")["session_id"], tmp_path / "side"
+    agent.run("""bind -x '"\\e[7775~": exit 4'""", session_id=session)
+    result = agent.run(f"touch {side}", session_id=session)
+    assert (result["outcome"], result["completed"], result["exit_code"]) == ("exited", False, None)
+    assert "ended" in result["note"]
+    assert not side.exists()
+
+
 def test_ctrl_c_while_run_waits(agent: Agent, shell: Callable[..., dict]):
     session = session_of(shell)
     running = agent.portal.start_task_soon(

@@ -405,6 +405,9 @@ def _exited(session: Session, scan: Scan, job: Job) -> RunOutcome:
     code, name = scan.exit_status
     ran = typed.unfinished(session, scan, job, "exited")
     note = f"The shell was ended by SIG{name}." if name else ran.note
+    if ran.number is None:
+        note = f"The shell has ended, and nothing shows that it ran this command. {typed.LOOK_BEFORE_AGAIN}"
+        return replace(ran, note=note)
     return replace(ran, exit_code=code, completed=code is not None, note=note)
 
 
