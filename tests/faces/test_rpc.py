@@ -13,6 +13,7 @@ from tests.faces.double import EXAMPLES, Double
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS
+from tmuxmcp.faces import rpc
 from tmuxmcp.faces.rpc import Rpc
 
 JSON = st.recursive(
@@ -84,6 +85,17 @@ def test_a_defect_is_an_incident():
     error = answer(json.dumps(call).encode())["error"]
     assert (error["code"], error["data"]["code"]) == (-32603, "INTERNAL")
     assert "secret detail" not in json.dumps(error)
+
+
+def test_a_batch_ends_where_its_answers_are_too_long(monkeypatch: pytest.MonkeyPatch):
+    """What follows is not done, and said to be not done; what is not answered goes on until then."""
+    monkeypatch.setattr(rpc, "MAX_BATCH_BYTES", 10)
+    health = {"jsonrpc": "2.0", "method": "health"}
+    double = Double()
+    got = answer(json.dumps([health | {"id": 1}, health, health | {"id": 2}, health, 5]).encode(), double)
+    assert [each["id"] for each in got] == [1, 2, None]
+    assert [each.get("error", {}).get("data", {}).get("code") for each in got] == [None, *["RESOURCE_LIMIT"] * 2]
+    assert len(double.calls) == 2
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,9 @@ APPLICATION_ERROR = -32000
 
 MAX_BATCH = 100
 
+MAX_BATCH_BYTES = 32 << 20
+"""Once the answers to a batch have more bytes, the next call that is answered is refused, and all behind it."""
+
 MOST_CAST = 1 << 20
 """Bytes of an asciicast."""
 DISCOVER_METHOD = "rpc.discover"
@@ -91,9 +94,15 @@ class Rpc:
             error = ResourceLimit(f"A batch has 1 to {MAX_BATCH} calls, not {len(asked)}.", hint="Split it.")
             reply.body = encode(_failure(None, INVALID_REQUEST, error))
             return reply
-        answers = [await self._answer_one(each, call, reply) for each in asked]
-        found = [each for each in answers if each]
-        reply.body = encode(found) if found else None
+        answers: list[bytes] = []
+        size, refused = 0, False
+        for each in asked:
+            refused = refused or (size > MAX_BATCH_BYTES and not _is_notification(each))
+            answer = _not_done(each) if refused else await self._answer_one(each, call, reply)
+            if answer:
+                answers.append(encode(answer))
+                size += len(answers[-1])
+        reply.body = b"[%s]" % b",".join(answers) if answers else None
         return reply
 
     async def _answer_one(self, asked: Any, call: Call, reply: RpcReply, call_id: str = "") -> Json | None:
@@ -184,6 +193,21 @@ def error_object(code: int, error: TmuxMcpError) -> Json:
 
 def _failure(call_id: Any, code: int, error: TmuxMcpError) -> Json:
     return {"jsonrpc": "2.0", "id": call_id, "error": error_object(code, error)}
+
+
+def _is_notification(asked: Any) -> bool:
+    return not _wrong(asked) and "id" not in asked
+
+
+def _not_done(asked: Any) -> Json | None:
+    """What is said of a call of a batch that is not done; None for a notification."""
+    if _is_notification(asked):
+        return None
+    error = ResourceLimit(
+        f"Neither this nor what follows it was done: the answers before it have more than {MAX_BATCH_BYTES} bytes.",
+        hint="Ask for them in another batch.",
+    )
+    return _failure(_id_of(asked), number(error), error)
 
 
 def _wrong(asked: Any) -> str:
