@@ -767,18 +767,34 @@ def test_a_trap_prints_for_the_users_commands_alone(shell: Callable[..., dict], 
     "before",
     [
         "preexec() { unfunction preexec; kill -INT $$ }",
+        "preexec() { unfunction preexec; print -n '^C'; kill -INT $$ }",
+        "functions[__tmuxmcp_preexec]=${functions[__tmuxmcp_preexec]/&& __tmuxmcp/&& kill -INT $$ && __tmuxmcp}",
         "zle-line-finish() { zle -D zle-line-finish; kill -INT $$ }; zle -N zle-line-finish",
     ],
-    ids=["preexec", "line finish"],
+    ids=["preexec", "with its echo", "behind the mark", "line finish"],
 )
 def test_what_is_interrupted_before_it_begins_has_no_status(agent: Agent, before: str, tmp_path: Path):
     session, side = agent.call("create_session", program="zsh")["session_id"], tmp_path / "side"
-    agent.run(before, session_id=session)
+    agent.run(before + "; (exit 27)", session_id=session)
     result = agent.run(f"touch {side}", session_id=session)
     assert (result["completed"], result["exit_code"], result["command_number"]) == (False, None, None)
+    assert result["output"] == ""
     assert "C-c" in result["note"]
     assert not side.exists()
-    assert agent.run("echo after", session_id=session)["output"] == "after\n"
+    if "__tmuxmcp_preexec" not in before:
+        assert agent.run("echo after", session_id=session)["output"] == "after\n"
+    agent.call("destroy_session", session_id=session, force=True)
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_what_ran_has_its_status_though_the_mark_of_its_beginning_was_discarded(agent: Agent, tmp_path: Path):
+    session, side = agent.call("create_session", program="zsh")["session_id"], tmp_path / "side"
+    discarded = "${functions[__tmuxmcp_preexec]/\\/dev\\/tty/\\/dev\\/null}"
+    agent.run(f"functions[__tmuxmcp_preexec]={discarded}", session_id=session)
+    result = agent.run(f"touch {side}; (exit 9)", session_id=session)
+    assert side.exists()
+    assert (result["completed"], result["exit_code"]) == (True, 9)
+    assert "not recorded" in result["note"]
     agent.call("destroy_session", session_id=session, force=True)
 
 

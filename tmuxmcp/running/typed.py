@@ -28,7 +28,7 @@ from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.terminal.echo import ECHO_LIMIT, behind_echo
-from tmuxmcp.terminal.marks import UNNAMED_COMMAND, Finished, ShellState, ShellTrack
+from tmuxmcp.terminal.marks import UNNAMED_COMMAND, Finished, MarkScanner, ShellState, ShellTrack
 from tmuxmcp.terminal.plain import plain
 
 STANDS_S = 1.0
@@ -256,16 +256,20 @@ def _ran(session: Session, job: Job, finished: Finished) -> RunOutcome:
     end = max(start, finished.output_end)
     # Its C was not printed, or not recorded; what is proven ends it all the same. Between C and D nothing is lost but
     # where a sink has written down that it came.
-    unbegun = finished.proven and finished.output_start is None
+    unbegun = finished.output_start is None and (finished.proven or finished.ran is False)
     missing = (start == end or unbegun) and (
         bool(session.gaps(finished.echo_start, end)) or (unbegun and not sink_of(session.directory).alive)
     )
-    silent = unbegun and not missing and not finished.late and not is_empty(job.text)
-    silent = silent and not plain(session.log.read(start, min(end - start, SHOWN_BYTES)), session.cols).text.strip()
+    # Interrupts (C-c) make the terminal discard what it has not passed on, also the mark of a beginning.
+    missing |= unbegun and finished.ran is True
+    unrun = unbegun and not finished.late and not is_empty(job.text) and (finished.ran is False or not missing)
+    interrupted = unrun and not _says_why(session, job, start, end)
+    if interrupted:
+        start = end
     return RunOutcome(
         outcome="ready",
-        exit_code=None if silent else status,
-        completed=not silent,
+        exit_code=None if interrupted else status,
+        completed=not interrupted,
         evidence="marks",
         start=start,
         end=end,
@@ -273,7 +277,7 @@ def _ran(session: Session, job: Job, finished: Finished) -> RunOutcome:
         duration_ms=since(job),
         note=joined_notes(
             foreign_note(job),
-            f"{NO_SIGN} {LOOK_BEFORE_AGAIN}" * silent,
+            f"{NO_SIGN} {LOOK_BEFORE_AGAIN}" * interrupted,
             ("What it printed was not recorded." if start == end else "Of what it printed, some was not recorded.")
             * missing,
             _late(session, job) * finished.late,
@@ -281,6 +285,14 @@ def _ran(session: Session, job: Job, finished: Finished) -> RunOutcome:
         number=None if finished.output_start is None else finished.number,
         unseen=not is_empty(job.text) and finished.output_start is not None and _blank(session, finished),
     )
+
+
+def _says_why(session: Session, job: Job, start: int, end: int) -> bool:
+    """Whether there is a message behind a line of which nothing ran, as of an error of syntax: not only `^C`."""
+    shown = session.log.read(start, min(end - start, SHOWN_BYTES))
+    # zsh marks an unfinished line behind its E.
+    over = next((each.start for each in MarkScanner(job.level.nonce).feed(shown) if each.kind == "E"), len(shown))
+    return bool(plain(shown[:over], session.cols).text.replace("^C", "").strip())
 
 
 def _blank(session: Session, finished: Finished) -> bool:

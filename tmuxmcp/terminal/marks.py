@@ -8,7 +8,8 @@ its D. `P;k=g` answers our key: the shell listens for a command and its name. `j
 command; `P;k=s` with it says that the shell did not run it because it is incomplete. `P;k=r`: not run, because it came
 in pieces or at the wrong moment. C and D tell the time, `t=` since 1970 or `up=` since the machine began; C tells the
 command where the shell knows it, as `cmdline_url=`. `k=l` with D: no hook told of the end, and the shell says it when
-it is asked, at its next prompt; `k=v`: bash repeats what it reads, and so the line by which it says this. `P;k=p` with
+it is asked, at its next prompt; `k=v`: bash repeats what it reads, and so the line by which it says this; `k=b`: the
+command ran; `k=n`: nothing of the line ran, as it was refused or interrupted. `P;k=p` with
 `sh=` answers the line by which a shell is adopted: who it is.
 `P;k=u`: it sends no more marks. `P;k=i`: it is at this prompt, and runs nothing.
 
@@ -69,7 +70,7 @@ class Mark:
     why: str = ""
     """P: `s` the command goes on, `r` it was refused, `g` the shell listens for one, `p` it says who it is,
     `u` it sends no more marks, `x` it takes none.
-    D: `l` it comes late, `v` behind the repeated line of the shell that says it."""
+    D: `l` it comes late, `v` behind the repeated line of the shell that says it, `b` it ran, `n` nothing ran."""
     nonce: str = ""
     """Of the shell that sent it."""
     who: str = ""
@@ -225,6 +226,8 @@ class Finished:
     """Certainly its shell says so: by the proof that it was given with the command."""
     repeats: bool = False
     """The shell repeats what it reads (`set -v`): so the line that says it, behind the output."""
+    ran: bool | None = None
+    """Whether anything of it ran, as its shell says; None: it does not say."""
 
 
 @dataclass(frozen=True)
@@ -423,7 +426,8 @@ class ShellTrack:
     def _finished(self, after: ShellTrack, mark: Mark) -> Finished:
         """The command that was under way, and is done after this mark."""
         assert mark.status is not None
-        ran, end = self.state is ShellState.RUNNING, after.output_end
+        said = {"b": True, "n": False}.get(mark.why)
+        ran, end = self.state is ShellState.RUNNING and said is not False, after.output_end
         start, echo_end = (self.output_start, self.echo_end) if ran else (None, end)
         began, text = (self.began, self.text) if ran else (None, None)
         # Some shells tell the name of a command only when it begins.
@@ -442,6 +446,7 @@ class ShellTrack:
             text,
             late,
             repeats=mark.why == "v",
+            ran=said,
         )
 
 

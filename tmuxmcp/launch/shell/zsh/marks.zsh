@@ -11,6 +11,7 @@
 typeset -gHi __tmuxmcp_from=${__tmuxmcp_from:-0}
 typeset -gHi __tmuxmcp_n=$__tmuxmcp_from
 typeset -gH __tmuxmcp_begun= __tmuxmcp_late= __tmuxmcp_open= __tmuxmcp_job= __tmuxmcp_back= __tmuxmcp_urlpath= __tmuxmcp_told=
+typeset -gH __tmuxmcp_ran=  # nothing stands between the command and its run any more
 # The halves of a proof that came with a command: one comes with E, the other with D, and they are nobody else's until then.
 typeset -gH +x __tmuxmcp_over= __tmuxmcp_done=
 typeset -gH __tmuxmcp_clock='%D{%s.%6.}'  # as in a prompt: microseconds, without a module
@@ -26,7 +27,7 @@ __tmuxmcp_url() {
 
 # Before the user's own precmd functions: the command is done. Written to the terminal, whatever `exec >file` did.
 __tmuxmcp_precmd() {
-  local code=$? tell=
+  local code=$? tell= why=n
   if [[ -n $__tmuxmcp_open ]]; then
     return code
   fi
@@ -34,7 +35,8 @@ __tmuxmcp_precmd() {
   __tmuxmcp_urlpath=
   [[ $PWD -ef . ]] && __tmuxmcp_url $PWD
   if (( __tmuxmcp_n > __tmuxmcp_from )); then
-    tell=$'\e]133;D;'"$code;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;t=${(%)__tmuxmcp_clock}$__tmuxmcp_late"
+    [[ -z $__tmuxmcp_ran ]] || why=${__tmuxmcp_late:-b}
+    tell=$'\e]133;D;'"$code;aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;t=${(%)__tmuxmcp_clock};k=$why"
     tell+=${__tmuxmcp_urlpath:+;cwd=$__tmuxmcp_urlpath}${__tmuxmcp_job:+;job=$__tmuxmcp_job}
     tell+=${__tmuxmcp_done:+;p=$__tmuxmcp_done}$'\a'
   fi
@@ -47,7 +49,7 @@ __tmuxmcp_precmd() {
   builtin print -rn -- $tell >/dev/tty
   __tmuxmcp_n+=1
   __tmuxmcp_open=1
-  __tmuxmcp_job= __tmuxmcp_over= __tmuxmcp_done= __tmuxmcp_begun=
+  __tmuxmcp_job= __tmuxmcp_over= __tmuxmcp_done= __tmuxmcp_begun= __tmuxmcp_ran=
   unset _tm_a _tm_s _tm_t _tm_d
   return code
 }
@@ -84,8 +86,9 @@ __tmuxmcp_preexec() {
     __tmuxmcp_eol=$'%{\e]133;E;'"aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;p=$__tmuxmcp_over"$'\a%}'$__tmuxmcp_user_eol
     PROMPT_EOL_MARK=$__tmuxmcp_eol
   fi
-  # Last: a trap for DEBUG prints nothing of ours behind it.
-  builtin print -rn -- $'\e]133;C;'"$tag;cmdline_url=$__tmuxmcp_urlpath"$'\a' >/dev/tty
+  # Last, and one list: a trap for DEBUG prints nothing of ours behind it. A Ctrl-C before its end keeps the command from
+  # running and leaves it the `$?` of the command before.
+  builtin print -rn -- $'\e]133;C;'"$tag;cmdline_url=$__tmuxmcp_urlpath"$'\a' >/dev/tty || builtin : && __tmuxmcp_ran=1
 }
 
 # Keep ours at their places, around whatever is there.
@@ -106,7 +109,7 @@ __tmuxmcp_install() {
 # At a prompt before which no hook told of the end of the command, by its status: this does, and puts the hooks back.
 __tmuxmcp_report() {
   [[ -n $__tmuxmcp_begun ]] || return 0
-  __tmuxmcp_late=';k=l'
+  __tmuxmcp_late=l
   () { return $1 } $1
   __tmuxmcp_precmd
   __tmuxmcp_late=
