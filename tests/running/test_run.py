@@ -18,6 +18,7 @@ from tmuxmcp.errors import IncompleteCommand, NotAShell, SessionBusy, TimedOut
 from tmuxmcp.launch.shells import shell_of
 from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.running import entering, key
+from tmuxmcp.running.key import interrupt
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux.panes import recall
 
@@ -198,6 +199,31 @@ async def test_a_broker_taken_for_gone_types_nothing_into_what_runs_by_then(
         answered = await other.send("answer", enter=True, session_id="a", wait_for="command")
         assert answered.result
         assert "got answer" in answered.result.content
+
+
+@pytest.mark.parametrize("program", ["zsh", "fish"])
+async def test_an_interrupt_before_a_command_is_typed_leaves_no_part_of_it_to_run(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str
+) -> None:
+    """The shell listens already. What it does not read as the command would be keys of its line, the newline Enter."""
+    await broker.create_session(program, name="a")
+    await broker.run("true", session_id="a")
+    session, type_answer = broker.registry.sessions["a"], entering.type_answer
+
+    async def interrupted(*given: Any) -> bool:
+        await interrupt(session, session.live())
+        return await type_answer(*given)
+
+    monkeypatch.setattr(entering, "type_answer", interrupted)
+    command = f"true || '\ntouch {tmp_path}/part\n'"
+    with suppress(SessionBusy):
+        ran = await broker.run(command, session_id="a", timeout_ms=int(1000 * SLOW))
+        assert ran.exit_code in (0, None)
+    monkeypatch.undo()
+    screen = await broker.read(session_id="a", view="screen")
+    assert "touch" not in screen.content.splitlines()[-1]
+    assert (await broker.run("echo next", session_id="a")).output == "next\n"
+    assert not (tmp_path / "part").exists()
 
 
 async def listens_or_rests(session: Session) -> bool:

@@ -113,16 +113,18 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
         __tmuxmcp_mark A
         __tmuxmcp_mark B
         for mode in (builtin bind --list-modes)
-            builtin bind -M $mode \e\[7777~ __tmuxmcp_run
+            builtin bind -M $mode \e\[7777~ $__tmuxmcp_steps
         end
         set -g __tmuxmcp_status
         set -g __tmuxmcp_begun
     end
 
-    function __tmuxmcp_run
-        set -l given
-        set -l size
-        set -l job
+    # Our key calls these in turn, some of them more than once: a Ctrl-C ends one, and the next goes on where that was. So
+    # whatever is typed after P;k=g is read here, and stands in nobody's line.
+    set -g __tmuxmcp_steps __tmuxmcp_asked __tmuxmcp_listen{,,,,} __tmuxmcp_run __tmuxmcp_drop
+
+    function __tmuxmcp_asked
+        set -g __tmuxmcp_step
         # A command uses the line editor: `read`.
         if test (builtin status current-command) != fish
             __tmuxmcp_mark 'P;k=r'
@@ -130,32 +132,55 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
         end
         # A Ctrl-C ended what tells of the end of the command, and of this prompt.
         test -z "$__tmuxmcp_begun"; or __tmuxmcp_prompt
-        __tmuxmcp_mark 'P;k=g'
-        builtin read -z job </dev/tty
-        builtin read -z size </dev/tty
-        builtin read -z given </dev/tty
-        # A proof has 64 characters, and a name eight; what somebody typed meanwhile stands before them.
-        set -g __tmuxmcp_next (builtin string sub --start=-8 -- "$job")[-1]
-        set -g __tmuxmcp_proof (builtin string match -r '[0-9a-f]{64}(?=.{8}$)' -- "$job")
-        set -g __tmuxmcp_given "$given"
-        # In characters, or in bytes where the locale knows no others.
-        if not contains -- (builtin string length -- "$given") (builtin string split ' ' -- $size)
-            __tmuxmcp_not_run r
-            return
+        set -e __tmuxmcp_given_job
+        set -e __tmuxmcp_given_size
+        set -e __tmuxmcp_given_text
+        set -g __tmuxmcp_step listen
+    end
+
+    function __tmuxmcp_listen
+        test -n "$__tmuxmcp_step"; or return
+        if test $__tmuxmcp_step = listen
+            __tmuxmcp_mark 'P;k=g'
+            set -g __tmuxmcp_step read
         end
-        builtin commandline -r -- "$given"
+        for field in __tmuxmcp_given_job __tmuxmcp_given_size __tmuxmcp_given_text
+            set -q $field; or builtin read -guz $field </dev/tty
+        end
+    end
+
+    function __tmuxmcp_run
+        test -n "$__tmuxmcp_step"; or return
+        # A proof has 64 characters, and a name eight; what somebody typed meanwhile stands before them.
+        set -g __tmuxmcp_next (builtin string sub --start=-8 -- "$__tmuxmcp_given_job")[-1]
+        set -g __tmuxmcp_proof (builtin string match -r '[0-9a-f]{64}(?=.{8}$)' -- "$__tmuxmcp_given_job")
+        set -g __tmuxmcp_given "$__tmuxmcp_given_text"
+        # In characters, or in bytes where the locale knows no others.
+        contains -- (builtin string length -- "$__tmuxmcp_given") (builtin string split ' ' -- $__tmuxmcp_given_size)
+        or return
+        set -g __tmuxmcp_step typed
+        builtin commandline -r -- "$__tmuxmcp_given"
         builtin commandline --is-valid
         switch $status
             case 0
                 # The blank keeps an abbreviation at the end from being expanded.
-                builtin commandline -r -- "$given "
+                builtin commandline -r -- "$__tmuxmcp_given "
                 builtin commandline -f execute
             case 2
                 __tmuxmcp_not_run s
                 builtin commandline -r ''
             case '*'
-                __tmuxmcp_refuse "$given"
+                __tmuxmcp_refuse "$__tmuxmcp_given"
         end
+        set -g __tmuxmcp_step
+    end
+
+    # It did not come whole, or a Ctrl-C came before it was run.
+    function __tmuxmcp_drop
+        test -n "$__tmuxmcp_step"; or return
+        test $__tmuxmcp_step != typed; or builtin commandline -r ''
+        __tmuxmcp_not_run r
+        set -g __tmuxmcp_step
     end
 
     # The prompt stays, and may be used again.
