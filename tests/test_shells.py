@@ -390,6 +390,18 @@ def test_forged_marks_change_nothing(agent: Agent, shell: Run):
 
 
 @zsh_only
+@pytest.mark.parametrize(
+    "before", ["readonly IFS", "IFS=:; readonly IFS", "readonly histchars", "readonly PROMPT", "readonly PS1"]
+)
+def test_what_the_user_has_made_readonly_in_zsh(shell: Run, before: str):
+    shell(before)
+    result = shell("echo 'two  words:'; (exit 7)")
+    assert (result["output"], result["exit_code"], result["note"]) == ("two  words:\n", 7, None)
+    assert shell(" echo 'ü€  \n x'")["output"] == "ü€  \n x\n"
+    assert shell("echo " + "o" * 20_000)["exit_code"] == 0
+
+
+@zsh_only
 def test_set_e_and_u_and_x_persist_in_zsh(shell: Run):
     shell("set -u")
     assert shell("echo $nothing_here")["exit_code"] == 1

@@ -70,8 +70,14 @@ __tmuxmcp_prompts() {
   __tmuxmcp_ps1=$'%{\e]133;A;'$tag$'\a%}'$__tmuxmcp_user_ps1$'%{\e]133;B;'$tag$'\a%}'
   __tmuxmcp_ps2=$'%{\e]133;P;k=s;'$tag$'\a%}'$__tmuxmcp_user_ps2
   __tmuxmcp_eol=$'%{\e]133;E;'$tag$'\a%}'$__tmuxmcp_user_eol
-  PROMPT=$__tmuxmcp_ps1 PROMPT2=$__tmuxmcp_ps2 PROMPT_EOL_MARK=$__tmuxmcp_eol
   __tmuxmcp_install
+  # One name of the prompt may be readonly, and the other not.
+  if [[ ${(t)PROMPT-} == *readonly* ]]; then
+    PS1=$__tmuxmcp_ps1
+  else
+    PROMPT=$__tmuxmcp_ps1
+  fi
+  PROMPT2=$__tmuxmcp_ps2 PROMPT_EOL_MARK=$__tmuxmcp_eol
 }
 
 # The output begins. The last of the preexec functions: others may print.
@@ -116,6 +122,17 @@ __tmuxmcp_report() {
   __tmuxmcp_prompts
 }
 
+# The text that is given, as it is: without IFS, or by its size in bytes where the user has made IFS readonly.
+__tmuxmcp_read() {
+  builtin setopt no_multibyte
+  local end
+  if [[ ${(t)IFS-} == *readonly* ]]; then
+    builtin read -t 5 -u 0 -k $1 given && builtin read -rt 5 -d $'\0' end && [[ -z $end ]]
+  else
+    IFS= builtin read -rt 5 -d $'\0' given
+  fi
+}
+
 # What comes after the key becomes the line. False, and a mark that says so: it did not come whole, or somebody is in the
 # middle of a command.
 __tmuxmcp_take() {
@@ -126,7 +143,7 @@ __tmuxmcp_take() {
     builtin print -rn -- $'\e]133;P;k=g;'$tag$'\a' >/dev/tty
     # Not by the paste widget, which gives up after KEYTIMEOUT.
     if builtin read -rt 5 -d $'\0' job && builtin read -rt 5 -d $'\0' size &&
-      IFS= builtin read -rt 5 -d $'\0' given && [[ $size == *" ${#given}" ]]; then
+      __tmuxmcp_read ${size#* } && [[ $size == *" ${#given}" ]]; then
       # A proof has 64 characters, and a name eight; what somebody typed meanwhile stands before them.
       __tmuxmcp_job=${job[-8,-1]}
       if (( $#job >= 72 )); then

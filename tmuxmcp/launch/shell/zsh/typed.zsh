@@ -4,7 +4,8 @@
 __tmuxmcp_as_typed() {
   if [[ -n $__tmuxmcp_back ]]; then
     'builtin' 'setopt' ${(s: :)__tmuxmcp_back}
-    __tmuxmcp_back= histchars=$__tmuxmcp_histchars
+    __tmuxmcp_back=
+    [[ ${(t)histchars-} == *readonly* ]] || histchars=$__tmuxmcp_histchars
   fi
 } 2>/dev/null
 # The key's widget. A command that is given is read like a script: comments are comments, `!` is no history, nobody
@@ -16,7 +17,7 @@ __tmuxmcp_run() {
     [[ ! -o correct ]] || __tmuxmcp_back+=' correct'
     [[ ! -o correct_all ]] || __tmuxmcp_back+=' correct_all'
     'builtin' 'setopt' interactive_comments no_correct no_correct_all
-    histchars=$'\0\0#'
+    [[ ${(t)histchars-} == *readonly* ]] || histchars=$'\0\0#'
     'builtin' 'zle' .accept-line
   elif [[ $CONTEXT == start || $CONTEXT == cont ]]; then  # no question of a command: vared, select
     'builtin' 'zle' .send-break
