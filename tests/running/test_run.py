@@ -19,8 +19,9 @@ from tmuxmcp.launch.shells import shell_of
 from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.running import entering, key
 from tmuxmcp.running.key import interrupt
+from tmuxmcp.running.typed import Job
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.tmux.panes import recall
+from tmuxmcp.tmux.panes import Pane, recall
 
 pytestmark = pytest.mark.anyio
 
@@ -224,6 +225,39 @@ async def test_an_interrupt_before_a_command_is_typed_leaves_no_part_of_it_to_ru
     assert "touch" not in screen.content.splitlines()[-1]
     assert (await broker.run("echo next", session_id="a")).output == "next\n"
     assert not (tmp_path / "part").exists()
+
+
+@pytest.mark.parametrize("how", ["run goes on", "run was cancelled"])
+@pytest.mark.parametrize("kept", [0, 1, 2])
+@pytest.mark.parametrize("program", ["zsh", "fish"])
+async def test_a_shell_that_listens_for_what_an_interrupt_has_taken_away_is_taken_back(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, program: str, kept: int, how: str
+) -> None:
+    """An interrupt empties the terminal's queue: of the NULs that end the parts of a command, only some arrive."""
+    await broker.create_session(program, name="a")
+    await broker.run("true", session_id="a")
+    typed, type_answer = anyio.Event(), entering.type_answer
+
+    async def halved(session: Session, pane: Pane, job: Job, data: bytes, *given: Any) -> bool:
+        typed.set()
+        parts = data.split(b"\0")
+        return await type_answer(
+            session, pane, job, b"\0".join(parts[: kept + 1]) + b"".join(parts[kept + 1 :]), *given
+        )
+
+    monkeypatch.setattr(entering, "type_answer", halved)
+    if how == "run goes on":
+        with pytest.raises(SessionBusy, match="Nothing was run"):
+            await broker.run("echo lost", session_id="a", timeout_ms=int(10_000 * SLOW))
+    else:
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(lambda: broker.run("echo lost", session_id="a"))
+            await typed.wait()
+            calls.cancel_scope.cancel()
+    monkeypatch.undo()
+    ran = await broker.run("echo next", session_id="a")
+    assert (ran.output, ran.exit_code, ran.note) == ("next\n", 0, None)
+    assert "lost\n" not in (await broker.read(session_id="a", view="screen")).content
 
 
 async def listens_or_rests(session: Session) -> bool:

@@ -11,6 +11,7 @@ from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.readiness.settling import UNMARKED_S
 from tmuxmcp.record.levels import Level
 from tmuxmcp.running import typed
+from tmuxmcp.running.pacing import ShellRest
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Scan
 from tmuxmcp.sessions.session import Session
@@ -56,7 +57,9 @@ async def show_prompt(session: Session, pane: Pane) -> None:
 
 
 async def end_listening(session: Session, scan: Scan) -> None:
-    """End the listening of a shell that answered our key, where the broker that typed the key has given up or is gone.
+    """End the listening of a shell that answered our key, where no command comes, or no more of one.
+
+    The broker that typed the key has given up or is gone, or a C-c came while the command was typed.
 
     A broker that goes on after all finds its claim taken away, and types no command.
     """
@@ -65,11 +68,15 @@ async def end_listening(session: Session, scan: Scan) -> None:
     pane = session.live()
     held = await panes.recall(session.tmux, pane, "claim")
     if held:
-        if held.startswith(claim_of(scan)) and not held.endswith(ASKED):
-            return  # it reads its command
-        async for later in session.scans(0.02, time.monotonic() + ANSWERED_S):
-            if not later.shell.listening:
+        told, rest = held.startswith(claim_of(scan)) and not held.endswith(ASKED), ShellRest()
+        async for look in session.looks(0.02, time.monotonic() + ANSWERED_S):
+            if not look.shell.listening:
                 return
+            if told and await typed.rests(session, look, rest):
+                break  # it waits for more of its command, and no more comes: a C-c has taken a part of it away
+        else:
+            if told:
+                return  # it reads its command
     await listen_no_more(session, scan, pane, held)
 
 

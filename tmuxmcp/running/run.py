@@ -65,7 +65,7 @@ from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.record.stdin import Stdin
 from tmuxmcp.running import adopting, typed
 from tmuxmcp.running.entering import free_prompt, press_key, type_answer, type_command, until_listening
-from tmuxmcp.running.key import FAR_S, interrupt, shell_kind, show_prompt, until_marked, why_not_taken
+from tmuxmcp.running.key import FAR_S, end_listening, interrupt, shell_kind, show_prompt, until_marked, why_not_taken
 from tmuxmcp.running.obstacles import CONTINUE_IT, busy, edits, takes_no_command, wants_more
 from tmuxmcp.running.pacing import LookDelay, ShellRest, SilenceTimer
 from tmuxmcp.running.prompt import at_prompt, seen_at_prompt
@@ -362,6 +362,11 @@ async def _not_done(session: Session, job: Job, look: Look, rest: ShellRest) -> 
         job.given.take_back()
         await free_prompt(session, job)
         raise takes_no_command(session, look)
+    if look.shell.listening:
+        await end_listening(session, look)
+        if not (await session.scan()).shell.listening:
+            raise takes_no_command(session, look)
+        return None
     ran = typed.settled(session, look, job)
     if ran is None and not job.asked_prompt and (look.unreported or typed.misses_its_end(session, look, job)):
         job.asked_prompt = True

@@ -133,5 +133,8 @@ def file_keys(job: str, half: str = "") -> bytes:
 
 
 def refused_keys(job: str) -> bytes:
-    """What a shell that listens refuses, as it has no valid size: it says so under this name and runs nothing."""
-    return b"%b\0-\0\0" % job.encode()
+    """What a shell that listens refuses, as it has no valid size: it says so under this name and runs nothing.
+
+    One that has read a part of a command needs less of it: only NULs are left for its line, which leave that as it is.
+    """
+    return b"%b\0\0\0" % job.encode()

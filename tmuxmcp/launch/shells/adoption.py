@@ -203,7 +203,7 @@ def refuse(kind: ShellKind, job: str) -> bytes:
     """What a shell that has answered `P;k=g` is told in place of a command: it runs none and says `P;k=r`."""
     if kind.dialect in (Dialect.POSIX, Dialect.BASH):
         return ENDS_TOO_EARLY
-    return b"%b\0-\0\0" % job.encode()
+    return b"%b\0\0\0" % job.encode()
 
 
 def undo(kind: ShellKind, job: str, proof: str | None = "") -> Giving:
