@@ -833,6 +833,16 @@ def test_an_interrupt_while_fish_tells_of_the_end_takes_no_command_away(agent: A
     agent.call("destroy_session", session_id=session, force=True)
 
 
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_an_end_that_no_event_of_fish_tells_is_asked_for(agent: Agent):
+    session = agent.call("create_session", program="fish")["session_id"]
+    untold = "functions -c __tmuxmcp_prompt own; functions -e __tmuxmcp_prompt __tmuxmcp_postexec; "
+    untold += "function __tmuxmcp_prompt; own; end; sh -c 'exit 7'"
+    told = agent.run(untold, session_id=session)
+    assert (told["completed"], told["exit_code"]) == (True, 7)
+    agent.call("destroy_session", session_id=session, force=True)
+
+
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
 @pytest.mark.parametrize("trap", ["trap 'echo debug' DEBUG", "TRAPDEBUG() { echo debug }"])
 def test_a_trap_of_zsh_prints_for_the_users_commands_alone(agent: Agent, trap: str):

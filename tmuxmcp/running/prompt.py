@@ -109,7 +109,7 @@ def _seen(session: Session, look: Look) -> PromptFacts:
         leaves=look.leaves_prompt,
         listening=look.shell.listening,
         prompted=look.shell.prompted is not None,
-        doubtful=look.unreported or _may_be_forged(session, look),
+        doubtful=look.unreported or look.may_be_untold or _may_be_forged(session, look),
         several=bool(terminals_in_one(look)),
     )
 

@@ -368,7 +368,8 @@ async def _not_done(session: Session, job: Job, look: Look, rest: ShellRest) -> 
             raise takes_no_command(session, look)
         return None
     ran = typed.settled(session, look, job)
-    if ran is None and not job.asked_prompt and (look.unreported or typed.misses_its_end(session, look, job)):
+    doubtful = look.unreported or look.may_be_untold
+    if ran is None and not job.asked_prompt and (doubtful or typed.misses_its_end(session, look, job)):
         job.asked_prompt = True
         await show_prompt(session, session.live())
     elif ran is None and look.unreported:

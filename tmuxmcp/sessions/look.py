@@ -228,6 +228,11 @@ class Look(Scan):
         return self.shell.prompted is not None and self.at_editor
 
     @property
+    def may_be_untold(self) -> bool:
+        """A command seems to run, and its shell waits for keys: a Ctrl-C may have kept it from telling of a prompt."""
+        return self.shell.state is ShellState.RUNNING and self.at_editor and self.knows.draws_after_mark
+
+    @property
     def takes_commands(self) -> bool:
         """Its shell waits at its prompt in its line editor, as far as marks and kernel tell."""
         if self.adopting or (self.unanswered and self.waiting is InputWait.UNKNOWN):

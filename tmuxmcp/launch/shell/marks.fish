@@ -124,6 +124,7 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
     set -g __tmuxmcp_steps __tmuxmcp_asked __tmuxmcp_listen{,,,,} __tmuxmcp_run __tmuxmcp_drop
 
     function __tmuxmcp_asked
+        set -l last $status
         set -g __tmuxmcp_step
         # A command uses the line editor: `read`.
         if test (builtin status current-command) != fish
@@ -131,7 +132,10 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
             return
         end
         # A Ctrl-C ended what tells of the end of the command, and of this prompt.
-        test -z "$__tmuxmcp_begun"; or __tmuxmcp_prompt
+        if test -n "$__tmuxmcp_begun"
+            test -n "$__tmuxmcp_status"; or set -g __tmuxmcp_status $last
+            __tmuxmcp_prompt
+        end
         set -e __tmuxmcp_given_job
         set -e __tmuxmcp_given_size
         set -e __tmuxmcp_given_text
