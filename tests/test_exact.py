@@ -722,6 +722,15 @@ def test_forged_marks_change_nothing(agent: Agent, shell: Callable[..., dict]):
     assert shell("echo fine")["output"] == "fine\n"
 
 
+@pytest.mark.parametrize("names", ["IFS", "REPLY", "IFS REPLY"])
+def test_what_read_uses_is_readonly_in_bash(shell: Callable[..., dict], names: str):
+    shell(f"readonly {names}")
+    result = shell("echo 'two  words'; (exit 7)")
+    assert (result["output"], result["exit_code"], result["note"]) == ("two  words\n", 7, None)
+    assert shell(" echo 'ü€  \n x'")["output"] == "ü€  \n x\n"
+    assert shell("set -ae; false || declare -p | grep -c '^declare -x.*__tmuxmcp'; set +ae")["output"] == "0\n"
+
+
 RC_FILES = {
     "PROMPT_COMMAND": "PROMPT_COMMAND='history -a; echo -n'",
     "PROMPT_COMMAND array": "PROMPT_COMMAND=('true' 'false')",

@@ -195,16 +195,16 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
   # emptied, which tells that it was read. Where there is none, the line becomes an empty one, which changes nothing:
   # neither `$?` nor `$_`, which is why that is the last word of the call.
   __tmuxmcp_run() {
-    \builtin local REPLY=
+    \builtin local __tmuxmcp_text=
     READLINE_LINE= READLINE_POINT=0
     if [[ ! $__tmuxmcp_given ]]; then
       __tmuxmcp_take
       \builtin return 0
     fi
     __tmuxmcp_read_name
-    if [[ -s $__tmuxmcp_given/$__tmuxmcp_job ]] && \builtin read -rd '' <"$__tmuxmcp_given/$__tmuxmcp_job"; then
+    if [[ -s $__tmuxmcp_given/$__tmuxmcp_job ]] && __tmuxmcp_read <"$__tmuxmcp_given/$__tmuxmcp_job"; then
       \builtin : >|"$__tmuxmcp_given/$__tmuxmcp_job"
-      READLINE_LINE=$REPLY READLINE_POINT=${#REPLY}
+      READLINE_LINE=$__tmuxmcp_text READLINE_POINT=${#__tmuxmcp_text}
       # Nothing that readline prints comes to the terminal, nor does PS0.
       [[ -t 9 ]] || \builtin printf '\e]133;C;%s\a' "$__tmuxmcp_tag;job=$__tmuxmcp_job" >/dev/tty
     else
@@ -218,12 +218,26 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     \builtin local -
     \builtin set +ax
     # What somebody typed meanwhile, and the key once more, stand before it.
-    \builtin read -rt 5 -d '' </dev/tty
-    __tmuxmcp_job=${REPLY: -8}
+    __tmuxmcp_read </dev/tty || \builtin :
+    __tmuxmcp_job=${__tmuxmcp_text: -8}
     __tmuxmcp_job=${__tmuxmcp_job//[!0-9a-f]/}
-    __tmuxmcp_proof=${REPLY: -40:32}
+    __tmuxmcp_proof=${__tmuxmcp_text: -40:32}
     __tmuxmcp_proof=${__tmuxmcp_proof//[!0-9a-f]/}
-    REPLY=
+    __tmuxmcp_text=
+  }
+
+  # What comes before a NUL, as it is: in REPLY, which is never split, or without IFS where REPLY is readonly.
+  __tmuxmcp_read() {
+    \builtin local __tmuxmcp_whole=1
+    if __tmuxmcp_free REPLY; then
+      \builtin local REPLY=
+      \builtin read -rt 5 -d '' || __tmuxmcp_whole=
+      __tmuxmcp_text=$REPLY
+    else
+      \builtin local IFS= || \builtin :
+      \builtin read -rt 5 -d '' __tmuxmcp_text || __tmuxmcp_whole=
+    fi
+    [[ $__tmuxmcp_whole ]]
   }
 
   # In a shell that was not started with the marks: it listens, and the line comes over the terminal, as printable text
