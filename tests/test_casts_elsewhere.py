@@ -125,6 +125,7 @@ def test_a_session_with_another_size_in_its_middle(player: Player, tmp_path: Pat
         agent.run("printf '\\033[31mred\\033[0m 漢字 é\\n'; seq -s ' ' 60")
         agent.call("resize", rows=20, cols=50)
         agent.run("echo wide; seq -s ' ' 40")
+        agent.call("wait", wait_for="ready")  # the prompt, too, is on the screen and in the recording
         seen = [agent.call("read", view="screen")["content"]]
         agent.call("export_recording", path=str(tmp_path / "0.cast"))
         agent.call("send", text="vim -u NONE -N /etc/passwd", enter=True)
