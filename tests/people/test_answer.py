@@ -118,6 +118,24 @@ def test_no_secret_is_typed_where_it_would_be_seen(agent: Agent, threads: Thread
     assert asked.result()["outcome"] == "done"
 
 
+def test_a_secret_is_for_the_program_for_which_the_agent_asked(agent: Agent, threads: ThreadPoolExecutor):
+    read_line(agent, "read -rs x")
+    asked = Asked(agent, threads, secret=True)
+    with Person(agent, asked.id) as person:
+        person.sees("not shown")
+        agent.call("send", session_id="a", key="C-c")
+        read_line(agent, ASKS[1])
+        person.type(f"{SECRET}\r")
+        assert person.ends() == 1
+        assert "another program" in person.seen
+    assert asked.waits
+    agent.call("send", session_id="a", key="C-c")
+    assert agent.run('echo "$x"', session_id="a")["output"] == "\n"
+    read_line(agent, "read -rs x")  # the same once more
+    run(agent, asked.id, stdin=f"{SECRET}\n")
+    assert asked.result()["outcome"] == "done"
+
+
 @pytest.fixture
 def real_server(state_dir: Path) -> Iterator[Agent]:
     """A server whose words /proc tells: by them a command line knows that a server has started it."""

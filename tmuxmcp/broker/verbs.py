@@ -578,7 +578,7 @@ class Verbs:
     ) -> r.RequestUserInputResult:
         waited = userinput.taken_up(self._registry, request, call)
         if waited is None:
-            waited = userinput.request_input(await self._targets.session(target, call), request, call)
+            waited = await userinput.request_input(await self._targets.session(target, call), request, call)
             await userinput.reach(waited, self._settings)
         answer, effective = await userinput.wait(waited, self._settings, call, self.page_url)
         return await userinput.result(waited, answer, effective, self.attach_command(waited.session))

@@ -6,6 +6,7 @@ What the kernel does not tell is not known, and never taken for a match.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable
@@ -62,6 +63,12 @@ class SecretReader:
             return False
         files = {_file(path) for path in paths} - {None}
         return all(each.file in files for each in self.programs)
+
+    @property
+    def digest(self) -> str:
+        """Tells these programs, with their words, from others; the same when they are started again."""
+        who = sorted((each.words, each.file or ()) for each in self.programs)
+        return hashlib.sha256(repr((who, self.relays, self.host)).encode()).hexdigest()
 
     def __str__(self) -> str:
         who = ", ".join(map(str, self.programs)) or "a program that is not known"

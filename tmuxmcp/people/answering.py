@@ -16,6 +16,7 @@ from tmuxmcp.errors import InvalidArgument, NoInput, SessionBusy, SessionNotFoun
 from tmuxmcp.gate.confirmations import Confirmation, Confirmations
 from tmuxmcp.gate.firstanswer import ANSWER_LOOK_S
 from tmuxmcp.gate.reaching import of_command_line, offer_next
+from tmuxmcp.input.secretreader import reader_of
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.people.userinput import harmless
 from tmuxmcp.record.commands import TypedInput
@@ -214,7 +215,7 @@ class PersonAnswers:
 
         Raises:
             SessionBusy: somebody else types an answer at this moment.
-            WrongMode: it would be shown; nothing was typed.
+            WrongMode: it would be shown, or another program asks than did; nothing was typed.
             NoInput, InvalidArgument: there is no line, or one that cannot be typed whole.
             SessionTaken: another person holds the session.
             SessionExited, TmuxFailed, IoError
@@ -240,6 +241,14 @@ class PersonAnswers:
             raise WrongMode(
                 f"Nothing was typed: the program in session {session.id} shows what is typed ({look.mode}).",
                 hint="It asks for no secret at this moment. The request waits on; look with `tmuxmcp view`.",
+                session_id=session.id,
+                mode=look.mode,
+            )
+        if what.request.reader and reader_of(session, look).digest != what.request.reader:
+            raise WrongMode(
+                f"Nothing was typed: what asks for a secret in session {session.id} is another program than the one "
+                "for which the agent asked.",
+                hint="Look with `tmuxmcp view`. The request waits on; decline it, and the agent can ask anew.",
                 session_id=session.id,
                 mode=look.mode,
             )

@@ -18,8 +18,9 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call, CallAgain, Question
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.errors import InvalidArgument, TmuxMcpError
+from tmuxmcp.errors import InvalidArgument, TmuxMcpError, WrongMode
 from tmuxmcp.gate import reaching
+from tmuxmcp.input.secretreader import reader_of
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.notifying import notify
 from tmuxmcp.reading.reading import clamp
@@ -73,8 +74,8 @@ def taken_up(registry: Registry, asked: q.RequestUserInput, call: Call) -> Await
     return None
 
 
-def request_input(session: Session, asked: q.RequestUserInput, call: Call) -> AwaitedRequest:
-    """Ask anew.
+async def request_input(session: Session, asked: q.RequestUserInput, call: Call) -> AwaitedRequest:
+    """Ask anew; a secret for the program that asks for one at this moment.
 
     Raises:
         InvalidArgument, SessionExited, ResourceLimit, IoError
@@ -83,8 +84,12 @@ def request_input(session: Session, asked: q.RequestUserInput, call: Call) -> Aw
     if not message:
         raise InvalidArgument("There is no message for the person.", hint="Say what they are to type, and why.")
     session.live()
+    reader = ""
+    if asked.secret:
+        with suppress(WrongMode):  # the program has still to ask: which one that will be is not known
+            reader = reader_of(session, await session.look()).digest
     request_id = asked.request_id or f"ask_{secrets.token_hex(6)}"
-    request = InputRequest(request_id, asked.message, asked.secret, call.caller, time.time(), asked.timeout_s)
+    request = InputRequest(request_id, asked.message, asked.secret, call.caller, time.time(), asked.timeout_s, reader)
     inputrequests.put(session, request)
     return AwaitedRequest(session, request, known=bool(asked.request_id))
 

@@ -51,6 +51,8 @@ class InputRequest:
     asked_at: float
     """Seconds since 1970."""
     timeout_s: int
+    reader: str = ""
+    """Digest of the programs that asked for a secret then; empty: that is not known."""
 
     @property
     def until(self) -> float:
@@ -181,6 +183,7 @@ def _load(path: Path) -> InputRequest | None:
             str(values["caller"]),
             float(values["asked_at"]),
             int(values["timeout_s"]),
+            str(values.get("reader", "")),
         )
     except (KeyError, TypeError, ValueError):
         return None
