@@ -24,6 +24,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from hypothesis import HealthCheck, settings
 from jsonschema import Draft202012Validator
 
+from tests.probes import explained
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.gate import parsing as parsing_module
@@ -60,7 +61,8 @@ def attempts(what: object, timeout: float) -> Iterator[None]:
     deadline = time.monotonic() + timeout * SLOW
     while True:
         yield
-        assert time.monotonic() < deadline, f"not within {timeout * SLOW:g} s: {what}"
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"not within {timeout * SLOW:g} s: {explained(what)}")
 
 
 async def eventually(probe: Callable[[], T | Awaitable[T]], timeout: float = PATIENCE_S) -> T:
