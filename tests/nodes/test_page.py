@@ -307,7 +307,8 @@ def test_a_person_answers_what_an_agent_asks_on_a_machine(gateway: Service, head
         assert asked.result(20 * SLOW)["outcome"] == "done"
         page.until(lambda: not waits(page))
         assert value(gateway, headers, "became", **named)["became"]["outcome"] == "done"
-    assert "got this one" in gateway.result("read", session_id="one@n2", view="screen")["content"]
+    printed = gateway.result("read", session_id="one@n2", since=0, wait_for="pattern", pattern="got this one")
+    assert printed["outcome"] == "matched"
 
 
 def test_a_person_agrees_to_what_a_machines_policy_asks(gateway: Service, headers: dict[str, str]):
