@@ -73,11 +73,13 @@ def test_an_earlier_session_of_a_name_is_exported(agent: Agent) -> None:
 
 
 def test_a_film_has_what_tmux_showed_right_after_another_size(agent: Agent, tmp_path: Path) -> None:
-    agent.run("seq -s ' ' 60")
-    agent.call("resize", rows=20, cols=50)
-    screen = agent.call("read", view="screen")["content"]
+    # A shell would draw its prompt anew, at some moment afterwards.
+    agent.call("create_session", name="still", program="sh", args=["-c", "seq -s ' ' 60; exec sleep 600"])
+    agent.call("read", session_id="still", wait_for="pattern", pattern=" 60\n")
+    agent.call("resize", session_id="still", rows=20, cols=50)
+    screen = agent.call("read", session_id="still", view="screen")["content"]
     made = tmp_path / "x.jsonl"
-    agent.call("export_recording", path=str(made), format="cast")
+    agent.call("export_recording", session_id="still", path=str(made), format="cast")
     film = asciicast.read(made.read_bytes().splitlines(keepends=True))
     player = Player(film)
     player.seek(player.duration_ms)
