@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,7 +93,7 @@ def answered(call: Callable[[], dict]) -> dict | str:
         return failed.code
 
 
-def begin(agent: Agent, session: str, command: str, program: str) -> object:
+def begin(agent: Agent, session: str, command: str, program: str) -> Any:
     """Start a `run` that is not waited for; what is in front begins with `program` when this returns."""
     running = agent.portal.start_task_soon(
         lambda: agent.client.call_tool("run", {"command": command, "session_id": session})
@@ -331,6 +334,45 @@ def test_exit_in_the_shell(agent: Agent, program: str):
     result = agent.run("printf bye; exit 9", session_id=session)
     assert (result["outcome"], result["exit_code"], result["output"]) == ("exited", 9, "bye")
     assert answered(lambda: agent.run("echo no", session_id=session)) == "SESSION_EXITED"
+
+
+@pytest.mark.parametrize("before", ["", "zshexit_functions=()"])
+def test_a_signal_that_ends_the_shell_gives_its_command_no_exit_code(agent: Agent, program: str, before: str):
+    made = agent.call("create_session", program=program)
+    session = made["session_id"]
+    agent.run(in_shell(program, zsh=before, fish=""), session_id=session)
+    running = begin(agent, session, "echo begun; sleep 60; echo over", "sleep 60")
+    os.kill(made["pid"], signal.SIGHUP)
+    result = running.result(10 * SLOW).structured_content
+    assert (result["outcome"], result["completed"], result["exit_code"]) == ("exited", False, None)
+    assert "signal" in result["note"]
+    assert result["output"].startswith("begun\n")
+    listed = agent.call("list_commands", session_id=session)["commands"][-1]
+    assert (listed["text"], listed["exit_code"]) == ("echo begun; sleep 60; echo over", None)
+
+
+ENDS = {"exit": 0, "false; exit": 1, "exit 1": 1, "sh -c 'exit 3'; exit": 3, "exec true": 0, "exec false": 1}
+
+
+@pytest.mark.parametrize("command", ENDS)
+def test_a_command_that_ends_the_shell_has_its_exit_code(agent: Agent, program: str, command: str):
+    session = agent.call("create_session", program=program)["session_id"]
+    result = agent.run(command, session_id=session)
+    assert (result["outcome"], result["completed"], result["exit_code"]) == ("exited", True, ENDS[command])
+
+
+@zsh_only
+@pytest.mark.parametrize(("command", "completed", "code"), [("kill -ALRM $$", False, None), ("exit 14", True, 14)])
+def test_an_alarm_that_ends_zsh_is_no_exit_code(agent: Agent, program: str, command: str, completed: bool, code: int):
+    session = agent.call("create_session", program=program)["session_id"]
+    result = agent.run(command, session_id=session)
+    assert (result["outcome"], result["completed"], result["exit_code"]) == ("exited", completed, code)
+
+
+@zsh_only
+def test_a_subshell_that_a_signal_ends_is_not_the_shell(shell: Run):
+    result = shell("zmodload zsh/system; (kill -HUP $sysparams[pid]; sleep 60); echo over; exit 1", timeout_ms=LONG_MS)
+    assert (result["output"], result["completed"], result["exit_code"]) == ("over\n", True, 1)
 
 
 def test_a_person_typed_a_command_just_before(agent: Agent, shell: Run):

@@ -118,6 +118,18 @@ async def test_a_shell_that_is_killed_has_left(broker: Broker):
     assert told(await broker.run("echo back", "a")) == ("back\n", 0, "ready")
 
 
+@needs("zsh", "fish")
+@pytest.mark.parametrize(("program", "pid"), [("zsh -f", "$$"), ("fish --no-config", "$fish_pid")])
+async def test_a_signal_that_ends_a_shell_gives_its_command_no_exit_code(broker: Broker, program: str, pid: str):
+    await begin(broker, program)
+    left = await broker.run(f"kill -HUP {pid}; sleep 60", "a", adopt="yes", request_id="hung-up-1")
+    assert (left.outcome, left.completed, left.exit_code) == ("left", False, None)
+    again = await broker.run(f"kill -HUP {pid}; sleep 60", "a", adopt="yes", request_id="hung-up-1")
+    assert (again.replayed, again.outcome, again.completed, again.exit_code) == (True, "left", False, None)
+    assert [each.exit_code for each in (await broker.list_commands("a")).commands if each.level] == [None]
+    assert told(await broker.run("echo back", "a")) == ("back\n", 0, "ready")
+
+
 @needs("dash")
 async def test_two_shells_that_end_at_once_show_no_prompt_in_the_output(broker: Broker):
     await begin(broker, "dash")

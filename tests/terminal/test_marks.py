@@ -55,6 +55,15 @@ def test_a_time_that_is_none_is_not_known(time: str):
     assert (began.kind, began.time, began.uptime) == ("C", None, None)
 
 
+def test_a_shell_says_that_a_signal_ends_it_in_the_middle_of_a_command():
+    ended = (A1, B1, C1, mark("E", 1, "k=h"))
+    assert (track(*ended).state, track(*ended).broken_off) == (ShellState.RUNNING, True)
+    assert not track(A1, B1, C1, mark("E", 1)).broken_off
+    assert not track(A1, B1, C1, mark("E", 2, "k=h")).broken_off
+    assert not track(*ended, mark("B", 2), mark("C", 2)).broken_off
+    assert ShellTrack.from_dict(track(*ended).as_dict()) == track(*ended)
+
+
 def test_a_command_has_its_times_and_its_text():
     _, finished = followed(A1, B1, mark("C", 1, "t=5.5", "cmdline_url=ls"), mark("D", 1, "0", "t=7"))
     assert [(each.began, each.ended, each.text) for each in finished] == [(5.5, 7.0, "ls")]

@@ -152,10 +152,14 @@ def _of_command(session: Session, look: Look, job: Job, command: EndedCommand) -
     code = command.exit_code
     with_shell = not command.proven and code is None
     outcome = "ready" if not with_shell else "exited" if look.exited else "left"
+    track = session.track_of(job.level.nonce)
+    broken_off = with_shell and track.job == job.name and track.broken_off
+    if outcome == "exited" and job.level.pid == session.pid and not broken_off:
+        code = look.exit_status[0]
     return RunOutcome(
         outcome=outcome,  # type: ignore[arg-type]  # one of three
-        exit_code=look.exit_status[0] if outcome == "exited" else code,
-        completed=not (outcome == "left" and is_replaced(job.level)),
+        exit_code=code,
+        completed=not broken_off and not (outcome == "left" and is_replaced(job.level)),
         evidence="marks",
         start=command.start,
         end=max(command.start, command.end),

@@ -77,6 +77,12 @@ NO_SIGN = (
 )
 """Of a command that neither began nor has a message of an error of syntax."""
 
+BROKEN_OFF = (
+    "A signal, such as SIGHUP, ended the shell in the middle of the command: what exit code the shell then has is not "
+    "the command's."
+)
+"""Of a command during which zsh or fish, which do not die by such a signal, has exited."""
+
 USE_SEND = "Use send for either; where another shell took its place (`exec bash`), run with adopt=yes."
 
 
@@ -339,10 +345,12 @@ def left(session: Session, look: Look, job: Job) -> RunOutcome:
         note = f"{what} does not have the terminal any more: it was stopped, or its marks were taken out."
     if not ran:
         note = f"{note} It cannot be told whether it took the command. {LOOK_BEFORE_AGAIN}"
-    completed, number = ran and not goes_on, job.number if ran else None
-    return RunOutcome(
-        "left", level.exit_code, completed, "marks" if ran else None, start, end, None, since(job), note, number
-    )
+    broken_off = ran and track.broken_off
+    if broken_off:
+        note = f"{note} {BROKEN_OFF}"
+    completed, number = ran and not goes_on and not broken_off, job.number if ran else None
+    code = None if broken_off else level.exit_code
+    return RunOutcome("left", code, completed, "marks" if ran else None, start, end, None, since(job), note, number)
 
 
 def _in_front(look: Look) -> str:

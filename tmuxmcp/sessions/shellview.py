@@ -379,7 +379,7 @@ def _ended_with(level: Level, track: ShellTrack) -> Finished:
     end = level.until if level.output_end is None else level.output_end
     return Finished(
         track.number,
-        level.exit_code,
+        None if track.broken_off else level.exit_code,
         track.prompt_end,
         track.output_start,
         track.echo_end,

@@ -4,7 +4,8 @@ OSC 133 are the FinalTerm semantic prompts: A prompt, B input, C output, D;STATU
 continuation prompt. Ours carry `aid=NONCE`, `n=NUMBER` of the prompt and, with D, `cwd=` as a URL path; without
 our nonce a mark is somebody else's and is dropped, so a file full of marks, a nested or a remote shell change
 nothing. The number rules out a replay of our own log. `E` is our own: the output ends, where a shell tidies up before
-its D. `P;k=g` answers our key: the shell listens for a command and its name. `job=NAME` with C, D and P names that
+its D; `k=h` with it: in the middle of the command, as a signal ends the shell. `P;k=g` answers our key: the shell
+listens for a command and its name. `job=NAME` with C, D and P names that
 command; `P;k=s` with it says that the shell did not run it because it is incomplete. `P;k=r`: not run, because it came
 in pieces or at the wrong moment. C and D tell the time, `t=` since 1970 or `up=` since the machine began; C tells the
 command where the shell knows it, as `cmdline_url=`. `k=l` with D: no hook told of the end, and the shell says it when
@@ -70,6 +71,7 @@ class Mark:
     why: str = ""
     """P: `s` the command goes on, `r` it was refused, `g` the shell listens for one, `p` it says who it is,
     `u` it sends no more marks, `x` it takes none.
+    E: `h` a signal ends the shell.
     D: `l` it comes late, `v` behind the repeated line of the shell that says it, `b` it ran, `n` nothing ran."""
     nonce: str = ""
     """Of the shell that sent it."""
@@ -255,6 +257,8 @@ class ShellTrack:
     text: str | None = None
     ended: int | None = None
     """Where the output ended, when the shell said so before its D."""
+    broken_off: bool = False
+    """A signal ended the shell in the middle of the command, as it says."""
     redrawn: int | None = None
     """Where, behind a command's beginning, the prompt of that command was drawn anew: nothing told that it ended."""
     refused: tuple[str, str, int] | None = None
@@ -387,12 +391,13 @@ class ShellTrack:
             began=mark.time,
             text=mark.text,
             ended=None,
+            broken_off=False,
             redrawn=None,
             promise=None,
         )
 
     def _output_ends(self, mark: Mark) -> ShellTrack:
-        return changed(self, ended=mark.start) if mark.number == self.number else self
+        return changed(self, ended=mark.start, broken_off=mark.why == "h") if mark.number == self.number else self
 
     def _done(self, mark: Mark) -> ShellTrack:
         if mark.number != self.number or mark.status is None:

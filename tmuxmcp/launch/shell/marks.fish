@@ -65,6 +65,11 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
         end
     end
 
+    # SIGHUP ended the shell in the middle of a command: E says so, as fish then exits with a status that a command can have.
+    function __tmuxmcp_exit --on-event fish_exit
+        test -n "$__tmuxmcp_begun" -a -z "$__tmuxmcp_status"; and __tmuxmcp_mark 'E;k=h' $__tmuxmcp_over
+    end
+
     # A Ctrl-C can end each of these functions, and come between a command and its name: only marks of the very text that
     # was given carry that name.
     function __tmuxmcp_preexec --on-event fish_preexec

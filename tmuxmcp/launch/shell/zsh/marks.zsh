@@ -97,11 +97,34 @@ __tmuxmcp_preexec() {
   builtin print -rn -- $'\e]133;C;'"$tag;cmdline_url=$__tmuxmcp_urlpath"$'\a' >/dev/tty || builtin : && __tmuxmcp_ran=1
 }
 
+# A signal ends the shell in the middle of a command: E says so, as zsh then exits with a status that a command can have
+# (1 of SIGHUP, 14 of SIGALRM). It does that in the signal's handler, which the kernel blocks the signal for.
+__tmuxmcp_exit() {
+  local code=$? line blocked=
+  [[ -n $__tmuxmcp_begun && $ZSH_SUBSHELL == 0 ]] || return 0
+  {
+    while builtin read -r line; do
+      [[ $line != SigBlk:* ]] || blocked=${line##*[[:space:]]}
+    done </proc/self/status
+    # Where nothing tells what is blocked: a status that may be the signal's.
+    if [[ -n $blocked ]]; then
+      (( 0x$blocked & 0x2001 )) || return 0
+    else
+      (( code == 1 || code == 14 )) || return 0
+    fi
+    builtin print -rn -- $'\e]133;E;'"aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;k=h${__tmuxmcp_over:+;p=$__tmuxmcp_over}"$'\a' >/dev/tty
+  } 2>/dev/null
+}
+
 # Keep ours at their places, around whatever is there.
 __tmuxmcp_install() {
   typeset -ga precmd_functions preexec_functions
   precmd_functions=(__tmuxmcp_precmd __tmuxmcp_as_typed ${precmd_functions:#__tmuxmcp_*} __tmuxmcp_prompts)
   preexec_functions=(__tmuxmcp_as_typed ${preexec_functions:#__tmuxmcp_*} __tmuxmcp_preexec)
+  if [[ ${(t)zshexit_functions-} != *readonly* ]]; then
+    typeset -ga zshexit_functions
+    zshexit_functions=(__tmuxmcp_exit ${zshexit_functions:#__tmuxmcp_*})
+  fi
   # A function called precmd runs before those: where it prints and no E ends the output, ours has to come first.
   if (( $+functions[precmd] )) && [[ $functions[precmd] != *__tmuxmcp_precmd* ]]; then
     functions[precmd]=$'__tmuxmcp_precmd\n'$functions[precmd]
@@ -185,6 +208,10 @@ __tmuxmcp_off() {
   [[ -n ${__tmuxmcp_marked-} ]] || unset PROMPT_EOL_MARK
   precmd_functions=(${precmd_functions:#__tmuxmcp_*})
   preexec_functions=(${preexec_functions:#__tmuxmcp_*})
+  if [[ ${(t)zshexit_functions-} != *readonly* ]]; then
+    zshexit_functions=(${zshexit_functions:#__tmuxmcp_*})
+    (( $#zshexit_functions )) || unset zshexit_functions
+  fi
   (( $#precmd_functions )) || unset precmd_functions
   (( $#preexec_functions )) || unset preexec_functions
   (( ! $+functions[precmd] )) || functions[precmd]=${functions[precmd]#*__tmuxmcp_precmd$'\n'}
