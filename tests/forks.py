@@ -47,17 +47,22 @@ def can_be(env: Mapping[str, str]) -> bool:
 
 
 def run(
-    words: Sequence[str], env: Mapping[str, str], cwd: Path, timeout: float, stdin: bytes = b""
+    words: Sequence[str],
+    env: Mapping[str, str],
+    cwd: Path,
+    timeout: float,
+    stdin: bytes = b"",
+    module: str = "tmuxmcp",
 ) -> subprocess.CompletedProcess[bytes]:
-    """Do what `subprocess.run` of `python -m tmuxmcp WORDS` does, with all output captured.
+    """Do what `subprocess.run` of `python -m MODULE WORDS` does, with all output captured.
 
     Args:
         stdin: what comes from a pipe; where it is empty, nothing is to be read.
     """
     with _given(stdin) as given:
         if can_be(env):
-            return _run_fork(words, env, cwd, timeout, given.fileno())
-        argv = [sys.executable, "-m", "tmuxmcp", *words]
+            return _run_fork(words, env, cwd, timeout, given.fileno(), module)
+        argv = [sys.executable, "-m", module, *words]
         return subprocess.run(argv, env=env, cwd=cwd, timeout=timeout, stdin=given, capture_output=True, check=False)
 
 
@@ -156,11 +161,11 @@ class PipedFork(Fork):
 
 
 def _run_fork(
-    words: Sequence[str], env: Mapping[str, str], cwd: Path, timeout: float, stdin: int
+    words: Sequence[str], env: Mapping[str, str], cwd: Path, timeout: float, stdin: int, module: str
 ) -> subprocess.CompletedProcess[bytes]:
     (out, its_out), (err, its_err) = os.pipe(), os.pipe()
     with open(out, "rb", 0) as stdout, open(err, "rb", 0) as stderr:
-        fork = Fork(words, env, cwd, [stdin, its_out, its_err])
+        fork = Fork(words, env, cwd, [stdin, its_out, its_err], module)
         for fd in (its_out, its_err):
             os.close(fd)
         try:

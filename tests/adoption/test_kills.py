@@ -6,13 +6,15 @@ import os
 import random
 import shutil
 import signal
-import sys
+from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 
+from tests import forks
 from tests.adoption.test_run import begin, enter
+from tests.conftest import SLOW
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
 
@@ -38,9 +40,9 @@ async def test_a_later_broker_finishes_what_a_killed_one_began(
     if shutil.which(shell.split()[0]) is None:
         pytest.skip(f"{shell} is not installed")
     await begin(broker, shell)
-    killed = await anyio.run_process(
-        [sys.executable, "-m", "tests.adoption.killed", str(state_dir), moment], cwd=ROOT, check=False
-    )
+    words = [str(state_dir), moment]
+    call = partial(forks.run, words, forks.environment(), ROOT, 60 * SLOW, module="tests.adoption.killed")
+    killed = await anyio.to_thread.run_sync(call)
     assert killed.returncode == -signal.SIGKILL or "." in moment, killed.stderr.decode()
     async with Broker.open(BrokerSettings(state_dir=state_dir, program="bash")) as later:
         result = await later.run("echo out; stty", "a", adopt="yes")

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import random
 import signal
-import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+from tests import forks
 from tests.adoption.test_run import SHELLS as ADOPTED
 from tests.adoption.test_run import begin
 from tests.broker.killed_call import POINTS
-from tests.conftest import eventually
+from tests.conftest import SLOW, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.call import Call
 from tmuxmcp.errors import InvalidArgument, NotAShell, OutcomeUnknown, SessionBusy, Unauthorized
@@ -25,13 +26,14 @@ from tmuxmcp.record.notedcalls import LONGEST_RESULT
 pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parents[2]
+KILLED_CALL = "tests.broker.killed_call"
 
 
 async def killed(state_dir: Path, point: str, operation: str, **arguments: Any) -> None:
     """Have a broker make a call, and be killed."""
-    call = json.dumps([operation, arguments])
-    argv = [sys.executable, "-m", "tests.broker.killed_call", str(state_dir), point, call]
-    ended = await anyio.run_process(argv, cwd=ROOT, check=False)
+    words = [str(state_dir), point, json.dumps([operation, arguments])]
+    make = partial(forks.run, words, forks.environment(), ROOT, 60 * SLOW, module=KILLED_CALL)
+    ended = await anyio.to_thread.run_sync(make)
     assert ended.returncode == -signal.SIGKILL or point not in POINTS, ended.stderr.decode()
 
 
@@ -96,15 +98,14 @@ async def test_a_command_whose_broker_died_is_waited_for(broker: Broker, state_d
     command = f"echo x >> {side}; echo begun; until test -e {gate}; do sleep 0.02; done; echo over; (exit 4)"
     call = {"command": command, "request_id": "under-way"}
     async with anyio.create_task_group() as task_group:
-        argv = [sys.executable, "-m", "tests.broker.killed_call", str(state_dir), "600", json.dumps(["run", call])]
-        first = await anyio.open_process(argv, cwd=ROOT)
-        try:
-            await eventually(side.exists)
-            early = await broker.run(**call, timeout_ms=50)  # while another broker waits for it
-            assert (early.outcome, early.completed, early.replayed) == ("timeout", False, True)
-        finally:
-            first.kill()
-            await first.aclose()
+        words = [str(state_dir), "600", json.dumps(["run", call])]
+        with forks.PipedFork(words, forks.environment(), ROOT, KILLED_CALL) as first:
+            try:
+                await eventually(side.exists)
+                early = await broker.run(**call, timeout_ms=50)  # while another broker waits for it
+                assert (early.outcome, early.completed, early.replayed) == ("timeout", False, True)
+            finally:
+                first.kill()
         early = await broker.run(**call, timeout_ms=50)
         assert (early.outcome, early.completed, early.replayed) == ("timeout", False, True)
         assert early.output == "begun\n"
