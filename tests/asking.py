@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from tests import forks
 from tests.agent import Agent, command_line, eventually, run_command_line
 from tests.conftest import SLOW
 
@@ -53,10 +54,14 @@ class Person:
         ours, env = command_line(agent.state_dir, "answer", *words)
         self.fd, inner = pty.openpty()
         termios.tcsetwinsize(inner, (24, 80))
-        self.process = subprocess.Popen(
-            argv or ours, env=env | variables, stdin=inner, stdout=inner, stderr=inner, start_new_session=True,
-            preexec_fn=lambda: __import__("fcntl").ioctl(0, termios.TIOCSCTTY, 0),
-        )  # fmt: skip
+        self.process: forks.Fork | subprocess.Popen[bytes]
+        if argv:
+            self.process = subprocess.Popen(
+                argv, env=env | variables, stdin=inner, stdout=inner, stderr=inner, start_new_session=True,
+                preexec_fn=lambda: __import__("fcntl").ioctl(0, termios.TIOCSCTTY, 0),
+            )  # fmt: skip
+        else:
+            self.process = forks.Fork(ours[3:], env | variables, Path.cwd(), [inner] * 3, terminal=True)
         os.close(inner)
         self.seen = ""
 

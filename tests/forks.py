@@ -1,14 +1,15 @@
 """Our command line and servers as processes of their own, without the second that their imports take.
 
 One process has imported it all, made what is made at the first use, and forks for each call. What it forks has its own
-process id, environment, directory, standard files and exit status; /proc tells the first process's words and
-environment of it. Tests of how something starts, of terminals, of inherited signals, of memory or of what /proc tells
-start Python anew.
+process id, environment, directory, standard files, terminal and exit status; /proc tells the first process's words and
+environment of it. Tests of how something starts, of inherited signals, of memory or of what /proc tells start Python
+anew.
 """
 
 from __future__ import annotations
 
 import atexit
+import fcntl
 import gc
 import importlib
 import json
@@ -22,6 +23,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -86,17 +88,20 @@ class Fork:
         cwd: Path,
         files: Sequence[int],
         module: str = "tmuxmcp",
+        terminal: bool = False,
     ) -> None:
         """Start it.
 
         Args:
             files: its standard files; the caller closes its own copies.
             module: what it runs, as `python -m` does.
+            terminal: whether it leads a session whose terminal they are.
         """
         self._told, theirs = socket.socketpair()
         with theirs:
             socket.send_fds(_origin(), [b"."], [*files, theirs.fileno()])
-        self._told.sendall(json.dumps({"module": module, "words": words, "env": dict(env), "cwd": str(cwd)}).encode())
+        call = {"module": module, "words": words, "env": dict(env), "cwd": str(cwd), "terminal": terminal}
+        self._told.sendall(json.dumps(call).encode())
         self._told.shutdown(socket.SHUT_WR)
         self.returncode: int | None = None
         self.pid = self._number()
@@ -140,8 +145,24 @@ class Fork:
 class PipedFork(Fork):
     """A fork whose standard files are pipes, with what `subprocess.Popen` has of them."""
 
-    def __init__(self, words: Sequence[str], env: Mapping[str, str], cwd: Path, module: str = "tmuxmcp") -> None:
+    def __init__(
+        self,
+        words: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        module: str = "tmuxmcp",
+        stdin: bool = True,
+    ) -> None:
+        """Start it.
+
+        Args:
+            words, env, cwd, module: as for `Fork`.
+            stdin: whether it has one; else it reads /dev/null.
+        """
         (its_in, to_it), (from_it, its_out), (errors, its_err) = os.pipe(), os.pipe(), os.pipe()
+        if not stdin:
+            os.close(its_in)
+            its_in = os.open(os.devnull, os.O_RDONLY)
         self.stdin = os.fdopen(to_it, "wb")
         self.stdout, self.stderr = os.fdopen(from_it, "rb"), os.fdopen(errors, "rb")
         try:
@@ -149,6 +170,19 @@ class PipedFork(Fork):
         finally:
             for fd in (its_in, its_out, its_err):
                 os.close(fd)
+
+    def communicate(self, timeout: float) -> tuple[bytes, bytes]:
+        """Wait for its end; what it wrote and nobody has read yet.
+
+        Raises:
+            TimeoutError: it goes on.
+        """
+        with suppress(BrokenPipeError):
+            self.stdin.close()
+        with self.stdout, self.stderr:
+            out, err = all_of([self.stdout, self.stderr], timeout)
+        self.wait()
+        return out, err
 
     def __enter__(self) -> PipedFork:
         return self
@@ -192,7 +226,7 @@ def all_of(files: Sequence, timeout: float) -> list[bytes]:
             if time.monotonic() > deadline:
                 raise TimeoutError
             for key, _ in selector.select(deadline - time.monotonic()):
-                texts[key.fileobj] += (data := key.fileobj.read(1 << 20))
+                texts[key.fileobj] += (data := os.read(key.fd, 1 << 20))
                 if not data:
                     selector.unregister(key.fileobj)
     return [bytes(text) for text in texts.values()]
@@ -289,6 +323,9 @@ def _become(fds: Sequence[int]) -> str:
         os.close(fd)
     with socket.socket(fileno=fds[3]) as caller, caller.makefile("r") as asked:
         call = json.load(asked)
+    if call["terminal"]:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.environ.clear()
     os.environ.update(call["env"])
     time.tzset()

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pty
-import signal
-import struct
 import subprocess
-import sys
 import termios
 import time
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
+from tests import forks
 from tests.agent import eventually
 from tests.conftest import TMUX
 
@@ -33,12 +30,13 @@ class Person:
         self._state_dir = state_dir
         self.shown = b""
         """All that their terminal got."""
-        argv = [sys.executable, "-m", "tmuxmcp", "attach", "--state-dir", str(state_dir), *words]
         home = {"HOME": str(state_dir / "home"), "PATH": "/usr/bin:/bin", "TERM": "xterm", "LANG": "C.UTF-8"}
-        self.pid, self._terminal = pty.fork()
-        if not self.pid:
-            os.execve(sys.executable, argv, home)
-        fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("4H", 30, 100, 0, 0))
+        self._terminal, inner = pty.openpty()
+        termios.tcsetwinsize(inner, (30, 100))
+        words = ("attach", "--state-dir", str(state_dir), *words)
+        self._process = forks.Fork(words, home, Path.cwd(), [inner] * 3, terminal=True)
+        os.close(inner)
+        self.pid = self._process.pid
         Thread(target=self._read, daemon=True).start()
         eventually(lambda: str(self.pid) in self._clients("#{client_pid}"))
 
@@ -68,20 +66,16 @@ class Person:
     def hang_up(self) -> None:
         """Close the terminal's window."""
         os.close(self._terminal)
-        self._wait()
+        self._process.wait()
 
     def kill(self) -> None:
         """End the terminal client as nothing can prepare for."""
-        os.kill(self.pid, signal.SIGKILL)
-        self._wait()
+        self._process.kill()
+        self._process.wait()
 
     def leave(self) -> None:
         """Leave in good order, if still there."""
-        with suppress(OSError, ChildProcessError):
-            os.kill(self.pid, signal.SIGTERM)
-            self._wait()
+        self._process.terminate()
+        self._process.wait()
         with suppress(OSError):
             os.close(self._terminal)
-
-    def _wait(self) -> None:
-        os.waitpid(self.pid, 0)

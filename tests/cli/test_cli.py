@@ -73,9 +73,8 @@ class CommandLine:
     def json(self, verb, *words, **kwargs):
         return json.loads(self.out(verb, "--json", *words, **kwargs))
 
-    def start(self, *words, **kwargs):
-        kwargs = {"env": self.env, "cwd": self.work, "stdin": subprocess.DEVNULL} | kwargs
-        return subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kwargs)
+    def start(self, *words, stdin=False):
+        return forks.PipedFork(words, self.env, self.work, stdin=stdin)
 
     def tmux(self, *words):
         return subprocess.run([TMUX, "-S", str(self.state / "tmux.sock"), *words], capture_output=True, check=False)
@@ -630,7 +629,7 @@ def test_interrupt_goes_to_the_command_that_was_asked_for_before(cli):
     pid = next(each["pid"] for each in cli.json("list")["sessions"] if each["session_id"] == "x")
     cli.eventually(lambda: sleeps(pid), "it does not begin")
     first.kill()
-    first.communicate()
+    first.communicate(SOON_S)
     again = cli.start("run", "--request-id", "interrupted", command)
     cli.eventually(lambda: has_open(again.pid, "interrupted"), "it does not ask")
     again.send_signal(signal.SIGINT)
@@ -796,9 +795,18 @@ class Terminal:
         self.fd, inner = pty.openpty()
         termios.tcsetwinsize(inner, size[::-1])
         env = cli.env | {"TERM": "xterm-256color", "TMUX": "/tmp/none,1,0"}
-        self.process = subprocess.Popen(
-            [*command, *words], env=env, cwd=cli.work, stdin=inner, stdout=inner, stderr=inner, start_new_session=True
-        )
+        if command is COMMAND and forks.can_be(env):
+            self.process = forks.Fork(words, env, cli.work, [inner] * 3, terminal=True)
+        else:
+            self.process = subprocess.Popen(
+                [*command, *words],
+                env=env,
+                cwd=cli.work,
+                stdin=inner,
+                stdout=inner,
+                stderr=inner,
+                start_new_session=True,
+            )
         os.close(inner)
         self.seen = ""
 
@@ -919,7 +927,7 @@ def test_new_tells_a_person_how_to_watch(cli):
 
 @pytest.mark.parametrize("words", [["cat", "-u"], ["--", "cat", "-u"], ["cat", "--cols", "100", "--", "-u"]], ids=str)
 def test_serve_takes_the_program_of_the_default_session(cli, words):
-    server = cli.start("serve", *words, stdin=subprocess.PIPE)
+    server = cli.start("serve", *words, stdin=True)
     call = {"name": "get_session", "arguments": {}}
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     for message in (

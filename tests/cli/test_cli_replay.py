@@ -173,7 +173,7 @@ def test_a_defect_leaves_the_terminal_as_it_was(shared):
 
 
 def test_a_terminal_that_goes_away_ends_it(shared):
-    with Watcher(shared, "a.cast") as watcher:
+    with Watcher(shared, "a.cast", command=[*COMMAND]) as watcher:  # a terminal that sends no SIGHUP when it goes
         watcher.bar("playing|at the end")
         os.close(watcher.fd)
         status = watcher.process.wait(SOON_S)

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 
-from tests import browser
+from tests import browser, forks
 from tests.conftest import SLOW
 from tests.page.visits import a_code, enter, let_in
 from tests.service import Service, bearer
@@ -27,13 +27,10 @@ from tmuxmcp.page import codes, servers
 
 def cli(state_dir: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {"HOME": str(state_dir / "home"), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"} | variables
-    return subprocess.run(
-        [sys.executable, "-m", "tmuxmcp", "page", "--state-dir", str(state_dir), *words],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=30 * SLOW,
-    )
+    words = ("page", "--state-dir", str(state_dir), *words)
+    done = forks.run(words, environment, Path.cwd(), 30 * SLOW)
+    out, err = done.stdout.decode(), done.stderr.decode()
+    return subprocess.CompletedProcess(words, done.returncode, out, err)
 
 
 def test_a_code_is_good_once(service: Service, state_dir: Path):
@@ -98,9 +95,9 @@ def test_a_persons_scope_stands_alone(state_dir: Path, scopes: str):
     file.touch(mode=0o600)
     file.write_text(f"me {scopes} 0123456789abcdef\n")
     words = ["serve", "--state-dir", str(state_dir), "--http", "0", "--token-file", str(file)]
-    done = subprocess.run([sys.executable, "-m", "tmuxmcp", *words], capture_output=True, text=True, timeout=30 * SLOW)
+    done = forks.run(words, forks.environment(), Path.cwd(), 30 * SLOW)
     assert done.returncode == 2
-    assert "not understood" in done.stderr
+    assert b"not understood" in done.stderr
 
 
 @pytest.mark.parametrize("path", ["/", "/page/main.js", "/page/style.css", "/page/icon.svg"])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,7 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests import browser
+from tests import browser, forks
 from tests.agent import audit_lines, eventually
 from tests.canaries import Canaries, files, kept_by_tmux, processes, watched_processes
 from tests.conftest import SLOW
@@ -78,8 +76,8 @@ def cli(state_dir: Path, *words: str) -> None:
     """Somebody does something in a terminal."""
     verb, *rest = words
     environment = {"HOME": str(state_dir / "home"), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
-    argv = [sys.executable, "-m", "tmuxmcp", verb, "--state-dir", str(state_dir), *rest]
-    subprocess.run(argv, check=True, capture_output=True, env=environment, timeout=20 * SLOW)
+    done = forks.run([verb, "--state-dir", str(state_dir), *rest], environment, Path.cwd(), 20 * SLOW)
+    assert done.returncode == 0, done.stderr
 
 
 def post(person: httpx2.Client, path: str, **asked: Any) -> dict[str, Any]:
