@@ -134,9 +134,13 @@ class DeepWitness:
         facts = self._witness.look(leader)
         return self._see(facts, Sight(facts, _judged(facts), facts, self.tty, leader))
 
-    def look_at_terminal(self, leader: int) -> Sight:
-        """The modes of the pane's own terminal and who is in front of it; no process is looked at."""
-        facts = self._witness.look(leader, processes=False)
+    def look_at_terminal(self, leader: int, alone: int = 0) -> Sight:
+        """The modes of the pane's own terminal and who is in front of it; no process is looked at.
+
+        Args:
+            alone: nobody is told to be in front but this process, and that only if it is there alone; 0: anybody is.
+        """
+        facts = self._witness.look(leader, processes=False, alone=alone)
         return Sight(facts, judge(facts), facts, self.tty, leader)
 
     def size(self) -> tuple[int, int] | None:

@@ -65,12 +65,14 @@ class TtyWitness:
         self._fd = -1
         self._poll = select.poll()
 
-    def look(self, leader: int, *, processes: bool = True) -> KernelFacts | None:
+    def look(self, leader: int, *, processes: bool = True, alone: int = 0) -> KernelFacts | None:
         """The facts now; None where they cannot be had.
 
         Args:
             leader: process id of the terminal's session leader.
             processes: False: none is looked at, which takes nine tenths of the time.
+            alone: process id of the only one that may be in front, by `alone_in_front`; where it is not, nobody is told
+                to be. 0: anybody may.
         """
         if sys.platform != "linux":
             return None
@@ -83,7 +85,7 @@ class TtyWitness:
         except (OSError, termios.error):
             self.close()
             return None
-        group = foreground_group(leader)
+        group = (alone if alone_in_front(alone, leader) else None) if alone else foreground_group(leader)
         seen: tuple[Process, ...] = ()
         if group and processes:
             seen = members(leader, group, os.fstat(self._fd).st_rdev, self._asleep)
@@ -156,15 +158,15 @@ def computes(pid: int) -> bool:
     return False
 
 
-def alone_in_front(pid: int) -> bool:
-    """Whether a process of one thread is all there is in front of its terminal: not stopped, and without a child.
+def alone_in_front(pid: int, leader: int) -> bool:
+    """Whether a process of one thread is all there is in front of its leader's terminal: not stopped, without a child.
 
     False as well where it cannot be told.
     """
     with suppress(OSError):
         stat = proc.stat(f"/proc/{pid}")
-        leads = stat.group == stat.foreground == pid and stat.threads == 1
-        return leads and stat.state in "RSD" and not proc.listed_children(pid, pid)
+        leads = stat.group == stat.foreground == pid and stat.session == leader
+        return leads and stat.threads == 1 and stat.state in "RSD" and not proc.listed_children(pid, pid)
     return False
 
 

@@ -322,11 +322,11 @@ class Terminal:
             sight = self.glance(pane)
         return sight.as_far_as_known()
 
-    def modes(self, pane: Pane | None) -> Sight | None:
-        """Its modes and who is in front, without a look at any process; None: it cannot be looked at."""
+    def modes(self, pane: Pane | None, alone: int = 0) -> Sight | None:
+        """As `DeepWitness.look_at_terminal`; None: it cannot be looked at."""
         if pane is None or pane.dead or self._witness is None:
             return None
-        return self._witness.look_at_terminal(pane.leader)
+        return self._witness.look_at_terminal(pane.leader, alone)
 
     def size(self) -> tuple[int, int] | None:
         """Columns and rows as its program sees them; None where they cannot be had."""

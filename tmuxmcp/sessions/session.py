@@ -477,14 +477,17 @@ class Session:
             unmarked_prompt=self.unmarked_prompt,
         )
 
-    async def look_at_terminal(self) -> Look | None:
+    async def look_at_terminal(self, alone: int = 0) -> Look | None:
         """A look without any process: at the terminal's modes, who is in front of it, and the log.
 
         Enough where the session's own shell alone is there and its marks say what it does; what a program waits for is
         not known of it. A tenth of the time of `look`. None: another shell is there as well, or it cannot be had.
+
+        Args:
+            alone: process id of who has to be alone in front; 0: nobody.
         """
         pid, heard = self.pid, self.log.size()
-        sight = None if self.meta.host else self._terminal.modes(self.pane)
+        sight = None if self.meta.host else self._terminal.modes(self.pane, alone)
         if sight is None or sight.facts is None or sight.facts.foreground is None or pid is None:
             return None
         scan = await self.scan()
@@ -508,8 +511,8 @@ class Session:
         At a prompt that the session's own shell marks and reads keys at, with nobody else there, the terminal and the
         log say both: what the shell waits for has no say in them. That takes a third of the time of `look`.
         """
-        if self.pid is not None and witness.alone_in_front(self.pid):
-            look = await self.look_at_terminal()
+        if self.pid is not None:
+            look = await self.look_at_terminal(alone=self.pid)
             if look and look.facts and not look.facts.canonical and look.takes_commands and self.commands.sure:
                 return look
         return await self.look()
