@@ -192,7 +192,7 @@ class Reading:
         piece = views.screen(shown, asked.format, limit, end)
         if view == "diff":
             return _ReadOutcome(view, look, piece, end, True, shown, None, _sentences(note, changed.note), approximate)
-        news = end > session.cursor_of(call.caller)
+        news = end > session.cursor_of(call.caller, end)
         return _ReadOutcome("screen", look, piece, end, news, shown, note=note, approximate=approximate)
 
 
@@ -210,6 +210,9 @@ def has_read(session: Session, call: Call, offset: int) -> None:
 
 def _most_bytes(session: Session, asked: ReadRequest, call: Call) -> int:
     """Most bytes of a view, whichever it will be; more may be printed until it is made."""
+    most_of_screen = session.rows * session.cols * CELL_BYTES
+    if isinstance(asked, q.Read) and asked.view == "screen":
+        return min(asked.max_bytes, most_of_screen)
     begin = session.cursor_of(call.caller)
     if isinstance(asked, q.Read) and (asked.view == "scrollback" or asked.command is not None):
         begin = 0
@@ -218,7 +221,7 @@ def _most_bytes(session: Session, asked: ReadRequest, call: Call) -> int:
     printed = session.log.size() - begin
     if printed > SMALL_ANSWER_BYTES:
         return asked.max_bytes
-    return min(asked.max_bytes, max(printed, session.rows * session.cols * CELL_BYTES))
+    return min(asked.max_bytes, max(printed, most_of_screen))
 
 
 def _check_view(asked: q.Read) -> None:

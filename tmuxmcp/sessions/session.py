@@ -812,9 +812,13 @@ class Session:
 
     # ---- what is written beside the log --------------------------------------------------------
 
-    def cursor_of(self, caller: str) -> int:
-        """How far this caller has read; 0 for one who never did."""
-        return min(self._cursors.of(caller), self.log.size())
+    def cursor_of(self, caller: str, size: int | None = None) -> int:
+        """How far this caller has read; 0 for one who never did.
+
+        Args:
+            size: of the log, by who has just asked for that.
+        """
+        return min(self._cursors.of(caller), self.log.size() if size is None else size)
 
     def move_cursor(self, caller: str, offset: int) -> None:
         """Write down how far this caller has read."""
