@@ -83,8 +83,8 @@ sys.addaudithook(lambda event, _: OPENING.__setitem__(0, OPENING[0] + (event == 
 @pytest.mark.parametrize(
     ("call", "opened", "looked_at"),
     [
-        (lambda broker: broker.run("true", "a"), 17, 35),
-        (lambda broker: broker.read("screen", "a"), 3, 14),
+        (lambda broker: broker.run("true", "a"), 12, 23),
+        (lambda broker: broker.read("screen", "a"), 2, 9),
     ],
     ids=["run", "read screen"],
 )

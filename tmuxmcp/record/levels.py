@@ -8,11 +8,11 @@ not here but in the checkpoint (`checkpoint`).
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, field, fields
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 from tmuxmcp.contract.words import Where
@@ -99,13 +99,14 @@ class LevelFile:
     def __init__(self, directory: SessionDirectory) -> None:
         self._directory = directory
         self._path = directory.levels
+        self._name = str(directory.levels)
         self._seen: tuple[int, int, int] | None = None
         self.levels: tuple[Level, ...] = ()
         """As last read, in the order in which they were adopted; those that have ended too."""
 
     def read(self) -> bool:
         """Read it if it has changed; whether it had. Mostly that is one look at the file."""
-        seen = _file_version(self._path)
+        seen = _file_version(self._name)
         if seen == self._seen:
             return False
         self._seen = seen
@@ -154,10 +155,12 @@ def _levels(values: dict[str, Any]) -> Iterable[Level]:
             yield Level(**{**known, "stage": AdoptionStage(each["stage"])})
 
 
-def _file_version(path: Path) -> tuple[int, int, int] | None:
+def _file_version(path: str) -> tuple[int, int, int] | None:
     """Which file there is; None: there is none."""
+    if not os.access(path, os.F_OK):  # nearly always: an exception would cost ten times as much
+        return None
     try:
-        state = path.stat()
+        state = os.stat(path)
     except OSError:
         return None
     return (state.st_ino, state.st_mtime_ns, state.st_size)

@@ -61,9 +61,11 @@ class Stdin:
 
 def remove_left(directory: SessionDirectory, number: int | None = None) -> None:
     """Remove what commands before a prompt have left, as a killed broker does; None: all, as the session is over."""
-    if not directory.is_there:
+    # Mostly there is none, as no command has read anything else: an exception would cost ten times as much.
+    places = [place for place in (directory.stdin, directory.stdin_within) if os.access(place, os.F_OK)]
+    if not places or not directory.is_there:
         return
-    for place in (directory.stdin, directory.stdin_within):
+    for place in places:
         with suppress(OSError), open_directory(place) as fd, os.scandir(fd) as files:
             for name in [each.name for each in islice(files, REMOVED_AT_ONCE)]:
                 with suppress(OSError):

@@ -839,6 +839,8 @@ class Session:
     @property
     def recording(self) -> RecordingNote | None:
         """The recording that is being made, or the last one that was."""
+        if not os.access(self.directory.recording, os.F_OK):  # nearly always: an exception would cost more
+            return None
         try:
             state = os.stat(self.directory.recording)
         except OSError:
