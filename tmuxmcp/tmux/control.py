@@ -46,6 +46,9 @@ READ_BYTES = 1 << 16
 REPLY_LIMIT = 64 * 1024 * 1024
 """Most bytes of one reply: a 500 x 500 screen with colours is under 10 MiB."""
 
+_AS_FILE_NAMES = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
+"""How os.fsencode() encodes, which looks that up each time: as long as the rest of `quote` takes."""
+
 _BEGIN = re.compile(rb"%begin (\d+ \d+) \d+\Z")
 _END = re.compile(rb"%(end|error) (\d+ \d+) \d+\Z")
 _NEEDS_ESCAPE = re.compile(rb"[\x00-\x1f\x7f\xff']")
@@ -63,7 +66,7 @@ def quote(text: str | bytes) -> bytes:
     Raises:
         ValueError: NUL, which no argument can hold.
     """
-    data = os.fsencode(text) if isinstance(text, str) else text
+    data = text.encode(*_AS_FILE_NAMES) if isinstance(text, str) else text
     if not _NEEDS_ESCAPE.search(data):
         return b"'" + data + b"'"
     if not _SPECIAL_IN_DOUBLE.search(data):  # commands within a command: their quotes need no cutting up
