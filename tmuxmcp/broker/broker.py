@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -33,6 +32,7 @@ from tmuxmcp.gate import reaching
 from tmuxmcp.gate.gate import Gate
 from tmuxmcp.gate.target import Target, Targets
 from tmuxmcp.input import steps
+from tmuxmcp.latedataclass import changed
 from tmuxmcp.machine import cgroup
 from tmuxmcp.machine.searching import Searching
 from tmuxmcp.people.answering import PersonAnswers
@@ -201,12 +201,12 @@ class Broker(Operations):
         restores: Restoration | NotRestored | None = None,
         noting: IdempotentCall | None = None,
     ) -> R:
-        call = replace(asked, untold=[])
+        call = changed(asked, untold=[])
         filled = request.filled(self.settings)
 
         async def act(target: Target) -> Result:
             if restores or noting:
-                target = replace(target, restores=restores, noting=noting)
+                target = changed(target, restores=restores, noting=noting)
             result = await self._verbs.act(filled, call, target)
             if isinstance(result, HealthResult) and not call.person:
                 return result.model_copy(update={"going_on": self._admission.going_on(call.caller)})
@@ -224,7 +224,7 @@ class Broker(Operations):
 
     async def _take_up(self, request: Request[Any], asked: Call, noted: NotedCall, alone: bool) -> Result | None:
         """What became of an earlier call with the same id, in the name of who asks now."""
-        call = replace(asked, untold=[])
+        call = changed(asked, untold=[])
         try:
             with self._making.aside() if self._making else nullcontext():
                 result = await self._verbs.became(request.filled(self.settings), call, noted, alone=alone)
@@ -269,7 +269,7 @@ class Broker(Operations):
 
     def _own_call(self) -> Call:
         """A call in the name of the person who runs this broker."""
-        return replace(self._own, call_id=Call().call_id)
+        return changed(self._own, call_id=Call().call_id)
 
     async def perform(self, operation: Operation, arguments: Mapping[str, Any], call: Call) -> Result:
         """Check arguments that came from outside, and do the operation.

@@ -10,7 +10,6 @@ import math
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from copy import copy
 from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, cast, dataclass_transform
@@ -129,8 +128,9 @@ class Request(Generic[R]):
         }
         if not changes:
             return self
-        filled = copy(self)
-        vars(filled).update(changes)  # not checked again: that takes as long as a look at a terminal
+        filled = object.__new__(type(self))
+        # Not checked again: that takes as long as a look at a terminal. Nor by copy(), which takes ten times as long.
+        vars(filled).update(vars(self), **changes)
         return filled
 
     def marked(self, kind: type[T]) -> Iterator[tuple[str, Any, T]]:

@@ -8,17 +8,15 @@ from typing import Any
 
 def portable(value: Any) -> Any:
     """A value that JSON can carry: names of files may hold bytes that are not UTF-8, details any object."""
-    match value:
-        case str():
-            return _text(value)
-        case None | bool() | int() | float():
-            return value
-        case dict() | Mapping():
-            return {_text(str(key)): portable(item) for key, item in value.items()}
-        case list() | tuple():
-            return [portable(item) for item in value]
-        case _:
-            return portable(str(value))
+    if isinstance(value, str):
+        return _text(value)
+    if value is None or isinstance(value, (int, float)):
+        return value
+    if isinstance(value, (dict, Mapping)):
+        return {_text(str(key)): portable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [portable(item) for item in value]
+    return portable(str(value))
 
 
 def _text(text: str) -> str:

@@ -334,4 +334,6 @@ def _value(value: Any) -> str:
     """A value on one line: as it is if that is unmistakable, else as JSON."""
     if isinstance(value, str) and UNQUOTED_VALUE.fullmatch(value):
         return value
+    if type(value) is int:
+        return str(value)
     return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
