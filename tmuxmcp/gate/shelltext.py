@@ -39,7 +39,7 @@ EXPANDED_WORD = re.compile(r"(?<!\\)\{[^}]*(?:,|\.\.)|^=")
 
 GLOB = re.compile(r"(?<!\\)[*?\[]")
 HISTORY_EXPANSION = re.compile(r"(?<!\\)!(?=[\w!$?#*^:{-])")
-"""What an interactive shell replaces by an earlier command."""
+"""What an interactive shell replaces by an earlier command; so it does a line that begins with `^`."""
 
 LINE_GOES_ON = re.compile(r"(?<!\\)((?:\\\\)*)\\\n")
 """A line that goes on: an odd number of backslashes at its end."""
@@ -169,7 +169,8 @@ class _Walk:
         words = [child for child in node.named_children if "redirect" not in child.type]
         words = [child for child in words if child.type != "variable_assignment"]
         argv = tuple(self._word(child) for child in words)
-        if argv and isinstance(argv[0], str) and GLOB.search(_text(words[0])):
+        first = _text(words[0]) if argv else ""
+        if argv and isinstance(argv[0], str) and (GLOB.search(first) or first.startswith("^")):
             argv = (None, *argv[1:])
         inside = [child for child in node.named_children if "redirect" in child.type]
         fed = any(self._feeds(child) for child in inside)

@@ -39,6 +39,7 @@ WRAPPERS = {
         assignments=True,
     ),
     "doas": Wrapper("-u -C"),
+    "runuser": Wrapper("-u --user -g --group -G --supp-group -s --shell -c --command --session-command"),
     "pkexec": Wrapper("--user"),
     "run0": Wrapper("-u --user -g --group -D --chdir"),
     "nohup": Wrapper(),
@@ -84,15 +85,30 @@ WRAPPERS = {
 TEXT_WRAPPERS = frozenset({"watch", "ssh", "parallel"})
 """They join their words and give them to a shell."""
 
-COMMAND_OPTION = {"su": ("-c", "--command", "--session-command"), "script": ("-c", "--command"), "flock": ("-c",)}
+START_SHELLS = frozenset({"ssh", "sudo", "doas", "run0", "chroot", "unshare", "nsenter", "runuser"})
+"""They may start a shell where no program is named."""
+
+APPEND_WORDS = frozenset({"xargs"})
+"""They run the program with more words, which nobody knows beforehand."""
+
+COMMAND_OPTION = {
+    "su": ("-c", "--command", "--session-command"),
+    "runuser": ("-c", "--command", "--session-command"),
+    "script": ("-c", "--command"),
+    "flock": ("-c",),
+}
 """Programs that take a shell text by an option."""
 
-TEXT_BUILTINS = frozenset({"eval", "alias", "trap", "bind", "complete", "compgen", "mapfile", "readarray"})
+TEXT_BUILTINS = frozenset(
+    {"eval", "alias", "trap", "bind", "complete", "compgen", "mapfile", "readarray", "source", ".", "fc"}
+)
 FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
 FD_RUNS = ("-x", "-X", "--exec", "--exec-batch")
 
+STDIN_FILES = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-SHELL_VALUED = ("-o", "+o", "-O", "+O", "--rcfile", "--init-file", "--init-command", "-C")
+SHELL_VALUED = ("-o", "+o", "-O", "+O", "--rcfile", "--init-file")
 
 
 def unwrapped(command: SimpleCommand, depth: int = 0) -> Iterator[SimpleCommand]:
@@ -120,6 +136,8 @@ def _inner(name: str, command: SimpleCommand) -> list[SimpleCommand]:
         return run_by(name[:-1], command.assigned, command)
     if name in TEXT_SHELLS:
         return _shell(command, words)
+    if name == "coproc" and "{" in words:  # coproc NAME { ...; }, which the grammar does not have
+        return [UNKNOWN_COMMAND]
     if name in COMMAND_OPTION:
         return _option_text(command, words, COMMAND_OPTION[name]) + _after(name, command, words)
     if name in TEXT_BUILTINS:
@@ -162,9 +180,11 @@ def _after(name: str, command: SimpleCommand, words: tuple[Word, ...]) -> list[S
         at += 1
     rest = words[at:]
     if not rest:
-        return set_before
+        return [UNKNOWN_COMMAND] if name in START_SHELLS and command.fed else set_before
     if name in TEXT_WRAPPERS:
         return _text(command, None if None in rest else " ".join(word or "" for word in rest))
+    if name in APPEND_WORDS:
+        rest = (*rest, None)
     return [*set_before, replace(command, argv=rest, files=())]
 
 
@@ -185,11 +205,13 @@ def _shell(command: SimpleCommand, words: tuple[Word, ...]) -> list[SimpleComman
         word = words[at]
         if word is None:
             return [UNKNOWN_COMMAND]
-        if re.match(r"-\w*c\w*\Z", word) or word in ("--command", "--init-command"):
-            behind = [each for each in words[at + 1 :] if each is None or not re.match(r"[-+]\w", each)]
+        if re.match(r"-\w*c\w*\Z", word) or word in ("--command", "--init-command", "-C"):
+            behind = [each for each in words[at + 1 :] if each is None or not re.match(r"[-+]\w|--\Z", each)]
             return _text(command, behind[0] if behind else None)
         if takes_value(word):
             at += 1
+        elif word in STDIN_FILES:
+            break
         elif not word.startswith(("-", "+")) or word == "-":
             return []  # a script: a program like others
         at += 1
@@ -224,6 +246,10 @@ def _builtin(name: str, command: SimpleCommand, words: tuple[Word, ...]) -> list
         return _text(command, operands[0]) if operands and operands[0] not in ("", "-") else []
     if name in ("mapfile", "readarray"):
         return _option_text(command, words, ("-C",))
+    if name == "fc":  # without -l it runs lines of the history
+        return [] if any(word and re.match(r"-\w*l", word) for word in words) else [UNKNOWN_COMMAND]
+    if name in ("source", "."):
+        return [UNKNOWN_COMMAND] if command.fed and not STDIN_FILES.isdisjoint(words) else []
     if name == "bind":
         return [UNKNOWN_COMMAND] if any(word is None or word == "-x" for word in words) else []
     return _option_text(command, words, ("-C",))
