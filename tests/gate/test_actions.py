@@ -30,6 +30,10 @@ SHELL = ActionPlace("a", "/w", "shell_prompt", "bash")
         ("", "", ["Up", "Enter"], TypedLine(None, "", True)),
         (None, "ls", ["Enter"], TypedLine(None, "", True)),
         (None, "", ["C-u", "l", "Enter"], TypedLine("l\n", "", True)),
+        ("rm", "", ["C-d", "C-z", "Enter"], TypedLine("rm\n", "", True)),
+        ("rm", "", ["C-a", "C-d", "Enter"], TypedLine(None, "", True)),
+        ("rm", "", ["M-a"], TypedLine("rm\n", None, True)),
+        ("", "rm\x0f", [], TypedLine("rm\n", "", True)),
         ("", "l\x08s", ["Enter"], TypedLine(None, "", True)),
         ("", "x" * 70_000, ["Enter"], TypedLine(None, "", True)),
         ("", "Up", ["Enter"], TypedLine("Up\n", "", True)),
@@ -83,13 +87,38 @@ def test_what_would_run(programs: Callable[..., list[str | None]]):
         (ActionPlace("a", "/w", "line_input", "bash"), "a"),
         (ActionPlace("a", "/w", "line_input", "python3"), "python3"),
         (ActionPlace("a", "/w", "password", "bash", secret=True), "bash"),
-        (ActionPlace("a", "/w", "running", ""), None),
     ],
 )
 def test_text_is_a_command_where_a_shell_may_read_it(
     programs: Callable[..., list[str | None]], place: ActionPlace, program: str | None
 ):
     assert programs("send", place, text="a", enter=True) == [program]
+
+
+def test_what_nobody_reads_yet_may_be_a_command(programs: Callable[..., list[str | None]], action: Acting):
+    busy = ActionPlace("a", "/w", "running", "sleep")
+    assert programs("send", busy, text="a", enter=True) == ["sleep", "a"]
+    assert programs("send", busy, text="a") == ["sleep"]
+    assert programs("send", ActionPlace("a", "/w", "running", ""), text="a", enter=True) == [None, "a"]
+    assert action("send", busy, text="a", enter=True).text == "a\n"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("run", {"command": "bash", "stdin": "rm x"}),
+        ("run", {"command": "env sh -s", "stdin": "rm x"}),
+        ("run", {"command": "sh /dev/stdin", "stdin": "rm x"}),
+        ("run", {"command": ". /dev/stdin", "stdin": "rm x"}),
+        ("run", {"command": "ssh h", "stdin": "rm x"}),
+        ("run_process", {"argv": ["sh"], "stdin": "rm x"}),
+        ("run_process", {"argv": ["sh"], "stdin_base64": "cm0geA=="}),
+    ],
+)
+def test_commands_that_a_shell_is_given_to_read_cannot_be_known(action: Acting, tool: str, arguments: dict[str, Any]):
+    assert UNKNOWN_COMMAND.argv in [each.argv for each in action(tool, **arguments).commands]
+    without = {name: value for name, value in arguments.items() if "stdin" not in name}
+    assert UNKNOWN_COMMAND.argv not in [each.argv for each in action(tool, **without).commands]
 
 
 def test_lines_of_the_history_cannot_be_known(action: Acting):

@@ -29,7 +29,14 @@ LEAD_TO_SHELLS = TEXT_SHELLS | frozenset(
 """Programs behind which a shell may read what is typed."""
 
 RUNS_LINE_KEYS = frozenset({"Enter", "KPEnter", "C-m", "C-j", "C-o"})
-CLEARING_KEYS = frozenset({"C-c", "C-u", "C-d", "C-z"})
+CLEARING_KEYS = frozenset({"C-c", "C-u"})
+MAY_RUN_LINE_KEYS = frozenset({"M-a", "M-A"})
+"""zsh runs the line and keeps it; other shells do not."""
+
+IDLE_KEYS = frozenset({"C-d", "C-z"})
+"""They do nothing to a line at whose end the cursor stands."""
+
+RUNS_LINE_CHARS = re.compile(r"[\r\n\x0f]")
 HALF_TYPED_CHARS = 64 * 1024
 
 
@@ -55,7 +62,12 @@ class ActionPlace:
 
     @property
     def takes_commands(self) -> bool:
-        """What is typed may be a command."""
+        """What is typed may be a command; where nothing reads it now, for the shell behind the program in front."""
+        return self.to_shell or (self.mode == "running" and not self.secret)
+
+    @property
+    def to_shell(self) -> bool:
+        """What is typed goes to a shell, as far as can be told."""
         return self.mode in (None, "shell_prompt") or self.shell or self.hidden or self.foreground in LEAD_TO_SHELLS
 
 
@@ -91,7 +103,7 @@ async def action_of(
     match request:
         case q.Run():
             text = request.command
-            commands = await _of_text(text, place.cwd, parsing)
+            commands = await _of_text(text, place.cwd, parsing, fed=bool(request.stdin))
         case q.Send():
             keys = (*_keys(request), *(["Enter"] if request.secret else []))
             text, commands = await _of_typing(request, keys, place, parsing, pending)
@@ -115,7 +127,8 @@ async def action_of(
                 commands += await _of_text(found[1], place.cwd, parsing)
         case q.RunProcess():
             argv = list(request.argv if request.argv[0] else program)
-            commands = await parsing.of_program(argv, request.cwd or place.cwd, request.env)
+            fed = bool(request.stdin or request.stdin_base64)
+            commands = await parsing.of_program(argv, request.cwd or place.cwd, request.env, fed=fed)
         case q.R2Open():
             commands = await parsing.of_program(["radare2", *request.args, request.path], place.cwd, {})
         case q.R2Cmd() | q.R2Cmdj():
@@ -133,22 +146,26 @@ async def _of_typing(
     request: q.Send, keys: tuple[str, ...], place: ActionPlace, parsing: Parsing, pending: str | None
 ) -> tuple[str | None, list[SimpleCommand]]:
     """The shell text that a `send` has run, and its commands; else the program in front, which gets the keys."""
+    in_front = [SimpleCommand((place.foreground or None,))]
     if place.secret or not place.takes_commands:
-        return None, [SimpleCommand((place.foreground or None,))]
+        return None, in_front
     text = _text(request)
     behind = keys[_controls(text) :]
     done = line_after(pending, text, behind)
+    commands = [] if place.to_shell else in_front
     if not done.entered:
-        return None, []
-    commands = await _of_text(done.submitted, place.cwd, parsing)
+        return None, commands
+    commands += await _of_text(done.submitted, place.cwd, parsing)
     if pending:
         # A signal or the person may have cleared the line meanwhile: then this is all that the shell gets.
         commands += await _of_text(line_after("", text, behind).submitted, place.cwd, parsing)
     return done.submitted, commands
 
 
-def _of_text(text: str | None, cwd: str | None, parsing: Parsing) -> Awaitable[list[SimpleCommand]]:
-    return parsing.of_text(text, cwd, os.path.expanduser("~"))
+def _of_text(
+    text: str | None, cwd: str | None, parsing: Parsing, *, fed: bool = False
+) -> Awaitable[list[SimpleCommand]]:
+    return parsing.of_text(text, cwd, os.path.expanduser("~"), fed=fed)
 
 
 def _spellings(path: str, base: str) -> set[str]:
@@ -180,7 +197,7 @@ def _controls(text: str) -> int:
 
 def line_after(pending: str | None, text: str, keys: Sequence[str]) -> TypedLine:
     """What a shell gets that already had `pending` in its line; None where editing makes that unknowable."""
-    lines = text.replace("\r", "\n").split("\n")
+    lines = RUNS_LINE_CHARS.sub("\n", text).split("\n")
     done: str | None = ""
     line, entered = _add(pending, lines[0]), False
     for each in lines[1:]:
@@ -188,8 +205,12 @@ def line_after(pending: str | None, text: str, keys: Sequence[str]) -> TypedLine
     for key in keys:
         if key in RUNS_LINE_KEYS:
             done, line, entered = _end(done, line), "", True
+        elif key in MAY_RUN_LINE_KEYS:
+            done, line, entered = _end(done, line), None, True
         elif key in CLEARING_KEYS:
             line = ""
+        elif key in IDLE_KEYS:
+            pass
         else:
             # Other keys edit, complete, or fetch a line of the history.
             line = _add(line, " " if key == "Space" else key) if key == "Space" or len(key) == 1 else None

@@ -10,11 +10,13 @@ from typing import Any
 PARSE_CPU_S = 2.0
 """For one request, in processor time. 1 KiB of commands takes 5 ms."""
 
-FIRST_REQUEST = {"text": "true", "cwd": None, "home": ""}
+FIRST_REQUEST = {"text": "true", "cwd": None, "home": "", "fed": False}
 
 
 def commands_of(request: dict[str, Any]) -> list[Any]:
     """Every command that a shell text, or a program with its arguments, would run."""
+    from dataclasses import replace
+
     from tmuxmcp.gate.shelltext import MOST_GOT, SimpleCommand, parse
     from tmuxmcp.gate.variables import of_environment
     from tmuxmcp.gate.wrapped import unwrapped
@@ -28,6 +30,8 @@ def commands_of(request: dict[str, Any]) -> list[Any]:
         ]
     else:
         commands = parse(request["text"], cwds, request["home"])
+    if request["fed"]:
+        commands = [replace(each, fed=True) for each in commands]
     found = [each for command in commands for each in unwrapped(command)]
     got: dict[int, list[Any]] = {}  # by the words' identity: one command's output may go to many
     for each in (each for command in found for each in command.gets):

@@ -26,22 +26,29 @@ class Parsing(Helper):
     def __init__(self) -> None:
         super().__init__(PARSER_PATH, PARSER_PACKAGES)
 
-    async def of_text(self, text: str | None, cwd: str | None, home: str) -> list[SimpleCommand]:
+    async def of_text(self, text: str | None, cwd: str | None, home: str, *, fed: bool = False) -> list[SimpleCommand]:
         """Every command that a shell text would run, as far as it tells.
 
         Args:
             text: None: not known.
             cwd: where it would run; None: not known.
             home: what `~` stands for.
+            fed: it reads what the caller gives it.
         """
-        found = await self._answer_to({"text": text, "cwd": cwd, "home": home}) if text is not None else None
+        found = (
+            await self._answer_to({"text": text, "cwd": cwd, "home": home, "fed": fed}) if text is not None else None
+        )
         return [UNKNOWN_COMMAND] if found is None else found
 
     async def of_program(
-        self, argv: Sequence[str], cwd: str | None, env: Mapping[str, str] | None = None
+        self, argv: Sequence[str], cwd: str | None, env: Mapping[str, str] | None = None, *, fed: bool = False
     ) -> list[SimpleCommand]:
-        """A program with its arguments, and every command that it or a variable of the caller's would run in turn."""
-        found = await self._answer_to({"argv": argv, "cwd": cwd, "env": dict(env or {})})
+        """A program with its arguments, and every command that it or a variable of the caller's would run in turn.
+
+        Args:
+            fed: it reads what the caller gives it.
+        """
+        found = await self._answer_to({"argv": argv, "cwd": cwd, "env": dict(env or {}), "fed": fed})
         return [SimpleCommand(tuple(argv), cwds=(cwd,)), UNKNOWN_COMMAND] if found is None else found
 
     async def _answer_to(self, question: dict[str, Any]) -> list[SimpleCommand] | None:
