@@ -389,6 +389,15 @@ async def test_death_by_signal_is_told(boxed: Broker, project: Path) -> None:
 
 
 @levels(LEVELS)
+async def test_a_signal_that_ends_a_shell_gives_its_command_no_exit_code(boxed: Broker, project: Path) -> None:
+    for number, command in enumerate(("kill -HUP $$", "kill -PIPE $$")):
+        await boxed.create_session("bash", name=f"s{number}", cwd=str(project), sandbox="auto")
+        ended = await boxed.run(command, session_id=f"s{number}")
+        assert (ended.outcome, ended.completed, ended.exit_code) == ("exited", False, None)
+        assert command.split()[1][1:] in (ended.note or "")
+
+
+@levels(LEVELS)
 async def test_short_program(boxed: Broker, project: Path) -> None:
     for number in range(5):
         name = f"s{number}"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.agent import Agent, ToolFailed, eventually, refused_for_good
+from tests.conftest import SLOW
 from tests.ssh.server import LINUX, PASSWORD, Box, an_agent_near
 from tests.ssh.test_sessions import LONG, end, make, send
 from tmuxmcp.broker.broker import Broker
@@ -74,6 +75,20 @@ def test_the_end_of_the_shell_is_the_session_s(agent: Agent, box: Box):
     made = make(agent, f"{box.user()}box")
     got = run(agent, made, "exit 3")
     assert (got["outcome"], got["exit_code"]) == ("exited", 3), got
+    end(agent, made)
+
+
+@pytest.mark.parametrize("command", ["echo begun; sleep 100", "echo begun; kill -HUP $$"])
+def test_a_connection_or_a_shell_that_is_cut_off_gives_the_command_no_exit_code(agent: Agent, box: Box, command: str):
+    relay = box.relay(0)
+    made = make(agent, f"{box.user()}box:{relay.port}")
+    given = {"command": command, "session_id": made["session_id"]}
+    running = agent.portal.start_task_soon(lambda: agent.client.call_tool("run", given))
+    eventually(lambda: "\nbegun\n" in agent.call("read", session_id=made["session_id"], since=0)["content"])
+    if "sleep" in command:
+        relay.cut()
+    got = running.result(30 * SLOW).structured_content
+    assert (got["outcome"], got["completed"], got["exit_code"]) == ("exited", False, None), got
     end(agent, made)
 
 

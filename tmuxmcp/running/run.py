@@ -414,9 +414,8 @@ def _exited(session: Session, scan: Scan, job: Job) -> RunOutcome:
     if ran.number is None:
         note = f"The shell has ended, and nothing shows that it ran this command. {typed.LOOK_BEFORE_AGAIN}"
         return replace(ran, note=note)
-    nonces = [job.level.nonce, *(each.level.nonce for each in scan.levels)]
-    if any(session.track_of(nonce).broken_off for nonce in nonces):
-        return replace(ran, note=typed.joined_notes(ran.note, typed.BROKEN_OFF))
+    if why := typed.why_not_its_code(session, scan, job):
+        return replace(ran, note=typed.joined_notes(ran.note, why))
     return replace(ran, exit_code=code, completed=code is not None, note=note)
 
 

@@ -11,12 +11,15 @@ Judges; types nothing and waits for nothing.
 from __future__ import annotations
 
 import re
+import signal
 import time
 
+from tmuxmcp.contract.limits import WRAPPER_LEVELS
 from tmuxmcp.contract.results import Evidence, Outcome
 from tmuxmcp.contract.times import ms_since
 from tmuxmcp.errors import TmuxMcpError
 from tmuxmcp.latedataclass import dataclass
+from tmuxmcp.machine.signals import signal_name
 from tmuxmcp.readiness.facts import Need
 from tmuxmcp.record.commandfile import GivenCommand
 from tmuxmcp.record.levels import Level
@@ -27,6 +30,7 @@ from tmuxmcp.sessions.levels import identity, is_replaced, shell_at
 from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.ssh.client import SSH_FAILED
 from tmuxmcp.terminal.echo import ECHO_LIMIT, behind_echo
 from tmuxmcp.terminal.marks import UNNAMED_COMMAND, Finished, MarkScanner, ShellState, ShellTrack
 from tmuxmcp.terminal.plain import plain
@@ -82,6 +86,15 @@ BROKEN_OFF = (
     "the command's."
 )
 """Of a command during which zsh or fish, which do not die by such a signal, has exited."""
+
+CUT_OFF = (
+    "The connection was cut, or a signal ended the shell at its far end, or the command exited with 255: ssh has the "
+    "same exit code for all of them. What became of the command cannot be told, and it may go on there."
+)
+"""Of a command at the far end of ssh."""
+
+MAY_BE_KILLED = "The shell ended with exit code {code}: by SIG{name}, or by `exit {code}`."
+"""Of a command with whose shell nobody tells a signal from an exit code."""
 
 USE_SEND = "Use send for either; where another shell took its place (`exec bash`), run with adopt=yes."
 
@@ -351,6 +364,21 @@ def left(session: Session, look: Look, job: Job) -> RunOutcome:
     completed, number = ran and not goes_on and not broken_off, job.number if ran else None
     code = None if broken_off else level.exit_code
     return RunOutcome("left", code, completed, "marks" if ran else None, start, end, None, since(job), note, number)
+
+
+def why_not_its_code(session: Session, scan: Scan, job: Job) -> str:
+    """Why the exit code of a session that has ended says nothing of the command in it; empty: it is the command's."""
+    code, _ = scan.exit_status
+    nonces = [job.level.nonce, *(each.level.nonce for each in scan.levels)]
+    if any(session.track_of(nonce).broken_off for nonce in nonces):
+        return BROKEN_OFF
+    if session.meta.host and code == SSH_FAILED:
+        return CUT_OFF
+    # Where another shell or the wrapper of a sandbox tells of a death by a signal.
+    told_as_code = bool(job.level.number and not session.meta.host) or session.bounds.sandbox in WRAPPER_LEVELS
+    if code == 128 + signal.SIGPIPE or (code and 128 < code < 192 and told_as_code):
+        return MAY_BE_KILLED.format(code=code, name=signal_name(code - 128))
+    return ""
 
 
 def _in_front(look: Look) -> str:
