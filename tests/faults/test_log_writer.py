@@ -12,6 +12,7 @@ import signal
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -19,6 +20,7 @@ import pytest
 from tests.conftest import SLOW, eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
+from tmuxmcp.running import entering
 
 pytestmark = pytest.mark.anyio
 
@@ -150,3 +152,23 @@ async def test_a_writer_of_which_a_part_is_left_is_replaced_when_its_word_is_nee
     ran = await broker.run("echo x; (exit 3)", session_id="a", timeout_ms=LONG_MS)
     assert (ran.output, ran.exit_code, ran.completed) == ("x\n", 3, True), ran
     assert (await broker.get_session("a")).healthy
+
+
+@pytest.mark.parametrize("program", ["zsh", "fish"])
+async def test_a_shell_whose_last_word_is_that_it_listens_is_asked_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    """It took the command, ran it and is at its next prompt: what it said of all that was not recorded."""
+    await broker.create_session(program, name="a")
+    await broker.run("true", session_id="a")
+    type_answer = entering.type_answer
+
+    async def unrecorded(*given: Any) -> bool:
+        signal_all(writer_of(broker, "a"), signal.SIGKILL)
+        return await type_answer(*given)
+
+    monkeypatch.setattr(entering, "type_answer", unrecorded)
+    ran = await broker.run("echo once; sh -c 'exit 6'", session_id="a", timeout_ms=LONG_MS)
+    assert wrong(ran, "once\n", 6) == "", ran
+    monkeypatch.undo()
+    assert (await broker.run("echo next", session_id="a")).output == "next\n"

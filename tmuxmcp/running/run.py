@@ -362,7 +362,8 @@ async def _not_done(session: Session, job: Job, look: Look, rest: ShellRest) -> 
         job.given.take_back()
         await free_prompt(session, job)
         raise takes_no_command(session, look)
-    if look.shell.listening:
+    # Where what it said since may be missing, it may have run the command: then it is asked first.
+    if look.shell.listening and not typed.may_miss(session, look, job.sent_at):
         await end_listening(session, look)
         if not (await session.scan()).shell.listening:
             raise takes_no_command(session, look)
