@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.agent import Agent, ToolFailed
+from tests.agent import Agent, ToolFailed, eventually
 from tests.conftest import SLOW
 from tests.ssh.server import LINUX, Box, a_box, an_agent_near
 
@@ -86,7 +90,16 @@ def test_a_connection_that_is_cut_takes_its_shells_with_it(agent: Agent, box: Bo
     agent.call("create_session", program="bash", name="cut")
     go(agent, "cut", f"ssh {box.user()}box", r"[$] $")
     assert run(agent, "cut", "echo one", adopt="yes") == ("one\n", 0, "ready")
-    assert run(agent, "cut", "kill -9 $PPID")[2] == "left"
+    given = {"command": "echo $PPID; sleep 100", "session_id": "cut"}
+    running = agent.portal.start_task_soon(lambda: agent.client.call_tool("run", given))
+    read = partial(agent.call, "read", session_id="cut", since=0)
+    (server,) = eventually(lambda: re.findall(r"^(\d+)$", read()["content"], re.MULTILINE))
+    os.kill(int(server), signal.SIGKILL)
+    left = running.result(30 * SLOW).structured_content
+    assert (left["outcome"], left["completed"], left["exit_code"]) == ("left", False, None)
+    assert "cut" in left["note"]
+    (listed,) = [each for each in agent.call("list_commands", session_id="cut")["commands"] if "PPID" in each["text"]]
+    assert listed["exit_code"] is None
     assert run(agent, "cut", "echo $?") == ("255\n", 0, "ready")
 
 

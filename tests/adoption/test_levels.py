@@ -113,8 +113,12 @@ async def test_an_end_that_is_told_during_the_look_is_not_missed(broker: Broker,
 
 async def test_a_shell_that_is_killed_has_left(broker: Broker):
     await begin(broker, "dash")
-    left = await broker.run("kill -9 $$", "a", adopt="yes")
-    assert told(left)[1:] == (137, "left")
+    left = await broker.run("kill -9 $$", "a", adopt="yes", request_id="killed-01")
+    assert (told(left)[1:], left.completed) == ((137, "left"), False)
+    assert "SIGKILL" in (left.note or "")
+    assert await broker.run("kill -9 $$", "a", adopt="yes", request_id="killed-01") == left.model_copy(
+        update={"replayed": True}
+    )
     assert told(await broker.run("echo back", "a")) == ("back\n", 0, "ready")
 
 

@@ -153,18 +153,20 @@ def _of_command(session: Session, look: Look, job: Job, command: EndedCommand) -
     with_shell = not command.proven and code is None
     outcome = "ready" if not with_shell else "exited" if look.exited else "left"
     track = session.track_of(job.level.nonce)
-    broken_off = with_shell and track.job == job.name and track.broken_off
-    if outcome == "exited" and job.level.pid == session.pid and not broken_off:
+    last = track.state is ShellState.RUNNING and track.job == job.name
+    why = typed.why_in_doubt(session.level_of(job.level.nonce), track) if last else ""
+    if outcome == "exited" and job.level.pid == session.pid and not why:
         code = look.exit_status[0]
     return RunOutcome(
         outcome=outcome,  # type: ignore[arg-type]  # one of three
         exit_code=code,
-        completed=not broken_off and not (outcome == "left" and is_replaced(job.level)),
+        completed=not why and not (outcome == "left" and is_replaced(job.level)),
         evidence="marks",
         start=command.start,
         end=max(command.start, command.end),
         cwd=command.cwd,
         duration_ms=typed.since(job),
+        note=why or None,
         number=command.number,
         level=job.level,
     )

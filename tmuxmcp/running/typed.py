@@ -358,11 +358,11 @@ def left(session: Session, look: Look, job: Job) -> RunOutcome:
         note = f"{what} does not have the terminal any more: it was stopped, or its marks were taken out."
     if not ran:
         note = f"{note} It cannot be told whether it took the command. {LOOK_BEFORE_AGAIN}"
-    broken_off = ran and track.broken_off
-    if broken_off:
-        note = f"{note} {BROKEN_OFF}"
-    completed, number = ran and not goes_on and not broken_off, job.number if ran else None
-    code = None if broken_off else level.exit_code
+    why = why_in_doubt(level, track) if ran else ""
+    if why:
+        note = f"{note} {why}"
+    completed, number = ran and not goes_on and not why, job.number if ran else None
+    code = None if track.broken_off else level.exit_code
     return RunOutcome("left", code, completed, "marks" if ran else None, start, end, None, since(job), note, number)
 
 
@@ -379,6 +379,16 @@ def why_not_its_code(session: Session, scan: Scan, job: Job) -> str:
     if code == 128 + signal.SIGPIPE or (code and 128 < code < 192 and told_as_code):
         return MAY_BE_KILLED.format(code=code, name=signal_name(code - 128))
     return ""
+
+
+def why_in_doubt(level: Level, track: ShellTrack) -> str:
+    """Why the exit code of an adopted shell says nothing of the command with which it ended; empty: it does."""
+    if track.broken_off:
+        return BROKEN_OFF
+    if level.where == "remote" and level.passes_on and level.exit_code is None:
+        return CUT_OFF
+    code = level.exit_code or 0
+    return MAY_BE_KILLED.format(code=code, name=signal_name(code - 128)) if 128 < code < 192 else ""
 
 
 def _in_front(look: Look) -> str:

@@ -150,7 +150,8 @@ def is_final(result: r.Result) -> bool:
     if not isinstance(result, r.RunResult):
         return True
     refused = result.outcome == "ready" and result.evidence == "marks" and result.command_number is None
-    replaced = result.outcome == "left" and result.evidence is not None  # by exec, if it is not completed
+    # By exec, if it is not completed: that has no exit code yet.
+    replaced = result.outcome == "left" and result.evidence is not None and result.exit_code is None
     return result.completed or (result.outcome in OVER_OUTCOMES and not replaced) or refused
 
 

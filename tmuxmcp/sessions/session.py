@@ -68,7 +68,7 @@ from tmuxmcp.sessions.past import Past
 from tmuxmcp.sessions.prompts import SeenPrompts
 from tmuxmcp.sessions.shellview import ShellView
 from tmuxmcp.sessions.showninput import ShownInput
-from tmuxmcp.ssh.client import remove_control, was_cut
+from tmuxmcp.ssh.client import SSH_FAILED, remove_control, was_cut
 from tmuxmcp.terminal.capture import KnownRows
 from tmuxmcp.terminal.marks import Mark, ShellState, ShellTrack
 from tmuxmcp.terminal.plain import plain
@@ -547,7 +547,9 @@ class Session:
         self._leaving = None
         code, end = (ended.status, ended.output_end) if ended else (None, None)
         left = [replace(each.level, until=scan.size, output_end=end) for each in scan.levels[at:]]
-        left[0] = replace(left[0], exit_code=code if inner.passes_on else None)
+        if not inner.passes_on or (inner.where == "remote" and code == SSH_FAILED):
+            code = None  # 255 is ssh's, too, when the connection is cut or a signal ended the shell there
+        left[0] = replace(left[0], exit_code=code)
         return self.leave(left)
 
     def _may_yet_tell(self, level: Level, own: int | None, scan: Scan) -> bool:
