@@ -52,7 +52,7 @@ MAY_IMPORT = {
     "traces": {"errors", "machine"},
     "app": VALUES | {"traces", "broker", "config", "faces", "gate", "machine", "nodes", "page", "programs"},
     "doctor": BROKER | {"app", "broker", "clients", "config", "faces", "nodes"},
-    "stdout": set(),
+    "stdout": {"errors"},
     "demo": {"contract", "stdout", "tmux"},
     "cli": BROKER - {"drawing", "launch", "sandbox", "readiness", "ssh", "tmux"}
     | {"app", "broker", "clients", "config", "demo", "doctor", "faces", "nodes", "page", "stdout"},

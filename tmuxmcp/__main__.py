@@ -16,10 +16,19 @@ def run() -> NoReturn:
 
     Taking half a thousand modules apart is a twelfth of what a short command costs.
     """
+    _open_missing_streams()
     ended: list[int] = []
     atexit.register(_end_at_once, ended)  # before all others, so that it is called after them
     ended.append(main())
     sys.exit(ended[0])
+
+
+def _open_missing_streams() -> None:
+    """Open what our caller closed (`>&-`), or the next file would take its number. What is put on stdout then fails."""
+    for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDONLY if fd == 1 else os.O_RDWR), fd)
+            setattr(sys, name, os.fdopen(fd, mode))
 
 
 def _end_at_once(ended: list[int]) -> None:

@@ -5,14 +5,54 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO
+
+from tmuxmcp.errors import IoError
 
 
 def write(text: str | bytes) -> None:
-    """Put text on stdout as UTF-8, whatever the locale says."""
+    """Put text on stdout as UTF-8, whatever the locale says.
+
+    Raises:
+        BrokenPipeError: nobody reads it any more.
+        IoError: it cannot be written.
+    """
     data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
+    with _telling_what_is_lost():
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+
+
+def flush() -> None:
+    """Let out what was put on stdout.
+
+    Raises:
+        BrokenPipeError, IoError: as `write`.
+    """
+    with _telling_what_is_lost():
+        sys.stdout.flush()
+
+
+@contextmanager
+def _telling_what_is_lost() -> Iterator[None]:
+    """A full disk behind stdout says nothing of what was done: who is told "try again" would do it twice."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        forget()
+        raise IoError(
+            f"What is to be printed cannot be written: {error.strerror}.",
+            hint="What was to be done may be done: look before you repeat it. Only its output is lost.",
+        ) from error
+
+
+def forget() -> None:
+    """Nobody reads it any more: let what is still buffered go nowhere, or the interpreter complains at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def write_json(value: Any) -> None:

@@ -596,6 +596,28 @@ def test_reader_that_goes_away_is_no_noise(shared):
     assert done.stderr == b""
 
 
+@pytest.mark.parametrize("closed", ["full", "closed"])
+@pytest.mark.parametrize(
+    ("verb", "status"), [("run a true", 0), ("run a 'seq 9'", 125), ("run a 'seq 99999'", 125), ("list", 1)]
+)
+def test_output_that_cannot_be_written_is_told_as_that(shared, verb: str, status: int, closed: str):
+    """Whoever is told that the disk is full, and to try again, runs the command twice."""
+    into = {"full": ">/dev/full", "closed": ">&-"}[closed]
+    command = f"{sys.executable} -m tmuxmcp {verb} {into}"
+    done = subprocess.run(["bash", "-c", command], env=shared.env, capture_output=True, timeout=SOON_S)
+    assert done.returncode == status, done.stderr
+    if status:
+        [line] = done.stderr.decode().splitlines()
+        assert line.startswith("tmuxmcp: IO_ERROR: What is to be printed cannot be written: "), line
+        assert "state_dir" not in line
+
+
+def test_what_is_for_a_closed_stderr_is_not_printed(shared):
+    command = f"{sys.executable} -m tmuxmcp read nope 2>&-"
+    done = subprocess.run(["bash", "-c", command], env=shared.env, capture_output=True, timeout=SOON_S)
+    assert (done.returncode, done.stdout) == (3, b"")
+
+
 def sleeps(pid: int) -> bool:
     """Whether a program below this one has become `sleep`."""
     with suppress(psutil.Error):

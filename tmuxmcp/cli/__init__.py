@@ -34,14 +34,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = parse(words)
         status = _do(options, words)
-        sys.stdout.flush()
+        output.flush()
         return status
     except TmuxMcpError as error:
         return output.report(error, words)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        output.forget_stdout()
+        output.forget()
         return 141  # what a shell says of a program that SIGPIPE ended
     except Exception as error:
         if told := shortage(error):  # a full disk, say: the machine's, and no defect of ours

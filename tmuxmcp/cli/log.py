@@ -182,7 +182,7 @@ class _Printer:
         else:
             for piece in self.new():
                 self._write(piece)
-        sys.stdout.flush()
+        output.flush()
 
     def finish(self) -> None:
         """Print what is left, and say what is missing."""
@@ -237,7 +237,7 @@ class _Printer:
                     self._print_timed(self._text.feed(data), self._stamp)
                 else:
                     self._write(self._clean(data))
-                sys.stdout.flush()
+                output.flush()
             case Gap(offset, until) if until > offset:
                 self._left_out(until)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -193,7 +192,7 @@ class _EventPrinter:
     def print(self, event: PrintedEvent) -> None:
         """Print one of them."""
         output.write(json.dumps(event.as_json()) + "\n" if self._options.json else event.as_line())
-        sys.stdout.flush()
+        output.flush()
 
     async def follow(self, broker: Broker, _: argparse.Namespace) -> int:
         """Print what happens until the session ends."""

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tmuxmcp.cli.arguments import verb_of
-from tmuxmcp.errors import Internal, TmuxMcpError
+from tmuxmcp.errors import Internal, IoError, TmuxMcpError
 from tmuxmcp.stdout import bold as bold
 from tmuxmcp.stdout import coloured as coloured
+from tmuxmcp.stdout import flush as flush
+from tmuxmcp.stdout import forget as forget
 from tmuxmcp.stdout import visible as visible
 from tmuxmcp.stdout import write as write
 from tmuxmcp.stdout import write_json as write_json
@@ -98,9 +100,9 @@ def report(error: TmuxMcpError, words: Sequence[str]) -> int:
     if "--json" in words:
         try:
             write_json({"error": json.loads(json.dumps(error.as_dict(), default=str))})
-            sys.stdout.flush()
-        except BrokenPipeError:
-            forget_stdout()
+            flush()
+        except (BrokenPipeError, IoError):
+            forget()
     return OURS_IN_RUN if verb_of(words) == "run" else error.exit_status
 
 
@@ -111,8 +113,3 @@ def report_defect(error: Exception, words: Sequence[str]) -> int:
     logging.getLogger(__name__).error("unexpected", exc_info=error)
     why = f"{type(error).__name__}: {error}".split("\n")[0]
     return report(Internal(f"Something unexpected failed inside tmuxmcp: {why}.", hint="Sessions go on."), words)
-
-
-def forget_stdout() -> None:
-    """Nobody reads it any more: let what is still buffered go nowhere, or the interpreter complains at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
