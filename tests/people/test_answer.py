@@ -136,6 +136,20 @@ def test_a_secret_is_for_the_program_for_which_the_agent_asked(agent: Agent, thr
     assert asked.result()["outcome"] == "done"
 
 
+@pytest.mark.parametrize("secret", [True, False])
+def test_ctrl_c_leaves_it_open_at_once(agent: Agent, threads: ThreadPoolExecutor, secret: bool):
+    read_line(agent, "read -rs x")
+    asked = Asked(agent, threads, secret=secret)
+    with Person(agent, asked.id) as person:
+        person.sees("not shown" if secret else "C-b a: done")
+        person.type(SECRET[:7])
+        person.type("\x03")
+        assert person.ends() == 130
+    assert asked.waits
+    assert agent.call("get_session", session_id="a")["mode"] == "password"
+    run(agent, asked.id, "--decline")
+
+
 @pytest.fixture
 def real_server(state_dir: Path) -> Iterator[Agent]:
     """A server whose words /proc tells: by them a command line knows that a server has started it."""

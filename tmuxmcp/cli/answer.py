@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from tmuxmcp.cli import attached, output
 from tmuxmcp.cli.calling import with_broker
 from tmuxmcp.cli.people import check_person, show, show_question
 from tmuxmcp.cli.policy import in_a_session
-from tmuxmcp.cli.popup import popup
+from tmuxmcp.cli.popup import popup, read_line
 from tmuxmcp.contract.times import seconds_of
 from tmuxmcp.errors import InvalidArgument, PermissionDenied
 from tmuxmcp.people.userinput import harmless
@@ -57,7 +56,7 @@ async def _answer(broker: Broker, options: argparse.Namespace) -> int:
     asked = _is_person()
     for each in waiting:
         show(each)
-        if asked and _wants("Answer it now?"):
+        if asked and await _wants("Answer it now?"):
             await _answer_one(broker, each, options, was_shown=True)
     for question in questions:
         show_question(question)
@@ -65,7 +64,7 @@ async def _answer(broker: Broker, options: argparse.Namespace) -> int:
             await _decide(broker, question, options)
     for name, since in held.items():
         output.write(f"you hold session {name} since {since or 'an unknown time'}\n")
-        if asked and _wants("Give it back?"):
+        if asked and await _wants("Give it back?"):
             await broker.release(name)
     if not (waiting or questions or held):
         output.note("nothing waits for you")
@@ -91,7 +90,7 @@ async def _agree(broker: Broker, question: Confirmation, options: argparse.Names
 
 async def _decide(broker: Broker, question: Confirmation, options: argparse.Namespace) -> int:
     more = "/s: allow for this session, what the same rule asks about" if question.scope else ""
-    said = _read_word(f"Allow it once? [y/n{more}; Enter: later] ")
+    said = await _read_word(f"Allow it once? [y/n{more}; Enter: later] ")
     for_session = bool(question.scope) and said in ("s", "session")
     if not for_session and said not in ("y", "yes", "n", "no"):
         output.note(STILL_WAITS)
@@ -145,15 +144,12 @@ def _as_dict(what: WaitingRequest) -> dict[str, Any]:
     }
 
 
-def _wants(what: str) -> bool:
-    return _read_word(f"{what} [y/N] ") in ("y", "yes")
+async def _wants(what: str) -> bool:
+    return await _read_word(f"{what} [y/N] ") in ("y", "yes")
 
 
-def _read_word(prompt: str) -> str:
-    try:
-        return input(prompt).strip().lower()
-    except EOFError:
-        return ""
+async def _read_word(prompt: str) -> str:
+    return (await read_line(prompt, hidden=False) or "").strip().lower()
 
 
 async def _answer_one(
@@ -171,7 +167,7 @@ async def _answer_one(
             )
         return _print_outcome(what, "done", await broker.people.type_line(what, options.text), options)
     if what.request.secret:
-        return _print_outcome(what, "done", await broker.people.type_line(what, _read_secret()), options)
+        return _print_outcome(what, "done", await broker.people.type_line(what, await _read_secret()), options)
     return await _by_hand(broker, what, options)
 
 
@@ -189,13 +185,12 @@ def _print_outcome(what: WaitingRequest, outcome: str, first: bool, options: arg
     return 0
 
 
-def _read_secret() -> str:
+async def _read_secret() -> str:
     """One line; of a terminal without showing it."""
     if sys.stdin.isatty():
-        try:
-            return getpass.getpass("Secret (not shown): ")
-        except EOFError:
-            return ""
+        line = await read_line("Secret (not shown): ", hidden=True)
+        output.write("\n")
+        return line or ""
     return sys.stdin.readline().rstrip("\n")
 
 
@@ -207,8 +202,7 @@ async def _by_hand(broker: Broker, what: WaitingRequest, options: argparse.Names
         )
     argv = await attached.command(broker, what.session.id)
     key = broker.people.key
-    output.note(f"{key}: done. C-b d: leave it open. Enter goes to the session.")
-    if not await anyio.to_thread.run_sync(sys.stdin.readline):
+    if await read_line(f"{key}: done. C-b d: leave it open. Enter goes to the session.\n", hidden=False) is None:
         output.note(STILL_WAITS)
         return 0
     elsewhere = ""
