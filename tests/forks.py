@@ -251,6 +251,7 @@ def _origin() -> socket.socket:
 
 def _make_all_ready() -> None:
     """Import all modules, and make what a process makes when it needs it first: each fork would make it again."""
+    import inotify_simple
     from pydantic.dataclasses import rebuild_dataclass
 
     import tmuxmcp.app
@@ -266,10 +267,12 @@ def _make_all_ready() -> None:
     from tmuxmcp import latedataclass
     from tmuxmcp.contract.operations import OPERATIONS
 
-    for name in ("anyio._backends._asyncio", "inotify_simple", "libtmux", "pydantic._internal._serializers"):
+    for name in ("anyio._backends._asyncio", "libtmux", "pydantic._internal._serializers"):
         importlib.import_module(name)
     for module in pkgutil.iter_modules(tmuxmcp.cli.__path__, "tmuxmcp.cli."):
         importlib.import_module(module.name)
+    if sys.platform == "linux":
+        inotify_simple.INotify().close()  # the first one asks ldconfig for the C library
     for _ in latedataclass.make_ready():
         pass
     for operation in OPERATIONS.values():

@@ -10,7 +10,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests import forks
 from tests.agents.model import Model, Step, served
 from tests.clients import NODE, program
 from tests.conftest import SLOW, end_server
@@ -46,8 +46,9 @@ class Person:
     def install(self, client: str, scope: str) -> None:
         """Have the client's own file name our server, which finds out what that client shows."""
         options = self.at_url or ("--", "--state-dir", str(self.state_dir), "--program", "bash", "--results", "auto")
-        command = [sys.executable, "-m", "tmuxmcp", "install", client, "--no-start", "--scope", scope, *options]
-        subprocess.run(command, env=self.env, cwd=self.project, check=True, capture_output=True, timeout=30 * SLOW)
+        words = ["install", client, "--no-start", "--scope", scope, *options]
+        done = forks.run(words, self.env, self.project, 30 * SLOW)
+        assert done.returncode == 0, done.stderr
 
     def go(self, *command: str | Path, **variables: str) -> str:
         """Run the agent to its end; give what it printed."""
