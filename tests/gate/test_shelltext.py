@@ -250,7 +250,6 @@ FAR = st.text(st.sampled_from("{$([;'\" a") | st.characters(min_codepoint=0xE000
 
 
 @given(st.text() | FAR)
-@settings(max_examples=300, deadline=None)
 def test_no_text_is_too_much_for_us(commands: Parsed, text: str):
     """For the parser it may be, but then it ends without a word."""
     commands.reasons.seen.clear()

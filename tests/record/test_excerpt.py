@@ -64,7 +64,6 @@ drawing = st.lists(
 limits = st.one_of(st.integers(min_value=16, max_value=400), st.integers(min_value=16, max_value=4000))
 
 
-@settings(deadline=None, max_examples=300)
 @given(line_output, limits)
 def test_chained_pieces_are_the_whole(data: bytes, limit: int) -> None:
     with reader_of(data) as reader:
@@ -80,7 +79,6 @@ def test_chained_pieces_are_the_whole(data: bytes, limit: int) -> None:
     assert "".join(pieces) == clean(data)
 
 
-@settings(deadline=None, max_examples=300)
 @given(drawing, limits)
 def test_pieces_of_anything_are_bounded_and_come_to_an_end(data: bytes, limit: int) -> None:
     with reader_of(data) as reader:
@@ -92,7 +90,6 @@ def test_pieces_of_anything_are_bounded_and_come_to_an_end(data: bytes, limit: i
             offset = piece.next_offset
 
 
-@settings(deadline=None, max_examples=300)
 @given(drawing, limits)
 def test_both_ends_are_bounded(data: bytes, limit: int) -> None:
     with reader_of(data) as reader:
@@ -101,7 +98,6 @@ def test_both_ends_are_bounded(data: bytes, limit: int) -> None:
     assert excerpt.next_offset == len(data)
 
 
-@settings(deadline=None, max_examples=300)
 @given(line_output, limits)
 def test_head_what_was_left_out_and_tail_are_the_whole(data: bytes, limit: int) -> None:
     with reader_of(data) as reader:
@@ -249,7 +245,6 @@ def test_long_output_is_cleaned_few_times(data: bytes, monkeypatch: pytest.Monke
             assert cleaned < 10 * budget
 
 
-@settings(deadline=None, max_examples=200)
 @given(st.lists(st.integers(1, len(FULL_SCREEN) - 1), max_size=8, unique=True))
 def test_full_screen_stretch_is_told_once_in_many_reads(cuts: list[int]):
     assert read_in_pieces(FULL_SCREEN, cuts) == SHOWN
@@ -265,7 +260,6 @@ def test_long_full_screen_program_is_told_once():
         assert reader.both_ends(100_000, 2_900_000, 1000).text == ""
 
 
-@settings(deadline=None, max_examples=300)
 @given(
     st.lists(st.sampled_from([b"\x1b[?1049h", b"\x1b[?1049l", b"text\r\n", b"\x1b[3;3H"]), max_size=30).map(b"".join),
     st.lists(st.integers(0, 200), max_size=20),
@@ -295,7 +289,6 @@ def test_progress_bar_in_many_reads_shows_its_states():
     assert read_in_pieces(typed, [2]) == "$ ls -l\n"
 
 
-@settings(deadline=None, max_examples=300)
 @given(st.text("aé日😀\n", max_size=40), st.integers(1, 8))
 def test_what_does_not_fit_is_passed_over_and_counted(text: str, limit: int):
     data = text.replace("\n", "\r\n").encode()

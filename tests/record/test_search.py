@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 import regex
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import eventually
@@ -232,7 +232,6 @@ patterns = st.lists(
 texts = st.lists(st.text("ab \t1é", max_size=6), max_size=12)
 
 
-@settings(deadline=None, max_examples=500)
 @given(patterns, texts, st.booleans())
 def test_finds_what_matches_line_by_line(pattern: str, lines: list[str], ended: bool):
     try:

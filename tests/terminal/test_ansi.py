@@ -149,7 +149,6 @@ STREAMS = st.one_of(
 """Anything that a program may print, a style every few words."""
 
 
-@settings(deadline=None, max_examples=150)
 @given(
     STREAMS,
     st.sampled_from([80, 20, 7]),

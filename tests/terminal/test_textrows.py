@@ -6,7 +6,7 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tmuxmcp.terminal.collector import Collector
@@ -131,7 +131,6 @@ def test_text_is_that_of_the_emulator(start: int) -> None:
         assert said[0] == said[1], (number, pieces)
 
 
-@settings(deadline=None, max_examples=200)
 @given(
     st.lists(st.sampled_from(USUAL + UNUSUAL) | st.binary(max_size=6), max_size=20).map(b"".join),
     st.lists(st.integers(0, 200), max_size=6),
