@@ -158,7 +158,7 @@ async def test_snapshot_in_a_flood_is_the_screen_at_its_offset(
         monkeypatch.setattr(snapshots, "SNAPSHOT_RETRY_PAUSES_S", ())
     await broker.create_session("bash", ["-c", "while :; do seq 10000; done"], name="a", wait_ready=False)
     await eventually(lambda: len(log_of(broker)) > 1 << 20)
-    for _ in range(20):
+    for _ in range(8):
         snapshot = await first(broker.follow("a"), Snapshot)
         assert snapshot.approximate or asked
         replay = Replay(blank(80, 24))
