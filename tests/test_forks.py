@@ -54,3 +54,11 @@ def test_fork_that_goes_on_is_a_process_of_its_own(tmp_path: Path) -> None:
         fork.wait(0.05)
     fork.kill()
     assert (fork.wait(TIMEOUT_S), fork.poll()) == (-signal.SIGKILL, -signal.SIGKILL)
+
+
+def test_fork_that_has_just_ended_is_killed_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open(os.devnull, "r+b") as nothing:
+        fork = forks.Fork(["--version"], environment(tmp_path), tmp_path, [nothing.fileno()] * 3)
+    assert fork.wait(TIMEOUT_S) == 0
+    monkeypatch.setattr(fork, "poll", lambda: None)  # as before its status has come
+    fork.kill()
