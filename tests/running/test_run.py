@@ -190,6 +190,7 @@ async def test_a_broker_taken_for_gone_types_nothing_into_what_runs_by_then(
                 await broker.run("echo slow", session_id="a")
             over.set()
 
+        await other.read(session_id="a")  # it is told of the command before, which it would be told of below
         calls.start_soon(slow)
         await asked.wait()
         command = "sh -c 'echo begun; read -r line; echo got $line'"
@@ -199,6 +200,8 @@ async def test_a_broker_taken_for_gone_types_nothing_into_what_runs_by_then(
         await over.wait()
         answered = await other.send("answer", enter=True, session_id="a", wait_for="command")
         assert answered.result
+        assert answered.result.command
+        assert answered.result.command.number == reads.command_number
         assert "got answer" in answered.result.content
 
 
