@@ -125,6 +125,9 @@ def test_log_tells_what_is_no_longer_kept(cli):
     done = cli("log", "x", "--since", "5")
     assert b"are no longer kept" in done.stderr
     assert done.stdout.endswith(b"999998\n999999\ndone\n")
+    assert b"are no longer kept" in cli("log", "x").stderr
+    assert b"are no longer kept" not in cli("log", "x", "--tail", "2").stderr
+    assert b"are no longer kept" in cli("export", "x", "--format", "txt", "--path", "-").stderr
 
 
 def test_log_on_a_terminal_leaves_the_prompt_a_line(cli):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from tests.conftest import eventually
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import IoError, RecordingState
+from tmuxmcp.record.events import GapEvent
 from tmuxmcp.record.recordingnote import RecordingNote
 from tmuxmcp.recording.recorder import FILE_MOST_TRIES
 
@@ -64,6 +67,20 @@ async def test_a_recording_whose_beginning_is_gone_says_so(state_dir: Path) -> N
         made = await broker.stop_recording("a")
         assert made.approximate
         assert "no longer kept" in (made.note or "")
+        exported = await broker.export_recording("a", format="txt")
+        assert "no longer kept" in (exported.note or "")
+
+
+async def test_lost_output_is_told_of_an_export(broker: Broker) -> None:
+    await broker.create_session("bash", name="a")
+    await broker.run("echo one", "a")
+    session = broker.registry.sessions["a"]
+    session.events.append(GapEvent(iso(time.time()), session.log.size()))
+    await broker.run("echo two", "a")
+    exported = await broker.export_recording("a", format="txt")
+    assert "Output was lost at offset" in (exported.note or "")
+    exported = await broker.export_recording("a", format="txt", command=1)
+    assert not exported.note
 
 
 async def test_a_file_that_cannot_be_made_can_be_asked_for_again(

@@ -31,15 +31,20 @@ def export(options: argparse.Namespace) -> int:
     if options.path == "-" and options.json:
         raise InvalidArgument("--json and --path - both want stdout.", hint="Leave one of them out.")
     settings, _ = effective(options)
-    directory = kept.find(settings.state_dir, session_id(options), CLI_CALLER).directory
+    session = kept.find(settings.state_dir, session_id(options), CLI_CALLER)
+    directory = session.directory
     wanted = WantedStretch(options.begin, options.until, options.command)
     bar = Bar()
     recorded = RecordedSession(directory)
     try:
-        made = Export(recorded, recorded.stretch(wanted), _options(options), bar.show)
+        stretch = recorded.stretch(wanted)
+        made = Export(recorded, stretch, _options(options), bar.show)
         path = _write(made, options, directory)
     finally:
         bar.erase()
+    if wanted == WantedStretch(None, wanted.to_ms, None) and stretch.begin:
+        output.note(f"offsets before {stretch.begin} are no longer kept: it begins there")
+    output.note_gaps(session.gaps(stretch.begin, stretch.end))
     _tell(made.exported, path, options)
     return 0
 

@@ -195,9 +195,7 @@ class _Printer:
             self._write(self.rest())
         if not self._ended and sys.stdout.isatty():
             output.write("\n")  # the shell's prompt gets a line of its own
-        gaps = self.session.gaps(self._begun, self.at)
-        if gaps:
-            output.note(f"output was lost at offset {', '.join(map(str, gaps))}: its recording was interrupted")
+        output.note_gaps(self.session.gaps(self._begun, self.at))
         if self._lines.guessed:
             output.note(TIMES_LEGEND)
 

@@ -66,7 +66,7 @@ def part_of(options: argparse.Namespace, session: Session) -> LogPart:
     end = offset_of(options.until, "until", session) if options.until else None
     if end is not None and end < begin:
         raise InvalidArgument(f"--until {options.until.word} is before the beginning of what is printed ({begin}).")
-    return LogPart(begin, end)
+    return LogPart(begin if options.since or options.tail is not None or options.events else 0, end)
 
 
 def offset_of(point: Point, option: str, session: Session) -> int:

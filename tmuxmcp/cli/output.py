@@ -92,6 +92,12 @@ def note(text: str | None) -> None:
         print(f"tmuxmcp: {visible(in_cli_words(text))}", file=sys.stderr)
 
 
+def note_gaps(gaps: Sequence[int]) -> None:
+    """Tell the person at which offsets output was lost."""
+    if gaps:
+        note(f"output was lost at offset {', '.join(map(str, gaps))}: its recording was interrupted")
+
+
 def report(error: TmuxMcpError, words: Sequence[str]) -> int:
     """One line on stderr, with --json the error object on stdout; return the exit status."""
     from tmuxmcp.cli.wording import in_cli_words

@@ -59,7 +59,17 @@ async def export(
         else:
             path = str(exporting.free_path(session.directory, exporting.FORMATS[asked.format]))
             os.link(file, path)
-    return _result(session, asked, exported, path, note)
+    return _result(session, asked, exported, path, " ".join(filter(None, (note, _lacks(session, stretch, asked)))))
+
+
+def _lacks(session: Session, stretch: Stretch, asked: q.ExportRecording) -> str:
+    """What the log of a stretch lacks."""
+    found = []
+    if stretch.begin and asked.command is None and asked.from_ms is None:
+        found.append(f"Offsets before {stretch.begin} are no longer kept: it begins there.")
+    if gaps := session.gaps(stretch.begin, stretch.end):
+        found.append(f"Output was lost at offset {', '.join(map(str, gaps))}: its recording was interrupted.")
+    return " ".join(found)
 
 
 async def newest(session: Session, most_bytes: int, call: Call) -> Cast:
