@@ -506,6 +506,14 @@ def test_prompt_of_the_old_shell_is_not_the_new_program_s(agent: Agent, name: st
     assert "echo x" not in agent.call("read", session_id=name, since=0)["content"]
 
 
+def test_a_shell_that_a_script_respawned_runs_commands(agent: Agent, name: str):
+    tmux(agent, "respawn-pane", "-k", "-t", f"={name}:", "bash --norc")
+    eventually(lambda: agent.call("get_session", session_id=name)["mode"] == "line_input")
+    for number in range(5):
+        ran = agent.run(f"sleep 0.1; echo {number}", session_id=name)
+        assert (ran["output"], ran["exit_code"], ran["outcome"]) == (f"{number}\n", 0, "ready")
+
+
 def test_respawned_without_a_command_it_has_ended(agent: Agent, name: str):
     """Our launcher finds nothing to start again."""
     tmux(agent, "respawn-pane", "-k", "-t", f"={name}:")

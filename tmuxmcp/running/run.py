@@ -294,15 +294,24 @@ def _not_taken(scan: Scan, job: Job) -> str:
     return why if name in ("", job.name) else ""
 
 
+def _leader(session: Session) -> int | None:
+    return session.pane.leader if session.pane else None
+
+
 async def _finish(session: Session, job: Job, deadline: float, until: ReturnWhen, progress: Progress) -> RunOutcome:
     told, questions, rest, silence = time.monotonic(), InputQuestions(session), ShellRest(), SilenceTimer(until.idle_ms)
-    put_off = LookDelay(time.monotonic())
+    put_off, leader = LookDelay(time.monotonic()), _leader(session)
+
+    def is_gone(scan: Scan) -> bool:
+        # A shell that a script has put there, and that was adopted since, is still there.
+        return scan.exited or (scan.replaced and (not job.level.number or _leader(session) != leader))
+
     async for scan in session.scans(put_off.step_s, deadline):
         if job.stdin:
             job.stdin.remove_once_opened(job.level.pid if job.level.number else session.pid)
         session.throttle(scan.size - job.sent_at)
         ran = typed.done(session, scan, job)
-        if ran is None and (scan.exited or scan.replaced or not put_off.feed(scan.size, time.monotonic())):
+        if ran is None and (is_gone(scan) or not put_off.feed(scan.size, time.monotonic())):
             scan = look = await session.look()
             ran = typed.done(session, look, job) or _elsewhere(session, look, job)
             if ran is None and look.leaving:
@@ -312,7 +321,7 @@ async def _finish(session: Session, job: Job, deadline: float, until: ReturnWhen
                 ran = await _asks(session, job, look, questions)
             if ran is None and silence.feed(look.size, time.monotonic()):
                 ran = _idle(session, look, job, until.idle_ms)
-        if ran is None and (scan.exited or scan.replaced):
+        if ran is None and is_gone(scan):
             ran = _exited(session, scan, job)
         if ran:
             return ran
