@@ -14,7 +14,7 @@ import pytest
 from tests.agent import Agent, eventually
 from tests.cli.test_cli import CommandLine, own_command_line
 from tests.cli.test_cli_log import Following
-from tests.conftest import PATIENCE_S, attempts
+from tests.conftest import PATIENCE_S, SLOW, attempts
 from tmuxmcp.cli.logtimes import SOON_S, TIME_UNKNOWN, PrintedAt, SeenUntil, stretches
 from tmuxmcp.contract.times import iso, seconds_of
 from tmuxmcp.record.directory import SessionDirectory
@@ -176,7 +176,7 @@ def test_following_dates_what_it_sees(cli):
     cli("send", "c", "now", "--enter", "--wait", "none")
     following.until(b"now\n")
     cli("kill", "c", "--force")
-    following.process.communicate()
+    following.process.communicate(PATIENCE_S * SLOW)
     (now,) = (at_s for at_s, _, text in stamped(following.seen.decode()) if text == "now")
     assert begun - 0.001 <= now <= time.time()
 
