@@ -364,6 +364,19 @@ def test_a_secret_is_typed_in_the_browser_which_keeps_nothing(
 
 
 @needs_browser
+def test_a_request_that_the_page_knows_has_the_focus_too(
+    service: Service, page: browser.Page, ask: Callable[..., Asked], state_dir: Path
+):
+    page.value("location.hash = ''")
+    asked = ask(message="known before")
+    page.until("[...document.querySelectorAll('.wait .said')].some((each) => each.textContent == 'known before')")
+    page.value(f"location.hash = 'session=a&request={asked.id}'")
+    page.until("document.activeElement.matches('.wait.meant.about-input input')")
+    cli(state_dir, "answer", asked.id, "--decline")
+    assert asked.result()["outcome"] == "declined"
+
+
+@needs_browser
 def test_what_somebody_else_settled_is_told(
     service: Service, page: browser.Page, ask: Callable[..., Asked], state_dir: Path
 ):

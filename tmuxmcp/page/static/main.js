@@ -108,11 +108,11 @@ function show() {
   program.textContent = "";
   header.classList.toggle("one", Boolean(id));
   waits.show(id);
-  waits.mean(requestIn(fragment()), id);
   takeIn((request) => waits.mark(request));
   count();
   app.replaceChildren(header, paused, missing.element, waits.element, session ? session.element : list.element, spoken);
   if (session) session.update(rows.get(id), missing.about(id));
+  waits.mean(requestIn(fragment()), id); // once all is at its place: what is moved loses the focus
   wire.connect(session?.earlier ? "" : id);
 }
 
