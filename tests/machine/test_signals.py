@@ -18,3 +18,7 @@ def test_signal_is_called_what_callers_call_it(name: str):
 def test_real_time_signal_is_called_as_kill_does():
     assert signal_name(signal.SIGRTMIN) == "RTMIN"
     assert signal_name(signal.SIGRTMIN + 3) == "RTMIN+3"
+
+
+def test_signals_that_the_c_library_keeps_for_itself_have_their_number():
+    assert [signal_name(number) for number in range(32, signal.SIGRTMIN)] == ["32", "33"]

@@ -19,8 +19,11 @@ def reset() -> None:
 
 
 def signal_name(number: int) -> str:
-    """A signal's name without SIG; real-time signals, which Python does not name, as kill(1) does."""
+    """A signal's name without SIG; real-time signals, which Python does not name, as kill(1) does.
+
+    The number for those that the C library keeps for itself, which have no name (signal(7)).
+    """
     try:
         return signal.Signals(number).name.removeprefix("SIG")
     except ValueError:
-        return f"RTMIN+{number - signal.SIGRTMIN}"
+        return f"RTMIN+{number - signal.SIGRTMIN}" if number > signal.SIGRTMIN else str(number)
