@@ -139,6 +139,13 @@ def test_without_an_index_times_are_those_of_events_commands_and_the_last_byte(d
     assert (made.end_ms, made.times_known) == (700, False)
 
 
+def test_what_has_the_time_itself_may_have_come_later(directory: SessionDirectory) -> None:
+    printed(directory, b"$ make\r\nok\r\n$ ", at_ms=700)
+    Events(directory).append(InputEvent(at(90), 2, 5, 1))
+    recorded = RecordedSession(directory)
+    assert [recorded.offsets_at(ms) for ms in (89, 90, 91)] == [(0, 2), (0, 14), (2, 14)]
+
+
 def test_a_step_of_unknown_time_is_said_so(directory: SessionDirectory) -> None:
     printed(directory, b"abcd")
     recorded = RecordedSession(directory, Index(TimingStep(2, 10, known=False), TimingStep(4, 20)))

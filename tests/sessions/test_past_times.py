@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +15,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import InvalidArgument, NotRetained
 from tmuxmcp.machine.delays import Delays
+from tmuxmcp.record.events import InputEvent
 from tmuxmcp.sessions import timekeeper
 
 pytestmark = pytest.mark.anyio
@@ -72,6 +74,26 @@ async def test_the_screen_of_a_time(broker: Broker) -> None:
         await broker.read("screen", "a", at_ms=10**9)
     with pytest.raises(InvalidArgument, match="at_ms does not go with view=new"):
         await broker.read("new", "a", at_ms=first)
+
+
+async def test_what_is_printed_while_the_clock_is_read_was_not_there_when_it_was_typed(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await broker.create_session(name="a")
+    session, clock = broker.registry.sessions["a"], time.time
+    size = session.log.size()
+
+    def slow() -> float:
+        now_s = clock()
+        with session.log.path.open("ab") as log:
+            log.write(b"printed meanwhile\r\n")
+        return now_s
+
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", slow)
+        session.write_input(bytes=1, keys=0)
+    assert session.log.size() > size
+    assert [each.offset for each in session.events.read() if isinstance(each, InputEvent)][-1] == size
 
 
 async def test_a_later_size_makes_a_screen_approximate(broker: Broker) -> None:

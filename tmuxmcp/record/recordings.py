@@ -168,7 +168,8 @@ class RecordedSession:
             return found, found
         size = self.log.size()
         behind = next((each.offset for each in self.steps(0, size) if each.ms > ms), size)
-        return self._offset_at(ms), behind
+        # Times are cut to the millisecond: what has this one may have come later.
+        return self._offset_at(max(ms - 1, 0)), behind
 
     def _offset_at(self, ms: int) -> int:
         """How much had been printed; where that was not written down, at the last time before it that is known."""

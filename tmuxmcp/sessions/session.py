@@ -836,7 +836,8 @@ class Session:
 
     def write_input(self, *, bytes: int, keys: int) -> None:
         """Write down that so much was typed, here and now."""
-        self.events.append(InputEvent(iso(time.time()), self.log.size(), bytes, keys))
+        size = self.log.size()  # before the time: what is printed meanwhile was not there then
+        self.events.append(InputEvent(iso(time.time()), size, bytes, keys))
 
     @property
     def recording(self) -> RecordingNote | None:
