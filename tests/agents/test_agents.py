@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,6 @@ from tmuxmcp.contract.settings import DEFAULT_SETTINGS
 from tmuxmcp.faces.mcp import select
 
 pytestmark = pytest.mark.slow
-
-Talk = Callable[..., Model]
 
 
 class Person:
@@ -159,62 +157,16 @@ AGENTS = {"claude": with_claude, "codex": with_codex}
 OTHERS = {"opencode": with_opencode, "gemini": with_gemini, "qwen": with_qwen}
 
 
-@pytest.fixture(params=AGENTS)
-def talk(request: pytest.FixtureRequest, person: Person) -> Talk:
-    """Has one of the agents make the model's calls."""
-    return lambda *steps: AGENTS[request.param](person, *steps)
-
-
 PROGRAM = "int main(void) { return answer(); }"
 FIXED = "int answer(void) { return 42; } int main(void) { return answer() != 42; }"
 ASK = "read -rsp 'Password: ' secret; echo; echo ${#secret} letters"
 
 
-def test_a_day_of_work(talk: Talk, person: Person) -> None:
-    """Create, run, a build that fails and is mended, vim, a password."""
-    source = person.project / "a.c"
-    source.write_text(PROGRAM + "\n")
-    build = {"command": "cc -Werror=implicit-function-declaration -o a a.c && ./a && echo it works"}
-    one: dict[str, Any] = {"session_id": "one"}
-    model = talk(
-        ("create_session", {"name": "one", "cwd": str(person.project)}),
-        ("run", one | {"command": "printf '%s\\n' '\"a\"' 'b\\c' 'é 界'"}),
-        ("run", one | build),
-        ("send", one | {"text": "vim -u NONE a.c", "enter": True, "wait_for": "idle"}),
-        ("send", one | {"text": f":%s/.*/{FIXED}/", "enter": True, "wait_for": "idle"}),
-        ("read", one | {"view": "screen"}),
-        ("send", one | {"text": ":wq", "enter": True}),
-        ("run", one | build),
-        ("run", one | {"command": ASK}),
-        ("send", one | {"key": "C-c"}),
-        ("run", {"session_id": "nowhere", "command": "true"}),
-        ("destroy_session", one),
-    )
-    texts = [text for _, text in model.shown]
-    assert len(texts) == 12, texts
-    assert "one" in texts[0]
-    assert '"a"\nb\\c\né 界\n' in texts[1]  # as the terminal has it, not as a string in JSON
-    assert "exit_code=0" in texts[1]
-    assert "error:" in texts[2]
-    assert "exit_code=1" in texts[2]
-    assert "mode=editor" in texts[3], texts[3]
-    assert FIXED in texts[5]
-    assert "it works\n" in texts[7]
-    assert "mode=password" in texts[8]
-    assert "mode=shell_prompt" in texts[9]
-    assert "SESSION_NOT_FOUND: " in texts[10]
-    assert "Hint: " in texts[10]
-    assert "destroyed" in texts[11]
-    assert source.read_text() == FIXED + "\n"
+COMMAND = "printf '%s\\n' '\"a\"' 'b\\c' 'é 界'"
 
 
-@pytest.mark.parametrize("agent", [*AGENTS, *OTHERS])
-def test_model_is_shown_each_text_once_and_all_tools(person: Person, agent: str) -> None:
-    command = "printf '%s\\n' '\"a\"' 'b\\c' 'é 界'"
-    model = (AGENTS | OTHERS)[agent](
-        person, ("run", {"command": command}), ("run", {"session_id": "no", "command": "x"})
-    )
-    (_, ran), (_, failed) = model.shown
+def check_texts_and_tools(model: Model, ran: str, failed: str) -> None:
+    """The model was shown each text once, as that of COMMAND and of a call in vain, and all tools."""
     assert ran.count('"a"\nb\\c\né 界\n') == 1  # as the terminal has it, not as a string in JSON
     assert ran.count("é 界") == 1
     assert "exit_code=0" in ran
@@ -225,6 +177,67 @@ def test_model_is_shown_each_text_once_and_all_tools(person: Person, agent: str)
             assert tool["description"].startswith(OPERATIONS[name].description[:60])
             offered = OPERATIONS[name].schema(DEFAULT_SETTINGS, whole=False)["properties"]
             assert set(offered) <= set(tool["schema"].get("properties", {})), name  # Gemini CLI adds one of its own
+
+
+@pytest.mark.parametrize("agent", OTHERS)
+def test_model_is_shown_each_text_once_and_all_tools(person: Person, agent: str) -> None:
+    model = OTHERS[agent](person, ("run", {"command": COMMAND}), ("run", {"session_id": "no", "command": "x"}))
+    (_, ran), (_, failed) = model.shown
+    check_texts_and_tools(model, ran, failed)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_days_of_work(agent: str, person: Person) -> None:
+    """A build that fails and is mended, vim, a password; the next days go on there, also past a killed server."""
+    source = person.project / "a.c"
+    source.write_text(PROGRAM + "\n")
+    build = {"command": "cc -Werror=implicit-function-declaration -o a a.c && ./a && echo it works"}
+    one: dict[str, Any] = {"session_id": "one"}
+    where = one | {"command": "echo $PWD in $SEASON"}
+    first = AGENTS[agent](
+        person,
+        ("create_session", {"name": "one", "cwd": str(person.project)}),
+        ("run", {"command": COMMAND}),
+        ("run", one | build),
+        ("send", one | {"text": "vim -u NONE a.c", "enter": True, "wait_for": "idle"}),
+        ("send", one | {"text": f":%s/.*/{FIXED}/", "enter": True, "wait_for": "idle"}),
+        ("read", one | {"view": "screen"}),
+        ("send", one | {"text": ":wq", "enter": True}),
+        ("run", one | build),
+        ("run", one | {"command": ASK}),
+        ("send", one | {"key": "C-c"}),
+        ("run", {"session_id": "nowhere", "command": "true"}),
+        ("run", one | {"command": "cd /usr; export SEASON=autumn"}),
+    )
+    texts = [text for _, text in first.shown]
+    assert len(texts) == 12, texts
+    assert "one" in texts[0]
+    check_texts_and_tools(first, texts[1], texts[10])
+    assert "error:" in texts[2]
+    assert "exit_code=1" in texts[2]
+    assert "mode=editor" in texts[3], texts[3]
+    assert FIXED in texts[5]
+    assert "it works\n" in texts[7]
+    assert "mode=password" in texts[8]
+    assert "mode=shell_prompt" in texts[9]
+    assert "Hint: " in texts[10]
+    assert "cwd=/usr" in texts[11]
+    assert source.read_text() == FIXED + "\n"
+
+    def killed() -> tuple[str, dict[str, Any]]:
+        person.kill_server()
+        return "run", one | {"command": "echo again $SEASON"}
+
+    second = AGENTS[agent](person, ("run", where), ("search", one | {"pattern": "^/usr in autumn"}), killed)
+    texts = [text for _, text in second.shown]
+    assert "/usr in autumn\n" in texts[0]
+    assert "total=1" in texts[1]
+    # The call fails, or the agent starts the server anew; in no client it looks as if the command had failed.
+    assert re.search("closed|again autumn", texts[2])
+    third = AGENTS[agent](person, ("run", where), ("destroy_session", one))
+    texts = [text for _, text in third.shown]
+    assert "/usr in autumn\n" in texts[0]
+    assert "destroyed" in texts[1]
 
 
 def test_codex_calls_a_server_at_a_url(person: Person) -> None:
@@ -238,33 +251,3 @@ def test_codex_calls_a_server_at_a_url(person: Person) -> None:
         model = with_codex(person, ("run", {"command": "echo $((6*7))"}))
     assert "42\n" in model.shown[0][1]
     assert "exit_code=0" in model.shown[0][1]
-
-
-def test_sessions_survive_the_agent(talk: Talk) -> None:
-    """A second conversation goes on where the first one ended."""
-    one = {"session_id": "one"}
-    first = talk(
-        ("create_session", {"name": "one"}),
-        ("run", one | {"command": "cd /usr; export SEASON=autumn"}),
-    )
-    assert "cwd=/usr" in first.shown[1][1]
-    second = talk(("run", one | {"command": "echo $PWD in $SEASON"}), ("search", one | {"pattern": "^/usr in autumn"}))
-    assert "/usr in autumn\n" in second.shown[0][1]
-    assert "total=1" in second.shown[1][1]
-
-
-def test_server_killed_in_the_middle(talk: Talk, person: Person) -> None:
-    """The call fails, or the agent starts the server anew; the next agent finds the session as it was."""
-
-    def killed() -> tuple[str, dict[str, Any]]:
-        person.kill_server()
-        return "run", {"session_id": "one", "command": "echo again $KEPT"}
-
-    first = talk(
-        ("create_session", {"name": "one"}),
-        ("run", {"session_id": "one", "command": "KEPT=safe"}),
-        killed,
-    )
-    assert re.search("closed|again safe", first.shown[2][1])  # in no client it looks as if the command had failed
-    second = talk(("run", {"session_id": "one", "command": "echo kept $KEPT"}))
-    assert "kept safe\n" in second.shown[0][1]

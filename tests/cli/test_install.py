@@ -393,15 +393,6 @@ def listed_by(person: Person, client: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("client", LISTS)
-def test_real_client_finds_us(connected: Person, client: str) -> None:
-    connected(client, "--no-start")
-    said = listed_by(connected, client)
-    assert "tmuxmcp" in said, said
-    assert LISTS[client][1].lower() in said.lower(), said
-
-
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
     with a_service() as service:
@@ -409,13 +400,16 @@ def service() -> Iterator[Service]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("client", [client for client in LISTS if client != "codex"])  # that one does not connect
-def test_real_client_finds_a_server_at_a_url(connected: Person, client: str, service: Service) -> None:
+@pytest.mark.parametrize("client", LISTS)
+def test_real_client_finds_us_and_a_server_at_a_url(connected: Person, client: str, service: Service) -> None:
+    """All of them but Codex connect to what they list."""
+    connected(client, "--no-start")
     own = connected.home / "token"
     own.touch(mode=0o600)
     own.write_text(f"{TOKENS['agent']}\n")
-    connected(client, "--http", service.url, "--token-file", str(own), "--no-start")
-    said = listed_by(connected, client)
-    assert service.url in said, said
-    assert LISTS[client][1].lower() in said.lower(), said
+    connected(client, "--name", "far", "--http", service.url, "--token-file", str(own), "--no-start")
+    said = re.sub(r"\x1b\[[\d;]*m", "", listed_by(connected, client))
+    for name in ("tmuxmcp", "far"):
+        assert re.search(rf"^\W*{name}\b.*\b{LISTS[client][1]}\b", said, re.MULTILINE), said
+    assert service.url in said
     assert TOKENS["agent"] not in said
