@@ -25,17 +25,17 @@ from mcp.client.stdio import stdio_client
 from mcp.types import ElicitResult
 
 from tests import forks
-from tests.conftest import PATIENCE_S, SLOW, STEP_S, T, a_state_dir, attempts, no_first_run
+from tests.conftest import PATIENCE_S, SLOW, T, a_state_dir, attempts, no_first_run
 from tests.forkedstdio import connected
 
 
 def eventually(probe: Callable[[], T], timeout: float = PATIENCE_S, otherwise: str = "") -> T:
     """What `tests.conftest.eventually` does, in a test that is not async."""
-    for _ in attempts(otherwise or probe, timeout):
+    for rest_s in attempts(otherwise or probe, timeout):
         with suppress(FileNotFoundError, psutil.NoSuchProcess):
             if found := probe():
                 return found
-        time.sleep(STEP_S)
+        time.sleep(rest_s)
     raise AssertionError
 
 

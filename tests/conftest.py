@@ -54,15 +54,23 @@ TMUX = shutil.which("tmux") or "tmux"
 
 PATIENCE_S = 10.0
 STEP_S = 0.005
+LONGEST_STEP_S = 0.1
 
 
-def attempts(what: object, timeout: float) -> Iterator[None]:
-    """Turns to try something, until its time is over, which `SLOW` stretches."""
-    deadline = time.monotonic() + timeout * SLOW
+def attempts(what: object, timeout: float) -> Iterator[float]:
+    """Turns to try something, until its time is over, which `SLOW` stretches; how long to rest after each.
+
+    What was waited for long, or is looked at with much work, is looked at less often: the wait gets a tenth longer.
+    """
+    begun = last = time.monotonic()
+    rest_s = STEP_S
     while True:
-        yield
-        if time.monotonic() >= deadline:
+        yield rest_s
+        now = time.monotonic()
+        if now >= begun + timeout * SLOW:
             raise AssertionError(f"not within {timeout * SLOW:g} s: {explained(what)}")
+        rest_s = min(max(STEP_S, (now - begun) / 10, now - last - rest_s), LONGEST_STEP_S)
+        last = now
 
 
 async def eventually(probe: Callable[[], T | Awaitable[T]], timeout: float = PATIENCE_S) -> T:
@@ -71,13 +79,13 @@ async def eventually(probe: Callable[[], T | Awaitable[T]], timeout: float = PAT
     A file that is not there yet and a process that is gone mean: not now.
     `tests.agent` has it for tests that are not async.
     """
-    for _ in attempts(probe, timeout):
+    for rest_s in attempts(probe, timeout):
         with suppress(FileNotFoundError, psutil.NoSuchProcess):
             given = probe()
             found = await given if inspect.isawaitable(given) else given
             if found:
                 return found
-        await anyio.sleep(STEP_S)
+        await anyio.sleep(rest_s)
     raise AssertionError
 
 
