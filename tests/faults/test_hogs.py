@@ -29,7 +29,7 @@ while True:
         pass"""
 MEMORY = "hog = []\nwhile True:\n    hog.append(bytearray(8 << 20))"
 STUBBORN = "trap '' HUP INT TERM QUIT TSTP; while :; do sleep 1; done"
-LASTS_S = 1.5 * SLOW
+LASTS_S = 1.0 * SLOW
 """Within that time what is under a limit has to begin."""
 
 
@@ -76,13 +76,13 @@ async def test_memory_hog_is_stopped(broker: Broker) -> None:
     await fine(broker)
 
 
-@pytest.mark.parametrize("command", ["yes", "cat /dev/zero", "while :; do echo $RANDOM; done"])
-async def test_endless_output_is_bounded_and_ends(state_dir: Path, home: Path, command: str) -> None:
+async def test_endless_output_is_bounded_and_ends(state_dir: Path, home: Path) -> None:
+    """`tests/attacks/test_exhaustion.py` tries other floods, without a limit of time."""
     most = 4 << 20
     async with Broker.open(BrokerSettings(state_dir=state_dir, program="bash", log_max_bytes=most)) as broker:
         await broker.create_session(name="beside")
         limits = Limits(duration_s=LASTS_S)
-        await broker.create_session("bash", ["-c", command], name="a", wait_ready=False, limits=limits)
+        await broker.create_session("yes", name="a", wait_ready=False, limits=limits)
         directory, memory = state_dir / "sessions/a", psutil.Process().memory_info().rss
         await fine(broker)
         ran = await broker.read(session_id="a", timeout_ms=200, wait_for="idle")

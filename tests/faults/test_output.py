@@ -17,9 +17,9 @@ from tmuxmcp.terminal.sanitize import sanitize
 
 pytestmark = pytest.mark.anyio
 
-LASTS_S = 120 if os.environ.get("TMUXMCP_TEST_MANY") else 6
+LASTS_S = 120 if os.environ.get("TMUXMCP_TEST_MANY") else 2
 GROWTH = 96 << 20
-"""It prints 150 MB; from looking at that in every way, Python keeps 15 to 75 MB."""
+"""It prints 50 MB; from looking at that in every way, Python keeps 15 to 75 MB."""
 
 HOSTILE = r"""import os, random, sys, time
 rng = random.Random(16)

@@ -19,7 +19,7 @@ from tmuxmcp.tmux.server import Tmux
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-SESSIONS = 1000 if os.environ.get("TMUXMCP_TEST_MANY") else 300
+SESSIONS = 1000 if os.environ.get("TMUXMCP_TEST_MANY") else 100
 AT_A_TIME = 20
 
 
