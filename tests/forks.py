@@ -12,12 +12,13 @@ import atexit
 import fcntl
 import gc
 import importlib
-import json
+import marshal
 import os
 import pkgutil
 import runpy
 import select
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -99,9 +100,9 @@ class Fork:
         """
         self._told, theirs = socket.socketpair()
         with theirs:
-            socket.send_fds(_origin(), [b"."], [*files, theirs.fileno()])
-        call = {"module": module, "words": words, "env": dict(env), "cwd": str(cwd), "terminal": terminal}
-        self._told.sendall(json.dumps(call).encode())
+            socket.send_fds(_origin()[0], [b"."], [*files, theirs.fileno()])
+        call = {"module": module, "words": list(words), "env": dict(env), "cwd": str(cwd), "terminal": terminal}
+        self._told.sendall(marshal.dumps(call))
         self._told.shutdown(socket.SHUT_WR)
         self.returncode: int | None = None
         self.pid = self._number()
@@ -233,21 +234,63 @@ def all_of(files: Sequence, timeout: float) -> list[bytes]:
     return [bytes(text) for text in texts.values()]
 
 
+CALLER = """\
+#!{python} -IS
+import _socket, marshal, os, sys
+
+env = dict(os.environ)
+read_at_start = {{name: env[name] for name in env if name.startswith({names})}}.items() - {{{path}}}
+if read_at_start and read_at_start != {locale}.items():
+    os.execv({python!r}, [{python!r}, "-m", "tmuxmcp", *sys.argv[1:]])
+caller = _socket.socket(_socket.AF_UNIX)
+caller.connect({place!r})
+files = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))
+caller.sendmsg([b"."], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
+words = {{"module": "tmuxmcp", "words": sys.argv[1:], "env": env | {locale}, "cwd": os.getcwd(), "terminal": False}}
+caller.sendall(marshal.dumps(words))
+caller.shutdown(_socket.SHUT_WR)
+told = b""
+while piece := caller.recv(100):
+    told += piece
+status = int(told.split()[1])
+os._exit(status if status >= 0 else 128 - status)
+"""
+"""Imports only what is compiled into Python, as it starts for each call."""
+
+
+def command(directory: Path) -> Path:
+    """Put a command `tmuxmcp` into a directory, for shells and programs of others to call; each call is a fork.
+
+    A signal for the command does not reach the fork. Called with another locale than that of forks, or with variables
+    of Python, it is no fork; called with none, it has that of forks.
+    """
+    path = directory / "tmuxmcp"
+    own = {"names": READ_AT_START, "path": ("PYTHONPATH", str(ROOT)), "locale": LOCALE}
+    path.write_text(CALLER.format(python=sys.executable, place=_origin()[1], **own))
+    path.chmod(0o700)
+    return path
+
+
 @cache
-def _origin() -> socket.socket:
-    """The way to the process that forks; it ends when this one does."""
+def _origin() -> tuple[socket.socket, str]:
+    """The way to the process that forks, which ends when this one does; and the place where others reach it."""
     ours, theirs = socket.socketpair()
-    argv = [sys.executable, "-m", "tests.forks", str(theirs.fileno())]
-    env = LOCALE | {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(argv, env=env, cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
-    theirs.close()
+    place = tempfile.mkdtemp(prefix="tm-")
+    with theirs, socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"{place}/forks")
+        listening.listen(64)
+        fds = [theirs.fileno(), listening.fileno()]
+        argv = [sys.executable, "-m", "tests.forks", *map(str, fds)]
+        env = LOCALE | {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+        process = subprocess.Popen(argv, env=env, cwd=ROOT, pass_fds=fds, stdin=subprocess.DEVNULL)
 
     @atexit.register
     def end() -> None:
         ours.close()
         process.wait()
+        shutil.rmtree(place)
 
-    return ours
+    return ours, f"{place}/forks"
 
 
 def _make_all_ready() -> None:
@@ -282,7 +325,7 @@ def _make_all_ready() -> None:
         operation.result.model_rebuild()
 
 
-def _fork_for_calls(control: socket.socket) -> str:
+def _fork_for_calls(control: socket.socket, listening: socket.socket) -> str:
     """Fork for each call; gives the module that is to run in its process, and nothing at the end of all."""
     running: dict[int, socket.socket] = {}
     woken, wakes = os.pipe()
@@ -291,14 +334,16 @@ def _fork_for_calls(control: socket.socket) -> str:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakes)
     while True:
-        ready, _, _ = select.select([control, woken], [], [])
+        ready, _, _ = select.select([control, listening, woken], [], [])
         if woken in ready:
             os.read(woken, 4096)
             _tell_ends(running)
-        if control in ready:
-            data, fds, _, _ = socket.recv_fds(control, 1, 4)
-            if not data:
+        for asked in {control, listening}.intersection(ready):
+            fds = _files_of(asked)
+            if not fds and asked is control:
                 return ""
+            if len(fds) < 4:  # who asked has gone
+                continue
             pid = os.fork()
             if not pid:
                 signal.set_wakeup_fd(-1)
@@ -309,7 +354,16 @@ def _fork_for_calls(control: socket.socket) -> str:
             for fd in fds[:3]:
                 os.close(fd)
             running[pid] = socket.socket(fileno=fds[3])
-            running[pid].sendall(b"%d\n" % pid)
+            with suppress(BrokenPipeError):  # nobody waits for it any more
+                running[pid].sendall(b"%d\n" % pid)
+
+
+def _files_of(asked: socket.socket) -> list[int]:
+    """The standard files of the next call and a socket to its caller; fewer when the caller has gone."""
+    if not asked.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        return socket.recv_fds(asked, 1, 4)[1]
+    caller, _ = asked.accept()
+    return [*socket.recv_fds(caller, 1, 3)[1], caller.detach()]
 
 
 def _tell_ends(running: dict[int, socket.socket]) -> None:
@@ -325,8 +379,8 @@ def _become(fds: Sequence[int]) -> str:
     for number, fd in enumerate(fds[:3]):
         os.dup2(fd, number)
         os.close(fd)
-    with socket.socket(fileno=fds[3]) as caller, caller.makefile("r") as asked:
-        call = json.load(asked)
+    with socket.socket(fileno=fds[3]) as caller, caller.makefile("rb") as asked:
+        call = marshal.load(asked)
     if call["terminal"]:
         os.setsid()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -344,7 +398,7 @@ def main() -> None:
     _make_all_ready()
     gc.collect()
     gc.freeze()  # as nothing to collect, it stays shared
-    if module := _fork_for_calls(socket.socket(fileno=int(sys.argv[1]))):
+    if module := _fork_for_calls(*(socket.socket(fileno=int(number)) for number in sys.argv[1:])):
         runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 

@@ -62,3 +62,27 @@ def test_fork_that_has_just_ended_is_killed_all_the_same(tmp_path: Path, monkeyp
     assert fork.wait(TIMEOUT_S) == 0
     monkeypatch.setattr(fork, "poll", lambda: None)  # as before its status has come
     fork.kill()
+
+
+def test_command_that_forks_is_called_as_ours_is(tmp_path: Path) -> None:
+    env = environment(tmp_path, PATH=f"{forks.command(tmp_path).parent}:{os.environ['PATH']}", ODD="a\nb")
+    commands = ["tmuxmcp frob 2>&1; echo $?", "cd /usr && echo x | tmuxmcp config --json --state-dir s | tail -n 9"]
+    for command in commands:
+        own = command.replace("tmuxmcp", f"{sys.executable} -m tmuxmcp")
+        answers = [subprocess.run(["sh", "-c", each], env=env, capture_output=True) for each in (command, own)]
+        assert answers[0].stdout
+        assert (answers[0].stdout, answers[0].stderr) == (answers[1].stdout, answers[1].stderr)
+
+
+@pytest.mark.parametrize(
+    ("variables", "forked"),
+    [({}, True), ({"LANG": ""}, False), ({"LC_ALL": "C"}, False), ({"PYTHONDEVMODE": "1"}, False)],
+)
+def test_command_that_must_not_fork_does_not(tmp_path: Path, variables: dict[str, str], forked: bool) -> None:
+    os.mkfifo(tmp_path / "settings")
+    words = [forks.command(tmp_path), "config", "--config", "settings"]
+    with subprocess.Popen(words, env=environment(tmp_path, **variables), cwd=tmp_path) as process:
+        with open(tmp_path / "settings", "w"):  # once it reads them
+            told = Path(f"/proc/{process.pid}/cmdline").read_text().split("\0")
+        process.wait()
+    assert ("-m" not in told) == forked
