@@ -16,14 +16,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import psutil
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from tests.service import Service, a_service
+if TYPE_CHECKING:
+    from tests.service import Service
 
 ROOT = Path(__file__).resolve().parent.parent
 FILM = ROOT / "docs" / "images" / "agent-at-work.gif"
@@ -189,6 +190,8 @@ def main() -> int:
     if sys.argv[1:2] == ["agent"]:
         agent(sys.argv[2])
         return 0
+    from tests.service import a_service  # not in the agent, whose start is filmed
+
     FILM.unlink(missing_ok=True)
     with project(PROJECT), a_service() as service:
         made = film(service, PROJECT, FILM)

@@ -35,11 +35,19 @@ gateway  person  {TOKENS["gateway"]}
 class Service:
     """One server process. Sessions outlive it: their tmux server is ended with the state directory."""
 
-    def __init__(self, state_dir: Path, *arguments: str, start: Sequence[str] = (), **variables: str) -> None:
+    def __init__(
+        self,
+        state_dir: Path,
+        *arguments: str,
+        start: Sequence[str] = (),
+        module: str = "tmuxmcp",
+        **variables: str,
+    ) -> None:
         """Start it.
 
         Args:
             start: how Python starts it anew, as ("-m", "tmuxmcp"); else it is a fork.
+            module: what the fork runs, as `python -m` does.
         """
         self.state_dir = state_dir
         home = state_dir / "home"
@@ -55,11 +63,12 @@ class Service:
         self.process: subprocess.Popen[bytes] | forks.Fork
         reading, writing = os.pipe()
         if start or not forks.can_be(env):
-            argv = [sys.executable, *(start or ("-m", "tmuxmcp")), *words]
+            argv = [sys.executable, *(start or ("-m", module)), *words]
             self.process = subprocess.Popen(argv, env=env, cwd=home, stdin=subprocess.DEVNULL, stderr=writing)
         else:
             with open(os.devnull, "rb") as nothing:
-                self.process = forks.Fork(words, env, home, [nothing.fileno(), sys.__stdout__.fileno(), writing])
+                files = [nothing.fileno(), sys.__stdout__.fileno(), writing]
+                self.process = forks.Fork(words, env, home, files, module)
         os.close(writing)
         self.stderr = os.fdopen(reading, "rb", 0)
         self.said = b""

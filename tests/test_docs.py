@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forks
 from tests.conftest import SLOW, end_server
 from tests.service import a_service
 from tmuxmcp.broker.broker import Broker
@@ -124,9 +125,10 @@ class Reader:
     def __init__(self, directory: Path) -> None:
         (directory / "home").mkdir()
         (directory / "work").mkdir()
+        (directory / "bin").mkdir()
         self.cwd, self.state_dir = directory / "work", directory / "s"
-        outer = {name: value for name, value in os.environ.items() if not name.startswith(("TMUX", "XDG_"))}
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        outer = {name: own for name, own in forks.environment().items() if not name.startswith(("TMUX", "XDG_"))}
+        path = f"{forks.command(directory / 'bin').parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
         own = {"HOME": str(directory / "home"), "TMUXMCP_STATE_DIR": str(self.state_dir), "TMUXMCP_PROGRAM": "bash"}
         self.env = outer | own | {"PATH": path, "LANG": "C.UTF-8"}
 
@@ -141,8 +143,11 @@ class Reader:
             for command, expected in exchanges(body):
                 assert self.run("bash", "-c", command).stdout == expected, command
             return
-        words = {"sh": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, "-W", "error", "-c"]}
-        done = self.run(*words[kind], body)
+        if kind == "python":
+            ran = forks.run([body], self.env, self.cwd, SECTION_S * SLOW, module="tests.program")
+            assert ran.returncode == 0, ran.stdout + ran.stderr
+            return
+        done = self.run("bash", "-euo", "pipefail", "-c", body)
         assert done.returncode == 0, done.stdout
 
 

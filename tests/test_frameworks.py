@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests import forks
 from tests.agents.model import Model, served
 from tests.clients import MODULES, PLACE
 from tests.conftest import SLOW, end_server
@@ -38,7 +38,7 @@ def run(title: str, home: Path, model: Model) -> str:
     if title == "Claude Agent SDK" and not (MODULES / ".bin" / "claude").exists():
         pytest.skip("needs claude: scripts/clients installs it")
     url = f"http://127.0.0.1:{model.port}"
-    path = [str(Path(sys.executable).parent), str(MODULES / ".bin"), os.environ["PATH"]]
+    path = [str(forks.command(home).parent), str(MODULES / ".bin"), os.environ["PATH"]]
     env = {"HOME": str(home), "PATH": ":".join(path), "LANG": "C.UTF-8", "TERM": "xterm", "SHELL": "/bin/bash",
            "NO_PROXY": "127.0.0.1", "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "none", "ANTHROPIC_BASE_URL": url,
            "ANTHROPIC_API_KEY": "none", "OPENAI_AGENTS_DISABLE_TRACING": "1", "DISABLE_AUTOUPDATER": "1",

@@ -982,10 +982,7 @@ NUMBERS = re.compile(r"\d+(?= ms)|\b\d{3,}\b|\d+[smh]\b")
 
 @pytest.mark.slow
 def test_tutorial_holds(cli):
-    script = cli.home / "tmuxmcp"
-    script.write_text(f'#!/bin/sh\nexec {" ".join(COMMAND)} "$@"\n')
-    script.chmod(0o700)
-    cli.env["PATH"] = f"{cli.home}:{cli.env['PATH']}"
+    cli.env["PATH"] = f"{forks.command(cli.home).parent}:{cli.env['PATH']}"
     text = (ROOT / "docs/tutorial/first-session.md").read_text()
     blocks = re.findall(r"^```sh\n(.*?)^```$(?:\n*[^`]*?^```$\n(.*?)^```$)?", text, re.MULTILINE | re.DOTALL)
     ran = 0

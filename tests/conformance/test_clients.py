@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import forks
 from tests.agent import Agent
 from tests.clients import MODULES, node
 from tmuxmcp.contract.operations import OPERATIONS
@@ -102,18 +102,8 @@ def test_typescript_client_calls_every_tool(state_dir: Path, tmp_path: Path, lin
     wanted = calls(tmp_path)
     script = tmp_path / "calls.json"
     script.write_text(json.dumps(wanted))
-    server = (
-        sys.executable,
-        "-m",
-        "tmuxmcp",
-        "serve",
-        "--tools",
-        "all",
-        "--state-dir",
-        str(state_dir),
-        "--program",
-        "bash",
-    )
+    words = ("--tools", "all", "--state-dir", str(state_dir), "--program", "bash")
+    server = (str(forks.command(tmp_path)), "serve", *words)
     said = node(HERE / "drive.mjs", str(MODULES), line, era, str(script), *server, home=tmp_path)
     assert said.returncode == 0, said.stderr
     told = json.loads(said.stdout)
@@ -132,7 +122,7 @@ def test_python_client_calls_every_tool(state_dir: Path, tmp_path: Path, mode: s
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 def test_inspector_finds_every_schema_portable(state_dir: Path, tmp_path: Path, era: str) -> None:
-    server = (sys.executable, "-m", "tmuxmcp", "serve", "--tools", "all", "--state-dir", str(state_dir))
+    server = (str(forks.command(tmp_path)), "serve", "--tools", "all", "--state-dir", str(state_dir))
     words = ("--cli", *server, "--protocol-era", era, "--method", "tools/list", "--strict", "--format", "json")
     done = node(INSPECTOR, *words, home=tmp_path, cwd=Path(os.getcwd()))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,6 @@ from tests.service import Service
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 REVISIONS = ("2025-11-25", "2026-07-28")
 RUNS = {
     **{revision: ("conformance-next", "--requirements", revision) for revision in REVISIONS},
@@ -32,7 +30,7 @@ def outcomes(state_dir: Path, tmp_path: Path) -> Iterator[Callable[..., Outcomes
     services: list[Service] = []
 
     def run(module: str, *runs: str) -> Outcomes:
-        service = Service(state_dir, "--no-token", start=("-m", module), PYTHONPATH=str(ROOT), PATH=os.environ["PATH"])
+        service = Service(state_dir, "--no-token", module=module)
         services.append(service)
         with ThreadPoolExecutor(len(runs)) as pool:
             return dict(zip(runs, pool.map(lambda run: suite(run, service.url, tmp_path), runs), strict=True))
