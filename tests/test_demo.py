@@ -17,6 +17,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests import forks
+
 ROOT = Path(__file__).parents[1]
 SLOWNESS = float(os.environ.get("TMUXMCP_TEST_SLOW", "1"))
 
@@ -40,14 +42,13 @@ def start(place, *words):
     temporary.mkdir()
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)}
     env |= {"LANG": "C.UTF-8", "TMUXMCP_STATE_DIR": "/nowhere"}  # not the demo's concern
-    return subprocess.Popen(
-        [sys.executable, "-m", "tmuxmcp", "demo", *words],
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return forks.PipedFork(["demo", *words], env, ROOT, stdin=False)
+
+
+def end_of(demo):
+    """What it wrote and nobody has read yet."""
+    text, errors = demo.communicate(60 * SLOWNESS)
+    return text.decode(), errors.decode()
 
 
 def left_running(directory):
@@ -64,7 +65,7 @@ def left_running(directory):
 
 def test_demo_holds_and_leaves_nothing(place):
     demo = start(place)
-    text, errors = demo.communicate(timeout=60 * SLOWNESS)
+    text, errors = end_of(demo)
     assert (demo.returncode, errors) == (0, ""), text
     assert re.search(r"^all \d+ checks held, in \d+\.\d s$", text, re.MULTILINE)
     assert "\x1b" not in text
@@ -82,7 +83,7 @@ def test_demo_holds_and_leaves_nothing(place):
 
 def test_demo_keeps_its_session_when_asked(place):
     demo = start(place, "--keep", "--json", "--cols", "100")
-    result = json.loads(demo.communicate(timeout=60 * SLOWNESS)[0])
+    result = json.loads(end_of(demo)[0])
     assert (demo.returncode, result["ok"]) == (0, True), result
     assert all(check["ok"] for check in result["checks"])
     tmux, *words = shlex.split(result["attach_command"])
@@ -98,12 +99,12 @@ def test_demo_keeps_its_session_when_asked(place):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
 def test_demo_that_is_interrupted_leaves_nothing(place, number):
     demo = start(place)
-    line = ""
-    while "kill -9 in the middle" not in line:
+    line = b""
+    while b"kill -9 in the middle" not in line:
         line = demo.stdout.readline()
         assert line
     demo.send_signal(number)
-    _, errors = demo.communicate(timeout=60 * SLOWNESS)
+    _, errors = end_of(demo)
     assert (demo.returncode, errors) == (128 + number, "")
     deadline = time.monotonic() + 10 * SLOWNESS
     while left_running(place):
@@ -114,7 +115,7 @@ def test_demo_that_is_interrupted_leaves_nothing(place, number):
 
 def test_demo_that_fails_says_so(place):
     demo = start(place, "--program-args", "x", "--tools", "human")  # offers none of what it wants to show
-    text, _ = demo.communicate(timeout=60 * SLOWNESS)
+    text, _ = end_of(demo)
     assert demo.returncode == 1
     assert "✗ the server answers" in text
     assert "checks failed" in text
@@ -124,7 +125,7 @@ def test_demo_that_fails_says_so(place):
 
 def test_wrong_setting_is_said_before_anything_starts(place):
     demo = start(place, "--cols", "0")
-    text, errors = demo.communicate(timeout=60 * SLOWNESS)
+    text, errors = end_of(demo)
     assert (demo.returncode, text) == (2, "")
     assert errors.startswith("tmuxmcp: INVALID_ARGUMENT: Setting cols (from flag): ")
 

@@ -67,8 +67,10 @@ def built(tracked: set[str], tmp_path_factory: pytest.TempPathFactory) -> dict[s
     return {path.suffix: path for path in directory.iterdir()}
 
 
-def installed(wheel: Path, place: Path) -> Path:
+@pytest.fixture(scope="module")
+def command(built: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The command in an environment that has the wheel, and of this one only what it depends on."""
+    place = tmp_path_factory.mktemp("installed") / "venv"
     venv.create(place, symlinks=True)
     packages = next(place.glob("lib/python3*/site-packages"))
     # What a .pth file adds is no site directory: an editable install's own .pth has no effect there.
@@ -76,7 +78,7 @@ def installed(wheel: Path, place: Path) -> Path:
     installer = [sys.executable, "-m", "pip", "--python", str(place / "bin" / "python"), "install", "-q"]
     if uv := shutil.which("uv"):
         installer = [uv, "pip", "install", "-q", "--python", str(place / "bin" / "python")]
-    subprocess.run([*installer, "--no-deps", "--no-index", str(wheel)], check=True, capture_output=True)
+    subprocess.run([*installer, "--no-deps", "--no-index", str(built[".whl"])], check=True, capture_output=True)
     return place / "bin" / "tmuxmcp"
 
 
@@ -120,15 +122,12 @@ def test_descriptions_agree_with_the_readme_and_the_settings() -> None:
 
 
 @pytest.mark.slow
-def test_wheel_works_in_a_fresh_environment(
-    built: dict[str, Path], tmp_path: Path, environment: dict[str, str]
-) -> None:
-    command = installed(built[".whl"], tmp_path / "venv")
+def test_wheel_works_in_a_fresh_environment(command: Path, tmp_path: Path, environment: dict[str, str]) -> None:
     kwargs = {"env": environment, "cwd": tmp_path, "capture_output": True, "text": True, "timeout": 60 * SLOW}
     where = subprocess.run(
         [command.parent / "python", "-c", "import tmuxmcp; print(tmuxmcp.__file__)"], check=True, **kwargs
     )
-    assert str(tmp_path) in where.stdout
+    assert where.stdout.startswith(str(command.parents[1]))
     assert subprocess.run([command, "--version"], check=True, **kwargs).stdout == f"tmuxmcp {tmuxmcp.__version__}\n"
     ran = subprocess.run([command, "run", "--json", "cd /usr && pwd"], check=False, **kwargs)
     assert ran.returncode == 0, ran.stderr
@@ -137,11 +136,8 @@ def test_wheel_works_in_a_fresh_environment(
     assert demo.returncode == 0, demo.stderr
 
 
-def test_wheel_brings_the_manual_and_completions(
-    built: dict[str, Path], tmp_path: Path, environment: dict[str, str]
-) -> None:
-    command = installed(built[".whl"], tmp_path / "venv")
-    share = tmp_path / "venv" / "share"
+def test_wheel_brings_the_manual_and_completions(command: Path, tmp_path: Path, environment: dict[str, str]) -> None:
+    share = command.parents[1] / "share"
     env = environment | {"PATH": f"{command.parent}:{environment['PATH']}", "MANWIDTH": "80", "TERM": "xterm"}
 
     def said(*argv: str) -> str:
@@ -229,12 +225,13 @@ def test_bundle_is_valid(built: dict[str, Path], tmp_path: Path) -> None:
     if not npm:
         pytest.skip("needs npm")
     (tmp_path / "package.json").write_text("{}")
-    tool = [npm, "exec", "--yes", "--package=@anthropic-ai/mcpb", "--", "mcpb"]
-    env = {**os.environ, "HOME": str(tmp_path)}
-    done = subprocess.run([*tool, "unpack", built[".mcpb"], "b"], env=env, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    done = subprocess.run([*tool, "validate", "b"], env=env, cwd=tmp_path, capture_output=True, text=True)
+    command = f"mcpb unpack {built['.mcpb']} b && mcpb validate b"
+    done = subprocess.run(
+        [npm, "exec", "--yes", "--package=@anthropic-ai/mcpb", "-c", command],
+        env={**os.environ, "HOME": str(tmp_path)}, cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "b" / "manifest.json").exists()
 
 
 @pytest.mark.slow
