@@ -169,6 +169,57 @@ def test_what_cannot_be_known_is_said(commands: Parsed, text: str):
     assert None in [argv[0] for argv in argvs(commands(text)) if argv]
 
 
+def test_options_of_what_runs_commands_are_followed(commands: Parsed):
+    """By the rules of each program: values of other options between, names cut short, env's own splitting."""
+    runs = [
+        "bash -c -o pipefail 'rm x'",
+        "bash -cO extglob 'rm x'",
+        "bash -norc -c 'rm x'",
+        "bash -c - 'rm x'",
+        "zsh --emulate sh -c 'rm x'",
+        "fish --command='rm x'",
+        "fish --com 'rm x'",
+        "fish --init-command='rm x' y.fish",
+        "fish -c'rm x'",
+        "env -S 'rm x'",
+        "env -iS 'rm x'",
+        "env -S'A=1 rm x'",
+        "env -u S -S 'bash -c' 'rm x'",
+        "env --split='rm x'",
+        "env - rm x",
+        "su --comm='rm x'",
+        "script --comm 'rm x' y",
+        "ssh -o ProxyCommand='rm x' h",
+        "scp -oLocalCommand='rm x' h:a b",
+    ]
+    unknowable = [
+        "bash --rcfile x",
+        "bash --init-file x -i",
+        "bash -rcfile x -i",
+        "sudo bash --rcfile x",
+        "env -S 'BASH_ENV=x bash y'",
+        "env -S 'a\\_b'",
+        "env -S '${X} a'",
+        "bash -c -o pipefail",
+        "BASH_ENV=x bash -c :",
+        "read PROMPT_COMMAND <<< x",
+        "printf -v BASH_ENV %s x",
+    ]
+    keeps = [
+        "bash -norc",
+        "bash -norc -i",
+        "env ls -S rm",
+        "bash -c ls rm",
+        "env -u S ls rm",
+        "fish -C ls rm.fish",
+        "printf rm",
+    ]
+    programs = {text: [argv[0] for argv in argvs(commands(text)) if argv] for text in (*runs, *unknowable, *keeps)}
+    assert not [text for text in runs if "rm" not in programs[text] or None in programs[text]]
+    assert not [text for text in unknowable if None not in programs[text]]
+    assert not [text for text in keeps if {"rm", None} & {*programs[text]}]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

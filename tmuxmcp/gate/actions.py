@@ -40,10 +40,6 @@ RUNS_LINE_CHARS = re.compile(r"[\r\n\x0f]")
 HALF_TYPED_CHARS = 64 * 1024
 
 
-GDB_SHELL = re.compile(r"(?:!|shell\b|make\b|pipe\b[^|]*\||\|[^|]*\|)(.*)")
-"""gdb's commands that have a shell run the rest; gdb can run anything by others, too."""
-
-
 @dataclass(frozen=True)
 class ActionPlace:
     """Where an action would happen, as far as it is known; nothing of it where there is no session yet."""
@@ -123,8 +119,6 @@ async def action_of(
         case q.GdbCmd():
             text = request.command
             commands = await parsing.of_program(["gdb", "-ex", text], place.cwd, {})
-            if found := GDB_SHELL.fullmatch(text.strip()):
-                commands += await _of_text(found[1], place.cwd, parsing)
         case q.RunProcess():
             argv = list(request.argv if request.argv[0] else program)
             fed = bool(request.stdin or request.stdin_base64)
@@ -133,8 +127,6 @@ async def action_of(
             commands = await parsing.of_program(["radare2", *request.args, request.path], place.cwd, {})
         case q.R2Cmd() | q.R2Cmdj():
             commands = await parsing.of_program(["radare2", "-c", request.command], place.cwd, {})
-            _, escape, shell = request.command.partition("!")
-            commands += await _of_text(shell, place.cwd, parsing) if escape else []
     given = [value for _, value, _ in request.marked(FilePath) if value]
     paths = tuple(each for path in given for each in _spellings(path, base))
     row = request.operation

@@ -34,6 +34,13 @@ def words_of(text: str) -> frozenset[str]:
 TEXT_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "yash"})
 """Programs that run the commands of a text, as `sh -c TEXT` does."""
 
+TEXT_OPTIONS = {
+    "fish": re.compile(r"(?:--co[a-z]*|--init?(?:-[a-z]*)?|-C|-c(?=.))(?:=?(.+))?", re.DOTALL),
+}
+"""A shell's own options that take commands; names may be cut short, the value may stand in the same word."""
+
+NO_OPTION = re.compile(r"(?!)")
+
 EXPANDED_WORD = re.compile(r"(?<!\\)\{[^}]*(?:,|\.\.)|^=")
 """Words that are not what they say: braces with alternatives, and `=name`, which is a path in zsh."""
 

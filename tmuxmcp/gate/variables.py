@@ -73,6 +73,11 @@ def run_by(name: str, value: Word, command: SimpleCommand) -> list[SimpleCommand
     return []
 
 
+def runs_by_value(name: str) -> bool:
+    """Whether something is run by what a variable holds."""
+    return name in SHELL_TEXT_VARIABLES or name in PROMPT_VARIABLES or name in CODE_FILE_VARIABLES or name == "ENV"
+
+
 def _text(value: Word, command: SimpleCommand) -> list[SimpleCommand]:
     if value is None:
         return [UNKNOWN_COMMAND]

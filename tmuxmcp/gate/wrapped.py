@@ -8,11 +8,22 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tmuxmcp.gate.shelltext import TEXT_SHELLS, UNKNOWN_COMMAND, SimpleCommand, Word, merged, parse
-from tmuxmcp.gate.variables import run_by
+from tmuxmcp.gate.debuggertext import debugger_texts, is_debugger
+from tmuxmcp.gate.shelltext import (
+    NO_OPTION,
+    TEXT_OPTIONS,
+    TEXT_SHELLS,
+    UNKNOWN_COMMAND,
+    SimpleCommand,
+    Word,
+    merged,
+    parse,
+)
+from tmuxmcp.gate.variables import run_by, runs_by_value
 from tmuxmcp.latedataclass import dataclass
 
 NESTED_WRAPPERS = 8
@@ -108,7 +119,16 @@ FD_RUNS = ("-x", "-X", "--exec", "--exec-batch")
 STDIN_FILES = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-SHELL_VALUED = ("-o", "+o", "-O", "+O", "--rcfile", "--init-file")
+SHELL_VALUED = ("-o", "+o", "-O", "+O", "--emulate")
+
+STARTUP_FILE = re.compile(r"--?(?:rcfile|init-file)")
+"""bash's options that name a file of commands, by one hyphen or two."""
+
+BASH_LONG = frozenset({"-norc", "-noprofile", "-noediting", "-login", "-posix", "-restricted", "-verbose"})
+"""bash's long options, with one hyphen: no clusters."""
+
+SSH_RUNS = re.compile(r"(?:-o)?\s*(?:Proxy|Local|KnownHosts)Command\s*[=\s]\s*(.*)", re.DOTALL | re.IGNORECASE)
+"""ssh's settings that have a shell of this machine run something."""
 
 
 def unwrapped(command: SimpleCommand, depth: int = 0) -> Iterator[SimpleCommand]:
@@ -135,7 +155,15 @@ def _inner(name: str, command: SimpleCommand) -> list[SimpleCommand]:
     if name.endswith("=") and not words:
         return run_by(name[:-1], command.assigned, command)
     if name in TEXT_SHELLS:
-        return _shell(command, words)
+        return _shell(name, command, words)
+    if name in ("read", "printf"):
+        named = words if name == "read" else words[1:2] if words[:1] == ("-v",) else ()
+        return [UNKNOWN_COMMAND] if any(word and runs_by_value(word) for word in named) else []
+    if name in ("ssh", "scp", "sftp"):
+        told = (SSH_RUNS.fullmatch(word) for word in words if word)
+        return [each for found in told if found for each in _text(command, found[1])] + _after(name, command, words)
+    if is_debugger(name):
+        return [each for text in debugger_texts(name, words, command.fed) for each in _text(command, text)]
     if name == "coproc" and "{" in words:  # coproc NAME { ...; }, which the grammar does not have
         return [UNKNOWN_COMMAND]
     if name in COMMAND_OPTION:
@@ -152,8 +180,8 @@ def _after(name: str, command: SimpleCommand, words: tuple[Word, ...]) -> list[S
     wrapper = WRAPPERS.get(name)
     if wrapper is None:
         return []
-    if name == "env" and (split := _split_string(words)):
-        return _text(command, split) if split != "?" else [UNKNOWN_COMMAND]
+    if name == "env" and (split := _split_string(words)) is not None:
+        return [replace(command, argv=("env", *split), files=())] if split else [UNKNOWN_COMMAND]
     valued, operands, at = wrapper.valued.split(), wrapper.operands, 0
     set_before: list[SimpleCommand] = []
     while at < len(words):
@@ -168,6 +196,8 @@ def _after(name: str, command: SimpleCommand, words: tuple[Word, ...]) -> list[S
             break
         elif word in valued:
             at += 1
+        elif word == "-" and name == "env":
+            pass
         elif wrapper.assignments and ASSIGNMENT.match(word):
             variable, _, value = word.partition("=")
             set_before += run_by(variable, value, command)
@@ -188,34 +218,57 @@ def _after(name: str, command: SimpleCommand, words: tuple[Word, ...]) -> list[S
     return [*set_before, replace(command, argv=rest, files=())]
 
 
-def _split_string(words: tuple[Word, ...]) -> str:
-    """The text of `env -S TEXT`; `?` when it cannot be known."""
-    for at, word in enumerate(words):
-        if word in ("-S", "--split-string"):
-            return " ".join(each or "" for each in words[at + 1 :]) if None not in words[at + 1 :] else "?"
-        if word and (word.startswith("--split-string=") or re.match(r"-\w*S", word)):
-            return "?"
-    return ""
-
-
-def _shell(command: SimpleCommand, words: tuple[Word, ...]) -> list[SimpleCommand]:
-    """`bash -c TEXT`; a shell that reads its commands from a pipe or a file given to it is not understood."""
+def _split_string(words: tuple[Word, ...]) -> tuple[Word, ...] | None:
+    """The words of env instead of `-S TEXT`; empty: they cannot be known; None: there is no such option."""
     at = 0
     while at < len(words):
         word = words[at]
-        if word is None:
+        if word is None or word in ("-", "--") or not word.startswith("-"):
+            return None  # env's own options end here
+        if re.match(r"--s|-[a-zA-Z0]*S", word):
+            option, _, value = word.partition("=" if word.startswith("--") else "S")
+            text, at = (value, at + 1) if value else (words[at + 1] if at + 1 < len(words) else None, at + 2)
+            if text is None or re.search(r"[\\$#]", text):  # env's own escapes and variables
+                return ()
+            before = (option,) if re.fullmatch(r"-\w+", option) else ()
+            try:
+                return (*before, *shlex.split(text), *words[at:])
+            except ValueError:
+                return ()
+        at += 2 if word in WRAPPERS["env"].valued.split() else 1
+    return None
+
+
+def _shell(name: str, command: SimpleCommand, words: tuple[Word, ...]) -> list[SimpleCommand]:
+    """`bash -c TEXT`; a shell that reads its commands from a pipe or a file given to it is not understood.
+
+    So is one that is given a start-up file. A script is a program like others.
+    """
+    at, by_text, found = 0, False, list[SimpleCommand]()
+    while at < len(words):
+        word = words[at]
+        if word is None or STARTUP_FILE.fullmatch(word):
             return [UNKNOWN_COMMAND]
-        if re.match(r"-\w*c\w*\Z", word) or word in ("--command", "--init-command", "-C"):
-            behind = [each for each in words[at + 1 :] if each is None or not re.match(r"[-+]\w|--\Z", each)]
-            return _text(command, behind[0] if behind else None)
-        if takes_value(word):
+        if (given := TEXT_OPTIONS.get(name, NO_OPTION).fullmatch(word)) is not None:
+            at += given[1] is None
+            found += _text(command, given[1] or (words[at] if at < len(words) else None))
+        elif word in BASH_LONG:
+            pass
+        elif re.match(r"-\w*c\w*\Z", word):
+            by_text = True
+            at += takes_value(word)
+        elif takes_value(word):
             at += 1
-        elif word in STDIN_FILES:
+        elif word in STDIN_FILES and not by_text:
             break
+        elif word in ("-", "--") and by_text:
+            return found + _text(command, words[at + 1] if at + 1 < len(words) else None)
         elif not word.startswith(("-", "+")) or word == "-":
-            return []  # a script: a program like others
+            return found + _text(command, word) if by_text else found
         at += 1
-    return [UNKNOWN_COMMAND] if command.fed else []
+    if by_text:
+        return [*found, UNKNOWN_COMMAND]
+    return [*found, UNKNOWN_COMMAND] if command.fed else found
 
 
 def takes_value(option: str) -> bool:
@@ -226,11 +279,12 @@ def takes_value(option: str) -> bool:
 def _option_text(command: SimpleCommand, words: tuple[Word, ...], options: tuple[str, ...]) -> list[SimpleCommand]:
     found: list[SimpleCommand] = []
     for at, word in enumerate(words):
-        if word in options:
-            found += _text(command, words[at + 1] if at + 1 < len(words) else None)
-        elif word and word.startswith(tuple(f"{option}=" for option in options if option.startswith("--"))):
-            found += _text(command, word.partition("=")[2])
-        elif word and re.match(r"-\w*c\Z", word) and not word.startswith("--"):
+        name, equals, value = (word or "").partition("=")
+        # A long option may be cut short.
+        long = len(name) > 3 and name.startswith("--") and any(option.startswith(name) for option in options)
+        if long and equals:
+            found += _text(command, value)
+        elif long or word in options or re.match(r"-\w*c\Z", word or ""):
             found += _text(command, words[at + 1] if at + 1 < len(words) else None)
     return found
 
