@@ -59,7 +59,7 @@ class Cluster:
         """Start a node; `key` names it here, `node` is its machine's name, the same if left out."""
         where = [f"--address={self.address}"]
         if head:
-            where = ["--head", f"--port={self.address.rpartition(':')[2]}", "--include-dashboard=false"]
+            where = ["--head", f"--port={self.address.rpartition(':')[2]}", "--include-dashboard=false", "--no-monitor"]
         self.state_dir(key).mkdir(mode=0o700, exist_ok=True)
         argv = [RAY, "start", "--block", *where, "--node-ip-address=127.0.0.1", "--disable-usage-stats"]
         argv += ["--num-cpus=1", "--object-store-memory=80000000", "--include-log-monitor=false"]
