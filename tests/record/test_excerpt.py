@@ -304,6 +304,44 @@ def test_what_does_not_fit_is_passed_over_and_counted(text: str, limit: int):
     assert seen == "".join(char for char in clean(data) if size(char) <= limit)
 
 
+EDITED = (
+    b"\x1b[1m\x1b[7m#\x1b[27m\x1b[1m\x1b[0m                   \r \r\r\x1b[0m\x1b[27m\x1b[24m\x1b[J$ \x1b[K\x1b[?2004h"
+    b"e\x08echo aaa bbb ccc d \r\x1b[Kd\rdd eee fff\x1b[?2004l\r\r\naaa bbb ccc ddd eee fff\r\n"
+    b"\x1b[?2004h$ echo aabb cccccccc\x08\x08Xcc\x08\x08\r\n\x1b[?2004l\raabb\r\n 10%\r 50%\r100%\r\nend\r\n"
+)
+"""Of zsh, in 20 columns, its mark before a prompt and a wrapped line; of bash a changed line; a progress bar."""
+
+JOINED = "a 👨‍👩‍👧 é ❤️ 👍🏽 🇩🇪🇫🇷 e\u0301\u0302 b\r\nc\r\n".encode()
+
+
+@pytest.mark.parametrize(("data", "least"), [(EDITED, 4), (JOINED, 18)])
+def test_small_pieces_say_together_what_one_large_piece_says(data: bytes, least: int):
+    with reader_of(data) as made:
+        reader = LogReader(made.log, 20, 24)
+        whole = reader.from_start(0, len(data), 10_000).text
+        for limit in range(least, 60):
+            offset, pieces = 0, []
+            while offset < len(data):
+                piece = reader.from_start(offset, len(data), limit)
+                assert size(piece.text) <= limit
+                assert piece.next_offset > offset
+                assert piece.omitted_bytes == len(data) - piece.next_offset
+                pieces.append(piece.text)
+                offset = piece.next_offset
+            assert "".join(pieces) == whole, (limit, pieces)
+            assert not [each for each in pieces if each[:1] in ("\u200d", "\ufe0f", "\u0301", "\u0302", "\U0001f3fd")]
+
+
+def test_what_is_seen_as_one_character_is_passed_over_as_one():
+    data = "👨‍👩‍👧x".encode()
+    with reader_of(data) as reader:
+        piece = reader.from_start(0, len(data), 10)
+        assert (piece.text, piece.next_offset, piece.omitted_bytes) == ("", len(data) - 1, len(data))
+        endless = b"e" + "\u0301".encode() * 500  # but not without bound
+    with reader_of(endless) as reader:
+        assert size(reader.from_start(0, len(endless), 200).text) > 100
+
+
 def test_bytes_that_are_no_characters_are_passed_one_by_one():
     data = b"\x80" * 50 + b"end"
     with reader_of(data) as reader:

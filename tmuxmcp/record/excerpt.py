@@ -7,13 +7,15 @@ and another read can fetch it. Nothing here holds more than a bounded part of th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
 
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.record.log import LOG_READ_BYTES, RawLog
-from tmuxmcp.record.place import Place, Places
+from tmuxmcp.record.place import BEGINNING_BYTES, Place, Places
+from tmuxmcp.terminal.forward import EDITING_BYTE
 from tmuxmcp.terminal.plain import PlainText, ends_full_screen, plain
 from tmuxmcp.terminal.render import shortened
 
@@ -35,6 +37,15 @@ HALVED_BYTES = 64 * 1024
 MAX_GUESSES = 12
 """Most places that are guessed before halving goes on."""
 
+
+JOINED_CHARS = 32
+"""Characters that are kept together at most, as parts of one that is seen."""
+
+FLAG_LETTERS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
+"""Two of them are a flag."""
+
+CUTS_TRIED = 64
+"""Places tried for a cut in a line that was edited."""
 
 PASSED_BYTES = 4096
 """Bytes before the first character in which a program that goes to another row does so."""
@@ -146,7 +157,7 @@ class LogReader:
         text, stop = self._first_fitting(start, end, max_bytes, place)
         left_out = lost
         if stop == start:
-            stop = start + _first_char_bytes(self.log.read(start, 4))
+            stop = start + _first_char_bytes(self.log.read(start, min(4 * JOINED_CHARS, end - start)))
             left_out += stop - start
         omitted = end - stop + left_out
         return Excerpt(_with_lost(text.text, lost), omitted > 0, omitted, stop, text.sanitized, start if lost else 0)
@@ -222,8 +233,38 @@ class LogReader:
             return _size(clean(data[:cut]))
 
         lines = _FromFront(data, whole=len(data) == end - start)
-        fits = _most(lines, budget, size_of) or _sound_cut(data, _most(_Bytes(data), budget, size_of))
+        fits = _most(lines, budget, size_of)
+        if not fits:
+            fits = _sound_cut(data, _most(_Bytes(data), budget, size_of))
+            fits = self._cut_edited(start, end, fits, budget, place) or fits
+            if fits > len(data):
+                data = self.log.read(start, fits)
         return _limited(clean(data[:fits]), budget), start + fits
+
+    def _cut_edited(self, start: int, end: int, fits: int, budget: int, place: Place) -> int:
+        """Where to cut a line that goes back over itself, so that both parts say what the line does; 0: nowhere known.
+
+        A line editor draws what it has shown again, where the line wraps and where it was changed.
+        """
+        data = self.log.read(start, min(BEGINNING_BYTES, end - start))
+        newline = data.find(b"\n") + 1
+        line = data[:newline] if newline else data
+        if place.inside or (not newline and end - start > len(data)) or not EDITING_BYTE.search(line[:-2]):
+            return 0
+
+        def text_of(piece: bytes, place: Place) -> str:
+            return plain(place.cut + piece, self.cols, self.rows, col=place.col, inside=False).text
+
+        whole, silent = text_of(line, place), 0
+        for cut in (*_cuts_before(line, len(line)), *_cuts_before(line, fits)):
+            begun = text_of(line[:cut], place)
+            if len(begun.encode("utf-8", "replace")) <= budget and whole.startswith(begun):
+                after = self._places.at(start + cut, self.cols)
+                if begun + text_of(line[cut:], after) == whole:
+                    if begun:
+                        return cut
+                    silent = max(silent, cut)
+        return silent
 
     def _last(self, start: int, end: int, budget: int, since: int) -> tuple[PlainText, int]:
         """The longest end that fits, and where it begins; `since`: what began to draw before counts for nothing."""
@@ -271,11 +312,24 @@ def _window(budget: int, available: int, read: Callable[[int], bytes], clean: Ca
 
 
 def _first_char_bytes(data: bytes) -> int:
-    """Bytes of the first character."""
+    """Bytes of the first character, with those that are seen as a part of it."""
     size = 1
     while size < len(data) and data[0] >= 0xC0 and data[size] & 0xC0 == 0x80:
         size += 1
-    return size
+    text = data.decode("utf-8", "ignore") if size > 1 or data[1:2] >= b"\x80" else ""
+    chars = next((at for at in range(1, len(text)) if not _joined(text, at)), len(text)) if text else 0
+    return max(size, len(text[:chars].encode())) if data.startswith(text[:chars].encode()) else size
+
+
+def _joined(text: str, at: int) -> bool:
+    """Whether the characters before and behind an index are seen as one: emoji with joiners, accents, flags."""
+    before, behind = text[at - 1], text[at]
+    if before == "\u200d" or behind in "\u200c\u200d" or "\U0001f3fb" <= behind <= "\U0001f3ff":
+        return not (before.isspace())
+    if "\U0001f1e6" <= behind <= "\U0001f1ff":
+        flags = text[:at][::-1]
+        return (len(flags) - len(flags.lstrip(FLAG_LETTERS))) % 2 == 1
+    return behind > "\x7f" and unicodedata.category(behind) in ("Mn", "Me", "Mc")
 
 
 def _with_lost(text: str, lost: int) -> str:
@@ -364,7 +418,31 @@ def _sound_cut(data: bytes, cut: int) -> int:
     char = cut
     while char > max(0, cut - 3) and data[char] & 0xC0 == 0x80:
         char -= 1
-    return char if data[char] >= 0xC0 else cut
+    cut = char if data[char] >= 0xC0 else cut
+    return _before_joined(data, cut) if data[cut] >= 0x80 else cut
+
+
+def _before_joined(data: bytes, cut: int) -> int:
+    """`cut`, moved back where it would split what is seen as one character; where that is too long, it stays."""
+    before = data[max(0, cut - 4 * JOINED_CHARS) : cut].decode("utf-8", "ignore")
+    text = before + data[cut : cut + 4].decode("utf-8", "ignore")[:1]
+    at = len(before)
+    if at == len(text):
+        return cut
+    while at > 0 and _joined(text, at):
+        at -= 1
+    moved = cut - len(before[at:].encode())
+    return moved if len(before) - at < JOINED_CHARS and data[moved:cut] == before[at:].encode() else cut
+
+
+def _cuts_before(line: bytes, most: int) -> Iterator[int]:
+    """Places for a cut in a line, the last first."""
+    cut = most
+    for _ in range(CUTS_TRIED):
+        if cut <= 0:
+            return
+        yield cut
+        cut = _sound_cut(line, cut - 1)
 
 
 def _limited(text: PlainText, budget: int) -> PlainText:
