@@ -11,12 +11,13 @@ ARG PYTHON=3.13
 FROM python:${PYTHON}-slim-bookworm AS build
 WORKDIR /src
 COPY requirements/run.txt requirements/
-RUN python -m venv /opt/tmuxmcp \
-    && /opt/tmuxmcp/bin/pip install --no-cache-dir --require-hashes -r requirements/run.txt
+# The pip of this stage puts everything in place: the environment needs none of its own.
+RUN python -m venv --without-pip /opt/tmuxmcp \
+    && python -m pip --python /opt/tmuxmcp install --no-cache-dir --require-hashes -r requirements/run.txt
 COPY . .
-# The pins hold the build backend as well; it and pip have nothing to do in the image afterwards.
-RUN /opt/tmuxmcp/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
-    && /opt/tmuxmcp/bin/pip uninstall -q -y editables hatchling pathspec pluggy trove-classifiers pip
+# The pins hold the build backend as well, which has nothing to do in the image afterwards.
+RUN python -m pip --python /opt/tmuxmcp install --no-cache-dir --no-deps --no-build-isolation . \
+    && python -m pip --python /opt/tmuxmcp uninstall -q -y editables hatchling pathspec pluggy trove-classifiers
 
 FROM python:${PYTHON}-slim-bookworm AS slim
 RUN apt-get update \
