@@ -430,7 +430,7 @@ async def test_within_a_sandbox_no_better_one_than_landlock_is_promised(boxed: B
     """A tmuxmcp that runs within: what is told there is tried there, under the filter of system calls."""
     (tmp_path / "project" / "look.py").write_text(LOOK)
     package = Path(sandbox.__file__).parent.parent  # of a place that may be hidden within
-    shutil.copytree(package, tmp_path / "project" / "tmuxmcp", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(package, tmp_path / "project" / "tmuxmcp")
     ran = await run(boxed, f"{sys.executable} look.py >look.json")
     assert ran.exit_code == 0, ran.output
     best, auto, refusal, _, _ = json.loads((tmp_path / "project" / "look.json").read_text())

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from tests.agent import ANEW, Agent, ToolFailed
+from tests.conftest import a_state_dir
 from tests.service import SLOW, TOKEN_FILE, TOKENS, Service
 from tmuxmcp.sandbox import landlock
 from tmuxmcp.sandbox.sandbox import best
@@ -169,8 +170,15 @@ class Sealed:
         return str(self.service.result("run", command=command)["output"])
 
 
-@pytest.fixture
-def sealed(state_dir: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Sealed]:
+@pytest.fixture(scope="module", params=LEVELS)
+def sealed(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Sealed]:
+    """One that does not change; `sealed_in` says where what lies."""
+    with a_state_dir() as state_dir, sealed_in(state_dir, tmp_path_factory.mktemp("sealed"), request.param) as sealed:
+        yield sealed
+
+
+@contextmanager
+def sealed_in(state_dir: Path, tmp_path: Path, level: str) -> Iterator[Sealed]:
     """Its tokens and settings lie in directories of their own, and in the state directory; one is reached by a link."""
     shown, project = tmp_path / "shown", tmp_path / "project"
     settings, tokens, linked = (shown / name for name in ("settings", "tokens", "linked"))
@@ -187,7 +195,7 @@ def sealed(state_dir: Path, tmp_path: Path, request: pytest.FixtureRequest) -> I
     for path in (*kept, project):
         path.chmod(0o700)
     (linked / "tokens").symlink_to(kept[1])
-    best = request.param == "bubblewrap"
+    best = level == "bubblewrap"
     start = ("-m", "tmuxmcp") if best else ("-c", WITHOUT_BUBBLEWRAP)
     words = [
         "--sandbox",
@@ -206,13 +214,12 @@ def sealed(state_dir: Path, tmp_path: Path, request: pytest.FixtureRequest) -> I
     try:
         sealed = Sealed(service, project, [*kept, linked / "tokens"])
         sealed.run("true")
-        assert sealed.service.result("get_session")["sandbox"] == request.param
+        assert sealed.service.result("get_session")["sandbox"] == level
         yield sealed
     finally:
         service.stop()
 
 
-@pytest.mark.parametrize("sealed", LEVELS, indirect=True)
 def test_a_sandbox_keeps_tokens_settings_and_the_server_apart(sealed: Sealed) -> None:
     pid = sealed.service.process.pid
     ways = [*map(str, sealed.kept), *(f"/proc/{pid}/{name}" for name in ("environ", "mem", "fd/0", "root/etc/passwd"))]
@@ -230,7 +237,6 @@ def test_a_sandbox_keeps_tokens_settings_and_the_server_apart(sealed: Sealed) ->
     assert (sealed.project / "made").read_text() == "x\n"
 
 
-@pytest.mark.parametrize("sealed", LEVELS, indirect=True)
 def test_with_a_sandbox_a_write_token_does_not_become_admin(sealed: Sealed) -> None:
     """By no tool: those that act outside are refused, and what the others answer holds no token."""
     service, tokens = sealed.service, str(sealed.kept[1])

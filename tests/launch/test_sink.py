@@ -168,7 +168,7 @@ async def test_reader_never_sees_wrong_bytes_while_the_sink_cuts(directory: Path
 
     async with anyio.create_task_group() as task_group:
         task_group.start_soon(read_on)
-        for _ in range(60):
+        for _ in range(30):
             await sink.feed(MAX // 3)
         task_group.cancel_scope.cancel()
     assert reads > 20
@@ -246,7 +246,7 @@ async def test_full_disk_ends_it(small_disk: Path) -> None:
 
 async def test_pane_is_bounded_while_no_broker_runs(tmux: Tmux) -> None:
     code = """import sys
-for start in range(0, 30_000_000, 16_000):
+for start in range(0, 12_000_000, 16_000):
     sys.stdout.write("".join("%014d\\n" % number for number in range(start, start + 16_000, 16)))"""
     launched = await launch_pane(tmux, [sys.executable, "-IS", "-c", code], log_max_bytes=MAX)
     pane = await launched.ended(30)

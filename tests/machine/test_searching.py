@@ -78,7 +78,7 @@ async def test_what_is_no_pattern_is_refused_at_once(searching: Searching, patte
     assert searching.process is process
 
 
-@pytest.mark.parametrize("pattern", [ENDLESS, UNSTOPPABLE, "(?R)", "(x+x+)+y", "(?i)" + "(?:ß|ss|S)*" * 50 + "$c"])
+@pytest.mark.parametrize("pattern", [UNSTOPPABLE, "(?R)", "(x+x+)+y", "(?i)" + "(?:ß|ss|S)*" * 50 + "$c"])
 async def test_catastrophe_costs_its_time_and_harms_nobody(searching: Searching, pattern: str):
     begun = time.monotonic()
     for text in ("a" * 60 + "!", "x" * 200_000, "ß" * 200_000):

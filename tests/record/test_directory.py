@@ -47,22 +47,24 @@ def test_an_entry_is_a_row_of_the_class_and_a_path_of_a_directory(tmp_path: Path
 
 # ---- nobody else spells a name -----------------------------------------------------------------------
 
+Nodes = tuple[ast.AST, ...]
 
-def docstrings(tree: ast.AST) -> set[ast.AST]:
+
+def docstrings(of: Nodes) -> set[ast.AST]:
     """Strings that are statements: they only tell."""
-    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return {node.value for node in of if isinstance(node, ast.Expr)}
 
 
-def strings(tree: ast.AST) -> Iterator[str]:
-    told = docstrings(tree)
-    for node in ast.walk(tree):
+def strings(of: Nodes) -> Iterator[str]:
+    told = docstrings(of)
+    for node in of:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in told:
             yield node.value
 
 
-def parts_of_paths(tree: ast.AST) -> Iterator[str]:
+def parts_of_paths(of: Nodes) -> Iterator[str]:
     """Strings that become a part of a path: `path / "pid"`, `os.path.join(path, "pid")`, `path.glob("pid")`."""
-    for node in ast.walk(tree):
+    for node in of:
         parts: list[ast.expr] = []
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             parts = [node.left, node.right]
@@ -71,7 +73,7 @@ def parts_of_paths(tree: ast.AST) -> Iterator[str]:
             if name in ("join", "joinpath", "Path", "glob", "rglob", "with_name"):
                 parts = node.args
         for part in parts:
-            yield from (value for value in strings(part) if value)
+            yield from (value for value in strings(tuple(ast.walk(part))) if value)
 
 
 ORDINARY = {entry.name for entry in DIRECTORY_ENTRIES if "." not in entry.name and "/" not in entry.name}
@@ -82,9 +84,8 @@ PARTS = {part for entry in DIRECTORY_ENTRIES for part in entry.name.split("/")} 
 
 def spelt_in(file: Path) -> set[str]:
     """Names of a session's files that a module spells."""
-    tree = nodes(file)[0]
-    unmistakable = {value for value in strings(tree) if any(each in value for each in BY_NAME.keys() - ORDINARY)}
-    relative = [value for value in parts_of_paths(tree) if not value.startswith("/")]
+    unmistakable = {value for value in strings(nodes(file)) if any(each in value for each in BY_NAME.keys() - ORDINARY)}
+    relative = [value for value in parts_of_paths(nodes(file)) if not value.startswith("/")]
     return unmistakable | {part for value in relative for part in value.split("/") if part in PARTS}
 
 
@@ -106,7 +107,7 @@ def in_shell_script(name: str) -> set[str]:
 
 def in_step() -> set[str]:
     """Strings of `step.py` that stand where a path is put together."""
-    return set(parts_of_paths(ast.parse((SCRIPTS / "step.py").read_text()))) - {"/"}
+    return set(parts_of_paths(nodes(SCRIPTS / "step.py"))) - {"/"}
 
 
 def of(party: Party) -> set[str]:
@@ -121,7 +122,7 @@ def test_shell_scripts_use_the_files_that_the_table_says() -> None:
 def test_step_uses_the_files_that_the_table_says() -> None:
     by_argument = {SessionDirectory.spec_within.name}  # told as a path (`hand` in confine.py)
     assert in_step() == of("step") - by_argument
-    words = set(strings(ast.parse((SCRIPTS / "confine.py").read_text())))
+    words = set(strings(nodes(SCRIPTS / "confine.py")))
     assert not words & (BY_NAME.keys() - ORDINARY)
 
 
