@@ -31,7 +31,7 @@ from tmuxmcp.sessions.session import Session
 pytestmark = pytest.mark.anyio
 
 MANY = bool(os.environ.get("TMUXMCP_TEST_MANY"))
-COMMANDS = 3400 if MANY else 90
+COMMANDS = 3400 if MANY else 36
 """For each shell."""
 SESSIONS = 3
 """At once."""

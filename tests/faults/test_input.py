@@ -20,7 +20,7 @@ from tmuxmcp.errors import TmuxMcpError
 
 pytestmark = pytest.mark.anyio
 
-DEATHS = 1000 if os.environ.get("TMUXMCP_TEST_MANY") else 60
+DEATHS = 1000 if os.environ.get("TMUXMCP_TEST_MANY") else 24
 AT_A_TIME = 10
 
 READER = """import os, sys, tty
