@@ -155,6 +155,8 @@ def _of_command(session: Session, look: Look, job: Job, command: EndedCommand) -
     track = session.track_of(job.level.nonce)
     last = track.state is ShellState.RUNNING and track.job == job.name
     why = typed.why_in_doubt(session.level_of(job.level.nonce), track) if last else ""
+    if outcome == "ready" and code is None and not why:
+        why = f"{typed.SAYS_ZERO} {typed.LOOK_BEFORE_AGAIN}"
     if outcome == "exited" and job.level.pid == session.pid and not why:
         code = look.exit_status[0]
     return RunOutcome(

@@ -81,6 +81,12 @@ NO_SIGN = (
 )
 """Of a command that neither began nor has a message of an error of syntax."""
 
+SAYS_ZERO = (
+    "C-c is the last thing that its terminal showed, and the shell's status is 0, as it may be of a loop that C-c "
+    "broke off: whether it ran to its end cannot be told."
+)
+"""Of a command of zsh or fish."""
+
 BROKEN_OFF = (
     "A signal, such as SIGHUP, ended the shell in the middle of the command: what exit code the shell then has is not "
     "the command's."
@@ -283,12 +289,13 @@ def _ran(session: Session, job: Job, finished: Finished) -> RunOutcome:
     missing |= unbegun and finished.ran is True
     unrun = unbegun and not finished.late and not is_empty(job.text) and (finished.ran is False or not missing)
     interrupted = unrun and not _says_why(session, job, start, end)
+    untold = status is None
     if interrupted:
         start = end
     return RunOutcome(
         outcome="ready",
         exit_code=None if interrupted else status,
-        completed=not interrupted,
+        completed=not (interrupted or untold),
         evidence="marks",
         start=start,
         end=end,
@@ -297,6 +304,7 @@ def _ran(session: Session, job: Job, finished: Finished) -> RunOutcome:
         note=joined_notes(
             foreign_note(job),
             f"{NO_SIGN} {LOOK_BEFORE_AGAIN}" * interrupted,
+            f"{SAYS_ZERO} {LOOK_BEFORE_AGAIN}" * untold,
             ("What it printed was not recorded." if start == end else "Of what it printed, some was not recorded.")
             * missing,
             _late(session, job) * finished.late,

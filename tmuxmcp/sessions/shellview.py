@@ -41,6 +41,8 @@ CLOCKS_DIFFER_S = 1.0
 CLOCK_SET_S = 0.1
 """A clock that went this far away from the time since the machine began was set."""
 
+SHOWN_INTERRUPT = b"^C"
+
 
 class ShellView:
     """The shells of one session, as their marks tell it."""
@@ -293,6 +295,8 @@ class ShellView:
         """Take note of a command's end; while another shell is in front, that is only said to be one."""
         if finished.repeats:
             finished = self._without_hook(finished)
+        if finished.status == 0 and self._seems_broken_off(finished):
+            finished = changed(finished, status=None)
         if level.reads_lines and finished.output_start is None:
             finished = self._with_echo(finished)
         elif finished.proven and finished.output_start is not None and finished.text is None and not level.reads_lines:
@@ -307,6 +311,16 @@ class ShellView:
             self._held.setdefault(level.nonce, []).append(finished)
         else:
             self._index.take(finished, level.number)
+
+    def _seems_broken_off(self, finished: Finished) -> bool:
+        """Whether C-c stands at the end of a command of zsh or fish, as the kernel shows it.
+
+        Both give a loop or a list that C-c broke off the status of what ran last in it. They, and not bash, tell their
+        commands' text.
+        """
+        if finished.text is None or finished.output_start is None:
+            return False
+        return self._log.read(finished.output_end - len(SHOWN_INTERRUPT), len(SHOWN_INTERRUPT)) == SHOWN_INTERRUPT
 
     def _with_echo(self, finished: Finished) -> Finished:
         """A command of a shell that does not tell where it begins: behind the line that was entered, if it has text."""

@@ -207,7 +207,7 @@ class Finished:
 
     number: int
     status: int | None
-    """None: it ended with its shell, and nobody tells."""
+    """None: it ended with its shell, or C-c may have broken it off, and nobody tells."""
     echo_start: int
     """Where its input began: behind the prompt."""
     output_start: int | None
