@@ -157,7 +157,10 @@ def test_wheel_brings_the_manual_and_completions(command: Path, tmp_path: Path, 
     stub = share / "fish/vendor_completions.d/tmuxmcp.fish"
     if shutil.which("fish"):
         assert "\nrecord\t" in said("fish", "--no-config", "-c", f"source {stub}; complete -C 'tmuxmcp re'")
-    sourced, found = "compinit -u -D; source ${(q)script}", "fpath=(${(q)script} $fpath); compinit -u -D"
+    sourced, found = (
+        "compinit -u -C -d ~/.zcompdump; source ${(q)script}",
+        "fpath=(${(q)script} $fpath); compinit -u -D",
+    )
     assert sourced in ZSH
     if shutil.which("zsh"):
         functions = str(share / "zsh/site-functions")
