@@ -22,6 +22,7 @@ import pytest
 
 import tmuxmcp
 from tests.cli.test_completion import ZSH
+from tests.clients import NODE, program
 from tests.conftest import SLOW, end_server
 from tmuxmcp.cli.arguments import VERBS
 from tmuxmcp.config import VARIABLE_PREFIX, Settings, load_settings
@@ -224,16 +225,16 @@ def test_bundle_holds_a_project_that_uv_can_run(built: dict[str, Path]) -> None:
 
 @pytest.mark.slow
 def test_bundle_is_valid(built: dict[str, Path], tmp_path: Path) -> None:
-    npm = shutil.which("npm")
-    if not npm:
-        pytest.skip("needs npm")
-    (tmp_path / "package.json").write_text("{}")
-    command = f"mcpb unpack {built['.mcpb']} b && mcpb validate b"
-    done = subprocess.run(
-        [npm, "exec", "--yes", "--package=@anthropic-ai/mcpb", "-c", command],
-        env={**os.environ, "HOME": str(tmp_path)}, cwd=tmp_path, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    mcpb = program("mcpb")
+    for words in (["unpack", built[".mcpb"], "b"], ["validate", "b"]):
+        done = subprocess.run(
+            [NODE, mcpb, *words],
+            env={**os.environ, "HOME": str(tmp_path)},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "b" / "manifest.json").exists()
 
 

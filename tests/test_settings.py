@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forks
 from tests.agent import Agent, ToolFailed, eventually
 from tests.conftest import SLOW
 from tmuxmcp.config import VARIABLE_PREFIX, Settings, load_settings, load_with_origins
@@ -192,17 +193,13 @@ def test_prompt_pattern_tells_where_nothing_else_can(state_dir: Path):
 
 
 def test_the_log_goes_to_stderr_in_the_form_that_was_asked_for(state_dir: Path):
-    argv = [sys.executable, "-m", "tmuxmcp", "serve", "--state-dir", str(state_dir), "--log-format", "json"]
-    done = subprocess.run(
-        [*argv, "--log-level", "debug"], input=b"", capture_output=True, timeout=30 * SLOW, check=True
-    )
-    assert done.stdout == b""
+    words = ["serve", "--state-dir", str(state_dir), "--log-format", "json"]
+    done = forks.run([*words, "--log-level", "debug"], forks.environment(), Path.cwd(), 30 * SLOW)
+    assert (done.returncode, done.stdout) == (0, b"")
     entries = [json.loads(line) for line in done.stderr.splitlines()]
     assert {"time", "level", "logger", "message"} <= set(entries[0])
-    done = subprocess.run(
-        [*argv, "--log-level", "error"], input=b"", capture_output=True, timeout=30 * SLOW, check=True
-    )
-    assert done.stderr == b""
+    done = forks.run([*words, "--log-level", "error"], forks.environment(), Path.cwd(), 30 * SLOW)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_flags_beat_variables_beat_the_file_beats_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

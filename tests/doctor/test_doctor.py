@@ -257,7 +257,9 @@ def test_settings_file_that_is_wrong(cli, text):
     file.write_text(text)
     del cli.env["TMUXMCP_PROGRAM"]
     assert failed(cli, "settings")["message"]
-    file.unlink()
+
+
+def test_settings_file_that_is_missing(cli):
     assert "no settings file" in failed(cli, "settings", "--config", "nowhere.toml")["message"]
 
 

@@ -217,7 +217,8 @@ def piped(*calls):
     said = [INITIALIZE, *({"method": "tools/call", "params": call} for call in calls)]
     said = [{"jsonrpc": "2.0", "id": at} | each for at, each in enumerate(said)]
     lines = "".join(json.dumps(each) + "\n" for each in said)
-    done = subprocess.run(SERVER, cwd=ROOT, input=lines.encode(), capture_output=True, timeout=60 * SLOW, check=True)
+    done = forks.run([], forks.environment(), ROOT, 60 * SLOW, lines.encode(), SERVER[-1])
+    assert done.returncode == 0, done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert sorted(each["id"] for each in answers) == list(range(len(said)))  # each once
     return {each["id"]: each for each in answers}
@@ -274,10 +275,14 @@ def test_a_request_that_is_nearly_json_is_answered_with_a_code():
 
 
 @pytest.mark.parametrize("stdin", ["/dev/null", __file__])
-def test_stdin_that_is_no_pipe_is_read_to_its_end(stdin):
-    with open(stdin, "rb") as file:
-        done = subprocess.run(SERVER, cwd=ROOT, stdin=file, capture_output=True, timeout=20 * SLOW, check=True)
-    assert all(json.loads(line)["error"]["code"] in (-32700, -32600) for line in done.stdout.splitlines())
+def test_stdin_that_is_no_pipe_is_read_to_its_end(stdin, tmp_path):
+    with open(stdin, "rb") as file, open(tmp_path / "out", "w+b") as out, open(tmp_path / "err", "wb") as err:
+        files = [each.fileno() for each in (file, out, err)]
+        assert forks.Fork([], forks.environment(), ROOT, files, SERVER[-1]).wait(20 * SLOW) == 0
+        out.seek(0)
+        codes = [json.loads(line)["error"]["code"] for line in out]
+    assert all(code in (-32700, -32600) for code in codes)
+    assert bool(codes) == (stdin == __file__)
 
 
 def test_what_is_printed_goes_to_stderr(wire):
@@ -381,11 +386,10 @@ def test_version_is_told_without_the_sdk():
 
 
 def test_wrong_setting_is_one_line_and_status_2():
-    command = [sys.executable, "-m", "tmuxmcp", "serve", "--log-level", "loud"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    done = forks.run(["serve", "--log-level", "loud"], forks.environment(), ROOT, 20 * SLOW)
     assert done.returncode == 2
-    assert done.stderr.startswith("tmuxmcp: INVALID_ARGUMENT: Setting log_level (from flag): ")
-    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(b"tmuxmcp: INVALID_ARGUMENT: Setting log_level (from flag): ")
+    assert done.stderr.count(b"\n") == 1
 
 
 @pytest.fixture
