@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -11,16 +12,17 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
 
-from tests import forks
 from tests.clients import NODE
 from tests.conftest import SLOW, end_server
 from tests.service import TOKENS, Service, a_service
+from tmuxmcp.cli import main
 from tmuxmcp.cli.trying import try_command
 from tmuxmcp.clients import CLIENTS
 from tmuxmcp.clients import servers as servers_in
@@ -40,10 +42,18 @@ class Person:
         self.env = {"HOME": str(self.home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm"}
 
     def __call__(self, *words: str, status: int = 0) -> str:
-        done = forks.run(["install", *words], self.env, self.project, 60 * SLOW)
-        said = (done.stdout + done.stderr).decode()
-        assert done.returncode == status, said
-        return said
+        said = io.TextIOWrapper(io.BytesIO())
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(said):
+            patch.chdir(self.project)
+            for name in os.environ:
+                patch.delenv(name)
+            for name, value in self.env.items():
+                patch.setenv(name, value)
+            ended = main(["install", *words])
+        said.seek(0)
+        text = said.read()
+        assert ended == status, text
+        return text
 
     def json(self, *words: str) -> dict[str, Any]:
         """Write, or say what would be written; the server is not tried."""
