@@ -64,6 +64,17 @@ def test_a_shell_says_that_a_signal_ends_it_in_the_middle_of_a_command():
     assert ShellTrack.from_dict(track(*ended).as_dict()) == track(*ended)
 
 
+def test_a_shell_says_that_a_trap_may_end_it_in_the_middle_of_a_command():
+    for trapped in (track(A1, B1, mark("C", 1, "k=t")), track(A1, B1, C1, mark("E", 1), mark("E", 1, "k=t"))):
+        assert (trapped.trapped, trapped.gives_code_to("make"), trapped.gives_code_to(" exit 3")) == (True, False, True)
+        assert not trapped.gives_code_to(None)
+        assert not trapped.gives_code_to("exit $(make)")
+    first = track(A1, B1, C1, mark("E", 1))
+    assert track(A1, B1, C1, mark("E", 1), mark("E", 1, "k=t")).ended == first.ended
+    assert (first.gives_code_to("make"), first.gives_code_to("trap 'exit 4' HUP; make")) == (True, False)
+    assert not track(A1, B1, mark("C", 1, "k=t"), mark("D;0", 1), mark("B", 2), mark("C", 2)).trapped
+
+
 def test_a_command_has_its_times_and_its_text():
     _, finished = followed(A1, B1, mark("C", 1, "t=5.5", "cmdline_url=ls"), mark("D", 1, "0", "t=7"))
     assert [(each.began, each.ended, each.text) for each in finished] == [(5.5, 7.0, "ls")]

@@ -154,10 +154,14 @@ def _of_command(session: Session, look: Look, job: Job, command: EndedCommand) -
     outcome = "ready" if not with_shell else "exited" if look.exited else "left"
     track = session.track_of(job.level.nonce)
     last = track.state is ShellState.RUNNING and track.job == job.name
-    why = typed.why_in_doubt(session.level_of(job.level.nonce), track) if last else ""
+    own = outcome == "exited" and job.level.pid == session.pid
+    why = ""
+    if last:
+        level = session.level_of(job.level.nonce)
+        why = typed.why_not_its_code(session, look, job) if own else typed.why_in_doubt(level, track, job.text)
     if outcome == "ready" and code is None and not why:
         why = f"{typed.SAYS_ZERO} {typed.LOOK_BEFORE_AGAIN}"
-    if outcome == "exited" and job.level.pid == session.pid and not why:
+    if own and not why:
         code = look.exit_status[0]
     return RunOutcome(
         outcome=outcome,  # type: ignore[arg-type]  # one of three

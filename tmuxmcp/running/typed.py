@@ -91,7 +91,18 @@ BROKEN_OFF = (
     "A signal, such as SIGHUP, ended the shell in the middle of the command: what exit code the shell then has is not "
     "the command's."
 )
-"""Of a command during which zsh or fish, which do not die by such a signal, has exited."""
+"""Of a command during which a shell that does not die by such a signal (zsh, fish, or by its trap) has exited."""
+
+MAY_BE_TRAPPED = (
+    "The shell ended with exit code {code}: by the command, or by a trap of its own for a signal (`trap 'exit' HUP`)."
+)
+"""Of a command in a shell that has such a trap."""
+
+ENDED_MEANWHILE = "{how} What exit code the shell then had is not the command's."
+"""Of a command that ran when its session was ended."""
+
+ENDED_BY_SOMEBODY = ("memory", "cpu", "duration", "idle", "destroyed")
+"""Why a session has ended that did not end by itself."""
 
 CUT_OFF = (
     "The connection was cut, or a signal ended the shell at its far end, or the command exited with 255: ssh has the "
@@ -366,11 +377,11 @@ def left(session: Session, look: Look, job: Job) -> RunOutcome:
         note = f"{what} does not have the terminal any more: it was stopped, or its marks were taken out."
     if not ran:
         note = f"{note} It cannot be told whether it took the command. {LOOK_BEFORE_AGAIN}"
-    why = why_in_doubt(level, track) if ran else ""
+    why = why_in_doubt(level, track, job.text) if ran else ""
     if why:
         note = f"{note} {why}"
     completed, number = ran and not goes_on and not why, job.number if ran else None
-    code = None if track.broken_off else level.exit_code
+    code = level.exit_code if track.gives_code_to(job.text) else None
     return RunOutcome("left", code, completed, "marks" if ran else None, start, end, None, since(job), note, number)
 
 
@@ -378,8 +389,13 @@ def why_not_its_code(session: Session, scan: Scan, job: Job) -> str:
     """Why the exit code of a session that has ended says nothing of the command in it; empty: it is the command's."""
     code, _ = scan.exit_status
     nonces = [job.level.nonce, *(each.level.nonce for each in scan.levels)]
-    if any(session.track_of(nonce).broken_off for nonce in nonces):
+    tracks = [session.track_of(nonce) for nonce in nonces]
+    if any(each.broken_off for each in tracks):
         return BROKEN_OFF
+    if session.ended and session.ended.reason in ENDED_BY_SOMEBODY:
+        return ENDED_MEANWHILE.format(how=session.how_it_ended)
+    if code is not None and not all(each.gives_code_to(job.text) for each in tracks):
+        return MAY_BE_TRAPPED.format(code=code)
     if session.meta.host and code == SSH_FAILED:
         return CUT_OFF
     # Where another shell or the wrapper of a sandbox tells of a death by a signal.
@@ -389,10 +405,12 @@ def why_not_its_code(session: Session, scan: Scan, job: Job) -> str:
     return ""
 
 
-def why_in_doubt(level: Level, track: ShellTrack) -> str:
+def why_in_doubt(level: Level, track: ShellTrack, text: str) -> str:
     """Why the exit code of an adopted shell says nothing of the command with which it ended; empty: it does."""
     if track.broken_off:
         return BROKEN_OFF
+    if level.exit_code is not None and not track.gives_code_to(text):
+        return MAY_BE_TRAPPED.format(code=level.exit_code)
     if level.where == "remote" and level.passes_on and level.exit_code is None:
         return CUT_OFF
     code = level.exit_code or 0

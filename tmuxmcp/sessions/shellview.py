@@ -393,7 +393,7 @@ def _ended_with(level: Level, track: ShellTrack) -> Finished:
     end = level.until if level.output_end is None else level.output_end
     return Finished(
         track.number,
-        None if track.broken_off else level.exit_code,
+        level.exit_code if track.gives_code_to(track.text) else None,
         track.prompt_end,
         track.output_start,
         track.echo_end,

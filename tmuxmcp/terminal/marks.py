@@ -4,7 +4,8 @@ OSC 133 are the FinalTerm semantic prompts: A prompt, B input, C output, D;STATU
 continuation prompt. Ours carry `aid=NONCE`, `n=NUMBER` of the prompt and, with D, `cwd=` as a URL path; without
 our nonce a mark is somebody else's and is dropped, so a file full of marks, a nested or a remote shell change
 nothing. The number rules out a replay of our own log. `E` is our own: the output ends, where a shell tidies up before
-its D; `k=h` with it: in the middle of the command, as a signal ends the shell. `P;k=g` answers our key: the shell
+its D; `k=h` with it: in the middle of the command, as a signal ends the shell; `k=t` with it, or with C: a trap for a
+signal may end the shell so. `P;k=g` answers our key: the shell
 listens for a command and its name. `job=NAME` with C, D and P names that
 command; `P;k=s` with it says that the shell did not run it because it is incomplete. `P;k=r`: not run, because it came
 in pieces or at the wrong moment. C and D tell the time, `t=` since 1970 or `up=` since the machine began; C tells the
@@ -37,6 +38,12 @@ LONGEST_MARK = 16 * 1024
 
 UNNAMED_COMMAND = "?"
 """The name of a command of which bash can say the name only when it ends."""
+
+ENDS_ITS_SHELL = re.compile(r"\s*(?:builtin\s+)?(?:exit|logout|exec)\b[^\n;&|()`]*")
+"""A command that does nothing but end its shell: traps have no say in its exit code."""
+
+SETS_TRAP = re.compile(r"\btrap\b")
+"""A command that may set a trap, which bash and its like do not tell of before the next prompt."""
 
 _OPENER = b"\x1b]133;"
 _MARK = re.compile(rb"\x1b\]133;([ABCDEP])((?:;[^\x00-\x1f;]{0,%d}){1,8})(?:\x07|\x1b\\)" % LONGEST_MARK)
@@ -71,7 +78,7 @@ class Mark:
     why: str = ""
     """P: `s` the command goes on, `r` it was refused, `g` the shell listens for one, `p` it says who it is,
     `u` it sends no more marks, `x` it takes none.
-    E: `h` a signal ends the shell.
+    C, E: `t` it has a trap for a signal. E: `h` a signal ends the shell.
     D: `l` it comes late, `v` behind the repeated line of the shell that says it, `b` it ran, `n` nothing ran."""
     nonce: str = ""
     """Of the shell that sent it."""
@@ -259,6 +266,8 @@ class ShellTrack:
     """Where the output ended, when the shell said so before its D."""
     broken_off: bool = False
     """A signal ended the shell in the middle of the command, as it says."""
+    trapped: bool = False
+    """The shell has a trap for a signal, which may have ended it in the middle of the command."""
     redrawn: int | None = None
     """Where, behind a command's beginning, the prompt of that command was drawn anew: nothing told that it ended."""
     refused: tuple[str, str, int] | None = None
@@ -275,6 +284,15 @@ class ShellTrack:
         """Where the shell began to show a prompt without having told that the command ended; None: it did not."""
         at = self.redrawn if self.ended is None else self.ended
         return at if self.state is ShellState.RUNNING else None
+
+    def gives_code_to(self, text: str | None) -> bool:
+        """Whether the exit code with which the shell ended is that of the command which ran then.
+
+        Args:
+            text: the command; None: it is not known.
+        """
+        trapped = self.trapped or bool(text and SETS_TRAP.search(text))
+        return not self.broken_off and (not trapped or bool(text and ENDS_ITS_SHELL.fullmatch(text)))
 
     @property
     def listening(self) -> bool:
@@ -392,12 +410,17 @@ class ShellTrack:
             text=mark.text,
             ended=None,
             broken_off=False,
+            trapped=mark.why == "t",
             redrawn=None,
             promise=None,
         )
 
     def _output_ends(self, mark: Mark) -> ShellTrack:
-        return changed(self, ended=mark.start, broken_off=mark.why == "h") if mark.number == self.number else self
+        if mark.number != self.number:
+            return self
+        if mark.why == "t":
+            return changed(self, ended=mark.start if self.ended is None else self.ended, trapped=True)
+        return changed(self, ended=mark.start, broken_off=mark.why == "h")
 
     def _done(self, mark: Mark) -> ShellTrack:
         if mark.number != self.number or mark.status is None:

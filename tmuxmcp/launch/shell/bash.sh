@@ -39,7 +39,7 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
   __tmuxmcp_from=${TMUXMCP_NUMBER:-0}
   __tmuxmcp_n=$__tmuxmcp_from
   __tmuxmcp_open= __tmuxmcp_job= __tmuxmcp_late= __tmuxmcp_proof= __tmuxmcp_told= __tmuxmcp_tell=
-  __tmuxmcp_a= __tmuxmcp_b= __tmuxmcp_c= __tmuxmcp_s=
+  __tmuxmcp_a= __tmuxmcp_b= __tmuxmcp_c= __tmuxmcp_s= __tmuxmcp_traps=
 
   # The working directory as a URL path; LC_ALL is C.
   __tmuxmcp_url() {
@@ -103,12 +103,13 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     [[ $__tmuxmcp_open ]] || __tmuxmcp_first "$1" || \builtin :
     __tmuxmcp_open=
     __tmuxmcp_tag="aid=$__tmuxmcp_aid;n=$__tmuxmcp_n"
+    __tmuxmcp_look_for_traps
     __tmuxmcp_strip
     if \builtin shopt -q promptvars; then
-      __tmuxmcp_c='\e]133;C;${__tmuxmcp_tag}${__tmuxmcp_job:+;job=$__tmuxmcp_job}${__tmuxmcp_begun=};t=${EPOCHREALTIME-}\a'
+      __tmuxmcp_c='\e]133;C;${__tmuxmcp_tag}${__tmuxmcp_job:+;job=$__tmuxmcp_job}${__tmuxmcp_begun=}${__tmuxmcp_traps};t=${EPOCHREALTIME-}\a'
       __tmuxmcp_each='${__tmuxmcp_tag}${__tmuxmcp_begun+${__tmuxmcp_drawn=}}'
     else
-      __tmuxmcp_c="\e]133;C;$__tmuxmcp_tag;job=?\a"
+      __tmuxmcp_c="\e]133;C;$__tmuxmcp_tag;job=?$__tmuxmcp_traps\a"
       __tmuxmcp_each=$__tmuxmcp_tag
     fi
     __tmuxmcp_a="\[\e]133;A;$__tmuxmcp_each\a\]" __tmuxmcp_b="\[\e]133;B;$__tmuxmcp_each\a\]"
@@ -119,6 +120,14 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
     [[ -t 9 && ${PS1-} == *"$__tmuxmcp_b"* ]] || __tmuxmcp_show
     __tmuxmcp_install
     \builtin return 0
+  }
+
+  # Whether a trap for a signal may end the shell in the middle of a command, which C tells: the shell then exits with a
+  # status that a command can have. No process lists the traps: where there is one, it cannot be written.
+  __tmuxmcp_look_for_traps() {
+    __tmuxmcp_traps=
+    [[ ! -c /dev/full ]] ||
+      \builtin trap -p HUP INT QUIT ABRT USR1 USR2 PIPE ALRM TERM CHLD XCPU >/dev/full || __tmuxmcp_traps=';k=t'
   }
 
   # The prompts without marks, also where one was made from another (virtualenv).
@@ -206,7 +215,7 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
       \builtin : >|"$__tmuxmcp_given/$__tmuxmcp_job"
       READLINE_LINE=$__tmuxmcp_text READLINE_POINT=${#__tmuxmcp_text}
       # Nothing that readline prints comes to the terminal, nor does PS0.
-      [[ -t 9 ]] || \builtin printf '\e]133;C;%s\a' "$__tmuxmcp_tag;job=$__tmuxmcp_job" >/dev/tty
+      [[ -t 9 ]] || \builtin printf '\e]133;C;%s\a' "$__tmuxmcp_tag;job=$__tmuxmcp_job$__tmuxmcp_traps" >/dev/tty
     else
       \builtin printf '\e]133;P;k=r;%s\a' "$__tmuxmcp_tag;job=$__tmuxmcp_job" >/dev/tty
       __tmuxmcp_job= __tmuxmcp_proof=
@@ -248,7 +257,7 @@ if [[ ${TMUXMCP_NONCE-} && ! ${__tmuxmcp_aid-} ]]; then
       # `!` is no earlier command, whatever the user has it mean.
       [[ $- != *H* ]] || __tmuxmcp_histexpand=1
       \builtin set +H
-      [[ -t 9 ]] || \builtin printf '\e]133;C;%s\a' "$__tmuxmcp_tag;job=$__tmuxmcp_job" >/dev/tty
+      [[ -t 9 ]] || \builtin printf '\e]133;C;%s\a' "$__tmuxmcp_tag;job=$__tmuxmcp_job$__tmuxmcp_traps" >/dev/tty
     else
       \builtin printf '\e]133;P;k=r;%s\a' "$__tmuxmcp_tag" >/dev/tty
     fi

@@ -66,8 +66,14 @@ if status is-interactive; and set -q TMUXMCP_NONCE; and builtin string match -qr
     end
 
     # SIGHUP ended the shell in the middle of a command: E says so, as fish then exits with a status that a command can have.
+    # Or a function of the user's for a signal, none of fish's own, may have done so: then the command has ended before.
     function __tmuxmcp_exit --on-event fish_exit
-        test -n "$__tmuxmcp_begun" -a -z "$__tmuxmcp_status"; and __tmuxmcp_mark 'E;k=h' $__tmuxmcp_over
+        test -n "$__tmuxmcp_begun"; or return
+        if test -z "$__tmuxmcp_status"
+            __tmuxmcp_mark 'E;k=h' $__tmuxmcp_over
+        else if functions --handlers-type signal | builtin string match -qr '^SIG(?!WINCH )\S+ (?!__fish_|fish_sigtrap_handler)'
+            __tmuxmcp_mark 'E;k=t' $__tmuxmcp_over
+        end
     end
 
     # A Ctrl-C can end each of these functions, and come between a command and its name: only marks of the very text that

@@ -69,7 +69,13 @@ if (PS1= PS2=) 2>/dev/null; then
         __tmuxmcp_e=${__tmuxmcp_p%"$__tmuxmcp_b"}
         __tmuxmcp_p=$__tmuxmcp_b __tmuxmcp_b= __tmuxmcp_l=
         __tmuxmcp_c=1
-        __tmuxmcp_mark C ";job=$__tmuxmcp_j"
+        # As in bash.sh, also with a trap for EXIT. ksh93 does not say that it could not write, and mksh ends by that.
+        case ${KSH_VERSION+k} in
+        k) case $(trap) in ?*) __tmuxmcp_b=';k=t' ;; esac ;;
+        *) [ ! -c /dev/full ] || trap >/dev/full || __tmuxmcp_b=';k=t' ;;
+        esac
+        __tmuxmcp_mark C ";job=$__tmuxmcp_j$__tmuxmcp_b"
+        __tmuxmcp_b=
       else
         __tmuxmcp_mark 'P;k=r' ''
       fi

@@ -98,21 +98,26 @@ __tmuxmcp_preexec() {
 }
 
 # A signal ends the shell in the middle of a command: E says so, as zsh then exits with a status that a command can have
-# (1 of SIGHUP, 14 of SIGALRM). It does that in the signal's handler, which the kernel blocks the signal for.
+# (1 of SIGHUP, 14 of SIGALRM). It does that in the signal's handler, which the kernel blocks the signal for. So does a
+# trap that exits; where that is a function (TRAPHUP), nothing tells whether it does.
 __tmuxmcp_exit() {
-  local code=$? line blocked=
+  local code=$? line blocked= why=h
+  local -a traps
   [[ -n $__tmuxmcp_begun && $ZSH_SUBSHELL == 0 ]] || return 0
   {
     while builtin read -r line; do
       [[ $line != SigBlk:* ]] || blocked=${line##*[[:space:]]}
     done </proc/self/status
     # Where nothing tells what is blocked: a status that may be the signal's.
-    if [[ -n $blocked ]]; then
-      (( 0x$blocked & 0x2001 )) || return 0
-    else
-      (( code == 1 || code == 14 )) || return 0
+    traps=(${(M)${(k)functions}:#TRAP(HUP|INT|QUIT|ABRT|USR[12]|PIPE|ALRM|TERM|CHLD|XCPU)})
+    if [[ " ${zsh_eval_context[*]-} " == *' trap '* ]] || (( 0x${blocked:-0} & 0x2001 )); then
+      why=h
+    elif (( $#traps )); then
+      why=t
+    elif [[ -n $blocked ]] || (( code != 1 && code != 14 )); then
+      return 0
     fi
-    builtin print -rn -- $'\e]133;E;'"aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;k=h${__tmuxmcp_over:+;p=$__tmuxmcp_over}"$'\a' >/dev/tty
+    builtin print -rn -- $'\e]133;E;'"aid=$__tmuxmcp_aid;n=$__tmuxmcp_n;k=$why${__tmuxmcp_over:+;p=$__tmuxmcp_over}"$'\a' >/dev/tty
   } 2>/dev/null
 }
 
