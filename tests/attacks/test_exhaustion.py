@@ -130,7 +130,7 @@ async def test_catastrophic_patterns_hold_up_nobody(broker: Broker, tmp_path: Pa
 
 # ---- output without end --------------------------------------------------------------------------
 
-MOST_LOG = 2 << 20
+MOST_LOG = 1 << 20
 FLOODS = {
     "lines": "yes",
     "zeros": "cat /dev/zero",
@@ -194,8 +194,17 @@ HOGS = {"processes": BOMB, "memory": MEMORY, "files": FILES, "disk": DISK, "log"
 LIMITS = Limits(processes=50, memory_mb=64, open_files=64, file_mb=4, cpu_percent=50, duration_s=120)
 
 
-@pytest.mark.parametrize("sandbox", ["none", "auto"])
-@pytest.mark.parametrize("hog", HOGS)
+@pytest.mark.parametrize(
+    ("hog", "sandbox"),
+    [
+        ("processes", "none"),
+        ("processes", "auto"),
+        ("memory", "none"),
+        ("files", "auto"),
+        ("disk", "auto"),
+        ("log", "none"),
+    ],
+)
 async def test_hogs_under_limits_hold_up_nobody(state_dir: Path, home: Path, hog: str, sandbox: str) -> None:
     if not {"pids", "memory"} <= CONTROLLERS:
         pytest.skip("no cgroup with pids and memory can be made here")

@@ -125,7 +125,10 @@ def test_nonsense_over_http(state_dir: Path):
 # ---- too many, too slow ----------------------------------------------------------------------------
 
 
-def test_a_thousand_calls_at_once_are_all_answered(server: Server):
+CALLS = 400
+
+
+def test_many_calls_at_once_are_all_answered(server: Server):
     """Each by what it asked for or by the limit that it is over; none is lost or answered twice."""
     server.answer(server.call("create_session", name="a"))
     tools = [
@@ -136,14 +139,14 @@ def test_a_thousand_calls_at_once_are_all_answered(server: Server):
         ("run", {"command": "true", "session_id": "a"}),
         ("read", {"session_id": "a", "wait_for": "pattern", "pattern": "never", "timeout_ms": 300}),
     ]
-    asked = {server.call(tools[number % 6][0], **tools[number % 6][1]) for number in range(1000)}
+    asked = {server.call(tools[number % 6][0], **tools[number % 6][1]) for number in range(CALLS)}
     seen: Counter[str] = Counter()
     while asked:
         message = server.receive()
         asked.remove(message["id"])
         error = message["result"].get("_meta", {}).get("tmuxmcp/error")
         seen[error["code"] if error else "ok"] += 1
-    assert seen.total() == 1000
+    assert seen.total() == CALLS
     assert seen["ok"] > 50
     assert set(seen) <= {"ok", "RESOURCE_LIMIT", "SESSION_BUSY"}, seen
     ran = server.call("run", command="echo fine", session_id="a")
