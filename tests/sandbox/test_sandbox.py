@@ -95,20 +95,30 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def boxed(
-    anyio_backend: str, state_dir: Path, home: Path, project: Path, request: pytest.FixtureRequest, monkeypatch
+    anyio_backend: str, state_dir: Path, home: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Broker]:
-    """A broker whose sessions have this level, with one of them, `a`, and another, `other`, without a sandbox."""
+    """A broker whose sessions have this level; `a` and `other` make some in it."""
     monkeypatch.setattr(sandbox, "best", lambda: request.param)
     async with Broker.open(BrokerSettings(state_dir=state_dir, program="bash")) as broker:
-        await broker.create_session(name="other")
-        await broker.run("secret=hidden; echo out of other", session_id="other")
-        made = await broker.create_session(
-            "bash", name="a", cwd=str(project), sandbox="auto", ready_timeout_ms=int(10_000 * SLOW)
-        )
-        assert ("keeps no files apart" in (made.note or "")) == (request.param == "limits")
-        assert made.ready
-        assert (await broker.get_session("a")).sandbox == request.param
         yield broker
+
+
+@pytest.fixture
+async def other(boxed: Broker) -> None:
+    """A session without a sandbox."""
+    await boxed.create_session(name="other")
+    await boxed.run("secret=hidden; echo out of other", session_id="other")
+
+
+@pytest.fixture
+async def a(boxed: Broker, project: Path) -> None:
+    """A session in a sandbox of the level."""
+    made = await boxed.create_session(
+        "bash", name="a", cwd=str(project), sandbox="auto", ready_timeout_ms=int(10_000 * SLOW)
+    )
+    assert ("keeps no files apart" in (made.note or "")) == (sandbox.best() == "limits")
+    assert made.ready
+    assert (await boxed.get_session("a")).sandbox == sandbox.best()
 
 
 def levels(params: list) -> pytest.MarkDecorator:
@@ -125,12 +135,14 @@ async def refused(broker: Broker, command: str) -> str:
 
 
 @levels(LEVELS)
+@pytest.mark.usefixtures("a")
 async def test_tmux_server_cannot_be_reached(boxed: Broker, state_dir: Path) -> None:
     await refused(boxed, f"tmux -S {state_dir}/tmux.sock run-shell true")
     await refused(boxed, UNIX.format(state_dir / "tmux.sock"))
 
 
 @levels(STRONG)
+@pytest.mark.usefixtures("other", "a")
 async def test_state_directory_and_other_sessions_cannot_be_read(boxed: Broker, state_dir: Path) -> None:
     other = state_dir / "sessions" / "other"
     for command in (
@@ -152,6 +164,7 @@ async def test_state_directory_and_other_sessions_cannot_be_read(boxed: Broker, 
 
 
 @levels(STRONG)
+@pytest.mark.usefixtures("other", "a")
 async def test_other_processes_cannot_be_read_signalled_or_traced(boxed: Broker) -> None:
     if boxed.registry.sessions["a"].bounds.sandbox == "landlock" and landlock.version() < 6:
         pytest.skip("before its version 6 Landlock does not keep signals in")
@@ -168,6 +181,7 @@ async def test_other_processes_cannot_be_read_signalled_or_traced(boxed: Broker)
 
 
 @levels(STRONG)
+@pytest.mark.usefixtures("a")
 async def test_only_the_project_and_temporary_files_can_be_written(boxed: Broker, project: Path, home: Path) -> None:
     for place in (home, "/etc", "/usr", "/var/tmp"):
         ran = await boxed.run(f"echo x >{place}/tmuxmcp-test && cat {place}/tmuxmcp-test", session_id="a")
@@ -195,6 +209,7 @@ async def test_directories_of_the_settings_can_be_written(
 
 
 @levels(LEVELS)
+@pytest.mark.usefixtures("a")
 async def test_no_privileges_and_no_doors_to_the_kernel(boxed: Broker) -> None:
     ran = await boxed.run("grep -E '^(NoNewPrivs|Seccomp|CapEff):' /proc/self/status", session_id="a")
     status = dict(line.split(":\t") for line in ran.output.splitlines())
@@ -206,6 +221,7 @@ async def test_no_privileges_and_no_doors_to_the_kernel(boxed: Broker) -> None:
 
 
 @levels(STRONG)
+@pytest.mark.usefixtures("a")
 async def test_switches_of_the_kernel_cannot_be_opened_for_writing(boxed: Broker, project: Path) -> None:
     (project / "switches.py").write_text(SWITCHES)
     ran = await boxed.run(f"{sys.executable} switches.py", session_id="a")
@@ -233,6 +249,7 @@ async def test_variables_of_a_caller_have_no_effect_outside(boxed: Broker, proje
 
 
 @pytest.mark.parametrize("boxed", STRONG[1:], indirect=True)
+@pytest.mark.usefixtures("a")
 async def test_a_debugger_works_where_proc_is_read_only(boxed: Broker) -> None:
     words = "-ex starti -ex 'set {int}$sp = 7' -ex 'print {int}$sp' -ex 'break exit' -ex kill"
     ran = await boxed.run(f"{shutil.which('gdb')} -nx -q -batch {words} /bin/true", session_id="a")
@@ -296,6 +313,7 @@ async def test_tools_that_act_outside_work_beside_one_session_in_a_sandbox(broke
 
 
 @levels(LEVELS)
+@pytest.mark.usefixtures("a")
 async def test_run_is_exact(boxed: Broker, project: Path) -> None:
     ran = await boxed.run("cd / && pwd; seq 20000 | sha256sum; (exit 7)", session_id="a")
     assert (ran.exit_code, ran.cwd, ran.evidence) == (7, "/", "marks")
@@ -307,6 +325,7 @@ async def test_run_is_exact(boxed: Broker, project: Path) -> None:
 
 
 @levels(LEVELS)
+@pytest.mark.usefixtures("a")
 async def test_keys_of_the_terminal_and_job_control(boxed: Broker) -> None:
     await boxed.send("sleep 600", enter=True, session_id="a", wait_for="none")
     await eventually(lambda: is_in_front(boxed, "sleep 600"))
@@ -330,6 +349,7 @@ async def is_in_front(broker: Broker, command: str) -> bool:
 
 
 @levels(LEVELS)
+@pytest.mark.usefixtures("a")
 async def test_secrets_sizes_and_the_terminal_itself(boxed: Broker) -> None:
     sent = await boxed.send("read -s word; echo got ${#word}", enter=True, session_id="a")
     assert sent.result
@@ -345,6 +365,7 @@ async def test_secrets_sizes_and_the_terminal_itself(boxed: Broker) -> None:
 
 
 @levels(LEVELS)
+@pytest.mark.usefixtures("a")
 async def test_full_screen_programs_and_programs_of_their_own(boxed: Broker, project: Path) -> None:
     sent = await boxed.send(f"{shutil.which('vim')} -u NONE -i NONE file", enter=True, session_id="a")
     assert sent.result
@@ -370,6 +391,7 @@ async def test_full_screen_programs_and_programs_of_their_own(boxed: Broker, pro
 
 
 @levels(LEVELS)
+@pytest.mark.usefixtures("a")
 async def test_all_of_it_ends(boxed: Broker, project: Path) -> None:
     command = "env -i setsid sh -c 'trap \"\" HUP TERM; sleep 600; true' </dev/null >/dev/null 2>&1 &"
     await boxed.run(command, session_id="a")
@@ -442,6 +464,7 @@ def real(path: str) -> str:
 
 
 @levels(LEVELS)
+@pytest.mark.usefixtures("other")
 async def test_places_in_which_no_sandbox_works(boxed: Broker, places: Path, state_dir: Path) -> None:
     before = len((await boxed.list_sessions()).sessions)
     user = pwd.getpwuid(os.geteuid()).pw_dir
@@ -454,8 +477,8 @@ async def test_places_in_which_no_sandbox_works(boxed: Broker, places: Path, sta
 
 
 @levels(LEVELS)
-async def test_projects_in_which_a_sandbox_works(boxed: Broker, places: Path, tmp_path: Path) -> None:
-    projects = ("~/proj", "~/proj/.git", "~/proj/sub/../../proj/sub", "~/../way/proj", str(tmp_path / "project"))
+async def test_projects_in_which_a_sandbox_works(boxed: Broker, places: Path, project: Path) -> None:
+    projects = ("~/proj", "~/proj/.git", "~/proj/sub/../../proj/sub", "~/../way/proj", str(project))
     for number, cwd in enumerate(projects):
         made = await boxed.create_session("bash", name=f"s{number}", cwd=cwd, sandbox="auto")
         assert made.cwd == real(cwd)
