@@ -1,4 +1,7 @@
-"""C-c breaks off a loop of the shell's own: zsh and fish may give it the status 0, and no answer passes that on."""
+"""Commands that C-c broke off, or that are unfinished: no answer says more of them than the shell shows.
+
+zsh and fish may give a loop of their own that C-c broke off the status 0.
+"""
 
 from __future__ import annotations
 
@@ -50,3 +53,21 @@ async def test_what_ctrl_c_broke_off_has_not_succeeded(broker: Broker, shell: st
             assert (ran[0].exit_code, ran[0].completed) == (130, True)
     after = await broker.run("echo ok", "a")
     assert (after.output, after.exit_code, after.completed) == ("ok\n", 0, True)
+
+
+async def test_ctrl_c_at_a_prompt_is_no_command_of_somebody(broker: Broker):
+    await broker.create_session("bash", name="a")
+    for number in range(25):
+        await broker.send(key="C-c", session_id="a", read="none")
+        ran = await broker.run(f"echo {number}", "a")
+        assert (ran.output, ran.exit_code, ran.note) == (f"{number}\n", 0, None)
+
+
+async def test_an_open_quote_is_not_hidden_where_the_shell_shows_nothing(broker: Broker):
+    await broker.create_session("bash", name="a")
+    await broker.run("exec 2>/dev/null", "a")
+    ran = await broker.run("echo 'open", "a")
+    assert (ran.completed, ran.exit_code) == (False, None)
+    assert "a quote, bracket or here-document is not closed" in (ran.note or "")
+    await broker.send(key="C-c", session_id="a", read="none")
+    assert (await broker.run("echo ok", "a")).output == "ok\n"

@@ -468,6 +468,12 @@ async def _asks(session: Session, job: Job, look: Look, questions: InputQuestion
             what = f"{who} waits for a line of input: answer with send"
         case _ if settled.mode == "line_input" and process.pid != settled.pid and last_line(settled):
             what = f"{who} waits at its prompt: use send"
+        case _ if process.pid == settled.pid:
+            # Where its stderr is elsewhere, nothing that it shows tells one from the other.
+            what = (
+                f"{who} waits for keys: for a question of the command, or for the rest of it, if a quote, bracket or "
+            )
+            what += "here-document is not closed. Give it that with send, or take the command back with key C-c"
         case _:
             what = f"{who} waits for keys: use send"
     note = " ".join(filter(None, (ran.note, f"Not finished. {what}. {WHEN_OVER}")))

@@ -159,7 +159,9 @@ class Job:
     next_number: int = 0
     """Commands before this prompt have been looked at."""
     foreign: bool = False
-    """Somebody else typed as well."""
+    """Somebody else typed as well, were it C-c or Enter alone."""
+    behind_another: bool = False
+    """It was a command, and ran first."""
     stdin: Stdin | None = None
     """What it reads instead of the terminal."""
     asked_prompt: bool = False
@@ -251,6 +253,7 @@ def done(session: Session, scan: Scan, job: Job) -> RunOutcome | None:
             return _ran(session, job, finished)
         job.next_number = finished.number + 1
         job.foreign = True
+        job.behind_another |= finished.output_start is not None
     return None
 
 
@@ -489,7 +492,7 @@ def unfinished(session: Session, scan: Scan, job: Job, outcome: Outcome) -> RunO
 
 def foreign_note(job: Job) -> str | None:
     """What a caller is told whose command was not the only one."""
-    return "Somebody else typed a command at the same moment; it ran first." if job.foreign else None
+    return "Somebody else typed a command at the same moment; it ran first." if job.behind_another else None
 
 
 def since(job: Job) -> int:
