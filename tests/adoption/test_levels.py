@@ -83,7 +83,7 @@ async def test_a_shell_that_works_before_it_tells_of_an_end_is_waited_for(
     await begin(broker, "dash")
     await broker.run("true", "a", adopt="yes")
     await enter(broker, "bash --norc")
-    await broker.run("trap 'end=$((SECONDS + 3)); while ((SECONDS < end)); do :; done' CHLD", "a", adopt="yes")
+    await broker.run("trap 'end=$((SECONDS + 2)); while ((SECONDS < end)); do :; done' CHLD", "a", adopt="yes")
     await enter(broker, "dash")
     assert told(await broker.run("exit 4", "a", adopt="yes")) == ("", 4, "left")
 

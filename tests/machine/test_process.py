@@ -348,7 +348,7 @@ async def test_more_children_than_can_be_counted_one_by_one_end(mark: str):
     """Many processes that make others all the time; bounded, so that a failure does not end the machine."""
     code = "import os, time\nfor _ in range(6):\n os.fork(); time.sleep(0.01)\nwhile True:\n"
     code += " pid = os.fork()\n if pid: os.waitpid(pid, 0)\n else: os._exit(0)"
-    ended = await run(sys.executable, "-I", "-S", "-c", code, mark, timeout_s=1)
+    ended = await run(sys.executable, "-I", "-S", "-c", code, mark, timeout_s=0.5)
     assert (ended.timed_out, ended.survivors) == (True, [])
     assert not marked(mark)
 

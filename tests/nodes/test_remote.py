@@ -58,7 +58,7 @@ async def test_the_same_calls_work_on_all_machines(fleet: Fleet, brokers: Broker
         assert name == f"build@{node}"
         done = await fleet.run("cd /usr; seq 3000; (exit 3)", name)
         assert (done.session_id, done.exit_code, done.cwd) == (name, 3, "/usr")
-        assert (await fleet.run("seq 1 200000", name, max_bytes=16 << 20)).output.splitlines()[-1] == "200000"
+        assert (await fleet.run("seq 1 60000", name, max_bytes=16 << 20)).output.splitlines()[-1] == "60000"
         assert (await fleet.send("sleep 0.1; echo hi", enter=True, session_id=name)).result.session_id == name
         assert (await fleet.search("^2999$", name)).total == 2
         assert [each.exit_code for each in (await fleet.list_commands(name)).commands][:2] == [3, 0]
