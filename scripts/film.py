@@ -163,8 +163,12 @@ def project(directory: Path) -> Iterator[None]:
         shutil.rmtree(directory)
 
 
-def film(service: Service, directory: Path, path: Path, pace: float = 1) -> dict[str, Any]:
-    """Have it all happen in the project `directory`, and export it to `path`; gives what `tmuxmcp export` says."""
+def film(service: Service, directory: Path, path: Path, pace: float = 1, command: Path = TMUXMCP) -> dict[str, Any]:
+    """Have it all happen in the project `directory`, and export it to `path`; gives what `tmuxmcp export` says.
+
+    Args:
+        command: what the person calls; the agent starts its servers by TMUXMCP.
+    """
     state_dir = str(service.state_dir)
     (service.state_dir / "home" / ".bashrc").write_text("PS1='\\[\\e[1;32m\\]shop\\[\\e[0m\\] $ '\n")
 
@@ -175,13 +179,13 @@ def film(service: Service, directory: Path, path: Path, pace: float = 1) -> dict
 
     new("work", ["bash"])
     new("agent", [sys.executable, __file__, "agent", state_dir])
-    new("film", [str(TMUXMCP), "watch", "agent", "work", "--state-dir", state_dir], ROWS + 1, 2 * COLS + 1)
+    new("film", [str(command), "watch", "agent", "work", "--state-dir", state_dir], ROWS + 1, 2 * COLS + 1)
     service.result("wait", session_ids=["agent"], wait_for="exit", timeout_ms=50_000)
     end = f"{LINES} of {LINES} lines, in order, exit code 5"
     service.result("read", session_id="film", wait_for="pattern", pattern=end, timeout_ms=5000)
     shown = service.result("read", session_id="film", view="screen")["content"]
     assert end in shown, shown
-    export = [str(TMUXMCP), "export", "film", "--path", str(path), "--from", "1.2", "--state-dir", state_dir, "--json"]
+    export = [str(command), "export", "film", "--path", str(path), "--from", "1.2", "--state-dir", state_dir, "--json"]
     return dict(json.loads(subprocess.run(export, check=True, capture_output=True, text=True).stdout))
 
 

@@ -111,7 +111,8 @@ def test_readme_is_found_by_registries():
 def test_film_can_be_made(tmp_path: Path):
     parts = runpy.run_path(str(ROOT / "scripts" / "film.py"))
     with parts["project"](tmp_path / "shop"), a_service() as service:
-        made = parts["film"](service, tmp_path / "shop", tmp_path / "film.gif", pace=0)
+        command = forks.command(tmp_path)
+        made = parts["film"](service, tmp_path / "shop", tmp_path / "film.gif", pace=0, command=command)
     assert made["bytes"] == (tmp_path / "film.gif").stat().st_size
     assert parts["FILM"].stat().st_size < parts["MOST_BYTES"]
 

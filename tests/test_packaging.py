@@ -133,8 +133,12 @@ def test_wheel_works_in_a_fresh_environment(command: Path, tmp_path: Path, envir
     ran = subprocess.run([command, "run", "--json", "cd /usr && pwd"], check=False, **kwargs)
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["output"] == "/usr\n"
-    demo = subprocess.run([command, "demo", "--json"], check=False, **kwargs)
-    assert demo.returncode == 0, demo.stderr
+    served = subprocess.run([command, "serve"], stdin=subprocess.DEVNULL, check=True, **kwargs)
+    assert "ended cleanly" in served.stderr
+    found = json.loads(subprocess.run([command, "doctor", "--json"], check=False, **kwargs).stdout)["checks"]
+    shells = {each["name"]: each for each in found if each["name"] in ("bash", "zsh", "fish")}
+    assert shells
+    assert all(each["ok"] for each in shells.values()), shells  # their start-up files are there
 
 
 def test_wheel_brings_the_manual_and_completions(command: Path, tmp_path: Path, environment: dict[str, str]) -> None:
