@@ -84,7 +84,7 @@ class Page:
         deadline = time.monotonic() + LIMIT_S
         while not self.value(expression):
             assert time.monotonic() < deadline, (expression, self.value("document.body.innerText"))
-            time.sleep(0.02)
+            time.sleep(0.05)  # the browser, too, is to have the processor
 
     def value(self, expression: str) -> Any:
         """What some JavaScript gives."""

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -226,44 +227,50 @@ def until(probe) -> bool:
 # ---- in a browser ------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not browser.CHROMIUM, reason="needs Chromium: scripts/browser installs it")
-def test_a_browser_is_let_in_and_stays_in(service: Service, state_dir: Path):
+@pytest.fixture(scope="module")
+def strange() -> Iterator[browser.Page]:
+    """A page of a browser that knows no server; what it keeps, it keeps for a server's address."""
+    if not browser.CHROMIUM:
+        pytest.skip("needs Chromium: scripts/browser installs it")
     with browser.page() as page:
-        page.go(f"{service.url}/")
-        page.until("document.body.innerText.includes('tmuxmcp page')")
-        page.go(f"{service.url}/?x#code={a_code(service, state_dir)}")
-        page.until("sessionStorage.getItem('tmuxmcp-token')")
-        assert "code" not in page.value("location.href")
-        assert page.value("document.cookie") == ""
-        page.call("Page.reload")
-        page.wait("Page.loadEventFired")
-        page.until("sessionStorage.getItem('tmuxmcp-token') && !document.body.innerText.includes('tmuxmcp page')")
+        yield page
 
 
-@pytest.mark.skipif(not browser.CHROMIUM, reason="needs Chromium: scripts/browser installs it")
-def test_a_page_does_not_send_its_token_to_another_program_at_its_port(state_dir: Path):
-    first = Service(state_dir)
-    with browser.page() as page:
-        page.go(f"{first.url}/#code={a_code(first, state_dir)}")
-        page.until("document.querySelector('.link')?.dataset.state == 'live'")
-        token = page.value("sessionStorage.getItem('tmuxmcp-token')")
-        first.stop()
-        heard: list[str] = []
+def test_a_browser_is_let_in_and_stays_in(service: Service, state_dir: Path, strange: browser.Page):
+    page = strange
+    page.go(f"{service.url}/")
+    page.until("document.body.innerText.includes('tmuxmcp page')")
+    page.go(f"{service.url}/?x#code={a_code(service, state_dir)}")
+    page.until("sessionStorage.getItem('tmuxmcp-token')")
+    assert "code" not in page.value("location.href")
+    assert page.value("document.cookie") == ""
+    page.call("Page.reload")
+    page.wait("Page.loadEventFired")
+    page.until("sessionStorage.getItem('tmuxmcp-token') && !document.body.innerText.includes('tmuxmcp page')")
 
-        class Squatter(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
-                heard.append(f"{self.path} {self.headers} {body!r}")
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(b'{"proof": "00"}')
 
-            def log_message(self, *words: object) -> None:
-                pass
+def test_a_page_does_not_send_its_token_to_another_program_at_its_port(state_dir: Path, strange: browser.Page):
+    first, page = Service(state_dir), strange
+    page.go(f"{first.url}/#code={a_code(first, state_dir)}")
+    page.until("document.querySelector('.link')?.dataset.state == 'live'")
+    token = page.value("sessionStorage.getItem('tmuxmcp-token')")
+    first.stop()
+    heard: list[str] = []
 
-        with ThreadingHTTPServer(("127.0.0.1", first.port), Squatter) as squatter:
-            Thread(target=squatter.serve_forever, daemon=True).start()
-            page.until("document.querySelector('.link').title.includes('Another program')")
-            squatter.shutdown()
-        assert heard
-        assert all(each.startswith("/page/prove") and token not in each for each in heard)
+    class Squatter(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            heard.append(f"{self.path} {self.headers} {body!r}")
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"proof": "00"}')
+
+        def log_message(self, *words: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", first.port), Squatter) as squatter:
+        Thread(target=squatter.serve_forever, daemon=True).start()
+        page.until("document.querySelector('.link').title.includes('Another program')")
+        squatter.shutdown()
+    assert heard
+    assert all(each.startswith("/page/prove") and token not in each for each in heard)
