@@ -213,6 +213,18 @@ async def test_what_ends_an_adopted_shell_and_its_session_shows_its_output(broke
     assert ended.command_number == 2
 
 
+async def test_the_exit_code_of_a_session_is_not_that_of_a_shell_in_it(broker: Broker):
+    await broker.create_session("bash", name="a")
+    await broker.send("bash --norc; exit 9", session_id="a", enter=True, wait_for="ready")
+    await broker.run("true", "a", adopt="yes")
+    ended = await broker.run("exit 3", "a", request_id="inner-001")
+    assert (ended.outcome, ended.completed, ended.exit_code) == ("exited", False, None)
+    assert "exit code 9" in (ended.note or "")
+    again = await broker.run("exit 3", "a", request_id="inner-001")
+    assert (again.completed, again.exit_code) == (False, None)
+    assert (await broker.read(session_id="a", wait_for="command")).exit_code == 9
+
+
 @pytest.mark.parametrize(("program", "kind"), [("dash", "sh"), ("bash", "bash"), ("bash -l", "bash")])
 async def test_exec_of_the_session_s_own_shell(broker: Broker, program: str, kind: str):
     await broker.create_session("bash", name="a")

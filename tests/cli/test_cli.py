@@ -919,6 +919,17 @@ def test_run_connects_a_person_to_a_command_that_asks(cli):
     assert shown.replace("\r", "").endswith("Ann\nsecret? \nAnn 6\n")
     assert "hidden" not in shown
     assert cli.json("answer")["count"] == 0
+    # The session's exit code is not always the command's.
+    for last, status in (("exit 3", 3), ("trap 'exit 4' HUP; kill -HUP $$; echo no", 125)):
+        cli("new", "--name", "y")
+        with Terminal(cli, "run", "y", f"read -p 'name? ' n; {last}") as terminal:
+            terminal.until("Connect to it? [Y/n] ")
+            terminal.type("\r")
+            cli.eventually(lambda: cli.json("answer")["count"], "nobody holds it")
+            terminal.type("Ann\r")
+            shown = terminal.to_the_end()
+            assert terminal.process.wait(SOON_S) == status, shown
+        cli("kill", "y")
     # Who leaves, or does not want to, is told where it goes on.
     with Terminal(cli, "run", "x", "read -p 'more? ' n") as terminal:
         terminal.until("Connect to it? [Y/n] ")

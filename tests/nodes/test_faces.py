@@ -238,6 +238,12 @@ def test_the_command_line_waits_on_where_a_machine_waits_no_longer(state_dir: Pa
             wait = ("--timeout", "1" if status else "30")
             return run_command_line(state_dir, verb, *fleet, "slow@n1", *wait, *words, status=status).stdout
 
+        # The session's exit code is the command's only where nothing says that it may be another one.
+        for each, status in (("exit 3", 3), ("trap 'exit 4' TERM; kill -TERM $$", 125)):
+            run_command_line(state_dir, "new", *fleet, "--name", "ends", "bash")
+            run_command_line(state_dir, "run", *fleet, "ends@n1", f"sleep 0.7; {each}", status=status)
+            run_command_line(state_dir, "kill", *fleet, "--force", "ends@n1")
+
         asks = "echo begun; sleep 1.2; printf 'how ma'; sleep 1; read -p 'ny? ' x"
         sent = long("send", asks, "--enter", "--wait", "ready")
         assert sent.endswith("begun\nhow many? ")

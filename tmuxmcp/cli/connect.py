@@ -18,6 +18,7 @@ from tmuxmcp.errors import TmuxMcpError
 if TYPE_CHECKING:
     from tmuxmcp.broker.broker import Broker
     from tmuxmcp.contract import results as r
+    from tmuxmcp.contract.operations import Operations
 
 ASKING_MODES = ("line_input", "password", "pager", "editor", "fullscreen")
 """Modes in which a command waits for a person's keys."""
@@ -67,6 +68,24 @@ async def _end(broker: Broker, result: r.RunResult) -> r.ReadResult:
         seen = await broker.read(
             "raw", result.session_id, since=result.end_offset, wait_for="command", timeout_ms=FOREVER_MS, max_bytes=1
         )
-        another = seen.command and result.command_number and seen.command.number < result.command_number
+        command = await command_ended(broker, result, seen)
+        another = seen.outcome == "command" and command is None and result.command_number is not None
         if seen.outcome not in ("taken", "timeout") and not another:
-            return seen
+            return seen.model_copy(update={"command": command})
+
+
+async def command_ended(broker: Operations, result: r.RunResult, seen: r.ReadResult) -> r.Command | None:
+    """The command of a `run`, once it has ended; None: it has not, or that is not known.
+
+    Args:
+        seen: what a wait for the end of a command said. It may be about another one: all command lines are one caller,
+            and so another may have been told of ours, and a shell in front of ours has commands of its own.
+    """
+    number = result.command_number
+    told = seen.command
+    if number is None or seen.outcome in ("taken", "timeout") or (told and told.number < number):
+        return None
+    if told and told.number == number:
+        return told
+    listed = (await broker.list_commands(result.session_id, limit=1, before=number + 1)).commands
+    return next((each for each in listed if each.number == number and each.end_offset is not None), None)

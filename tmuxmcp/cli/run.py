@@ -83,10 +83,7 @@ async def _connected(broker: Broker, result: r.RunResult) -> int:
     if ended.command and ended.command.end_offset is not None:
         async for piece in _pieces(broker, result.session_id, result.end_offset, ended.command.end_offset):
             output.write_text(piece)
-    code = ended.command.exit_code if ended.command else ended.exit_code
-    if code is None:
-        output.note("it has ended; its exit status is not known")
-    return output.OURS_IN_RUN if code is None else code
+    return _code(ended.command)
 
 
 async def _waited_on(broker: AnyBroker, result: r.RunResult, until: float) -> int:
@@ -106,20 +103,30 @@ async def _waited_on(broker: AnyBroker, result: r.RunResult, until: float) -> in
                 timeout_ms=min(int(left_s * 1000), FOREVER_MS),
                 max_bytes=1,
             )
-        ours = seen.command and (result.command_number is None or seen.command.number >= result.command_number)
-        end = seen.command.end_offset if ours and seen.command else None
-        if end is not None and seen.command:
-            async for piece in _pieces(broker, result.session_id, at, end):
+            command = await connect.command_ended(operations, result, seen)
+        if command and command.end_offset is not None:
+            async for piece in _pieces(broker, result.session_id, at, command.end_offset):
                 output.write_text(piece)
-            return output.OURS_IN_RUN if seen.command.exit_code is None else seen.command.exit_code
+            return _code(command)
         if seen.exited:
             output.note("the session has ended")
-            return output.OURS_IN_RUN if seen.exit_code is None else seen.exit_code
+            return _code(None)
+        if seen.outcome == "command" and result.command_number is None:
+            output.note(f"a command has ended in session {result.session_id}: whether it is this one cannot be told")
+            return output.OURS_IN_RUN
         if seen.outcome not in ("timeout", "command"):
             output.note(f"it goes on in session {result.session_id}: {seen.outcome}")
             return output.OURS_IN_RUN
     output.note(f"timed out; it goes on in session {result.session_id}")
     return TimedOut.exit_status
+
+
+def _code(command: r.Command | None) -> int:
+    """The exit code of a command that has ended."""
+    if command is None or command.exit_code is None:
+        output.note("it has ended; its exit status is not known")
+        return output.OURS_IN_RUN
+    return command.exit_code
 
 
 def _status(result: r.RunResult) -> int:

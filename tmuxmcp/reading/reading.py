@@ -17,6 +17,7 @@ from tmuxmcp.readiness.facts import FULL_SCREEN_MODES
 from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.reading import past, views
 from tmuxmcp.reading.views import ViewText
+from tmuxmcp.running import typed
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry
@@ -277,10 +278,21 @@ def _command(session: Session, answer: Answer, look: Look, asked: ReadRequest, c
     if asked.wait_for != "command":
         since = asked.since if isinstance(asked, q.Read) else None
         return commandresults.newest(session, look, call, keep=since is not None)
-    if answer.command is None:
-        return None  # one that has ended since is left for the next wait
+    if answer.command is None:  # one that has ended since is left for the next wait
+        return _ended_with_session(session, look) if answer.outcome == "exited" else None
     commandresults.tell(session, call, answer.command)
     return commandresults.command_result(session, look, answer.command)
+
+
+def _ended_with_session(session: Session, look: Look) -> r.Command | None:
+    """The command during which the session ended, with the session's exit code where that is the command's."""
+    running = [(each.number, each.level) for each in session.commands.running(look)]
+    found = commandresults.command_result(session, look, running[-1][0]) if running and look.exited else None
+    if found is None or found.end_offset is None or look.exit_status[0] is None:
+        return found if found and found.end_offset is not None else None
+    level = next(each.level for each in look.levels if each.level.number == running[-1][1])
+    why = typed.why_not_its_code(session, look, level, found.text)
+    return found if why else found.model_copy(update={"exit_code": look.exit_status[0]})
 
 
 def _view(asked: ReadRequest) -> WantedView:

@@ -424,7 +424,7 @@ def _exited(session: Session, scan: Scan, job: Job) -> RunOutcome:
     if ran.number is None:
         note = f"The shell has ended, and nothing shows that it ran this command. {typed.LOOK_BEFORE_AGAIN}"
         return replace(ran, note=note)
-    if why := typed.why_not_its_code(session, scan, job):
+    if why := typed.why_not_its_code(session, scan, job.level, job.text):
         return replace(ran, note=typed.joined_notes(ran.note, why))
     return replace(ran, exit_code=code, completed=code is not None, note=note)
 

@@ -158,7 +158,11 @@ def _of_command(session: Session, look: Look, job: Job, command: EndedCommand) -
     why = ""
     if last:
         level = session.level_of(job.level.nonce)
-        why = typed.why_not_its_code(session, look, job) if own else typed.why_in_doubt(level, track, job.text)
+        why = (
+            typed.why_not_its_code(session, look, level, job.text)
+            if own
+            else typed.why_in_doubt(level, track, job.text)
+        )
     if outcome == "ready" and code is None and not why:
         why = f"{typed.SAYS_ZERO} {typed.LOOK_BEFORE_AGAIN}"
     if own and not why:

@@ -101,6 +101,12 @@ MAY_BE_TRAPPED = (
 ENDED_MEANWHILE = "{how} What exit code the shell then had is not the command's."
 """Of a command that ran when its session was ended."""
 
+ITS_SHELL_S = (
+    "The session has ended with exit code {code}, which its own program gave: that of the command, with which {name} "
+    "(level {number}) ended before, was not told."
+)
+"""Of a command in a shell that was started in the session's own."""
+
 ENDED_BY_SOMEBODY = ("memory", "cpu", "duration", "idle", "destroyed")
 """Why a session has ended that did not end by itself."""
 
@@ -388,24 +394,38 @@ def left(session: Session, look: Look, job: Job) -> RunOutcome:
     return RunOutcome("left", code, completed, "marks" if ran else None, start, end, None, since(job), note, number)
 
 
-def why_not_its_code(session: Session, scan: Scan, job: Job) -> str:
-    """Why the exit code of a session that has ended says nothing of the command in it; empty: it is the command's."""
+def why_not_its_code(session: Session, scan: Scan, level: Level, text: str | None) -> str:
+    """Why the exit code of a session that has ended says nothing of the command in it; empty: it is the command's.
+
+    Args:
+        level: the shell that ran it.
+        text: the command; None: it is not known.
+    """
     code, _ = scan.exit_status
-    nonces = [job.level.nonce, *(each.level.nonce for each in scan.levels)]
+    nonces = [level.nonce, *(each.level.nonce for each in scan.levels)]
     tracks = [session.track_of(nonce) for nonce in nonces]
     if any(each.broken_off for each in tracks):
         return BROKEN_OFF
     if session.ended and session.ended.reason in ENDED_BY_SOMEBODY:
         return ENDED_MEANWHILE.format(how=session.how_it_ended)
-    if code is not None and not all(each.gives_code_to(job.text) for each in tracks):
+    if code is not None and not _ends_with_session(session, level):
+        return ITS_SHELL_S.format(code=code, name=level.kind, number=level.number)
+    if code is not None and not all(each.gives_code_to(text) for each in tracks):
         return MAY_BE_TRAPPED.format(code=code)
     if session.meta.host and code == SSH_FAILED:
         return CUT_OFF
     # Where another shell or the wrapper of a sandbox tells of a death by a signal.
-    told_as_code = bool(job.level.number and not session.meta.host) or session.bounds.sandbox in WRAPPER_LEVELS
+    told_as_code = bool(level.number and not session.meta.host) or session.bounds.sandbox in WRAPPER_LEVELS
     if code == 128 + signal.SIGPIPE or (code and 128 < code < 192 and told_as_code):
         return MAY_BE_KILLED.format(code=code, name=signal_name(code - 128))
     return ""
+
+
+def _ends_with_session(session: Session, level: Level) -> bool:
+    """Whether the end of a shell is the session's: it is the session's program, or has taken its place (exec)."""
+    # At the far end of ssh, and where a sandbox's wrapper is the program, as far as can be told.
+    carried = session.meta.host or (session.bounds.sandbox != "none" and not session.meta.marks)
+    return level.number == 0 or level.pid == session.pid or bool(carried and level.number == 1)
 
 
 def why_in_doubt(level: Level, track: ShellTrack, text: str) -> str:
