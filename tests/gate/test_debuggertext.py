@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import Parsed
+from tests.conftest import SLOW, Parsed
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.gate.actions import ActionPlace, action_of
+from tmuxmcp.gate.debuggertext import gdb_texts
 from tmuxmcp.gate.policy import judge
 from tmuxmcp.gate.rules import parse_policy
 
@@ -32,6 +34,8 @@ interpreter-exec mi2 "-interpreter-exec console \\"shell touch x\\""
 with print pretty -- shell touch x
 w print pretty on -- with print pretty off -- !touch x
 maint with dwarf max-cache-age 5 -- shell touch x
+with print pretty on --!touch x
+with print pretty on--shell touch x
 pipe shell touch x | cat
 python import os; os.system("touch x")
 py import os; os.system("touch x")
@@ -69,6 +73,8 @@ set auto-load safe-path /
 thread apply all -q shell touch x
 frame apply all she touch x
 taas !touch x
+with print pretty -- thread apply all -q shell touch x
+thread apply all frame apply all shell touch x
 exec-file /bin/touch
 file touch
 add-inferior -exec /bin/touch
@@ -117,6 +123,8 @@ set $a = 5
 set args a b
 set environment DEBUG 1
 with print pretty -- p x
+with print pretty -- thread apply all bt
+thread apply all frame apply all bt
 pipe info functions | grep main
 interpreter-exec console "bt"
 disas main
@@ -197,6 +205,21 @@ def test_shells_behind_gdb_are_seen_through(decision):
     for expected, texts in (("deny", lines(SHELLS) + lines(UNSEEN)), ("allow", lines(KEEPS))):
         found = {each: decision("gdb_cmd", TOUCH, gdb_id="g", command=each) for each in texts}
         assert found == dict.fromkeys(texts, expected)
+
+
+def test_no_command_of_gdb_takes_long_to_be_judged():
+    """The parser's time is bounded, too, and then nothing at all would be known."""
+    texts = [
+        "with a -- " * 400,
+        "thread apply all " * 230,
+        "t w -- " * 570,
+        "pipe " * 800,
+        "frame apply all with a -- " * 150,
+    ]
+    begun = time.process_time()
+    for each in texts:
+        list(gdb_texts(each))
+    assert time.process_time() - begun < 2 * SLOW
 
 
 @pytest.mark.skipif(not shutil.which("gdb"), reason="there is no gdb")

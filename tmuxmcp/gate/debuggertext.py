@@ -113,18 +113,22 @@ def _pipe(rest: str, depth: int) -> Iterator[Word]:
 
 def _with(rest: str, depth: int) -> Iterator[Word]:
     """`with SETTING -- COMMAND`; a setting counts as set, too."""
-    parts = re.split(r"(?:^|\s)--(?=\s)", rest)
-    yield from _set(parts[0].strip(), depth)
-    for at in range(1, len(parts)):
-        yield from gdb_texts(" -- ".join(parts[at:]), depth + 1)
+    setting, found, command = rest.partition("--")
+    yield from _set(setting.strip(), depth)
+    if found:
+        yield from gdb_texts(command, depth + 1)
 
 
 def _each_suffix(rest: str, depth: int) -> Iterator[Word]:
     """`thread apply 1-3 -q COMMAND`: the command may begin at any word; only one that runs something is told."""
+    if depth > 1:
+        yield None  # the words of one such command are looked at, and not those of all in it as well
+        return
     for found in re.finditer(r"(?:^|(?<=\s))\S", rest):
         name = NAME.match(rest, found.start())
         for handle in _handlers(name[0].lower()) if name else ():
-            yield from handle(rest[name.end() if name else 0 :].strip(), depth + 1) if depth < MOST_NESTED else (None,)
+            if name and handle is not _each_suffix:
+                yield from handle(rest[name.end() :].strip(), depth + 2)
 
 
 def _interpreter(rest: str, depth: int) -> Iterator[Word]:
