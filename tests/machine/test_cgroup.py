@@ -120,7 +120,7 @@ def test_marks_are_inherited_and_differ() -> None:
     with subprocess.Popen(["python3", "-c", code], stdout=subprocess.PIPE) as child:
         assert child.stdout
         grandchild = int(child.stdout.readline())
-        census = processes.Census.take(b"A")
+        census = processes.Census.take(b"A", begun)
         assert {row.pid for row in census.marked(b"A=B", one, begun)} == {child.pid, grandchild}
         assert census.marked(b"A=B", other, begun) == []
         for pid in (grandchild, child.pid):

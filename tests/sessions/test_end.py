@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -11,12 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import psutil
 import pytest
 
 from tests.conftest import SLOW, eventually, stop_with_children
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.launch.launch import KEY_VARIABLE
+from tmuxmcp.machine import proc
 from tmuxmcp.machine.processes import Census, Counting
 from tmuxmcp.sessions.end import process_tree
 
@@ -220,7 +223,7 @@ async def test_a_count_begins_after_it_was_asked_for(monkeypatch: pytest.MonkeyP
     counting, asked, got = Counting(KEY_VARIABLE), [], {}
 
     async def ask(name: str) -> None:
-        got[name] = await counting.census()
+        got[name] = await counting.census(0)
 
     count = Census.count
 
@@ -237,8 +240,32 @@ async def test_a_count_begins_after_it_was_asked_for(monkeypatch: pytest.MonkeyP
     (first, _), (second, _) = asked
     assert got == {"a": first, "b": second, "c": second, "d": second}
     with anyio.move_on_after(0):  # one that was not completed counts for nobody
-        await counting.census()
-    assert await counting.census() is not second
+        await counting.census(0)
+    assert await counting.census(0) is not second
+
+
+async def test_a_count_begins_with_the_oldest_that_somebody_waits_for():
+    counting, found = Counting(KEY_VARIABLE), {}
+    old_s = proc.stat(f"/proc/{os.getpid()}").born_s
+    async with await anyio.open_process(["sleep", "600"]) as child:
+        new_s = proc.stat(f"/proc/{child.pid}").born_s
+
+        async def ask(name: str, since_s: float) -> None:
+            census = await counting.census(since_s)
+            seen = {row.pid for pid in (os.getppid(), os.getpid()) for row in census.children(pid, since_s)}
+            found[name] = [pid in seen for pid in (os.getpid(), child.pid)]
+
+        async with anyio.create_task_group() as task_group, anyio.create_task_group() as given_up:
+            given_up.start_soon(ask, "given up", math.inf)
+            await anyio.lowlevel.checkpoint()
+            task_group.start_soon(ask, "asked meanwhile", new_s)
+            await anyio.lowlevel.checkpoint()
+            given_up.cancel_scope.cancel()
+            for name, since_s in (("all", old_s), ("new", new_s), ("none", new_s + 600)):
+                task_group.start_soon(ask, name, since_s)
+        child.kill()
+    both, younger = [True, True], [False, True]
+    assert found == {"asked meanwhile": younger, "all": both, "new": younger, "none": [False, False]}
 
 
 async def test_who_waits_for_its_output_is_woken_by_its_end(broker: Broker) -> None:

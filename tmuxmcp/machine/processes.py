@@ -44,19 +44,21 @@ def now_s() -> float:
 
 
 class Census:
-    """All processes of this machine, each looked at once: what they are, and the marks that they inherited."""
+    """All processes of this machine that began at a time or later, each looked at once: what they are, and the marks
+    that they inherited."""
 
-    def __init__(self, variable: bytes) -> None:
-        """Of nobody yet, see `count`; `variable`: name of that which marks processes."""
+    def __init__(self, variable: bytes, since_s: float) -> None:
+        """Of nobody yet, see `count`; `variable`: name of that which marks processes; `since_s`: by `now_s`."""
         self._prefix = variable + b"="
+        self._since_s = since_s
         self._children: dict[int, list[ProcessRow]] = {}
         self._sessions: dict[int, list[ProcessRow]] = {}
         self._marked: dict[bytes | LimitMark, list[ProcessRow]] = {}
 
     @classmethod
-    def take(cls, variable: bytes) -> Census:
+    def take(cls, variable: bytes, since_s: float) -> Census:
         """Count all at once."""
-        census = cls(variable)
+        census = cls(variable, since_s)
         for _ in census.count():
             pass
         return census
@@ -64,10 +66,11 @@ class Census:
     def count(self) -> Iterator[None]:
         """Look at one process after the other; it is complete at the end."""
         for row in _rows():
-            self._children.setdefault(row.parent, []).append(row)
-            self._sessions.setdefault(row.terminal_session, []).append(row)
-            for mark in self._marks(row.pid):
-                self._marked.setdefault(mark, []).append(row)
+            if _began_since(self._since_s, row):  # nobody asks for an older one, and its marks take long to read
+                self._children.setdefault(row.parent, []).append(row)
+                self._sessions.setdefault(row.terminal_session, []).append(row)
+                for mark in self._marks(row.pid):
+                    self._marked.setdefault(mark, []).append(row)
             yield
 
     def _marks(self, pid: int) -> Iterator[bytes | LimitMark]:
@@ -79,20 +82,24 @@ class Census:
 
     def children(self, pid: int, since_s: float) -> list[ProcessRow]:
         """Those of a process that began at that time or later, by `now_s`."""
-        return _since(since_s, self._children.get(pid, []))
+        return self._since(since_s, self._children.get(pid, []))
 
     def of_terminal(self, leader: int, since_s: float) -> list[ProcessRow]:
         """The same of all in the session of a terminal, by its leader."""
-        return _since(since_s, self._sessions.get(leader, []))
+        return self._since(since_s, self._sessions.get(leader, []))
 
     def marked(self, variable: bytes, mark: LimitMark, since_s: float) -> list[ProcessRow]:
         """The same of those of ours that were started with this `NAME=VALUE`, or have the mark."""
         found = [*self._marked.get(variable, []), *([] if mark == NO_MARK else self._marked.get(mark, []))]
-        return _since(since_s, found)
+        return self._since(since_s, found)
+
+    def _since(self, since_s: float, rows: list[ProcessRow]) -> list[ProcessRow]:
+        assert since_s >= self._since_s, "older ones were not counted"
+        return [row for row in rows if _began_since(since_s, row)]
 
 
-def _since(since_s: float, rows: list[ProcessRow]) -> list[ProcessRow]:
-    return [row for row in rows if row.born_s >= since_s - CLOCK_SLACK_S]
+def _began_since(since_s: float, row: ProcessRow) -> bool:
+    return row.born_s >= since_s - CLOCK_SLACK_S
 
 
 class Counting:
@@ -100,22 +107,28 @@ class Counting:
 
     def __init__(self, variable: bytes) -> None:
         self._variable = variable
-        self._last = Census(variable)
+        self._last = Census(variable, math.inf)
+        self._waiting: list[float] = []
+        """For each who has not been answered yet: since when its count is to be."""
         self._turn = anyio.Lock()
         self._ended = 0
         self._counts = False
 
-    async def census(self) -> Census:
-        """All processes; others go on while they are counted."""
+    async def census(self, since_s: float) -> Census:
+        """All processes that began at that time or later; others go on while they are counted."""
         # What is under way began before.
         wanted = self._ended + 1 + self._counts
-        async with self._turn:
-            while self._ended < wanted:
-                await self._count()
-            return self._last
+        self._waiting.append(since_s)
+        try:
+            async with self._turn:
+                while self._ended < wanted:
+                    await self._count()
+                return self._last
+        finally:
+            self._waiting.remove(since_s)
 
     async def _count(self) -> None:
-        census, self._counts = Census(self._variable), True
+        census, self._counts = Census(self._variable, min(self._waiting)), True
         try:
             for number, _ in enumerate(census.count()):
                 if number % COUNTED_AT_ONCE == 0:

@@ -54,7 +54,8 @@ def process_tree(session: Session, census: Census | None = None) -> list[int]:
     # The id of a launcher that ended may be another process's by now.
     leader = 0 if pane is None or pane.dead else pane.leader
     ((name, value),) = launch.session_mark(session.directory.path).items()
-    census, since_s = census or Census.take(launch.KEY_VARIABLE), session.bounds.born_s
+    since_s = session.bounds.born_s
+    census = census or Census.take(launch.KEY_VARIABLE, since_s)
     helpers = _helpers(session, leader, census)
     own = census.marked(f"{name}={value}".encode(), session.bounds.mark, since_s)
     own += census.of_terminal(leader, since_s) if leader else []
@@ -91,13 +92,13 @@ async def end_processes(session: Session, counting: Counting, name: str, grace_m
         Who survived even that.
     """
     # Held with their start times: ids are used again.
-    processes = _hold_processes(process_tree(session, await counting.census()))
+    processes = _hold_processes(process_tree(session, await counting.census(session.bounds.born_s)))
     for each in processes:
         each.signal("HUP" if name == "TERM" and _ignores(each.pid, name) else name)
         each.signal("CONT")
     await _gone(processes, grace_ms / 1000)
     for _ in range(KILL_ROUNDS):  # what was born meanwhile, too
-        left = _hold_processes(process_tree(session, await counting.census())) + [
+        left = _hold_processes(process_tree(session, await counting.census(session.bounds.born_s))) + [
             each for each in processes if each.lives
         ]
         if not left:
