@@ -18,6 +18,7 @@ import pytest
 
 import tmuxmcp
 from tests.agent import Agent, an_agent
+from tests.cases import for_each
 from tmuxmcp.cli import main
 from tmuxmcp.cli.arguments import parse
 from tmuxmcp.config import Settings
@@ -195,7 +196,7 @@ def test_every_operation_is_in_the_contract():
     assert set(OPERATIONS) == set(ARGUMENTS) == set(FIELDS)
 
 
-@pytest.mark.parametrize("name", ARGUMENTS)
+@for_each("name", ARGUMENTS)
 def test_arguments_and_defaults(name: str):
     schema = as_tool(OPERATIONS[name], "both").input_schema
     given = {key: value.get("default") for key, value in schema["properties"].items()}
@@ -204,14 +205,14 @@ def test_arguments_and_defaults(name: str):
     assert schema["additionalProperties"] is False
 
 
-@pytest.mark.parametrize("name", FIELDS)
+@for_each("name", FIELDS)
 def test_fields_are_always_there(name: str):
     schema = as_tool(OPERATIONS[name], "both").output_schema
     assert schema
     assert set(FIELDS[name].split()) <= set(schema["required"])
 
 
-@pytest.mark.parametrize(("name", "argument"), CHOICES)
+@for_each(("name", "argument"), CHOICES)
 def test_choices(name: str, argument: str):
     property_ = as_tool(OPERATIONS[name], "both").input_schema["properties"][argument]
     assert set(CHOICES[name, argument].split()) <= set(property_["enum"])
@@ -251,7 +252,7 @@ def test_settings_and_their_defaults(home: Path, monkeypatch: pytest.MonkeyPatch
         assert "--" + name.replace("_", "-") in parse(["serve"]).parser.format_help()
 
 
-@pytest.mark.parametrize("verb", COMMANDS.split())
+@for_each("verb", COMMANDS.split())
 def test_every_command_has_json(verb: str):
     word = {"search": ["pattern"], "install": ["codex"]}.get(verb, [])
     assert parse([verb, "--json", *word]).json

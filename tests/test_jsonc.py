@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cases import for_each
 from tmuxmcp import jsonc
 
 ENTRY = {"command": "c", "args": ["serve", "// no comment", ",}"]}
@@ -23,7 +24,7 @@ TEXTS = [ZED, "{}", "// c\n{}\n", '{ "a": 1 }', '{"a":1,\n "context_servers":{}}
          '{\r\n  "a": [\r\n  ],\r\n}\r\n']  # fmt: skip
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@for_each("text", TEXTS)
 def test_member_comes_changes_and_goes(text: str) -> None:
     wanted = jsonc.loads(text)
     wanted.setdefault("context_servers", {})["t"] = ENTRY

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import for_each
 from tests.faces.double import EXAMPLES, REQUIRED, RUN, Double
 from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.operations import OPERATIONS
@@ -22,7 +23,7 @@ def test_every_operation_has_an_example_here():
         assert isinstance(EXAMPLES[name], row.result)
 
 
-@pytest.mark.parametrize("row", OPERATIONS.values(), ids=str)
+@for_each("row", OPERATIONS.values())
 def test_descriptions_are_sentences(row):
     assert row.name.isidentifier()
     assert row.description.endswith(".")
@@ -122,7 +123,7 @@ def test_arguments_are_those_that_say_something():
     assert Run("true").arguments() == {"command": "true"}
 
 
-@pytest.mark.parametrize("row", OPERATIONS.values(), ids=str)
+@for_each("row", OPERATIONS.values())
 def test_what_only_looks_changes_nothing(row):
     assert not row.read_only or (row.destructive, row.types, row.acts in ("nothing", "file")) == (False, False, True)
     assert (row.session == "none") == ("session_id" not in row.arguments)
@@ -175,13 +176,13 @@ def test_rare_arguments_are_understood_and_listed_only_when_all_is():
     assert send.parse({"text": "x", "idle_ms": 5}).idle_ms == 5
 
 
-@pytest.mark.parametrize("given", ["TERM", "SIGTERM", "sigterm", "term", "15", 15])
-@pytest.mark.parametrize("name", ["signal", "destroy_session"])
+@for_each("given", ["TERM", "SIGTERM", "sigterm", "term", "15", 15])
+@for_each("name", ["signal", "destroy_session"])
 def test_a_signal_is_understood_however_it_is_written(name, given):
     assert OPERATIONS[name].parse({"signal": given, "session_id": "x"}).signal == "TERM"
 
 
-@pytest.mark.parametrize("given", ["SIG", "SIGSEGV", "11", 0, -15, 15.0, True, None, "TERM KILL", ["TERM"]])
+@for_each("given", ["SIG", "SIGSEGV", "11", 0, -15, 15.0, True, None, "TERM KILL", ["TERM"]])
 def test_other_signals_are_refused(given):
     with pytest.raises(InvalidArgument):
         OPERATIONS["signal"].parse({"signal": given})

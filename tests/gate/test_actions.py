@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import for_each
 from tests.conftest import Parsed
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.requests import Send
@@ -16,7 +17,7 @@ from tmuxmcp.gate.shelltext import UNKNOWN_COMMAND
 SHELL = ActionPlace("a", "/w", "shell_prompt", "bash")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("pending", "text", "keys", "result"),
     [
         ("", "ls", [], TypedLine("", "ls", False)),

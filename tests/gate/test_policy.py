@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import for_each
 from tests.conftest import Parsed
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.gate.policy import Action, Ruling, judge, match_words
@@ -32,7 +33,7 @@ ALLOW_GIT = {"program": "git", "action": "allow"}
 DENY_ALL = {"action": "deny"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("entries", "action", "decision"),
     [
         ([], run("rm -rf /"), "allow"),
@@ -141,7 +142,6 @@ DENY_ALL = {"action": "deny"}
         (["standard"], run("$SUDO ls"), "deny"),
         (["standard", {"program": "sudo", "action": "confirm"}], run("sudo ls"), "confirm"),
     ],
-    ids=str,
 )
 def test_decisions(commands: Parsed, entries: list[Any], action: Action, decision: str):
     assert judged(commands, action, *entries).decision == decision
@@ -155,7 +155,7 @@ def test_verdict_says_which_rule_and_why(commands: Parsed):
     assert judged(commands, run("sudo x"), "standard").rule == "standard"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("entries", "said"),
     [
         ([ALLOW_GIT, {"programm": "rm", "action": "deny"}], "Rule 2 of the policy: unknown key 'programm'"),
@@ -175,7 +175,6 @@ def test_verdict_says_which_rule_and_why(commands: Parsed):
         (["full", "standard"], "there is one"),
         ([1], "neither a table nor"),
     ],
-    ids=str,
 )
 def test_wrong_rules_are_refused_with_their_number(entries: list[Any], said: str):
     with pytest.raises(InvalidArgument, match=f"Rule {len(entries)} of the policy") as caught:
@@ -192,7 +191,7 @@ def test_names_are_those_of_the_tables():
     assert set(Mode.__args__) == RULE_MODES  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("patterns", "words", "match"),
     [
         (["a"], ("a",), True),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from tmuxmcp.gate.redact import MOST_SECRETS, REDACTED_TEXT, Redactor, hide_arguments, hide_options
 
 SECRET = "s3cr3t.value+/="
@@ -66,7 +67,7 @@ def test_only_so_many_are_kept():
     assert redactor.text(f"<secret-{MOST_SECRETS + 9}>") == f"<{REDACTED_TEXT}>"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "clean"),
     [
         ("x --password=hunter2 y", f"x --password={REDACTED_TEXT} y"),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from tests.conftest import Parsed
 from tmuxmcp.gate.shelltext import MOST_CWDS, UNKNOWN_COMMAND, SimpleCommand
 
@@ -116,7 +117,7 @@ RM = [
 ]
 
 
-@pytest.mark.parametrize("text", RM)
+@for_each("text", RM)
 def test_programs_are_seen_through(commands: Parsed, text: str):
     assert "rm" in [argv[0].rsplit("/", 1)[-1] for argv in argvs(commands(text)) if argv and argv[0]]
     assert UNKNOWN_COMMAND not in commands(text)
@@ -164,7 +165,7 @@ UNKNOWABLE = [
 ]
 
 
-@pytest.mark.parametrize("text", UNKNOWABLE)
+@for_each("text", UNKNOWABLE)
 def test_what_cannot_be_known_is_said(commands: Parsed, text: str):
     assert None in [argv[0] for argv in argvs(commands(text)) if argv]
 
@@ -220,7 +221,7 @@ def test_options_of_what_runs_commands_are_followed(commands: Parsed):
     assert not [text for text in keeps if {"rm", None} & {*programs[text]}]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "words"),
     [
         (r"a b\ c 'd e' \"f\" g\"h", ("a", "b c", "d e", '"f"', 'g"h')),
@@ -241,7 +242,7 @@ def test_words(commands: Parsed, text: str, words: tuple[str | None, ...]):
     assert argvs(commands(text))[0] == words
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "files"),
     [
         ("a > x", ("x",)),
@@ -259,7 +260,7 @@ def test_files_of_redirections(commands: Parsed, text: str, files: tuple[str | N
     assert commands(text)[0].files == files
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "cwds"),
     [
         ("a", {"/w"}),

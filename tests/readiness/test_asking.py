@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.cases import for_each
 from tests.readiness.moments import SIZE, Moment, judged, known, looked_at_often, stands, waits
 from tmuxmcp.readiness.asking import ASKS_S, LISTENS_FOR_KEYS_S, NEW_PROMPT_S, AskingJudge
 from tmuxmcp.readiness.facts import KNOWN_PLAIN_S, KNOWN_S, Conclusion, Facts, LastLine, Logged
@@ -53,7 +54,7 @@ STANDING: dict[str, tuple[Facts, tuple[str, str | None] | None, float]] = {
 }
 
 
-@pytest.mark.parametrize(("facts", "answer", "after_s"), STANDING.values(), ids=STANDING.keys())
+@for_each(("facts", "answer", "after_s"), STANDING.values())
 def test_what_stands(facts: Facts, answer: tuple[str, str | None] | None, after_s: float):
     found = stands(AskingJudge(), facts, begun=100.0)
     assert (found and (found[0].outcome, found[0].evidence)) == answer

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from tmuxmcp.readiness.far import facts_of
 from tmuxmcp.readiness.kernel import InputWait, judge
 
@@ -19,7 +19,7 @@ LINE = """tty 77 80 1 1 1 100.50
 p 80 80 77 S n_tty_read 1 9000 - ,0,1,2 - 0,0x0,0x7f,0x20000,0x0,0x0,0x7f my prog"""
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("said", "waiting"),
     [
         (EDITOR, InputWait.EDITOR),

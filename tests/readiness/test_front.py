@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 
 import anyio
-import pytest
 
+from tests.cases import for_each
 from tests.conftest import eventually
 from tests.sources import FILES, PACKAGE, nodes
 from tmuxmcp.launch.shells import KNOWN
@@ -49,12 +49,12 @@ RUNS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "options"), SHOWS_PROMPT)
+@for_each(("kind", "options"), SHOWS_PROMPT)
 def test_arguments_of_a_shell_with_a_prompt(kind: str, options: list[str]):
     assert not_interactive(KNOWN[kind], options) == ""
 
 
-@pytest.mark.parametrize(("kind", "options"), RUNS)
+@for_each(("kind", "options"), RUNS)
 def test_arguments_of_a_shell_that_runs_something(kind: str, options: list[str]):
     assert not_interactive(KNOWN[kind], options)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.cases import for_each
 from tmuxmcp.readiness.kernel import InputWait, KernelFacts, Process, judge
 
 READ, POLL, EPOLL = "wait_woken", "poll_schedule_timeout", "do_epoll_wait"
@@ -97,9 +96,7 @@ RECORDED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("flags", "processes", "waiting", "name"), [row[1:] for row in RECORDED], ids=[r[0] for r in RECORDED]
-)
+@for_each(("flags", "processes", "waiting", "name"), [row[1:] for row in RECORDED])
 def test_recorded_facts(flags: tuple[bool, bool], processes: list[Process], waiting: str, name: str | None):
     verdict = judge(KernelFacts(*flags, 0, False, 1, tuple(processes)))
     assert (verdict.waiting.value, verdict.process and verdict.process.name) == (waiting, name), verdict.why
@@ -110,8 +107,8 @@ def test_recorded_facts(flags: tuple[bool, bool], processes: list[Process], wait
 READY = [row for row in RECORDED if row[3] in ("editor", "line", "secret")]
 
 
-@pytest.mark.parametrize(("flags", "processes"), [row[1:3] for row in READY], ids=[row[0] for row in READY])
-@pytest.mark.parametrize("more", [{"unread": 1}, {"writing": True}, {"changing": True}], ids=str)
+@for_each(("flags", "processes"), [row[1:3] for row in READY])
+@for_each("more", [{"unread": 1}, {"writing": True}, {"changing": True}])
 def test_who_waits_is_busy_with(more: dict, flags: tuple[bool, bool], processes: list[Process]):
     """Input that it has not read, output that is held up, or somebody else coming to the front."""
     facts = {"unread": 0, "writing": False, "foreground": 1, "processes": tuple(processes)} | more

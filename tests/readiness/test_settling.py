@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.cases import for_each
 from tests.readiness.moments import SIZE, Moment, judged, known, looked_at_often, stands, waits
 from tmuxmcp.readiness.facts import KNOWN_PLAIN_S, KNOWN_S, Conclusion, Facts, LastLine, Logged, Marks
 from tmuxmcp.readiness.kernel import InputWait, KernelFacts, Process, Verdict
@@ -153,7 +154,7 @@ STANDING: dict[str, tuple[Terms, Facts, tuple[str, str | None] | None, float]] =
 """By what stands: the terms, the facts, the answer if there is one, and after how long."""
 
 
-@pytest.mark.parametrize(("terms", "facts", "answer", "after_s"), STANDING.values(), ids=STANDING.keys())
+@for_each(("terms", "facts", "answer", "after_s"), STANDING.values())
 def test_what_stands(terms: Terms, facts: Facts, answer: tuple[str, str | None] | None, after_s: float):
     found = stands(Settling(terms, SIZE, 100.0), facts, begun=100.0)
     assert (found and (found[0].outcome, found[0].evidence)) == answer

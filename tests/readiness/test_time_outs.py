@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent import eventually
+from tests.cases import for_each
 from tmuxmcp.readiness import time_outs, witness
 from tmuxmcp.readiness.kernel import KernelFacts, Process, judge
 
@@ -85,8 +86,8 @@ WEAK = {
 }
 
 
-@pytest.mark.parametrize(("members", "why"), WEAK.values(), ids=WEAK.keys())
-@pytest.mark.parametrize("lines", [True, False], ids=["lines", "keys"])
+@for_each(("members", "why"), WEAK.values())
+@for_each("lines", [True, False])
 def test_who_may_be_at_work_although_it_listens(members: list[Process], why: str, lines: bool):
     verdict = judge(KernelFacts(lines, lines, 0, False, 1, tuple(members)))
     assert verdict.ready

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cases import for_each
 from tmuxmcp.readiness.kernel import InputWait, KernelFacts, Process, Verdict
 from tmuxmcp.readiness.weak import QUESTION_S, EnteredLine, doubt, entered_at, may_ask, stands_s, works_beside
 
@@ -32,7 +33,7 @@ LINES = {
 }
 
 
-@pytest.mark.parametrize(("line", "time_out_s", "expected"), LINES.values(), ids=LINES.keys())
+@for_each(("line", "time_out_s", "expected"), LINES.values())
 def test_how_long_a_line_must_stand(line: str, time_out_s: float | None, expected: float | None):
     assert stands_s(line, time_out_s) == pytest.approx(expected)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.cases import for_each
 from tmuxmcp.readiness.settling import UNMARKED_S
 from tmuxmcp.running.atprompt import ARRIVES_S, LEAVES_S, SETTLES_S, AtPrompt, PromptFacts, PromptNeed, PromptStep
 from tmuxmcp.terminal.marks import ShellState
@@ -141,7 +142,7 @@ LOOKS: dict[str, list[tuple[PromptFacts, float, PromptStep]]] = {
 }
 
 
-@pytest.mark.parametrize("looks", LOOKS.values(), ids=LOOKS)
+@for_each("looks", LOOKS.values())
 def test_the_next_step(looks: list[tuple[PromptFacts, float, PromptStep]]) -> None:
     judge = AtPrompt(0.0, adopts=True)
     assert [step(judge, seen, now) for seen, now, _ in looks] == [expected for *_, expected in looks]

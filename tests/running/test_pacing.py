@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.cases import for_each
 from tmuxmcp.readiness.facts import Need
 from tmuxmcp.running.pacing import (
     FLOOD_LOOKS_S,
@@ -138,7 +139,7 @@ RESTS = {
 }
 
 
-@pytest.mark.parametrize("moments", RESTS.values(), ids=RESTS)
+@for_each("moments", RESTS.values())
 def test_rest(moments: list[tuple[KeyWait | None, float, bool | Need, bool | None]]) -> None:
     rest = ShellRest()
     for waits, now, says, logged in moments:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from tests.terminal.conftest import RealTmux, styled_rows
 from tests.terminal.test_corpora import NAMES, Recording
 from tests.terminal.test_plain import LIKE_TMUX
@@ -97,9 +98,7 @@ MOVED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("data", "text"), [pytest.param(data, text, id=name) for name, data, text in EXACT + EDITED + MOVED]
-)
+@for_each(("data", "text"), [pytest.param(data, text, id=name) for name, data, text in EXACT + EDITED + MOVED])
 def test_text_has_its_colours(data: bytes, text: str) -> None:
     assert ansi(data, cols=80).text == text
 
@@ -173,7 +172,7 @@ def test_begun_line_goes_on_in_its_style_behind_blanks_without_one() -> None:
     assert ansi(b"b\x1b(B\x1b[Ac\rd\x1b[m", 80, col=3, style=style).text == "\x1b[44md\x1b[0m  \x1b[44mbc\x1b[0m"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_recording_of_a_real_program_without_its_colours_is_the_plain_text(name: str) -> None:
     recording = Recording(name)
     holds(
@@ -240,7 +239,7 @@ BEHIND = [
 ]
 
 
-@pytest.mark.parametrize(("data", "style"), BEHIND)
+@for_each(("data", "style"), BEHIND)
 def test_style_behind(data: bytes, style: Style) -> None:
     assert style_behind(data) == style
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from tmuxmcp.terminal.asciicast import Version, read, written
 from tmuxmcp.terminal.film import Film, FilmEvent, FilmExit, FilmInput, FilmMarker, FilmOutput, FilmResize
 from tmuxmcp.terminal.pacing import paced
@@ -128,7 +129,7 @@ def test_a_told_screen_is_drawn_behind_a_change_of_size() -> None:
     assert again.snapshot().text_rows() == ["wrapped an", "ew!", ""]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("cast", "problem"),
     [
         (b"", "not JSON"),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from tests.terminal.conftest import RealTmux, trimmed
 from tests.terminal.streams import HARD, TOKENS, stream
 from tmuxmcp.terminal.doubts import ALL_DOUBTS, Doubt
@@ -39,7 +40,7 @@ def after(data: bytes, *resizes: SizeChange, start: Snapshot | None = None) -> S
     return replay.snapshot()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "exact"),
     [
         (b"", False),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.cases import for_each
 from tmuxmcp.terminal.echo import Echo, compared
 
 LONG = "echo " + " ".join(f"w{number}" for number in range(900))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("typed", "shown", "echo"),
     [
         ("ls -l", "ls -l\n", Echo.OURS),

@@ -16,6 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.agent import eventually
+from tests.cases import for_each
 from tests.conftest import SLOW
 from tmuxmcp.errors import InvalidKey, NoInput
 from tmuxmcp.terminal.keys import KEY_NAMES, MAX_REPEAT, parse_key, parse_keys
@@ -151,7 +152,7 @@ def test_what_is_refused_tmux_drops_or_types_or_strips(pane: Pane) -> None:
         assert data in (b"", line_feed, name.encode(), bare.encode(), EXPECTED.get(bare)), name
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@for_each("name", REFUSED)
 def test_what_tmux_cannot_send_is_refused(name: str) -> None:
     with pytest.raises(InvalidKey, match="cannot be sent"):
         parse_key(name)
@@ -196,7 +197,7 @@ NOTATIONS = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "name"), NOTATIONS)
+@for_each(("spec", "name"), NOTATIONS)
 def test_every_notation_gives_the_tmux_name(spec: str, name: str) -> None:
     assert parse_key(spec) == [name]
 
@@ -222,7 +223,7 @@ REPEATS = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "names"), REPEATS)
+@for_each(("spec", "names"), REPEATS)
 def test_repeat(spec: str, names: list[str] | None) -> None:
     if names is not None:
         assert parse_key(spec) == names
@@ -249,7 +250,7 @@ WITH_MODIFIERS = [
 ]
 
 
-@pytest.mark.parametrize(("key", "held", "names"), WITH_MODIFIERS)
+@for_each(("key", "held", "names"), WITH_MODIFIERS)
 def test_modifiers_beside_the_key(key: str, held: str, names: list[str]) -> None:
     assert parse_key(key, ctrl="C" in held, alt="M" in held, shift="S" in held) == names
 
@@ -295,7 +296,7 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "says"), ERRORS)
+@for_each(("spec", "says"), ERRORS)
 def test_a_wrong_key_is_refused_and_says_what_is_right(spec: str, says: str) -> None:
     with pytest.raises(InvalidKey) as caught:
         parse_key(spec)

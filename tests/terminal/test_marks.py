@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from tmuxmcp.terminal.marks import LONGEST_MARK, Finished, Mark, MarkScanner, Numbers, ShellState, ShellTrack
 from tmuxmcp.terminal.proofs import new_proof, promise_of
 
@@ -49,7 +49,7 @@ def test_marks_tell_time_and_command_where_the_shell_does():
     assert (ended.time, ended.uptime, ended.text) == (None, 12.34, None)
 
 
-@pytest.mark.parametrize("time", ["", "x", "${EPOCHREALTIME-}", "-1", "1e9", "nan", "1.", "9" * 13, "1.2.3", "\u0661"])
+@for_each("time", ["", "x", "${EPOCHREALTIME-}", "-1", "1e9", "nan", "1.", "9" * 13, "1.2.3", "\u0661"])
 def test_a_time_that_is_none_is_not_known(time: str):
     (began,) = found(mark("C", 1, f"t={time}", f"up={time}"))
     assert (began.kind, began.time, began.uptime) == ("C", None, None)
@@ -108,7 +108,7 @@ def test_a_new_scanner_takes_up_where_another_stopped(cuts: list[int]):
     assert marks == found(STREAM)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "forged",
     [
         mark("D", 1, "0", aid="other"),
@@ -151,7 +151,7 @@ def track(*marks: bytes) -> ShellTrack:
     return followed(*marks)[0]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("marks", "state"),
     [
         ([A1], ShellState.STARTING),

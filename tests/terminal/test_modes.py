@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.cases import for_each
 from tmuxmcp.terminal.modes import ModeFacts, mode_of
 
 TABLE = [
@@ -37,6 +36,6 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("facts", "mode"), TABLE, ids=str)
+@for_each(("facts", "mode"), TABLE)
 def test_mode(facts: ModeFacts, mode: str):
     assert mode_of(facts) == mode

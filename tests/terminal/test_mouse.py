@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import pytest
-
+from tests.cases import for_each
 from tmuxmcp.terminal.mouse import encode
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("action", "button", "expected"),
     [
         ("click", "", b"\x1b[<0;8;4M\x1b[<0;8;4m"),

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from tests.terminal.conftest import RealTmux, trimmed
 from tmuxmcp.terminal.plain import needs_grid, plain, sanitize
 
@@ -146,17 +147,17 @@ def full_screen(text: str) -> str:
     return re.sub(r"\{([0-9,]+)\}", r"[full-screen program: \1 bytes of screen drawing left out]\n", text)
 
 
-@pytest.mark.parametrize(("data", "text"), [pytest.param(*row[1:], id=row[0]) for row in MOVED])
+@for_each(("data", "text"), [pytest.param(*row[1:], id=row[0]) for row in MOVED])
 def test_plain_text_of_what_moves_up_and_down(data: bytes, text: str) -> None:
     assert plain(data, cols=20, rows=6).text == text
 
 
-@pytest.mark.parametrize(("data", "text"), [pytest.param(*row[1:], id=row[0]) for row in FULL_SCREEN])
+@for_each(("data", "text"), [pytest.param(*row[1:], id=row[0]) for row in FULL_SCREEN])
 def test_plain_text_around_full_screen_programs(data: bytes, text: str) -> None:
     assert plain(data, cols=20, rows=6).text == full_screen(text)
 
 
-@pytest.mark.parametrize(("data", "text"), [pytest.param(*row[1:], id=row[0]) for row in EXACT + SEQUENCES + BARS])
+@for_each(("data", "text"), [pytest.param(*row[1:], id=row[0]) for row in EXACT + SEQUENCES + BARS])
 def test_plain_text_of(data: bytes, text: str) -> None:
     assert plain(data, cols=20).text == text
 
@@ -187,7 +188,7 @@ HIDDEN = [
 ]
 
 
-@pytest.mark.parametrize(("text", "shown", "sanitized"), [pytest.param(*row[1:], id=row[0]) for row in HIDDEN])
+@for_each(("text", "shown", "sanitized"), [pytest.param(*row[1:], id=row[0]) for row in HIDDEN])
 def test_sanitized_text_of(text: str, shown: str, sanitized: bool) -> None:
     assert sanitize(text) == (shown, sanitized)
 

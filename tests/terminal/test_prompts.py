@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cases import for_each
 from tmuxmcp.terminal.prompts import may_be_prompt, shape
 
 SAME = [
@@ -73,17 +74,17 @@ NONE = [
 ]
 
 
-@pytest.mark.parametrize(("one", "other"), SAME)
+@for_each(("one", "other"), SAME)
 def test_prompts_of_one_shape(one: str, other: str):
     assert shape(one) == shape(other) != ""
 
 
-@pytest.mark.parametrize(("one", "other"), OTHER)
+@for_each(("one", "other"), OTHER)
 def test_lines_of_two_shapes(one: str, other: str):
     assert shape(one) != shape(other)
 
 
-@pytest.mark.parametrize("line", NONE)
+@for_each("line", NONE)
 def test_a_line_that_cannot_be_a_prompt(line: str):
     assert not may_be_prompt(line)
     assert shape(line) == ""

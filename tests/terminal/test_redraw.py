@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from tests.terminal.conftest import RealTmux
 from tests.terminal.streams import HARD, SIZES, TOKENS, stream
 from tmuxmcp.terminal.redraw import redraw
@@ -38,7 +39,7 @@ def comparable(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, state=state)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "data",
     [
         b"",
@@ -89,7 +90,7 @@ def test_any_screen_goes_on_alike(seed: int, hard: bool, data: st.DataObject) ->
     goes_on_alike(before[:cut], before[cut:] + stream(seed + 4, tokens)[0], cols, rows)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "after"),
     [
         (b"\x1b[3;9H\x1b[31m\x1b[?1049h\x1b[?1049lx", b"\x1b[?1049ly"),  # leaving again restores the cursor again

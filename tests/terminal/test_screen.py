@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from tests.terminal.conftest import RealTmux, looks, trimmed
 from tmuxmcp.terminal.collector import Collector
 from tmuxmcp.terminal.redraw import redraw
@@ -197,7 +198,7 @@ def test_screens_are_those_of_tmux(real_tmux: RealTmux) -> None:
     assert not unlike
 
 
-@pytest.mark.parametrize(("data", "rows"), [pytest.param(*row[1:], id=row[0]) for row in UNLIKE_TMUX])
+@for_each(("data", "rows"), [pytest.param(*row[1:], id=row[0]) for row in UNLIKE_TMUX])
 def test_screen_of(data: bytes, rows: list[str]) -> None:
     assert trimmed(fed(data).display) == rows
 
@@ -264,7 +265,7 @@ COLOURS = [
 ]
 
 
-@pytest.mark.parametrize(("data", "style"), [pytest.param(*row[1:], id=row[0]) for row in COLOURS])
+@for_each(("data", "style"), [pytest.param(*row[1:], id=row[0]) for row in COLOURS])
 def test_colours_and_styles_of(data: bytes, style: Style) -> None:
     assert fed(data + b"x").buffer[0][0] == Cell("x", style)
 
@@ -476,7 +477,7 @@ COLLECTED = [
 ]
 
 
-@pytest.mark.parametrize(("data", "text"), [pytest.param(*row[1:], id=row[0]) for row in COLLECTED])
+@for_each(("data", "text"), [pytest.param(*row[1:], id=row[0]) for row in COLLECTED])
 def test_collected_text_of(data: bytes, text: str) -> None:
     assert collected(data) == text
     assert collected(*[bytes([byte]) for byte in data]) == text

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import subprocess
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from tmuxmcp.terminal.shellscript import RanCommand, script
 
 
@@ -21,7 +21,7 @@ def body(*commands: RanCommand, shell: str = "bash", start: str = "/w") -> list[
     return script(shell, ["head"], start, commands).splitlines()[2:]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("command", "line"),
     [
         (ran("make -j4"), "make -j4"),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from tmuxmcp.terminal.collector import Collector
 from tmuxmcp.terminal.textgrid import Unusual
 from tmuxmcp.terminal.textrows import TextRows
@@ -143,7 +144,7 @@ def test_text_of_any_bytes_is_that_of_the_emulator_or_none(data: bytes, cuts: li
     assert said is None or said[0] == said[1]
 
 
-@pytest.mark.parametrize("data", UNUSUAL)
+@for_each("data", UNUSUAL)
 def test_what_is_unusual_is_left_to_the_emulator(data: bytes) -> None:
     with pytest.raises(Unusual):
         TextRows(20, 6).feed(b"a" + data + b"x\r\n")

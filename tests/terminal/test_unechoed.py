@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cases import for_each
 from tmuxmcp.terminal.plain import plain
 from tmuxmcp.terminal.unechoed import Echo, Printed, edited_in, unechoed, with_blanks, without_echo
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "typed", "left"),
     [
         ("echo hi\nhi\n", "echo hi", "\nhi\n"),
@@ -27,7 +28,7 @@ def test_the_echo_is_taken_out(text: str, typed: str, left: str):
     assert without_echo(text, Echo(typed)) == left
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "echo", "left"),
     [
         # Whether a program shows what is typed may not be known: "y" may be the key that it read.
@@ -93,6 +94,6 @@ PRINTED = {
 }
 
 
-@pytest.mark.parametrize(("data", "typed", "left"), PRINTED.values(), ids=PRINTED)
+@for_each(("data", "typed", "left"), PRINTED.values())
 def test_what_was_printed_without_echoes(data: bytes, typed: str, left: str):
     assert unechoed(Printed(data, 80, 24, tuple(edited_in(data))), Echo(typed)) == left

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import pytest
-
+from tests.cases import for_each
 from tmuxmcp.terminal.widths import char_width, clusters, text_width
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("char", "width"),
     [
         *[("a", 1), ("é", 1), ("日", 2), ("💻", 2), ("\ufffd", 1)],
