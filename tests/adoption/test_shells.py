@@ -222,7 +222,7 @@ def test_where_there_are_no_devices_the_marks_go_to_the_standard_input(start: St
     shell.undo()
     kind = shell.kind
     assert kind is not None
-    assert b"/dev/" not in adoption.body(kind, NONCE, 1)
+    assert b"/dev/tty" not in adoption.body(kind, NONCE, 1)
 
 
 @pytest.mark.parametrize("name", SHELLS)

@@ -203,6 +203,13 @@ def test_as_many_sessions_as_a_small_limit_allows(state_dir: Path):
 
 
 def test_removed_state_directory_is_told_as_that(state_dir: Path, capfd: pytest.CaptureFixture[str]):
+    said = ""
+
+    def told_of_the_log() -> bool:
+        nonlocal said
+        said += capfd.readouterr().err
+        return "its output may not be recorded" in said
+
     with Agent(state_dir, "bash") as agent:
         agent.run("true")
         tmux = psutil.Process(int((state_dir / "tmux.pid").read_text()))
@@ -216,4 +223,8 @@ def test_removed_state_directory_is_told_as_that(state_dir: Path, capfd: pytest.
             eventually(lambda: agent.call("read", view="screen")["content"].startswith("42"))
         finally:
             tmux.kill()
-    assert "Traceback" not in capfd.readouterr().err
+        eventually(told_of_the_log)
+        with pytest.raises(ToolFailed, match="was removed") as failed:
+            agent.call("run", command="true")
+        assert failed.value.code == "IO_ERROR"
+    assert "Traceback" not in said + capfd.readouterr().err

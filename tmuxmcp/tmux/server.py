@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 
-from tmuxmcp.errors import InvalidArgument, PermissionDenied, TmuxFailed, TmuxUnavailable
+from tmuxmcp.errors import InvalidArgument, IoError, PermissionDenied, TmuxFailed, TmuxUnavailable
 from tmuxmcp.machine import locks
 from tmuxmcp.machine.atomically import write_atomically
 from tmuxmcp.tmux.control import CONTROL_SESSION, ControlClient, Reply, command, sequence
@@ -423,6 +423,11 @@ class Tmux:
         return libtmux.Server(socket_path=self.socket, config_file=str(config_file()), tmux_bin=wrapper)
 
     def _start(self) -> None:
+        if not self.state_dir.is_dir():
+            raise IoError(
+                f"The state directory {self.state_dir} was removed, and its tmux server has ended.",
+                hint="Start tmuxmcp anew.",
+            )
         if self.socket.exists() and not stat.S_ISSOCK(self.socket.lstat().st_mode):
             raise PermissionDenied(f"{self.socket} is not a socket.", hint="Remove it, or set another state_dir.")
         mark = ["set-option", "-g", "@tmuxmcp_server", "1"]
