@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -12,9 +12,9 @@ ROW = re.compile(r"^\|(?! fault |---).*\|$", re.MULTILINE)
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
+@cache
 def functions(file: Path) -> set[str]:
-    tree = ast.parse(file.read_text())
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    return set(re.findall(r"^(?:async )?def (\w+)\(", file.read_text(), re.MULTILINE))
 
 
 def test_each_row_names_tests_that_exist() -> None:
