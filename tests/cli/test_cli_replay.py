@@ -181,6 +181,16 @@ def test_a_terminal_that_goes_away_ends_it(shared):
     assert status == 128 + signal.SIGHUP
 
 
+def test_the_controlling_terminal_that_goes_away_ends_it(shared):
+    """With SIGHUP the kernel sends SIGCONT, upon which the terminal is taken anew."""
+    with Watcher(shared, "a.cast", command=[sys.executable, "-c", JOBS, *COMMAND]) as watcher:
+        watcher.bar("playing|at the end")
+        os.close(watcher.fd)
+        status = watcher.process.wait(SOON_S)
+        watcher.fd = os.open(os.devnull, os.O_RDONLY)  # there is something to close
+    assert status == 128 + signal.SIGHUP
+
+
 JOBS = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 """Runs a program with its terminal as the controlling one, so that a shell has jobs."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
 import sys
 import termios
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import anyio
@@ -78,7 +79,8 @@ class Stage:
     def _take(self) -> None:
         """Make the terminal ours, also when it is already."""
         if self._modes:
-            _keys_at_once(self._modes)
+            with self._leaving_if_gone():
+                _keys_at_once(self._modes)
         self._size = (0, 0)
         if not self._ours:
             self._ours = True
@@ -109,8 +111,10 @@ class Stage:
     @property
     def size(self) -> tuple[int, int]:
         """Columns and rows of the terminal now."""
-        size = os.get_terminal_size(1)
-        return max(size.columns, 1), max(size.lines, 1)
+        cols, lines = self._size
+        with self._leaving_if_gone():
+            cols, lines = os.get_terminal_size(1)
+        return max(cols, 1), max(lines, 1)
 
     def paint(self, rows: Sequence[str], cursor: tuple[int, int] | None = None) -> None:
         """Show rows, each no wider than the terminal; only what has changed is written.
@@ -150,10 +154,23 @@ class Stage:
     def _write(self, text: str) -> None:
         sys.stdout.flush()
         data = memoryview(text.encode("utf-8", "replace"))
-        while data:
-            data = data[os.write(1, data) :]
+        with self._leaving_if_gone():
+            while data:
+                data = data[os.write(1, data) :]
+
+    @contextmanager
+    def _leaving_if_gone(self) -> Iterator[None]:
+        """A terminal that is gone ends it: with SIGHUP the kernel sends SIGCONT, and either may come first."""
+        try:
+            yield
+        except (OSError, termios.error) as error:
+            if error.args[0] != errno.EIO:
+                raise
+            self._leave(128 + signal.SIGHUP)
 
     def _leave(self, status: int = 0) -> None:
+        if self.left.is_set():
+            return
         self.status = status
         self.left.set()
         self._news.set()
