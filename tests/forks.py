@@ -239,14 +239,15 @@ CALLER = """\
 import _socket, marshal, os, sys
 
 env = dict(os.environ)
-read_at_start = {{name: env[name] for name in env if name.startswith({names})}}.items() - {{{path}}}
+read_at_start = {{name: env[name] for name in env if name.startswith({names})}}.items()
+read_at_start -= {{{path}, ("LC_CTYPE", "C.UTF-8")}}  # this Python's own, where there is no locale
 if read_at_start and read_at_start != {locale}.items():
-    os.execv({python!r}, [{python!r}, "-m", "tmuxmcp", *sys.argv[1:]])
+    os.execv({python!r}, [{python!r}, "-m", {module!r}, *sys.argv[1:]])
 caller = _socket.socket(_socket.AF_UNIX)
 caller.connect({place!r})
 files = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))
 caller.sendmsg([b"."], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
-words = {{"module": "tmuxmcp", "words": sys.argv[1:], "env": env | {locale}, "cwd": os.getcwd(), "terminal": False}}
+words = {{"module": {module!r}, "words": sys.argv[1:], "env": env | {locale}, "cwd": os.getcwd(), "terminal": False}}
 caller.sendall(marshal.dumps(words))
 caller.shutdown(_socket.SHUT_WR)
 told = b""
@@ -258,15 +259,19 @@ os._exit(status if status >= 0 else 128 - status)
 """Imports only what is compiled into Python, as it starts for each call."""
 
 
-def command(directory: Path) -> Path:
+def command(directory: Path, module: str = "tmuxmcp") -> Path:
     """Put a command `tmuxmcp` into a directory, for shells and programs of others to call; each call is a fork.
+
+    Args:
+        directory: where it is put.
+        module: what it runs, as `python -m` does.
 
     A signal for the command does not reach the fork. Called with another locale than that of forks, or with variables
     of Python, it is no fork; called with none, it has that of forks.
     """
     path = directory / "tmuxmcp"
     own = {"names": READ_AT_START, "path": ("PYTHONPATH", str(ROOT)), "locale": LOCALE}
-    path.write_text(CALLER.format(python=sys.executable, place=_origin()[1], **own))
+    path.write_text(CALLER.format(python=sys.executable, module=module, place=_origin()[1], **own))
     path.chmod(0o700)
     return path
 

@@ -76,12 +76,19 @@ def test_command_that_forks_is_called_as_ours_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("variables", "forked"),
-    [({}, True), ({"LANG": ""}, False), ({"LC_ALL": "C"}, False), ({"PYTHONDEVMODE": "1"}, False)],
+    [
+        ({}, True),
+        ({"LANG": None}, True),
+        ({"LANG": ""}, False),
+        ({"LC_ALL": "C"}, False),
+        ({"PYTHONDEVMODE": "1"}, False),
+    ],
 )
-def test_command_that_must_not_fork_does_not(tmp_path: Path, variables: dict[str, str], forked: bool) -> None:
+def test_command_that_must_not_fork_does_not(tmp_path: Path, variables: dict[str, str | None], forked: bool) -> None:
     os.mkfifo(tmp_path / "settings")
+    env = {name: value for name, value in (environment(tmp_path) | variables).items() if value is not None}
     words = [forks.command(tmp_path), "config", "--config", "settings"]
-    with subprocess.Popen(words, env=environment(tmp_path, **variables), cwd=tmp_path) as process:
+    with subprocess.Popen(words, env=env, cwd=tmp_path) as process:
         with open(tmp_path / "settings", "w"):  # once it reads them
             told = Path(f"/proc/{process.pid}/cmdline").read_text().split("\0")
         process.wait()

@@ -378,15 +378,22 @@ def test_portable_values_are_json():
     }
 
 
-def identity_of_a_child(cwd):
-    code = "from tmuxmcp.faces.mcp import stdio_identity; print(stdio_identity())"
+def identities_of_a_child(*directories):
+    """What a process of ours is called in one directory after the other."""
+    code = """
+import os, sys
+from tmuxmcp.faces.mcp import stdio_identity
+for directory in sys.argv[1:]:
+    os.chdir(directory)
+    print(stdio_identity())
+"""
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
-    return subprocess.check_output([sys.executable, "-c", code], cwd=cwd, env=environment, text=True).strip()
+    return subprocess.check_output([sys.executable, "-c", code, *directories], env=environment, text=True).split()
 
 
 def test_caller_is_the_client_and_its_directory(tmp_path):
-    first = identity_of_a_child("/")
-    assert identity_of_a_child("/") == first  # the same client has started us anew
-    assert identity_of_a_child(tmp_path) != first
+    first, elsewhere = identities_of_a_child("/", tmp_path)
+    assert identities_of_a_child("/") == [first]  # the same client has started us anew
+    assert elsewhere != first
     assert stdio_identity() != first  # another client
     assert re.fullmatch(rf"stdio:{os.getpid()}:[0-9.]+:[0-9a-f]{{12}}", first)

@@ -136,8 +136,8 @@ def end(request):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_sdk_client_is_served_in_both_eras(mode):
-    parameters = StdioServerParameters(command=SERVER[0], args=SERVER[1:], cwd=ROOT)
+async def test_sdk_client_is_served_in_both_eras(mode, tmp_path):
+    parameters = StdioServerParameters(command=str(forks.command(tmp_path, SERVER[-1])), cwd=ROOT)
     async with Client(parameters, mode=mode) as client:
         assert client.protocol_version == ("2026-07-28" if mode == "auto" else "2025-11-25")
         answer = await client.call_tool("run", {"command": "seq 3"})
