@@ -307,9 +307,10 @@ def test_what_does_not_fit_is_passed_over_and_counted(text: str, limit: int):
 EDITED = (
     b"\x1b[1m\x1b[7m#\x1b[27m\x1b[1m\x1b[0m                   \r \r\r\x1b[0m\x1b[27m\x1b[24m\x1b[J$ \x1b[K\x1b[?2004h"
     b"e\x08echo aaa bbb ccc d \r\x1b[Kd\rdd eee fff\x1b[?2004l\r\r\naaa bbb ccc ddd eee fff\r\n"
+    b"root@vm:/work# \r\x1b[K\rroot@vm:/work# \x1b[?2004hecho " + b"word " * 20 + b"end\r\n"
     b"\x1b[?2004h$ echo aabb cccccccc\x08\x08Xcc\x08\x08\r\n\x1b[?2004l\raabb\r\n 10%\r 50%\r100%\r\nend\r\n"
 )
-"""Of zsh, in 20 columns, its mark before a prompt and a wrapped line; of bash a changed line; a progress bar."""
+"""Of zsh in 20 columns, the mark before a prompt and a wrapped line; of bash a prompt drawn twice, a changed line."""
 
 JOINED = "a 👨‍👩‍👧 é ❤️ 👍🏽 🇩🇪🇫🇷 e\u0301\u0302 b\r\nc\r\n".encode()
 

@@ -44,6 +44,9 @@ JOINED_CHARS = 32
 FLAG_LETTERS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 """Two of them are a flag."""
 
+BEGUN_ANEW_TRIED = 3
+"""Of the places where such a line was begun anew, the last."""
+
 CUTS_TRIED = 64
 """Places tried for a cut in a line that was edited."""
 
@@ -256,7 +259,7 @@ class LogReader:
             return plain(place.cut + piece, self.cols, self.rows, col=place.col, inside=False).text
 
         whole, silent = text_of(line, place), 0
-        for cut in (*_cuts_before(line, len(line)), *_cuts_before(line, fits)):
+        for cut in _cuts_tried(line, fits, budget):
             begun = text_of(line[:cut], place)
             if len(begun.encode("utf-8", "replace")) <= budget and whole.startswith(begun):
                 after = self._places.at(start + cut, self.cols)
@@ -433,6 +436,15 @@ def _before_joined(data: bytes, cut: int) -> int:
         at -= 1
     moved = cut - len(before[at:].encode())
     return moved if len(before) - at < JOINED_CHARS and data[moved:cut] == before[at:].encode() else cut
+
+
+def _cuts_tried(line: bytes, fits: int, budget: int) -> Iterator[int]:
+    """Where an edited line may be cut: near its end, before the edits, and behind where it was begun anew."""
+    yield from _cuts_before(line, len(line))
+    yield from _cuts_before(line, fits)
+    begun = [each.end() for each in re.finditer(rb"\r(?!\r*\n)", line)]
+    for at in reversed(begun[-BEGUN_ANEW_TRIED:]):
+        yield from _cuts_before(line, min(at + budget, len(line)))
 
 
 def _cuts_before(line: bytes, most: int) -> Iterator[int]:
