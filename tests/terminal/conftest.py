@@ -4,6 +4,7 @@ import os
 import subprocess
 import tempfile
 import time
+import tty
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,7 @@ class RealTmux:
         environment = ["env", "-i", "PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "TERM=xterm-256color"]
         self._argv = [*environment, "tmux", "-u", "-f", "/dev/null", "-S", str(home / "s")]
         self._shown = 0
+        self._terminals: dict[str, str] = {}
         self.run("start-server", ";", "set", "-s", "exit-empty", "off", ";", "set", "-g", "history-limit", "20000")
 
     def run(self, *args: str) -> str:
@@ -70,15 +72,13 @@ class RealTmux:
         self._shown += len(streams)
         lines = []
         for name in names:
-            file = self._home / name
-            os.mkfifo(file)
-            script = f"stty raw -echo; exec cat {file} {file} {file}"  # nobody writes a third time: the pane stays open
-            lines.append(f"new-session -d -s {name} -x {cols} -y {rows} '{script}'")
-            lines.append(f"pipe-pane -t {name} 'exec cat > {file}.copy'")
+            lines.append(f"new-session -d -s {name} -x {cols} -y {rows} sleep 2147483647")
+            lines.append(f"pipe-pane -t {name} 'exec cat > {self._home / name}.copy'")
         self.script(lines)
         deadline = time.monotonic() + DEADLINE_S
+        self._terminals |= self._terminals_of(names, deadline)
         for name, data in zip(names, streams, strict=True):
-            give(self._home / name, data, deadline)
+            give(self._terminals[name], data)
         for name, data in zip(names, streams, strict=True):
             copy = self._home / f"{name}.copy"
             while not copy.exists() or copy.stat().st_size < len(data):
@@ -86,10 +86,20 @@ class RealTmux:
                 time.sleep(0.002)
         return names
 
+    def _terminals_of(self, names: Sequence[str], deadline: float) -> dict[str, str]:
+        """The terminals of panes which run their program: before, tmux sets them up."""
+        while True:
+            asked = [f"display-message -p -t ={name}: '#{{pane_current_command}} #{{pane_tty}}'" for name in names]
+            told = [line.split(" ") for line in self.script(asked).splitlines()]
+            if all(command == "sleep" for command, _ in told):
+                return dict(zip(names, (terminal for _, terminal in told), strict=True))
+            assert time.monotonic() < deadline, "a pane does not start"
+            time.sleep(0.005)
+
     def print_more(self, name: str, data: bytes, before: int) -> None:
         """Let a pane print more, once, after so many bytes; come back when tmux has read it."""
         deadline, copy = time.monotonic() + DEADLINE_S, self._home / f"{name}.copy"
-        give(self._home / name, data, deadline)
+        give(self._terminals[name], data)
         while copy.stat().st_size < before + len(data):
             assert time.monotonic() < deadline, "tmux did not read everything"
             time.sleep(0.002)
@@ -125,19 +135,12 @@ class RealTmux:
         return shown
 
 
-def give(fifo: Path, data: bytes, deadline: float) -> None:
-    """Write to a pane that has come so far as to read."""
-    while True:
-        try:
-            fd = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:  # nobody reads yet
-            assert time.monotonic() < deadline, "the pane does not read"
-            time.sleep(0.002)
-        else:
-            os.set_blocking(fd, True)
-            with open(fd, "wb") as file:
-                file.write(data)
-            return
+def give(terminal: str, data: bytes) -> None:
+    """Print on a pane's terminal, as a program in it would."""
+    with open(os.open(terminal, os.O_RDWR | os.O_NOCTTY), "wb", buffering=0) as file:
+        tty.setraw(file)
+        while data:
+            data = data[file.write(data) :]
 
 
 def look_commands(name: str) -> list[str]:
