@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from tests.agents.model import Model, Step, served
 from tests.clients import NODE, program
 from tests.conftest import SLOW, end_server
 from tests.service import TOKENS, a_service
+from tmuxmcp.cli import main
 from tmuxmcp.contract.operations import OPERATIONS
 from tmuxmcp.contract.settings import DEFAULT_SETTINGS
 from tmuxmcp.faces.mcp import select
@@ -42,11 +43,17 @@ class Person:
                     "NO_PROXY": "127.0.0.1"}  # fmt: skip
 
     def install(self, client: str, scope: str) -> None:
-        """Have the client's own file name our server, which finds out what that client shows."""
+        """Have the client's own file name our server, which finds out what that client shows.
+
+        What it names runs the server as a fork; tests/cli/test_install.py has clients start it as it is installed.
+        """
         options = self.at_url or ("--", "--state-dir", str(self.state_dir), "--program", "bash", "--results", "auto")
         words = ["install", client, "--no-start", "--scope", scope, *options]
-        done = forks.run(words, self.env, self.project, 30 * SLOW)
-        assert done.returncode == 0, done.stderr
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self.project)
+            patch.setenv("HOME", str(self.home))
+            patch.setattr(sys, "executable", str(forks.command(self.home).with_name("python")))
+            assert main(words) == 0
 
     def go(self, *command: str | Path, **variables: str) -> str:
         """Run the agent to its end; give what it printed."""
@@ -60,10 +67,14 @@ class Person:
 
     def kill_server(self) -> None:
         """End the server as a crash does; the client is left as it is."""
+        killed = 0
         for process in psutil.process_iter(["cmdline"]):
             words = process.info["cmdline"] or []
-            if str(self.state_dir) in words and "serve" in words:
-                process.send_signal(signal.SIGKILL)
+            is_its_way_to_tmux = "-C" in words and any(str(self.state_dir) in word for word in words)
+            if is_its_way_to_tmux and (server := process.parent()):
+                server.kill()
+                killed += 1
+        assert killed == 1
 
 
 @pytest.fixture
