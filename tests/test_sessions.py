@@ -561,8 +561,8 @@ def test_bad_input_has_its_code_and_a_hint(agent: Agent, name: str, tool: str):
             agent.call(tool, **arguments)
         assert failed.value.code == code, what
         assert failed.value.error["hint"], f"{what}: it must say what to do next"
-        after = written()
-        assert {each: after.get(each) for each in before} == before, f"{what}: another session was touched"
+    after = written()
+    assert {each: after.get(each) for each in before} == before, "another session was touched"
 
 
 def test_an_exponential_pattern_does_not_hang(agent: Agent, name: str):
