@@ -9,6 +9,7 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
+import anyio
 import pytest
 
 from tests.conftest import SLOW, TMUX, eventually, stop_with_children, until_exists
@@ -288,6 +289,38 @@ async def test_a_shell_that_exits_ends_the_wait(broker: Broker, tmp_path: Path) 
     (tmp_path / "go").touch()
     assert await waited(broker) == ("exited", 1, 3)
     assert await waited(broker) == ("exited", 1, 3)
+
+
+async def test_send_says_that_the_command_is_one_of_before(broker: Broker, tmp_path: Path) -> None:
+    await broker.create_session("bash", name="a")
+
+    async def typed(text: str) -> tuple[int | None, str]:
+        sent = await broker.send(text, enter=True, session_id="a", wait_for="command", timeout_ms=LONG_MS)
+        assert sent.result
+        assert sent.result.command
+        return sent.result.command.exit_code, sent.result.note or ""
+
+    log = broker.registry.sessions["a"].log.path
+    await broker.send("(exit 3)", enter=True, session_id="a", read="none")
+    await listed(broker, 1)
+    code, note = await typed("(exit 4)")
+    assert (code, "had ended before" in note) == (3, True)
+    assert await waited(broker) == ("command", 2, 4)
+    waits = f"echo begun; {until_exists(tmp_path / 'go')}; (exit 5)"
+    await broker.send(waits, enter=True, session_id="a", wait_for="pattern", pattern="^begun")
+    async with anyio.create_task_group() as calls:
+
+        async def go() -> None:
+            await eventually(lambda: b"(exit 6)" in log.read_bytes())
+            (tmp_path / "go").touch()
+
+        calls.start_soon(go)
+        code, note = await typed("(exit 6)")
+    assert (code, "ran already" in note) == (5, True)
+    assert await waited(broker) == ("command", 4, 6)
+    assert await typed("(exit 7)") == (7, "")
+    await broker.send("read -p 'name? ' x; (exit 8)", enter=True, session_id="a", wait_for="ready")
+    assert await typed("Ann") == (8, "")
 
 
 async def test_a_mark_that_a_program_prints_ends_no_wait(broker: Broker) -> None:

@@ -30,6 +30,12 @@ from tmuxmcp.waiting.wait import Answer, WaitCondition, wait_for
 CELL_BYTES = 100
 """Most bytes of a cell of the screen as text: a character with what is set upon it, and its colours."""
 
+_WAIT_AGAIN = "For a command that was typed now, wait again: read wait_for=command."
+
+ENDED_BEFORE = "Command {number} had ended before anything was typed, and you were not told. " + _WAIT_AGAIN
+
+RAN_BEFORE = "Command {number} ran already when this was typed. " + _WAIT_AGAIN
+
 WantedView = View | Literal["auto", "none"]
 """The view that a call asks for; `auto`: we choose."""
 
@@ -122,7 +128,10 @@ class Reading:
             seen = await self._new_or_screen(session, wait, asked, call)
         await commandresults.settle(session, seen.look)
         effective = clamp(self.settings, asked.timeout_ms)[1] if wait.want != "none" else None
-        return _result(session, answer, seen, _command(session, answer, seen.look, asked, call), effective)
+        command = _command(session, answer, seen.look, asked, call)
+        if asked.wait_for == "command" and command:
+            answer = replace(answer, note=_sentences(answer.note, _of_before(command, wait)))
+        return _result(session, answer, seen, command, effective)
 
     async def _unseen(self, session: Session, answer: Answer, asked: ReadRequest, call: Call) -> r.ReadResult:
         """How a wait ended, without content: nothing counts as read, and no screen as seen."""
@@ -282,6 +291,18 @@ def _command(session: Session, answer: Answer, look: Look, asked: ReadRequest, c
         return _ended_with_session(session, look) if answer.outcome == "exited" else None
     commandresults.tell(session, call, answer.command)
     return commandresults.command_result(session, look, answer.command)
+
+
+def _of_before(command: r.Command, wait: WaitCondition) -> str | None:
+    """What is to be said of a command that was typed before what a call has just typed; None: nothing."""
+    if wait.sent_at is None or command.end_offset is None:
+        return None
+    if command.end_offset <= wait.sent_at:
+        return ENDED_BEFORE.format(number=command.number)
+    # A program that waited for input was given its input.
+    if command.start_offset < wait.sent_at and not wait.before_seen:
+        return RAN_BEFORE.format(number=command.number)
+    return None
 
 
 def _ended_with_session(session: Session, look: Look) -> r.Command | None:
