@@ -247,18 +247,18 @@ def test_a_half_typed_line_in_vi_mode(agent: Agent, shell: Run, program: str):
     assert shell("echo three")["output"] == "three\n"
 
 
-@pytest.mark.parametrize("keys", [["C-r", "e"], ["e", "Tab", "Tab"], ["Up"], ["M-x"], ["C-x"]], ids=str)
-def test_a_person_in_the_middle_of_something(agent: Agent, shell: Run, keys: list[str]):
+def test_a_person_in_the_middle_of_something(agent: Agent, shell: Run):
     session = session_of(shell)
-    shell("echo earlier")
-    agent.call("send", session_id=session, keys=keys, read="new", wait_for="idle", idle_ms=100)
-    result = answered(lambda: shell("echo mine", timeout_ms=LONG_MS))
-    if not isinstance(result, str):
-        assert (result["output"], result["exit_code"]) == ("mine\n", 0)
-    else:
-        assert result in ("SESSION_BUSY", "NOT_A_SHELL")
-    agent.call("send", session_id=session, key="C-c", read="new")
-    assert shell("echo next")["output"] == "next\n"
+    for keys in (["C-r", "e"], ["e", "Tab", "Tab"], ["Up"], ["M-x"], ["C-x"]):
+        shell("echo earlier")
+        agent.call("send", session_id=session, keys=keys, read="new", wait_for="idle", idle_ms=100)
+        result = answered(lambda: shell("echo mine", timeout_ms=LONG_MS))
+        if not isinstance(result, str):
+            assert (result["output"], result["exit_code"]) == ("mine\n", 0), keys
+        else:
+            assert result in ("SESSION_BUSY", "NOT_A_SHELL"), keys
+        agent.call("send", session_id=session, key="C-c", read="new")
+        assert shell("echo next")["output"] == "next\n", keys
 
 
 def test_a_command_that_came_in_pieces_is_not_run(agent: Agent, shell: Run, program: str):
@@ -398,15 +398,15 @@ def test_a_person_types_while_a_command_runs(agent: Agent, shell: Run, tmp_path:
     assert shell("echo next")["output"] == "next\n"
 
 
-@pytest.mark.parametrize("nested", ["zsh", "zsh -f", "fish", "fish --no-config", "bash", "bash --norc", "sh"])
-def test_a_shell_started_by_hand_is_never_answered_wrongly(agent: Agent, shell: Run, nested: str):
+def test_a_shell_started_by_hand_is_never_answered_wrongly(agent: Agent, shell: Run):
     session = session_of(shell)
-    agent.call("send", session_id=session, text=nested, enter=True)
-    result = answered(lambda: shell("echo inner 42"))
-    refused = result in ("NOT_A_SHELL", "SESSION_BUSY")
-    assert refused or (result["output"], result["exit_code"]) == ("inner 42\n", 0)
-    agent.call("send", session_id=session, text="exit", enter=True)
-    assert shell("echo outer")["output"] == "outer\n"
+    for nested in ("zsh", "zsh -f", "fish", "fish --no-config", "bash", "bash --norc", "sh"):
+        agent.call("send", session_id=session, text=nested, enter=True)
+        result = answered(lambda: shell("echo inner 42"))
+        refused = result in ("NOT_A_SHELL", "SESSION_BUSY")
+        assert refused or (result["output"], result["exit_code"]) == ("inner 42\n", 0), nested
+        agent.call("send", session_id=session, text="exit", enter=True)
+        assert shell("echo outer")["output"] == "outer\n", nested
 
 
 @pytest.mark.parametrize("other", ["zsh -f", "fish --no-config", "bash --norc"])
