@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import tmuxmcp
-from tests.agent import Agent, an_agent
+from tests.agent import Agent, an_agent, eventually
 from tests.cases import for_each
 from tmuxmcp.cli import main
 from tmuxmcp.cli.arguments import parse
@@ -354,6 +354,7 @@ def test_since_moves_no_cursor_and_raw_is_base64(agent: Agent):
     agent.call("read")
     agent.run("true")
     agent.call("read", wait_for="ready")  # the prompt moves the terminal's cursor
+    eventually(lambda: agent.call("read", **since)["time"] is not None)  # times are noted now and then
     piece = agent.call("read", **since)
     assert (piece["content"], piece["next_offset"] - begun["start_offset"]) == ("one\n", 5)
     raw = agent.call("read", view="raw", **since)

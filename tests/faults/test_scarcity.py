@@ -212,6 +212,7 @@ def test_removed_state_directory_is_told_as_that(state_dir: Path, capfd: pytest.
 
     with Agent(state_dir, "bash") as agent:
         agent.run("true")
+        agent.call("read", wait_for="ready")  # a prompt that comes later is recorded nowhere
         tmux = psutil.Process(int((state_dir / "tmux.pid").read_text()))
         try:
             shutil.rmtree(state_dir)
