@@ -44,6 +44,9 @@ JOINED_CHARS = 32
 FLAG_LETTERS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 """Two of them are a flag."""
 
+COMMAND_END = re.compile(rb"\x1b\]133;D[^\x07\x1b]*(?:\x07|\x1b\\)")
+"""The mark behind what a command has printed."""
+
 BEGUN_ANEW_TRIED = 3
 """Of the places where such a line was begun anew, the last."""
 
@@ -258,6 +261,10 @@ class LogReader:
         def text_of(piece: bytes, place: Place) -> str:
             return plain(place.cut + piece, self.cols, self.rows, col=place.col, inside=False).text
 
+        over = COMMAND_END.search(line)
+        if over and text_of(line[: over.start()], place):
+            line = line[: over.end()]  # what a command printed stays, also where bash draws its prompt over it
+            fits = min(fits, len(line))
         whole, silent = text_of(line, place), 0
         for cut in _cuts_tried(line, fits, budget):
             begun = text_of(line[:cut], place)
