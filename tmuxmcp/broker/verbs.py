@@ -149,7 +149,9 @@ class Verbs:
                 return await self._read(request, call, target)
             case q.ListCommands():
                 session = await self._session_of(target, call)
-                return commandresults.listed(request, session, await nextprompt.at_rest(session))
+                look = await nextprompt.at_rest(session)
+                await commandresults.settle(session, look)
+                return commandresults.listed(request, session, look)
             case q.Wait():
                 return await self._waiting.wait(request, call)
             case q.Search():
