@@ -25,7 +25,8 @@ VENVS = {"OpenAI Agents SDK": "agents", "LangChain": "langchain", "Pydantic AI":
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="tm-") as home:  # short: socket paths are
+    # A short name: socket paths are. The server, a fork of ours, may still write down how its sessions stand.
+    with tempfile.TemporaryDirectory(prefix="tm-", ignore_cleanup_errors=True) as home:
         yield Path(home)
         end_server(Path(home, ".local", "state", "tmuxmcp"))
 
