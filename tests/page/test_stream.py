@@ -21,11 +21,13 @@ from tests.conftest import eventually as until
 from tests.page.visits import let_in
 from tests.service import Service
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.errors import TmuxFailed
 from tmuxmcp.faces.tokens import bearer
 from tmuxmcp.page import routes
 from tmuxmcp.page.codes import AccessSecrets
 from tmuxmcp.page.desk import OwnDesk
 from tmuxmcp.page.overview import Overview
+from tmuxmcp.reading.sight import SessionSight
 
 
 class Told:
@@ -204,6 +206,29 @@ async def test_a_page_that_comes_while_the_last_one_leaves_is_told(broker: Broke
                 await until(lambda: "a" in overview.rows)
             for _ in range(steps):
                 await anyio.lowlevel.checkpoint()
+        task_group.cancel_scope.cancel()
+
+
+@pytest.mark.anyio
+async def test_a_session_that_could_not_be_looked_at_is_looked_at_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+):
+    await broker.create_session("bash", name="a")
+    overview = Overview(broker)
+    seeing, tries = overview._seeing, []
+    sight = seeing.sight
+
+    async def late(session_id: str) -> SessionSight | None:
+        tries.append(session_id)
+        if len(tries) <= 3:  # more than a new session is looked at by itself
+            raise TmuxFailed("tmux did not answer.")
+        return await sight(session_id)
+
+    monkeypatch.setattr(seeing, "sight", late)
+    async with anyio.create_task_group() as task_group:
+        task_group.start_soon(overview.run)
+        async with overview.looked_at():
+            await until(lambda: "a" in overview.rows)
         task_group.cancel_scope.cancel()
 
 

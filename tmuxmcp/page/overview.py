@@ -142,6 +142,7 @@ class Overview(PageListing):
                     row = await self._row(name)
             except (TmuxMcpError, OSError) as error:
                 log.debug("session %s cannot be looked at: %s", name, error)
+                self._signs.pop(name, None)  # nothing is known of this moment: the next look for sessions tries again
                 continue
             if row is None:
                 self._signs.pop(name, None)
