@@ -335,7 +335,7 @@ def _joined(text: str, at: int) -> bool:
     """Whether the characters before and behind an index are seen as one: emoji with joiners, accents, flags."""
     before, behind = text[at - 1], text[at]
     if before == "\u200d" or behind in "\u200c\u200d" or "\U0001f3fb" <= behind <= "\U0001f3ff":
-        return not (before.isspace())
+        return not before.isspace()
     if "\U0001f1e6" <= behind <= "\U0001f1ff":
         flags = text[:at][::-1]
         return (len(flags) - len(flags.lstrip(FLAG_LETTERS))) % 2 == 1
