@@ -255,15 +255,17 @@ async def test_a_count_begins_with_the_oldest_that_somebody_waits_for():
             seen = {row.pid for pid in (os.getppid(), os.getpid()) for row in census.children(pid, since_s)}
             found[name] = [pid in seen for pid in (os.getpid(), child.pid)]
 
-        async with anyio.create_task_group() as task_group, anyio.create_task_group() as given_up:
-            given_up.start_soon(ask, "given up", math.inf)
-            await anyio.lowlevel.checkpoint()
-            task_group.start_soon(ask, "asked meanwhile", new_s)
-            await anyio.lowlevel.checkpoint()
-            given_up.cancel_scope.cancel()
-            for name, since_s in (("all", old_s), ("new", new_s), ("none", new_s + 600)):
-                task_group.start_soon(ask, name, since_s)
-        child.kill()
+        try:
+            async with anyio.create_task_group() as task_group, anyio.create_task_group() as given_up:
+                given_up.start_soon(ask, "given up", math.inf)
+                await anyio.lowlevel.checkpoint()
+                task_group.start_soon(ask, "asked meanwhile", new_s)
+                await anyio.lowlevel.checkpoint()
+                given_up.cancel_scope.cancel()
+                for name, since_s in (("all", old_s), ("new", new_s), ("none", new_s + 600)):
+                    task_group.start_soon(ask, name, since_s)
+        finally:
+            child.kill()
     both, younger = [True, True], [False, True]
     assert found == {"asked meanwhile": younger, "all": both, "new": younger, "none": [False, False]}
 
