@@ -6,7 +6,9 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +76,12 @@ async def test_a_shell_is_typed_no_more_than_it_needs_for_a_command(broker: Brok
     assert sum(len(numbers.split()) for numbers, _ in typed) == 15, "a key, twice, and NUL"
 
 
-OPENING = [0]
-"""How many files this process has opened: hooks for that stay."""
-
-sys.addaudithook(lambda event, _: OPENING.__setitem__(0, OPENING[0] + (event == "open")))
+@cache
+def audit_events() -> Counter[str]:
+    """What this process has done, by the names of sys.addaudithook, since this was first called: hooks stay."""
+    events: Counter[str] = Counter()
+    sys.addaudithook(lambda event, _: events.update([event]))
+    return events
 
 
 @pytest.mark.parametrize(
@@ -107,9 +111,9 @@ async def test_files_that_a_call_opens_and_looks_at(broker: Broker, monkeypatch,
     monkeypatch.setattr(os, "stat", counting(os.stat))
     found = []
     for _ in range(5):
-        before, looks = OPENING[0], 0
+        before, looks = audit_events()["open"], 0
         await call(broker)
-        found.append((OPENING[0] - before, looks))
+        found.append((audit_events()["open"] - before, looks))
         await broker.read("new", "a", wait_for="ready")
     # A busy machine looks more often, and now and then a call writes down what the others have left.
     least = sorted(found)[0]
