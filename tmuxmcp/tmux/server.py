@@ -337,7 +337,7 @@ class Tmux:
 
     def answers(self) -> bool:
         """Whether any server of this tmux answers on the socket; each has global options."""
-        return bool(self.run("show-options", "-g").stdout)
+        return self.socket.exists() and bool(self.run("show-options", "-g").stdout)
 
     @asynccontextmanager
     async def undisturbed(self) -> AsyncIterator[None]:
