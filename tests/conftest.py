@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import shutil
+import ssl
 import subprocess
 import tempfile
 import time
@@ -16,6 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Itera
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -134,6 +136,14 @@ def _schemas_checked_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Draft202012Validator, "check_schema", check_new)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _certificates_read_once() -> Iterator[None]:
+    """Read the system's certificates once: each client of httpx does, which takes 20 ms, and no server here has TLS."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
         yield
 
 
