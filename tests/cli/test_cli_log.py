@@ -195,8 +195,14 @@ sys.exit(tmuxmcp.__main__.main())
     [
         ("cli", "tmuxmcp.cli.parse = lambda words: exec(text)"),
         ("errors", "sys.meta_path.insert(0, type('Finder', (), {'find_spec': lambda *_: exec(text)}))"),
+        (
+            "cli",
+            "from asyncio.selector_events import BaseSelectorEventLoop as Loop\n"
+            "Loop._make_self_pipe = lambda _: exec(text)\n"
+            "sys.argv[1:] = ['policy', 'test', 'true']",
+        ),
     ],
-    ids=["a dataclass is made", "the command line is imported"],
+    ids=["a dataclass is made", "the command line is imported", "an event loop is made"],
 )
 def test_an_interrupt_at_a_bad_moment(tmp_path: Path, module: str, where: str):
     """CPython would end with the signal after all; only with -m, hence a module."""

@@ -39,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TmuxMcpError as error:
         return output.report(error, words)
     except KeyboardInterrupt:
+        sys.unraisablehook = lambda _: None  # of an event loop that was half made, say, when it struck
         return 130
     except BrokenPipeError:
         output.forget()
