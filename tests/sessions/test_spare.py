@@ -138,18 +138,20 @@ async def test_is_in_no_list_and_does_not_count(state_dir: Path, home: Path) -> 
 
 async def test_two_first_calls_at_once_share_it(broker: Broker, state_dir: Path) -> None:
     told: list[str] = []
+    busy: list[str] = []
 
     async def call() -> None:
         try:
             told.append((await broker.run("true")).session_id)
         except SessionBusy as error:  # it came amid the other one's command
-            told.append(str(error.details["session_id"]))
+            busy.append(str(error.details["session_id"]))
 
     async with spare(broker) as name:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
             tasks.start_soon(call)
-        assert told == [name, name]
+        assert told + busy == [name, name]
+        assert told, "one of them ran"
         assert [each.session_id for each in (await broker.list_sessions()).sessions] == [name]
 
 
