@@ -822,6 +822,7 @@ class Terminal:
         self.process, self.fd = None, -1
         self.fd, inner = pty.openpty()
         termios.tcsetwinsize(inner, size[::-1])
+        self.before = termios.tcgetattr(inner)  # while nobody has changed it
         env = cli.env | {"TERM": "xterm-256color", "TMUX": "/tmp/none,1,0"}
         if command is COMMAND and forks.can_be(env):
             self.process = forks.Fork(words, env, cli.work, [inner] * 3, terminal=True)

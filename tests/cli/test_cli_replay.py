@@ -53,7 +53,6 @@ class Watcher(Viewer):
         self, cli: CommandLine, *words: str, size: tuple[int, int] = (80, 24), command: Sequence[str] = COMMAND
     ):
         super().__init__(cli, "replay", *words, size=size, command=command)
-        self.before = termios.tcgetattr(self.fd)
 
     def bar(self, pattern: str) -> list[str]:
         return self.shows(lambda rows: re.search(pattern, rows[-1]), pattern)
