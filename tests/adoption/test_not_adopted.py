@@ -256,10 +256,16 @@ async def test_a_prompt_is_known(broker: Broker, home: Path, shell: str) -> None
             await broker.send(session_id="a", text=text, timeout_ms=int(5000 * SLOW))
         found = await may_adopt(session, await rests(broker, "a"))
         assert isinstance(found, Adoptable), found
-        now = await session.look()
-        facts = now.facts
+
+        # fish wakes once more behind its prompt, for its threads: until a wait looks anew, somebody may have typed.
+        async def at_prompt() -> Look | None:
+            await rests(broker, "a")
+            look = await session.look()
+            assert look.mode in ("shell_prompt", "line_input")
+            return look if look.mode == "shell_prompt" else None
+
+        facts = (await eventually(at_prompt)).facts
         assert facts
-        assert now.mode == "shell_prompt"
         assert found.pid == facts.foreground
 
 
