@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from tmuxmcp.errors import Unsupported
 from tmuxmcp.machine import locks
+from tmuxmcp.record import clock
 from tmuxmcp.record import timingwriter as module
 from tmuxmcp.record.clock import Booted, SessionClock
 from tmuxmcp.record.directory import SessionDirectory
@@ -356,16 +358,27 @@ def test_a_block_is_read_as_it_was_written(moments: list[tuple[int, int, bool]],
 
 
 def test_the_clock_is_that_of_the_machine_where_it_is_still_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = SessionClock(0.0, Booted.now())
-    assert 0 <= clock.now_ms() < 60_000
+    assert 0 <= SessionClock(0.0, Booted.now()[0]).now_ms() < 60_000
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this system tells no time since its start")
+def test_the_moment_of_both_clocks_is_one_however_busy_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slowly() -> str:
+        time.sleep(0.2)
+        return "a start"
+
+    monkeypatch.setattr(clock, "_boot_id", slowly)
+    booted, since_1970_s = Booted.now()
+    since_booted_s = time.clock_gettime(time.CLOCK_BOOTTIME) - booted.at_s
+    assert abs(since_booted_s - (time.time() - since_1970_s)) < 0.1
 
 
 def test_behind_a_reboot_it_is_the_difference_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr("time.time", lambda: now)
-    clock = SessionClock(990.0, Booted("another", 5.0))
-    assert clock.now_ms() == 10_000
+    session = SessionClock(990.0, Booted("another", 5.0))
+    assert session.now_ms() == 10_000
     now = 995.0
-    assert clock.now_ms() == 10_000  # somebody has set it back
+    assert session.now_ms() == 10_000  # somebody has set it back
     assert SessionClock(None, Booted()).now_ms() == 0
     assert Booted.of({"boot_id": 3, "at_s": None}) == Booted()

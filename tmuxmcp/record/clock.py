@@ -26,10 +26,13 @@ class Booted:
     at_s: float = 0.0
 
     @classmethod
-    def now(cls) -> Booted:
-        """This moment."""
+    def now(cls) -> tuple[Booted, float]:
+        """This moment, and the same in seconds since 1970: nothing that takes time stands between the two readings."""
         boot_id = _boot_id()
-        return cls(boot_id, round(time.clock_gettime(time.CLOCK_BOOTTIME), 6)) if boot_id else cls()
+        if not boot_id:
+            return cls(), time.time()
+        at_s, since_1970_s = time.clock_gettime(time.CLOCK_BOOTTIME), time.time()
+        return cls(boot_id, round(at_s, 6)), since_1970_s
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Booted:

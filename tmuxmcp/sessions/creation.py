@@ -243,12 +243,13 @@ class Creation:
         mark = launch.session_mark(directory.path)
         tightest = (request.limits or Limits()).within(settings.limits)
         bounds = bind(tightest, mark["TMUXMCP_KEY"], self.registry.tmux.pid, level)
+        booted, created_s = Booted.now()
         meta = Meta(
             session_id=session_id,
             program=program,
             args=list(args),
-            created_at=iso(time.time()),
-            booted=vars(Booted.now()),
+            created_at=iso(created_s),
+            booted=vars(booted),
             owner=owner,
             nonce=nonce,
             marks=integration.marks,
