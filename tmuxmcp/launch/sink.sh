@@ -13,11 +13,13 @@ LC_ALL=C
 export LC_ALL
 exec 3>>"$log"
 
-# One dd moves at most a quarter of MAX, or 64 MiB: so far the log may run over before it is cut.
-block=65536
-count=$((max / 4 / block))
-[ "$count" -gt 1024 ] && count=1024
+# One dd moves at most a quarter of MAX, or 64 MiB: so far the log may run over before it is cut. tmux mostly writes less
+# than 8 KiB at once, which counts as a whole piece: with larger pieces a new dd would be started more often.
+piece=8192
+count=$((max / 4 / piece))
+[ "$count" -gt 8192 ] && count=8192
 [ "$count" -lt 1 ] && count=1
+block=65536 # what is cut off the log is a multiple of this
 
 base=0
 [ -r "$dir/out.base" ] && read -r base <"$dir/out.base"
@@ -62,7 +64,7 @@ size=$base
 echo "$$ $number" >"$dir/sink.pid" || exit 1
 
 while :; do
-  said=$(dd bs="$block" count="$count" 2>&1 >&3)
+  said=$(dd bs="$piece" count="$count" 2>&1 >&3)
   case $? in
   0)
     case $said in
@@ -81,5 +83,5 @@ while :; do
     ;;
   *) exit 1 ;; # a full disk, mostly: the broker sees the pipe closed and tells
   esac
-  if [ "$((size - kept_from))" -gt "$((max + count * block / 2))" ]; then cut_head; fi
+  if [ "$((size - kept_from))" -gt "$((max + count * piece / 2))" ]; then cut_head; fi
 done
