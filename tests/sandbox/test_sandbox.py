@@ -343,8 +343,8 @@ async def mode_is(broker: Broker, session_id: str, mode: str) -> bool:
     return (await broker.registry.sessions[session_id].look()).mode == mode
 
 
-async def is_in_front(broker: Broker, command: str) -> bool:
-    found = (await broker.registry.sessions["a"].look()).foreground
+async def is_in_front(broker: Broker, command: str, session_id: str = "a") -> bool:
+    found = (await broker.registry.sessions[session_id].look()).foreground
     return found is not None and found.command == command
 
 
@@ -406,6 +406,7 @@ async def test_all_of_it_ends(boxed: Broker, project: Path) -> None:
 @levels(LEVELS)
 async def test_death_by_signal_is_told(boxed: Broker, project: Path) -> None:
     await boxed.create_session("sleep", ["600"], name="s", cwd=str(project), sandbox="auto", wait_ready=False)
+    await eventually(lambda: is_in_front(boxed, "sleep 600", "s"))  # what begins may not heed SIGTERM yet
     ended = await boxed.destroy_session("s")
     assert (ended.exit_code, ended.exit_signal, ended.survivors) == (None, "TERM", [])
 
