@@ -111,7 +111,7 @@ async def test_more_than_a_pipe_takes(tmux: Tmux) -> None:
 
     async def buffers(number: int) -> None:
         path = tmux.state_dir / f"out{number}"
-        await tmux.checked(command("set-buffer", "-b", f"b{number}", big[number:]), timeout_s=30)
+        await tmux.checked(command("set-buffer", "-b", f"b{number}", "--", big[number:]), timeout_s=30)
         await tmux.checked(command("save-buffer", "-b", f"b{number}", str(path)), timeout_s=30)
         assert path.read_bytes() == big[number:]
 
