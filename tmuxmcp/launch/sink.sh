@@ -13,8 +13,8 @@ LC_ALL=C
 export LC_ALL
 exec 3>>"$log"
 
-# One dd moves at most a quarter of MAX, or 64 MiB: so far the log may run over before it is cut. tmux mostly writes less
-# than 8 KiB at once, which counts as a whole piece: with larger pieces a new dd would be started more often.
+# One dd moves at most a quarter of MAX, or 64 MiB: so far the log may run over before it is cut. tmux mostly writes
+# less than 8 KiB at once, which counts as a whole piece: with larger pieces a new dd would be started more often.
 piece=8192
 count=$((max / 4 / piece))
 [ "$count" -gt 8192 ] && count=8192
