@@ -190,6 +190,28 @@ async def test_what_was_told_outlives_the_broker(broker: Broker, state_dir: Path
         assert other.number == 3
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("how", ["text", "keys", "two calls"])
+async def test_lines_that_were_typed_ahead_are_the_caller_s(
+    broker: Broker, state_dir: Path, shell: str, how: str
+) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip("missing")
+    await broker.create_session(shell, name="a")
+    lines = ["sleep 0.5", "sh -c 'exit 4'"]
+    if how == "text":
+        await broker.send("\n".join(lines), enter=True, bracketed_paste="never", session_id="a", read="none")
+    elif how == "keys":
+        keys = [each for line in lines for each in ({"text": line}, "Enter")]
+        await broker.send(keys=keys, session_id="a", read="none")
+    else:
+        for line in lines:
+            await broker.send(line, enter=True, session_id="a", read="none")
+    assert [each.by for each in await listed(broker, 2)] == ["agent", "agent"]
+    by_script(state_dir, lines[1], "Enter")
+    assert [(each.by, each.exit_code) for each in await listed(broker, 3)][2] == ("other", 4)
+
+
 # ---- waiting for a command ---------------------------------------------------------------------------
 
 SHELLS = [

@@ -445,7 +445,7 @@ class Verbs:
         sending.check_size(self._settings, request.stdin or "")
         limit, effective = clamp(self._settings, request.timeout_ms)
         session = await self._targets.session(target, call)
-        until = run.ReturnWhen(limit, request.idle_ms, request.wait_for == "auto", self._adopt(request))
+        until = run.ReturnWhen(limit, request.idle_ms, request.wait_for == "auto", self._adopt(request), call.caller)
         if request.adopt == "undo":
             if request.command.strip() or stdin is not None:
                 raise InvalidArgument("adopt=undo runs no command.", hint="Give an empty one.")

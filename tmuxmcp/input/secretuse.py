@@ -170,8 +170,7 @@ def _note(session: Session, look: Look, wait: WaitCondition) -> None:
     wait.typed, wait.screen, wait.entered = "", False, True
     wait.types_after(look)
     session.entered = entered_at(look.verdict, look.judged, line_of_cursor(look), session.entered)
-    if look.marks:
-        session.commands.typing(TypedInput(look.size, None))
+    session.commands.typing(TypedInput(look.size, None, caller=wait.caller, read_by=look.read_by))
 
 
 async def _was_shown(session: Session, start: int, value: bytearray) -> bool:

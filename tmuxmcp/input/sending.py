@@ -77,8 +77,12 @@ class Typing:
         quoted = self.texts.rstrip("\r\n").endswith("\x16")  # C-v: what follows is no Enter
         if not self.entered or quoted or (self.bracketed_paste == "always" and not self.items):
             return InputLeftover.OPEN
-        ends = len(re.findall(r"\r\n|[\r\n]", self.texts)) + sum(name in ENDS_LINE_KEYS for name in self.names)
-        return InputLeftover.LINE if waited and ends == 1 else InputLeftover.LINES
+        return InputLeftover.LINE if waited and self.lines == 1 else InputLeftover.LINES
+
+    @property
+    def lines(self) -> int:
+        """How many lines are entered, where none of them is a part of a paste."""
+        return len(re.findall(r"\r\n|[\r\n]", self.texts)) + sum(name in ENDS_LINE_KEYS for name in self.names)
 
     @property
     def names(self) -> list[str]:
@@ -171,8 +175,9 @@ async def send(
     if what.entered:
         session.entered = entered_at(look.verdict, look.judged, line_of_cursor(look), session.entered)
     await reading.before(session, asked, wait, call, now=True)
-    if look.marks:
-        session.commands.typing(TypedInput(look.size, _shown_text(look, what)))
+    session.commands.typing(
+        TypedInput(look.size, _shown_text(look, what), caller=call.caller, lines=what.lines, read_by=look.read_by)
+    )
     own = await own_sequences(look, what)
     async with session.input_lock:
         stamp = await noting.types(session, look.size, bytes=what.size) if noting else None
@@ -192,8 +197,10 @@ async def send(
 
 
 def _shown_text(look: Look, what: Typing) -> str | None:
-    """The text that is typed, where nothing but Enter follows it and the kernel says that it will be seen."""
-    return what.text if what.text and _is_shown(look) and what.items in ([], [KeySequence(["Enter"])]) else None
+    """The text that is typed, where no keys but Enter are in it and the kernel says that it will be seen."""
+    if not what.texts or not _is_shown(look) or not set(what.names) <= {"Enter"}:
+        return None
+    return what.text + "".join(each.text if isinstance(each, Text) else "\n" * len(each.names) for each in what.items)
 
 
 def _is_shown(look: Look) -> bool:

@@ -64,6 +64,8 @@ class EndedCommand:
     """The name under which it was given to its shell, by a call of ours."""
     stdin: bool = False
     """It read what that call gave it, instead of the terminal."""
+    caller: str = ""
+    """Which caller typed it; empty: none of ours, or that is not known."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,16 @@ class TypedInput:
     """Who typed it."""
     stdin: bool = False
     """The command reads what the call gave with it, instead of the terminal."""
+    caller: str = ""
+    """Who made the call; empty: that is not known."""
+    lines: int = 1
+    """How many lines were entered: so many commands it can begin at most."""
+    read_by: int = 0
+    """Number of the command that waited for this as its input; 0: no command was seen to."""
+
+
+ADDED_FIELDS = ("stdin", "caller", "lines", "read_by")
+"""Fields of an input that a line has only where they say something: versions before knew none of them."""
 
 
 class CommandFile:
@@ -130,7 +142,7 @@ class CommandFile:
         if typed.promise:
             named["promise"] = vars(typed.promise)
         named |= {} if typed.by == "agent" else {"by": typed.by}
-        named |= {"stdin": True} if typed.stdin else {}
+        named |= {name: value for name in ADDED_FIELDS if (value := getattr(typed, name)) != getattr(TypedInput, name)}
         line = _line({"typed": typed.offset, "text": typed.text, "whole": typed.whole, **named})
         try:
             while not self._add(line, typed):
@@ -254,8 +266,9 @@ class CommandFile:
         if "typed" in values:
             promise = Promise(**values["promise"]) if "promise" in values else None
             by: By = "person" if values.get("by") == "person" else "agent"
-            whole, job, stdin = bool(values["whole"]), values.get("job", ""), bool(values.get("stdin"))
-            self.typed.append(TypedInput(int(values["typed"]), values["text"], whole, job, promise, by, stdin))
+            added = {name: values[name] for name in ADDED_FIELDS if name in values}
+            whole, job = bool(values["whole"]), values.get("job", "")
+            self.typed.append(TypedInput(int(values["typed"]), values["text"], whole, job, promise, by, **added))
         elif "forgotten" in values:
             self._forget(int(values["forgotten"]), int(values["before"]))
             self._turn = int(values.get("turn", 0))

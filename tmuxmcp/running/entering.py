@@ -40,6 +40,7 @@ async def type_command(
     stdin: Stdin | None,
     noting: IdempotentCall | None,
     *,
+    caller: str,
     as_known: bool,
 ) -> Job:
     """Type a command at the prompt that a look shows.
@@ -63,12 +64,10 @@ async def type_command(
         # Cancelled halfway, the shell would go on listening, and the prompt would stay claimed.
         with anyio.CancelScope(shield=True):
             proof = new_proof() if job.proof is not None else ""
-            # The marks of some shells tell that it is ours, and not what it is.
-            if proof or by_file or not look.knows.tells_commands:
-                promise = promise_of(proof) if proof else None
-                typed_input = TypedInput(look.size, text, True, job.name, promise, stdin=stdin is not None)
-                if session.commands.typing(typed_input) and proof:
-                    job.proof = proof  # else nobody could tell what proves it
+            promise = promise_of(proof) if proof else None
+            typed_input = TypedInput(look.size, text, True, job.name, promise, stdin=stdin is not None, caller=caller)
+            if session.commands.typing(typed_input) and proof:
+                job.proof = proof  # else nobody could tell what proves it
             try:
                 done = await (_give if by_file else _tell)(session, pane, job, data, noting)
             except SessionTaken:

@@ -108,6 +108,8 @@ class ReturnWhen:
     """It comes back when a program asks for input."""
     adopt: Adopt = "auto"
     """Whether a shell without our marks is adopted."""
+    caller: str = ""
+    """To whom."""
 
 
 async def run(
@@ -219,7 +221,7 @@ async def _carry_out(
     as_known: bool = False,
 ) -> RunOutcome:
     """Type a command at a prompt and wait for its end."""
-    job = await type_command(session, look, text, data, stdin, noting, as_known=as_known)
+    job = await type_command(session, look, text, data, stdin, noting, caller=until.caller, as_known=as_known)
     try:
         return await _finish(session, job, deadline, until, progress)
     finally:

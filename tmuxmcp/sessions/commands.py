@@ -54,6 +54,8 @@ class RunningCommand:
     """Of the shell that runs it."""
     stdin: bool = False
     """As `EndedCommand` has it."""
+    caller: str = ""
+    """The same."""
 
 
 Command = EndedCommand | RunningCommand
@@ -148,6 +150,16 @@ class Commands:
         text = typed.text[:LONGEST_TYPED] if typed.text else typed.text
         return self._file.type(changed(typed, text=text))
 
+    def typed_by(self, caller: str, *, entered: bool = False) -> TypedInput | None:
+        """The last input of a caller, as far as it is remembered.
+
+        Args:
+            entered: the last that entered a line, and for which no command was seen to wait.
+        """
+        self._file.read_on()
+        own = (each for each in reversed(self._file.typed) if each.caller == caller and each.by == "agent")
+        return next((each for each in own if not entered or (each.lines and not each.read_by)), None)
+
     def typed_since(self, offset: int) -> bool:
         """Whether a call has typed anything since the log had this size."""
         self._file.read_on()
@@ -233,9 +245,9 @@ class Commands:
         return found
 
     def _running(self, begun: Finished, level: int) -> RunningCommand:
-        text, by = self._origin(begun)
+        text, by, caller = self._origin(begun)
         stdin = self._reads_stdin(begun)
-        return RunningCommand(begun.number, text, by, begun.began, begun.output_start or 0, level, stdin)
+        return RunningCommand(begun.number, text, by, begun.began, begun.output_start or 0, level, stdin, caller)
 
     def _is_proven(self, number: int) -> bool:
         known = self._new.get(number) or self._file.ended.get(number)
@@ -264,7 +276,7 @@ class Commands:
 
     def _command_of(self, finished: Finished) -> EndedCommand:
         assert finished.output_start is not None, "take() drops what did not run"
-        text, by = self._origin(finished)
+        text, by, caller = self._origin(finished)
         end = _end(finished)
         times = finished.began, finished.ended
         level = self._levels.get(finished.number, 0)
@@ -281,27 +293,29 @@ class Commands:
             finished.proven,
             finished.job,
             self._reads_stdin(finished),
+            caller,
         )
 
     # ---- what it was, and who typed it ---------------------------------------------------------
 
-    def _origin(self, finished: Finished) -> tuple[str | None, By]:
-        """A command's text, and who typed it."""
+    def _origin(self, finished: Finished) -> tuple[str | None, By, str]:
+        """A command's text, who typed it, and which caller that was."""
         told = finished.text
         self._file.read_on()
         given = self._file.input_of_job(finished.job) if finished.job else None
+        caller = given.caller if given else ""
         if given and given.text and len(given.text) < LONGEST_TYPED:
-            return _clean(given.text), "agent"
+            return _clean(given.text), "agent", caller
         if finished.job and told is not None:  # given by our key
-            return _clean(told), "agent"
+            return _clean(told), "agent", caller
         shown = self._echo_of(finished) if told is None else told
         expanded = told is not None
         held = self._was_held(finished)
         typed = self._input_of_call(finished, shown, expanded=expanded, held=held)
         if typed is None:
-            return _clean(shown), "agent" if finished.job else "person" if held else "other"
+            return _clean(shown), "agent" if finished.job else "person" if held else "other", caller
         exact = typed.whole and not expanded and (not shown or _echo(typed, shown) is not Echo.WITHIN)
-        return _clean(typed.text if exact else shown), typed.by
+        return _clean(typed.text if exact else shown), typed.by, typed.caller
 
     def _reads_stdin(self, finished: Finished) -> bool:
         """Whether it reads what a call gave it, instead of the terminal."""
@@ -320,23 +334,30 @@ class Commands:
             expanded: the shell tells what it runs, which need not be what was typed.
             held: a person pressed Enter, unless a call had typed all of it before: its text alone tells.
         """
-        since = self._start_before(finished.number)
         for typed in reversed(self._file.typed):
-            if not since <= typed.offset <= finished.echo_end:
+            if typed.offset > finished.echo_end:
                 continue
             # The key by which bash is given a command has it draw its prompt anew.
             here = typed.offset >= finished.echo_start or bool(finished.job and typed.whole)
-            if here and not held and (expanded or typed.text is None or shown is None or not shown.strip()):
+            if not here and self._begun_since(typed.offset, finished.number) >= typed.lines:
+                continue  # its lines have begun others, or went to a program
+            untold = expanded or typed.text is None or shown is None or not shown.strip()
+            if untold and not held and (here or not typed.read_by):
                 return typed
             if typed.text is not None and shown and _agree(typed, shown, here=here):
                 return typed
         return None
 
-    def _start_before(self, number: int) -> int:
-        """Where the command before began to run."""
-        new = [_start(each) for at, each in self._new.items() if at < number]
-        kept = [each for each in self._file.numbers[-2:] if each < number]
-        return max([0, *new, *(self._file.ended[each].start for each in kept)])
+    def _begun_since(self, offset: int, number: int) -> int:
+        """How many commands began behind an offset, and before the one of this number."""
+        starts = {at: _start(each) for at, each in self._new.items() if at < number}
+        for each in reversed(self._file.numbers):
+            if each < number:
+                start = self._file.ended[each].start
+                if start <= offset:
+                    break
+                starts.setdefault(each, start)
+        return sum(1 for start in starts.values() if start > offset)
 
     def _echo_of(self, finished: Finished) -> str | None:
         """What the line editor showed of it; None when that is not recorded or no longer kept."""
@@ -392,9 +413,8 @@ def _running_as_finished(shell: ShellTrack) -> Finished:
 
 
 def _unended(command: EndedCommand) -> RunningCommand:
-    return RunningCommand(
-        command.number, command.text, command.by, command.began, command.start, command.level, command.stdin
-    )
+    told = (command.number, command.text, command.by, command.began, command.start, command.level, command.stdin)
+    return RunningCommand(*told, command.caller)
 
 
 def _ended_again(known: Finished | EndedCommand, finished: Finished) -> Finished | EndedCommand:
@@ -426,6 +446,7 @@ def _ended_with_session(command: RunningCommand, end: int) -> EndedCommand:
         end,
         command.level,
         stdin=command.stdin,
+        caller=command.caller,
     )
 
 
@@ -445,9 +466,11 @@ def _agree(typed: TypedInput, shown: str, *, here: bool) -> bool:
     Args:
         here: it was typed at the command's own prompt; what was typed before may have been read by the one before.
     """
-    if typed.whole or here:
-        return _echo(typed, shown) in (Echo.OURS, Echo.WITHIN)
-    return any("".join(each.split()) == "".join(shown.split()) for each in (typed.text or "").splitlines())
+    if (typed.whole or here) and _echo(typed, shown) in (Echo.OURS, Echo.WITHIN):
+        return True
+    return not typed.whole and any(
+        "".join(each.split()) == "".join(shown.split()) for each in (typed.text or "").splitlines()
+    )
 
 
 def _echo(typed: TypedInput, shown: str) -> Echo:

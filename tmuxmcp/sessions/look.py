@@ -223,6 +223,11 @@ class Look(Scan):
         return self.facts is not None and self.own_shell_in_front and reads
 
     @property
+    def read_by(self) -> int:
+        """Number of the command that waits for input, which is its own then; 0: no command is seen to."""
+        return self.shell.number if self.marks and self.ready and self.shell.state is ShellState.RUNNING else 0
+
+    @property
     def unreported(self) -> bool:
         """Its shell waits at its prompt, and did not tell that the last command ended: its hooks are gone."""
         return self.shell.prompted is not None and self.at_editor

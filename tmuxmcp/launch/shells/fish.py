@@ -47,7 +47,6 @@ FISH = Shell(
     "fish",
     _integrate,
     reads_from=_reads_from,
-    tells_commands=True,
     draws_after_mark=True,
     status_variable="$status",
     files=("fish",),

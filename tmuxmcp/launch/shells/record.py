@@ -56,8 +56,6 @@ class Shell:
     """After `COMMAND_KEY` it reads the command from a file; otherwise it listens for it at the terminal."""
     reads_from: Callable[[bytes, str], bytes] = braced
     """`reads_from(command, path)`: the command, given a file to read; what it changes in the shell stays."""
-    tells_commands: bool = False
-    """Its marks tell the text of its commands."""
     draws_after_mark: bool = False
     """Its B mark comes before its prompt is drawn."""
     leaves_refused: bool = False

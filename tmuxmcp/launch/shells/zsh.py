@@ -64,7 +64,6 @@ def _option_name(word: str) -> str:
 ZSH = Shell(
     "zsh",
     _integrate,
-    tells_commands=True,
     leaves_refused=True,
     prompt_hook="precmd_functions",
     editor_on="setopt zle",
