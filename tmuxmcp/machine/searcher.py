@@ -7,6 +7,7 @@ does not hold everywhere. Here it takes nothing with it. Run as `python -I -S se
 import sys
 import time
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 SOFT_S = 0.5
@@ -35,6 +36,12 @@ def first_match(pattern: str, texts: list[str]) -> str | None:
             found: str = match.group(0)
             return found
     return None
+
+
+def spans_of(pattern: str, text: str, most: int) -> list[tuple[int, int]]:
+    """Where the pattern matches in `text`, from the beginning: `most` places at the most."""
+    one, _ = compiled(pattern)
+    return [match.span() for match in islice(one.finditer(text, timeout=SOFT_S), most)]
 
 
 def lines_of(pattern: str, text: str) -> list[tuple[int, int]]:
@@ -75,6 +82,8 @@ def find(request: dict[str, Any]) -> dict[str, Any]:
             return {"found": count_lines(request["pattern"], request["count"])}
         if "lines" in request:
             return {"found": lines_of(request["pattern"], request["lines"])}
+        if "spans" in request:
+            return {"found": spans_of(request["pattern"], request["spans"], request["most"])}
         compiled(request["pattern"])
         return {"found": first_match(request["pattern"], request["texts"])}
     except InvalidPattern as error:

@@ -36,6 +36,15 @@ class CompiledPattern:
         found: str | None = await self.searching.find(self.source, self.asker, texts=texts)
         return found
 
+    async def spans(self, text: str, most: int = 1) -> list[tuple[int, int]]:
+        """Where it matches, from the beginning: first character and the one behind the last, `most` times at the most.
+
+        Raises:
+            InvalidPattern, TimedOut: as `search`.
+        """
+        found = await self.searching.find(self.source, self.asker, spans=text, most=most)
+        return [(start, end) for start, end in found]
+
     async def lines(self, text: str) -> list[tuple[int, int]]:
         """Numbers of the lines that match, from 0, with the column of the match. Every line ends with a newline.
 
@@ -80,7 +89,7 @@ class Searching(Helper):
         return CompiledPattern(source, asker, self)
 
     async def find(self, source: str, asker: str, **where: Any) -> Any:
-        """Have a pattern searched for; `texts`, `lines` or `count` say where."""
+        """Have a pattern searched for; `texts`, `spans`, `lines` or `count` say where."""
         try:
             # A wait over many sessions cancels what it no longer needs: that must not cost a process each time.
             answer = await self.ask({"pattern": source, **where}, asker, whole=True)
