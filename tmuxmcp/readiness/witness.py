@@ -175,6 +175,44 @@ def session_members(leader: int) -> dict[int, int]:
     return {pid: stat.group for pid, stat in proc.all_stats() if stat.session == leader}
 
 
+def has_stopped(leader: int) -> bool:
+    """Whether a process of the leader's session is stopped, as by C-z."""
+    return any(stat.session == leader and stat.state == "T" for _, stat in proc.all_stats())
+
+
+def holder_of_terminal(leader: int, tty: str, shells: Iterable[int]) -> tuple[int, str] | None:
+    """A process of the leader's session that can still print on its terminal: its id and name. None: there is none.
+
+    Args:
+        shells: process ids that do not count, nor do those between them and the leader.
+    """
+    stats = {pid: stat for pid, stat in proc.all_stats() if stat.session == leader}
+    own = {leader}
+    for pid in shells:
+        while pid in stats and pid not in own:
+            own.add(pid)
+            pid = stats[pid].parent
+    try:
+        terminal = os.stat(tty).st_rdev
+    except OSError:
+        return None
+    for pid, stat in stats.items():
+        if pid not in own and stat.state not in "TZX" and _holds(pid, terminal):
+            with suppress(OSError):
+                return pid, _name(pid)
+    return None
+
+
+def _holds(pid: int, terminal: int) -> bool:
+    """Whether a process has a terminal open; one that may not be looked at counts as such."""
+    try:
+        return any(_is_terminal(pid, int(fd), terminal) for fd in os.listdir(f"/proc/{pid}/fd"))
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+
+
 @dataclass(frozen=True)
 class Asleep:
     """A process of one thread, as it was found asleep: while that sleep lasts, nothing of it changes but its age."""
