@@ -285,11 +285,10 @@ async def test_wait_for_command_tells_of_the_inner_and_of_the_outer_ones(broker:
     await begin(broker, "dash")
     await broker.run("echo one", "a", adopt="yes")
     await broker.send("exit 3", session_id="a", enter=True, read="none")
-    ends = [await broker.read(session_id="a", wait_for="command") for _ in range(2)]
-    assert {(each.command.text, each.command.exit_code) for each in ends if each.command} == {
-        ("dash", 3),
-        ("exit 3", 3),
-    }
+    told = await broker.read(session_id="a", wait_for="command")
+    assert told.command
+    assert (told.outcome, told.command.text, told.command.exit_code) == ("left", "exit 3", 3)
+    assert told.also_ended == [r.AlsoEnded(number=1, exit_code=3)]
 
 
 async def test_a_session_that_ends_with_its_shells(broker: Broker):

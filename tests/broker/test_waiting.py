@@ -117,9 +117,13 @@ async def test_what_the_caller_has_seen_on_the_screen_is_no_news(broker: Broker,
     await broker.by("another").run("echo seen; read -s x", "b")
     assert (await broker.wait(three, "output", timeout_ms=LONG_MS)).session_id == "b"
     assert "seen" in (await broker.read("screen", "b")).content
-    for wait_for in ("ready", "output", "needs_you", "pattern"):
-        quiet = await broker.wait(three, wait_for, ["seen"], timeout_ms=SOON_MS)
+    for wait_for in ("ready", "output", "needs_you"):
+        quiet = await broker.wait(three, wait_for, timeout_ms=SOON_MS)
         assert (quiet.session_id, quiet.outcome) == (None, "timeout"), wait_for
+    stood = await broker.wait(three, "pattern", ["seen"], timeout_ms=LONG_MS)
+    assert (stood.session_id, stood.matched, stood.fresh) == ("b", "seen", False)
+    again = await broker.wait(three, "pattern", ["seen"], timeout_ms=SOON_MS)
+    assert (again.outcome, again.matched) == ("timeout", None)
     assert "seen" in (await broker.read("new", "b")).content
 
 
@@ -151,9 +155,10 @@ async def test_a_command_that_ends(broker: Broker, three: list[str]):
     await broker.run("sleep 1; echo done", "b", timeout_ms=1)
     answer = await broker.wait(three, "command", timeout_ms=LONG_MS)
     assert (answer.session_id, answer.outcome) == ("b", "command")
+    assert answer.command
+    assert (answer.command.text, answer.command.exit_code) == ("sleep 1; echo done", 0)
     told = await broker.read("new", "b", wait_for="command", timeout_ms=0)
-    assert told.command
-    assert told.command.exit_code == 0
+    assert told.outcome == "immediate"
 
 
 async def test_any_of_several_patterns(broker: Broker, three: list[str]):

@@ -60,7 +60,7 @@ class Deaf(tmuxmcp.Operations):
 def test_help_tells_the_arguments_of_a_method():
     told = inspect.signature(Deaf().run)
     arguments = ["command", "session_id", "stdin", "timeout_ms", "idle_ms", "max_bytes", "wait_for", "adopt"]
-    arguments.append("request_id")
+    arguments += ["request_id", "pattern"]
     assert list(told.parameters) == arguments
     assert Deaf().run.__name__ == "run"
 

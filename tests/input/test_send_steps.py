@@ -73,11 +73,12 @@ def test_a_screen_is_told_by_what_the_caller_has_seen(agent: Agent, session: str
     [
         (line("sleep 30", timeout_ms=200), "timeout", "its outcome is timeout, not ready"),
         (line("sleep 30", wait_for="idle", timeout_ms=100), "timeout", "timeout, not idle"),
-        (line("echo a", wait_for="pattern", pattern="never", timeout_ms=200), "timeout", "timeout, not matched"),
+        (line("sleep 9", wait_for="pattern", pattern="never", timeout_ms=200), "timeout", "timeout, not matched"),
+        (line("echo a", wait_for="pattern", pattern="never"), "command", "command, not matched"),
         (line("exit 3"), "exited", "ended the program"),
         (line("read -rsp 'Code: ' x"), "ready", "mode=password"),
     ],
-    ids=["ready", "idle", "pattern", "exit", "password"],
+    ids=["ready", "idle", "pattern", "command", "exit", "password"],
 )
 def test_the_first_that_does_not_end_as_asked_is_the_last(
     agent: Agent, session: str, step: dict[str, Any], outcome: str, why: str

@@ -9,7 +9,6 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
-import anyio
 import pytest
 
 from tests.conftest import SLOW, TMUX, eventually, stop_with_children, until_exists
@@ -129,9 +128,11 @@ async def test_read_tells_the_last_command_that_ended_once(broker: Broker, state
     assert (await broker.read(session_id="a")).command is None
     by_script(state_dir, "sh -c 'exit 3'", "Enter", "sh -c 'exit 4'", "Enter")
     second = (await listed(broker, 2))[-1]
-    command = (await broker.read(session_id="a", view="screen")).command
+    seen = await broker.read(session_id="a", view="screen")
+    command = seen.command
     assert command is not None
     assert command.model_dump() == second.model_dump(exclude={"by", "level", "stdin"})
+    assert [each.number for each in seen.also_ended] == [1]
     assert (command.number, command.exit_code) == (2, 4)
     assert (await broker.read(session_id="a")).command is None
     other = await broker.by("other").read(session_id="a")
@@ -152,11 +153,11 @@ async def test_a_command_that_ends_between_two_runs_is_told(broker: Broker, tmp_
     assert (started.completed, started.command_number) == (False, 1)
     (tmp_path / "go").touch()
     await listed(broker, 1)
-    assert (await broker.run("true", "a")).command_number == 2
-    command = (await broker.read(session_id="a")).command
-    assert command is not None
-    assert (command.number, command.exit_code) == (1, 3)
-    assert (await broker.read(session_id="a")).command is None
+    second = await broker.run("true", "a")
+    assert second.command_number == 2
+    assert second.also_ended == [r.AlsoEnded(number=1, exit_code=3)]
+    read = await broker.read(session_id="a")
+    assert (read.command, read.also_ended) == (None, [])
 
 
 async def test_send_tells_what_it_ran(broker: Broker) -> None:
@@ -246,14 +247,19 @@ async def test_a_run_that_timed_out_gives_its_exit_code_to_one_wait(broker: Brok
 
 
 @every_shell
-async def test_what_nobody_was_told_of_is_told_oldest_first(broker: Broker, shell: str) -> None:
+async def test_of_several_ends_the_newest_is_told_and_the_others_beside_it(broker: Broker, shell: str) -> None:
     await broker.create_session(shell, name="a")
-    for code in (3, 4):
+    for code in range(3, 10):
         await broker.send(f"sh -c 'exit {code}'", enter=True, session_id="a", read="none")
         await listed(broker, code - 2)
-    assert await waited(broker) == ("command", 1, 3)
-    assert await waited(broker) == ("command", 2, 4)
+    told = await broker.read(session_id="a", wait_for="command", timeout_ms=LONG_MS)
+    assert told.command
+    assert (told.outcome, told.command.number, told.command.exit_code) == ("command", 7, 9)
+    assert [(each.number, each.exit_code) for each in told.also_ended] == [(6, 8), (5, 7), (4, 6), (3, 5), (2, 4)]
     assert await waited(broker) == ("immediate", None, None)
+    again = await broker.read(session_id="a", wait_for="command", command=3)
+    assert again.command
+    assert (again.outcome, again.command.number, again.command.exit_code, again.also_ended) == ("command", 3, 5, [])
 
 
 @every_shell
@@ -311,38 +317,6 @@ async def test_a_shell_that_exits_ends_the_wait(broker: Broker, tmp_path: Path) 
     (tmp_path / "go").touch()
     assert await waited(broker) == ("exited", 1, 3)
     assert await waited(broker) == ("exited", 1, 3)
-
-
-async def test_send_says_that_the_command_is_one_of_before(broker: Broker, tmp_path: Path) -> None:
-    await broker.create_session("bash", name="a")
-
-    async def typed(text: str) -> tuple[int | None, str]:
-        sent = await broker.send(text, enter=True, session_id="a", wait_for="command", timeout_ms=LONG_MS)
-        assert sent.result
-        assert sent.result.command
-        return sent.result.command.exit_code, sent.result.note or ""
-
-    log = broker.registry.sessions["a"].log.path
-    await broker.send("(exit 3)", enter=True, session_id="a", read="none")
-    await listed(broker, 1)
-    code, note = await typed("(exit 4)")
-    assert (code, "had ended before" in note) == (3, True)
-    assert await waited(broker) == ("command", 2, 4)
-    waits = f"echo begun; {until_exists(tmp_path / 'go')}; (exit 5)"
-    await broker.send(waits, enter=True, session_id="a", wait_for="pattern", pattern="^begun")
-    async with anyio.create_task_group() as calls:
-
-        async def go() -> None:
-            await eventually(lambda: b"(exit 6)" in log.read_bytes())
-            (tmp_path / "go").touch()
-
-        calls.start_soon(go)
-        code, note = await typed("(exit 6)")
-    assert (code, "ran already" in note) == (5, True)
-    assert await waited(broker) == ("command", 4, 6)
-    assert await typed("(exit 7)") == (7, "")
-    await broker.send("read -p 'name? ' x; (exit 8)", enter=True, session_id="a", wait_for="ready")
-    assert await typed("Ann") == (8, "")
 
 
 async def test_a_mark_that_a_program_prints_ends_no_wait(broker: Broker) -> None:

@@ -7,9 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SLOW
+from tests.conftest import SLOW, eventually, until_exists
 from tmuxmcp.broker.broker import Broker
+from tmuxmcp.contract import results as r
+from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.errors import InvalidPattern
 from tmuxmcp.waiting import matching
+
+LONG_MS = int(20_000 * SLOW)
+SHORT_MS = 400
+"""Time in which nothing comes that is not there already."""
 
 
 @pytest.mark.anyio
@@ -90,9 +97,179 @@ async def test_an_echo_matches_nothing_however_long_it_stands(broker: Broker, pr
     assert sent.result.outcome == "timeout", sent.result
 
 
-# ---- full-screen programs -------------------------------------------------------------------------
+# ---- what counts: printed since one typed, and not shown by a line editor ---------------------------
 
-LONG_MS = int(20_000 * SLOW)
+
+async def patterned(broker: Broker, pattern: str, timeout_ms: int = 0, **more: object) -> r.ReadResult:
+    """What a wait for a pattern in session `a` answers."""
+    given = {"session_id": "a", "wait_for": "pattern", "pattern": pattern, "timeout_ms": timeout_ms or LONG_MS} | more
+    return await broker.read(**given)  # type: ignore[arg-type]
+
+
+def found(answer: r.ReadResult | r.WaitResult) -> tuple[str, str | None, bool | None]:
+    return answer.outcome, answer.matched, answer.fresh
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+async def test_what_stood_there_before_is_no_answer(broker: Broker, shell: str, tmp_path: Path):
+    """Neither what an earlier command printed nor the line that was typed."""
+    if shutil.which(shell) is None:
+        pytest.skip("it is not installed")
+    await broker.create_session(shell, name="a")
+    (tmp_path / "serve").write_text("echo Listening on 1\n")
+    command = f"sh {tmp_path}/serve"
+    await broker.run(command, "a")
+    await broker.run(f"{until_exists(tmp_path / 'go')}; {command}; cat", "a", timeout_ms=1)
+    for _ in range(2):
+        waited = await broker.wait(["a"], "pattern", ["Listening|serve"], timeout_ms=SHORT_MS)
+        assert (waited.outcome, waited.matched) == ("timeout", None)
+        assert found(await patterned(broker, "Listening|serve", SHORT_MS)) == ("timeout", None, None)
+    (tmp_path / "go").touch()
+    answer = await patterned(broker, "Listening.*|serve")
+    assert found(answer) == ("matched", "Listening on 1", True)
+    assert answer.command is None
+    assert found(await patterned(broker, "Listening", SHORT_MS)) == ("timeout", None, None)
+
+
+@pytest.mark.anyio
+async def test_the_same_marker_is_waited_for_twice(broker: Broker):
+    await broker.create_session("bash", name="a")
+    for _ in range(2):
+        text = "sleep 1; echo BUILD-''OK; sleep 600"
+        await broker.send(text, enter=True, session_id="a", read="none")
+        assert found(await patterned(broker, "BUILD-OK", SHORT_MS)) == ("timeout", None, None)
+        assert found(await patterned(broker, "BUILD-OK")) == ("matched", "BUILD-OK", True)
+        await broker.send(key="C-c", session_id="a", wait_for="command")
+
+
+@pytest.mark.anyio
+async def test_what_was_printed_since_one_typed_counts_though_it_was_shown(broker: Broker):
+    await broker.create_session("bash", name="a")
+    ran = await broker.run("echo ready to serve; sleep 600", "a", idle_ms=500)
+    assert "ready" in ran.output
+    assert found(await patterned(broker, "ready")) == ("matched", "ready", False)
+    assert found(await patterned(broker, "serve")) == ("matched", "serve", False)
+    assert found(await patterned(broker, "ready", SHORT_MS)) == ("timeout", None, None)
+    other = broker.by("other")
+    assert "ready" in (await other.read("new", "a")).content
+    waited = await other.wait(["a"], "pattern", ["ready"], timeout_ms=SHORT_MS)
+    assert (waited.outcome, waited.matched) == ("timeout", None)
+
+
+@pytest.mark.anyio
+async def test_each_of_two_matches_in_one_line_is_given_once(broker: Broker):
+    await broker.create_session("bash", name="a")
+    await broker.run("printf 'OK 1 OK 2 OK'; sleep 600", "a", idle_ms=500)
+    for number in range(3):
+        assert (await patterned(broker, "OK")).matched == "OK", number
+    assert (await patterned(broker, "OK", SHORT_MS)).outcome == "timeout"
+
+
+@pytest.mark.anyio
+async def test_a_match_outlives_the_broker(state_dir: Path, home: Path):
+    settings = BrokerSettings(state_dir=state_dir, program="bash")
+    async with Broker.open(settings) as first:
+        await first.create_session("bash", name="a")
+        await first.run("echo up; sleep 1; echo up again; sleep 600", "a", timeout_ms=SHORT_MS)
+        assert (await patterned(first, "up")).matched == "up"
+    async with Broker.open(settings) as later:
+        assert (await patterned(later, "up.*")).matched == "up again"
+        assert (await patterned(later, "up", SHORT_MS)).outcome == "timeout"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("program", ["dash", "python3"])
+async def test_elsewhere_the_line_that_was_typed_does_not_count(broker: Broker, program: str):
+    await broker.create_session(program, name="a", wait_ready=True)
+    line = "sleep 1; echo FI''NI; sleep 600"
+    if program == "python3":
+        line = "import time; time.sleep(1); print('FI' 'NI'); time.sleep(600)"
+    await broker.send(line, enter=True, session_id="a", read="none")
+    assert found(await patterned(broker, "sleep", SHORT_MS)) == ("timeout", None, None)
+    assert found(await patterned(broker, "FINI|sleep")) == ("matched", "FINI", True)
+
+
+# ---- the command that was to print it has ended -----------------------------------------------------
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("tool", ["read", "send", "wait", "run"])
+async def test_a_wait_ends_when_the_command_has_that_was_to_print(broker: Broker, tool: str):
+    await broker.create_session("bash", name="a")
+    await broker.run("true", "a")
+    line = "sleep 0.7; echo crashed; (exit 4)"
+    if tool == "run":
+        ran = await broker.run(line, "a", pattern="Listening")
+        assert (ran.outcome, ran.completed, ran.exit_code, ran.matched) == ("ready", True, 4, None)
+        return
+    if tool == "send":
+        sent = await broker.send(
+            line, enter=True, session_id="a", wait_for="pattern", pattern="Listening", timeout_ms=LONG_MS
+        )
+        assert sent.result
+        answer: r.ReadResult | r.WaitResult = sent.result
+    else:
+        await broker.run(line, "a", timeout_ms=1)
+        if tool == "read":
+            answer = await patterned(broker, "Listening")
+        else:
+            answer = await broker.wait(["a"], "pattern", ["Listening", "Error"], timeout_ms=LONG_MS)
+    assert (answer.outcome, answer.matched) == ("command", None)
+    assert answer.command
+    assert (answer.command.text, answer.command.exit_code) == (line, 4)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("tool", ["send", "run"])
+async def test_a_job_behind_it_may_still_print(broker: Broker, tool: str):
+    await broker.create_session("bash", name="a")
+    line = "(sleep 1; echo Listen''ing; sleep 600) &"
+    if tool == "run":
+        ran = await broker.run(line, "a", pattern="Listening")
+        assert (ran.outcome, ran.matched, ran.completed, ran.exit_code) == ("matched", "Listening", True, 0)
+        late = await broker.run("(sleep 600) &", "a", pattern="never", timeout_ms=1000)
+        assert (late.outcome, late.completed) == ("timeout", True)
+        assert "still has the terminal" in (late.note or "")
+        return
+    given = {"enter": True, "session_id": "a", "wait_for": "pattern", "pattern": "Listening", "timeout_ms": LONG_MS}
+    sent = await broker.send(line, **given)  # type: ignore[arg-type]
+    assert sent.result
+    assert (sent.result.outcome, sent.result.matched) == ("matched", "Listening")
+    assert "still has the terminal" in (sent.result.note or "")
+
+
+@pytest.mark.anyio
+async def test_lines_that_are_typed_ahead_may_still_print(broker: Broker):
+    await broker.create_session("bash", name="a")
+    sent = await broker.send(
+        "false\nsleep 0.5; echo o''ver\n",
+        bracketed_paste="never",
+        session_id="a",
+        wait_for="pattern",
+        pattern="over",
+        timeout_ms=LONG_MS,
+    )
+    assert sent.result
+    assert (sent.result.outcome, sent.result.matched) == ("matched", "over")
+
+
+@pytest.mark.anyio
+async def test_run_comes_back_when_its_pattern_is_printed(broker: Broker):
+    await broker.create_session("bash", name="a")
+    line = "echo pre''pares; sleep 0.5; echo Listening on 80; sleep 600"
+    ran = await broker.run(line, "a", pattern="Listening on [0-9]+|prepares", timeout_ms=LONG_MS)
+    assert (ran.outcome, ran.matched, ran.completed, ran.exit_code) == ("matched", "prepares", False, None)
+    assert ran.output.startswith("prepares\n")
+    assert found(await patterned(broker, "Listening on [0-9]+")) == ("matched", "Listening on 80", True)
+    await broker.send(key="C-c", session_id="a", wait_for="command")
+    done = await broker.run("echo Listening", "a", pattern="Listening")
+    assert done.matched == "Listening"
+    with pytest.raises(InvalidPattern):
+        await broker.run("true", "a", pattern="(")
+
+
+# ---- full-screen programs -------------------------------------------------------------------------
 
 CURSES = 'python3 -c \'import curses; curses.wrapper(lambda s: (s.addstr(3, 3, "RE" + "ADY"), s.getch()))\''
 DRAWN = {
@@ -120,6 +297,23 @@ async def test_a_program_that_this_very_send_starts_is_seen(broker: Broker, home
 
 
 @pytest.mark.anyio
+async def test_what_stood_in_the_same_cells_ends_no_send(broker: Broker, home: Path):
+    (home / "lines").write_text("".join(f"line {number}\n" for number in range(100)))
+    await broker.create_session("bash", name="a", cwd=str(home))
+    await broker.send(
+        "less lines", enter=True, session_id="a", wait_for="pattern", pattern="line 7", timeout_ms=LONG_MS
+    )
+    assert found(await patterned(broker, "line 7")) == ("matched", "line 7", False)  # what stands there
+    given = {"session_id": "a", "wait_for": "pattern"}
+    still = await broker.send(key="=", **given, pattern="line 7$", timeout_ms=SHORT_MS)  # type: ignore[arg-type]
+    assert still.result
+    assert found(still.result) == ("timeout", "line 7", False)
+    down = await broker.send(key="Down", **given, pattern="line 7$", timeout_ms=LONG_MS)  # type: ignore[arg-type]
+    assert down.result
+    assert found(down.result) == ("matched", "line 7", True)
+
+
+@pytest.mark.anyio
 async def test_what_stands_for_drawing_matches_nothing(broker: Broker):
     made = await broker.create_session(program="bash")
     command = r"printf '\033[?1049hdrawn\033[?1049l'; echo over"
@@ -139,7 +333,10 @@ async def test_what_stands_for_drawing_matches_nothing(broker: Broker):
 async def test_a_screen_is_not_looked_at_again_while_nothing_is_printed(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ):
-    made = await broker.create_session(program="cat")
+    drawn = r"printf '\033[?1049hdrawn'; sleep 60"
+    made = await broker.create_session(program="sh", args=["-c", drawn], wait_ready=False)
+    session = broker.registry.sessions[made.session_id]
+    await eventually(lambda: b"drawn" in session.log.read(0, 100))
     looks, shown_by = [], matching.shown_by
 
     async def counted(session: object) -> object:
@@ -157,10 +354,12 @@ async def test_a_screen_is_not_looked_at_again_while_nothing_is_printed(
 @pytest.mark.anyio
 async def test_a_prompt_on_the_screen_ends_with_its_blank(broker: Broker):
     made = await broker.create_session(program="sh", args=["-c", "printf 'first\nname: '; read x"], wait_ready=True)
-    await broker.read(session_id=made.session_id, wait_for="pattern", pattern="name: ", timeout_ms=LONG_MS)
-    for pattern in ("name: $", "name:$"):  # nothing is new; the second one goes by what a caller is shown
-        answer = await broker.read(session_id=made.session_id, wait_for="pattern", pattern=pattern, timeout_ms=LONG_MS)
-        assert answer.outcome == "matched", pattern
+    answer = await broker.read(session_id=made.session_id, wait_for="pattern", pattern="name: $", timeout_ms=LONG_MS)
+    assert answer.matched == "name: "
+    asked_again = {"session_id": made.session_id, "wait_for": "pattern", "pattern": "name:"}
+    assert (await broker.read(**asked_again, timeout_ms=300)).outcome == "timeout"  # type: ignore[arg-type]
+    from_the_start = await broker.read(**asked_again, since=0)  # type: ignore[arg-type]
+    assert (from_the_start.matched, from_the_start.fresh) == ("name:", False)
 
 
 @pytest.mark.anyio

@@ -17,6 +17,7 @@ from tmuxmcp.running.typed import RunOutcome
 from tmuxmcp.sessions import commandresults
 from tmuxmcp.sessions.registry import Registry
 from tmuxmcp.sessions.session import Session
+from tmuxmcp.waiting.awaited import TypedNow
 
 R = TypeVar("R", bound=r.Result)
 
@@ -79,11 +80,11 @@ async def sent(reading: Reading, session: Session, request: q.Send, call: Call, 
     if request.read == "none":
         return r.SendResult(session_id=session.id, sent_bytes=size, replayed=True, note=LOOKED_AGAIN_NOTE, result=None)
     wait = await reading.wait(request, call)
-    wait.start_offset = wait.sent_at = int(noted.acts["offset"])
+    wait.sent_at, lines = int(noted.acts["offset"]), 1
     if not request.secret:
         what = sending.typing(reading.settings, request)
-        wait.typed, wait.entered = what.texts, what.entered
-    wait.screen, wait.before_seen = False, False
+        wait.typed, wait.entered, lines = what.texts, what.entered, what.lines
+    wait.typed_now, wait.before_seen = TypedNow(wait.sent_at, lines), False
     await reading.before(session, request, wait, call, now=True)
     read = await reading.waited(session, request, wait, call)
     return r.SendResult(session_id=session.id, sent_bytes=size, replayed=True, note=LOOKED_AGAIN_NOTE, result=read)

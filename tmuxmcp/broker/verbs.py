@@ -35,7 +35,7 @@ from tmuxmcp.reading.drawn import output_of
 from tmuxmcp.reading.facts import recording_of
 from tmuxmcp.reading.listing import SessionListing
 from tmuxmcp.reading.pages import OpenPages
-from tmuxmcp.reading.reading import Reading, clamp, has_read, notes
+from tmuxmcp.reading.reading import Reading, clamp, has_read, note_match, notes
 from tmuxmcp.record import search
 from tmuxmcp.record.notedcalls import NotedCall
 from tmuxmcp.running import adopting, run, takeup
@@ -90,7 +90,7 @@ class Verbs:
         self._reading = Reading(registry, searching, settings)
         self._ends = ToldEnds(registry)
         self._restoring = restoring
-        self._waiting = SessionWaits(registry, searching, settings, self._ends)
+        self._waiting = SessionWaits(registry, searching, settings, self._ends, self._reading.screens)
         self._listing = SessionListing(registry)
         self._counting = Counting(launch.KEY_VARIABLE)
         self._started = time.monotonic()
@@ -389,7 +389,7 @@ class Verbs:
             return await replays.run(self._registry, noted, request, call)
         session = await takeup.session_of(self._registry, noted)
         if alone:
-            until = run.ReturnWhen(limit, request.idle_ms, request.wait_for == "auto")
+            until = await self._until(request, limit, call)
             ran = await takeup.finish(session, noted, request.command, until, call.progress)
         else:
             ran = takeup.under_way(session, await session.look(), noted, request.command)
@@ -445,7 +445,7 @@ class Verbs:
         sending.check_size(self._settings, request.stdin or "")
         limit, effective = clamp(self._settings, request.timeout_ms)
         session = await self._targets.session(target, call)
-        until = run.ReturnWhen(limit, request.idle_ms, request.wait_for == "auto", self._adopt(request), call.caller)
+        until = await self._until(request, limit, call)
         if request.adopt == "undo":
             if request.command.strip() or stdin is not None:
                 raise InvalidArgument("adopt=undo runs no command.", hint="Give an empty one.")
@@ -471,6 +471,8 @@ class Verbs:
             has_read(session, call, ran.end)
         if ran.completed and ran.number is not None:
             commandresults.tell(session, call, ran.number)
+        note_match(session, ran.outcome, ran.match, call)
+        also_ended, stopped = await self._told_with(session, ran, call)
         cwd, mode = await run.place_after(session, ran)
         return r.RunResult(
             session_id=session.id,
@@ -489,11 +491,41 @@ class Verbs:
             end_offset=ran.end,
             command_number=ran.number,
             shell=facts.shell_of(ran.level, session.program) if ran.level else None,
+            matched=ran.match.text if ran.match else None,
+            also_ended=also_ended,
             effective_timeout_ms=effective,
             sanitized=output.sanitized,
-            note=notes(session, ran.start, ran.end, output.note, ran.note),
+            note=notes(session, ran.start, ran.end, output.note, ran.note, stopped),
             output=output.text,
         )
+
+    async def _told_with(self, session: Session, ran: RunOutcome, call: Call) -> tuple[list[r.AlsoEnded], str | None]:
+        """The other commands of whose end the answer tells, and that this one is only stopped, if it is.
+
+        Of one that may still run nothing is told: it may end at this moment.
+        """
+        if not ran.completed:
+            return [], None
+        told = session.told.of(call.caller)
+        others = [each for each in session.commands.said_to_have_ended(told.through) if not told.knows(each)]
+        stopped = ran.exit_code == commandresults.STOPPED_CODE
+        if not stopped and others in ([], [ran.number]):
+            return [], None
+        look = await nextprompt.at_rest(session)
+        command = commandresults.command_result(session, look, ran.number) if ran.number is not None else None
+        also_ended = commandresults.also_ended(session, look, call, command)
+        return also_ended, commandresults.why_not_over(session, command) if stopped else None
+
+    async def _until(self, request: q.Run, limit_ms: int, call: Call) -> run.ReturnWhen:
+        """When the call of a command comes back.
+
+        Raises:
+            InvalidPattern
+        """
+        asker = f"{call.caller} {request.session_id}"
+        pattern = await self._searching.pattern(request.pattern, asker) if request.pattern else None
+        asks = request.wait_for == "auto"
+        return run.ReturnWhen(limit_ms, request.idle_ms, asks, self._adopt(request), call.caller, pattern)
 
     def _adopt(self, request: q.Run) -> Adopt:
         """Without integration nothing is adopted unless that is asked for."""

@@ -8,9 +8,9 @@ says how things stand.
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import anyio
 
@@ -20,17 +20,21 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import PROGRESS_EVERY_S, Call
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.contract.times import ms_since
+from tmuxmcp.contract.words import conditions
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.gate.confirmations import Confirmations
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.searching import CompiledPattern, Searching
 from tmuxmcp.people import handed
-from tmuxmcp.reading.reading import clamp
+from tmuxmcp.reading.reading import clamp, note_match
+from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.sessions import commandresults, inputrequests
 from tmuxmcp.sessions.look import Look
 from tmuxmcp.sessions.registry import Registry
+from tmuxmcp.sessions.screens import Screens
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.waiting import nextprompt
+from tmuxmcp.waiting.awaited import AwaitedCommand
 from tmuxmcp.waiting.wait import Answer, WaitCondition, wait_for
 
 KERNEL_LOOK_S = 0.02
@@ -52,16 +56,20 @@ class _WaitOutcome:
     session: Session
     outcome: r.Outcome
     evidence: r.Evidence | None = None
-    matched: str | None = None
-    pattern: str | None = None
+    number: int | None = None
+    """Of the command whose end it has."""
+    answer: Answer | None = None
+    """How its wait ended; None: it was seen to stand so at the end."""
 
 
 class SessionWaits:
     """Waits over several sessions."""
 
-    def __init__(self, registry: Registry, searching: Searching, settings: BrokerSettings, ends: ToldEnds) -> None:
+    def __init__(
+        self, registry: Registry, searching: Searching, settings: BrokerSettings, ends: ToldEnds, screens: Screens
+    ) -> None:
         self._registry, self._settings, self._ends = registry, settings, ends
-        self._searching = searching
+        self._searching, self._screens = searching, screens
 
     async def wait(self, request: q.Wait, call: Call) -> r.WaitResult:
         """Wait until the first session has it.
@@ -69,21 +77,21 @@ class SessionWaits:
         Raises:
             SessionNotFound, InvalidPattern, InvalidArgument
         """
-        begun = time.monotonic()
-        if request.wait_for == "pattern" and not request.patterns:
-            raise InvalidArgument("wait_for=pattern needs patterns.", hint="Give regular expressions as patterns.")
+        begun, wanted = time.monotonic(), conditions(request.wait_for)
+        _check(request, wanted)
         asker = f"{call.caller} {' '.join(request.session_ids)}"
-        patterns = {pattern: await self._searching.pattern(pattern, asker) for pattern in request.patterns}
+        patterns = [await self._searching.pattern(pattern, asker) for pattern in request.patterns]
         sessions = await self._sessions(request, call)
+        if request.command is not None:
+            commandresults.command_of(sessions[0], await sessions[0].look(), request.command)
         limit, effective = clamp(self._settings, request.timeout_ms)
-        looks = limit or request.wait_for == "pattern"  # with no time, what is printed already may match
-        found = await _first_outcome(sessions, request, call, limit, patterns) if looks else None
+        looks = limit or "pattern" in wanted  # with no time, what is printed already may match
+        found = await self._first_outcome(sessions, request, call, limit, patterns) if looks else None
         in_vain = limit > 0 and ms_since(begun) >= limit
         stands = await _all_standing(sessions, request, call)
         if not limit and not found:
-            told = (_WaitOutcome(each.session, each.outcome, each.evidence) for each in stands if each.outcome)
-            found = next(told, None)
-        return _result(found, stands, begun, "timeout" if in_vain else "immediate", effective)
+            found = next((each.has for each in stands if each.has), None)
+        return await _result(found, stands, begun, "timeout" if in_vain else "immediate", effective, call)
 
     async def _sessions(self, request: q.Wait, call: Call) -> list[Session]:
         if request.session_ids:
@@ -93,6 +101,56 @@ class SessionWaits:
         every = [*running, *self._ends.untold_ends(call.caller)]
         return [each for each in every if each.meta.owner in ("", call.caller)]
 
+    async def _first_outcome(
+        self,
+        sessions: list[Session],
+        request: q.Wait,
+        call: Call,
+        limit_ms: int,
+        patterns: Sequence[CompiledPattern],
+    ) -> _WaitOutcome | None:
+        """What comes first; None: nothing within the time."""
+        found: list[_WaitOutcome] = []
+        look_s = min(max(KERNEL_LOOK_S * len(sessions), 0.05), LONGEST_LOOK_S)
+        async with anyio.create_task_group() as task_group:
+
+            async def one(session: Session) -> None:
+                wait = WaitCondition(
+                    conditions(request.wait_for),
+                    limit_ms,
+                    idle_ms=NEVER_MS,
+                    patterns=patterns,
+                    seen=self._screens.find(self._screens.last(session.id, call.caller)),
+                    command=request.command,
+                    news_from=session.seen_to(call.caller),
+                    needs_you=partial(_needs_you, session, call),
+                    look_s=look_s,
+                    caller=call.caller,
+                )
+                answer = await wait_for(session, wait)
+                if answer.outcome not in ("timeout", "immediate", "idle"):
+                    found.append(_WaitOutcome(session, answer.outcome, answer.evidence, answer.command, answer))
+                    task_group.cancel_scope.cancel()
+
+            async with anyio.create_task_group() as waits:
+                task_group.start_soon(_tell, call, limit_ms)
+                if call.enough:
+                    task_group.start_soon(_until_enough, call.enough, task_group.cancel_scope)
+                for session in sessions:
+                    waits.start_soon(one, session)
+            task_group.cancel_scope.cancel()  # nothing is left to wait for
+        return found[0] if found else None
+
+
+def _check(request: q.Wait, wanted: tuple[str, ...]) -> None:
+    if "pattern" in wanted and not request.patterns:
+        raise InvalidArgument("wait_for=pattern needs patterns.", hint="Give regular expressions as patterns.")
+    if request.command is not None and ("command" not in wanted or len(set(request.session_ids)) != 1):
+        raise InvalidArgument(
+            "command goes with wait_for=command, of one session.",
+            hint="Give that session alone as session_ids, and the number as list_commands has it.",
+        )
+
 
 @dataclass(frozen=True)
 class _FinalStanding:
@@ -100,9 +158,8 @@ class _FinalStanding:
 
     session: Session
     mode: r.Mode
-    outcome: r.Outcome | None
+    has: _WaitOutcome | None
     """What it has of what was asked for; None: nothing."""
-    evidence: r.Evidence | None = None
 
 
 async def _all_standing(sessions: list[Session], request: q.Wait, call: Call) -> list[_FinalStanding]:
@@ -121,52 +178,33 @@ async def _all_standing(sessions: list[Session], request: q.Wait, call: Call) ->
 async def _standing(session: Session, request: q.Wait, call: Call) -> _FinalStanding:
     await session.refresh()
     look = await nextprompt.at_rest(session)
-    if request.wait_for == "ready" and (look.ready or look.at_prompt):  # a single look proves nothing
+    has = await _has(session, look, request, call)
+    ready = "ready" in conditions(request.wait_for) and (look.ready or look.at_prompt)
+    if ready and (has is None or has.outcome == "output"):  # a single look proves nothing
         answer = await wait_for(session, WaitCondition("ready", STANDS_MS, idle_ms=NEVER_MS))
         if answer.outcome == "ready":
             mode = answer.settled.mode if answer.settled else look.mode
-            return _FinalStanding(session, mode, "ready", answer.evidence)
+            return _FinalStanding(session, mode, _WaitOutcome(session, "ready", answer.evidence))
         look = await session.look()
-    return _FinalStanding(session, look.mode, *_has(session, look, request, call))
+        has = await _has(session, look, request, call)
+    return _FinalStanding(session, look.mode, has)
 
 
-def _has(session: Session, look: Look, request: q.Wait, call: Call) -> tuple[r.Outcome | None, r.Evidence | None]:
-    match request.wait_for:
-        case "needs_you" if look.mode == "password":
-            return "needs_you", "kernel"
-        case "needs_you" if handed.is_news(session, call.caller):
-            return "needs_you", None
-        case "needs_you" if _pending_ids(session):
-            return "needs_you", None
-        case "output" if look.size > session.seen_to(call.caller):
-            return "output", None
-        case "command" if commandresults.untold(session, look, call.caller):
-            return "command", "marks"
-    return ("exited" if look.exited else None), None
-
-
-async def _first_outcome(
-    sessions: list[Session], request: q.Wait, call: Call, limit_ms: int, patterns: dict[str, CompiledPattern]
-) -> _WaitOutcome | None:
-    """What comes first; None: nothing within the time."""
-    found: list[_WaitOutcome] = []
-    look_s = min(max(KERNEL_LOOK_S * len(sessions), 0.05), LONGEST_LOOK_S)
-    async with anyio.create_task_group() as task_group:
-
-        async def one(session: Session) -> None:
-            answer = await _wait_for_one(session, request, call, limit_ms, look_s, patterns)
-            if answer:
-                found.append(answer)
-                task_group.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as waits:
-            task_group.start_soon(_tell, call, limit_ms)
-            if call.enough:
-                task_group.start_soon(_until_enough, call.enough, task_group.cancel_scope)
-            for session in sessions:
-                waits.start_soon(one, session)
-        task_group.cancel_scope.cancel()  # nothing is left to wait for
-    return found[0] if found else None
+async def _has(session: Session, look: Look, request: q.Wait, call: Call) -> _WaitOutcome | None:
+    """What a session has of what was asked for, as one look tells: `ready` takes more."""
+    wanted = conditions(request.wait_for)
+    if look.exited:
+        return _WaitOutcome(session, "exited")
+    if "command" in wanted:
+        end = await AwaitedCommand(session, call.caller, request.command).judged(look)
+        if end and end.number:
+            return _WaitOutcome(session, end.outcome, "marks", end.number)
+    needs, evidence = _needs(session, look, call) if "needs_you" in wanted else (False, None)
+    if needs:
+        return _WaitOutcome(session, "needs_you", evidence)
+    if "output" in wanted and look.size > session.seen_to(call.caller):
+        return _WaitOutcome(session, "output")
+    return None
 
 
 async def _until_enough(enough: Callable[[], Awaitable[None]], waits: anyio.CancelScope) -> None:
@@ -183,49 +221,31 @@ async def _tell(call: Call, limit_ms: int) -> None:
         await call.progress(time.monotonic() - begun, "")
 
 
-async def _wait_for_one(
-    session: Session, request: q.Wait, call: Call, limit_ms: int, look_s: float, patterns: dict[str, CompiledPattern]
-) -> _WaitOutcome | None:
-    deadline = time.monotonic() + limit_ms / 1000
-    wait = WaitCondition("ready", limit_ms, idle_ms=NEVER_MS, caller=call.caller, look_s=look_s)
-    wait.start_offset, held = session.seen_to(call.caller), session.lease
-    match request.wait_for:
-        case "output":
-            return await _until(session, deadline, lambda look: look.size > wait.start_offset, "output")
-        case "needs_you":
-            return await _needs_you(session, call, wait.start_offset, deadline, look_s)
-        case "ready":
-            if not await _wait_for_change(session, wait.start_offset, deadline, look_s, lambda look: look.ready):
-                return None
-            if session.lease not in (None, held):
-                return _WaitOutcome(session, "taken")
-        case "pattern":
-            return await _pattern(session, wait, patterns)
-    wait.want = request.wait_for
-    wait.timeout_ms = max(math.ceil((deadline - time.monotonic()) * 1000), 0)
-    return _wait_outcome(session, await wait_for(session, wait))
+def _needs(session: Session, look: Look, call: Call) -> tuple[bool, r.Evidence | None]:
+    """Whether a session needs a person or its caller, and what tells."""
+    if look.mode == "password":
+        return True, "kernel"
+    if handed.is_news(session, call.caller) or _pending_ids(session):
+        return True, None
+    return _own_end(session, look, call) is not None, None
 
 
-async def _needs_you(session: Session, call: Call, offset: int, deadline: float, look_s: float) -> _WaitOutcome | None:
-    """Wait for what is new to the caller: something asked of a person, a secret that is asked for, a give-back."""
-    held, changed = session.lease, False
-    with session.watcher.waiting(session.log.path):
-        async for look in session.looks(lambda: max(look_s, session.crowd_step_s), deadline, shared=True):
-            asked = _pending_ids(session)
-            if asked - session.asks_told.get(call.caller, set()):
-                _told_of(session, call, asked)
-                return _WaitOutcome(session, "needs_you")
-            if handed.is_news(session, call.caller):
-                return _WaitOutcome(session, "needs_you")
-            asks = look.mode == "password"
-            changed = changed or look.size > offset or look.exited or not asks
-            if changed and asks:
-                return _WaitOutcome(session, "needs_you", "kernel")
-            if session.lease not in (None, held):
-                return _WaitOutcome(session, "taken")
-            if look.exited:
-                return _WaitOutcome(session, "exited")
-    return None
+def _own_end(session: Session, look: Look, call: Call) -> int | None:
+    """Number of the caller's newest command that has ended, if it was not told of that."""
+    numbers = commandresults.untold(session, look, call.caller)
+    newest = session.commands.newest_of(look, call.caller, numbers) if numbers else None
+    return newest.number if isinstance(newest, EndedCommand) else None
+
+
+def _needs_you(session: Session, call: Call, look: Look) -> tuple[bool, r.Evidence | None]:
+    """The same, as far as the caller was not told; the kernel's word stands as long as a secret is asked for."""
+    asked = _pending_ids(session)
+    if asked - session.asks_told.get(call.caller, set()):
+        _told_of(session, call, asked)
+        return True, None
+    if handed.is_news(session, call.caller) or _own_end(session, look, call) is not None:
+        return True, None
+    return look.mode == "password", "kernel"
 
 
 def _pending_ids(session: Session) -> set[str]:
@@ -241,77 +261,49 @@ def _told_of(session: Session, call: Call, asked: set[str]) -> None:
     call.untold.append(lambda: session.asks_told.update({call.caller: before}))
 
 
-async def _wait_for_change(
-    session: Session, offset: int, deadline: float, look_s: float, holds: Callable[[Look], bool]
-) -> bool:
-    """Wait until something has happened since the caller looked: what holds already counts from then on."""
-    held = session.lease
-    with session.watcher.waiting(session.log.path):
-        async for look in session.looks(lambda: max(look_s, session.crowd_step_s), deadline, shared=True):
-            if look.size > offset or look.exited or not holds(look):
-                return True
-            if session.lease not in (None, held):
-                return True
-    return False
-
-
-async def _until(
-    session: Session, deadline: float, met: Callable[[Look], bool], outcome: r.Outcome
-) -> _WaitOutcome | None:
-    held = session.lease
-    with session.watcher.waiting(session.log.path):
-        async for look in session.looks(LONGEST_LOOK_S, deadline, shared=True):
-            if met(look):
-                return _WaitOutcome(session, outcome)
-            if session.lease not in (None, held):
-                return _WaitOutcome(session, "taken")
-            if look.exited:
-                return _WaitOutcome(session, "exited")
-    return None
-
-
-async def _pattern(session: Session, wait: WaitCondition, patterns: dict[str, CompiledPattern]) -> _WaitOutcome | None:
-    """The first of several patterns: each is waited for, woken by the same growth of the log."""
-    found: list[_WaitOutcome] = []
-    async with anyio.create_task_group() as task_group:
-
-        async def one(text: str, pattern: CompiledPattern) -> None:
-            asked = WaitCondition(
-                "pattern", wait.timeout_ms, pattern=pattern, start_offset=wait.start_offset, screen=False
-            )
-            asked.look_s = LONGEST_LOOK_S
-            answer = _wait_outcome(session, await wait_for(session, asked), text)
-            if answer:
-                found.append(answer)
-                task_group.cancel_scope.cancel()
-
-        for text, pattern in patterns.items():
-            task_group.start_soon(one, text, pattern)
-    return found[0] if found else None
-
-
-def _wait_outcome(session: Session, answer: Answer, pattern: str | None = None) -> _WaitOutcome | None:
-    if answer.outcome in ("timeout", "immediate", "idle"):
-        return None
-    told = pattern if answer.outcome == "matched" else None
-    return _WaitOutcome(session, answer.outcome, answer.evidence, answer.matched, told)
-
-
-def _result(
-    found: _WaitOutcome | None, stands: list[_FinalStanding], begun: float, otherwise: r.Outcome, effective: int | None
+async def _result(
+    found: _WaitOutcome | None,
+    stands: list[_FinalStanding],
+    begun: float,
+    otherwise: r.Outcome,
+    effective: int | None,
+    call: Call,
 ) -> r.WaitResult:
     rows = []
     for each in stands:
-        outcome = found.outcome if found and found.session is each.session else each.outcome
+        has = found if found and found.session is each.session else each.has
+        outcome = has.outcome if has else None
         rows.append(r.WaitedSession(session_id=each.session.id, mode=each.mode, outcome=outcome))
+    match = found.answer.match if found and found.answer else None
+    command, also = await _commands(found, call) if found else (None, [])
+    if found and found.answer:
+        note_match(found.session, found.outcome, match, call)
+    said = found.answer.note if found and found.answer else None
+    stopped = commandresults.why_not_over(found.session, command) if found else None
     return r.WaitResult(
         session_id=found.session.id if found else None,
         outcome=found.outcome if found else otherwise,
         evidence=found.evidence if found else None,
-        matched=found.matched if found else None,
-        pattern=found.pattern if found else None,
+        matched=match.text if match else None,
+        fresh=match.fresh if match else None,
+        pattern=match.pattern if match else None,
+        command=command,
+        also_ended=also,
         waited_ms=ms_since(begun),
         effective_timeout_ms=effective,
-        note=None if stands else "There is no session to wait for.",
+        note=" ".join(filter(None, (said, stopped))) or None if stands else "There is no session to wait for.",
         sessions=rows,
     )
+
+
+async def _commands(found: _WaitOutcome, call: Call) -> tuple[r.Command | None, list[r.AlsoEnded]]:
+    """The command that an answer speaks of, and the others that it tells of."""
+    session, look = found.session, await found.session.look()
+    number = found.number
+    if found.outcome == "needs_you":
+        number = _own_end(session, look, call)
+    command = commandresults.command_result(session, look, number) if number else None
+    if command is None:
+        return None, []
+    commandresults.tell(session, call, command.number)
+    return command, commandresults.also_ended(session, look, call, command)

@@ -7,7 +7,7 @@ marked `FromSetting`. `operations` has each as a method.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -29,6 +29,7 @@ from tmuxmcp.contract.request import (
 )
 from tmuxmcp.contract.words import (
     EVERY_SESSION,
+    WAIT_FOR_WORDS,
     Adopt,
     FilmFormat,
     PictureFormat,
@@ -52,7 +53,7 @@ Rows = Annotated[int, Field(ge=1, le=500)]
 Cols = Annotated[int, Field(ge=1, le=500)]
 LineCount = Annotated[int, Field(ge=0, le=1_000_000)]
 Format = Annotated[Literal["plain", "ansi"], Field(description="ansi: with colours")]
-Pattern = Annotated[str, Field(description="Regex over new text and screen")]
+Pattern = Annotated[str, Field(description="Regex: output since you typed")]
 IdleMs = Annotated[int, Field(ge=1, le=60_000, description="Silence that counts as idle")]
 PromptPattern = Annotated[
     str,
@@ -105,6 +106,24 @@ PLACEMENT_SCHEMA = {
 SomeLimits = Annotated[Limits | None, WithJsonSchema(LIMITS_SCHEMA), Seldom()]
 
 
+def _any_of(*words: str) -> tuple[PlainValidator, WithJsonSchema]:
+    """One of these words, or a list of them: any one of those ends a wait."""
+
+    def check(given: object) -> object:
+        wanted = [given] if isinstance(given, str) else given
+        known = isinstance(wanted, list | tuple) and wanted and all(each in words for each in wanted)
+        if not known or (len(wanted) > 1 and "none" in wanted):  # type: ignore[operator,arg-type]
+            raise PydanticCustomError(
+                "any_of", "Input should be {words}, or a list of these", {"words": ", ".join(words)}
+            )
+        return given if isinstance(given, str) else tuple(wanted)  # type: ignore[arg-type]
+
+    return PlainValidator(check), WithJsonSchema({"enum": [*words], "type": "string", "description": "Or a list"})
+
+
+WaitForAny = Annotated[WaitFor | Sequence[WaitFor], *_any_of(*WAIT_FOR_WORDS)]
+WaitedFor = Literal["ready", "command", "pattern", "output", "exit", "needs_you"]
+
 KEY_SCHEMA = {
     "anyOf": [
         {"type": "string"},
@@ -112,7 +131,6 @@ KEY_SCHEMA = {
             "type": "object",
             "properties": {"text": {"type": "string"}},
             "required": ["text"],
-            "additionalProperties": False,
         },
     ]
 }
@@ -163,9 +181,7 @@ class CreateSession(Request[r.CreateSessionResult]):
     program: Annotated[
         str, Field(description="Program to run; left out: the login shell"), FromSetting("program", only_told=True)
     ] = ""
-    args: Annotated[Sequence[str], Field(description="Its arguments, exact: no shell splits them")] = Field(
-        default_factory=list
-    )
+    args: Annotated[Sequence[str], Field(description="Its arguments, exact: no shell")] = Field(default_factory=list)
     name: Annotated[str, Field(description="Becomes the session id")] = ""
     rows: Annotated[Rows, FromSetting("rows")] = UNSET
     cols: Annotated[Cols, FromSetting("cols")] = UNSET
@@ -269,6 +285,7 @@ class Run(Request[r.RunResult]):
     ] = "auto"
     adopt: Annotated[Adopt, Field(description="yes: a shell's prompt stands there (ssh, su)"), Bound()] = "auto"
     request_id: RequestId = ""
+    pattern: Annotated[str, Field(description="Come back when this is printed"), Bound()] = ""
 
 
 @operation(
@@ -304,8 +321,7 @@ class Send(Request[r.SendResult]):
     steps: Annotated[
         Steps,
         Field(
-            description="Several sends instead, each {text, key, enter, wait_for, pattern, timeout_ms}; stops at the "
-            "first that ends otherwise than waited for"
+            description="Several sends, each {text, key, enter, wait_for, pattern, timeout_ms}, till one ends otherwise"
         ),
     ] = Field(default_factory=list)
     session_id: SessionId = ""
@@ -318,7 +334,7 @@ class Send(Request[r.SendResult]):
         Literal["auto", "none", "new", "screen", "diff"],
         Field(description="auto: changed rows of a full-screen program, else new text; none: do not wait"),
     ] = "auto"
-    wait_for: WaitFor = "ready"
+    wait_for: WaitForAny = "ready"
     timeout_ms: TimeoutMs = 5000
     format: Annotated[Format, Seldom()] = "plain"
     pattern: Pattern = ""
@@ -340,7 +356,7 @@ class Send(Request[r.SendResult]):
 )
 class Read(Request[r.ReadResult]):
     """New output of a session since your last read, its screen, or raw bytes; can first wait for ready
-    (program waits for input), command (the next that ended, with exit code), idle, a pattern, or exit.
+    (program waits for input), command (the end of yours, its exit code), idle, a pattern, or exit.
 
     Raises:
         InvalidPattern, InvalidArgument, NotRetained, SessionNotFound, TimedOut, IoError
@@ -357,9 +373,9 @@ class Read(Request[r.ReadResult]):
         int | None, Field(ge=0, description="view=screen: the past screen, after so many bytes of output"), Seldom()
     ] = None
     since: Annotated[int | None, Field(ge=0, description="Start at this offset; moves no cursor")] = None
-    offset: Annotated[int | None, Field(ge=0, description="scrollback: first line, 0 the oldest; else the last")] = None
+    offset: Annotated[int | None, Field(ge=0, description="scrollback: first line, from 0; else the last")] = None
     limit: Annotated[int, Field(ge=1, le=100_000, description="scrollback: most lines")] = 1000
-    wait_for: WaitFor = "none"
+    wait_for: WaitForAny = "none"
     timeout_ms: TimeoutMs = 30_000
     format: Format = "plain"
     pattern: Pattern = ""
@@ -395,8 +411,8 @@ class ListCommands(Request[r.ListCommandsResult]):
 
 @operation("Wait for sessions", r.WaitResult, tools="core", acts="nothing", repeatable=False, read_only=True)
 class Wait(Request[r.WaitResult]):
-    """Wait for the first of several sessions: ready, command (one ended), pattern, output, exit, needs_you (a
-    secret or a person is asked). What you have read is no news; timeout_ms 0: how things stand.
+    """Wait for the first of several sessions: ready, command (ended), pattern, output, exit, needs_you (a secret or
+    person is asked). What you have read is no news; timeout_ms 0: how things stand.
 
     Raises:
         SessionNotFound, InvalidPattern, InvalidArgument, TimedOut
@@ -405,9 +421,12 @@ class Wait(Request[r.WaitResult]):
     session_ids: Annotated[Sequence[str], Field(description="Left out: all that are yours or named"), Bound()] = Field(
         default_factory=list
     )
-    wait_for: Literal["ready", "command", "pattern", "output", "exit", "needs_you"] = "ready"
+    wait_for: Annotated[WaitedFor | Sequence[WaitedFor], *_any_of(*get_args(WaitedFor))] = "ready"
     patterns: Annotated[Sequence[str], Field(max_length=20)] = Field(default_factory=list)
     timeout_ms: TimeoutMs = 30_000
+    command: Annotated[int | None, Field(ge=1, description="This command's end, of one session"), Bound(), Seldom()] = (
+        None
+    )
 
 
 @operation(
@@ -424,7 +443,7 @@ class Search(Request[r.SearchResult]):
     pattern: Annotated[str, Field(description="Regex, put to each line; (?i) ignores case")]
     session_id: SessionId = ""
     limit: Annotated[int, Field(ge=1, le=10_000, description="Most matches")] = 100
-    context: Annotated[int, Field(ge=0, le=50, description="Lines around each match, in its text")] = 0
+    context: Annotated[int, Field(ge=0, le=50, description="Lines around each match")] = 0
     generation: Generation = None
 
 
@@ -464,7 +483,7 @@ class Signal(Request[r.SignalResult]):
     "Screenshot", r.ScreenshotResult, tools="core", acts="nothing", session="default", read_only=True, repeatable=True
 )
 class Screenshot(Request[r.ScreenshotResult]):
-    """A picture of the screen with its colours. For its text use read: it costs less.
+    """A picture of the screen, with colours. For text use read: it costs less.
 
     Raises:
         Unsupported, InvalidArgument, NotRetained, TimedOut, IoError, SessionNotFound
@@ -496,7 +515,7 @@ class Mouse(Request[r.MouseResult]):
     action: Literal["click", "press", "release", "move", "scroll_up", "scroll_down"]
     row: Annotated[int | None, Field(ge=0)] = None
     col: Annotated[int | None, Field(ge=0)] = None
-    on_text: Annotated[str, Field(description="Or a text of the screen; with row: of that row")] = ""
+    on_text: Annotated[str, Field(description="Or a text on screen; with row: in that row")] = ""
     button: Literal["left", "middle", "right"] | None = None
     session_id: SessionId = ""
 
@@ -541,7 +560,7 @@ class RunProcess(Request[r.RunProcessResult]):
         PolicyDenied, ProgramNotFound, CwdNotFound, InvalidArgument, ResourceLimit, Unsupported, IoError
     """
 
-    argv: Annotated[Sequence[str], Field(min_length=1, description="Program and arguments, exact: no shell")]
+    argv: Annotated[Sequence[str], Field(min_length=1, description="Program, arguments: no shell")]
     cwd: Annotated[str, Field(description="Working directory"), FilePath(), FromSetting("cwd", only_told=True)] = ""
     env: Env = Field(default_factory=dict)
     stdin: Annotated[str, Content(shown=False)] = ""

@@ -272,6 +272,15 @@ class Command(Result):
     end_offset: int | None
 
 
+class AlsoEnded(Result):
+    """A command that has ended too, and of which you were not told before."""
+
+    number: int
+    """As `list_commands` has it, with all else of it."""
+    exit_code: int | None
+    """null: nobody told it."""
+
+
 class ListedCommand(Command):
     """A row of `list_commands`."""
 
@@ -389,6 +398,10 @@ class RunResult(Result):
     """As `list_commands` has it; null when nothing ran, or it is not known which command was this one."""
     shell: ShellInFront | None = None
     """Which one ran it."""
+    matched: str | None = None
+    """The text that `pattern` matched."""
+    also_ended: list[AlsoEnded] = Field(default_factory=list)
+    """As `read` has it."""
     effective_timeout_ms: int | None = None
     """Set when the time asked for was shortened to `max_wait_ms`."""
     sanitized: bool = False
@@ -418,8 +431,14 @@ class WaitResult(Result):
     evidence: Evidence | None
     matched: str | None
     """The text that a pattern matched."""
+    fresh: bool | None = None
+    """As `read` has it."""
     pattern: str | None
     """Which of `patterns` that was."""
+    command: Command | None = None
+    """The command whose end ended the wait, or that had ended then; else null."""
+    also_ended: list[AlsoEnded] = Field(default_factory=list)
+    """As `read` has it, of the session of `session_id`."""
     waited_ms: int
     effective_timeout_ms: int | None = None
     handed_back: HandedBack | None = None
@@ -452,6 +471,8 @@ class ReadResult(Result):
     """What the program calls its window; null of a past screen where that is not known."""
     matched: str | None
     """The text that `pattern` matched."""
+    fresh: bool | None = None
+    """false: you had been shown that text before; null: nothing matched."""
     waited_ms: int
     effective_timeout_ms: int | None = None
     has_new_content: bool
@@ -466,7 +487,10 @@ class ReadResult(Result):
     screen_id: str | None = None
     """What the screen of now shows, as a name of it: `read view=diff screen_id=...` tells what has changed since."""
     command: Command | None = None
-    """The last command that ended since you were told, or the one that `wait_for=command` was about; else null."""
+    """The command that this answer speaks of: that of `command` or `wait_for=command`, else the last that ended since
+    you were told; else null."""
+    also_ended: list[AlsoEnded] = Field(default_factory=list)
+    """Others that have ended since you were told, newest first, five at most; `list_commands` has them all."""
     changed_rows: list[int] | None = None
     """With view=diff: the rows in `content`; null when that is the whole screen."""
     encoding: Literal["base64"] | None = None

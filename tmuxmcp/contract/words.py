@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 WaitFor = Literal["none", "ready", "command", "idle", "pattern", "changed", "exit"]
 """What a call waits for."""
+
+
+def conditions(wait_for: str | Sequence[str]) -> tuple[str, ...]:
+    """The conditions of a wait, each once, of which any one ends it."""
+    return (wait_for,) if isinstance(wait_for, str) else tuple(dict.fromkeys(wait_for))
+
 
 WAIT_FOR_WORDS: tuple[str, ...] = get_args(WaitFor)
 

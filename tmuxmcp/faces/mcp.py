@@ -107,9 +107,9 @@ Live terminal sessions on tmux. They keep running between calls and when you dis
 `create_session` with a `name` for a second terminal, another program, or one to share.
 - Waits end by themselves and say why in `outcome`: ready (the program waits for input), command, idle (silence: it \
 may be working), matched, exited, timeout, immediate. `evidence`: marks and kernel are facts, prompt a text, \
-quiet mere silence. A timeout is no failure: the program goes on. Call `read` with \
-wait_for=command to get a command's exit code, wait_for=ready for other programs, or send key=C-c to stop it. Do not \
-start it again.
+quiet mere silence. `wait_for` may be a list: any of them. A timeout is no failure: the program goes on. Call \
+`read` with wait_for=command to get a command's exit code, wait_for=ready for other programs, or send key=C-c to \
+stop it. Do not start it again.
 - `read` gives what is new since your last read; view=screen shows the visible screen (use it for vim, less, \
 menus), view=diff only its rows that changed since your last look.
 - Long output is cut in the middle; the line in between says which offsets fetch the rest (`read since=`). \
@@ -119,7 +119,7 @@ menus), view=diff only its rows that changed since your last look.
 secret=true, or have the person run `tmuxmcp attach --take SESSION_ID` and type it, then read with \
 wait_for=ready. `attach_command` only watches.
 - Understood though in no schema: ctrl alt shift bracketed_paste prompt_pattern screen_id limits \
-scrollback_lines generation data_base64 at_ms at_offset, idle_ms of send and run, format of send, \
+scrollback_lines generation data_base64 at_ms at_offset, idle_ms of send and run, format of send, command of wait, \
 signal of destroy_session, limit and after of list_sessions, record (true, on_failure) and placement of \
 create_session, request_id (safe retries) of run, send, create_session.
 - Errors begin with a CODE and say what to do next.

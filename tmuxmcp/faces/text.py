@@ -130,6 +130,9 @@ def _run(result: r.RunResult) -> Fields:
         yield from (("start_offset", result.start_offset), ("end_offset", result.end_offset))
     elif not result.completed:
         yield "next_offset", result.end_offset
+    if result.matched is not None:
+        yield "matched", result.matched
+    yield from _also_ended(result)
     if result.replayed:
         yield "replayed", True
     yield from _remarks(result)
@@ -143,12 +146,15 @@ def _read(result: r.ReadResult) -> Fields:
         yield "evidence", result.evidence
     if result.matched is not None:
         yield "matched", result.matched
+    if result.fresh is False:
+        yield "fresh", False
     if result.exited:
         yield from (("exited", True), ("exit_code", result.exit_code))
         yield from _end_fields(result.ended)
     if result.command:
         yield from (("command", result.command.number), ("command_exit_code", result.command.exit_code))
         yield "command_text", (result.command.text or "")[:COMMAND_CHARS] or None
+    yield from _also_ended(result)
     if result.view in SCREEN_VIEWS:
         yield from (("rows", result.rows), ("cols", result.cols))
         if result.cursor:
@@ -170,6 +176,11 @@ def _read(result: r.ReadResult) -> Fields:
         yield from (("truncated", True), ("omitted_bytes", result.omitted_bytes))
     yield "next_offset", result.next_offset
     yield from _remarks(result)
+
+
+def _also_ended(result: r.RunResult | r.ReadResult) -> Fields:
+    if result.also_ended:
+        yield "also_ended", [{"number": each.number, "exit_code": each.exit_code} for each in result.also_ended]
 
 
 def _end_fields(ended: r.Ended | None) -> Fields:

@@ -258,7 +258,7 @@ async def _type(
             )
         for step in steps:
             look = await session.look()
-            wait.start_offset = wait.sent_at = session.typed_at = look.size
+            wait.sent_at = session.typed_at = look.size
             wait.types_after(look)
             if not await panes.type_input(session.tmux, pane, step.data, condition=condition, left=InputLeftover.OPEN):
                 await not_typed(session)

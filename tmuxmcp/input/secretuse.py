@@ -15,7 +15,7 @@ from tmuxmcp.contract.secrets import Secret
 from tmuxmcp.contract.settings import BrokerSettings
 from tmuxmcp.errors import ConfirmationDeclined, InvalidArgument, PermissionDenied
 from tmuxmcp.input.secretreader import SecretReader, reader_of
-from tmuxmcp.input.sending import flush_input, not_typed
+from tmuxmcp.input.sending import flush_input, not_typed, typed_now
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.secretvalue import value_of
 from tmuxmcp.readiness.weak import entered_at
@@ -139,7 +139,7 @@ async def send(
             noting.note_typed(session, now.look.size)
         await flush_input(session.tmux)
         result = None if request.read == "none" else await reading.waited(session, request, wait, call)
-        shown = await _was_shown(session, wait.start_offset, value)
+        shown = await _was_shown(session, now.look.size, value)
     if shown:
         note = SECRET_WAS_SHOWN.format(name=request.secret, session=session.id)
         return r.SendResult(session_id=session.id, sent_bytes=size + 1, note=note, result=None)
@@ -166,8 +166,8 @@ async def _may(name: str, secret: Secret, session: Session, agreed: SecretReader
 
 def _note(session: Session, look: Look, wait: WaitCondition) -> None:
     """Note what waits and lists go by, as before every input."""
-    wait.start_offset = wait.sent_at = session.typed_at = look.size
-    wait.typed, wait.screen, wait.entered = "", False, True
+    wait.sent_at = session.typed_at = look.size
+    wait.typed, wait.typed_now, wait.entered = "", typed_now(session, look, 1), True
     wait.types_after(look)
     session.entered = entered_at(look.verdict, look.judged, line_of_cursor(look), session.entered)
     session.commands.typing(TypedInput(look.size, None, caller=wait.caller, read_by=look.read_by))

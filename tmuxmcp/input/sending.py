@@ -33,6 +33,7 @@ from tmuxmcp.tmux.panes import InputLeftover, Pane, Stamp
 from tmuxmcp.tmux.server import Tmux
 from tmuxmcp.waiting import nextprompt
 from tmuxmcp.waiting.adoptable import learn_prompt
+from tmuxmcp.waiting.awaited import TypedNow
 from tmuxmcp.waiting.matching import line_of_cursor, takes_pastes
 from tmuxmcp.waiting.wait import WaitCondition
 
@@ -164,9 +165,10 @@ async def send(
     look = await with_room(session, reading.settings, data, what)
     if look.ready and not look.takes_commands and await all_logged(session, look.size):
         await learn_prompt(session, look)
-    wait.start_offset = wait.sent_at = look.size
+    wait.sent_at, wait.typed_now = look.size, typed_now(session, look, what.lines)
     wait.typed = "" if look.waiting is InputWait.SECRET else what.texts  # a secret has no echo
-    wait.shown, wait.screen, wait.entered = _has_echo(look), False, what.entered
+    session.last_texts[call.caller] = look.size, wait.typed
+    wait.shown, wait.entered = _has_echo(look), what.entered
     wait.types_after(look)
     wait.at_rest = wait.before is not None and session.prompts.knows(
         wait.before.pid, line_of_cursor(look), takes_pastes(look)
@@ -213,6 +215,12 @@ def _has_echo(look: Look) -> bool:
     """Whether what is typed has an echo: of the terminal, or of a line editor that says that it is one."""
     facts = look.judged
     return facts is None or facts.echo or takes_pastes(look) or look.at_prompt
+
+
+def typed_now(session: Session, look: Look, lines: int) -> TypedNow:
+    """What is about to be typed, by the commands that can read it or begin with it."""
+    runs = session.commands.running_in(look)
+    return TypedNow(look.size, lines, look.read_by if lines else max(runs, default=0))
 
 
 async def own_sequences(look: Look, what: Typing) -> Mapping[str, bytes]:

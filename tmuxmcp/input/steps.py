@@ -16,6 +16,7 @@ from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import Call, CallAgain, Question
 from tmuxmcp.contract.requests import Send
 from tmuxmcp.contract.settings import BrokerSettings
+from tmuxmcp.contract.words import conditions
 from tmuxmcp.errors import InvalidArgument, TmuxMcpError
 from tmuxmcp.input import sending
 from tmuxmcp.sessions.noting import IdempotentCall
@@ -35,7 +36,7 @@ AS_ASKED = {
     "changed": "matched",
     "exit": "exited",
 }
-"""How a wait ends that finds what was waited for."""
+"""How a wait for one condition ends that finds it."""
 
 Do = Callable[[Send, Call], Awaitable[r.SendResult]]
 
@@ -173,7 +174,7 @@ def _ended_so(step: Send, following: Send, result: r.ReadResult | None) -> bool:
     if result is None:
         return step.read == "none"
     return (
-        result.outcome == AS_ASKED[step.wait_for]
+        result.outcome in _as_asked(step)
         and not result.exited
         and not (_asks_secret(step, result) and not following.secret)
     )
@@ -181,7 +182,7 @@ def _ended_so(step: Send, following: Send, result: r.ReadResult | None) -> bool:
 
 def _asks_secret(step: Send, result: r.ReadResult) -> bool:
     """Whether a secret is asked for where input of any kind was waited for: what follows may be meant for a prompt."""
-    return step.wait_for == "ready" and result.mode == "password"
+    return "ready" in conditions(step.wait_for) and result.mode == "password"
 
 
 def _why(number: int, step: Send, following: Send, result: r.ReadResult | None) -> str:
@@ -190,9 +191,14 @@ def _why(number: int, step: Send, following: Send, result: r.ReadResult | None) 
         return f"Step {number} has no answer."
     if result.exited:
         return f"Step {number} ended the program."
-    if result.outcome == AS_ASKED[step.wait_for]:
+    if result.outcome in _as_asked(step):
         return f"Stopped after step {number}: mode=password, a secret is asked for."
-    return f"Stopped after step {number}: its outcome is {result.outcome}, not {AS_ASKED[step.wait_for]}."
+    return f"Stopped after step {number}: its outcome is {result.outcome}, not {' or '.join(_as_asked(step))}."
+
+
+def _as_asked(step: Send) -> list[str]:
+    """How a step's wait ends that finds what was waited for."""
+    return [AS_ASKED[each] for each in conditions(step.wait_for)]
 
 
 def _numbers(first: int, last: int) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tmuxmcp.contract import requests as q
 from tmuxmcp.contract.request import Request
+from tmuxmcp.contract.words import conditions
 
 
 def may_repeat(request: Request[Any]) -> bool:
@@ -25,4 +26,6 @@ def may_repeat(request: Request[Any]) -> bool:
 def _moves_nothing(request: q.Read) -> bool:
     """Whether a read moves no cursor, and has nothing counted as told."""
     past = request.at_ms is not None or request.at_offset is not None
-    return past or (request.since is not None and request.wait_for not in ("command", "changed"))
+    return past or (
+        request.since is not None and not {"command", "changed", "pattern"} & {*conditions(request.wait_for)}
+    )

@@ -9,7 +9,7 @@ from tmuxmcp.contract import requests as q
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.call import SMALL_ANSWER_BYTES, Call
 from tmuxmcp.contract.settings import BrokerSettings
-from tmuxmcp.contract.words import SCREEN_VIEWS, View
+from tmuxmcp.contract.words import SCREEN_VIEWS, View, conditions
 from tmuxmcp.errors import InvalidArgument
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.searching import Searching
@@ -25,16 +25,11 @@ from tmuxmcp.sessions.screens import NOTHING_SHOWN, ScreenChange, Screens, Shown
 from tmuxmcp.sessions.session import Session
 from tmuxmcp.tmux.panes import Pane
 from tmuxmcp.waiting import nextprompt
+from tmuxmcp.waiting.matching import Match
 from tmuxmcp.waiting.wait import Answer, WaitCondition, wait_for
 
 CELL_BYTES = 100
 """Most bytes of a cell of the screen as text: a character with what is set upon it, and its colours."""
-
-_WAIT_AGAIN = "For a command that was typed now, wait again: read wait_for=command."
-
-ENDED_BEFORE = "Command {number} had ended before anything was typed, and you were not told. " + _WAIT_AGAIN
-
-RAN_BEFORE = "Command {number} ran already when this was typed. " + _WAIT_AGAIN
 
 WantedView = View | Literal["auto", "none"]
 """The view that a call asks for; `auto`: we choose."""
@@ -58,18 +53,19 @@ class Reading:
         Raises:
             InvalidPattern, InvalidArgument
         """
-        if asked.wait_for == "pattern" and not asked.pattern:
+        wanted = conditions(asked.wait_for)
+        if "pattern" in wanted and not asked.pattern:
             raise InvalidArgument("wait_for=pattern needs a pattern.", hint="Give a regular expression as pattern.")
-        if asked.pattern and asked.wait_for != "pattern":
+        if asked.pattern and "pattern" not in wanted:
             raise InvalidArgument("A pattern is looked for with wait_for=pattern alone.", hint="Give wait_for=pattern.")
         if isinstance(asked, q.Read):
             _check_view(asked)
         prompt, asker = asked.prompt_pattern or self.settings.prompt_pattern, f"{call.caller} {asked.session_id}"
         return WaitCondition(
-            want=asked.wait_for,
+            want=wanted,
             timeout_ms=clamp(self.settings, asked.timeout_ms)[0],
             idle_ms=asked.idle_ms,
-            pattern=await self._searching.pattern(asked.pattern, asker) if asked.pattern else None,
+            patterns=[await self._searching.pattern(asked.pattern, asker)] if asked.pattern else [],
             prompt_pattern=await self._searching.pattern(prompt, asker) if prompt else None,
             prompt_needed=bool(asked.prompt_pattern),
             caller=call.caller,
@@ -98,7 +94,9 @@ class Reading:
                 f"since={asked.since} is behind the end of the log ({session.log.size()}).",
                 hint="Use a next_offset that this session gave.",
             )
-        wait.start_offset = session.cursor_of(call.caller) if asked.since is None else asked.since
+        wait.since = asked.since
+        if asked.command is not None and wait.wants("command"):
+            wait.command = commandresults.command_of(session, await session.look(), asked.command).number
         await self.before(session, asked, wait, call)
         return await self.waited(session, asked, wait, call)
 
@@ -110,7 +108,12 @@ class Reading:
         Args:
             now: from the one of this moment, whatever the caller saw before.
         """
-        if wait.want != "changed":
+        if wait.wants("pattern"):
+            wait.seen = self.screens.find(self.screens.last(session.id, call.caller))
+            if now:
+                alternate = session.pane is not None and session.pane.alternate_screen
+                wait.seen = await shown_by(session) if alternate else None
+        if not wait.wants("changed"):
             return
         seen = "" if now else _screen_id(asked) or self.screens.last(session.id, call.caller)
         wait.screen_id = seen or (await shown_by(session) or NOTHING_SHOWN).id
@@ -118,7 +121,8 @@ class Reading:
     async def waited(self, session: Session, asked: ReadRequest, wait: WaitCondition, call: Call) -> r.ReadResult:
         """Wait, and read."""
         answer = await wait_for(session, wait)
-        if call.goes_on and call.goes_on(unseen := await self._unseen(session, answer, asked, call)):
+        note_match(session, answer.outcome, answer.match, call)
+        if call.goes_on and call.goes_on(unseen := await self._unseen(session, answer, asked, wait, call)):
             return unseen
         await call.room(_most_bytes(session, asked, call))
         view = _view(asked)
@@ -127,13 +131,13 @@ class Reading:
         else:
             seen = await self._new_or_screen(session, wait, asked, call)
         await commandresults.settle(session, seen.look)
-        effective = clamp(self.settings, asked.timeout_ms)[1] if wait.want != "none" else None
-        command = _command(session, answer, seen.look, asked, call)
-        if asked.wait_for == "command" and command:
-            answer = replace(answer, note=_sentences(answer.note, _of_before(command, wait)))
-        return _result(session, answer, seen, command, effective)
+        effective = None if wait.only == "none" else clamp(self.settings, asked.timeout_ms)[1]
+        command = _command(session, answer, seen.look, asked, wait, call)
+        return _result(session, answer, seen, command, _others(session, seen.look, asked, command, call), effective)
 
-    async def _unseen(self, session: Session, answer: Answer, asked: ReadRequest, call: Call) -> r.ReadResult:
+    async def _unseen(
+        self, session: Session, answer: Answer, asked: ReadRequest, wait: WaitCondition, call: Call
+    ) -> r.ReadResult:
         """How a wait ended, without content: nothing counts as read, and no screen as seen."""
         await session.refresh()
         look = await session.look()
@@ -141,8 +145,8 @@ class Reading:
         start = session.cursor_of(call.caller)
         seen = _ReadOutcome("new", look, ViewText("", start), start, look.size > start)
         # The next wait is for the next command.
-        command = _command(session, answer, look, asked, call) if asked.wait_for == "command" else None
-        return _result(session, answer, seen, command, None, notices=False)
+        command = _command(session, answer, look, asked, wait, call) if wait.wants("command") else None
+        return _result(session, answer, seen, command, [], None, notices=False)
 
     async def _new_or_screen(
         self, session: Session, wait: WaitCondition, asked: ReadRequest, call: Call
@@ -150,7 +154,7 @@ class Reading:
         """A view of what was printed; for `auto` of the screen, if a program draws the whole of it."""
         view = _view(asked)
         assert view != "none", "who asks for none does not come here"
-        if view == "auto" or (view != "scrollback" and wait.want != "none"):
+        if view == "auto" or (view != "scrollback" and wait.only != "none"):
             await session.refresh()
         numbered = isinstance(asked, q.Read) and asked.command is not None
         look = await (nextprompt.at_rest(session) if numbered else session.look())
@@ -282,27 +286,51 @@ def _output(session: Session, look: Look, view: View, asked: q.Read, number: int
     return _ReadOutcome(view, look, piece, start, end > start, note=note)
 
 
-def _command(session: Session, answer: Answer, look: Look, asked: ReadRequest, call: Call) -> r.Command | None:
-    """The command that the caller is told of: the one that was waited for, else the last one."""
-    if asked.wait_for != "command":
-        since = asked.since if isinstance(asked, q.Read) else None
-        return commandresults.newest(session, look, call, keep=since is not None)
-    if answer.command is None:  # one that has ended since is left for the next wait
+def _command(
+    session: Session, answer: Answer, look: Look, asked: ReadRequest, wait: WaitCondition, call: Call
+) -> r.Command | None:
+    """The command that the answer speaks of: the one asked for, the one that was waited for, else the last that ended.
+
+    Of a call that types, only what was there to read that, and what began behind it.
+    """
+    number = answer.command
+    if isinstance(asked, q.Read) and asked.command is not None:
+        number = commandresults.command_of(session, look, asked.command).number
+    if number is None and wait.wants("command"):  # one that has ended since is left for the next wait
         return _ended_with_session(session, look) if answer.outcome == "exited" else None
-    commandresults.tell(session, call, answer.command)
-    return commandresults.command_result(session, look, answer.command)
-
-
-def _of_before(command: r.Command, wait: WaitCondition) -> str | None:
-    """What is to be said of a command that was typed before what a call has just typed; None: nothing."""
-    if wait.sent_at is None or command.end_offset is None:
+    if number is None:
+        numbers = commandresults.untold(session, look, call.caller)
+        typed = wait.typed_now
+        if typed:
+            behind = session.commands.ended_behind(typed.offset, [typed.read_by])
+            numbers = [each for each in numbers if each in behind]
+        number = numbers[-1] if numbers else None
+    if number is None:
         return None
-    if command.end_offset <= wait.sent_at:
-        return ENDED_BEFORE.format(number=command.number)
-    # A program that waited for input was given its input.
-    if command.start_offset < wait.sent_at and not wait.before_seen:
-        return RAN_BEFORE.format(number=command.number)
-    return None
+    found = commandresults.command_result(session, look, number)
+    if found and found.end_offset is not None and _since(asked) is None:
+        commandresults.tell(session, call, number)
+    return found
+
+
+def _others(
+    session: Session, look: Look, asked: ReadRequest, command: r.Command | None, call: Call
+) -> list[r.AlsoEnded]:
+    """The other commands of whose end the answer tells."""
+    return commandresults.also_ended(session, look, call, command, keep=_since(asked) is not None)
+
+
+def _since(asked: ReadRequest) -> int | None:
+    """The offset from which something is read anew: that tells nothing for good."""
+    return asked.since if isinstance(asked, q.Read) and "command" not in conditions(asked.wait_for) else None
+
+
+def note_match(session: Session, outcome: r.Outcome, match: Match | None, call: Call) -> None:
+    """Take note that the caller is given a match: the next one begins behind it."""
+    before = session.matched.of(call.caller)
+    if match and outcome == "matched" and match.end > before:
+        session.matched.move(call.caller, match.end)
+        call.untold.append(lambda: session.matched.move(call.caller, before))
 
 
 def _ended_with_session(session: Session, look: Look) -> r.Command | None:
@@ -353,10 +381,12 @@ def _result(
     answer: Answer,
     seen: _ReadOutcome,
     command: r.Command | None,
+    also_ended: list[r.AlsoEnded],
     effective_timeout_ms: int | None,
     notices: bool = True,
 ) -> r.ReadResult:
     look, piece, shown = seen.look, seen.piece, seen.shown
+    stopped = commandresults.why_not_over(session, command)
     return r.ReadResult(
         session_id=session.id,
         view=seen.view,
@@ -371,6 +401,7 @@ def _result(
         cursor=cursor_of(look.pane),
         title=title_of(look.pane),
         matched=answer.matched,
+        fresh=answer.match.fresh if answer.match else None,
         waited_ms=answer.waited_ms,
         effective_timeout_ms=effective_timeout_ms,
         has_new_content=seen.has_new_content,
@@ -381,12 +412,15 @@ def _result(
         time=session.time_at(piece.next_offset),
         screen_id=shown.id if shown else None,
         command=command,
+        also_ended=also_ended,
         changed_rows=seen.changed,
         encoding="base64" if seen.view == "raw" else None,
         sanitized=piece.sanitized,
         approximate=seen.approximate,
         highlights=views.highlights(shown),
-        note=notes(session, seen.start, piece.next_offset, answer.note, piece.note, seen.note) if notices else None,
+        note=notes(session, seen.start, piece.next_offset, answer.note, stopped, piece.note, seen.note)
+        if notices
+        else None,
         content=piece.text,
     )
 

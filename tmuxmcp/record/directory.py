@@ -209,6 +209,13 @@ class SessionDirectory:
         readers=("broker",),
         is_directory=True,
     )
+    matched = SessionFile(
+        "matched",
+        "a file for each caller: where the last match of a pattern ends that it was given",
+        writers=("broker",),
+        readers=("broker",),
+        is_directory=True,
+    )
     queued = SessionFile(
         "typed",
         "bytes that may wait for a program that does not read",

@@ -61,6 +61,7 @@ from tmuxmcp.errors import IncompleteCommand, InvalidArgument, SessionBusy, Unsu
 from tmuxmcp.latedataclass import changed, dataclass
 from tmuxmcp.launch.shells import adoption
 from tmuxmcp.machine import cgroup
+from tmuxmcp.machine.searching import CompiledPattern
 from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.record.stdin import Stdin
 from tmuxmcp.running import adopting, typed
@@ -77,6 +78,8 @@ from tmuxmcp.terminal.marks import ShellState
 from tmuxmcp.terminal.modes import ASKS_SECRET
 from tmuxmcp.tmux.panes import PaneChanged
 from tmuxmcp.waiting.asking import InputQuestions
+from tmuxmcp.waiting.awaited import HELD
+from tmuxmcp.waiting.matching import Matching, who_holds
 from tmuxmcp.waiting.wait import last_line
 
 ABANDONED_S = 2.0
@@ -110,6 +113,8 @@ class ReturnWhen:
     """Whether a shell without our marks is adopted."""
     caller: str = ""
     """To whom."""
+    pattern: CompiledPattern | None = None
+    """It comes back when this is printed."""
 
 
 async def run(
@@ -303,6 +308,7 @@ def _leader(session: Session) -> int | None:
 async def _finish(session: Session, job: Job, deadline: float, until: ReturnWhen, progress: Progress) -> RunOutcome:
     told, questions, rest, silence = time.monotonic(), InputQuestions(session), ShellRest(), SilenceTimer(until.idle_ms)
     put_off, leader = LookDelay(time.monotonic()), _leader(session)
+    printed = _Printed(session, job, until) if until.pattern else None
 
     def is_gone(scan: Scan) -> bool:
         # A shell that a script has put there, and that was adopted since, is still there.
@@ -320,11 +326,13 @@ async def _finish(session: Session, job: Job, deadline: float, until: ReturnWhen
                 continue
             ran = ran or await _not_done(session, job, look, rest)
             if ran is None and until.asks:
-                ran = await _asks(session, job, look, questions)
+                ran = await _asks(session, job, look, questions, surely=until.pattern is not None)
             if ran is None and silence.feed(look.size, time.monotonic()):
                 ran = _idle(session, look, job, until.idle_ms)
         if ran is None and is_gone(scan):
             ran = _exited(session, scan, job)
+        if printed and (ran is None or ran.outcome == "ready"):
+            ran = await printed.judged(scan, ran)
         if ran:
             return ran
         if session.lease:
@@ -334,10 +342,46 @@ async def _finish(session: Session, job: Job, deadline: float, until: ReturnWhen
             told = now
             await progress(now - job.begun, last_line(scan))
     session.save_checkpoint()  # whoever comes next need not look for its beginning
+    if printed and (ran := printed.in_vain()):
+        return ran
     ran = typed.unfinished(session, scan, job, "timeout")
     stopped = (await session.look()).waiting is InputWait.STOPPED
     goes_on = CONTINUE_IT if stopped else GOES_ON if ran.number is not None else None
     return replace(ran, note=typed.joined_notes(ran.note, goes_on))
+
+
+class _Printed:
+    """Whether what `run` waits for was printed, and whether anything can still print it."""
+
+    def __init__(self, session: Session, job: Job, until: ReturnWhen) -> None:
+        assert until.pattern
+        self._session, self._job = session, job
+        self._matching = Matching([until.pattern], job.sent_at)
+        self._ended: RunOutcome | None = None
+        self._note = ""
+
+    async def judged(self, scan: Scan, ran: RunOutcome | None) -> RunOutcome | None:
+        """What the command has come to: it printed the pattern, or it has ended and nothing of it has the terminal.
+
+        Args:
+            ran: how it has ended, or what it asks; None: it runs.
+        """
+        match = await self._matching.found(self._session, scan, time.monotonic())
+        ran = self._ended = self._ended or ran
+        if match:
+            before = ran or typed.unfinished(self._session, scan, self._job, "matched")
+            note = before.note if ran else typed.joined_notes(before.note, GOES_ON)
+            return replace(before, outcome="matched", match=match, note=note)
+        if ran is None or not ran.completed:
+            return ran
+        holder = who_holds(self._session, await self._session.look())
+        self._note = HELD.format(command="The command", holder=holder) if holder else ""
+        return None if holder else ran
+
+    def in_vain(self) -> RunOutcome | None:
+        """What to say when the time is over, of a command that has ended, and left something running that may print."""
+        ran = self._ended
+        return ran and replace(ran, outcome="timeout", note=typed.joined_notes(ran.note, self._note))
 
 
 def _elsewhere(session: Session, look: Look, job: Job) -> RunOutcome | None:
@@ -431,12 +475,23 @@ def _exited(session: Session, scan: Scan, job: Job) -> RunOutcome:
     return replace(ran, exit_code=code, completed=code is not None, note=note)
 
 
-async def _asks(session: Session, job: Job, look: Look, questions: InputQuestions) -> RunOutcome | None:
-    """What our command printed, if it now wants input: who called can give it."""
+async def _asks(
+    session: Session, job: Job, look: Look, questions: InputQuestions, *, surely: bool
+) -> RunOutcome | None:
+    """What our command printed, if it now wants input: who called can give it.
+
+    Args:
+        surely: not where it may as well work: a server listens to its terminal, too.
+    """
     if look.shell.state is not ShellState.RUNNING:
         return None
     asked = await questions.asked(look)
-    if asked is None or asked.look.verdict.process is None or asked.look.shell.state is not ShellState.RUNNING:
+    if (
+        asked is None
+        or (surely and asked.how.doubt)
+        or asked.look.verdict.process is None
+        or asked.look.shell.state is not ShellState.RUNNING
+    ):
         return None
     settled, process = asked.look, asked.look.verdict.process
     if process.pid == settled.pid and (settled.unreported or typed.misses_its_end(session, settled, job)):

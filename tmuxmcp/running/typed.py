@@ -34,6 +34,7 @@ from tmuxmcp.ssh.client import SSH_FAILED
 from tmuxmcp.terminal.echo import ECHO_LIMIT, behind_echo
 from tmuxmcp.terminal.marks import UNNAMED_COMMAND, Finished, MarkScanner, ShellState, ShellTrack
 from tmuxmcp.terminal.plain import plain
+from tmuxmcp.waiting.matching import Match
 
 STANDS_S = 1.0
 """What anybody can print, that a shell has not taken a command, counts after this long where it does not rest."""
@@ -82,8 +83,8 @@ NO_SIGN = (
 """Of a command that neither began nor has a message of an error of syntax."""
 
 SAYS_ZERO = (
-    "C-c is the last thing that its terminal showed, and the shell's status is 0, as it may be of a loop that C-c "
-    "broke off: whether it ran to its end cannot be told."
+    "C-c or C-z is the last thing that its terminal showed, and the shell's status is 0, as it may be of a loop that a "
+    "key broke off or stopped: whether it ran to its end cannot be told."
 )
 """Of a command of zsh or fish."""
 
@@ -142,6 +143,8 @@ class RunOutcome:
     """The shell that it was given to."""
     unseen: bool = False
     """The terminal showed nothing of it when it was typed."""
+    match: Match | None = None
+    """What was waited for, if it was printed."""
 
     def __post_init__(self) -> None:
         assert self.start <= self.end, f"output from {self.start} to {self.end}"

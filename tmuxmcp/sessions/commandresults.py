@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from typing import Any
 
 from tmuxmcp.contract import requests as q
@@ -11,6 +12,7 @@ from tmuxmcp.contract.call import Call
 from tmuxmcp.contract.times import iso
 from tmuxmcp.errors import InvalidArgument, NotRetained
 from tmuxmcp.launch.shells import names
+from tmuxmcp.readiness.witness import has_stopped
 from tmuxmcp.record.commands import EndedCommand
 from tmuxmcp.record.told import ToldCommands
 from tmuxmcp.sessions.commands import Command, shell_is_back
@@ -21,6 +23,10 @@ from tmuxmcp.terminal.prompts import may_be_prompt
 
 _PROMPT_SIGN = re.compile(r"[^\w\s]|λ")
 """What a prompt may end in."""
+
+STOPPED_CODE = 128 + signal.SIGTSTP
+
+STOPPED = "Command {number} is stopped (C-z), and not over: `fg` goes on with it."
 
 MOST_LINES = 10
 """Numbers of lines that a note has."""
@@ -78,27 +84,45 @@ def _now_told(session: Session, call: Call, now: ToldCommands, news: list[int]) 
     call.untold.append(forget)
 
 
-def newest(session: Session, look: Look, call: Call, *, keep: bool = False) -> r.Command | None:
-    """The last command that ended since this caller was told; with it, it is told of those before as well.
+MOST_ALSO_ENDED = 5
+"""Commands that an answer names beside the one that it speaks of."""
+
+
+def also_ended(
+    session: Session, look: Look, call: Call, spoken_of: r.Command | None = None, *, keep: bool = False
+) -> list[r.AlsoEnded]:
+    """The commands that ended since this caller was told, newest first: with the newest it is told of all before.
 
     Args:
-        keep: it is told again the next time.
+        spoken_of: the one that the answer is about, of which it is told as well.
+        keep: they are told again the next time.
     """
     numbers = untold(session, look, call.caller)
-    if not numbers:
-        return None
-    if not keep:
+    if numbers and not keep:
         ended = session.commands.ended_numbers(look)
         first = min(session.running_numbers(), default=ended[-1] + 1)  # of the shell that is furthest out
         through = min(ended[-1], first - 1)
         _now_told(session, call, ToldCommands(through, frozenset(each for each in ended if each > through)), numbers)
-    return command_result(session, look, numbers[-1])
+    others = [number for number in reversed(numbers) if spoken_of is None or number != spoken_of.number]
+    return [
+        r.AlsoEnded(number=number, exit_code=session.commands.ended(number).exit_code)
+        for number in others[:MOST_ALSO_ENDED]
+    ]
 
 
 def command_result(session: Session, look: Look, number: int) -> r.Command | None:
     """The command of a number, if anything of it is kept."""
     command = session.commands.find(look, number)
     return r.Command(**_fields(command)) if command else None
+
+
+def why_not_over(session: Session, command: r.Command | None) -> str | None:
+    """What is to be said of a command that C-z stopped; None: nothing."""
+    if command is None or command.end_offset is None or session.pane is None:
+        return None
+    if command.exit_code not in (STOPPED_CODE, None):
+        return None
+    return STOPPED.format(number=command.number) if has_stopped(session.pane.leader) else None
 
 
 def seem_typed(session: Session, look: Look, found: r.SearchResult) -> str | None:
@@ -134,7 +158,7 @@ def output_of(session: Session, look: Look, number: int) -> tuple[int, int, str 
         InvalidArgument: there is no such command.
         NotRetained: its output, or the command itself, is no longer kept.
     """
-    command = _command(session, look, number)
+    command = command_of(session, look, number)
     end, note = _end_of(command, look)
     head = min(session.log.head(), look.size)
     if command.start < end <= head:
@@ -148,7 +172,7 @@ def end_of(session: Session, look: Look, number: int) -> tuple[int, str | None]:
     Raises:
         InvalidArgument, NotRetained: as `output_of`, but for its output.
     """
-    command = _command(session, look, number)
+    command = command_of(session, look, number)
     end, note = _end_of(command, look)
     return max(command.start, end), note
 
@@ -159,8 +183,8 @@ def _end_of(command: Command, look: Look) -> tuple[int, str | None]:
     return end, None if over or look.exited else "The command still runs."
 
 
-def _command(session: Session, look: Look, number: int) -> Command:
-    """The command of a number; -1: the last one.
+def command_of(session: Session, look: Look, number: int) -> Command:
+    """The command of a number; -1: the last that began.
 
     Raises:
         InvalidArgument, NotRetained

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import islice
 
 from tmuxmcp.latedataclass import changed, dataclass
 from tmuxmcp.readiness.kernel import InputWait
 from tmuxmcp.record.commands import By, CommandFile, EndedCommand, TypedInput
 from tmuxmcp.record.directory import SessionDirectory
 from tmuxmcp.record.holdings import Holding
+from tmuxmcp.record.levels import Level
 from tmuxmcp.record.log import RawLog
 from tmuxmcp.record.place import Places
 from tmuxmcp.sessions.life import State
@@ -35,6 +37,9 @@ MOST_NEW = 64
 LONGEST_TEXT = 1000
 """Characters of a command that are kept; a longer one ends with `…`, as in the marks of zsh and fish."""
 
+
+MOST_AHEAD = 64
+"""Inputs that may lie before a command as it begins: what is typed ahead is not much."""
 
 LONGEST_TYPED = 2 * TOLD_BY_BEGINNING
 """Characters of an input that are kept: enough to tell by its beginning which command it was."""
@@ -160,6 +165,11 @@ class Commands:
         own = (each for each in reversed(self._file.typed) if each.caller == caller and each.by == "agent")
         return next((each for each in own if not entered or (each.lines and not each.read_by)), None)
 
+    def texts_typed_behind(self, offset: int) -> list[str]:
+        """What callers have typed since the log had this size, as far as it was shown."""
+        self._file.read_on()
+        return [each.text for each in self._file.typed if each.offset >= offset and each.text]
+
     def typed_since(self, offset: int) -> bool:
         """Whether a call has typed anything since the log had this size."""
         self._file.read_on()
@@ -214,6 +224,10 @@ class Commands:
         numbers = self.said_to_have_ended(self._sure)
         return not numbers or self._is_proven(numbers[-1])
 
+    def ended(self, number: int) -> EndedCommand:
+        """One that marks have ended."""
+        return self._ended_command(number)
+
     def find(self, look: Look, number: int) -> Command | None:
         """The command of a number; None when nothing of it is kept."""
         if number in self.ended_numbers(look):
@@ -235,14 +249,41 @@ class Commands:
 
     def running(self, scan: Scan) -> list[RunningCommand]:
         """The commands that run, as the marks say: one of each shell, and the next shell is in front of it."""
-        found = []
-        for each in scan.levels:
-            begun = next((held for held in each.held if held.output_start is not None), None)
-            if begun is None and _runs(each.shell):
-                begun = _running_as_finished(each.shell)
-            if begun:
-                found.append(self._running(begun, each.level.number))
-        return found
+        return [self._running(begun, level.number) for begun, level in _begun(scan)]
+
+    def running_in(self, scan: Scan) -> dict[int, Level]:
+        """By number, the shells of those."""
+        return {begun.number: level for begun, level in _begun(scan)}
+
+    def begun_behind(self, look: Look, offset: int, caller: str) -> list[Command]:
+        """The commands of a caller that began behind an offset, as far as they are kept, oldest first."""
+        runs = ((begun, level) for begun, level in _begun(look) if (begun.output_start or 0) > offset)
+        found: list[Command] = [self._running(begun, level.number) for begun, level in runs]
+        for number in reversed(self.said_to_have_ended()):
+            command = self._ended_command(number)
+            if command.start <= offset and command.level == look.level.number:
+                break
+            if command.start > offset and all(each.number != number for each in found):
+                found.append(command)
+        return sorted((each for each in found if each.caller == caller), key=lambda each: each.number)
+
+    def ended_behind(self, offset: int, ran: Iterable[int] = ()) -> list[int]:
+        """Numbers of the commands that began behind an offset, or are named, and that marks have ended, rising."""
+        found, named = [], set(ran)
+        for number in reversed(self.said_to_have_ended()):
+            known = self._new.get(number) or self._file.ended[number]
+            if number in named or _start(known) > offset:
+                found.append(number)
+            elif number < min(named, default=number + 1):
+                break
+        return found[::-1]
+
+    def newest_of(self, look: Look, caller: str, numbers: Iterable[int] | None = None) -> Command | None:
+        """The newest command of a caller that is kept; only one that runs or has one of these numbers."""
+        own: list[Command] = [each for each in self.running(look) if each.caller == caller]
+        ended = sorted(self.said_to_have_ended() if numbers is None else numbers, reverse=True)
+        newest = next((each for number in ended if (each := self._ended_command(number)).caller == caller), None)
+        return max([*own, *([newest] if newest else [])], key=lambda each: each.number, default=None)
 
     def _running(self, begun: Finished, level: int) -> RunningCommand:
         text, by, caller = self._origin(begun)
@@ -334,17 +375,23 @@ class Commands:
             expanded: the shell tells what it runs, which need not be what was typed.
             held: a person pressed Enter, unless a call had typed all of it before: its text alone tells.
         """
-        for typed in reversed(self._file.typed):
-            if typed.offset > finished.echo_end:
-                continue
+        near: list[tuple[TypedInput, bool]] = []
+        lines = 0
+        for typed in islice(
+            (each for each in reversed(self._file.typed) if each.offset <= finished.echo_end), MOST_AHEAD
+        ):
             # The key by which bash is given a command has it draw its prompt anew.
             here = typed.offset >= finished.echo_start or bool(finished.job and typed.whole)
-            if not here and self._begun_since(typed.offset, finished.number) >= typed.lines:
-                continue  # its lines have begun others, or went to a program
+            lines += typed.lines - bool(typed.read_by)
+            # Else their lines have begun the commands before.
+            if here or self._begun_since(typed.offset, finished.number) < max(lines, typed.lines):
+                near.append((typed, here))
+        for typed, here in near:
+            if typed.text is not None and shown and _agree(typed, shown, here=here):
+                return typed
+        for typed, here in near:
             untold = expanded or typed.text is None or shown is None or not shown.strip()
             if untold and not held and (here or not typed.read_by):
-                return typed
-            if typed.text is not None and shown and _agree(typed, shown, here=here):
                 return typed
         return None
 
@@ -391,8 +438,16 @@ def shell_is_back(look: Look) -> bool:
     return look.at_prompt and look.own_shell_in_front and (untold or waits)
 
 
-def _runs(shell: ShellTrack) -> bool:
-    return shell.state is ShellState.RUNNING
+def _begun(scan: Scan) -> list[tuple[Finished, Level]]:
+    """What each shell runs, as the marks say."""
+    found = []
+    for each in scan.levels:
+        begun = next((held for held in each.held if held.output_start is not None), None)
+        if begun is None and each.shell.state is ShellState.RUNNING:
+            begun = _running_as_finished(each.shell)
+        if begun:
+            found.append((begun, each.level))
+    return found
 
 
 def _running_as_finished(shell: ShellTrack) -> Finished:

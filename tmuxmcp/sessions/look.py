@@ -223,6 +223,11 @@ class Look(Scan):
         return self.facts is not None and self.own_shell_in_front and reads
 
     @property
+    def unread(self) -> bool:
+        """Something that was typed has not been read, as far as the kernel tells."""
+        return self.judged is not None and self.judged.unread > 0
+
+    @property
     def read_by(self) -> int:
         """Number of the command that waits for input, which is its own then; 0: no command is seen to."""
         return self.shell.number if self.marks and self.ready and self.shell.state is ShellState.RUNNING else 0

@@ -127,6 +127,12 @@ class Session:
         self._screens_seen: dict[str, int] = {}
         """By caller, the size of the log when it last saw the screen."""
         self.told = ToldCallers(directory)
+        self.matched = Cursors(directory, directory.matched)
+        """Where the last match ends that each caller was given."""
+        self.last_texts: dict[str, tuple[int, str]] = {}
+        """By caller, size of the log when it typed last, and the text: what may be shown of it is no output."""
+        self.lines_settled: dict[str, int] = {}
+        """By caller, size of the log when it entered lines of which it was told that they began no command."""
         self.seen_alive = False
         """This broker has seen its program run."""
         self.end_told: set[str] = set()
@@ -623,6 +629,18 @@ class Session:
     def readonly_variable(self, nonce: str) -> str:
         """The variable for which a shell takes no marks; empty: it did not say so."""
         return self._shell.refusals.get(nonce, "")
+
+    def ended_with_its_shell(self, number: int) -> bool:
+        """Whether a command ended as its shell did, which was adopted in front of another one."""
+        command = self.commands.ended(number)
+        return any(
+            each.number == command.level
+            and each.until is not None
+            and each.since <= command.start
+            and command.end == max(each.until if each.output_end is None else each.output_end, command.start)
+            for each in self._shell.file.levels
+            if command.level and not command.proven
+        )
 
     def sends_no_more(self, nonce: str) -> bool:
         """Whether a shell has said that its marks were taken out."""

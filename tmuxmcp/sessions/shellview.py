@@ -7,6 +7,7 @@ its own. The marks of one say nothing of another: that a shell has ended is judg
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 
@@ -41,7 +42,10 @@ CLOCKS_DIFFER_S = 1.0
 CLOCK_SET_S = 0.1
 """A clock that went this far away from the time since the machine began was set."""
 
-SHOWN_INTERRUPT = b"^C"
+LAST_WORDS_BYTES = 2048
+
+SHOWN_KEY = re.compile(rb"(\^C|\^Z(fish: [^\n]*\r?\n)?)\Z")
+"""What stands at the end of a command's output where a key has ended or stopped it."""
 
 
 class ShellView:
@@ -313,14 +317,15 @@ class ShellView:
             self._index.take(finished, level.number)
 
     def _seems_broken_off(self, finished: Finished) -> bool:
-        """Whether C-c stands at the end of a command of zsh or fish, as the kernel shows it.
+        """Whether C-c or C-z stands at the end of a command of zsh or fish, as the kernel shows it.
 
-        Both give a loop or a list that C-c broke off the status of what ran last in it. They, and not bash, tell their
-        commands' text.
+        Both give a loop or a list that C-c broke off the status of what ran last in it; fish keeps that of before for a
+        job that C-z stopped, and says so. They, and not bash, tell their commands' text.
         """
         if finished.text is None or finished.output_start is None:
             return False
-        return self._log.read(finished.output_end - len(SHOWN_INTERRUPT), len(SHOWN_INTERRUPT)) == SHOWN_INTERRUPT
+        start = max(finished.output_start, finished.output_end - LAST_WORDS_BYTES)
+        return SHOWN_KEY.search(self._log.read(start, finished.output_end - start)) is not None
 
     def _with_echo(self, finished: Finished) -> Finished:
         """A command of a shell that does not tell where it begins: behind the line that was entered, if it has text."""

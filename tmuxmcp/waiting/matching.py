@@ -1,21 +1,35 @@
-"""Where a wait looks for its pattern: in what was printed since it began, without the echo, and on the screen.
+"""Where a wait looks for its pattern: in what programs printed, and on the screen of one that draws the whole of it.
 
-What a full-screen program draws is no text of the log, so its screen is looked at as soon as it is there. Blanks at
-the end of the line that the cursor is in count: a prompt mostly ends with one.
+What a full-screen program draws is no text of the log, so its screen is looked at as soon as it is there. What line
+editors show of what was typed is no output, however often they draw it. Blanks at the end of the line that the cursor
+is in count: a prompt mostly ends with one.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 
 from tmuxmcp.latedataclass import dataclass
 from tmuxmcp.machine.searching import CompiledPattern
-from tmuxmcp.sessions.look import Scan
+from tmuxmcp.readiness.witness import holder_of_terminal
+from tmuxmcp.sessions.levels import shell_at
+from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.screens import ShownScreen, shown_by
 from tmuxmcp.sessions.session import Session
-from tmuxmcp.terminal.marks import ShellState
-from tmuxmcp.terminal.unechoed import LAST_LINE_BYTES, Echo, Printed, edited_in, padded, unechoed, with_blanks
+from tmuxmcp.terminal.echo import ECHO_LIMIT, behind_echo
+from tmuxmcp.terminal.marks import Finished, ShellState
+from tmuxmcp.terminal.unechoed import (
+    LAST_LINE_BYTES,
+    Echo,
+    Printed,
+    edited_in,
+    padded,
+    unechoed,
+    with_blanks,
+    without_echo,
+)
 from tmuxmcp.terminal.widths import text_width
 from tmuxmcp.waiting.looking import NewText, ScreenLooks
 
@@ -28,7 +42,114 @@ COLUMN_BYTES = 16
 MOST_PROMPTS = 8
 """Behind so many prompts the echo of what was typed is looked for."""
 
+MOST_ON_SCREEN = 200
+"""Places of a screen at which a pattern is looked for beyond those that stood there before."""
+
 _TO_COLUMN = re.compile(rb"\x1b\[\d+G$")
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Bytes of the log, and how they are shown."""
+
+    start: int
+    """Offset of the first."""
+    data: bytes
+    shown: Callable[[bytes], str]
+    """`shown(data)`: the clean text of so many of them."""
+
+    def bytes_of(self, text: str) -> int:
+        """How many of the bytes it takes to show a beginning of the text as it stands at the end of all."""
+        low, high = 0, len(self.data)
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.shown(self.data[:middle]).startswith(text) else (middle + 1, high)
+        return low
+
+
+@dataclass(frozen=True)
+class Output:
+    """What programs printed since something was typed, as clean text."""
+
+    text: str
+    stretches: tuple[tuple[int, Stretch], ...]
+    """Each with the place of its first character in the text."""
+
+    def offset_of(self, place: int) -> int:
+        """Up to which offset of the log that much of the text was printed."""
+        begin, stretch = next(each for each in reversed(self.stretches) if each[0] <= place)
+        return stretch.start + stretch.bytes_of(self.text[begin:place])
+
+
+def output_since(scan: Scan, offset: int, echo: Echo, typed: Sequence[str] = (), *, jobs: bool = False) -> Output:
+    """What was printed since an offset, or the end of it, without what line editors showed of what was typed.
+
+    Where shells mark it, nothing between a prompt and the beginning of its command counts. Elsewhere, and before the
+    first such place, the echo of what was just typed does not.
+
+    Args:
+        jobs: others may print while the shell waits at its prompt: there counts what is none of the texts `typed`.
+    """
+    start = max(offset, scan.size - PATTERN_BYTES, scan.log.head())
+    size = (scan.cols, scan.rows)
+
+    def unechoed_text(data: bytes) -> str:
+        return unechoed(Printed(data, *size, () if scan.marks else tuple(edited_in(data)[:MOST_PROMPTS])), echo)
+
+    def clean_text(data: bytes) -> str:
+        return unechoed(Printed(data, *size), Echo(""))
+
+    def job_text(data: bytes) -> str:
+        text = clean_text(data)
+        for each in typed:
+            text = without_echo(text, Echo(each))
+        return text
+
+    text, found = "", list[tuple[int, Stretch]]()
+    open_at = scan.shell.prompt_end if jobs and scan.at_prompt else None
+    edited = [each for each in _edited(scan) if each[0] != open_at]
+    for begin, end in _outside(edited, start, scan.size, open_at):
+        shown = (
+            job_text if open_at is not None and begin >= open_at else unechoed_text if begin == start else clean_text
+        )
+        stretch = Stretch(begin, b"".join(scan.log.pieces(begin, end)), shown)
+        text += "\n" if text and not text.endswith("\n") else ""
+        found.append((len(text), stretch))
+        text += stretch.shown(stretch.data)
+    return Output(text, tuple(found))
+
+
+def _outside(
+    edited: Iterable[tuple[int, int]], start: int, end: int, cut: int | None = None
+) -> Iterator[tuple[int, int]]:
+    """The stretches between two offsets that are in none of these, at least one; at `cut` one ends and one begins."""
+    at = start
+    for begin, behind in sorted([*edited, *([(cut, cut)] if cut is not None else [])]):
+        if begin > at:
+            yield at, min(begin, end)
+        at = max(at, behind)
+        if at >= end:
+            break
+    yield min(at, end), end
+
+
+def _edited(scan: Scan) -> Iterator[tuple[int, int]]:
+    """Where the line editors of shells with marks showed what they read: from behind a prompt to its command."""
+    for each in scan.levels:
+        for finished in (*each.commands, *each.held):
+            ran = finished.output_start is not None
+            yield finished.echo_start, finished.echo_end if ran else _echo_end(scan, finished)
+        shell = each.shell
+        if shell.state is ShellState.RUNNING:
+            yield shell.prompt_end, shell.echo_end
+        elif shell.state is not ShellState.STARTING and not shell_at(each.level, scan.program).draws_after_mark:
+            yield shell.prompt_end, scan.size
+
+
+def _echo_end(scan: Scan, finished: Finished) -> int:
+    """Where the echo ends of a line in which nothing ran: behind it is what the shell said of that."""
+    start = max(finished.echo_start, finished.output_end - ECHO_LIMIT)
+    return start + behind_echo(scan.log.read(start, finished.output_end - start))
 
 
 def printed_since(scan: Scan, offset: int, echo: Echo) -> str:
@@ -131,42 +252,107 @@ class Prompt:
         return line_since(scan, self.sent_at, self.typed)
 
 
+@dataclass(frozen=True)
+class Match:
+    """What a pattern matched."""
+
+    pattern: str
+    """As it was given."""
+    text: str
+    end: int
+    """Where it ends in the log; of a screen, the log's end."""
+    fresh: bool
+    """The caller had not been shown it before."""
+
+
+def who_holds(session: Session, look: Look) -> str:
+    """A process that can print though the command in front has ended, as a job behind `&`; empty: none is known."""
+    if session.pane is None or look.facts is None:
+        return ""
+    shells = [each.level.pid or 0 for each in look.levels] + [look.pid or 0]
+    holder = holder_of_terminal(session.pane.leader, session.pane.tty, shells)
+    return f"`{holder[1]}` (process {holder[0]})" if holder else ""
+
+
 @dataclass
 class Matching:
-    """Looks for one pattern in a session, and in nothing twice."""
+    """Looks for the first of some patterns in a session, and in nothing twice."""
 
-    pattern: CompiledPattern | None = None
-    """None: nothing is looked for."""
+    patterns: Sequence[CompiledPattern] = ()
     start: int = 0
     """New text begins at this offset."""
     echo: Echo = Echo("")
     """What was just typed: its echo matches nothing."""
-    screen: bool = True
-    """The pattern may also match a screen that no full-screen program draws."""
+    seen_to: int = 0
+    """The caller was shown all that was printed up to this offset."""
+    seen: ShownScreen | None = None
+    """The screen that it was shown last; None: that is not known."""
+    sent: bool = False
+    """Something was typed: what that screen showed in the same cells ends no wait."""
+    searched_to: int = -1
+    """All that was printed up to here was searched."""
+    stale: Match | None = None
+    """What stood there before anything was typed."""
     _new: NewText = field(init=False)
     _looks: ScreenLooks = field(default_factory=ScreenLooks)
 
     def __post_init__(self) -> None:
         self._new = NewText(self.start, echoes=bool(self.echo.typed))
 
-    async def found(self, session: Session, scan: Scan, now: float) -> str | None:
-        """What the pattern matches now."""
-        if self.pattern is None:
+    async def found(self, session: Session, scan: Scan, now: float) -> Match | None:
+        """What matches now: the first pattern that does."""
+        if not self.patterns:
             return None
-        found = await self._in_text(self.pattern, scan, now)
-        return found if found is not None else await self._on_screen(self.pattern, session, scan, now)
+        return await self._in_text(session, scan, now) or await self._on_screen(session, scan, now)
 
-    async def _in_text(self, pattern: CompiledPattern, scan: Scan, now: float) -> str | None:
-        if not self._new.feed(scan.size, now, exited=scan.exited):
+    async def _in_text(self, session: Session, scan: Scan, now: float) -> Match | None:
+        if self._new.feed(scan.size, now, exited=scan.exited):
+            jobs = await self._may_print_at_prompt(session, scan)
+            texts = session.commands.texts_typed_behind(scan.shell.output_start) if jobs else []
+            output = output_since(scan, self.start, replace(self.echo, drawn=self._new.stands), texts, jobs=jobs)
+            for pattern in self.patterns:
+                for begin, end in await pattern.spans(output.text):
+                    offset = output.offset_of(end)
+                    return Match(pattern.source, output.text[begin:end], offset, offset > self.seen_to)
+        self.searched_to = scan.size
+        return None
+
+    async def _may_print_at_prompt(self, session: Session, scan: Scan) -> bool:
+        """Whether somebody else than the shell may have printed what is behind its prompt, as far as is known."""
+        if not scan.at_prompt or scan.size == scan.shell.prompt_end:
+            return False
+        look = scan if isinstance(scan, Look) else await session.look()
+        return scan.level.where == "remote" or look.facts is None or bool(who_holds(session, look))
+
+    async def _on_screen(self, session: Session, scan: Scan, now: float) -> Match | None:
+        if not self._looks.due(scan.size, now) or not draws(session, scan):
             return None
-        echo = replace(self.echo, drawn=self._new.stands)
-        return await pattern.search(printed_since(scan, self.start, echo))
-
-    async def _on_screen(self, pattern: CompiledPattern, session: Session, scan: Scan, now: float) -> str | None:
-        if not self._looks.due(scan.size, now) or not (self.screen or draws(session, scan)):
+        if self.sent and (await session.look()).unread:
             return None
         self._looks.looked(scan.size, now)
         shown = await shown_by(session)
-        if shown is None or not (self.screen or (session.pane and session.pane.alternate_screen)):
+        if shown is None or not (session.pane and session.pane.alternate_screen):
             return None
-        return await pattern.search(screen_text(shown), "\n".join(shown.capture.rows))
+        text = screen_text(shown)
+        for pattern in self.patterns:
+            for begin, end in await pattern.spans(text, MOST_ON_SCREEN):
+                fresh = self.seen is None or not _stood(text, begin, end, screen_text(self.seen))
+                found = Match(pattern.source, text[begin:end], scan.size, fresh)
+                if fresh or not self.sent:
+                    return found
+                self.stale = self.stale or found
+        return None
+
+
+def _stood(text: str, begin: int, end: int, before: str) -> bool:
+    """Whether a stretch of a screen's text stood in the same cells of another screen."""
+    rows, old = text.split("\n"), before.split("\n")
+    first, at = text.count("\n", 0, begin), begin - (text.rfind("\n", 0, begin) + 1)
+    for number in range(first, text.count("\n", 0, end) + 1):
+        upto = at + end - begin if number == first else end - (text.rfind("\n", 0, end) + 1)
+        row, was = rows[number], old[number] if number < len(old) else ""
+        upto = min(upto, len(row))
+        if row[at:upto] != was[at:upto] or text_width(row[:at]) != text_width(was[:at]):
+            return False
+        at = 0
+    return True
