@@ -65,27 +65,23 @@ async def connected(broker: Broker, result: r.RunResult) -> r.ReadResult | None:
 async def _end(broker: Broker, result: r.RunResult) -> r.ReadResult:
     """Wait until the command has ended, or the session."""
     while True:
-        seen = await broker.read(
-            "raw", result.session_id, since=result.end_offset, wait_for="command", timeout_ms=FOREVER_MS, max_bytes=1
-        )
-        command = await command_ended(broker, result, seen)
-        another = seen.outcome == "command" and command is None and result.command_number is not None
-        if seen.outcome not in ("taken", "timeout") and not another:
-            return seen.model_copy(update={"command": command})
+        seen = await until_ended(broker, result, FOREVER_MS)
+        if seen.outcome not in ("taken", "timeout"):
+            return seen
 
 
-async def command_ended(broker: Operations, result: r.RunResult, seen: r.ReadResult) -> r.Command | None:
-    """The command of a `run`, once it has ended; None: it has not, or that is not known.
-
-    Args:
-        seen: what a wait for the end of a command said. It may be about another one: all command lines are one caller,
-            and so another may have been told of ours, and a shell in front of ours has commands of its own.
-    """
+async def until_ended(broker: Operations, result: r.RunResult, timeout_ms: int) -> r.ReadResult:
+    """Wait until the command of a `run` has ended, by its number where that is known; `command` is that one or null."""
     number = result.command_number
-    told = seen.command
-    if number is None or seen.outcome in ("taken", "timeout") or (told and told.number < number):
-        return None
-    if told and told.number == number:
-        return told
-    listed = (await broker.list_commands(result.session_id, limit=1, before=number + 1)).commands
-    return next((each for each in listed if each.number == number and each.end_offset is not None), None)
+    since = result.end_offset if number is None else None
+    seen = await broker.read(
+        "raw",
+        result.session_id,
+        since=since,
+        command=number,
+        wait_for="command",
+        timeout_ms=timeout_ms,
+        max_bytes=1,
+    )
+    ended = number is not None and seen.command is not None and seen.command.end_offset is not None
+    return seen if ended else seen.model_copy(update={"command": None})

@@ -95,15 +95,8 @@ async def _waited_on(broker: AnyBroker, result: r.RunResult, until: float) -> in
     at = result.end_offset
     while (left_s := until - time.monotonic()) > 0:
         with telling(broker) as operations:
-            seen = await operations.read(
-                "raw",
-                result.session_id,
-                since=at,
-                wait_for="command",
-                timeout_ms=min(int(left_s * 1000), FOREVER_MS),
-                max_bytes=1,
-            )
-            command = await connect.command_ended(operations, result, seen)
+            seen = await connect.until_ended(operations, result, min(int(left_s * 1000), FOREVER_MS))
+        command = seen.command
         if command and command.end_offset is not None:
             async for piece in _pieces(broker, result.session_id, at, command.end_offset):
                 output.write_text(piece)
