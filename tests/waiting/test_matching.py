@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import SLOW, eventually, until_exists
+from tests.conftest import SLOW, TMUX, eventually, until_exists
 from tmuxmcp.broker.broker import Broker
 from tmuxmcp.contract import results as r
 from tmuxmcp.contract.settings import BrokerSettings
@@ -190,6 +191,11 @@ async def test_elsewhere_the_line_that_was_typed_does_not_count(broker: Broker, 
     assert found(await patterned(broker, "FINI|sleep")) == ("matched", "FINI", True)
 
 
+def by_script(state_dir: Path, *keys: str) -> None:
+    """Type into session `a` with plain tmux."""
+    subprocess.run([TMUX, "-S", str(state_dir / "tmux.sock"), "send-keys", "-t", "=a:", *keys], check=True)
+
+
 # ---- the command that was to print it has ended -----------------------------------------------------
 
 
@@ -218,6 +224,45 @@ async def test_a_wait_ends_when_the_command_has_that_was_to_print(broker: Broker
     assert (answer.outcome, answer.matched) == ("command", None)
     assert answer.command
     assert (answer.command.text, answer.command.exit_code) == (line, 4)
+
+
+async def has_ended(broker: Broker) -> bool:
+    """The job that was begun last has printed, and ended."""
+    session = broker.registry.sessions["a"]
+    return b"UP 0.01\r\n" in session.log.read(0, 1 << 16) and session.usage().processes == 1  # type: ignore[union-attr]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("tool", ["send", "run", "read"])
+async def test_a_job_that_prints_it_last_of_all_is_heard(broker: Broker, tool: str, shell: str):
+    if shutil.which(shell) is None:
+        pytest.skip("it is not installed")
+    await broker.create_session(shell, name="a")
+    for delay in ("0.01", "0.1", "0.3"):
+        line = f"sh -c 'sleep {delay}; echo U''P {delay}' &"
+        if tool == "run":
+            assert (await broker.run(line, "a", pattern=f"UP {delay}")).matched == f"UP {delay}"
+            continue
+        given = {"session_id": "a", "wait_for": "pattern", "pattern": f"UP {delay}", "timeout_ms": LONG_MS}
+        if tool == "send":
+            sent = (await broker.send(line, enter=True, **given)).result  # type: ignore[arg-type]
+        else:
+            await broker.send(line, enter=True, session_id="a", read="none")
+            if delay == "0.01":
+                await eventually(lambda: has_ended(broker))
+            sent = await broker.read(**given)  # type: ignore[arg-type]
+        assert sent
+        assert (sent.outcome, sent.matched) == ("matched", f"UP {delay}")
+
+
+@pytest.mark.anyio
+async def test_what_a_person_has_typed_at_the_prompt_is_no_output(broker: Broker, state_dir: Path):
+    await broker.create_session("bash", name="a")
+    by_script(state_dir, "-l", "echo FINI")
+    session = broker.registry.sessions["a"]
+    await eventually(lambda: b"FINI" in session.log.read(0, 4096))
+    assert found(await patterned(broker, "FINI", SHORT_MS)) == ("timeout", None, None)
 
 
 @pytest.mark.anyio

@@ -100,6 +100,8 @@ def footer(result: r.Result) -> str:
             fields = ((name, value) for name, value in _known_fields(result) if name not in ("entries", "commands"))
         case r.ListSessionsResult():
             fields = ((name, value) for name, value in _known_fields(result) if name != "sessions")
+        case r.WaitResult():
+            fields = ((name, value) for name, value in _known_fields(result) if name != "also_ended" or value)
         case r.CreateSessionResult():
             fields = ((name, value) for name, value in _known_fields(result) if name != "replayed" or value)
         case _:
@@ -118,6 +120,8 @@ def _run(result: r.RunResult) -> Fields:
             yield "outcome", result.outcome
     else:
         yield from (("completed", False), ("outcome", result.outcome), ("mode", result.mode))
+        if result.command_number is not None:
+            yield "command", result.command_number
     yield from _end_fields(result.ended)
     yield "duration_ms", result.duration_ms
     if result.cwd is not None:

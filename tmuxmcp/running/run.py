@@ -71,6 +71,7 @@ from tmuxmcp.running.obstacles import CONTINUE_IT, busy, edits, takes_no_command
 from tmuxmcp.running.pacing import LookDelay, ShellRest, SilenceTimer
 from tmuxmcp.running.prompt import at_prompt, seen_at_prompt
 from tmuxmcp.running.typed import Job, RunOutcome
+from tmuxmcp.sessions.logged import all_logged
 from tmuxmcp.sessions.look import Look, Scan
 from tmuxmcp.sessions.noting import IdempotentCall
 from tmuxmcp.sessions.session import Session
@@ -356,7 +357,7 @@ class _Printed:
     def __init__(self, session: Session, job: Job, until: ReturnWhen) -> None:
         assert until.pattern
         self._session, self._job = session, job
-        self._matching = Matching([until.pattern], job.sent_at)
+        self._matching = Matching([until.pattern], job.sent_at, jobs=True)
         self._ended: RunOutcome | None = None
         self._note = ""
 
@@ -375,8 +376,11 @@ class _Printed:
         if ran is None or not ran.completed:
             return ran
         holder = who_holds(self._session, await self._session.look())
-        self._note = HELD.format(command="The command", holder=holder) if holder else ""
-        return None if holder else ran
+        if holder:
+            self._note = HELD.format(command="The command", holder=holder)
+        # A job that has just ended may have printed it last.
+        late = not holder and not await all_logged(self._session, scan.size)
+        return None if holder or late else ran
 
     def in_vain(self) -> RunOutcome | None:
         """What to say when the time is over, of a command that has ended, and left something running that may print."""

@@ -81,14 +81,15 @@ class Output:
         return stretch.start + stretch.bytes_of(self.text[begin:place])
 
 
-def output_since(scan: Scan, offset: int, echo: Echo, typed: Sequence[str] = (), *, jobs: bool = False) -> Output:
+def output_since(scan: Scan, offset: int, echo: Echo, typed: Sequence[str] = (), jobs_to: int = 0) -> Output:
     """What was printed since an offset, or the end of it, without what line editors showed of what was typed.
 
     Where shells mark it, nothing between a prompt and the beginning of its command counts. Elsewhere, and before the
     first such place, the echo of what was just typed does not.
 
     Args:
-        jobs: others may print while the shell waits at its prompt: there counts what is none of the texts `typed`.
+        jobs_to: behind the prompt at which the shell waits, what others have printed counts up to this offset.
+        typed: texts that are none of that.
     """
     start = max(offset, scan.size - PATTERN_BYTES, scan.log.head())
     size = (scan.cols, scan.rows)
@@ -106,8 +107,8 @@ def output_since(scan: Scan, offset: int, echo: Echo, typed: Sequence[str] = (),
         return text
 
     text, found = "", list[tuple[int, Stretch]]()
-    open_at = scan.shell.prompt_end if jobs and scan.at_prompt else None
-    edited = [each for each in _edited(scan) if each[0] != open_at]
+    open_at = scan.shell.prompt_end if scan.at_prompt and jobs_to > scan.shell.prompt_end else None
+    edited = [(jobs_to if begin == open_at else begin, end) for begin, end in _edited(scan)]
     for begin, end in _outside(edited, start, scan.size, open_at):
         shown = (
             job_text if open_at is not None and begin >= open_at else unechoed_text if begin == start else clean_text
@@ -289,6 +290,8 @@ class Matching:
     """The screen that it was shown last; None: that is not known."""
     sent: bool = False
     """Something was typed: what that screen showed in the same cells ends no wait."""
+    jobs: bool = False
+    """What stands behind a prompt is a job's: one was seen, or what else is typed there is known."""
     searched_to: int = -1
     """All that was printed up to here was searched."""
     stale: Match | None = None
@@ -307,9 +310,9 @@ class Matching:
 
     async def _in_text(self, session: Session, scan: Scan, now: float) -> Match | None:
         if self._new.feed(scan.size, now, exited=scan.exited):
-            jobs = await self._may_print_at_prompt(session, scan)
-            texts = session.commands.texts_typed_behind(scan.shell.output_start) if jobs else []
-            output = output_since(scan, self.start, replace(self.echo, drawn=self._new.stands), texts, jobs=jobs)
+            jobs_to = await self._printed_at_prompt(session, scan)
+            texts = session.commands.texts_typed_behind(scan.shell.output_start) if jobs_to else []
+            output = output_since(scan, self.start, replace(self.echo, drawn=self._new.stands), texts, jobs_to)
             for pattern in self.patterns:
                 for begin, end in await pattern.spans(output.text):
                     offset = output.offset_of(end)
@@ -317,12 +320,22 @@ class Matching:
         self.searched_to = scan.size
         return None
 
-    async def _may_print_at_prompt(self, session: Session, scan: Scan) -> bool:
-        """Whether somebody else than the shell may have printed what is behind its prompt, as far as is known."""
-        if not scan.at_prompt or scan.size == scan.shell.prompt_end:
-            return False
+    async def _printed_at_prompt(self, session: Session, scan: Scan) -> int:
+        """Up to which offset others, as jobs are, have printed what is behind a shell's prompt; 0: nothing says so.
+
+        Whole lines are, where the shell waits for keys: a line that was entered there would have begun a command.
+        """
+        if not scan.at_prompt:
+            return 0
+        if self.jobs:
+            return scan.size
         look = scan if isinstance(scan, Look) else await session.look()
-        return scan.level.where == "remote" or look.facts is None or bool(who_holds(session, look))
+        self.jobs = scan.level.where == "remote" or look.facts is None or bool(who_holds(session, look))
+        if self.jobs:
+            return scan.size
+        start = max(scan.shell.prompt_end, scan.size - PATTERN_BYTES)
+        lines = scan.log.read(start, scan.size - start).rfind(b"\n") + 1
+        return start + lines if lines and look.at_editor and look.size == scan.size else 0
 
     async def _on_screen(self, session: Session, scan: Scan, now: float) -> Match | None:
         if not self._looks.due(scan.size, now) or not draws(session, scan):

@@ -248,6 +248,7 @@ async def _begun(session: Session, wait: WaitCondition, begun: float) -> _WaitPr
             session.seen_to(wait.caller) if wait.caller else 0,
             wait.seen,
             sent=wait.sent_at is not None,
+            jobs=wait.typed_now is not None and wait.typed_now.lines > 0,
         ),
         AwaitedCommand(session, wait.caller, wait.command, wait.typed_now),
         PrintingCommands(session, size, ran),
