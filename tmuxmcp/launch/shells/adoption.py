@@ -255,6 +255,8 @@ def _fish(kind: ShellKind, nonce: str, first_number: int) -> str:
     return "\n".join(
         [
             "set -q __tmuxmcp_aid; and __tmuxmcp_off",
+            # What a start-up file has begun may have inherited what was meant for the shell that reads it.
+            "set -e TMUXMCP_NONCE_FILE TMUXMCP_HISTFILE",
             f"set -g TMUXMCP_NONCE {nonce}",
             f"set -g __tmuxmcp_from {first_number - 1}",
             _bare(START_UP / "marks.fish"),

@@ -20,8 +20,10 @@ def _integrate(args: Sequence[str], environment: Mapping[str, str]) -> Integrati
         own = os.path.join(environment.get("HOME", "/"), ".bashrc")
         env["TMUXMCP_RC"] = options.rc_file if options.rc_file is not None else own
         return Integration(["--rcfile", file, *options.rest], env, True)
-    # --norc, --login and --posix read no --rcfile: the first prompt loads it.
-    loader = '. "$TMUXMCP_BASH"'
+    # --norc, --login and --posix read no --rcfile: the first prompt loads it, and not that of a shell which a start-up
+    # file begins, one level below.
+    level = environment.get("SHLVL", "")
+    loader = f'((SHLVL > {(int(level) if level.isdecimal() else 0) + 1})) || . "$TMUXMCP_BASH"'
     env |= {"PROMPT_COMMAND": loader, "TMUXMCP_FIRST_PROMPT": loader}
     return Integration(list(args), env, True)
 

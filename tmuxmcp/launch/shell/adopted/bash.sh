@@ -2,7 +2,8 @@
 #
 # Read by `eval`, after _tm_new=NONCE and _tm_from=NUMBER.
 
-[[ ! ${__tmuxmcp_aid-} ]] || __tmuxmcp_off
+# One that has them from its start-up file shows none of them, where this is read.
+[[ ! ${__tmuxmcp_aid-} ]] || __tmuxmcp_off 2>/dev/null || \builtin unset -v __tmuxmcp_aid
 
 # Not with a readonly prompt, which could not tell of itself.
 __tmuxmcp_what=
@@ -67,6 +68,8 @@ else
   } 2>/dev/null
 
   __tmuxmcp_forget "$_tm_new"
+  # What a start-up file has begun may have inherited what was meant for the shell that reads it.
+  \builtin unset TMUXMCP_NONCE_FILE TMUXMCP_RC TMUXMCP_HISTFILE TMUXMCP_FIRST_PROMPT
   TMUXMCP_NONCE=$_tm_new TMUXMCP_GIVEN= TMUXMCP_HISTEXPAND=1 TMUXMCP_NUMBER=$_tm_from
 MARKS
   # Under `set -a`.
